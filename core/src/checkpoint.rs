@@ -1,0 +1,264 @@
+//! Weights in a file: safetensors, written atomically, by rank 0 alone.
+//!
+//! The format holds names, shapes and numbers, so loading a file runs no code. Python reads and
+//! writes it with `safetensors.torch`.
+
+use crate::distributed::{ProcessGroup, ReduceOp};
+use crate::{Error, Result};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use tch::nn::VarStore;
+use tch::{TchError, Tensor, no_grad};
+
+/// What `DataParallel` and `DistributedDataParallel` put before every name in Python.
+const WRAPPER_PREFIX: &str = "module.";
+
+/// Refuses a destination to which [`save`] could not write, so that a long training does not end
+/// in that error. For the process that will write: rank 0.
+pub fn check_destination(path: &Path) -> Result<()> {
+    let directory = directory(path);
+    if !directory.is_dir() {
+        return Err(Error::Format {
+            path: path.into(),
+            found: format!("the directory {} does not exist", directory.display()),
+            expected: "a file in an existing directory; create it first".into(),
+        });
+    }
+    if path.is_dir() {
+        return Err(Error::Format {
+            path: path.into(),
+            found: "a directory".into(),
+            expected: "the name of a file to write".into(),
+        });
+    }
+    let temporary = temporary(path);
+    File::create(&temporary).map_err(Error::io("write to the directory of", path))?;
+    fs::remove_file(&temporary).map_err(Error::io("remove", temporary))
+}
+
+/// Writes all variables of `vs`, under their names, without any prefix. A collective.
+///
+/// Rank 0 writes, once; every rank returns when the file is there, so that any of them may read it
+/// next. The file is written beside its place and renamed: whoever looks finds the old file or the
+/// new one, whole.
+///
+/// # Errors
+/// On every rank, if rank 0 could not write.
+pub fn save(path: &Path, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
+    let written = if group.rank() == 0 { write(path, vs) } else { Ok(()) };
+    let mut failures = Tensor::from(i64::from(written.is_err())).to(group.device());
+    let told = group.all_reduce(&mut failures, ReduceOp::Sum);
+    written?;
+    told?;
+    if i64::try_from(&failures).unwrap_or(0) != 0 {
+        return Err(Error::Io {
+            operation: "write, on rank 0,",
+            path: path.into(),
+            source: std::io::Error::other("rank 0 tells the reason"),
+        });
+    }
+    Ok(())
+}
+
+fn write(path: &Path, vs: &VarStore) -> Result<()> {
+    let variables: Vec<_> = vs.variables().into_iter().collect();
+    let temporary = temporary(path);
+    let result = Tensor::write_safetensors(&variables, &temporary)
+        .map_err(|error| unreadable(&temporary, &error))
+        .and_then(|()| {
+            // Without it the name could reach the disk before the contents.
+            File::open(&temporary)
+                .and_then(|file| file.sync_all())
+                .map_err(Error::io("write", &temporary))
+        })
+        .and_then(|()| fs::rename(&temporary, path).map_err(Error::io("rename to", path)));
+    if result.is_err() {
+        // Whether it is there at all depends on how far the writing came.
+        let _ = fs::remove_file(&temporary);
+    }
+    result
+}
+
+/// Sets the variables of `vs` from a file, which must hold exactly these, by name and shape.
+///
+/// Names may carry the prefix `module.`, which PyTorch's wrappers add and which makes a state dict
+/// saved from a wrapped model unreadable for a bare one (S1.49).
+///
+/// # Errors
+/// [`Error::Format`] naming the file and the variables at fault; `vs` is unchanged then.
+pub fn load(path: &Path, vs: &mut VarStore) -> Result<()> {
+    let saved = read(path)?;
+    let variables = vs.variables();
+    check(path, &variables, &saved)?;
+    no_grad(|| {
+        variables.into_iter().try_for_each(|(name, mut variable)| {
+            variable.f_copy_(&saved[&name]).map_err(Error::tensor("copy of a loaded variable"))
+        })
+    })
+}
+
+fn read(path: &Path) -> Result<HashMap<String, Tensor>> {
+    // tch reports a missing file as broken contents.
+    File::open(path).map_err(Error::io("open", path))?;
+    let tensors = Tensor::read_safetensors(path).map_err(|error| unreadable(path, &error))?;
+    Ok(tensors
+        .into_iter()
+        .map(|(name, tensor)| match name.strip_prefix(WRAPPER_PREFIX) {
+            Some(bare) => (bare.to_owned(), tensor),
+            None => (name, tensor),
+        })
+        .collect())
+}
+
+fn check(
+    path: &Path,
+    variables: &HashMap<String, Tensor>,
+    saved: &HashMap<String, Tensor>,
+) -> Result<()> {
+    let refuse = |found: String, expected: &str| {
+        Err(Error::Format { path: path.into(), found, expected: expected.into() })
+    };
+    let mut missing: Vec<_> = variables.keys().filter(|name| !saved.contains_key(*name)).collect();
+    if !missing.is_empty() {
+        missing.sort();
+        return refuse(format!("no {missing:?}"), "every variable of the model");
+    }
+    let mut unexpected: Vec<_> =
+        saved.keys().filter(|name| !variables.contains_key(*name)).collect();
+    if !unexpected.is_empty() {
+        unexpected.sort();
+        return refuse(format!("{unexpected:?}"), "no variable that the model does not have");
+    }
+    let mut names: Vec<_> = variables.keys().collect();
+    names.sort();
+    for name in names {
+        let (found, expected) = (saved[name].size(), variables[name].size());
+        if found != expected {
+            return refuse(
+                format!("{name} has the shape {found:?}"),
+                &format!("{expected:?}, as in the model"),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(path: &Path, error: &TchError) -> Error {
+    let found = match error {
+        TchError::SafeTensorError { err, .. } => err.to_string(),
+        other => other.to_string(),
+    };
+    Error::Format {
+        path: path.into(),
+        found: format!("no whole safetensors file ({found})"),
+        expected: "one that `save`, or safetensors in Python, has written to its end".into(),
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// In the same directory, since a rename across file systems is not atomic.
+fn temporary(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    directory(path).join(format!(".{name}.{}.tmp", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind, nn};
+
+    fn model(features: i64) -> VarStore {
+        let vs = VarStore::new(Device::Cpu);
+        let _ = nn::linear(&vs.root() / "fc", features, 2, Default::default());
+        vs
+    }
+
+    fn group() -> ProcessGroup {
+        // No launcher starts unit tests.
+        ProcessGroup::from_env().unwrap()
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model.safetensors");
+        let (saved, mut loaded) = (model(3), model(3));
+        save(&path, &saved, &group()).unwrap();
+        load(&path, &mut loaded).unwrap();
+        for (name, tensor) in saved.variables() {
+            assert_eq!(tensor, loaded.variables()[&name], "{name}");
+        }
+        let files: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+        assert_eq!(files.len(), 1, "nothing but the checkpoint is left");
+    }
+
+    #[test]
+    fn names_with_the_wrappers_prefix_are_accepted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wrapped.safetensors");
+        let weight = Tensor::ones([2, 3], (Kind::Float, Device::Cpu));
+        let bias = Tensor::ones([2], (Kind::Float, Device::Cpu));
+        let wrapped = [("module.fc.weight", &weight), ("module.fc.bias", &bias)];
+        Tensor::write_safetensors(&wrapped, &path).unwrap();
+        let mut vs = model(3);
+        load(&path, &mut vs).unwrap();
+        assert_eq!(vs.variables()["fc.weight"], weight);
+    }
+
+    #[test]
+    fn another_shape_is_refused_and_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model.safetensors");
+        save(&path, &model(4), &group()).unwrap();
+        let mut vs = model(3);
+        let before = vs.variables()["fc.bias"].copy();
+        let error = load(&path, &mut vs).unwrap_err().to_string();
+        assert!(
+            error.ends_with(
+                "fc.weight has the shape [2, 4]; expected [2, 3], as in the model"
+            ),
+            "{error}"
+        );
+        assert_eq!(vs.variables()["fc.bias"], before);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_off_is_refused_at_every_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model.safetensors");
+        save(&path, &model(3), &group()).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let error = load(&path, &mut model(3)).unwrap_err().to_string();
+            assert!(error.contains("no whole safetensors file"), "{length}: {error}");
+        }
+    }
+
+    #[test]
+    fn variables_that_are_missing_or_unknown_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model.safetensors");
+        save(&path, &model(3), &group()).unwrap();
+        let mut larger = model(3);
+        let _ = larger.root().zeros("extra", &[1]);
+        assert!(load(&path, &mut larger).unwrap_err().to_string().contains(r#"no ["extra"]"#));
+        save(&path, &larger, &group()).unwrap();
+        let error = load(&path, &mut model(3)).unwrap_err().to_string();
+        assert!(error.contains(r#"["extra"]; expected no variable"#), "{error}");
+    }
+
+    #[test]
+    fn a_destination_in_a_missing_directory_is_found_before_training() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing/model.safetensors");
+        let error = check_destination(&missing).unwrap_err().to_string();
+        assert!(error.contains("does not exist"), "{error}");
+        assert!(check_destination(directory.path()).is_err());
+        check_destination(&directory.path().join("model.safetensors")).unwrap();
+    }
+}

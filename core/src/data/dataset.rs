@@ -1,0 +1,102 @@
+//! What a loader needs to know about data.
+
+use std::sync::Arc;
+
+use tch::{Device, Tensor};
+
+use crate::{Error, Result};
+
+/// A set of samples numbered from 0.
+///
+/// It makes whole batches (PyTorch's `__getitems__` and `collate_fn` in one), because a data set
+/// that holds its samples in memory can write a batch into one tensor, without a tensor for every
+/// sample. One whose samples are costly to read can spread a batch over the loader's worker
+/// threads with rayon's `indices.par_iter()`.
+///
+/// ```
+/// use tch::Tensor;
+/// use tch_parallel::{Result, data::Dataset};
+///
+/// struct Squares;
+///
+/// impl Dataset for Squares {
+///     type Batch = Tensor;
+///
+///     fn len(&self) -> usize {
+///         10
+///     }
+///
+///     fn batch(&self, indices: &[usize]) -> Result<Tensor> {
+///         let squares: Vec<i64> = indices.iter().map(|&i| (i * i) as i64).collect();
+///         Ok(Tensor::from_slice(&squares))
+///     }
+/// }
+///
+/// assert_eq!(Squares.batch(&[3, 1])?, Tensor::from_slice(&[9i64, 1]));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+pub trait Dataset: Send + Sync {
+    /// What a training step takes; for images with labels `(Tensor, Tensor)`.
+    type Batch: Batch;
+
+    /// How many samples there are.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The samples of `indices`, in this order, as one batch.
+    ///
+    /// Several worker threads call it at the same time.
+    fn batch(&self, indices: &[usize]) -> Result<Self::Batch>;
+}
+
+/// Several loaders may share one data set.
+impl<D: Dataset + ?Sized> Dataset for Arc<D> {
+    type Batch = D::Batch;
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn batch(&self, indices: &[usize]) -> Result<D::Batch> {
+        (**self).batch(indices)
+    }
+}
+
+/// Tensors that travel together from a worker thread to a device.
+pub trait Batch: Send + Sized + 'static {
+    /// Copies the batch into page-locked memory, from which a GPU fetches it faster, and while
+    /// the CPU goes on with other work.
+    fn pin_memory(self) -> Result<Self>;
+
+    /// Moves the batch to `device`. A copy from pinned memory does not block: work that is queued
+    /// on the device later waits for it by itself.
+    fn to_device(self, device: Device) -> Result<Self>;
+}
+
+impl Batch for Tensor {
+    fn pin_memory(self) -> Result<Self> {
+        // What `Tensor::pin_memory` calls, without the warning that libtorch prints each time
+        // because tch names a device. The number does not matter: pinned memory serves every GPU.
+        self.f_internal_pin_memory(Device::Cuda(0)).map_err(Error::tensor("pin_memory"))
+    }
+
+    fn to_device(self, device: Device) -> Result<Self> {
+        let (non_blocking, copy) = (true, false);
+        self.f_to_device_(device, self.kind(), non_blocking, copy)
+            .map_err(Error::tensor("to_device"))
+    }
+}
+
+impl<A: Batch, B: Batch> Batch for (A, B) {
+    fn pin_memory(self) -> Result<Self> {
+        Ok((self.0.pin_memory()?, self.1.pin_memory()?))
+    }
+
+    fn to_device(self, device: Device) -> Result<Self> {
+        Ok((self.0.to_device(device)?, self.1.to_device(device)?))
+    }
+}

@@ -1,0 +1,140 @@
+//! IDX, the file format of MNIST: a magic number, the dimensions, then one byte a value.
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | 2 | zero |
+//! | 1 | the type of a value: 8 for an unsigned byte, the only one that MNIST uses |
+//! | 1 | the number of dimensions `n`: 3 for images, 1 for labels |
+//! | 4 · n | the dimensions, big-endian |
+//! | the rest | the values, the last dimension running fastest |
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::GzDecoder;
+
+use crate::{Error, Result};
+
+const UNSIGNED_BYTE: u8 = 8;
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// The contents of an IDX file of unsigned bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idx<const N: usize> {
+    /// The dimensions, `[number of images, rows, columns]` or `[number of labels]`.
+    pub dims: [usize; N],
+    /// The values, as many as the product of the dimensions.
+    pub data: Vec<u8>,
+}
+
+impl<const N: usize> Idx<N> {
+    /// Reads a file of `N` dimensions, compressed with gzip or not: its first bytes tell.
+    pub fn read(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let mut file = BufReader::with_capacity(1 << 16, file);
+        let start = file.fill_buf().map_err(Error::io("read", path))?;
+        let named_gz = path.extension().is_some_and(|extension| extension == "gz");
+        if let &[a, b, ..] = start
+            && named_gz
+            && [a, b] != GZIP_MAGIC
+        {
+            return Err(Error::Format {
+                path: path.into(),
+                found: format!("is named .gz, but begins with 0x{a:02x}{b:02x}"),
+                expected: "gzip data, which begins with 0x1f8b".into(),
+            });
+        }
+        Self::parse(file, path)
+    }
+
+    /// Reads from memory or any other source; `path` is what error messages call it.
+    pub fn parse(mut source: impl BufRead, path: &Path) -> Result<Self> {
+        let start = source.fill_buf().map_err(Error::io("read", path))?;
+        if start.starts_with(&GZIP_MAGIC) {
+            Self::parse_raw(GzDecoder::new(source), path)
+        } else {
+            Self::parse_raw(source, path)
+        }
+    }
+
+    fn parse_raw(mut source: impl Read, path: &Path) -> Result<Self> {
+        let format = |found: String, expected: String| Error::Format {
+            path: path.to_owned(),
+            found,
+            expected,
+        };
+        let read_error = |error: io::Error| match error.kind() {
+            // flate2's ways of saying that the compressed data is damaged or ends too early.
+            io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::UnexpectedEof => format(
+                format!("holds damaged gzip data ({error})"),
+                "an undamaged file; fetch it again".into(),
+            ),
+            _ => Error::io("read", path)(error),
+        };
+
+        let mut header = Vec::new();
+        let header_len = 4 + 4 * N;
+        source.by_ref().take(header_len as u64).read_to_end(&mut header).map_err(read_error)?;
+        if let Some(magic) = header.first_chunk::<4>() {
+            let expected = [0, 0, UNSIGNED_BYTE, N as u8];
+            if *magic != expected {
+                return Err(format(
+                    format!("has the magic number {}", describe_magic(*magic)),
+                    describe_magic(expected),
+                ));
+            }
+        }
+        if header.len() < header_len {
+            let found = match header.len() {
+                0 => "is empty".to_owned(),
+                n => format!("ends after {n} bytes"),
+            };
+            return Err(format(found, format!("a header of {header_len} bytes")));
+        }
+
+        let mut dims = [0; N];
+        for (dim, bytes) in dims.iter_mut().zip(header[4..].chunks_exact(4)) {
+            *dim = bytes.iter().fold(0, |value, &byte| value << 8 | usize::from(byte));
+        }
+        let product = dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
+        let Some(values) = product else {
+            return Err(format(
+                format!("claims the dimensions {dims:?}"),
+                "dimensions whose product fits into memory".into(),
+            ));
+        };
+
+        // A damaged header must not be able to ask for any amount of memory.
+        let mut data = Vec::with_capacity(values.min(64 << 20));
+        source.by_ref().take(values as u64).read_to_end(&mut data).map_err(read_error)?;
+        let surplus = io::copy(&mut source, &mut io::sink()).map_err(read_error)?;
+        if data.len() < values {
+            return Err(format(
+                format!("ends after {} of {values} values", data.len()),
+                format!("{values} values, because the header says {dims:?}"),
+            ));
+        }
+        if surplus > 0 {
+            return Err(format(
+                format!("goes on for {surplus} bytes after the last value"),
+                format!("{values} values and no more, because the header says {dims:?}"),
+            ));
+        }
+        Ok(Self { dims, data })
+    }
+}
+
+fn describe_magic(magic: [u8; 4]) -> String {
+    let number = u32::from_be_bytes(magic);
+    match magic {
+        [0, 0, UNSIGNED_BYTE, 1] => format!("0x{number:08x} (labels)"),
+        [0, 0, UNSIGNED_BYTE, 3] => format!("0x{number:08x} (images)"),
+        _ => format!("0x{number:08x}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use std::io::Write;
+use std::path::PathBuf;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::*;
+
+/// Two images of 1×3 pixels.
+const IMAGES: [u8; 22] = [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 10, 20, 30, 40, 50, 60];
+const LABELS: [u8; 10] = [0, 0, 8, 1, 0, 0, 0, 2, 7, 9];
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// What reading a file of this name and these bytes as images says, without the directory.
+fn read(name: &str, bytes: &[u8]) -> Result<Idx<3>, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path: PathBuf = dir.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    Idx::read(&path)
+        .map_err(|error| error.to_string().replace(&format!("{}/", dir.path().display()), ""))
+}
+
+fn refused(name: &str, bytes: &[u8]) -> String {
+    read(name, bytes).unwrap_err()
+}
+
+#[test]
+fn a_file_is_read_raw_and_compressed() {
+    let expected = Idx { dims: [2, 1, 3], data: vec![10, 20, 30, 40, 50, 60] };
+    assert_eq!(read("images", &IMAGES).unwrap(), expected);
+    assert_eq!(read("images.gz", &gzip(&IMAGES)).unwrap(), expected);
+}
+
+#[test]
+fn compression_is_known_by_the_bytes_and_not_by_the_name() {
+    assert_eq!(read("images", &gzip(&IMAGES)).unwrap().dims, [2, 1, 3]);
+}
+
+#[test]
+fn labels_have_one_dimension() {
+    let labels = Idx::<1>::parse(&LABELS[..], Path::new("labels")).unwrap();
+    assert_eq!(labels, Idx { dims: [2], data: vec![7, 9] });
+}
+
+#[test]
+fn a_truncated_file_is_refused() {
+    assert_eq!(
+        refused("images", &IMAGES[..20]),
+        "images: ends after 4 of 6 values; expected 6 values, because the header says [2, 1, 3]"
+    );
+    assert_eq!(
+        refused("images", &IMAGES[..10]),
+        "images: ends after 10 bytes; expected a header of 16 bytes"
+    );
+    assert_eq!(
+        refused("images.gz", &gzip(&IMAGES[..20])),
+        "images.gz: ends after 4 of 6 values; expected 6 values, because the header says [2, 1, 3]"
+    );
+}
+
+#[test]
+fn an_empty_file_is_refused() {
+    assert_eq!(refused("images", &[]), "images: is empty; expected a header of 16 bytes");
+    assert_eq!(refused("images.gz", &[]), "images.gz: is empty; expected a header of 16 bytes");
+}
+
+#[test]
+fn trailing_bytes_are_refused() {
+    let mut bytes = IMAGES.to_vec();
+    bytes.extend([1, 2]);
+    let message = "goes on for 2 bytes after the last value; \
+                   expected 6 values and no more, because the header says [2, 1, 3]";
+    assert_eq!(refused("images", &bytes), format!("images: {message}"));
+    assert_eq!(refused("images.gz", &gzip(&bytes)), format!("images.gz: {message}"));
+}
+
+#[test]
+fn a_wrong_magic_number_is_refused() {
+    assert_eq!(
+        refused("images", b"PNG and more than a header"),
+        "images: has the magic number 0x504e4720; expected 0x00000803 (images)"
+    );
+}
+
+#[test]
+fn labels_in_place_of_images_are_told_apart() {
+    assert_eq!(
+        refused("images", &LABELS),
+        "images: has the magic number 0x00000801 (labels); expected 0x00000803 (images)"
+    );
+    assert_eq!(
+        Idx::<1>::parse(&IMAGES[..], Path::new("labels")).unwrap_err().to_string(),
+        "labels: has the magic number 0x00000803 (images); expected 0x00000801 (labels)"
+    );
+}
+
+#[test]
+fn what_is_named_gz_must_be_gzip() {
+    assert_eq!(
+        refused("images.gz", b"<html>not found</html>"),
+        "images.gz: is named .gz, but begins with 0x3c68; \
+         expected gzip data, which begins with 0x1f8b"
+    );
+}
+
+#[test]
+fn damaged_gzip_data_is_refused() {
+    let whole = gzip(&IMAGES);
+    let cut_off = refused("images.gz", &whole[..whole.len() - 12]);
+    assert!(cut_off.starts_with("images.gz: holds damaged gzip data ("), "{cut_off}");
+    assert!(cut_off.ends_with("); expected an undamaged file; fetch it again"), "{cut_off}");
+
+    let mut wrong_checksum = whole;
+    let checksum = wrong_checksum.len() - 8;
+    wrong_checksum[checksum] ^= 1;
+    let message = refused("images.gz", &wrong_checksum);
+    assert!(message.starts_with("images.gz: holds damaged gzip data ("), "{message}");
+}
+
+#[test]
+fn impossible_dimensions_are_refused_without_asking_for_the_memory() {
+    let mut bytes = IMAGES;
+    bytes[4..16].fill(0xff);
+    assert_eq!(
+        refused("images", &bytes),
+        "images: claims the dimensions [4294967295, 4294967295, 4294967295]; \
+         expected dimensions whose product fits into memory"
+    );
+    // 2^60 values would fit into an address, but the file has six.
+    bytes[4..16].copy_from_slice(&[0x40, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 1]);
+    let message = refused("images", &bytes);
+    assert!(message.starts_with("images: ends after 6 of 1152921504606846976 values"), "{message}");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Idx::<3>::read(Path::new("/nowhere/images")).unwrap_err();
+    assert_eq!(error.to_string(), "cannot open /nowhere/images");
+}

@@ -1,0 +1,208 @@
+//! MNIST: handwritten digits of 28×28 pixels; and Fashion-MNIST, pieces of clothing in its format.
+
+use std::path::{Path, PathBuf};
+
+use tch::Tensor;
+
+use super::{Dataset, idx::Idx};
+use crate::{Error, Result};
+
+/// Where Debian's package `dataset-fashion-mnist` puts its files.
+pub const FASHION_MNIST_DIR: &str = "/usr/share/datasets/fashion-mnist";
+
+/// Rows and columns of an image.
+const SIDE: usize = 28;
+const PIXELS: usize = SIDE * SIDE;
+const CLASSES: u8 = 10;
+
+/// The mean of all pixels of MNIST's training images, the black pixel being 0 and the white one 1.
+const MEAN: f32 = 0.1307;
+/// Their standard deviation.
+const STD: f32 = 0.3081;
+
+/// Which half of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// What a model learns from.
+    Train,
+    /// What it is judged by.
+    Test,
+}
+
+impl Split {
+    fn images_file(self) -> &'static str {
+        match self {
+            Split::Train => "train-images-idx3-ubyte",
+            Split::Test => "t10k-images-idx3-ubyte",
+        }
+    }
+
+    fn labels_file(self) -> &'static str {
+        match self {
+            Split::Train => "train-labels-idx1-ubyte",
+            Split::Test => "t10k-labels-idx1-ubyte",
+        }
+    }
+}
+
+/// Images with the numbers of their classes.
+///
+/// A batch is `(images, labels)`: 32-bit floats `[batch, 1, 28, 28]` and 64-bit integers
+/// `[batch]`. The pixels are those that torchvision's `ToTensor` and
+/// `Normalize((0.1307,), (0.3081,))` give, to the last bit.
+#[derive(Debug, Clone)]
+pub struct Mnist {
+    /// As bytes, a quarter of the memory that floats would take.
+    images: Vec<u8>,
+    labels: Vec<u8>,
+    /// What each of the 256 bytes becomes.
+    normalized: Box<[f32; 256]>,
+}
+
+impl Mnist {
+    /// The first-steps data that this library carries with it: 8,000 training and 2,000 test
+    /// images out of MNIST.
+    pub fn embedded(split: Split) -> Result<Self> {
+        macro_rules! asset {
+            ($file:literal) => {
+                include_bytes!(concat!("../../assets/mnist-10k/", $file, ".gz"))
+            };
+        }
+        let (images, labels): (&[u8], &[u8]) = match split {
+            Split::Train => (asset!("train-images-idx3-ubyte"), asset!("train-labels-idx1-ubyte")),
+            Split::Test => (asset!("t10k-images-idx3-ubyte"), asset!("t10k-labels-idx1-ubyte")),
+        };
+        let (images_name, labels_name) = (split.images_file(), split.labels_file());
+        Self::new(
+            Idx::parse(images, Path::new(images_name))?,
+            Path::new(images_name),
+            Idx::parse(labels, Path::new(labels_name))?,
+            Path::new(labels_name),
+        )
+    }
+
+    /// Reads the files from `dir`, or from where torchvision puts them below it
+    /// (`MNIST/raw`, `FashionMNIST/raw`); compressed with gzip or not.
+    pub fn from_dir(dir: impl AsRef<Path>, split: Split) -> Result<Self> {
+        let dir = dir.as_ref();
+        // A missing directory is another mistake than an empty one.
+        std::fs::read_dir(dir).map_err(Error::io("read directory", dir))?;
+        let folders = [dir.to_owned(), dir.join("MNIST/raw"), dir.join("FashionMNIST/raw")];
+        let Some((folder, images_path)) = folders
+            .iter()
+            .find_map(|folder| Some((folder, raw_or_gz(folder, split.images_file())?)))
+        else {
+            return Err(Error::Format {
+                path: dir.into(),
+                found: format!(
+                    "holds no {0} and no {0}.gz, nor do MNIST/raw and FashionMNIST/raw below it",
+                    split.images_file()
+                ),
+                expected: "the IDX files of MNIST or of a data set in its format".into(),
+            });
+        };
+        // From the same folder: labels of another data set must never be mixed in.
+        let Some(labels_path) = raw_or_gz(folder, split.labels_file()) else {
+            return Err(Error::Format {
+                path: folder.clone(),
+                found: format!("holds no {0} and no {0}.gz", split.labels_file()),
+                expected: format!("the labels of {}", images_path.display()),
+            });
+        };
+        Self::new(Idx::read(&images_path)?, &images_path, Idx::read(&labels_path)?, &labels_path)
+    }
+
+    /// Fashion-MNIST, 60,000 training and 10,000 test images, as installed by Debian's package
+    /// `dataset-fashion-mnist`.
+    pub fn fashion(split: Split) -> Result<Self> {
+        if !Path::new(FASHION_MNIST_DIR).is_dir() {
+            return Err(Error::Format {
+                path: FASHION_MNIST_DIR.into(),
+                found: "does not exist".into(),
+                expected: "Fashion-MNIST; on Debian and Ubuntu \
+                           `apt-get install dataset-fashion-mnist` puts it there"
+                    .into(),
+            });
+        }
+        Self::from_dir(FASHION_MNIST_DIR, split)
+    }
+
+    fn new(images: Idx<3>, images_path: &Path, labels: Idx<1>, labels_path: &Path) -> Result<Self> {
+        let format = |path: &Path, found: String, expected: String| {
+            Err(Error::Format { path: path.into(), found, expected })
+        };
+        let [count, rows, columns] = images.dims;
+        if [rows, columns] != [SIDE, SIDE] {
+            return format(
+                images_path,
+                format!("holds images of {rows}×{columns} pixels"),
+                format!("images of {SIDE}×{SIDE} pixels"),
+            );
+        }
+        let [labels_count] = labels.dims;
+        if labels_count != count {
+            return format(
+                labels_path,
+                format!("holds {labels_count} labels"),
+                format!("{count}, one for each image in {}", images_path.display()),
+            );
+        }
+        if let Some((index, label)) = labels.data.iter().enumerate().find(|(_, l)| **l >= CLASSES) {
+            return format(
+                labels_path,
+                format!("holds the label {label} at index {index}"),
+                format!("labels from 0 to {}", CLASSES - 1),
+            );
+        }
+        Ok(Self {
+            images: images.data,
+            labels: labels.data,
+            // Two divisions and a subtraction in 32 bits, in torchvision's order.
+            normalized: Box::new(std::array::from_fn(|byte| (byte as f32 / 255.0 - MEAN) / STD)),
+        })
+    }
+
+    /// The class of every image, from 0 to 9.
+    pub fn labels(&self) -> &[u8] {
+        &self.labels
+    }
+}
+
+impl Dataset for Mnist {
+    type Batch = (Tensor, Tensor);
+
+    fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    fn batch(&self, indices: &[usize]) -> Result<(Tensor, Tensor)> {
+        let mut images = Vec::with_capacity(indices.len() * PIXELS);
+        let mut labels = Vec::with_capacity(indices.len());
+        for &index in indices {
+            let Some(&label) = self.labels.get(index) else {
+                return Err(Error::Argument {
+                    what: "index".into(),
+                    found: index.to_string(),
+                    expected: format!("less than the number of images, {}", self.len()),
+                });
+            };
+            let pixels = &self.images[index * PIXELS..][..PIXELS];
+            images.extend(pixels.iter().map(|&pixel| self.normalized[usize::from(pixel)]));
+            labels.push(i64::from(label));
+        }
+        let size = [indices.len() as i64, 1, SIDE as i64, SIDE as i64];
+        let images = Tensor::f_from_slice(&images)
+            .and_then(|images| images.f_view(size))
+            .map_err(Error::tensor("batch of images"))?;
+        let labels = Tensor::f_from_slice(&labels).map_err(Error::tensor("batch of labels"))?;
+        Ok((images, labels))
+    }
+}
+
+/// The file of this name, with `.gz` or without. Without is found first: it is faster to read.
+fn raw_or_gz(folder: &Path, name: &str) -> Option<PathBuf> {
+    [folder.join(name), folder.join(format!("{name}.gz"))].into_iter().find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+use std::fs;
+
+use super::*;
+
+/// An IDX file of these dimensions.
+fn idx(dims: &[u32], data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 8, dims.len() as u8];
+    dims.iter().for_each(|dim| bytes.extend(dim.to_be_bytes()));
+    bytes.extend(data);
+    bytes
+}
+
+/// A directory with a training set of `images` black images and these labels.
+fn directory(images: u32, labels: &[u8]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), images, labels);
+    dir
+}
+
+fn write(dir: &Path, images: u32, labels: &[u8]) {
+    let pixels = vec![0; images as usize * PIXELS];
+    fs::create_dir_all(dir).unwrap();
+    fs::write(dir.join("train-images-idx3-ubyte"), idx(&[images, 28, 28], &pixels)).unwrap();
+    fs::write(dir.join("train-labels-idx1-ubyte"), idx(&[labels.len() as u32], labels)).unwrap();
+}
+
+fn refused(dir: &Path, split: Split) -> String {
+    let message = Mnist::from_dir(dir, split).unwrap_err().to_string();
+    message.replace(&dir.display().to_string(), "DIR")
+}
+
+#[test]
+fn ten_thousand_digits_are_embedded() {
+    let train = Mnist::embedded(Split::Train).unwrap();
+    assert_eq!(train.len(), 8000);
+    let test = Mnist::embedded(Split::Test).unwrap();
+    assert_eq!(test.len(), 2000);
+    // Every digit is there about equally often.
+    for digit in 0..10 {
+        let count = test.labels().iter().filter(|&&label| label == digit).count();
+        assert!((150..250).contains(&count), "{count} images of {digit}");
+    }
+}
+
+#[test]
+fn a_batch_has_images_and_labels_in_the_order_of_the_indices() {
+    let mnist = Mnist::embedded(Split::Test).unwrap();
+    let (images, labels) = mnist.batch(&[7, 0, 7]).unwrap();
+    assert_eq!((images.size(), images.kind()), (vec![3, 1, 28, 28], tch::Kind::Float));
+    assert_eq!((labels.size(), labels.kind()), (vec![3], tch::Kind::Int64));
+    assert_eq!(images.get(0), images.get(2));
+    assert_ne!(images.get(0), images.get(1));
+    let [seven, zero] = [7, 0].map(|index: usize| i64::from(mnist.labels()[index]));
+    assert_eq!(labels, Tensor::from_slice(&[seven, zero, seven]));
+}
+
+#[test]
+fn pixels_are_normalized_as_torchvision_does_it() {
+    let mnist = Mnist::embedded(Split::Test).unwrap();
+    // The steps of ToTensor and Normalize, in the operators that they call.
+    let bytes: Vec<u8> = (0..=255).collect();
+    let mut expected = Tensor::from_slice(&bytes).to_kind(tch::Kind::Float) / 255.0;
+    expected -= Tensor::from(0.1307f32);
+    let _ = expected.divide_(&Tensor::from(0.3081f32));
+    let expected = Vec::<f32>::try_from(expected).unwrap();
+    assert_eq!(mnist.normalized.map(f32::to_bits).to_vec(), bits(&expected));
+    // What torchvision's own Normalize printed.
+    let golden = [(0, -0.424_212_96), (1, -0.411_484_72), (128, 1.205_001_1), (255, 2.821_486_7)];
+    for (byte, value) in golden {
+        assert_eq!(mnist.normalized[byte], value);
+    }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn torchvisions_folders_are_found() {
+    for folder in ["", "MNIST/raw", "FashionMNIST/raw"] {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join(folder), 3, &[1, 2, 9]);
+        let mnist = Mnist::from_dir(dir.path(), Split::Train).unwrap();
+        assert_eq!(mnist.labels(), [1, 2, 9]);
+    }
+}
+
+#[test]
+fn an_empty_directory_is_refused_with_the_names_that_are_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(
+        refused(dir.path(), Split::Test),
+        "DIR: holds no t10k-images-idx3-ubyte and no t10k-images-idx3-ubyte.gz, nor do MNIST/raw \
+         and FashionMNIST/raw below it; expected the IDX files of MNIST or of a data set in its \
+         format"
+    );
+}
+
+#[test]
+fn a_missing_directory_is_refused() {
+    let error = Mnist::from_dir("/nowhere", Split::Train).unwrap_err();
+    assert_eq!(error.to_string(), "cannot read directory /nowhere");
+}
+
+#[test]
+fn images_without_labels_are_refused() {
+    let dir = directory(1, &[0]);
+    fs::remove_file(dir.path().join("train-labels-idx1-ubyte")).unwrap();
+    assert_eq!(
+        refused(dir.path(), Split::Train),
+        "DIR: holds no train-labels-idx1-ubyte and no train-labels-idx1-ubyte.gz; \
+         expected the labels of DIR/train-images-idx3-ubyte"
+    );
+}
+
+#[test]
+fn images_and_labels_of_different_counts_are_refused() {
+    assert_eq!(
+        refused(directory(2, &[0, 1, 2]).path(), Split::Train),
+        "DIR/train-labels-idx1-ubyte: holds 3 labels; \
+         expected 2, one for each image in DIR/train-images-idx3-ubyte"
+    );
+}
+
+#[test]
+fn a_label_of_ten_is_refused() {
+    assert_eq!(
+        refused(directory(3, &[0, 9, 10]).path(), Split::Train),
+        "DIR/train-labels-idx1-ubyte: holds the label 10 at index 2; expected labels from 0 to 9"
+    );
+}
+
+#[test]
+fn images_of_another_size_are_refused() {
+    let dir = directory(1, &[0]);
+    let images = dir.path().join("train-images-idx3-ubyte");
+    fs::write(images, idx(&[1, 32, 32], &[0; 1024])).unwrap();
+    assert_eq!(
+        refused(dir.path(), Split::Train),
+        "DIR/train-images-idx3-ubyte: holds images of 32×32 pixels; expected images of 28×28 pixels"
+    );
+}
+
+#[test]
+fn an_index_beyond_the_end_is_refused() {
+    let mnist = Mnist::from_dir(directory(2, &[0, 1]).path(), Split::Train).unwrap();
+    assert_eq!(
+        mnist.batch(&[1, 2]).unwrap_err().to_string(),
+        "index is 2, but must be less than the number of images, 2"
+    );
+}
+
+#[test]
+fn fashion_mnist_is_read_where_debian_puts_it() {
+    match Mnist::fashion(Split::Test) {
+        Ok(fashion) => assert_eq!(fashion.len(), 10_000),
+        Err(error) => assert_eq!(
+            error.to_string(),
+            "/usr/share/datasets/fashion-mnist: does not exist; expected Fashion-MNIST; on Debian \
+             and Ubuntu `apt-get install dataset-fashion-mnist` puts it there"
+        ),
+    }
+}

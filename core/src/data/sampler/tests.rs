@@ -1,0 +1,176 @@
+use std::fmt::Write;
+
+use super::*;
+
+fn rank(rank: usize, num_replicas: usize) -> DistributedSampler {
+    DistributedSampler::new(Shard::new(rank, num_replicas).unwrap(), 0)
+}
+
+/// What every rank gets, as lines for a snapshot; checks the promised lengths on the way.
+fn partition(len: usize, world: usize, epoch: u64, options: DistributedSampler) -> String {
+    let mut lines = String::new();
+    for rank in 0..world {
+        let sampler = DistributedSampler { shard: Shard::new(rank, world).unwrap(), ..options };
+        let indices = sampler.indices(len, epoch).unwrap();
+        assert_eq!(indices.len(), sampler.num_samples(len));
+        writeln!(lines, "rank {rank}: {indices:?}").unwrap();
+    }
+    lines
+}
+
+// Every expected list below was printed by PyTorch 2.11's own DistributedSampler.
+
+#[test]
+fn partitions_are_those_of_pytorch() {
+    let mut report = String::new();
+    for (len, world, seed, epoch, shuffle, drop_last) in [
+        (10, 3, 0, 0, false, false),
+        (10, 3, 0, 0, false, true),
+        (10, 3, 0, 0, true, false),
+        (10, 3, 0, 0, true, true),
+        (10, 3, 42, 7, true, false),
+        (9, 3, 42, 7, true, true),
+        (24, 2, 0, 0, false, false),
+        (24, 2, 111, 1, true, false),
+        (24, 2, 1111, 1, true, false),
+        (24, 5, 0, 0, false, false),
+        (24, 5, 0, 0, false, true),
+    ] {
+        let options = DistributedSampler { shard: Shard::WHOLE, shuffle, seed, drop_last };
+        writeln!(report, "\nlen={len} world={world} seed={seed} epoch={epoch} shuffle={shuffle} drop_last={drop_last}").unwrap();
+        report += &partition(len, world, epoch, options);
+    }
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn ranks_outnumbering_samples_get_the_samples_again_and_again() {
+    let in_order = DistributedSampler { shuffle: false, ..rank(0, 1) };
+    insta::assert_snapshot!(partition(2, 5, 0, in_order), @r"
+    rank 0: [0]
+    rank 1: [1]
+    rank 2: [0]
+    rank 3: [1]
+    rank 4: [0]
+    ");
+    insta::assert_snapshot!(partition(3, 7, 0, rank(0, 1)), @r"
+    rank 0: [2]
+    rank 1: [0]
+    rank 2: [1]
+    rank 3: [2]
+    rank 4: [0]
+    rank 5: [1]
+    rank 6: [2]
+    ");
+}
+
+#[test]
+fn ranks_outnumbering_samples_get_nothing_with_drop_last() {
+    for r in 0..5 {
+        let sampler = DistributedSampler { drop_last: true, ..rank(r, 5) };
+        assert!(sampler.indices(2, 0).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn no_samples_are_shared_out_as_no_samples() {
+    assert!(rank(1, 2).indices(0, 0).unwrap().is_empty());
+    assert_eq!(rank(1, 2).num_samples(0), 0);
+}
+
+#[test]
+fn the_articles_first_screenshot_comes_out_of_seed_111() {
+    let batches = |r| {
+        let sampler = DistributedSampler { seed: 111, ..rank(r, 2) };
+        let indices = sampler.indices(24, 0).unwrap();
+        indices.chunks(4).map(<[usize]>::to_vec).collect::<Vec<_>>()
+    };
+    assert_eq!(batches(0), [[20, 6, 2, 17], [14, 10, 11, 18], [15, 8, 22, 9]]);
+    assert_eq!(batches(1), [[0, 13, 23, 12], [5, 3, 1, 4], [16, 19, 7, 21]]);
+}
+
+#[test]
+fn the_articles_second_screenshot_comes_out_of_seed_1111() {
+    let batches = |r| {
+        let sampler = DistributedSampler { seed: 1111, ..rank(r, 2) };
+        let indices = sampler.indices(24, 0).unwrap();
+        indices.chunks(4).map(<[usize]>::to_vec).collect::<Vec<_>>()
+    };
+    assert_eq!(batches(0), [[20, 19, 4, 0], [14, 3, 5, 18], [8, 17, 1, 11]]);
+    assert_eq!(batches(1), [[22, 21, 16, 13], [23, 2, 6, 12], [7, 9, 15, 10]]);
+}
+
+#[test]
+fn mnist_is_shuffled_as_pytorch_does_it() {
+    let first = |r, world, epoch| {
+        let sampler = DistributedSampler { seed: 42, ..rank(r, world) };
+        sampler.indices(60_000, epoch).unwrap()[..4].to_vec()
+    };
+    assert_eq!(first(0, 1, 0), [37542, 43087, 2992, 25810]);
+    assert_eq!(first(0, 2, 0), [37542, 2992, 39634, 55768]);
+    assert_eq!(first(1, 2, 0), [43087, 25810, 6425, 11034]);
+    assert_eq!(first(0, 1, 1), [55588, 18576, 8097, 17641]);
+    assert_eq!(first(1, 8, 3), [55846, 20647, 23273, 895]);
+}
+
+#[test]
+fn all_ranks_together_see_every_sample_once() {
+    let mut seen: Vec<usize> = (0..4).flat_map(|r| rank(r, 4).indices(1000, 5).unwrap()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..1000).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_epoch_has_an_order_of_its_own_that_can_be_had_again() {
+    let sampler = rank(0, 2);
+    let epoch_1 = sampler.indices(100, 1).unwrap();
+    assert_ne!(sampler.indices(100, 0).unwrap(), epoch_1);
+    assert_eq!(sampler.indices(100, 1).unwrap(), epoch_1);
+}
+
+#[test]
+fn the_shards_of_ranks_that_never_started_are_not_trained_on() {
+    // Two processes that believe they are four.
+    let seen: usize = (0..2).map(|r| rank(r, 4).indices(60_000, 0).unwrap().len()).sum();
+    assert_eq!(seen, 30_000);
+}
+
+#[test]
+fn repeated_samples_bias_a_mean() {
+    let mean = |drop_last| {
+        let seen: Vec<usize> = (0..5)
+            .flat_map(|r| {
+                let sampler = DistributedSampler { shuffle: false, drop_last, ..rank(r, 5) };
+                sampler.indices(24, 0).unwrap()
+            })
+            .collect();
+        (seen.len(), seen.iter().sum::<usize>() as f64 / seen.len() as f64)
+    };
+    assert_eq!(mean(false), (25, 11.04));
+    assert_eq!(mean(true), (20, 9.5));
+}
+
+#[test]
+fn a_random_sampler_has_the_order_of_a_distributed_one_alone() {
+    let random = RandomSampler { seed: 42 }.indices(7, 0).unwrap();
+    assert_eq!(random, [1, 6, 3, 5, 4, 0, 2]);
+    assert_eq!(random, DistributedSampler::new(Shard::WHOLE, 42).indices(7, 0).unwrap());
+}
+
+#[test]
+fn a_sequential_sampler_keeps_the_order_in_every_epoch() {
+    assert_eq!(SequentialSampler.indices(3, 9).unwrap(), [0, 1, 2]);
+    assert_eq!(SequentialSampler.num_samples(3), 3);
+}
+
+#[test]
+fn a_shard_that_does_not_exist_is_refused() {
+    assert_eq!(
+        Shard::new(4, 4).unwrap_err().to_string(),
+        "rank is 4, but must be less than num_replicas, which is 4"
+    );
+    assert_eq!(
+        Shard::new(0, 0).unwrap_err().to_string(),
+        "num_replicas is 0, but must be the number of ranks, at least 1"
+    );
+}

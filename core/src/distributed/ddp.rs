@@ -1,0 +1,384 @@
+//! Averages gradients over the ranks while the backward pass runs.
+
+use super::logging::DdpLoggingData;
+use super::process_group::ProcessGroup;
+use crate::error::without_backtrace;
+use crate::parameters::{named_buffers, named_parameters};
+use crate::{Error, Result};
+use c10d_sys::{Reducer, ReducerOptions, tensor};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use tch::nn::{ModuleT, VarStore};
+use tch::{Tensor, no_grad};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// PyTorch's `bucket_cap_mb` where none is given.
+const DEFAULT_BUCKET_MB: f64 = 25.0;
+
+/// `dist._DEFAULT_FIRST_BUCKET_BYTES`.
+const DEFAULT_FIRST_BUCKET_BYTES: usize = 1 << 20;
+
+/// `broadcast_bucket_size` in distributed.py.
+const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
+
+/// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DdpOptions {
+    /// How many MiB of gradients are exchanged at once. Small buckets start early, large ones
+    /// waste less on latency. None: 25, with a first bucket of 1.
+    pub bucket_cap_mb: Option<f64>,
+    /// Whether some parameters may take no part in a loss. Costs a walk over the graph in every
+    /// step; without it such a parameter is an error.
+    pub find_unused_parameters: bool,
+    /// Whether gradients are views into the buckets: saves their memory a second time, and a copy.
+    pub gradient_as_bucket_view: bool,
+    /// Whether the graph is the same in every iteration: finds unused parameters once and for all,
+    /// and allows more kinds of graphs.
+    pub static_graph: bool,
+    /// Whether rank 0's buffers (running statistics, say) replace everybody's before each forward
+    /// pass.
+    pub broadcast_buffers: bool,
+}
+
+impl Default for DdpOptions {
+    fn default() -> Self {
+        DdpOptions {
+            bucket_cap_mb: None,
+            find_unused_parameters: false,
+            gradient_as_bucket_view: false,
+            static_graph: false,
+            broadcast_buffers: true,
+        }
+    }
+}
+
+/// `torch.nn.parallel.DistributedDataParallel`, driven by the same C++ `Reducer`.
+///
+/// Construction copies rank 0's parameters and buffers to every rank. From then on the backward
+/// pass of every forward pass made through this wrapper averages the gradients over the ranks, in
+/// buckets, while the remaining gradients are still being computed. Parameters are never sent
+/// again: they stay equal because every rank makes the same step.
+///
+/// A module with one input and one output is used through tch's [`ModuleT`]; any other through
+/// [`forward`](Self::forward). Evaluate through [`module`](Self::module): it exchanges nothing.
+///
+/// The gradients are those of the mean of the ranks' losses. A loss that sums over the batch must
+/// be scaled by the world size to be what a single process would compute.
+pub struct DistributedDataParallel<M> {
+    // Dropped before the parameters that it hooks into.
+    reducer: RefCell<Reducer>,
+    module: M,
+    group: ProcessGroup,
+    /// In the order of registration, which all ranks share.
+    names: Vec<String>,
+    /// What rank 0 sends before each forward pass; empty if the options say not to.
+    buffers: Vec<Tensor>,
+    /// False within `no_sync`; `require_backward_grad_sync` in distributed.py.
+    sync_gradients: Cell<bool>,
+    /// Whether rank 0's buffers may have moved on; `require_forward_param_sync`.
+    sync_buffers: Cell<bool>,
+}
+
+impl<M> DistributedDataParallel<M> {
+    /// Wraps `module`, whose parameters are the trainable variables of `vs`. A collective.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: nothing in `vs` can be trained, or it is not all on one kind of device.
+    /// - [`Error::Collective`]: a rank has other parameters, or could not be reached. Where
+    ///   PyTorch tells only the ranks that differ from rank 0, all ranks are told here.
+    pub fn new(module: M, vs: &VarStore, group: &ProcessGroup, options: DdpOptions) -> Result<Self> {
+        let (names, parameters) = named_parameters(vs);
+        check_devices(&names, &parameters)?;
+        let bucket_mb = options.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
+        if bucket_mb.is_nan() || bucket_mb <= 0.0 {
+            return Err(Error::Argument {
+                what: "bucket_cap_mb".into(),
+                found: bucket_mb.to_string(),
+                expected: "more than 0 MiB".into(),
+            });
+        }
+        let bucket_bytes = (bucket_mb * MIB) as usize;
+        let buffers = if options.broadcast_buffers { named_buffers(vs).1 } else { Vec::new() };
+
+        let operation = "DistributedDataParallel::new";
+        group
+            .engine()
+            .verify_params(&parameters)
+            .map_err(|error| mismatch(group, &names, operation, error.message()))?;
+        let state: Vec<_> = parameters.iter().chain(&buffers).map(Tensor::shallow_clone).collect();
+        group
+            .engine()
+            .broadcast_coalesced(&state, BROADCAST_BUFFER_BYTES, 0)
+            .map_err(|error| group.failed(operation, error.message()))?;
+        let reducer = Reducer::new(
+            group.engine(),
+            &parameters,
+            &names,
+            std::any::type_name::<M>(),
+            ReducerOptions {
+                first_bucket_bytes: match options.bucket_cap_mb {
+                    None => DEFAULT_FIRST_BUCKET_BYTES,
+                    Some(_) => bucket_bytes,
+                },
+                bucket_bytes,
+                find_unused_parameters: options.find_unused_parameters,
+                gradient_as_bucket_view: options.gradient_as_bucket_view,
+                static_graph: options.static_graph,
+                broadcast_buffers: options.broadcast_buffers,
+            },
+        )
+        .map_err(|error| group.failed(operation, error.message()))?;
+        Ok(DistributedDataParallel {
+            reducer: RefCell::new(reducer),
+            module,
+            group: group.clone(),
+            names,
+            buffers,
+            sync_gradients: Cell::new(true),
+            sync_buffers: Cell::new(true),
+        })
+    }
+
+    /// Runs the module by way of `f` and prepares the exchange of its gradients.
+    ///
+    /// ```no_run
+    /// # use tch::{nn, Tensor};
+    /// # use tch_parallel::distributed::DistributedDataParallel;
+    /// # struct Siamese; impl Siamese { fn run(&self, a: &Tensor, b: &Tensor) -> (Tensor, Tensor) { todo!() } }
+    /// # fn f(model: DistributedDataParallel<Siamese>, a: &Tensor, b: &Tensor) -> tch_parallel::Result<()> {
+    /// let (left, right) = model.forward(|siamese| siamese.run(a, b))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UnusedParameters`] when parameters took no part in the last loss, and
+    /// [`Error::Collective`] when buffers could not be broadcast.
+    pub fn forward<O: Outputs>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
+        let grad = tensor::grad_enabled();
+        let sync = grad && self.sync_gradients.get();
+        if grad {
+            let mut reducer = self.reducer.borrow_mut();
+            if sync {
+                reducer.prepare_for_forward().map_err(|error| self.failed("forward", &error))?;
+            }
+            reducer.rebuild_buckets().map_err(|error| self.failed("forward", &error))?;
+        }
+        if self.sync_buffers.get() && !self.buffers.is_empty() {
+            no_grad(|| {
+                self.group.engine().broadcast_coalesced(&self.buffers, BROADCAST_BUFFER_BYTES, 0)
+            })
+            .map_err(|error| self.group.failed("broadcast of buffers", error.message()))?;
+        }
+
+        let mut outputs = f(&self.module);
+
+        self.sync_buffers.set(sync);
+        let mut reducer = self.reducer.borrow_mut();
+        let needs_sink = reducer.needs_sink();
+        if !sync && !needs_sink {
+            return Ok(outputs);
+        }
+        let mut tensors = Vec::new();
+        outputs.visit(&mut |tensor| tensors.push(tensor.shallow_clone()));
+        if sync {
+            reducer
+                .prepare_for_backward(&tensors)
+                .map_err(|error| self.failed("forward", &error))?;
+        }
+        if needs_sink {
+            reducer.sink(&mut tensors).map_err(|error| self.failed("forward", &error))?;
+            let mut passed = tensors.into_iter();
+            outputs.visit(&mut |tensor| {
+                if let Some(passed) = passed.next() {
+                    *tensor = passed;
+                }
+            });
+        }
+        Ok(outputs)
+    }
+
+    /// `loss.backward()`, after which every parameter's gradient is its average over the ranks.
+    ///
+    /// A plain `loss.backward()` does the same and panics where this returns an error.
+    ///
+    /// # Errors
+    /// [`Error::Collective`] when a rank has died or has not come within the timeout.
+    pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        loss.f_backward()
+            .map_err(|error| self.group.failed("backward", &without_backtrace(&error)))
+    }
+
+    /// As long as the guard lives, gradients add up on each rank and are not exchanged: for
+    /// gradient accumulation. The first forward and backward pass after it exchange the sum.
+    ///
+    /// The forward pass must be within the guard's life as well. `with model.no_sync():`
+    #[must_use = "gradients are exchanged again as soon as the guard is dropped"]
+    pub fn no_sync(&self) -> NoSync<'_> {
+        NoSync { flag: &self.sync_gradients, before: self.sync_gradients.replace(false) }
+    }
+
+    /// The module itself, which exchanges nothing. `model.module`
+    pub fn module(&self) -> &M {
+        &self.module
+    }
+
+    /// The parameters' names in the order of registration, which is that of the buckets' indices.
+    pub fn parameter_names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Bucket sizes and overlap times. `model._get_ddp_logging_data()`
+    pub fn logging_data(&self) -> Result<DdpLoggingData> {
+        DdpLoggingData::read(&self.reducer.borrow())
+    }
+
+    fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
+        if let Some(names) = unused(error.message(), &self.names) {
+            let error = Error::UnusedParameters { rank: self.group.rank(), names };
+            self.group.report(&error.to_string());
+            return error;
+        }
+        self.group.failed(operation, error.message())
+    }
+}
+
+impl<M: ModuleT> DistributedDataParallel<M> {
+    /// [`ModuleT::forward_t`] that returns errors, named as tch names its fallible functions.
+    pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
+        self.forward(|module| module.forward_t(xs, train))
+    }
+}
+
+impl<M: ModuleT> ModuleT for DistributedDataParallel<M> {
+    /// Panics where [`f_forward_t`](Self::f_forward_t) returns an error.
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        match self.f_forward_t(xs, train) {
+            Ok(output) => output,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<M> fmt::Debug for DistributedDataParallel<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DistributedDataParallel")
+            .field("module", &std::any::type_name::<M>())
+            .field("group", &self.group)
+            .field("parameters", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps gradients from being exchanged while it lives; see [`DistributedDataParallel::no_sync`].
+#[derive(Debug)]
+pub struct NoSync<'a> {
+    flag: &'a Cell<bool>,
+    before: bool,
+}
+
+impl Drop for NoSync<'_> {
+    fn drop(&mut self) {
+        self.flag.set(self.before);
+    }
+}
+
+/// What a module may return: the reducer has to find every tensor in it.
+pub trait Outputs {
+    /// Calls `f` on each tensor, always in the same order.
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor));
+}
+
+impl Outputs for Tensor {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        f(self);
+    }
+}
+
+impl<O: Outputs> Outputs for Vec<O> {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|output| output.visit(f));
+    }
+}
+
+impl<O: Outputs> Outputs for Option<O> {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|output| output.visit(f));
+    }
+}
+
+impl<A: Outputs, B: Outputs> Outputs for (A, B) {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.0.visit(f);
+        self.1.visit(f);
+    }
+}
+
+impl<A: Outputs, B: Outputs, C: Outputs> Outputs for (A, B, C) {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.0.visit(f);
+        self.1.visit(f);
+        self.2.visit(f);
+    }
+}
+
+fn check_devices(names: &[String], parameters: &[Tensor]) -> Result<()> {
+    let Some(first) = parameters.first() else {
+        return Err(Error::Argument {
+            what: "vs".into(),
+            found: "a variable store without a variable that requires a gradient".into(),
+            expected: "the store of a model with something to train; build the model before \
+                       wrapping it"
+                .into(),
+        });
+    };
+    match parameters.iter().position(|parameter| parameter.device() != first.device()) {
+        None => Ok(()),
+        Some(other) => Err(Error::Argument {
+            what: "vs".into(),
+            found: format!(
+                "a store with {} on {:?} and {} on {:?}",
+                names[0],
+                first.device(),
+                names[other],
+                parameters[other].device()
+            ),
+            expected: "one whose parameters are all on the device of this rank".into(),
+        }),
+    }
+}
+
+/// The error for parameters that differ between ranks, which only the ranks other than 0 notice.
+fn mismatch(group: &ProcessGroup, names: &[String], operation: &'static str, message: &str) -> Error {
+    let differs = message.contains("appears not to match") || message.contains("same model across all ranks");
+    if !differs {
+        return group.failed(operation, message);
+    }
+    let message = match index_in(message, "params[").and_then(|index| names.get(index)) {
+        Some(name) => format!("{name} differs between the ranks: {message}"),
+        None => message.to_owned(),
+    };
+    group.report(&message);
+    Error::Collective { rank: group.rank(), operation, message, blame: None }
+}
+
+/// The parameters that the reducer says got no gradient, where that is what it says.
+fn unused(message: &str, names: &[String]) -> Option<Vec<String>> {
+    let (_, rest) = message.split_once("which did not receive grad for rank")?;
+    let (_, listed) = rest.split_once(": ")?;
+    // Indices, or names where TORCH_DISTRIBUTED_DEBUG is set.
+    let unused: Vec<_> = listed
+        .split_whitespace()
+        .map(|word| word.trim_matches(','))
+        .map_while(|word| match word.parse::<usize>() {
+            Ok(index) => names.get(index).cloned(),
+            Err(_) => names.iter().find(|name| *name == word).cloned(),
+        })
+        .collect();
+    (!unused.is_empty()).then_some(unused)
+}
+
+fn index_in(text: &str, before: &str) -> Option<usize> {
+    let (_, rest) = text.split_once(before)?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}

@@ -1,0 +1,297 @@
+//! This process's place in the job, as launchers describe it in the environment.
+
+use crate::{Error, Result};
+use std::os::fd::RawFd;
+
+/// The variable by which our launcher hands rank 0 the listening socket of the store.
+const LISTEN_FD: &str = "TCH_PARALLEL_MASTER_LISTEN_FD";
+
+/// The port where ranks of one host meet when nobody says otherwise, as in torchrun.
+const DEFAULT_PORT: u16 = 29500;
+
+/// A rank, and where it meets the others.
+///
+/// PyTorch's counterpart is the `env://` rendezvous. torchrun and `launch` set these variables;
+/// those of Open MPI, MPICH and SLURM are understood where RANK is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Env {
+    /// RANK: this process among all of the job, from 0.
+    pub rank: usize,
+    /// WORLD_SIZE: how many processes the job has.
+    pub world_size: usize,
+    /// LOCAL_RANK: this process among those of its host, from 0; tells which GPU is its own.
+    pub local_rank: usize,
+    /// LOCAL_WORLD_SIZE: how many processes of the job this host has.
+    pub local_world_size: usize,
+    /// MASTER_ADDR: the host of rank 0.
+    pub master_addr: String,
+    /// MASTER_PORT: where the store listens on that host.
+    pub master_port: u16,
+    /// TORCHELASTIC_USE_AGENT_STORE: torchrun serves the store itself, and no rank does.
+    pub agent_store: bool,
+    /// Rank 0's inherited listening socket, where the launcher bound the port.
+    pub(crate) listen_fd: Option<RawFd>,
+}
+
+impl Env {
+    /// Reads the environment. `None`: no launcher started this process, and it is alone.
+    ///
+    /// A half-set environment is an error that names the missing variable.
+    pub fn read() -> Result<Option<Env>> {
+        Self::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Option<Env>> {
+        let Some(place) = Place::find(&get)? else {
+            return Ok(None);
+        };
+        let Place { rank, world_size, local_rank, local_world_size, set_by } = place;
+        if world_size == 0 {
+            return Err(wrong(set_by.world_size, "is \"0\"", "at least 1 process"));
+        }
+        if rank >= world_size {
+            return Err(wrong(
+                set_by.rank,
+                format!("is \"{rank}\""),
+                format!("a rank below {}, which is {world_size}", set_by.world_size),
+            ));
+        }
+
+        // Only where all ranks share a host is there an address that is surely right.
+        let one_host = set_by != &TORCHRUN && local_world_size == world_size;
+        let master_addr = match get("MASTER_ADDR") {
+            Some(address) => address,
+            None if one_host => "127.0.0.1".into(),
+            None => return Err(missing("MASTER_ADDR", set_by.rank, "the host of rank 0")),
+        };
+        let master_port = match number(&get, "MASTER_PORT", "a free port on rank 0's host")? {
+            Some(port) => u16::try_from(port).ok().filter(|port| *port > 0).ok_or_else(|| {
+                wrong("MASTER_PORT", format!("is \"{port}\""), "a port from 1 to 65535")
+            })?,
+            None if one_host => DEFAULT_PORT,
+            None => {
+                return Err(missing("MASTER_PORT", set_by.rank, "a free port on rank 0's host"));
+            }
+        };
+        let listen_fd = number(&get, LISTEN_FD, "a file descriptor")?;
+        Ok(Some(Env {
+            rank,
+            world_size,
+            local_rank,
+            local_world_size,
+            master_addr,
+            master_port,
+            agent_store: get("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True"),
+            listen_fd: listen_fd.and_then(|fd| RawFd::try_from(fd).ok()).filter(|_| rank == 0),
+        }))
+    }
+}
+
+/// One launcher's names for the same things.
+#[derive(Debug, PartialEq, Eq)]
+struct Names {
+    rank: &'static str,
+    world_size: &'static str,
+    local_rank: &'static str,
+    local_world_size: &'static str,
+    launcher: &'static str,
+}
+
+const TORCHRUN: Names = Names {
+    rank: "RANK",
+    world_size: "WORLD_SIZE",
+    local_rank: "LOCAL_RANK",
+    local_world_size: "LOCAL_WORLD_SIZE",
+    launcher: "launch or torchrun",
+};
+
+const OTHERS: [Names; 3] = [
+    Names {
+        rank: "OMPI_COMM_WORLD_RANK",
+        world_size: "OMPI_COMM_WORLD_SIZE",
+        local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        launcher: "Open MPI's mpirun",
+    },
+    Names {
+        rank: "PMI_RANK",
+        world_size: "PMI_SIZE",
+        local_rank: "MPI_LOCALRANKID",
+        local_world_size: "MPI_LOCALNRANKS",
+        launcher: "MPICH's mpirun",
+    },
+    // SLURM_NTASKS is set in a batch script as well, where no task has been started yet.
+    Names {
+        rank: "SLURM_PROCID",
+        world_size: "SLURM_STEP_NUM_TASKS",
+        local_rank: "SLURM_LOCALID",
+        local_world_size: "SLURM_STEP_TASKS_PER_NODE",
+        launcher: "srun",
+    },
+];
+
+struct Place {
+    rank: usize,
+    world_size: usize,
+    local_rank: usize,
+    local_world_size: usize,
+    set_by: &'static Names,
+}
+
+impl Place {
+    fn find(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Place>> {
+        let torchruns = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
+        let set_by = if get(TORCHRUN.rank).is_some() {
+            &TORCHRUN
+        } else if let Some(other) =
+            OTHERS.iter().find(|o| get(o.rank).is_some() && get(o.world_size).is_some())
+        {
+            other
+        } else if let Some(set) = torchruns.into_iter().find(|name| get(name).is_some()) {
+            return Err(missing("RANK", set, "this process's number, from 0"));
+        } else {
+            return Ok(None);
+        };
+        let Some(rank) = number(get, set_by.rank, "this process's number, from 0")? else {
+            return Ok(None);
+        };
+        let Some(world_size) = number(get, set_by.world_size, "the number of processes")? else {
+            return Err(missing(set_by.world_size, set_by.rank, "the number of processes"));
+        };
+        // Started by hand, RANK and WORLD_SIZE are often all there is: then all share this host.
+        let local_rank = number(get, set_by.local_rank, "a number from 0")?.unwrap_or(rank);
+        let local_world_size = get(set_by.local_world_size)
+            // SLURM writes "2(x3)" for two tasks on each of three hosts.
+            .and_then(|value| value.split(['(', ',']).next().and_then(|n| n.parse().ok()))
+            .unwrap_or(world_size);
+        Ok(Some(Place { rank, world_size, local_rank, local_world_size, set_by }))
+    }
+}
+
+fn number(
+    get: &impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    meaning: &str,
+) -> Result<Option<usize>> {
+    get(name)
+        .map(|value| {
+            value.parse().map_err(|_| {
+                wrong(name, format!("is {value:?}"), format!("{meaning}, as a whole number"))
+            })
+        })
+        .transpose()
+}
+
+fn wrong(name: &str, found: impl Into<String>, expected: impl Into<String>) -> Error {
+    Error::Environment { variable: name.into(), found: found.into(), expected: expected.into() }
+}
+
+fn missing(name: &str, because: &str, meaning: &str) -> Error {
+    let launcher = OTHERS
+        .iter()
+        .find(|names| names.rank == because)
+        .map_or(TORCHRUN.launcher, |names| names.launcher);
+    wrong(
+        name,
+        format!("is not set while {because} is"),
+        format!(
+            "{meaning}: start the program with {launcher}, or set RANK, WORLD_SIZE, MASTER_ADDR \
+             and MASTER_PORT, or none of them for a single process"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Option<Env>> {
+        Env::from_variables(|name| {
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| value.to_string())
+        })
+    }
+
+    fn message(variables: &[(&str, &str)]) -> String {
+        read(variables).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn without_a_launcher_a_process_is_alone() {
+        assert_eq!(read(&[]).unwrap(), None);
+    }
+
+    #[test]
+    fn torchruns_variables_are_read() {
+        let env = read(&[
+            ("RANK", "3"),
+            ("WORLD_SIZE", "4"),
+            ("LOCAL_RANK", "1"),
+            ("LOCAL_WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "10.0.0.1"),
+            ("MASTER_PORT", "1234"),
+            ("TORCHELASTIC_USE_AGENT_STORE", "True"),
+        ]);
+        let env = env.unwrap().unwrap();
+        assert_eq!((env.rank, env.world_size), (3, 4));
+        assert_eq!((env.local_rank, env.local_world_size), (1, 2));
+        assert_eq!((env.master_addr.as_str(), env.master_port), ("10.0.0.1", 1234));
+        assert!(env.agent_store);
+    }
+
+    #[test]
+    fn open_mpis_variables_are_read_where_rank_is_absent() {
+        let env = read(&[
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "2"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+        ]);
+        let env = env.unwrap().unwrap();
+        assert_eq!((env.rank, env.world_size, env.local_rank), (1, 2, 1));
+        assert_eq!((env.master_addr.as_str(), env.master_port), ("127.0.0.1", 29500));
+    }
+
+    #[test]
+    fn sruns_variables_over_two_hosts_need_a_master() {
+        let srun = [
+            ("SLURM_PROCID", "2"),
+            ("SLURM_STEP_NUM_TASKS", "4"),
+            ("SLURM_LOCALID", "0"),
+            ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
+        ];
+        insta::assert_snapshot!(message(&srun), @"environment variable MASTER_ADDR is not set while SLURM_PROCID is; expected the host of rank 0: start the program with srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or none of them for a single process");
+    }
+
+    #[test]
+    fn a_batch_script_of_slurm_is_a_single_process() {
+        assert_eq!(read(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_half_set_environment_names_what_is_missing() {
+        for (set, missing) in [
+            (&[("RANK", "0")][..], "WORLD_SIZE is not set while RANK is"),
+            (&[("WORLD_SIZE", "2")], "RANK is not set while WORLD_SIZE is"),
+            (&[("MASTER_ADDR", "h")], "RANK is not set while MASTER_ADDR is"),
+            (&[("RANK", "0"), ("WORLD_SIZE", "2")], "MASTER_ADDR is not set while RANK is"),
+            (
+                &[("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "h")],
+                "MASTER_PORT is not set while RANK is",
+            ),
+        ] {
+            let text = message(set);
+            assert!(text.contains(missing), "{set:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused() {
+        let master = [("MASTER_ADDR", "h"), ("MASTER_PORT", "1")];
+        let with = |rank, world| [("RANK", rank), ("WORLD_SIZE", world), master[0], master[1]];
+        insta::assert_snapshot!(message(&with("2", "2")), @r#"environment variable RANK is "2"; expected a rank below WORLD_SIZE, which is 2"#);
+        insta::assert_snapshot!(message(&with("0", "0")), @r#"environment variable WORLD_SIZE is "0"; expected at least 1 process"#);
+        insta::assert_snapshot!(message(&with("-1", "2")), @r#"environment variable RANK is "-1"; expected this process's number, from 0, as a whole number"#);
+        let port = [("RANK", "0"), ("WORLD_SIZE", "1"), master[0], ("MASTER_PORT", "70000")];
+        insta::assert_snapshot!(message(&port), @r#"environment variable MASTER_PORT is "70000"; expected a port from 1 to 65535"#);
+    }
+}

@@ -1,0 +1,65 @@
+//! What DistributedDataParallel measured of itself.
+
+use crate::{Error, Result};
+use c10d_sys::Reducer;
+use std::time::Duration;
+
+/// The bucket sizes, and how the exchange overlapped with the backward pass.
+///
+/// PyTorch's counterpart is `model._get_ddp_logging_data()`, whose keys the fields are named after
+/// (`c10::DDPLoggingData`). Times are averages over the iterations sampled: the first ten, then
+/// every hundredth.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DdpLoggingData {
+    /// How many forward passes have been prepared.
+    pub iteration: u64,
+    /// How many parameters there are.
+    pub num_parameter_tensors: u64,
+    /// What they take: the bytes that are exchanged in every step.
+    pub total_parameter_size_bytes: u64,
+    /// The buckets of the first iteration, in bytes, in the order of exchange.
+    pub bucket_sizes: Vec<u64>,
+    /// Whether the buckets have been ordered anew, as the gradients came in the first iteration.
+    pub has_rebuilt_buckets: bool,
+    /// The buckets since then, in bytes.
+    pub rebuilt_bucket_sizes: Vec<u64>,
+    /// From the beginning of the forward pass to that of the backward pass.
+    pub avg_forward_compute_time: Duration,
+    /// From the beginning of the backward pass to the last gradient.
+    pub avg_backward_compute_time: Duration,
+    /// From the first bucket's start to the last bucket's arrival.
+    pub avg_backward_comm_time: Duration,
+    /// The part of it during which gradients were still being computed: exchange that cost nothing.
+    pub avg_backward_compute_comm_overlap_time: Duration,
+}
+
+impl DdpLoggingData {
+    pub(super) fn read(reducer: &Reducer) -> Result<Self> {
+        let number = |name| reducer.logged_number(name).map(|n| u64::try_from(n).unwrap_or(0));
+        let time = |name| number(name).map(Duration::from_nanos);
+        let sizes = |name| -> Result<Vec<u64>, c10d_sys::Error> {
+            let text = reducer.logged_text(name)?;
+            Ok(text.split(", ").filter_map(|size| size.trim().parse().ok()).collect())
+        };
+        let read = || -> Result<Self, c10d_sys::Error> {
+            Ok(DdpLoggingData {
+                iteration: number("iteration")?,
+                num_parameter_tensors: number("num_parameter_tensors")?,
+                total_parameter_size_bytes: number("total_parameter_size_bytes")?,
+                bucket_sizes: sizes("bucket_sizes")?,
+                has_rebuilt_buckets: number("has_rebuilt_buckets")? != 0,
+                rebuilt_bucket_sizes: sizes("rebuilt_bucket_sizes")?,
+                avg_forward_compute_time: time("avg_forward_compute_time")?,
+                avg_backward_compute_time: time("avg_backward_compute_time")?,
+                avg_backward_comm_time: time("avg_backward_comm_time")?,
+                avg_backward_compute_comm_overlap_time: time(
+                    "avg_backward_compute_comm_overlap_time",
+                )?,
+            })
+        };
+        read().map_err(|error| Error::Tensor {
+            operation: "logging_data",
+            message: error.message().into(),
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! Sums and counts over all ranks.
+
+use super::process_group::ProcessGroup;
+use crate::{Error, Result};
+use c10d_sys::ReduceOp;
+use tch::{Device, Kind, Tensor};
+
+/// A running mean over samples, of which every rank sees a part.
+///
+/// The mean of the ranks' means is not the mean where they hold different numbers of samples; sum
+/// and count are reduced instead, and divided afterwards. bobondemon's "Distributed Data Parallel
+/// and Its Pytorch Example" has a class of this name in its appendix (S1.52).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct AvgMetric {
+    /// In f64, so that adding up an epoch of f32 values loses nothing that a reader would see.
+    sum: f64,
+    count: u64,
+}
+
+impl AvgMetric {
+    /// A metric that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `count` samples whose mean is `mean`: a batch's loss, say, and its size.
+    pub fn update(&mut self, mean: f64, count: usize) {
+        self.sum += mean * count as f64;
+        self.count += count as u64;
+    }
+
+    /// The mean over the samples of all ranks, the same on every rank; NaN where there are none.
+    ///
+    /// A collective: every rank must call it, at the same place between its other collectives, or
+    /// those that did will wait until the timeout.
+    pub fn summarize(&self, group: &ProcessGroup) -> Result<f64> {
+        // gloo and NCCL both take f64; a count is exact in it up to 2^53.
+        let device = match group.backend() {
+            super::Backend::Gloo => Device::Cpu,
+            super::Backend::Nccl => group.device(),
+        };
+        let mut both =
+            Tensor::from_slice(&[self.sum, self.count as f64]).to_kind(Kind::Double).to(device);
+        group.all_reduce(&mut both, ReduceOp::Sum)?;
+        let [sum, count] = <[f64; 2]>::try_from(
+            Vec::<f64>::try_from(&both).map_err(Error::tensor("AvgMetric::summarize"))?,
+        )
+        .unwrap_or([f64::NAN; 2]);
+        Ok(sum / count)
+    }
+}

@@ -1,0 +1,44 @@
+//! An exchange in progress, whose result must be waited for.
+
+use super::process_group::ProcessGroup;
+use crate::Result;
+use c10d_sys::Work;
+
+/// A value that other ranks are still writing to or reading from.
+///
+/// PyTorch's counterpart is the `Work` that `async_op=True` returns. There the tensor is at hand
+/// before it is ready; here it is handed over to the exchange, and only [`wait`](Self::wait) gives
+/// it back. Dropping it does not stop the exchange.
+#[derive(Debug)]
+#[must_use = "the value is ready only when `wait` has returned it"]
+pub struct Pending<T> {
+    /// What the exchange works on.
+    value: T,
+    work: Work,
+    /// Says who is to blame when the exchange fails.
+    group: ProcessGroup,
+    operation: &'static str,
+}
+
+impl<T> Pending<T> {
+    pub(super) fn new(value: T, work: Work, group: ProcessGroup, operation: &'static str) -> Self {
+        Pending { value, work, group, operation }
+    }
+
+    /// Blocks until the exchange has ended and gives the value back. `Work.wait()`.
+    ///
+    /// # Errors
+    /// [`Error::Collective`](crate::Error::Collective) when a rank has died or the timeout is over.
+    pub fn wait(self) -> Result<T> {
+        let Pending { value, work, group, operation } = self;
+        work.wait().map_err(|error| group.failed(operation, error.message()))?;
+        Ok(value)
+    }
+
+    /// Whether [`wait`](Self::wait) would return at once. `Work.is_completed()`.
+    pub fn is_completed(&self) -> Result<bool> {
+        self.work
+            .is_completed()
+            .map_err(|error| self.group.failed(self.operation, error.message()))
+    }
+}

@@ -1,0 +1,366 @@
+//! Who is to blame when an exchange fails.
+//!
+//! The engine only notices that a connection broke or that time ran out. Which rank is the cause
+//! stands in the store and in the process table: at the start every rank leaves its process's
+//! identity in the store; a rank that fails for a reason of its own leaves that reason, and one
+//! that fails because of another leaves a note that it is a victim. Ranks that run no Rust leave
+//! nothing and can only be named as silent.
+
+use c10d_sys::Store;
+use std::fs;
+use std::process;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a victim looks for the cause. The launcher ends the ranks that are left a second after
+/// the first has failed; what is found later would not be read.
+const SEARCH: Duration = Duration::from_millis(900);
+
+/// How often it looks.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// For store operations that answer at once or never.
+const ANSWER: Duration = Duration::from_millis(500);
+
+pub(super) struct PostMortem {
+    store: Arc<Store>,
+    rank: usize,
+    world_size: usize,
+}
+
+impl PostMortem {
+    /// Leaves this process's identity in the store.
+    pub(super) fn new(
+        store: &Store,
+        rank: usize,
+        world_size: usize,
+    ) -> Result<Self, c10d_sys::Error> {
+        let store = Arc::new(store.with_prefix("tch_parallel")?);
+        if let Some(process) = Process::this() {
+            store.set(&process_key(rank), process.to_text().as_bytes())?;
+        } else {
+            store.set(&process_key(rank), b"unknown")?;
+        }
+        Ok(PostMortem { store, rank, world_size })
+    }
+
+    /// Which ranks have not come to the store at all, where that is why `message` speaks of a timeout.
+    pub(super) fn absent(&self, message: &str, timeout: Duration) -> Option<String> {
+        if !is_about_connections(message) {
+            return None;
+        }
+        let others = self.others();
+        let store = Arc::clone(&self.store);
+        let absent: Vec<usize> = in_time(ANSWER, move || {
+            let mut others = others;
+            others.retain(|rank| matches!(store.check(&process_key(*rank)), Ok(false)));
+            others
+        })?;
+        match absent.as_slice() {
+            [] => None,
+            [rank] => Some(format!("rank {rank} did not come within {timeout:?}")),
+            ranks => Some(format!("ranks {ranks:?} did not come within {timeout:?}")),
+        }
+    }
+
+    /// Leaves a fault of this rank's own where the others find it.
+    pub(super) fn report(&self, fault: &str) {
+        let store = Arc::clone(&self.store);
+        let (key, fault) = (report_key(self.rank), format!("{CAUSE}{fault}"));
+        in_time(ANSWER, move || store.set(&key, fault.as_bytes()));
+    }
+
+    /// Looks for the rank that made an exchange of this rank fail with `message`.
+    pub(super) fn blame(&self, message: &str) -> Option<String> {
+        if self.world_size == 1 || !is_about_connections(message) {
+            return None;
+        }
+        let search = Search {
+            store: Arc::clone(&self.store),
+            rank: self.rank,
+            others: self.others(),
+            deadline: Instant::now() + SEARCH,
+        };
+        // The store is served by rank 0; if that is what died, an operation may never return.
+        in_time(SEARCH + ANSWER, move || search.run())
+            .unwrap_or_else(|| Some("the store does not answer: rank 0, which serves it, has ended or is stopped".into()))
+    }
+
+    fn others(&self) -> Vec<usize> {
+        (0..self.world_size).filter(|rank| *rank != self.rank).collect()
+    }
+}
+
+/// The first character of a report tells a cause from a victim's note.
+const CAUSE: char = '!';
+const VICTIM: char = '?';
+
+struct Search {
+    store: Arc<Store>,
+    rank: usize,
+    others: Vec<usize>,
+    deadline: Instant,
+}
+
+/// What is known of another rank.
+enum Finding {
+    /// It has reported a fault of its own.
+    Fault(String),
+    /// It has reported that its exchange failed as well.
+    Victim,
+    /// Its process has ended or is stopped, and it reported nothing.
+    Gone(String),
+    /// It has reported nothing, and whether it lives cannot be told.
+    Silent,
+    /// It runs.
+    Alive,
+}
+
+impl Search {
+    fn run(self) -> Option<String> {
+        let outcome = self.look_until_found();
+        let unreachable = outcome.is_err();
+        let blame = outcome.unwrap_or_else(|_| {
+            Some("the store cannot be reached: rank 0, which serves it, has ended".into())
+        });
+        if !unreachable {
+            self.let_the_others_finish();
+        }
+        blame
+    }
+
+    fn look_until_found(&self) -> Result<Option<String>, c10d_sys::Error> {
+        self.store.set(&report_key(self.rank), VICTIM.to_string().as_bytes())?;
+        loop {
+            let mut silent = Vec::new();
+            let mut gone = None;
+            for &rank in &self.others {
+                match self.look_at(rank)? {
+                    Finding::Fault(fault) => return Ok(Some(format!("rank {rank} reports: {fault}"))),
+                    Finding::Gone(how) => gone = gone.or(Some(format!("rank {rank} {how}"))),
+                    Finding::Silent => silent.push(rank),
+                    Finding::Victim | Finding::Alive => {}
+                }
+            }
+            if gone.is_some() {
+                return Ok(gone);
+            }
+            if Instant::now() >= self.deadline {
+                return Ok(match silent.as_slice() {
+                    [] => None,
+                    [rank] => Some(format!("no word from rank {rank} within {SEARCH:?}")),
+                    ranks => Some(format!("no word from ranks {ranks:?} within {SEARCH:?}")),
+                });
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+
+    fn look_at(&self, rank: usize) -> Result<Finding, c10d_sys::Error> {
+        if self.store.check(&report_key(rank))? {
+            let report = self.store.get(&report_key(rank), ANSWER)?;
+            let report = String::from_utf8_lossy(&report);
+            return Ok(match report.strip_prefix(CAUSE) {
+                Some(fault) => Finding::Fault(fault.to_owned()),
+                None => Finding::Victim,
+            });
+        }
+        if !self.store.check(&process_key(rank))? {
+            return Ok(Finding::Silent);
+        }
+        let process = self.store.get(&process_key(rank), ANSWER)?;
+        let process = Process::from_text(&String::from_utf8_lossy(&process));
+        Ok(match process.and_then(|process| process.look()) {
+            None => Finding::Silent,
+            Some(State::Running) => Finding::Alive,
+            Some(State::Ended(pid)) => Finding::Gone(format!("(pid {pid}) has ended")),
+            Some(State::Stopped(pid)) => Finding::Gone(format!("(pid {pid}) is stopped")),
+        })
+    }
+
+    /// Rank 0 serves the store: it stays until the others have had time to look.
+    fn let_the_others_finish(&self) {
+        if self.store.add("searched", 1).is_err() || self.rank != 0 {
+            return;
+        }
+        while Instant::now() < self.deadline {
+            let Ok(searched) = self.store.add("searched", 0) else { return };
+            // One is this rank itself, and one, the cause, will never search.
+            if searched >= self.others.len() as i64 {
+                return;
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+}
+
+/// A process of this host, told apart from a later one with the same number.
+struct Process {
+    /// The kernel's boot and the namespace in which the number means something.
+    realm: String,
+    pid: u32,
+    start_time: String,
+}
+
+enum State {
+    Running,
+    Stopped(u32),
+    Ended(u32),
+}
+
+impl Process {
+    fn this() -> Option<Process> {
+        let pid = process::id();
+        Some(Process { realm: realm()?, pid, start_time: stat(pid)?.1 })
+    }
+
+    fn to_text(&self) -> String {
+        format!("{} {} {}", self.realm, self.pid, self.start_time)
+    }
+
+    fn from_text(text: &str) -> Option<Process> {
+        let mut words = text.split(' ');
+        let process = Process {
+            realm: words.next()?.into(),
+            pid: words.next()?.parse().ok()?,
+            start_time: words.next()?.into(),
+        };
+        Some(process)
+    }
+
+    /// `None` where the process runs on another host.
+    fn look(&self) -> Option<State> {
+        if realm()? != self.realm {
+            return None;
+        }
+        Some(match stat(self.pid) {
+            Some((state, start_time)) if start_time == self.start_time => match state {
+                'Z' | 'X' => State::Ended(self.pid),
+                'T' | 't' => State::Stopped(self.pid),
+                _ => State::Running,
+            },
+            _ => State::Ended(self.pid),
+        })
+    }
+}
+
+fn realm() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{}/{}", boot.trim(), namespace.display()))
+}
+
+/// The state and the start time of a process, from /proc/PID/stat (proc_pid_stat(5), fields 3 and 22).
+fn stat(pid: u32) -> Option<(char, String)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in field 2 may hold spaces and parentheses; the last one closes it.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.to_owned()))
+}
+
+/// Whether an error of the engine says that others could not be reached, rather than that this
+/// rank did something wrong.
+fn is_about_connections(message: &str) -> bool {
+    ["gloo/", "NCCL", "ncclRemoteError", "onnection", "imed out", "imeout", "ocket"]
+        .iter()
+        .any(|sign| message.contains(sign))
+}
+
+fn process_key(rank: usize) -> String {
+    format!("process/{rank}")
+}
+
+fn report_key(rank: usize) -> String {
+    format!("report/{rank}")
+}
+
+/// Runs `f` on a thread of its own, and gives up on it after `limit`.
+fn in_time<T: Send + 'static>(
+    limit: Duration,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        // Nobody listens any more when the limit is over.
+        let _ = sender.send(f());
+    });
+    receiver.recv_timeout(limit).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn world(size: usize) -> (Store, Vec<PostMortem>) {
+        let store = Store::hash().unwrap();
+        let ranks = (0..size).map(|rank| PostMortem::new(&store, rank, size).unwrap()).collect();
+        (store, ranks)
+    }
+
+    /// Leaves the identity of another process in the place of a rank.
+    fn impersonate(store: &Store, rank: usize, pid: u32) {
+        let process = Process { realm: realm().unwrap(), pid, start_time: stat(pid).unwrap().1 };
+        let store = store.with_prefix("tch_parallel").unwrap();
+        store.set(&process_key(rank), process.to_text().as_bytes()).unwrap();
+    }
+
+    const BROKEN: &str = "[gloo/transport/tcp/pair.cc] Connection closed by peer";
+
+    #[test]
+    fn a_killed_process_is_named() {
+        let (store, ranks) = world(3);
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        impersonate(&store, 2, child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let blame = ranks[1].blame(BROKEN).unwrap();
+        assert_eq!(blame, format!("rank 2 (pid {}) has ended", child.id()));
+    }
+
+    #[test]
+    fn a_reported_fault_is_passed_on() {
+        let (_store, ranks) = world(3);
+        ranks[1].report("its weights have another shape");
+        assert_eq!(
+            ranks[2].blame(BROKEN).unwrap(),
+            "rank 1 reports: its weights have another shape"
+        );
+    }
+
+    #[test]
+    fn a_victim_is_not_blamed() {
+        let (store, ranks) = world(3);
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        for rank in [1, 2] {
+            impersonate(&store, rank, child.id());
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ours = store.with_prefix("tch_parallel").unwrap();
+        ours.set(&report_key(1), VICTIM.to_string().as_bytes()).unwrap();
+        assert!(ranks[0].blame(BROKEN).unwrap().starts_with("rank 2 "));
+    }
+
+    #[test]
+    fn ranks_that_never_came_are_absent() {
+        let store = Store::hash().unwrap();
+        let first = PostMortem::new(&store, 0, 3).unwrap();
+        let _third = PostMortem::new(&store, 2, 3).unwrap();
+        let timeout = Duration::from_secs(3);
+        assert_eq!(
+            first.absent("wait timeout after 3000ms", timeout).unwrap(),
+            "rank 1 did not come within 3s"
+        );
+        assert_eq!(first.absent("no such interface", timeout), None);
+    }
+
+    #[test]
+    fn an_error_of_this_ranks_own_blames_nobody() {
+        let (_store, ranks) = world(2);
+        assert_eq!(ranks[0].blame("mat1 and mat2 shapes cannot be multiplied"), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! The one error type of the library.
+//!
+//! Every variant says what was found, what was expected and what to do about it; whatever
+//! happens between ranks names the rank and the operation as well.
+
+use std::path::PathBuf;
+
+/// The result of anything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong, grouped by where it comes from.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    // === What the caller passed ===
+    /// A value that no run could work with, refused before any work is done.
+    #[error("{what} is {found}, but must be {expected}")]
+    Argument {
+        /// The argument's name, as the caller wrote it (`batch_size`, `--device`).
+        what: String,
+        /// The offending value.
+        found: String,
+        /// What would have been accepted.
+        expected: String,
+    },
+
+    /// An environment variable that launchers set is missing or makes no sense.
+    #[error("environment variable {variable} {found}; expected {expected}")]
+    Environment {
+        /// The variable's name (`RANK`, `WORLD_SIZE` …).
+        variable: String,
+        /// `is "4"`, `is not set while RANK is` …
+        found: String,
+        /// What would have been accepted, and who normally sets it.
+        expected: String,
+    },
+
+    // === Files ===
+    /// A file that can be read but does not hold what it should.
+    #[error("{}: {found}; expected {expected}", path.display())]
+    Format {
+        /// The file that is at fault.
+        path: PathBuf,
+        /// What the file holds.
+        found: String,
+        /// What it should hold, or what to do.
+        expected: String,
+    },
+
+    /// The operating system refused something.
+    #[error("cannot {operation} {}", path.display())]
+    Io {
+        /// What was attempted, as a verb (`read`, `create`, `rename to`).
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+
+    // === Between ranks ===
+    /// A rank could not join the others.
+    #[error("rank {rank} of {world_size} could not {operation}: {message}")]
+    Rendezvous {
+        /// The rank that reports.
+        rank: usize,
+        /// How many ranks were to meet.
+        world_size: usize,
+        /// What was attempted (`listen on 127.0.0.1:29500`, `join the group`).
+        operation: String,
+        /// What happened, and what to do.
+        message: String,
+    },
+
+    /// A collective operation failed.
+    #[error("rank {rank}: {operation} failed: {message}{}", blame.as_ref().map(|b| format!(" ({b})")).unwrap_or_default())]
+    Collective {
+        /// The rank that reports.
+        rank: usize,
+        /// `all_reduce`, `backward`, `DistributedDataParallel::new` …
+        operation: &'static str,
+        /// PyTorch's own words, without its C++ backtrace.
+        message: String,
+        /// Who is to blame, where that could be found out: which rank has gone, or what
+        /// another rank reported.
+        blame: Option<String>,
+    },
+
+    /// Parameters of the model took no part in a loss.
+    #[error(
+        "rank {rank}: {} took no part in the last loss, so the gradients of this step could not be \
+         exchanged; use every parameter in every loss, or set find_unused_parameters",
+        names.join(", ")
+    )]
+    UnusedParameters {
+        /// The rank that reports.
+        rank: usize,
+        /// The parameters, as the variable store names them.
+        names: Vec<String>,
+    },
+
+    // === Tensors ===
+    /// A tensor operation failed.
+    #[error("{operation} failed: {message}")]
+    Tensor {
+        /// What was attempted.
+        operation: &'static str,
+        /// libtorch's own words, without its C++ backtrace.
+        message: String,
+    },
+}
+
+impl Error {
+    /// For use with `map_err` on file operations: `File::open(&path).map_err(Error::io("open", &path))`.
+    pub fn io(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Error::Io { operation, path, source }
+    }
+
+    /// For use with `map_err` on tch's fallible operations: `x.f_matmul(&y).map_err(Error::tensor("matmul"))`.
+    pub fn tensor(operation: &'static str) -> impl FnOnce(tch::TchError) -> Self {
+        move |error| Error::Tensor { operation, message: without_backtrace(&error) }
+    }
+}
+
+/// libtorch puts its C++ backtrace into the text of an error; whoever reads a message wants the first lines.
+pub(crate) fn without_backtrace(error: &tch::TchError) -> String {
+    let text = match error {
+        tch::TchError::Torch(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let end = text.find("\nException raised from").unwrap_or(text.len());
+    text[..end].trim().to_owned()
+}

@@ -1,0 +1,32 @@
+//! Data-parallel and distributed training for [tch], on PyTorch's own engine.
+//!
+//! Who knows `torch.nn.parallel` and `torch.distributed` finds them here under their names: the
+//! collectives, the gradient buckets and their overlap with the backward pass are PyTorch's C++
+//! code, bound by the crate [`c10d_sys`]. The same seed, data and thread count give the same
+//! losses as in Python, to the last bit, and a Rust rank and a Python rank can train in one job.
+//!
+//! # Layout
+//!
+//! - [`distributed`]: the process group and its collectives, [`DistributedDataParallel`], metrics
+//!   over all ranks.
+//! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader, MNIST.
+//! - [`nn`]: layers initialised as PyTorch's are.
+//! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved.
+//! - [`checkpoint`]: weights in a file.
+//! - [`report`]: metrics as JSON lines, the progress bar, how a program ends.
+//! - [`error`]: the one error type.
+//!
+//! [`DistributedDataParallel`]: distributed::DistributedDataParallel
+
+#![deny(missing_docs)]
+
+pub mod checkpoint;
+pub mod data;
+pub mod distributed;
+pub mod error;
+pub mod nn;
+pub mod optim;
+mod parameters;
+pub mod report;
+
+pub use error::{Error, Result};

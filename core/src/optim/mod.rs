@@ -1,0 +1,5 @@
+//! Optimizers with PyTorch's order of operations, and a state that can be saved.
+
+mod sgd;
+
+pub use sgd::{Sgd, SgdOptions};

@@ -1,0 +1,199 @@
+//! Stochastic gradient descent: `torch.optim.SGD`.
+
+use crate::parameters::named_parameters;
+use crate::{Error, Result};
+use c10d_sys::tensor::{add_scaled_, clear_grad};
+use tch::nn::VarStore;
+use tch::{Tensor, no_grad};
+
+/// PyTorch's keyword arguments of `SGD`, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SgdOptions {
+    /// How far to go along the gradient.
+    pub lr: f64,
+    /// How much of the last step is kept in the next; 0 keeps none and costs no memory.
+    pub momentum: f64,
+    /// How much of the gradient is left out of the momentum.
+    pub dampening: f64,
+    /// How strongly parameters are drawn to zero (an L2 penalty, added to the gradient).
+    pub weight_decay: f64,
+    /// Whether to look ahead along the momentum; needs momentum and no dampening.
+    pub nesterov: bool,
+}
+
+impl Default for SgdOptions {
+    fn default() -> Self {
+        SgdOptions { lr: 1e-3, momentum: 0.0, dampening: 0.0, weight_decay: 0.0, nesterov: false }
+    }
+}
+
+/// `torch.optim.SGD`, bit for bit: the operations of its `_single_tensor_sgd`, in their order.
+///
+/// tch's own optimizer computes the same but keeps its momentum where it cannot be saved.
+#[derive(Debug)]
+pub struct Sgd {
+    options: SgdOptions,
+    parameters: Vec<Parameter>,
+}
+
+#[derive(Debug)]
+struct Parameter {
+    name: String,
+    tensor: Tensor,
+    /// None before the first step, which starts it with the gradient itself.
+    momentum_buffer: Option<Tensor>,
+}
+
+impl Sgd {
+    /// An optimizer of the trainable variables of `vs`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for values that PyTorch refuses as well.
+    pub fn new(vs: &VarStore, options: SgdOptions) -> Result<Self> {
+        options.check()?;
+        let (names, tensors) = named_parameters(vs);
+        let parameters = names
+            .into_iter()
+            .zip(tensors)
+            .map(|(name, tensor)| Parameter { name, tensor, momentum_buffer: None })
+            .collect();
+        Ok(Sgd { options, parameters })
+    }
+
+    /// Forgets all gradients, so that the next backward pass begins anew.
+    ///
+    /// They are dropped rather than filled with zeros (PyTorch's `set_to_none=True`): a parameter
+    /// that gets none is left alone, and the gradients may be views into buckets.
+    pub fn zero_grad(&mut self) -> Result<()> {
+        for parameter in &mut self.parameters {
+            clear_grad(&mut parameter.tensor).map_err(failed("zero_grad"))?;
+        }
+        Ok(())
+    }
+
+    /// One step along the gradients. A parameter without a gradient stays as it is.
+    pub fn step(&mut self) -> Result<()> {
+        no_grad(|| self.parameters.iter_mut().try_for_each(|p| p.step(&self.options)))
+    }
+
+    /// The learning rate.
+    pub fn lr(&self) -> f64 {
+        self.options.lr
+    }
+
+    /// Sets the learning rate of the steps to come.
+    pub fn set_lr(&mut self, lr: f64) {
+        self.options.lr = lr;
+    }
+
+    /// What the next step depends on beside parameters and gradients: the momentum buffers, named
+    /// `NAME.momentum_buffer`. Empty without momentum and before the first step.
+    pub fn state_dict(&self) -> Vec<(String, Tensor)> {
+        self.parameters
+            .iter()
+            .filter_map(|parameter| {
+                let buffer = parameter.momentum_buffer.as_ref()?;
+                Some((format!("{}.momentum_buffer", parameter.name), buffer.copy()))
+            })
+            .collect()
+    }
+
+    /// Takes over a state that [`state_dict`](Self::state_dict) gave.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a name that no parameter has, or a shape that is not the parameter's.
+    pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
+        let mut buffers = Vec::new();
+        for (name, buffer) in state {
+            let position = name
+                .strip_suffix(".momentum_buffer")
+                .and_then(|name| self.parameters.iter().position(|p| p.name == name))
+                .ok_or_else(|| Error::Argument {
+                    what: "optimizer state".into(),
+                    found: name.clone(),
+                    expected: "PARAMETER.momentum_buffer for a parameter of this model".into(),
+                })?;
+            let parameter = &self.parameters[position].tensor;
+            if buffer.size() != parameter.size() {
+                return Err(Error::Argument {
+                    what: name.clone(),
+                    found: format!("of shape {:?}", buffer.size()),
+                    expected: format!("of the parameter's shape, {:?}", parameter.size()),
+                });
+            }
+            buffers.push((position, buffer.to_device(parameter.device()).copy()));
+        }
+        for parameter in &mut self.parameters {
+            parameter.momentum_buffer = None;
+        }
+        for (position, buffer) in buffers {
+            self.parameters[position].momentum_buffer = Some(buffer);
+        }
+        Ok(())
+    }
+}
+
+impl Parameter {
+    fn step(&mut self, options: &SgdOptions) -> Result<()> {
+        let mut gradient = self.tensor.grad();
+        if !gradient.defined() {
+            return Ok(());
+        }
+        if options.weight_decay != 0.0 {
+            gradient = gradient.copy();
+            add_scaled_(&mut gradient, &self.tensor, options.weight_decay).map_err(failed("step"))?;
+        }
+        if options.momentum != 0.0 {
+            let buffer = match &mut self.momentum_buffer {
+                Some(buffer) => {
+                    let _ = buffer.f_mul_scalar_(options.momentum).map_err(Error::tensor("step"))?;
+                    add_scaled_(buffer, &gradient, 1.0 - options.dampening).map_err(failed("step"))?;
+                    buffer
+                }
+                none => none.insert(gradient.copy()),
+            };
+            gradient = if options.nesterov {
+                let mut ahead = gradient.copy();
+                add_scaled_(&mut ahead, buffer, options.momentum).map_err(failed("step"))?;
+                ahead
+            } else {
+                buffer.shallow_clone()
+            };
+        }
+        add_scaled_(&mut self.tensor, &gradient, -options.lr).map_err(failed("step"))
+    }
+}
+
+impl SgdOptions {
+    fn check(&self) -> Result<()> {
+        let refuse = |what: &str, found: f64, expected: &str| {
+            Err(Error::Argument {
+                what: what.into(),
+                found: found.to_string(),
+                expected: expected.into(),
+            })
+        };
+        // Written so that NaN is refused as well.
+        if !(self.lr >= 0.0) {
+            return refuse("lr", self.lr, "a number not below 0");
+        }
+        if !(self.momentum >= 0.0) {
+            return refuse("momentum", self.momentum, "a number not below 0");
+        }
+        if !(self.weight_decay >= 0.0) {
+            return refuse("weight_decay", self.weight_decay, "a number not below 0");
+        }
+        if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
+            return refuse(
+                "nesterov",
+                self.momentum,
+                "used with a momentum above 0 and a dampening of 0",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn failed(operation: &'static str) -> impl FnOnce(c10d_sys::Error) -> Error {
+    move |error| Error::Tensor { operation, message: error.message().to_owned() }
+}

@@ -1,0 +1,86 @@
+//! How a program says why it failed.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+/// The variables in which launchers tell a process its rank: torchrun's and `launch`'s, Open
+/// MPI's, SLURM's.
+const RANK_VARIABLES: [&str; 3] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
+
+/// Makes an exit code of what a program's `main` comes to. An error is printed to stderr, with
+/// the rank it happened on and one line for each of its causes:
+///
+/// ```text
+/// [rank 1] error: cannot open data/train-images-idx3-ubyte
+///   caused by: No such file or directory (os error 2)
+/// ```
+pub fn exit_code<E>(result: Result<(), E>) -> ExitCode
+where
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
+    eprint!("{}", report(&*error.into(), rank.as_deref()));
+    ExitCode::FAILURE
+}
+
+fn report(error: &(dyn Error + 'static), rank: Option<&str>) -> String {
+    let prefix = rank.map(|rank| format!("[rank {rank}] ")).unwrap_or_default();
+    let mut above = error.to_string();
+    let mut report = format!("{prefix}error: {above}\n");
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
+        let text = cause.to_string();
+        // Many errors quote their cause themselves.
+        if !above.contains(&text) {
+            report += &format!("  caused by: {text}\n");
+            above = text;
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Link {
+        text: &'static str,
+        source: Option<Box<Link>>,
+    }
+
+    fn chain(texts: &[&'static str]) -> Link {
+        let (first, rest) = texts.split_first().unwrap();
+        let source = (!rest.is_empty()).then(|| Box::new(chain(rest)));
+        Link { text: first, source }
+    }
+
+    #[test]
+    fn an_error_comes_with_its_rank_and_its_causes() {
+        let error = crate::Error::io("open", "data/images")(std::io::Error::other("disk on fire"));
+        assert_eq!(
+            report(&error, Some("1")),
+            "[rank 1] error: cannot open data/images\n  caused by: disk on fire\n"
+        );
+    }
+
+    #[test]
+    fn without_a_launcher_no_rank_is_named() {
+        assert_eq!(report(&chain(&["no data"]), None), "error: no data\n");
+    }
+
+    #[test]
+    fn a_cause_that_the_line_above_quotes_is_left_out() {
+        assert_eq!(
+            report(&chain(&["cannot train: no data", "no data", "disk gone", "gone"]), None),
+            "error: cannot train: no data\n  caused by: disk gone\n"
+        );
+    }
+
+    #[test]
+    fn the_exit_code_is_1_for_an_error() {
+        assert_eq!(exit_code(Ok::<(), crate::Error>(())), ExitCode::SUCCESS);
+        assert_eq!(exit_code(Err("a plain text")), ExitCode::FAILURE);
+    }
+}

@@ -1,0 +1,156 @@
+//! Metrics as JSON lines: one file a rank, one object a line.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::{Error, Result};
+
+/// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
+///
+/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed leaves whole
+/// lines. An `f32` is written in the shortest form that reads back as the same `f32`, if it comes
+/// in a struct: `serde_json::json!` would make an `f64` of it. JSON knows no NaN and no infinity:
+/// these become `null`.
+///
+/// ```
+/// use tch_parallel::report::MetricsLog;
+///
+/// #[derive(serde::Serialize)]
+/// struct Step {
+///     epoch: u64,
+///     step: usize,
+///     loss: f32,
+/// }
+///
+/// let dir = tempfile::tempdir()?;
+/// let mut metrics = MetricsLog::create(dir.path(), 0, 2)?;
+/// metrics.log("step", &Step { epoch: 0, step: 0, loss: 2.304_109 })?;
+///
+/// let written = std::fs::read_to_string(dir.path().join("rank0.jsonl"))?;
+/// assert_eq!(
+///     written.trim_end(),
+///     r#"{"event":"step","rank":0,"world_size":2,"epoch":0,"step":0,"loss":2.304109}"#
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct MetricsLog(Option<Output>);
+
+#[derive(Debug)]
+struct Output {
+    file: File,
+    path: PathBuf,
+    rank: usize,
+    world_size: usize,
+}
+
+/// What every line begins with, and then the caller's own fields.
+#[derive(Serialize)]
+struct Line<'a, F> {
+    event: &'a str,
+    rank: usize,
+    world_size: usize,
+    #[serde(flatten)]
+    fields: &'a F,
+}
+
+impl MetricsLog {
+    /// Begins the file of rank `rank` in `dir`, which is created if need be. What an earlier run
+    /// wrote there is replaced.
+    pub fn create(dir: impl AsRef<Path>, rank: usize, world_size: usize) -> Result<Self> {
+        let dir = dir.as_ref();
+        fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
+        let path = dir.join(format!("rank{rank}.jsonl"));
+        let file = File::create(&path).map_err(Error::io("create", &path))?;
+        Ok(Self(Some(Output { file, path, rank, world_size })))
+    }
+
+    /// A log that writes nothing, for runs that want none.
+    pub fn disabled() -> Self {
+        Self(None)
+    }
+
+    /// Writes one line: the event, the rank, the world size, then `fields`, which must be a
+    /// struct or a map.
+    pub fn log(&mut self, event: &str, fields: &impl Serialize) -> Result<()> {
+        let Some(Output { file, path, rank, world_size }) = &mut self.0 else { return Ok(()) };
+        let line = Line { event, rank: *rank, world_size: *world_size, fields };
+        let mut bytes = serde_json::to_vec(&line)
+            .map_err(io::Error::from)
+            .map_err(Error::io("write", &*path))?;
+        bytes.push(b'\n');
+        // In one piece, so that no half of a line can be left.
+        file.write_all(&bytes).map_err(Error::io("write", &*path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Step {
+        epoch: usize,
+        loss: f32,
+        seconds: f64,
+    }
+
+    #[test]
+    fn fields_follow_in_their_order_and_floats_are_shortest() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = MetricsLog::create(dir.path().join("a/b"), 1, 2).unwrap();
+        log.log("step", &Step { epoch: 0, loss: 0.1, seconds: 0.1 }).unwrap();
+        log.log("step", &Step { epoch: 1, loss: 1.0 / 3.0, seconds: 1.0 / 3.0 }).unwrap();
+        assert_eq!(
+            fs::read_to_string(dir.path().join("a/b/rank1.jsonl")).unwrap(),
+            r#"{"event":"step","rank":1,"world_size":2,"epoch":0,"loss":0.1,"seconds":0.1}
+{"event":"step","rank":1,"world_size":2,"epoch":1,"loss":0.33333334,"seconds":0.3333333333333333}
+"#
+        );
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_is_null() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = MetricsLog::create(dir.path(), 0, 1).unwrap();
+        log.log("step", &Step { epoch: 0, loss: f32::NAN, seconds: f64::INFINITY }).unwrap();
+        assert_eq!(
+            fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap(),
+            "{\"event\":\"step\",\"rank\":0,\"world_size\":1,\"epoch\":0,\"loss\":null,\"seconds\":null}\n"
+        );
+    }
+
+    #[test]
+    fn a_line_is_in_the_file_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = MetricsLog::create(dir.path(), 0, 1).unwrap();
+        for lines in 1..4 {
+            log.log("tick", &serde_json::json!({})).unwrap();
+            let written = fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap();
+            assert_eq!(written.matches('\n').count(), lines);
+        }
+    }
+
+    #[test]
+    fn a_new_run_replaces_the_file_of_the_last() {
+        let dir = tempfile::tempdir().unwrap();
+        MetricsLog::create(dir.path(), 0, 1).unwrap().log("old", &serde_json::json!({})).unwrap();
+        MetricsLog::create(dir.path(), 0, 1).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap(), "");
+    }
+
+    #[test]
+    fn a_disabled_log_takes_everything_and_writes_nothing() {
+        MetricsLog::disabled().log("step", &serde_json::json!({"loss": 1})).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = MetricsLog::create(file.path(), 0, 1).unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot create directory {}", file.path().display()));
+    }
+}

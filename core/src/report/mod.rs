@@ -1,0 +1,18 @@
+//! What a program tells whoever watches it.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `metrics_log` | [`MetricsLog`]: numbers for other programs, as JSON lines |
+//! | `timing` | [`Timing`]: how long a run took to begin, and a step |
+//! | `progress` | [`progress_bar`]: how far an epoch is, for a person |
+//! | `exit` | [`exit_code`]: why a rank failed |
+
+mod exit;
+mod metrics_log;
+mod progress;
+mod timing;
+
+pub use exit::exit_code;
+pub use metrics_log::MetricsLog;
+pub use progress::progress_bar;
+pub use timing::{Summary, Timing};

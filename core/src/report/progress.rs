@@ -1,0 +1,41 @@
+//! A progress bar that does not get in the way of logs.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar for `len` steps. It appears on rank 0 only, since all ranks go at the same pace, and only
+/// where stderr is a terminal, so that it never ends up in a file or a pipe.
+///
+/// Move it with `bar.inc(1)`; what `bar.set_message(format!("training batch_loss={loss:.4}"))`
+/// sets stands before it.
+pub fn progress_bar(len: u64, rank: usize) -> ProgressBar {
+    // indicatif draws nothing where stderr is no terminal.
+    let target =
+        if rank == 0 { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(len), target);
+    match ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} [{elapsed}<{eta}, {per_sec}]")
+    {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::IsTerminal;
+
+    #[test]
+    fn it_shows_on_rank_0_at_a_terminal_only() {
+        assert_eq!(progress_bar(10, 0).is_hidden(), !std::io::stderr().is_terminal());
+        assert!(progress_bar(10, 1).is_hidden());
+    }
+
+    #[test]
+    fn it_counts_where_it_is_hidden_too() {
+        let bar = progress_bar(10, 1);
+        bar.set_message("training batch_loss=2.3041");
+        bar.inc(3);
+        assert_eq!((bar.position(), bar.length()), (3, Some(10)));
+        assert_eq!(bar.message(), "training batch_loss=2.3041");
+    }
+}

@@ -1,0 +1,82 @@
+//! How long a run took to begin, and how long its steps take.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+/// Collects what a run's last line of metrics says about time and memory.
+#[derive(Debug, Default)]
+pub struct Timing {
+    first_step_ended: Option<SystemTime>,
+    steps: Vec<Duration>,
+}
+
+/// The fields of the event `end`.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// When the first step had ended, in seconds since 1970: with the time at which the program
+    /// was started, this tells how long it took to begin. `null` if there was no step.
+    pub first_step_unix_seconds: Option<f64>,
+    /// When the run had ended, in seconds since 1970.
+    pub end_unix_seconds: f64,
+    /// The median time of a step, without the fetching of its batch. `null` if there was no step.
+    pub step_seconds_median: Option<f64>,
+    /// The largest size this process has had in memory. `null` where the system does not tell.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl Timing {
+    /// A run without a step so far.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes that a step has just ended which took `duration`.
+    pub fn step_took(&mut self, duration: Duration) {
+        self.first_step_ended.get_or_insert_with(SystemTime::now);
+        self.steps.push(duration);
+    }
+
+    /// What there is to say at the end of a run.
+    pub fn summary(mut self) -> Summary {
+        self.steps.sort_unstable();
+        Summary {
+            first_step_unix_seconds: self.first_step_ended.map(unix_seconds),
+            end_unix_seconds: unix_seconds(SystemTime::now()),
+            step_seconds_median: self.steps.get(self.steps.len() / 2).map(Duration::as_secs_f64),
+            peak_rss_bytes: peak_rss_bytes(),
+        }
+    }
+}
+
+fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// The kernel's high-water mark, from /proc/self/status (proc_pid_status(5)).
+fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_step_in_the_middle() {
+        let mut timing = Timing::new();
+        for milliseconds in [5, 1, 90] {
+            timing.step_took(Duration::from_millis(milliseconds));
+        }
+        let summary = timing.summary();
+        assert_eq!(summary.step_seconds_median, Some(0.005));
+        assert!(summary.first_step_unix_seconds.unwrap() <= summary.end_unix_seconds);
+    }
+
+    #[test]
+    fn a_run_without_steps_has_no_median() {
+        assert_eq!(Timing::new().summary().step_seconds_median, None);
+    }
+}

@@ -1,0 +1,114 @@
+// The C ABI over libtorch's distributed engine (c10d).
+//
+// Every function that can fail returns a message, or null for success. No exception leaves it.
+// The caller frees messages and byte strings with c10d_free, and every handle with its own
+// function. A `c10d_tensor*` is an `at::Tensor*`, the same pointer that torch-sys calls
+// `C_tensor*`; tensors are borrowed for the call, and the engine takes a reference of its own
+// where it needs one for longer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+typedef struct c10d_store c10d_store;
+typedef struct c10d_process_group c10d_process_group;
+typedef struct c10d_work c10d_work;
+typedef struct c10d_reducer c10d_reducer;
+typedef void c10d_tensor;
+
+void c10d_free(void* memory);
+
+// --- initialize.cpp: what `import torch.distributed` does in Python ---
+
+char* c10d_initialize(void);
+
+// --- store.cpp: Store.hpp, TCPStore.hpp, HashStore.hpp, PrefixStore.hpp ---
+
+// `listen_fd` >= 0 makes this process the server, on that bound and listening socket.
+char* c10d_tcp_store_new(
+    const char* host, uint16_t port, size_t world_size, int listen_fd, int64_t timeout_ms, c10d_store** out);
+char* c10d_hash_store_new(c10d_store** out);
+char* c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_store** out);
+char* c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length);
+// Waits for the key for `timeout_ms` at most. `*value` is to be freed with c10d_free.
+char* c10d_store_get(
+    const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length);
+char* c10d_store_check(const c10d_store* store, const char* key, bool* out);
+char* c10d_store_add(const c10d_store* store, const char* key, int64_t amount, int64_t* out);
+void c10d_store_free(c10d_store* store);
+
+// --- process_group.cpp: ProcessGroup.hpp, ProcessGroupGloo.hpp, Work.hpp, comm.hpp ---
+
+char* c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out);
+// One of `interface` and `hostname` is null: gloo listens on that interface or address.
+char* c10d_process_group_add_gloo(
+    c10d_process_group* group, const char* interface, const char* hostname, int64_t timeout_ms);
+char* c10d_all_reduce(c10d_process_group* group, c10d_tensor* tensor, uint8_t op, c10d_work** out);
+char* c10d_broadcast(c10d_process_group* group, c10d_tensor* tensor, int root, c10d_work** out);
+char* c10d_reduce(c10d_process_group* group, c10d_tensor* tensor, int root, uint8_t op, c10d_work** out);
+char* c10d_all_gather(
+    c10d_process_group* group, c10d_tensor** outputs, size_t count, c10d_tensor* input, c10d_work** out);
+char* c10d_send(c10d_process_group* group, c10d_tensor* tensor, int destination, int tag, c10d_work** out);
+char* c10d_recv(c10d_process_group* group, c10d_tensor* tensor, int source, int tag, c10d_work** out);
+char* c10d_barrier(c10d_process_group* group, c10d_work** out);
+char* c10d_monitored_barrier(c10d_process_group* group, int64_t timeout_ms, bool wait_all_ranks);
+char* c10d_broadcast_coalesced(
+    c10d_process_group* group, c10d_tensor** tensors, size_t count, size_t buffer_size, int root);
+char* c10d_work_wait(c10d_work* work);
+char* c10d_work_is_completed(c10d_work* work, bool* out);
+void c10d_work_free(c10d_work* work);
+void c10d_process_group_free(c10d_process_group* group);
+
+// --- nccl.cpp (feature `cuda`): ProcessGroupNCCL.hpp ---
+
+char* c10d_process_group_add_nccl(c10d_process_group* group, int device_index, int64_t timeout_ms);
+
+// --- reducer.cpp: reducer.hpp, logger.hpp ---
+
+struct c10d_reducer_options {
+  // Bytes in the bucket that is filled first, and in every other one.
+  int64_t first_bucket_bytes;
+  int64_t bucket_bytes;
+  bool find_unused_parameters;
+  bool gradient_as_bucket_view;
+  bool static_graph;
+  // Only reported in the logging data; the caller broadcasts buffers itself.
+  bool broadcast_buffers;
+};
+
+char* c10d_verify_params(c10d_process_group* group, c10d_tensor** parameters, size_t count);
+char* c10d_reducer_new(
+    c10d_process_group* group,
+    c10d_tensor** parameters,
+    const char** names,
+    size_t count,
+    const char* module_name,
+    const c10d_reducer_options* options,
+    c10d_reducer** out);
+char* c10d_reducer_prepare_for_forward(c10d_reducer* reducer);
+char* c10d_reducer_rebuild_buckets(c10d_reducer* reducer, bool* out);
+char* c10d_reducer_prepare_for_backward(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
+// Replaces each output by itself passed through the identity whose backward tells the reducer
+// that the backward pass has begun.
+char* c10d_reducer_sink(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
+bool c10d_reducer_needs_sink(const c10d_reducer* reducer);
+// `*text` is null where no text of that name is logged; to be freed with c10d_free.
+char* c10d_reducer_logged_text(c10d_reducer* reducer, const char* name, char** text);
+char* c10d_reducer_logged_number(c10d_reducer* reducer, const char* name, int64_t* number);
+void c10d_reducer_free(c10d_reducer* reducer);
+
+// --- tensor.cpp: what tch does not offer ---
+
+// torch.randperm(n, generator=torch.Generator().manual_seed(seed)) into out[0..n].
+char* c10d_randperm(int64_t n, uint64_t seed, int64_t* out);
+// tensor.add_(other, alpha=alpha)
+char* c10d_add_scaled(c10d_tensor* tensor, const c10d_tensor* other, double alpha);
+// tensor.grad = None
+char* c10d_clear_grad(c10d_tensor* tensor);
+// torch.is_grad_enabled()
+bool c10d_grad_enabled(void);
+// Equal for two handles exactly if they are the same tensor.
+const void* c10d_tensor_identity(const c10d_tensor* tensor);
+}

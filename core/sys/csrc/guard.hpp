@@ -1,0 +1,53 @@
+// What every function of the C ABI shares: exceptions become messages.
+#pragma once
+
+#include "c10d.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/headeronly/version.h>
+
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+// The constructors that this library calls change between releases without a deprecation.
+static_assert(
+    TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 11,
+    "c10d-sys is written for libtorch 2.11; point LIBTORCH at that release");
+
+namespace c10d_sys {
+
+inline char* copy_text(const std::string& text) {
+  return strdup(text.c_str());
+}
+
+template <typename F>
+char* guarded(F&& body) noexcept {
+  try {
+    body();
+    return nullptr;
+  } catch (const c10::Error& error) {
+    return copy_text(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return copy_text(error.what());
+  } catch (...) {
+    return copy_text("an exception that is no std::exception");
+  }
+}
+
+inline at::Tensor& tensor(c10d_tensor* pointer) {
+  return *static_cast<at::Tensor*>(pointer);
+}
+
+inline std::vector<at::Tensor> tensors(c10d_tensor** pointers, size_t count) {
+  std::vector<at::Tensor> result;
+  result.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    result.push_back(tensor(pointers[i]));
+  }
+  return result;
+}
+
+} // namespace c10d_sys

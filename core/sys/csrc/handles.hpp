@@ -1,0 +1,31 @@
+// What the opaque handles of the C ABI hold.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+struct c10d_store {
+  c10::intrusive_ptr<c10d::Store> store;
+};
+
+struct c10d_process_group {
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+};
+
+struct c10d_work {
+  c10::intrusive_ptr<c10d::Work> work;
+};
+
+namespace c10d_sys {
+
+// init_process_group names the default group so.
+constexpr const char* kGroupName = "0";
+
+// The group keeps its name in its backends: to be called when these are there.
+inline void name(c10d::ProcessGroup& group) {
+  group.setGroupName(kGroupName);
+  group.setGroupDesc("default_pg");
+}
+
+} // namespace c10d_sys

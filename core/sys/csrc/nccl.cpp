@@ -1,0 +1,28 @@
+#include "guard.hpp"
+#include "handles.hpp"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+char* c10d_process_group_add_nccl(c10d_process_group* handle, int device_index, int64_t timeout_ms) {
+  return c10d_sys::guarded([&] {
+    auto& group = handle->group;
+    at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device_index));
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = std::chrono::milliseconds(timeout_ms);
+    options->group_name = c10d_sys::kGroupName;
+    auto store = c10::make_intrusive<c10d::PrefixStore>("cuda/", group->getStore());
+    auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+        store, group->getRank(), group->getSize(), std::move(options));
+    nccl->setSequenceNumberForGroup();
+    group->setBoundDeviceId(device);
+    group->setDefaultBackend(c10d::ProcessGroup::BackendType::NCCL);
+    group->setBackend(
+        c10::DeviceType::CUDA,
+        c10d::ProcessGroup::BackendType::NCCL,
+        c10::intrusive_ptr<c10d::Backend>(nccl));
+    c10d_sys::name(*group);
+    // A wrong set-up shows itself here, not in the first step.
+    nccl->eagerConnectSingleDevice(device);
+  });
+}

@@ -1,0 +1,212 @@
+#include "guard.hpp"
+#include "handles.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <unordered_map>
+
+using c10d_sys::guarded;
+using c10d_sys::tensor;
+using c10d_sys::tensors;
+
+namespace {
+
+// What DistributedDataParallel's Python object holds for its `_DDPSink`. Owned by the autograd
+// graph as well, which may outlive the reducer's handle.
+struct SinkState : torch::CustomClassHolder {
+  std::shared_ptr<c10d::Reducer> reducer;
+  bool static_graph = false;
+  // static_graph reduces everything after the first backward pass, once.
+  bool delayed_all_reduce_queued = false;
+};
+
+constexpr const char* kState = "state";
+
+struct Sink : torch::autograd::Function<Sink> {
+  static torch::autograd::variable_list forward(
+      torch::autograd::AutogradContext* context,
+      const c10::intrusive_ptr<SinkState>& state,
+      at::TensorList outputs) {
+    context->saved_data[kState] = c10::IValue::make_capsule(state);
+    // An output that takes no part in the loss has no gradient; zeros would mark its parameters as used.
+    context->set_materialize_grads(false);
+    torch::autograd::variable_list copies;
+    for (const auto& output : outputs) {
+      copies.push_back(output.clone());
+    }
+    return copies;
+  }
+
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+    auto state = c10::static_intrusive_pointer_cast<SinkState>(context->saved_data[kState].toCapsule());
+    if (state->static_graph && !state->delayed_all_reduce_queued) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [reducer = state->reducer] { reducer->delay_all_reduce(); });
+      state->delayed_all_reduce_queued = true;
+    }
+    // The first argument of forward is no tensor and has no gradient.
+    gradients.insert(gradients.begin(), at::Tensor());
+    return gradients;
+  }
+};
+
+} // namespace
+
+struct c10d_reducer {
+  // Members go in reverse order: the logger's destructor still uses the reducer.
+  c10::intrusive_ptr<SinkState> sink;
+  std::shared_ptr<c10d::Logger> logger;
+  bool find_unused_parameters;
+
+  c10d::Reducer& reducer() const {
+    return *sink->reducer;
+  }
+};
+
+char* c10d_verify_params(c10d_process_group* handle, c10d_tensor** parameters, size_t count) {
+  return guarded([&] {
+    c10d::verify_params_across_processes(handle->group, tensors(parameters, count), std::nullopt);
+  });
+}
+
+char* c10d_reducer_new(
+    c10d_process_group* handle,
+    c10d_tensor** parameters,
+    const char** names,
+    size_t count,
+    const char* module_name,
+    const c10d_reducer_options* options,
+    c10d_reducer** out) {
+  return guarded([&] {
+    auto params = tensors(parameters, count);
+    std::unordered_map<size_t, std::string> param_names;
+    for (size_t i = 0; i < count; ++i) {
+      param_names[i] = names[i];
+    }
+    std::vector<bool> sparse(count, false);
+
+    // Before the first backward pass has shown the order in which gradients come, only the mode
+    // that may skip parameters bothers with several buckets; distributed.py, _ddp_init_helper.
+    std::vector<size_t> limits{static_cast<size_t>(std::numeric_limits<int64_t>::max())};
+    if (options->find_unused_parameters && !options->static_graph) {
+      limits = {static_cast<size_t>(options->first_bucket_bytes), static_cast<size_t>(options->bucket_bytes)};
+    }
+    auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(params, limits, sparse));
+    // Gradients come in about the reverse order of registration.
+    std::reverse(buckets.begin(), buckets.end());
+
+    auto sink = c10::make_intrusive<SinkState>();
+    sink->static_graph = options->static_graph;
+    sink->reducer = std::make_shared<c10d::Reducer>(
+        params,
+        std::move(buckets),
+        handle->group,
+        std::move(sparse),
+        options->bucket_bytes,
+        options->find_unused_parameters,
+        options->gradient_as_bucket_view,
+        std::move(param_names),
+        options->first_bucket_bytes,
+        /*skip_all_reduce_unused_params=*/false,
+        /*use_python_reducer=*/false,
+        /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+    auto logger = std::make_shared<c10d::Logger>(sink->reducer);
+    sink->reducer->set_logger(logger);
+    std::vector<int> device_ids;
+    int output_device = -1;
+    if (count > 0 && params[0].is_cuda()) {
+      output_device = params[0].device().index();
+      device_ids.push_back(output_device);
+    }
+    logger->set_construction_data_and_log(
+        module_name,
+        device_ids,
+        output_device,
+        options->broadcast_buffers,
+        /*has_sync_bn=*/false,
+        options->static_graph);
+    if (options->static_graph) {
+      sink->reducer->set_static_graph();
+      logger->set_static_graph();
+    }
+    *out = new c10d_reducer{std::move(sink), std::move(logger), options->find_unused_parameters};
+  });
+}
+
+char* c10d_reducer_prepare_for_forward(c10d_reducer* handle) {
+  return guarded([&] {
+    handle->logger->set_runtime_stats_and_log();
+    handle->reducer().prepare_for_forward();
+  });
+}
+
+char* c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
+  return guarded([&] { *out = handle->reducer().rebuild_buckets(); });
+}
+
+char* c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+  return guarded([&] {
+    // Walking the graph for unused parameters is the price of find_unused_parameters alone.
+    bool search = handle->find_unused_parameters && !handle->sink->static_graph;
+    handle->reducer().prepare_for_backward(
+        search ? tensors(outputs, count) : std::vector<at::Tensor>{});
+  });
+}
+
+bool c10d_reducer_needs_sink(const c10d_reducer* handle) {
+  const auto& sink = *handle->sink;
+  return sink.static_graph ? !sink.delayed_all_reduce_queued : handle->find_unused_parameters;
+}
+
+char* c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+  return guarded([&] {
+    // A tensor without history has no backward pass to pass through.
+    std::vector<size_t> positions;
+    std::vector<at::Tensor> tracked;
+    for (size_t i = 0; i < count; ++i) {
+      if (tensor(outputs[i]).grad_fn()) {
+        positions.push_back(i);
+        tracked.push_back(tensor(outputs[i]));
+      }
+    }
+    if (tracked.empty()) {
+      return;
+    }
+    auto passed = Sink::apply(handle->sink, at::TensorList(tracked));
+    for (size_t i = 0; i < positions.size(); ++i) {
+      tensor(outputs[positions[i]]) = passed[i];
+    }
+  });
+}
+
+char* c10d_reducer_logged_text(c10d_reducer* handle, const char* name, char** text) {
+  return guarded([&] {
+    auto data = handle->logger->get_ddp_logging_data();
+    auto found = data.strs_map.find(name);
+    *text = found == data.strs_map.end() ? nullptr : c10d_sys::copy_text(found->second);
+  });
+}
+
+char* c10d_reducer_logged_number(c10d_reducer* handle, const char* name, int64_t* number) {
+  return guarded([&] {
+    auto data = handle->logger->get_ddp_logging_data();
+    auto found = data.ints_map.find(name);
+    *number = found == data.ints_map.end() ? 0 : found->second;
+  });
+}
+
+void c10d_reducer_free(c10d_reducer* handle) {
+  try {
+    // Both destructors may throw.
+    delete handle;
+  } catch (...) {
+  }
+}

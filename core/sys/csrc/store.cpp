@@ -1,0 +1,71 @@
+#include "guard.hpp"
+#include "handles.hpp"
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+using c10d_sys::guarded;
+using std::chrono::milliseconds;
+
+void c10d_free(void* memory) {
+  std::free(memory);
+}
+
+char* c10d_tcp_store_new(
+    const char* host, uint16_t port, size_t world_size, int listen_fd, int64_t timeout_ms, c10d_store** out) {
+  return guarded([&] {
+    c10d::TCPStoreOptions options;
+    options.port = port;
+    options.numWorkers = world_size;
+    // Only a server waits, for all at once and without saying who is missing. Ours need not: the
+    // backends wait for each rank by its name. A client always announces itself, since a Python
+    // server does wait.
+    options.waitWorkers = listen_fd < 0;
+    options.timeout = milliseconds(timeout_ms);
+    if (listen_fd >= 0) {
+      options.isServer = true;
+      options.masterListenFd = listen_fd;
+    }
+    *out = new c10d_store{c10::make_intrusive<c10d::TCPStore>(host, options)};
+  });
+}
+
+char* c10d_hash_store_new(c10d_store** out) {
+  return guarded([&] { *out = new c10d_store{c10::make_intrusive<c10d::HashStore>()}; });
+}
+
+char* c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_store** out) {
+  return guarded([&] {
+    *out = new c10d_store{c10::make_intrusive<c10d::PrefixStore>(prefix, store->store)};
+  });
+}
+
+char* c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length) {
+  return guarded([&] { store->store->set(key, std::vector<uint8_t>(value, value + length)); });
+}
+
+char* c10d_store_get(
+    const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length) {
+  return guarded([&] {
+    store->store->wait({key}, milliseconds(timeout_ms));
+    auto bytes = store->store->get(key);
+    // malloc(0) may be null, which would read as a failure.
+    *value = static_cast<uint8_t*>(std::malloc(bytes.size() + 1));
+    TORCH_CHECK(*value != nullptr, "out of memory");
+    std::memcpy(*value, bytes.data(), bytes.size());
+    *length = bytes.size();
+  });
+}
+
+char* c10d_store_check(const c10d_store* store, const char* key, bool* out) {
+  return guarded([&] { *out = store->store->check({key}); });
+}
+
+char* c10d_store_add(const c10d_store* store, const char* key, int64_t amount, int64_t* out) {
+  return guarded([&] { *out = store->store->add(key, amount); });
+}
+
+void c10d_store_free(c10d_store* store) {
+  delete store;
+}

@@ -1,0 +1,31 @@
+#include "guard.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+
+using c10d_sys::guarded;
+using c10d_sys::tensor;
+
+char* c10d_randperm(int64_t n, uint64_t seed, int64_t* out) {
+  return guarded([&] {
+    auto generator = at::detail::createCPUGenerator(seed);
+    auto permutation = at::randperm(n, generator, at::TensorOptions().dtype(at::kLong).device(at::kCPU));
+    std::memcpy(out, permutation.const_data_ptr<int64_t>(), static_cast<size_t>(n) * sizeof(int64_t));
+  });
+}
+
+char* c10d_add_scaled(c10d_tensor* target, const c10d_tensor* other, double alpha) {
+  return guarded([&] { tensor(target).add_(*static_cast<const at::Tensor*>(other), alpha); });
+}
+
+char* c10d_clear_grad(c10d_tensor* target) {
+  return guarded([&] { tensor(target).mutable_grad().reset(); });
+}
+
+bool c10d_grad_enabled(void) {
+  return at::GradMode::is_enabled();
+}
+
+const void* c10d_tensor_identity(const c10d_tensor* pointer) {
+  return static_cast<const at::Tensor*>(pointer)->unsafeGetTensorImpl();
+}

@@ -1,0 +1,196 @@
+//! The declarations of `csrc/c10d.h`, in its order. Their meaning is described there.
+
+use std::ffi::{c_char, c_int, c_void};
+
+macro_rules! opaque {
+    ($($name:ident),*) => {$(
+        #[repr(C)]
+        pub(crate) struct $name {
+            _private: [u8; 0],
+        }
+    )*};
+}
+
+opaque!(Store, ProcessGroup, Work, Reducer);
+
+pub(crate) type Tensor = c_void;
+/// Null for success, else the text of an exception.
+pub(crate) type Status = *mut c_char;
+
+#[repr(C)]
+pub(crate) struct ReducerOptions {
+    pub(crate) first_bucket_bytes: i64,
+    pub(crate) bucket_bytes: i64,
+    pub(crate) find_unused_parameters: bool,
+    pub(crate) gradient_as_bucket_view: bool,
+    pub(crate) static_graph: bool,
+    pub(crate) broadcast_buffers: bool,
+}
+
+unsafe extern "C" {
+    pub(crate) fn c10d_free(memory: *mut c_void);
+
+    pub(crate) fn c10d_initialize() -> Status;
+
+    pub(crate) fn c10d_tcp_store_new(
+        host: *const c_char,
+        port: u16,
+        world_size: usize,
+        listen_fd: c_int,
+        timeout_ms: i64,
+        out: *mut *mut Store,
+    ) -> Status;
+    pub(crate) fn c10d_hash_store_new(out: *mut *mut Store) -> Status;
+    pub(crate) fn c10d_prefix_store_new(
+        prefix: *const c_char,
+        store: *const Store,
+        out: *mut *mut Store,
+    ) -> Status;
+    pub(crate) fn c10d_store_set(
+        store: *const Store,
+        key: *const c_char,
+        value: *const u8,
+        length: usize,
+    ) -> Status;
+    pub(crate) fn c10d_store_get(
+        store: *const Store,
+        key: *const c_char,
+        timeout_ms: i64,
+        value: *mut *mut u8,
+        length: *mut usize,
+    ) -> Status;
+    pub(crate) fn c10d_store_check(
+        store: *const Store,
+        key: *const c_char,
+        out: *mut bool,
+    ) -> Status;
+    pub(crate) fn c10d_store_add(
+        store: *const Store,
+        key: *const c_char,
+        amount: i64,
+        out: *mut i64,
+    ) -> Status;
+    pub(crate) fn c10d_store_free(store: *mut Store);
+
+    pub(crate) fn c10d_process_group_new(
+        store: *const Store,
+        rank: c_int,
+        world_size: c_int,
+        out: *mut *mut ProcessGroup,
+    ) -> Status;
+    pub(crate) fn c10d_process_group_add_gloo(
+        group: *mut ProcessGroup,
+        interface: *const c_char,
+        hostname: *const c_char,
+        timeout_ms: i64,
+    ) -> Status;
+    pub(crate) fn c10d_all_reduce(
+        group: *mut ProcessGroup,
+        tensor: *mut Tensor,
+        op: u8,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_broadcast(
+        group: *mut ProcessGroup,
+        tensor: *mut Tensor,
+        root: c_int,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_reduce(
+        group: *mut ProcessGroup,
+        tensor: *mut Tensor,
+        root: c_int,
+        op: u8,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_all_gather(
+        group: *mut ProcessGroup,
+        outputs: *mut *mut Tensor,
+        count: usize,
+        input: *mut Tensor,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_send(
+        group: *mut ProcessGroup,
+        tensor: *mut Tensor,
+        destination: c_int,
+        tag: c_int,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_recv(
+        group: *mut ProcessGroup,
+        tensor: *mut Tensor,
+        source: c_int,
+        tag: c_int,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_barrier(group: *mut ProcessGroup, out: *mut *mut Work) -> Status;
+    pub(crate) fn c10d_monitored_barrier(
+        group: *mut ProcessGroup,
+        timeout_ms: i64,
+        wait_all_ranks: bool,
+    ) -> Status;
+    pub(crate) fn c10d_broadcast_coalesced(
+        group: *mut ProcessGroup,
+        tensors: *mut *mut Tensor,
+        count: usize,
+        buffer_size: usize,
+        root: c_int,
+    ) -> Status;
+    pub(crate) fn c10d_work_wait(work: *mut Work) -> Status;
+    pub(crate) fn c10d_work_is_completed(work: *mut Work, out: *mut bool) -> Status;
+    pub(crate) fn c10d_work_free(work: *mut Work);
+    pub(crate) fn c10d_process_group_free(group: *mut ProcessGroup);
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn c10d_process_group_add_nccl(
+        group: *mut ProcessGroup,
+        device_index: c_int,
+        timeout_ms: i64,
+    ) -> Status;
+
+    pub(crate) fn c10d_verify_params(
+        group: *mut ProcessGroup,
+        parameters: *mut *mut Tensor,
+        count: usize,
+    ) -> Status;
+    pub(crate) fn c10d_reducer_new(
+        group: *mut ProcessGroup,
+        parameters: *mut *mut Tensor,
+        names: *mut *const c_char,
+        count: usize,
+        module_name: *const c_char,
+        options: *const ReducerOptions,
+        out: *mut *mut Reducer,
+    ) -> Status;
+    pub(crate) fn c10d_reducer_prepare_for_forward(reducer: *mut Reducer) -> Status;
+    pub(crate) fn c10d_reducer_rebuild_buckets(reducer: *mut Reducer, out: *mut bool) -> Status;
+    pub(crate) fn c10d_reducer_prepare_for_backward(
+        reducer: *mut Reducer,
+        outputs: *mut *mut Tensor,
+        count: usize,
+    ) -> Status;
+    pub(crate) fn c10d_reducer_sink(
+        reducer: *mut Reducer,
+        outputs: *mut *mut Tensor,
+        count: usize,
+    ) -> Status;
+    pub(crate) fn c10d_reducer_needs_sink(reducer: *const Reducer) -> bool;
+    pub(crate) fn c10d_reducer_logged_text(
+        reducer: *mut Reducer,
+        name: *const c_char,
+        text: *mut *mut c_char,
+    ) -> Status;
+    pub(crate) fn c10d_reducer_logged_number(
+        reducer: *mut Reducer,
+        name: *const c_char,
+        number: *mut i64,
+    ) -> Status;
+    pub(crate) fn c10d_reducer_free(reducer: *mut Reducer);
+
+    pub(crate) fn c10d_randperm(n: i64, seed: u64, out: *mut i64) -> Status;
+    pub(crate) fn c10d_add_scaled(tensor: *mut Tensor, other: *const Tensor, alpha: f64) -> Status;
+    pub(crate) fn c10d_clear_grad(tensor: *mut Tensor) -> Status;
+    pub(crate) fn c10d_grad_enabled() -> bool;
+    pub(crate) fn c10d_tensor_identity(tensor: *const Tensor) -> *const c_void;
+}

@@ -1,0 +1,33 @@
+//! PyTorch's distributed engine (c10d) for Rust.
+//!
+//! libtorch holds all of it: the store at which ranks meet, the process groups that move tensors
+//! between them, and the `Reducer` that overlaps gradient exchange with the backward pass. None of
+//! it has a C interface, so this crate compiles one (`csrc/`, described in `csrc/c10d.h`) and puts
+//! safe handles over it. Policy is left to the `tch-parallel` crate: here, one function is one call.
+//!
+//! # Layout
+//!
+//! - [`Store`]: keys and values that all ranks see.
+//! - [`ProcessGroup`]: the collectives; each returns [`Work`] to wait for.
+//! - [`Reducer`]: gradient buckets, reduced while the backward pass runs.
+//! - [`tensor`]: the few things of PyTorch's tensors that tch lacks.
+//! - [`inherited_listener`]: a socket that the launcher has bound.
+//!
+//! This is the only crate of the workspace with C++ and with unsafe code.
+
+#![deny(missing_docs)]
+
+mod error;
+mod ffi;
+mod listener;
+mod process_group;
+mod reducer;
+mod store;
+pub mod tensor;
+
+pub use error::Error;
+pub use listener::inherited_listener;
+pub use process_group::{GlooAddress, ProcessGroup, ReduceOp, Work};
+pub use reducer::{Reducer, ReducerOptions};
+pub use store::{Store, TcpStoreOptions};
+pub use tensor::randperm;

@@ -1,0 +1,65 @@
+//! Listening sockets handed down by the process that started this one.
+
+use std::io::{Error, Result};
+use std::net::TcpListener;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// The listening socket that this process was started with as descriptor `fd`.
+///
+/// The result is a duplicate: whoever owns `fd` keeps it. A descriptor that is not open, or not a
+/// listening socket, is an error.
+pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
+    // SAFETY: fcntl takes any number and refuses one that is not an open descriptor.
+    let duplicate = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
+    if duplicate < 0 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: the descriptor has just been made, and nobody else knows it.
+    let duplicate = unsafe { OwnedFd::from_raw_fd(duplicate) };
+    let listener = TcpListener::from(duplicate);
+    let mut listening: libc::c_int = 0;
+    let mut length = size_of_val(&listening) as libc::socklen_t;
+    // SAFETY: the descriptor is open; the kernel writes at most `length` bytes to `listening`.
+    let status = unsafe {
+        libc::getsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&listener),
+            libc::SOL_SOCKET,
+            libc::SO_ACCEPTCONN,
+            (&raw mut listening).cast(),
+            &mut length,
+        )
+    };
+    if status != 0 {
+        return Err(Error::last_os_error());
+    }
+    if listening == 0 {
+        return Err(Error::other("the descriptor is a socket that does not listen"));
+    }
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn an_inherited_listener_accepts_connections() {
+        let original = TcpListener::bind("127.0.0.1:0").unwrap();
+        let inherited = inherited_listener(original.as_raw_fd()).unwrap();
+        let client = std::net::TcpStream::connect(original.local_addr().unwrap()).unwrap();
+        let (_, peer) = inherited.accept().unwrap();
+        assert_eq!(peer, client.local_addr().unwrap());
+    }
+
+    #[test]
+    fn a_closed_descriptor_and_a_file_are_refused() {
+        assert_eq!(inherited_listener(-1).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        let file = File::open("/dev/null").unwrap();
+        assert_eq!(
+            inherited_listener(file.as_raw_fd()).unwrap_err().raw_os_error(),
+            Some(libc::ENOTSOCK)
+        );
+    }
+}

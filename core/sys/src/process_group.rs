@@ -1,0 +1,293 @@
+//! The collectives.
+
+use crate::error::{c_text, check, created};
+use crate::store::milliseconds;
+use crate::{Error, Store, ffi};
+use std::ffi::{CString, c_int};
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tch::Tensor;
+
+/// How values of several ranks become one; the order of `c10d::ReduceOp::RedOpType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum ReduceOp {
+    /// The sum.
+    #[default]
+    Sum = 0,
+    /// The mean. NCCL only.
+    Avg = 1,
+    /// The product.
+    Product = 2,
+    /// The smallest.
+    Min = 3,
+    /// The largest.
+    Max = 4,
+}
+
+/// Where gloo listens for the other ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GlooAddress {
+    /// On a network interface, as GLOO_SOCKET_IFNAME names it.
+    Interface(String),
+    /// On the address that a host name or an address in text resolves to.
+    Host(String),
+}
+
+#[derive(Debug)]
+struct Handle(NonNull<ffi::ProcessGroup>);
+
+// SAFETY: the C++ object may be used from any thread, by one thread at a time: the mutex around
+// this handle sees to that.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and is not used again.
+        unsafe { ffi::c10d_process_group_free(self.0.as_ptr()) }
+    }
+}
+
+/// A handle to a `c10d::ProcessGroup`. Clones share the group.
+///
+/// Every operation only starts the exchange and returns [`Work`]; all ranks must start the same
+/// operations in the same order.
+#[derive(Debug, Clone)]
+pub struct ProcessGroup {
+    handle: Arc<Mutex<Handle>>,
+}
+
+impl ProcessGroup {
+    /// A group without a backend. `store` must be seen by all its ranks and used by nothing else.
+    pub fn new(store: &Store, rank: usize, world_size: usize) -> Result<ProcessGroup, Error> {
+        let mut handle = null_mut();
+        // SAFETY: `store` and `handle` live through the call; the group takes a reference of its
+        // own to the store.
+        let status = unsafe {
+            ffi::c10d_process_group_new(
+                store.handle.as_ptr(),
+                c_rank(rank),
+                c_rank(world_size),
+                &mut handle,
+            )
+        };
+        Ok(ProcessGroup { handle: Arc::new(Mutex::new(Handle(created(status, handle)?))) })
+    }
+
+    /// Lets gloo move tensors between the ranks; connects to all of them.
+    pub fn add_gloo(&self, address: &GlooAddress, timeout: Duration) -> Result<(), Error> {
+        let (name, is_interface) = match address {
+            GlooAddress::Interface(name) => (c_text(name)?, true),
+            GlooAddress::Host(name) => (c_text(name)?, false),
+        };
+        let (interface, host) =
+            if is_interface { (name.as_ptr(), null()) } else { (null(), name.as_ptr()) };
+        // SAFETY: `name` lives through the call.
+        check(unsafe {
+            ffi::c10d_process_group_add_gloo(
+                self.lock().0.as_ptr(),
+                interface,
+                host,
+                milliseconds(timeout),
+            )
+        })
+    }
+
+    /// Lets NCCL move CUDA tensors between the ranks; connects to all of them.
+    #[cfg(feature = "cuda")]
+    pub fn add_nccl(&self, device_index: usize, timeout: Duration) -> Result<(), Error> {
+        // SAFETY: all arguments are plain values.
+        check(unsafe {
+            ffi::c10d_process_group_add_nccl(
+                self.lock().0.as_ptr(),
+                c_rank(device_index),
+                milliseconds(timeout),
+            )
+        })
+    }
+
+    /// Combines `tensor` over all ranks, in place on every one.
+    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
+            unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, out) }
+        })
+    }
+
+    /// Copies `tensor` of rank `root` into that of every other rank.
+    pub fn broadcast(&self, tensor: &Tensor, root: usize) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_broadcast(group, pointer(tensor), c_rank(root), out) }
+        })
+    }
+
+    /// Combines `tensor` over all ranks into that of rank `root`; the others' hold nothing of use.
+    pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_reduce(group, pointer(tensor), c_rank(root), op as u8, out) }
+        })
+    }
+
+    /// Copies `input` of rank r into `outputs[r]` on every rank.
+    pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor) -> Result<Work, Error> {
+        let mut outputs = pointers(outputs);
+        self.start(|group, out| {
+            // SAFETY: `outputs` and `input` live through the call; the work keeps references.
+            unsafe {
+                ffi::c10d_all_gather(group, outputs.as_mut_ptr(), outputs.len(), pointer(input), out)
+            }
+        })
+    }
+
+    /// Sends `tensor` to one rank, which must receive with the same tag.
+    pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_send(group, pointer(tensor), c_rank(destination), tag, out) }
+        })
+    }
+
+    /// Receives from one rank into `tensor`.
+    pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_recv(group, pointer(tensor), c_rank(source), tag, out) }
+        })
+    }
+
+    /// Ends when every rank has come here.
+    pub fn barrier(&self) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: `out` lives through the call.
+            unsafe { ffi::c10d_barrier(group, out) }
+        })
+    }
+
+    /// A barrier that rank 0 watches: its error names the ranks that did not come in time.
+    /// Gloo only; blocks.
+    pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<(), Error> {
+        // SAFETY: all arguments are plain values.
+        check(unsafe {
+            ffi::c10d_monitored_barrier(
+                self.lock().0.as_ptr(),
+                milliseconds(timeout),
+                wait_all_ranks,
+            )
+        })
+    }
+
+    /// Copies all `tensors` of rank `root` into those of every other rank, packed into buffers of
+    /// `buffer_size` bytes. Blocks.
+    pub fn broadcast_coalesced(
+        &self,
+        tensors: &[Tensor],
+        buffer_size: usize,
+        root: usize,
+    ) -> Result<(), Error> {
+        let mut tensors = pointers(tensors);
+        // SAFETY: `tensors` live through the call, which ends when all is copied.
+        check(unsafe {
+            ffi::c10d_broadcast_coalesced(
+                self.lock().0.as_ptr(),
+                tensors.as_mut_ptr(),
+                tensors.len(),
+                buffer_size,
+                c_rank(root),
+            )
+        })
+    }
+
+    /// Whether all ranks have parameters of the same number, shapes, types and strides. The ranks
+    /// that differ from rank 0 get the error; rank 0 does not. Blocks.
+    pub fn verify_params(&self, parameters: &[Tensor]) -> Result<(), Error> {
+        let mut parameters = pointers(parameters);
+        // SAFETY: `parameters` live through the call.
+        check(unsafe {
+            ffi::c10d_verify_params(
+                self.lock().0.as_ptr(),
+                parameters.as_mut_ptr(),
+                parameters.len(),
+            )
+        })
+    }
+
+    /// Gives this handle up without destroying the group. The destructor waits for operations in
+    /// flight; after a peer has died these can take as long as the timeout.
+    pub fn leak(self) {
+        std::mem::forget(self);
+    }
+
+    pub(crate) fn with_handle<T>(&self, f: impl FnOnce(*mut ffi::ProcessGroup) -> T) -> T {
+        f(self.lock().0.as_ptr())
+    }
+
+    fn start(
+        &self,
+        operation: impl FnOnce(*mut ffi::ProcessGroup, *mut *mut ffi::Work) -> ffi::Status,
+    ) -> Result<Work, Error> {
+        let mut work = null_mut();
+        let status = operation(self.lock().0.as_ptr(), &mut work);
+        Ok(Work { handle: created(status, work)? })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Handle> {
+        // A panic while the lock is held leaves the C++ object as it was.
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An exchange in progress; `c10d::Work`. It goes on whether or not anybody waits, and its tensors
+/// hold nothing of use before it has ended.
+#[derive(Debug)]
+#[must_use = "the tensors hold nothing of use before `wait` has returned"]
+pub struct Work {
+    handle: NonNull<ffi::Work>,
+}
+
+// SAFETY: the handle owns a reference counted with atomics to an object that locks around its state.
+unsafe impl Send for Work {}
+
+impl Work {
+    /// Blocks until the exchange has ended. On CUDA with NCCL, orders it before what the current
+    /// stream does next.
+    pub fn wait(self) -> Result<(), Error> {
+        // SAFETY: the handle is valid until `self` is dropped.
+        check(unsafe { ffi::c10d_work_wait(self.handle.as_ptr()) })
+    }
+
+    /// Whether the exchange has ended, without blocking.
+    pub fn is_completed(&self) -> Result<bool, Error> {
+        let mut completed = false;
+        // SAFETY: the handle is valid until `self` is dropped.
+        check(unsafe { ffi::c10d_work_is_completed(self.handle.as_ptr(), &mut completed) })?;
+        Ok(completed)
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and is not used again.
+        unsafe { ffi::c10d_work_free(self.handle.as_ptr()) }
+    }
+}
+
+pub(crate) fn pointer(tensor: &Tensor) -> *mut ffi::Tensor {
+    // tch's C_tensor is at::Tensor, which is what the C ABI takes.
+    tensor.as_ptr().cast_mut().cast()
+}
+
+pub(crate) fn pointers(tensors: &[Tensor]) -> Vec<*mut ffi::Tensor> {
+    tensors.iter().map(pointer).collect()
+}
+
+pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>, Error> {
+    texts.iter().map(|text| c_text(text.as_ref())).collect()
+}
+
+/// Ranks and world sizes are ints in c10d; one that does not fit is refused there as negative.
+fn c_rank(rank: usize) -> c_int {
+    c_int::try_from(rank).unwrap_or(-1)
+}

@@ -1,0 +1,162 @@
+//! Gradient buckets, reduced while the backward pass runs.
+
+use crate::error::{c_text, check, created};
+use crate::process_group::{c_texts, pointers};
+use crate::{Error, ProcessGroup, ffi};
+use std::ffi::{CStr, c_char};
+use std::ptr::{NonNull, null_mut};
+use tch::Tensor;
+
+/// What DistributedDataParallel hands to `c10d::Reducer`.
+#[derive(Debug, Clone, Copy)]
+pub struct ReducerOptions {
+    /// Bytes in the bucket that is filled first: a small one lets the exchange begin early.
+    pub first_bucket_bytes: usize,
+    /// Bytes in every other bucket.
+    pub bucket_bytes: usize,
+    /// Walk the graph after each forward pass for parameters that take no part in it.
+    pub find_unused_parameters: bool,
+    /// Let gradients be views into the buckets, which saves a copy and its memory.
+    pub gradient_as_bucket_view: bool,
+    /// The graph is the same in every iteration.
+    pub static_graph: bool,
+    /// Whether the caller broadcasts buffers; only for the logging data.
+    pub broadcast_buffers: bool,
+}
+
+/// A handle to a `c10d::Reducer` and its `c10d::Logger`.
+#[derive(Debug)]
+pub struct Reducer {
+    handle: NonNull<ffi::Reducer>,
+}
+
+// SAFETY: the C++ object is not bound to a thread: it locks its own mutex in the hooks, which
+// autograd may run on threads of its own, and all calls from here are serialised by `&mut self`.
+unsafe impl Send for Reducer {}
+
+impl Reducer {
+    /// Hooks into the gradients of `parameters`, which must be equal in number, order, shape and
+    /// type on all ranks; see [`ProcessGroup::verify_params`].
+    pub fn new<S: AsRef<str>>(
+        group: &ProcessGroup,
+        parameters: &[Tensor],
+        names: &[S],
+        module_name: &str,
+        options: ReducerOptions,
+    ) -> Result<Reducer, Error> {
+        assert_eq!(parameters.len(), names.len(), "every parameter has a name");
+        let names = c_texts(names)?;
+        let mut names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+        let module_name = c_text(module_name)?;
+        let mut parameters = pointers(parameters);
+        let options = ffi::ReducerOptions {
+            first_bucket_bytes: bytes(options.first_bucket_bytes),
+            bucket_bytes: bytes(options.bucket_bytes),
+            find_unused_parameters: options.find_unused_parameters,
+            gradient_as_bucket_view: options.gradient_as_bucket_view,
+            static_graph: options.static_graph,
+            broadcast_buffers: options.broadcast_buffers,
+        };
+        let mut handle = null_mut();
+        // SAFETY: all arguments live through the call, `parameters` and `names` hold the same
+        // number of elements, and the reducer takes references of its own to tensors and group.
+        let status = group.with_handle(|group| unsafe {
+            ffi::c10d_reducer_new(
+                group,
+                parameters.as_mut_ptr(),
+                names.as_mut_ptr(),
+                parameters.len(),
+                module_name.as_ptr(),
+                &options,
+                &mut handle,
+            )
+        });
+        Ok(Reducer { handle: created(status, handle)? })
+    }
+
+    /// To be called before a forward pass whose gradients are to be exchanged.
+    pub fn prepare_for_forward(&mut self) -> Result<(), Error> {
+        // SAFETY: the handle is valid until `self` is dropped.
+        check(unsafe { ffi::c10d_reducer_prepare_for_forward(self.handle.as_ptr()) })
+    }
+
+    /// Once, before the second forward pass, orders the buckets as the gradients came. Reports what
+    /// went wrong in the backward pass before. Gives whether the buckets have changed.
+    pub fn rebuild_buckets(&mut self) -> Result<bool, Error> {
+        let mut rebuilt = false;
+        // SAFETY: the handle is valid until `self` is dropped.
+        check(unsafe { ffi::c10d_reducer_rebuild_buckets(self.handle.as_ptr(), &mut rebuilt) })?;
+        Ok(rebuilt)
+    }
+
+    /// To be called after a forward pass whose gradients are to be exchanged.
+    pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
+        let mut outputs = pointers(outputs);
+        // SAFETY: `outputs` live through the call.
+        check(unsafe {
+            ffi::c10d_reducer_prepare_for_backward(
+                self.handle.as_ptr(),
+                outputs.as_mut_ptr(),
+                outputs.len(),
+            )
+        })
+    }
+
+    /// Whether outputs must pass through [`sink`](Self::sink): always when searching for unused
+    /// parameters, and until the first backward pass of a static graph.
+    pub fn needs_sink(&self) -> bool {
+        // SAFETY: the handle is valid until `self` is dropped.
+        unsafe { ffi::c10d_reducer_needs_sink(self.handle.as_ptr()) }
+    }
+
+    /// The identity, whose backward tells the reducer that the backward pass has begun;
+    /// `_DDPSink` in PyTorch's `distributed.py`.
+    pub fn sink(&mut self, outputs: &mut [Tensor]) -> Result<(), Error> {
+        let mut pointers = pointers(outputs);
+        // SAFETY: `outputs` live through the call and are borrowed mutably: it assigns to them.
+        check(unsafe {
+            ffi::c10d_reducer_sink(self.handle.as_ptr(), pointers.as_mut_ptr(), pointers.len())
+        })
+    }
+
+    /// A text of `c10::DDPLoggingData`, by its name; empty where nothing of that name was logged.
+    pub fn logged_text(&self, name: &str) -> Result<String, Error> {
+        let name = c_text(name)?;
+        let mut text = null_mut();
+        // SAFETY: all arguments live through the call.
+        check(unsafe {
+            ffi::c10d_reducer_logged_text(self.handle.as_ptr(), name.as_ptr(), &mut text)
+        })?;
+        if text.is_null() {
+            return Ok(String::new());
+        }
+        // SAFETY: `text` is a NUL-terminated string from strdup, ours to free.
+        unsafe {
+            let value = CStr::from_ptr(text).to_string_lossy().into_owned();
+            ffi::c10d_free(text.cast());
+            Ok(value)
+        }
+    }
+
+    /// A number of `c10::DDPLoggingData`, by its name; 0 where nothing of that name was logged.
+    pub fn logged_number(&self, name: &str) -> Result<i64, Error> {
+        let name = c_text(name)?;
+        let mut number = 0;
+        // SAFETY: all arguments live through the call.
+        check(unsafe {
+            ffi::c10d_reducer_logged_number(self.handle.as_ptr(), name.as_ptr(), &mut number)
+        })?;
+        Ok(number)
+    }
+}
+
+impl Drop for Reducer {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and is not used again.
+        unsafe { ffi::c10d_reducer_free(self.handle.as_ptr()) }
+    }
+}
+
+fn bytes(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

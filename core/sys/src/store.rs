@@ -1,0 +1,146 @@
+//! Keys and values that all ranks see: how ranks find each other.
+
+use crate::error::{c_text, check, created};
+use crate::{Error, ffi};
+use std::net::TcpListener;
+use std::os::fd::IntoRawFd;
+use std::ptr::{NonNull, null_mut};
+use std::time::Duration;
+
+/// A handle to a `c10d::Store`.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) handle: NonNull<ffi::Store>,
+}
+
+// SAFETY: the handle owns a reference counted with atomics, and every store locks around each of
+// its operations (TCPStore.hpp, activeOpLock_; HashStore.hpp, m_; PrefixStore forwards).
+unsafe impl Send for Store {}
+// SAFETY: as above.
+unsafe impl Sync for Store {}
+
+/// Where a TCP store is and who takes part in it; `c10d::TCPStoreOptions`.
+#[derive(Debug)]
+pub struct TcpStoreOptions<'a> {
+    /// The server's host name or address, as MASTER_ADDR gives it.
+    pub host: &'a str,
+    /// The server's port, as MASTER_PORT gives it.
+    pub port: u16,
+    /// How many ranks connect. A server in Python waits for all of them; one of ours does not.
+    pub world_size: usize,
+    /// The socket to serve on, which makes this process the server; None for a client.
+    pub listener: Option<TcpListener>,
+    /// How long to wait for the server.
+    pub timeout: Duration,
+}
+
+impl Store {
+    /// Serves a store over TCP, or connects to one; `c10d::TCPStore`.
+    pub fn tcp(options: TcpStoreOptions<'_>) -> Result<Store, Error> {
+        initialize()?;
+        let host = c_text(options.host)?;
+        // The server closes the descriptor when it ends.
+        let fd = options.listener.map_or(-1, IntoRawFd::into_raw_fd);
+        let mut handle = null_mut();
+        // SAFETY: `host` and `handle` live through the call; `fd` is given away or is -1.
+        let status = unsafe {
+            ffi::c10d_tcp_store_new(
+                host.as_ptr(),
+                options.port,
+                options.world_size,
+                fd,
+                milliseconds(options.timeout),
+                &mut handle,
+            )
+        };
+        Ok(Store { handle: created(status, handle)? })
+    }
+
+    /// A store inside this process, for a world of one; `c10d::HashStore`.
+    pub fn hash() -> Result<Store, Error> {
+        initialize()?;
+        let mut handle = null_mut();
+        // SAFETY: `handle` lives through the call.
+        let status = unsafe { ffi::c10d_hash_store_new(&mut handle) };
+        Ok(Store { handle: created(status, handle)? })
+    }
+
+    /// The same store, with `prefix/` before every key; `c10d::PrefixStore`.
+    pub fn with_prefix(&self, prefix: &str) -> Result<Store, Error> {
+        let prefix = c_text(prefix)?;
+        let mut handle = null_mut();
+        // SAFETY: `prefix`, `self` and `handle` live through the call; the new store takes a
+        // reference of its own to the old one.
+        let status = unsafe {
+            ffi::c10d_prefix_store_new(prefix.as_ptr(), self.handle.as_ptr(), &mut handle)
+        };
+        Ok(Store { handle: created(status, handle)? })
+    }
+
+    /// Sets a key, which wakes whoever waits for it.
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+        let key = c_text(key)?;
+        // SAFETY: all arguments live through the call, which copies the value.
+        check(unsafe {
+            ffi::c10d_store_set(self.handle.as_ptr(), key.as_ptr(), value.as_ptr(), value.len())
+        })
+    }
+
+    /// The value of a key, once some rank has set it; an error after `timeout`.
+    pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, Error> {
+        let key = c_text(key)?;
+        let (mut value, mut length) = (null_mut(), 0);
+        // SAFETY: all arguments live through the call.
+        check(unsafe {
+            ffi::c10d_store_get(
+                self.handle.as_ptr(),
+                key.as_ptr(),
+                milliseconds(timeout),
+                &mut value,
+                &mut length,
+            )
+        })?;
+        // SAFETY: the call has succeeded, so `value` is an allocation of at least `length`
+        // initialised bytes that is ours to free.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(value, length).to_vec();
+            ffi::c10d_free(value.cast());
+            Ok(bytes)
+        }
+    }
+
+    /// Whether some rank has set the key.
+    pub fn check(&self, key: &str) -> Result<bool, Error> {
+        let key = c_text(key)?;
+        let mut found = false;
+        // SAFETY: all arguments live through the call.
+        check(unsafe { ffi::c10d_store_check(self.handle.as_ptr(), key.as_ptr(), &mut found) })?;
+        Ok(found)
+    }
+
+    /// Adds to a counter, which starts at zero, and gives its new value.
+    pub fn add(&self, key: &str, amount: i64) -> Result<i64, Error> {
+        let key = c_text(key)?;
+        let mut sum = 0;
+        // SAFETY: all arguments live through the call.
+        check(unsafe { ffi::c10d_store_add(self.handle.as_ptr(), key.as_ptr(), amount, &mut sum) })?;
+        Ok(sum)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and is not used again.
+        unsafe { ffi::c10d_store_free(self.handle.as_ptr()) }
+    }
+}
+
+/// Nothing of c10d can be reached without a store.
+fn initialize() -> Result<(), Error> {
+    // SAFETY: sets two variables, to the same values every time.
+    check(unsafe { ffi::c10d_initialize() })
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

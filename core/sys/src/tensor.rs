@@ -1,0 +1,41 @@
+//! Tensor operations that PyTorch has and tch lacks.
+
+use crate::error::check;
+use crate::process_group::pointer;
+use crate::{Error, ffi};
+use tch::Tensor;
+
+/// `torch.randperm(n, generator=torch.Generator().manual_seed(seed))`: the same numbers, and the
+/// global generator is left alone.
+pub fn randperm(n: usize, seed: u64) -> Result<Vec<i64>, Error> {
+    let mut permutation = vec![0; n];
+    // SAFETY: `permutation` has room for the n numbers that the call writes. A vector's length
+    // fits an i64.
+    check(unsafe { ffi::c10d_randperm(n as i64, seed, permutation.as_mut_ptr()) })?;
+    Ok(permutation)
+}
+
+/// `tensor.add_(other, alpha=alpha)`: one rounding an element where the kernel has a fused
+/// multiply-add, which `tensor += other * alpha` does not.
+pub fn add_scaled_(tensor: &mut Tensor, other: &Tensor, alpha: f64) -> Result<(), Error> {
+    // SAFETY: both tensors live through the call.
+    check(unsafe { ffi::c10d_add_scaled(pointer(tensor), pointer(other), alpha) })
+}
+
+/// `tensor.grad = None`.
+pub fn clear_grad(tensor: &mut Tensor) -> Result<(), Error> {
+    // SAFETY: `tensor` lives through the call.
+    check(unsafe { ffi::c10d_clear_grad(pointer(tensor)) })
+}
+
+/// `torch.is_grad_enabled()`, of this thread.
+pub fn grad_enabled() -> bool {
+    // SAFETY: reads a thread-local flag.
+    unsafe { ffi::c10d_grad_enabled() }
+}
+
+/// Equal for two handles exactly if they are the same tensor (`a is b` in Python), while both live.
+pub fn identity(tensor: &Tensor) -> usize {
+    // SAFETY: `tensor` lives through the call.
+    unsafe { ffi::c10d_tensor_identity(pointer(tensor)) as usize }
+}

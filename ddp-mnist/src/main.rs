@@ -1,0 +1,150 @@
+//! MNIST trained by several ranks, after Oleg Boiko's "Distributed training with PyTorch".
+//!
+//! ```text
+//! cargo launch -n 2 ddp-mnist                                  two ranks
+//! cargo run --release -p ddp-mnist                             one process
+//! torchrun --no-python --nproc-per-node 2 target/release/ddp-mnist
+//! ```
+
+mod args;
+mod model;
+
+use anyhow::{Result, ensure};
+use args::Args;
+use clap::Parser;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Instant;
+use tch::nn::{ModuleT, VarStore};
+use tch::{Device, no_grad};
+use tch_parallel::checkpoint;
+use tch_parallel::data::{
+    Batch, DataLoader, Dataset, DistributedSampler, Mnist, SequentialSampler,
+};
+use tch_parallel::distributed::{AvgMetric, DistributedDataParallel, init_process_group};
+use tch_parallel::optim::Sgd;
+use tch_parallel::report::{MetricsLog, Timing, exit_code, progress_bar};
+
+fn main() -> ExitCode {
+    exit_code(train(&Args::parse()))
+}
+
+fn train(args: &Args) -> Result<()> {
+    // ANCHOR: data
+    let (train_set, test_set) = args.data()?;
+    let group = init_process_group(args.process_group())?;
+    let device = group.device();
+    if group.rank() == 0 && !args.no_save {
+        checkpoint::check_destination(&args.save)?;
+    }
+
+    // Every rank takes its own part of the same permutation; the shuffling happens nowhere else.
+    let sampler = DistributedSampler {
+        shuffle: !args.no_shuffle,
+        ..DistributedSampler::new(&group, args.sampler_seed)
+    };
+    let options = args.loader(device.is_cuda());
+    let train_loader = DataLoader::with_options(train_set, sampler, options.clone())?;
+    let test_loader = DataLoader::with_options(test_set, SequentialSampler, options)?;
+    // ANCHOR_END: data
+
+    // ANCHOR: model
+    // Different on every rank, so that dropout is; the wrapper hands out rank 0's weights.
+    tch::manual_seed(args.seed + group.rank() as i64);
+    let mut vs = VarStore::new(device);
+    let mlp = model::mlp(&vs.root());
+    if let Some(path) = &args.load {
+        checkpoint::load(path, &mut vs)?;
+    }
+    let model = DistributedDataParallel::new(mlp, &vs, &group, args.ddp())?;
+    let mut optimizer = Sgd::new(&vs, args.sgd())?;
+    // ANCHOR_END: model
+
+    let mut metrics = match &args.metrics {
+        Some(directory) => MetricsLog::create(directory, group.rank(), group.world_size())?,
+        None => MetricsLog::disabled(),
+    };
+    let mut timing = Timing::new();
+
+    // ANCHOR: loop
+    for epoch in 0..args.epochs {
+        let mut train_loss = AvgMetric::new();
+        let bar = progress_bar(train_loader.len() as u64, group.rank());
+        for (step, batch) in train_loader.epoch(epoch)?.enumerate() {
+            let (images, labels) = batch?.to_device(device)?;
+            let begun = Instant::now();
+
+            let loss = model.f_forward_t(&images, true)?.cross_entropy_for_logits(&labels);
+            optimizer.zero_grad()?;
+            model.backward(&loss)?;
+            optimizer.step()?;
+
+            let loss = f32::try_from(&loss)?;
+            timing.step_took(begun.elapsed());
+            metrics.log("step", &Step { epoch, step, loss })?;
+            ensure!(
+                loss.is_finite(),
+                "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr than {}",
+                args.lr
+            );
+            train_loss.update(loss.into(), labels.size()[0] as usize);
+            bar.set_message(format!("training batch_loss={loss:.4}"));
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+
+        let train_loss = train_loss.summarize(&group)?;
+        let (val_loss, accuracy) = evaluate(model.module(), &test_loader, device)?;
+        metrics.log("epoch", &Epoch { epoch, train_loss, val_loss, accuracy })?;
+        if group.rank() == 0 {
+            println!(
+                "Epoch={epoch}, train_loss={train_loss:.4}, val_loss={val_loss:.4}, accuracy={accuracy:.4}"
+            );
+        }
+    }
+    // ANCHOR_END: loop
+
+    // ANCHOR: save
+    if !args.no_save {
+        checkpoint::save(&args.save, &vs, &group)?;
+    }
+    // ANCHOR_END: save
+    metrics.log("end", &timing.summary())?;
+    Ok(())
+}
+
+// ANCHOR: evaluate
+/// The mean loss and the share of right answers. Every rank goes through the whole test set, so
+/// that all come to the same numbers without a word to each other.
+fn evaluate(
+    model: &impl ModuleT,
+    loader: &DataLoader<Mnist, SequentialSampler>,
+    device: Device,
+) -> Result<(f64, f64)> {
+    let (mut loss, mut correct) = (0.0, 0.0);
+    for batch in loader.epoch(0)? {
+        let (images, labels) = batch?.to_device(device)?;
+        let count = labels.size()[0] as f64;
+        let logits = no_grad(|| model.forward_t(&images, false));
+        loss += f64::try_from(logits.cross_entropy_for_logits(&labels))? * count;
+        correct += f64::try_from(logits.accuracy_for_logits(&labels))? * count;
+    }
+    let count = loader.dataset().len() as f64;
+    Ok((loss / count, correct / count))
+}
+// ANCHOR_END: evaluate
+
+#[derive(Serialize)]
+struct Step {
+    epoch: u64,
+    step: usize,
+    loss: f32,
+}
+
+#[derive(Serialize)]
+struct Epoch {
+    epoch: u64,
+    train_loss: f64,
+    val_loss: f64,
+    accuracy: f64,
+}

@@ -1,0 +1,43 @@
+//! The tutorial's classifier: 784 pixels to 10 digits, 118,272 parameters.
+
+use tch::nn::{self, Path};
+use tch_parallel::nn::{LinearOptions, linear};
+
+// ANCHOR: mlp
+/// `nn.Sequential(Linear(784, 128), ReLU(), Dropout(0.2), Linear(128, 128), ReLU(), Linear(128, 10, bias=False))`
+///
+/// Takes images `[batch, 1, 28, 28]` and gives logits `[batch, 10]`. The numbers in the names are
+/// the positions in PyTorch's `Sequential`, so that either language reads the other's weights.
+pub fn mlp(path: &Path<'_>) -> nn::SequentialT {
+    nn::seq_t()
+        .add_fn(|images| images.flat_view())
+        .add(linear(path / "0", 28 * 28, 128, LinearOptions::default()))
+        .add_fn(|x| x.relu())
+        .add_fn_t(|x, train| x.dropout(0.2, train))
+        .add(linear(path / "3", 128, 128, LinearOptions::default()))
+        .add_fn(|x| x.relu())
+        .add(linear(path / "5", 128, 10, LinearOptions { bias: false }))
+}
+// ANCHOR_END: mlp
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::nn::ModuleT;
+    use tch::{Device, Kind, Tensor};
+
+    #[test]
+    fn it_has_the_tutorials_118_272_parameters() {
+        let vs = nn::VarStore::new(Device::Cpu);
+        let _ = mlp(&vs.root());
+        let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
+        assert_eq!(parameters, 118_272);
+    }
+
+    #[test]
+    fn images_become_logits() {
+        let vs = nn::VarStore::new(Device::Cpu);
+        let images = Tensor::zeros([7, 1, 28, 28], (Kind::Float, Device::Cpu));
+        assert_eq!(mlp(&vs.root()).forward_t(&images, true).size(), [7, 10]);
+    }
+}

@@ -1,0 +1,67 @@
+//! The directory of a job's logs, laid out as torchrun's.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use nix::unistd::mkdtemp;
+
+use crate::args::Args;
+use crate::report::say;
+
+/// One job's own directory: `<log dir>/<run id>_xxxxxx`, so that no job overwrites another's logs.
+pub(crate) struct Logs {
+    root: PathBuf,
+}
+
+impl Logs {
+    /// Makes the directory if any flag asks for files, and says where it is.
+    pub(crate) fn create(args: &Args) -> Result<Option<Self>> {
+        if args.log_dir.is_none() && !args.tee.any() && !args.redirects.any() {
+            return Ok(None);
+        }
+        let (base, prefix) = match &args.log_dir {
+            Some(dir) => (dir.clone(), ""),
+            None => (std::env::temp_dir(), "launch_"),
+        };
+        let cannot = || format!("cannot make a directory for logs in {}", base.display());
+        std::fs::create_dir_all(&base).with_context(cannot)?;
+        let name = format!("{prefix}{}_XXXXXX", args.rdzv_id.replace('/', "_"));
+        let root = mkdtemp(&base.join(name)).with_context(cannot)?;
+        say(format_args!("logs are in {}", root.display()));
+        Ok(Some(Logs { root }))
+    }
+
+    /// Makes the directory of a rank: `attempt_<n>/<local rank>`.
+    pub(crate) fn rank_dir(&self, attempt: u32, local_rank: u16) -> Result<PathBuf> {
+        let dir = self.root.join(format!("attempt_{attempt}")).join(local_rank.to_string());
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+}
+
+/// A file that a rank's output goes to.
+pub(crate) struct LogFile {
+    path: PathBuf,
+    /// `None` once writing has failed.
+    file: Option<File>,
+}
+
+impl LogFile {
+    /// Creates the file.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(LogFile { path: path.to_owned(), file: Some(file) })
+    }
+
+    /// Appends bytes. A full disk ends the log, not the job.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        let Some(file) = &mut self.file else { return };
+        if let Err(error) = file.write_all(bytes) {
+            say(format_args!("{} ends here: {error}", self.path.display()));
+            self.file = None;
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Where a rank's stdout and stderr go: to the console, to files, and the end of stderr to memory.
+
+use std::io::{ErrorKind, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::args::Args;
+use crate::lines::{LineSplitter, Tail};
+use crate::logs::{LogFile, Logs};
+
+/// How long a stream of a rank that has ended may stay silent before it is given up.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// What is to be done with the two streams of one rank. A stream that is `None` is inherited.
+pub(crate) struct Routes {
+    stdout: Option<Sink>,
+    stderr: Option<Sink>,
+    tail: Arc<Mutex<Tail>>,
+    stderr_log: Option<PathBuf>,
+}
+
+impl Routes {
+    /// Decides by the flags, and opens the log files.
+    pub(crate) fn new(
+        args: &Args,
+        logs: Option<&Logs>,
+        attempt: u32,
+        local_rank: u16,
+    ) -> Result<Self> {
+        let rank = args.rank(local_rank);
+        let (tee, redirects) = (args.tee(local_rank), args.redirects.of(local_rank));
+        let dir = match logs {
+            Some(logs) if tee.any() || redirects.any() => Some(logs.rank_dir(attempt, local_rank)?),
+            _ => None,
+        };
+        let tail = Arc::default();
+        let to_file = |name: &str, console: Option<Console>| -> Result<Option<Sink>> {
+            let path = dir.as_ref().map(|dir| dir.join(name));
+            let log = path.as_deref().map(LogFile::create).transpose()?;
+            let prefix = format!("[rank{rank}]: ");
+            Ok(Some(Sink { console, prefix, log, tail: None }))
+        };
+        let stdout = match (tee.stdout, redirects.stdout) {
+            (true, _) => to_file("stdout.log", Some(Console::Stdout))?,
+            (false, true) => to_file("stdout.log", None)?,
+            (false, false) => None,
+        };
+        let mut stderr = match (tee.stderr, redirects.stderr) {
+            (true, _) => to_file("stderr.log", Some(Console::Stderr))?,
+            (false, true) => to_file("stderr.log", None)?,
+            // A progress bar needs the terminal itself, and what it writes is on the screen anyway.
+            (false, false) if rank == 0 && std::io::stderr().is_terminal() => None,
+            (false, false) => Some(Sink { console: Some(Console::Stderr), ..Sink::default() }),
+        };
+        if let Some(sink) = &mut stderr {
+            sink.tail = Some(Arc::clone(&tail));
+        }
+        let has_log = stderr.as_ref().is_some_and(|sink| sink.log.is_some());
+        let stderr_log = dir.filter(|_| has_log).map(|dir| dir.join("stderr.log"));
+        Ok(Routes { stdout, stderr, tail, stderr_log })
+    }
+
+    /// Sets the streams of the command that starts the rank.
+    pub(crate) fn set(&self, command: &mut Command) {
+        let stdio = |sink: &Option<Sink>| match sink {
+            Some(_) => Stdio::piped(),
+            None => Stdio::inherit(),
+        };
+        command.stdin(Stdio::null()).stdout(stdio(&self.stdout)).stderr(stdio(&self.stderr));
+    }
+
+    /// Starts to carry the output of the rank, once it runs.
+    pub(crate) fn start(self, child: &mut Child) -> Result<Output> {
+        let remembered = self.stderr.is_some();
+        let mut pumps = Vec::new();
+        if let (Some(source), Some(sink)) = (child.stdout.take(), self.stdout) {
+            pumps.push(Pump::start(source, sink)?);
+        }
+        if let (Some(source), Some(sink)) = (child.stderr.take(), self.stderr) {
+            pumps.push(Pump::start(source, sink)?);
+        }
+        let tail = remembered.then_some(self.tail);
+        Ok(Output { pumps, tail, stderr_log: self.stderr_log })
+    }
+}
+
+/// The output of a rank that has been started.
+pub(crate) struct Output {
+    pumps: Vec<Pump>,
+    tail: Option<Arc<Mutex<Tail>>>,
+    /// The file that has all of stderr, if there is one.
+    pub(crate) stderr_log: Option<PathBuf>,
+}
+
+impl Output {
+    /// Waits until all that the rank has written is where it belongs. The rank must have ended.
+    pub(crate) fn drain(&self) {
+        self.pumps.iter().for_each(Pump::drain);
+    }
+
+    /// The last lines of stderr; `None` where the rank wrote to the terminal itself.
+    pub(crate) fn last_lines(&self) -> Option<Vec<String>> {
+        let tail = self.tail.as_ref()?;
+        Some(tail.lock().unwrap_or_else(PoisonError::into_inner).lines())
+    }
+}
+
+/// A thread that carries one stream.
+struct Pump {
+    /// Disconnected when the stream is over.
+    over: Receiver<()>,
+    /// Whether the thread waits for the rank to write, and not for the console to take it.
+    idle: Arc<AtomicBool>,
+}
+
+impl Pump {
+    fn start(mut source: impl Read + Send + 'static, mut sink: Sink) -> Result<Self> {
+        let (running, over) = channel();
+        let idle = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&idle);
+        let carry = move || {
+            let _running = running;
+            let mut lines = LineSplitter::default();
+            let mut bytes = vec![0; 64 * 1024];
+            loop {
+                flag.store(true, Ordering::SeqCst);
+                let count = source.read(&mut bytes);
+                flag.store(false, Ordering::SeqCst);
+                match count {
+                    Ok(0) => break,
+                    Ok(count) => {
+                        sink.keep(&bytes[..count]);
+                        lines.push(&bytes[..count], |line| sink.show(line));
+                    }
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+            lines.finish(|line| sink.show(line));
+        };
+        thread::Builder::new().spawn(carry).context("cannot start a thread for a rank's output")?;
+        Ok(Pump { over, idle })
+    }
+
+    fn drain(&self) {
+        while self.over.recv_timeout(SILENCE) == Err(RecvTimeoutError::Timeout) {
+            // A process that has left the rank's group may keep the stream open for ever.
+            if self.idle.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+    }
+}
+
+/// Where one stream goes.
+#[derive(Default)]
+struct Sink {
+    console: Option<Console>,
+    prefix: String,
+    log: Option<LogFile>,
+    tail: Option<Arc<Mutex<Tail>>>,
+}
+
+impl Sink {
+    fn keep(&mut self, bytes: &[u8]) {
+        if let Some(log) = &mut self.log {
+            log.append(bytes);
+        }
+    }
+
+    fn show(&self, line: &[u8]) {
+        if let Some(tail) = &self.tail {
+            tail.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+        if let Some(console) = self.console {
+            let mut text = [self.prefix.as_bytes(), line].concat();
+            // Without an end the next line, of another rank perhaps, would run on in this one.
+            if !line.ends_with(b"\n") && !line.ends_with(b"\r") {
+                text.push(b'\n');
+            }
+            console.write(&text);
+        }
+    }
+}
+
+/// One of the launcher's own streams.
+#[derive(Clone, Copy)]
+enum Console {
+    Stdout,
+    Stderr,
+}
+
+impl Console {
+    /// Writes a line at once, so that no other gets into it. A console that is gone, as after
+    /// `| head`, is no reason to end the job.
+    fn write(self, line: &[u8]) {
+        let _ = match self {
+            Console::Stdout => {
+                let mut stdout = std::io::stdout().lock();
+                stdout.write_all(line).and_then(|()| stdout.flush())
+            }
+            Console::Stderr => std::io::stderr().lock().write_all(line),
+        };
+    }
+}

@@ -1,0 +1,48 @@
+//! Finds the program before any rank starts, so that a typing error is reported once.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use nix::unistd::{AccessFlags, access};
+
+/// Refuses a program that could not be executed, with the reason.
+pub(crate) fn check(program: &OsStr) -> Result<()> {
+    ensure!(!program.is_empty(), "the program's name is empty: expected launch -n 2 ./my-trainer");
+    let candidates = candidates(program);
+    if candidates.iter().any(|path| is_executable(path)) {
+        return Ok(());
+    }
+    let name = Path::new(program);
+    let reason = match candidates.iter().find(|path| path.exists()) {
+        Some(path) if path.is_dir() => "it is a directory",
+        Some(_) => "it is not executable",
+        None if has_slash(program) => "No such file or directory",
+        None => "no such program in PATH",
+    };
+    let hint = if name.extension() == Some(OsStr::new("py")) {
+        format!(" (a Python script starts as: python {})", name.display())
+    } else if !has_slash(program) && is_executable(name) {
+        format!(" (did you mean ./{}?)", name.display())
+    } else {
+        String::new()
+    };
+    bail!("cannot start {}: {reason}{hint}", name.display())
+}
+
+/// Where exec looks for a program.
+fn candidates(program: &OsStr) -> Vec<PathBuf> {
+    if has_slash(program) {
+        return vec![program.into()];
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
+    std::env::split_paths(&path).map(|dir| dir.join(program)).collect()
+}
+
+fn has_slash(program: &OsStr) -> bool {
+    program.as_encoded_bytes().contains(&b'/')
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && access(path, AccessFlags::X_OK).is_ok()
+}

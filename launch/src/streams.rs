@@ -1,0 +1,139 @@
+//! The value of `--tee` and `--redirects`: which streams of which ranks.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+
+/// Some of a rank's two output streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Streams {
+    /// Whether stdout is among them.
+    pub(crate) stdout: bool,
+    /// Whether stderr is among them.
+    pub(crate) stderr: bool,
+}
+
+impl Streams {
+    /// `--tee 3`.
+    pub(crate) const BOTH: Streams = Streams { stdout: true, stderr: true };
+
+    /// Whether there is any.
+    pub(crate) fn any(self) -> bool {
+        self.stdout || self.stderr
+    }
+}
+
+impl FromStr for Streams {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (stdout, stderr) = match text {
+            "0" => (false, false),
+            "1" => (true, false),
+            "2" => (false, true),
+            "3" => (true, true),
+            _ => bail!("expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), not {text:?}"),
+        };
+        Ok(Streams { stdout, stderr })
+    }
+}
+
+/// Which streams of which local ranks a flag means.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum StreamChoice {
+    /// The same for every rank: `3`.
+    All(Streams),
+    /// By local rank: `0:1,1:2`. A rank that is not named has none.
+    PerRank(BTreeMap<u16, Streams>),
+}
+
+impl StreamChoice {
+    /// The streams of one rank.
+    pub(crate) fn of(&self, local_rank: u16) -> Streams {
+        match self {
+            StreamChoice::All(streams) => *streams,
+            StreamChoice::PerRank(ranks) => ranks.get(&local_rank).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Whether any stream of any rank is meant.
+    pub(crate) fn any(&self) -> bool {
+        match self {
+            StreamChoice::All(streams) => streams.any(),
+            StreamChoice::PerRank(ranks) => ranks.values().any(|streams| streams.any()),
+        }
+    }
+
+    /// The highest rank named, to be held against the number of ranks.
+    pub(crate) fn highest_rank(&self) -> Option<u16> {
+        match self {
+            StreamChoice::All(_) => None,
+            StreamChoice::PerRank(ranks) => ranks.keys().next_back().copied(),
+        }
+    }
+}
+
+impl FromStr for StreamChoice {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if !text.contains(':') {
+            return Ok(StreamChoice::All(text.parse()?));
+        }
+        let rank_and_streams = |item: &str| {
+            let (rank, streams) = item
+                .split_once(':')
+                .with_context(|| format!("expected RANK:STREAMS, as in 0:1,1:2, not {item:?}"))?;
+            let rank =
+                rank.parse().ok().with_context(|| format!("{rank:?} is not a local rank"))?;
+            Ok((rank, streams.parse()?))
+        };
+        Ok(StreamChoice::PerRank(text.split(',').map(rank_and_streams).collect::<Result<_>>()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Streams = Streams { stdout: false, stderr: false };
+    const STDOUT: Streams = Streams { stdout: true, stderr: false };
+    const STDERR: Streams = Streams { stdout: false, stderr: true };
+
+    fn parse(text: &str) -> StreamChoice {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_number_is_for_every_rank() {
+        for (text, streams) in [("0", NONE), ("1", STDOUT), ("2", STDERR), ("3", Streams::BOTH)] {
+            assert_eq!(parse(text).of(0), streams);
+            assert_eq!(parse(text).of(7), streams);
+            assert_eq!(parse(text).any(), text != "0");
+        }
+    }
+
+    #[test]
+    fn a_list_is_by_local_rank_and_the_rest_have_none() {
+        let choice = parse("0:1,2:2");
+        assert_eq!([0, 1, 2, 3].map(|rank| choice.of(rank)), [STDOUT, NONE, STDERR, NONE]);
+        assert_eq!(choice.highest_rank(), Some(2));
+        assert!(!parse("0:0").any());
+    }
+
+    #[test]
+    fn anything_else_is_refused_and_quoted() {
+        for (text, quoted) in [
+            ("4", "\"4\""),
+            ("", "\"\""),
+            ("x", "\"x\""),
+            ("0:1,", "\"\""),
+            ("a:1", "\"a\""),
+            ("0:9", "\"9\""),
+        ] {
+            let message = text.parse::<StreamChoice>().unwrap_err().to_string();
+            assert!(message.contains(quoted), "{text:?}: {message}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The program is started as it was written.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::job::{Job, run};
+
+#[test]
+fn arguments_reach_the_program_byte_for_byte() {
+    let job = Job::new();
+    let arguments: [&OsStr; 7] = [
+        "--epochs".as_ref(),
+        "3".as_ref(),
+        "--".as_ref(),
+        "".as_ref(),
+        "two words\n$HOME *".as_ref(),
+        "--tee".as_ref(),
+        OsStr::from_bytes(b"\xff\xfe"),
+    ];
+    let mut words: Vec<OsString> =
+        ["-n", "2", "sh", "-c", r#"printf '%s\0' "$@" > "$DIR/arguments.$RANK""#, "sh"]
+            .map(OsString::from)
+            .into();
+    words.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+    run(job.launch(words)).expect_code(0);
+    for rank in [0, 1] {
+        let written = fs::read(job.dir().join(format!("arguments.{rank}"))).unwrap();
+        let mut expected = arguments.map(OsStr::as_bytes).join(&b'\0');
+        expected.push(0);
+        assert_eq!(written, expected);
+    }
+}
+
+#[test]
+fn a_double_dash_may_stand_before_the_program() {
+    let job = Job::new();
+    let ended = run(job.launch(["-n", "2", "--", "echo", "-n", "--", "x"]));
+    assert_eq!(ended.expect_code(0).stdout, "-- x-- x");
+}
+
+#[test]
+fn a_program_is_found_in_path_and_by_a_relative_path() {
+    let job = Job::new();
+    fs::copy("/bin/true", job.dir().join("my-trainer")).unwrap();
+    let mut command = job.launch(["./my-trainer"]);
+    command.current_dir(job.dir());
+    run(command).expect_code(0);
+
+    let mut command = job.launch(["my-trainer"]);
+    command.env("PATH", job.dir());
+    run(command).expect_code(0);
+}
+
+#[test]
+fn ranks_read_nothing_from_stdin() {
+    let job = Job::new();
+    assert_eq!(run(job.launch(["-n", "2", "cat"])).expect_code(0).stdout, "");
+}

@@ -1,0 +1,78 @@
+//! What cannot work is refused, with the reason, before any rank starts.
+
+use std::fs;
+
+use crate::job::{Job, run};
+
+#[test]
+fn flags_that_make_no_job_are_refused() {
+    let table = [
+        ("-n 0", "the world size would be 0: give at least one rank"),
+        ("-n two", "expected a number of ranks, gpu, cpu or auto"),
+        ("--nproc-per-node=-1", "expected a number of ranks"),
+        ("--nnodes 0", "the world size would be 0: give at least one node"),
+        ("--nnodes 1:4", "an elastic job is not supported"),
+        ("--nnodes x", "expected a number of nodes"),
+        ("--node-rank 1", "launch: --node-rank 1 is not in a job of 1 node"),
+        (
+            "--nnodes 2 --node-rank 2 --master-addr a",
+            "launch: --node-rank 2 is not in a job of 2 nodes",
+        ),
+        ("--nnodes 2", "launch: --nnodes 2 needs --master-addr"),
+        ("--nnodes 2 --master-addr a --standalone", "launch: --standalone is for one node"),
+        ("--standalone --master-port 4000", "cannot be used with '--master-port"),
+        ("--master-port 0", "0 is not in 1..=65535"),
+        ("--master-port 65536", "65536 is not in 1..=65535"),
+        ("--master-addr 192.0.2.1", "launch: cannot listen on 192.0.2.1"),
+        ("--tee 4", "expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), not \"4\""),
+        ("--redirects 0:1,x", "expected RANK:STREAMS, as in 0:1,1:2, not \"x\""),
+        ("-n 2 --tee 2:1", "launch: --tee names local rank 2, but this node has the ranks 0 to 1"),
+        ("--max-restarts -1", "'-1'"),
+        ("--log-dir /proc/logs", "launch: cannot make a directory for logs in /proc/logs"),
+        ("--nprocs 2", "unexpected argument '--nprocs'"),
+    ];
+    for (flags, message) in table {
+        let job = Job::new();
+        let ended = run(job.launch_sh(flags, "note x started"));
+        assert!(matches!(ended.code, Some(1 | 2)), "{flags}: {ended:?}");
+        ended.expect_stderr(message);
+        assert_eq!(job.note("started"), None, "{flags}");
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_refused() {
+    let job = Job::new();
+    let plain = job.dir().join("train.py");
+    fs::write(&plain, "").unwrap();
+    let (plain, dir) = (plain.to_str().unwrap(), job.dir().to_str().unwrap());
+    let table = [
+        ("", "the program's name is empty".to_owned()),
+        (
+            "./no-such-trainer",
+            "cannot start ./no-such-trainer: No such file or directory".to_owned(),
+        ),
+        ("no-such-trainer", "cannot start no-such-trainer: no such program in PATH".to_owned()),
+        (dir, format!("cannot start {dir}: it is a directory")),
+        (plain, format!("it is not executable (a Python script starts as: python {plain})")),
+    ];
+    for (program, message) in table {
+        let ended = run(job.launch(["-n", "2", program]));
+        ended.expect_code(1).expect_stderr("launch: ").expect_stderr(&message);
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    }
+}
+
+#[test]
+fn a_program_in_this_directory_is_suggested() {
+    let job = Job::new();
+    fs::copy("/bin/true", job.dir().join("my-trainer")).unwrap();
+    let mut command = job.launch(["my-trainer"]);
+    command.current_dir(job.dir());
+    run(command).expect_code(1).expect_stderr("(did you mean ./my-trainer?)");
+}
+
+#[test]
+fn a_missing_program_is_a_usage_error() {
+    run(Job::new().launch(["-n", "2"])).expect_code(2).expect_stderr("<PROGRAM>");
+}

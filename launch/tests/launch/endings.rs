@@ -1,0 +1,165 @@
+//! How a job ends, by itself or because a rank fails.
+
+use std::time::{Duration, SystemTime};
+
+use crate::job::{Job, run, start, state, wait_until, wait_until_dead};
+
+/// The longest that the end of a job may take after the first failure.
+const WHOLE_END: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_job_whose_ranks_succeed_succeeds_and_says_nothing() {
+    let job = Job::new();
+    let ended = run(job.launch_sh("-n 4", "echo rank $RANK"));
+    let mut lines: Vec<&str> = ended.expect_code(0).stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["rank 0", "rank 1", "rank 2", "rank 3"]);
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn the_rank_that_failed_first_is_named_with_its_last_lines() {
+    let job = Job::new();
+    // Rank 0 fails too, but only once rank 1 is dead and fetched by the launcher.
+    let script = r#"
+        if [ $RANK = 1 ]; then
+            for i in $(seq 30); do echo "line $i" >&2; done
+            note $$ pid
+            exit 3
+        fi
+        await pid
+        while kill -0 "$(cat "$DIR/pid")" 2>/dev/null; do sleep 0.01; done
+        echo "connection closed by peer" >&2
+        exit 4"#;
+    let ended = run(job.launch_sh("-n 2", script));
+    let pid = job.note("pid").unwrap();
+    ended
+        .expect_code(3)
+        .expect_stderr(&format!(
+            "launch: rank 1 (pid {pid}) exited with code 3; its last lines:\n    line 11\n"
+        ))
+        .expect_stderr("\n    line 30\nlaunch: after that rank 0 ")
+        .expect_stderr("connection closed by peer")
+        .expect_not_in_stderr("    line 10\n");
+}
+
+#[test]
+fn a_rank_killed_by_a_signal_is_named_with_it() {
+    let job = Job::new();
+    let script = r#"[ $RANK = 0 ] && stay; kill -SEGV $$"#;
+    run(job.launch_sh("-n 2", script))
+        .expect_code(128 + 11)
+        .expect_stderr("launch: rank 1 (pid ")
+        .expect_stderr(" was killed by SIGSEGV; it wrote nothing to stderr\n")
+        .expect_stderr("launch: after that rank 0 was killed by SIGTERM\n");
+}
+
+#[test]
+fn a_rank_that_cannot_be_executed_is_reported() {
+    let job = Job::new();
+    let program = job.dir().join("broken");
+    std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    run(job.launch([&program]))
+        .expect_code(127)
+        .expect_stderr(&format!("launch: cannot start {}: No such file", program.display()));
+}
+
+#[test]
+fn the_other_ranks_have_time_to_end_by_themselves() {
+    let job = Job::new();
+    let script = r#"
+        if [ $RANK = 1 ]; then note $$ pid; exit 3; fi
+        trap 'note x term; exit 1' TERM
+        await pid
+        while kill -0 "$(cat "$DIR/pid")" 2>/dev/null; do sleep 0.01; done
+        note x by_itself"#;
+    run(job.launch_sh("-n 2", script)).expect_code(3).expect_not_in_stderr("after that");
+    assert!(job.note("by_itself").is_some());
+    assert_eq!(job.note("term"), None);
+}
+
+#[test]
+fn ranks_that_ignore_sigterm_are_killed_within_5_s() {
+    let job = Job::new();
+    let script = r#"
+        trap '' TERM
+        note $$ pid.$RANK
+        if [ $RANK = 1 ]; then await pid.0; await pid.2; note x failing; exit 5; fi
+        stay"#;
+    let ended = run(job.launch_sh("-n 3", script));
+    let took = SystemTime::now().duration_since(job.time_of("failing")).unwrap();
+    ended
+        .expect_code(5)
+        .expect_stderr("did not end within 3 s and is killed")
+        .expect_stderr("rank 0 was killed by SIGKILL");
+    assert!(took < WHOLE_END, "{took:?}");
+    wait_until_dead(&job.wait_for_pids(&["pid.0", "pid.1", "pid.2"]));
+}
+
+#[test]
+fn a_stopped_rank_acts_on_the_sigterm_that_ends_the_job() {
+    let job = Job::new();
+    let script = r#"
+        if [ $RANK = 0 ]; then
+            trap 'note x term; exit 9' TERM
+            note $$ pid.0
+            kill -STOP $$
+            stay
+        fi
+        await go
+        exit 6"#;
+    let running = start(job.launch_sh("-n 2", script));
+    let stopped = job.wait_for_pids(&["pid.0"])[0];
+    wait_until("rank 0 to stop", || state(stopped) == Some('T'));
+    job.leave("go");
+    running
+        .finish()
+        .expect_code(6)
+        .expect_stderr("rank 0 exited with code 9")
+        .expect_not_in_stderr("did not end within");
+    assert!(job.note("term").is_some());
+}
+
+#[test]
+fn what_a_rank_has_started_ends_with_it() {
+    let job = Job::new();
+    let script = r#"
+        sleep 600 & note $! child.$RANK
+        [ $RANK = 0 ] || await child.0
+        exit $CODE"#;
+    for code in ["0", "2"] {
+        let mut command = job.launch_sh("-n 2", script);
+        command.env("CODE", code);
+        run(command).expect_code(code.parse().unwrap());
+        wait_until_dead(&job.wait_for_pids(&["child.0", "child.1"]));
+    }
+}
+
+#[test]
+fn all_ranks_are_started_again_after_a_failure() {
+    let job = Job::new();
+    let script = r#"
+        attempt=$TORCHELASTIC_RESTART_COUNT
+        note "$TORCHELASTIC_MAX_RESTARTS ${TCH_PARALLEL_MASTER_LISTEN_FD:+socket}" attempt.$attempt.$RANK
+        if [ $attempt = 2 ]; then exit 0; fi
+        if [ $RANK = 1 ]; then exit 3; fi
+        stay"#;
+    run(job.launch_sh("-n 2 --max-restarts 5", script))
+        .expect_code(0)
+        .expect_stderr("launch: restart 1 of 5")
+        .expect_stderr("launch: restart 2 of 5")
+        .expect_not_in_stderr("launch: restart 3");
+    for attempt in 0..3 {
+        assert_eq!(job.note(&format!("attempt.{attempt}.0")).as_deref(), Some("5 socket"));
+        assert_eq!(job.note(&format!("attempt.{attempt}.1")).as_deref(), Some("5"));
+    }
+}
+
+#[test]
+fn restarts_come_to_an_end() {
+    let job = Job::new();
+    let ended = run(job.launch_sh("--max-restarts 2", "echo x; exit 7"));
+    assert_eq!(ended.expect_code(7).stdout, "x\nx\nx\n");
+}

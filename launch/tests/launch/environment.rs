@@ -1,0 +1,96 @@
+//! What a rank learns about its job.
+
+use std::collections::BTreeMap;
+
+use crate::job::{Job, run};
+
+/// The variables of a rank that are not those of the tests or the shell.
+fn variables(job: &Job, rank: u32) -> BTreeMap<String, String> {
+    let text = job.note(&format!("env.{rank}")).unwrap();
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs
+        .filter(|(name, _)| {
+            !["PATH", "HOME", "DIR", "TMPDIR", "PWD", "_", "SHLVL", "OLDPWD"].contains(name)
+        })
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+const WRITE_ENV: &str = r#"note "$(env)" env.$RANK"#;
+
+#[test]
+fn every_rank_of_the_second_node_gets_torchruns_variables() {
+    let job = Job::new();
+    let flags = "-n 2 --nnodes 2 --node-rank 1 --master-addr 10.1.2.3 --master-port 4321 \
+                 --max-restarts 5 --rdzv-id myjob";
+    run(job.launch_sh(flags, WRITE_ENV)).expect_code(0);
+    for (rank, local_rank) in [(2, "0"), (3, "1")] {
+        let text = rank.to_string();
+        let expected = [
+            ("GROUP_RANK", "1"),
+            ("GROUP_WORLD_SIZE", "2"),
+            ("LOCAL_RANK", local_rank),
+            ("LOCAL_WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "10.1.2.3"),
+            ("MASTER_PORT", "4321"),
+            ("OMP_NUM_THREADS", "1"),
+            ("RANK", &text),
+            ("ROLE_NAME", "default"),
+            ("ROLE_RANK", &text),
+            ("ROLE_WORLD_SIZE", "4"),
+            ("TORCHELASTIC_MAX_RESTARTS", "5"),
+            ("TORCHELASTIC_RESTART_COUNT", "0"),
+            ("TORCHELASTIC_RUN_ID", "myjob"),
+            ("WORLD_SIZE", "4"),
+        ];
+        let expected: BTreeMap<_, _> =
+            expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        assert_eq!(variables(&job, rank), expected);
+    }
+}
+
+#[test]
+fn several_nodes_meet_on_port_29500_by_default() {
+    let job = Job::new();
+    run(job.launch_sh("--nnodes 2 --node-rank 1 --master-addr 10.1.2.3", WRITE_ENV)).expect_code(0);
+    assert_eq!(variables(&job, 1)["MASTER_PORT"], "29500");
+}
+
+#[test]
+fn omp_num_threads_is_left_alone_for_one_rank_and_where_it_is_set() {
+    let job = Job::new();
+    run(job.launch_sh("-n 1", WRITE_ENV)).expect_code(0);
+    assert!(!variables(&job, 0).contains_key("OMP_NUM_THREADS"));
+
+    let mut command = job.launch_sh("-n 2", WRITE_ENV);
+    command.env("OMP_NUM_THREADS", "7");
+    run(command).expect_code(0);
+    assert_eq!(variables(&job, 1)["OMP_NUM_THREADS"], "7");
+}
+
+#[test]
+fn what_another_launcher_has_set_is_not_passed_on() {
+    let job = Job::new();
+    let mut command = job.launch_sh("-n 2", WRITE_ENV);
+    command
+        .envs([("RANK", "17"), ("TORCHELASTIC_USE_AGENT_STORE", "True")])
+        .envs([("TCH_PARALLEL_MASTER_LISTEN_FD", "9"), ("TORCHELASTIC_ERROR_FILE", "/x")]);
+    run(command).expect_code(0);
+    for rank in [0, 1] {
+        let variables = variables(&job, rank);
+        assert_eq!(variables["RANK"], rank.to_string());
+        assert!(!variables.contains_key("TORCHELASTIC_USE_AGENT_STORE"));
+        assert!(!variables.contains_key("TORCHELASTIC_ERROR_FILE"));
+        assert_ne!(variables.get("TCH_PARALLEL_MASTER_LISTEN_FD").map(String::as_str), Some("9"));
+    }
+}
+
+#[test]
+fn flags_can_come_from_torchruns_variables_and_the_command_line_wins() {
+    let job = Job::new();
+    let mut command = job.launch_sh("--rdzv-id b", WRITE_ENV);
+    command.envs([("PET_NPROC_PER_NODE", "3"), ("PET_RDZV_ID", "a"), ("PET_NO_PYTHON", "1")]);
+    run(command).expect_code(0);
+    assert_eq!(variables(&job, 2)["WORLD_SIZE"], "3");
+    assert_eq!(variables(&job, 2)["TORCHELASTIC_RUN_ID"], "b");
+}

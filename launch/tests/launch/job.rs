@@ -1,0 +1,233 @@
+//! What every test needs: a launcher in a clean environment, a directory in which its ranks leave
+//! notes, and a time limit on everything.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// How long anything may take before its test fails.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// For the shell programs: `note TEXT NAME` leaves a note, complete from the moment it appears;
+/// `await NAME` waits for one; `stay` runs until a signal comes.
+const PRELUDE: &str = r#"
+    note() { echo "$1" > "$DIR/.$2" && mv "$DIR/.$2" "$DIR/$2"; }
+    await() { while [ ! -e "$DIR/$1" ]; do sleep 0.01; done; }
+    stay() { while :; do sleep 0.05; done; }
+"#;
+
+/// A directory for the notes of one job.
+pub(crate) struct Job {
+    dir: TempDir,
+}
+
+impl Job {
+    pub(crate) fn new() -> Self {
+        Job { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// `launch` with these arguments.
+    pub(crate) fn launch<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
+        let mut command = self.clean(env!("CARGO_BIN_EXE_launch"));
+        command.args(args);
+        command
+    }
+
+    /// `launch FLAGS sh -c SCRIPT`, with the prelude before the script.
+    pub(crate) fn launch_sh(&self, flags: &str, script: &str) -> Command {
+        let mut command = self.launch(flags.split_whitespace());
+        command.args(["sh", "-c", &format!("{PRELUDE}{script}")]);
+        command
+    }
+
+    /// Any program in the environment of the tests: nothing of the caller's but PATH and HOME.
+    pub(crate) fn clean(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().env("DIR", self.dir()).env("TMPDIR", self.dir());
+        for name in ["PATH", "HOME"] {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        }
+        command
+    }
+
+    pub(crate) fn note(&self, name: &str) -> Option<String> {
+        Some(fs::read_to_string(self.dir().join(name)).ok()?.trim().to_owned())
+    }
+
+    /// Leaves a note for the ranks.
+    pub(crate) fn leave(&self, name: &str) {
+        fs::write(self.dir().join(name), "").unwrap();
+    }
+
+    pub(crate) fn wait_for_note(&self, name: &str) -> String {
+        wait_until(&format!("the note {name:?}"), || self.note(name).is_some());
+        self.note(name).unwrap()
+    }
+
+    /// Waits for notes that hold process ids.
+    pub(crate) fn wait_for_pids(&self, names: &[&str]) -> Vec<i32> {
+        names.iter().map(|name| self.wait_for_note(name).parse().unwrap()).collect()
+    }
+
+    /// When a note was left.
+    pub(crate) fn time_of(&self, name: &str) -> std::time::SystemTime {
+        fs::metadata(self.dir().join(name)).unwrap().modified().unwrap()
+    }
+
+    /// The directory of the logs: the only one in the job's, or in `base` under it.
+    pub(crate) fn logs(&self, base: &str) -> PathBuf {
+        let entries =
+            fs::read_dir(self.dir().join(base)).unwrap().map(|entry| entry.unwrap().path());
+        let dirs: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+        assert_eq!(dirs.len(), 1, "one directory of logs: {dirs:?}");
+        dirs[0].clone()
+    }
+}
+
+/// How a launcher ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    #[track_caller]
+    pub(crate) fn expect_code(&self, code: i32) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_stderr(&self, text: &str) -> &Self {
+        assert!(self.stderr.contains(text), "expected {text:?} in {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_not_in_stderr(&self, text: &str) -> &Self {
+        assert!(!self.stderr.contains(text), "did not expect {text:?} in {self:#?}");
+        self
+    }
+}
+
+/// A launcher that runs. Dropped, it is killed, and its ranks die with it.
+pub(crate) struct Running {
+    child: Child,
+    stdout: Reader,
+    stderr: Reader,
+}
+
+type Bytes = Arc<Mutex<Vec<u8>>>;
+
+struct Reader {
+    bytes: Bytes,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn new(mut source: impl Read + Send + 'static) -> Self {
+        let bytes = Bytes::default();
+        let sink = Arc::clone(&bytes);
+        let read = move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = source.read(&mut buffer) {
+                sink.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        };
+        Reader { bytes, thread: Some(thread::spawn(read)) }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    fn finish(&mut self) -> String {
+        wait_until("the end of the output", || self.thread.as_ref().unwrap().is_finished());
+        self.thread.take().unwrap().join().unwrap();
+        self.text()
+    }
+}
+
+impl Running {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    pub(crate) fn wait_for_stderr(&self, text: &str) {
+        wait_until(&format!("{text:?} on stderr"), || self.stderr.text().contains(text));
+    }
+
+    /// Waits until the launcher has ended, though others may still hold its output open.
+    pub(crate) fn wait(&mut self) {
+        wait_until("the end of the launcher", || self.child.try_wait().unwrap().is_some());
+    }
+
+    pub(crate) fn finish(mut self) -> Ended {
+        self.wait();
+        Ended {
+            code: self.child.wait().unwrap().code(),
+            stdout: self.stdout.finish(),
+            stderr: self.stderr.finish(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn start(mut command: Command) -> Running {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let stdout = Reader::new(child.stdout.take().unwrap());
+    let stderr = Reader::new(child.stderr.take().unwrap());
+    Running { child, stdout, stderr }
+}
+
+pub(crate) fn run(command: Command) -> Ended {
+    start(command).finish()
+}
+
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The state of a process as in ps: `S`, `T`, `Z` …; `None` when there is no such process.
+pub(crate) fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Waits until none of the processes runs. A zombie is dead: its parent, perhaps the first process
+/// of a container, may never fetch it.
+#[track_caller]
+pub(crate) fn wait_until_dead(pids: &[i32]) {
+    for pid in pids {
+        wait_until(&format!("the end of process {pid}"), || {
+            matches!(state(*pid), None | Some('Z' | 'X'))
+        });
+    }
+}

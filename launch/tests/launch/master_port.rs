@@ -1,0 +1,123 @@
+//! Where rank 0 listens, and who holds the socket.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use crate::job::{Job, run};
+
+/// `launch FLAGS python3 -c SCRIPT`.
+fn launch_python(job: &Job, flags: &str, script: &str) -> Command {
+    let mut command = job.launch(flags.split_whitespace());
+    command.args(["python3", "-c", script]);
+    command
+}
+
+/// A free port that no system hands out to a program that asks for any.
+fn quiet_port() -> u16 {
+    (20_000..30_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+}
+
+#[test]
+fn rank_0_alone_inherits_a_socket_that_listens_on_the_masters_port() {
+    let script = r#"
+import os, socket
+address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    server = socket.socket(fileno=int(os.environ["TCH_PARALLEL_MASTER_LISTEN_FD"]))
+    server.settimeout(20)
+    assert server.getsockname() == address, (server.getsockname(), address)
+    peers = sorted(server.accept()[0].recv(1) for _ in range(2))
+    print("heard", b"".join(peers).decode())
+else:
+    assert "TCH_PARALLEL_MASTER_LISTEN_FD" not in os.environ
+    held = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+            if os.path.exists(f"/proc/self/fd/{fd}")]
+    assert not any(name.startswith("socket:") for name in held), held
+    socket.create_connection(address, timeout=20).sendall(os.environ["RANK"].encode())
+"#;
+    let job = Job::new();
+    for flags in ["-n 3", "-n 3 --standalone"] {
+        let ended = run(launch_python(&job, flags, script));
+        assert_eq!(ended.expect_code(0).stdout, "heard 12\n");
+    }
+}
+
+#[test]
+fn nobody_holds_the_port_when_rank_0_is_gone() {
+    let script = r#"
+import os, socket, time
+if os.environ["RANK"] == "0":
+    raise SystemExit(0)
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline:
+    try:
+        socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), timeout=5).close()
+    except ConnectionRefusedError:
+        raise SystemExit(0)
+    time.sleep(0.01)
+raise SystemExit("the port is still open")
+"#;
+    run(launch_python(&Job::new(), "-n 2", script)).expect_code(0);
+}
+
+#[test]
+fn with_an_explicit_port_rank_0_binds_it_by_itself() {
+    let script = r#"
+import os, socket
+assert "TCH_PARALLEL_MASTER_LISTEN_FD" not in os.environ
+if os.environ["RANK"] == "0":
+    server = socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+    print("bound", server.getsockname()[1])
+"#;
+    let port = quiet_port();
+    let ended = run(launch_python(&Job::new(), &format!("-n 2 --master-port {port}"), script));
+    assert_eq!(ended.expect_code(0).stdout, format!("bound {port}\n"));
+}
+
+#[test]
+fn a_port_that_is_taken_is_refused_before_any_rank_starts() {
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let job = Job::new();
+    run(job.launch_sh(&format!("-n 2 --master-port {port}"), "note x started"))
+        .expect_code(1)
+        .expect_stderr(&format!("launch: port {port} on 127.0.0.1 is taken by another program"));
+    assert_eq!(job.note("started"), None);
+}
+
+#[test]
+fn only_the_node_of_rank_0_cares_whether_the_port_is_taken() {
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let node = |rank: u16| {
+        format!("--nnodes 2 --node-rank {rank} --master-addr 127.0.0.1 --master-port {port}")
+    };
+    let job = Job::new();
+    run(job.launch_sh(&node(1), "exit 0")).expect_code(0);
+    run(job.launch_sh(&node(0), "exit 0")).expect_code(1).expect_stderr("is taken");
+}
+
+#[test]
+fn a_program_that_opens_the_port_by_itself_is_told_what_it_needs() {
+    let script = r#"
+import os, socket
+socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+"#;
+    run(launch_python(&Job::new(), "", script))
+        .expect_code(1)
+        .expect_stderr("Address already in use")
+        .expect_stderr("a program that opens it by itself needs --master-port");
+}
+
+#[test]
+fn two_jobs_at_once_never_share_a_port() {
+    let (first, second) = (Job::new(), Job::new());
+    let script = r#"note $MASTER_PORT port; await go"#;
+    let jobs = [&first, &second].map(|job| crate::job::start(job.launch_sh("", script)));
+    assert_ne!(first.wait_for_note("port"), second.wait_for_note("port"));
+    first.leave("go");
+    second.leave("go");
+    for job in jobs {
+        job.finish().expect_code(0);
+    }
+}

@@ -1,0 +1,161 @@
+//! Where the output of the ranks goes.
+
+use std::fs;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::job::{Job, run, start};
+
+const SPEAK: &str = r#"echo "out $RANK"; echo "err $RANK" >&2"#;
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn by_default_both_streams_pass_through_unchanged() {
+    let ended = run(Job::new().launch_sh("-n 2", SPEAK));
+    assert_eq!(sorted(&ended.expect_code(0).stdout), ["out 0", "out 1"]);
+    assert_eq!(sorted(&ended.stderr), ["err 0", "err 1"]);
+}
+
+#[test]
+fn tee_puts_the_rank_before_each_line_and_the_bytes_into_files() {
+    let job = Job::new();
+    let flags = "-t 3 --log-dir logs -n 2 --nnodes 2 --node-rank 1 --master-addr a";
+    let script = r#"printf 'one\n\ntwo \377 end of %s' $RANK; echo "err" >&2"#;
+    let mut command = job.launch_sh(flags, script);
+    command.current_dir(job.dir());
+    let ended = run(command);
+    ended.expect_code(0).expect_stderr("[rank2]: err\n").expect_stderr("[rank3]: err\n");
+    assert_eq!(
+        sorted(&ended.stdout),
+        [
+            "[rank2]: ",
+            "[rank2]: one",
+            "[rank2]: two \u{fffd} end of 2",
+            "[rank3]: ",
+            "[rank3]: one",
+            "[rank3]: two \u{fffd} end of 3"
+        ]
+    );
+    let logs = job.logs("logs");
+    assert!(logs.file_name().unwrap().to_str().unwrap().starts_with("none_"));
+    for (local_rank, rank) in [(0, "2"), (1, "3")] {
+        let dir = logs.join(format!("attempt_0/{local_rank}"));
+        let stdout = [b"one\n\ntwo \xff end of ", rank.as_bytes()].concat();
+        assert_eq!(fs::read(dir.join("stdout.log")).unwrap(), stdout);
+        assert_eq!(fs::read(dir.join("stderr.log")).unwrap(), b"err\n");
+    }
+}
+
+#[test]
+fn a_log_dir_alone_means_tee() {
+    let job = Job::new();
+    let mut command = job.launch_sh("--log-dir logs", SPEAK);
+    command.current_dir(job.dir());
+    let ended = run(command);
+    assert_eq!(ended.expect_code(0).expect_stderr("[rank0]: err 0\n").stdout, "[rank0]: out 0\n");
+    let dir = job.logs("logs").join("attempt_0/0");
+    assert_eq!(fs::read_to_string(dir.join("stdout.log")).unwrap(), "out 0\n");
+}
+
+#[test]
+fn redirected_streams_go_to_files_only_in_a_directory_that_is_named() {
+    let job = Job::new();
+    let ended = run(job.launch_sh("-n 2 --redirects 3", SPEAK));
+    let logs = job.logs("");
+    assert_eq!(ended.expect_code(0).stdout, "");
+    assert_eq!(ended.stderr, format!("launch: logs are in {}\n", logs.display()));
+    for rank in [0, 1] {
+        let dir = logs.join(format!("attempt_0/{rank}"));
+        assert_eq!(fs::read_to_string(dir.join("stdout.log")).unwrap(), format!("out {rank}\n"));
+        assert_eq!(fs::read_to_string(dir.join("stderr.log")).unwrap(), format!("err {rank}\n"));
+    }
+}
+
+#[test]
+fn the_last_lines_of_a_redirected_rank_are_shown_with_the_file_that_has_all() {
+    let job = Job::new();
+    let ended = run(job.launch_sh("-r 3", "echo boom >&2; exit 3"));
+    let log = job.logs("").join("attempt_0/0/stderr.log");
+    let tail = format!("its last lines (all of them in {}):\n    boom\n", log.display());
+    ended.expect_code(3).expect_stderr(&tail);
+}
+
+#[test]
+fn streams_can_be_chosen_by_rank() {
+    let job = Job::new();
+    let ended = run(job.launch_sh("-n 3 --tee 0:1 --redirects 1:2", SPEAK));
+    assert_eq!(sorted(&ended.expect_code(0).stdout), ["[rank0]: out 0", "out 1", "out 2"]);
+    ended.expect_stderr("err 0\n").expect_stderr("err 2\n").expect_not_in_stderr("err 1");
+    let logs = job.logs("").join("attempt_0");
+    assert_eq!(fs::read_to_string(logs.join("0/stdout.log")).unwrap(), "out 0\n");
+    assert_eq!(fs::read_to_string(logs.join("1/stderr.log")).unwrap(), "err 1\n");
+    assert!(!logs.join("0/stderr.log").exists());
+    assert!(!logs.join("2").exists());
+}
+
+#[test]
+fn every_attempt_has_its_own_logs() {
+    let job = Job::new();
+    let script = r#"echo "$TORCHELASTIC_RESTART_COUNT"; exit 1"#;
+    run(job.launch_sh("-r 1 --max-restarts 1", script)).expect_code(1);
+    for attempt in [0, 1] {
+        let log = job.logs("").join(format!("attempt_{attempt}/0/stdout.log"));
+        assert_eq!(fs::read_to_string(log).unwrap(), format!("{attempt}\n"));
+    }
+}
+
+#[test]
+fn lines_of_different_ranks_never_mix() {
+    let script = r#"for i in $(seq 200); do printf 'aaaa'; printf 'bbbb\n'; done"#;
+    let ended = run(Job::new().launch_sh("-n 4 --tee 1", script));
+    let lines = sorted(&ended.expect_code(0).stdout);
+    assert_eq!(lines.len(), 800);
+    for (rank, lines) in lines.chunks(200).enumerate() {
+        let expected = format!("[rank{rank}]: aaaabbbb");
+        assert!(lines.iter().all(|line| *line == expected), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_all_of_the_output() {
+    let job = Job::new();
+    let inner = job.launch_sh("--tee 1", "yes 0123456789 | head -n 100000");
+    let mut command = job.clean("sh");
+    // The reader starts when the rank is long over and the pipes are full.
+    command.args(["-c", "\"$0\" \"$@\" | (sleep 2; cat)"]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    let ended = run(command);
+    assert_eq!(ended.expect_code(0).stdout.lines().count(), 100_000);
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_end_the_job() {
+    let job = Job::new();
+    let inner = job.launch_sh("--tee 1", "yes 0123456789 | head -n 100000; note x over");
+    let mut command = job.clean("sh");
+    command.args(["-c", "\"$0\" \"$@\" | head -n 1"]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    assert_eq!(run(command).expect_code(0).stdout, "[rank0]: 0123456789\n");
+    assert!(job.note("over").is_some());
+}
+
+#[test]
+fn a_process_that_leaves_the_ranks_group_does_not_hold_the_launcher() {
+    let job = Job::new();
+    let script = r#"setsid sh -c 'echo $$ > "$DIR/.pid" && mv "$DIR/.pid" "$DIR/pid"; exec sleep 60 >/dev/null' &
+        await pid
+        echo done >&2"#;
+    let mut running = start(job.launch_sh("", script));
+    let daemon = job.wait_for_pids(&["pid"])[0];
+    running.wait_for_stderr("done");
+    running.wait();
+    // The daemon still holds stderr when the launcher is over.
+    kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
+    assert_eq!(running.finish().expect_code(0).stderr, "done\n");
+}

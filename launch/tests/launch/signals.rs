@@ -1,0 +1,123 @@
+//! Signals to the launcher reach the ranks, and no rank outlives it.
+
+use nix::sys::signal::Signal;
+
+use crate::job::{Job, run, start, wait_until_dead};
+
+/// Every rank, and a child of every rank, leaves its process id.
+const NOTE_PIDS: &str = r#"
+    sleep 600 & note $! child.$RANK
+    note $$ pid.$RANK
+"#;
+
+const PIDS: [&str; 4] = ["pid.0", "pid.1", "child.0", "child.1"];
+
+#[test]
+fn a_signal_to_the_launcher_is_passed_on() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        let job = Job::new();
+        let name = &signal.as_str()["SIG".len()..];
+        let script =
+            format!("trap 'note {name} got.$RANK; exit 0' {name}; sleep 600 & {NOTE_PIDS} stay");
+        let running = start(job.launch_sh("-n 2", &script));
+        let pids = job.wait_for_pids(&PIDS);
+        running.signal(signal);
+        running
+            .finish()
+            .expect_code(128 + signal as i32)
+            .expect_stderr(&format!("launch: {signal}: passed on to the ranks\n"))
+            .expect_not_in_stderr("exited with code");
+        wait_until_dead(&pids);
+        for rank in ["got.0", "got.1"] {
+            assert_eq!(job.note(rank).as_deref(), Some(name));
+        }
+    }
+}
+
+#[test]
+fn ranks_that_ignore_sigint_are_killed_after_the_grace() {
+    let job = Job::new();
+    let running = start(job.launch_sh("-n 2", &format!("trap '' INT; {NOTE_PIDS} stay")));
+    let pids = job.wait_for_pids(&PIDS);
+    running.signal(Signal::SIGINT);
+    running.finish().expect_code(130).expect_stderr("did not end within 3 s");
+    wait_until_dead(&pids);
+}
+
+#[test]
+fn a_second_sigint_kills_at_once() {
+    let job = Job::new();
+    let running = start(job.launch_sh("-n 2", &format!("trap '' INT; {NOTE_PIDS} stay")));
+    let pids = job.wait_for_pids(&PIDS);
+    running.signal(Signal::SIGINT);
+    running.wait_for_stderr("SIGINT: passed on");
+    running.signal(Signal::SIGINT);
+    running.finish().expect_code(130).expect_not_in_stderr("did not end within");
+    wait_until_dead(&pids);
+}
+
+#[test]
+fn a_signal_prevents_a_restart() {
+    let job = Job::new();
+    let script = format!("trap 'exit 1' TERM; {NOTE_PIDS} stay");
+    let running = start(job.launch_sh("-n 2 --max-restarts 3", &script));
+    job.wait_for_pids(&PIDS);
+    running.signal(Signal::SIGTERM);
+    running.finish().expect_code(143).expect_not_in_stderr("restart");
+}
+
+#[test]
+fn nothing_outlives_a_launcher_killed_with_sigkill() {
+    let job = Job::new();
+    let script = format!("trap '' INT TERM HUP; {NOTE_PIDS} stay");
+    let running = start(job.launch_sh("-n 2", &script));
+    let pids = job.wait_for_pids(&PIDS);
+    running.signal(Signal::SIGKILL);
+    wait_until_dead(&pids);
+}
+
+#[test]
+fn a_stopped_rank_dies_with_the_launcher_too() {
+    let job = Job::new();
+    let running = start(job.launch_sh("-n 2", &format!("{NOTE_PIDS} kill -STOP $$")));
+    let pids = job.wait_for_pids(&PIDS);
+    running.signal(Signal::SIGKILL);
+    wait_until_dead(&pids);
+}
+
+#[test]
+fn under_nohup_a_job_survives_the_terminal() {
+    let job = Job::new();
+    let running = start(with_ignored(&job, "HUP", "note $$ pid.$RANK; await go"));
+    job.wait_for_pids(&["pid.0", "pid.1"]);
+    running.signal(Signal::SIGHUP);
+    job.leave("go");
+    running.finish().expect_code(0);
+}
+
+#[test]
+fn a_job_in_the_background_of_a_script_still_ends_on_sigint() {
+    // A shell starts `launch … &` with SIGINT ignored; a rank that inherited that would never end.
+    let job = Job::new();
+    let running = start(with_ignored(&job, "INT", "note $$ pid.$RANK; stay"));
+    job.wait_for_pids(&["pid.0", "pid.1"]);
+    running.signal(Signal::SIGINT);
+    running.finish().expect_code(130).expect_not_in_stderr("did not end within");
+}
+
+#[test]
+fn the_roles_of_launch_itself_do_nothing_by_hand() {
+    let job = Job::new();
+    run(job.launch(["__rank"])).expect_code(1).expect_stderr("not for use by hand");
+    run(job.launch(["__rank", "1", "sh", "-c", "echo started"])).expect_code(1);
+    run(job.launch(["__guard"])).expect_code(0);
+}
+
+/// `launch -n 2 sh -c SCRIPT`, started with a signal ignored.
+fn with_ignored(job: &Job, signal: &str, script: &str) -> std::process::Command {
+    let inner = job.launch_sh("-n 2", script);
+    let mut command = job.clean("sh");
+    command.args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\"")]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    command
+}

@@ -1,0 +1,185 @@
+"""MNIST trained with torch.nn.parallel.DistributedDataParallel: what ddp-mnist must equal.
+
+It takes ddp-mnist's flags, writes its step events and saves its weights under the same names.
+Run it alone, under torchrun, or as some of the ranks of a job whose other ranks run ddp-mnist:
+
+    torchrun --standalone --nproc-per-node=2 tests/python/ddp_mnist.py --epochs 1 --metrics out
+"""
+
+import argparse
+import gzip
+import json
+import os
+from pathlib import Path
+
+import numpy
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+DIGITS = Path(__file__).resolve().parents[2] / "core/assets/mnist-10k"
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch-size", type=int, default=128, help="of each rank")
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--momentum", type=float, default=0.0)
+    parser.add_argument("--weight-decay", type=float, default=0.0)
+    parser.add_argument("--nesterov", action="store_true")
+    parser.add_argument("--seed", type=int, default=0, help="rank r takes seed + r")
+    parser.add_argument("--sampler-seed", type=int, default=42)
+    parser.add_argument("--no-shuffle", dest="shuffle", action="store_false")
+    parser.add_argument("--data-dir", type=Path, default=DIGITS)
+    parser.add_argument("--metrics", type=Path, help="a directory for rank0.jsonl, rank1.jsonl …")
+    parser.add_argument("--save", type=Path, default=Path("model.safetensors"))
+    parser.add_argument("--no-save", dest="save", action="store_const", const=None)
+    # DistributedDataParallel's own options.
+    parser.add_argument("--bucket-cap-mb", type=float)
+    parser.add_argument("--find-unused-parameters", action="store_true")
+    parser.add_argument("--gradient-as-bucket-view", action="store_true")
+    parser.add_argument("--static-graph", action="store_true")
+    parser.add_argument("--no-broadcast-buffers", dest="broadcast_buffers", action="store_false")
+    return parser.parse_args()
+
+
+def init_process_group():
+    if "RANK" not in os.environ:  # no launcher: a world of one
+        os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    dist.init_process_group("gloo")
+
+
+def read_idx(path):
+    """IDX is two zero bytes, a type, the number of dimensions, the dimensions, the values."""
+    content = gzip.decompress(path.read_bytes())
+    dimensions = content[3]
+    shape = numpy.frombuffer(content, ">u4", dimensions, offset=4)
+    values = numpy.frombuffer(content, "u1", offset=4 + 4 * dimensions)
+    return torch.from_numpy(values.reshape(shape).copy())
+
+
+def mnist(directory, part):
+    """What torchvision's MNIST, ToTensor and Normalize((0.1307,), (0.3081,)) give, flattened."""
+    images = read_idx(directory / f"{part}-images-idx3-ubyte.gz").to(torch.float32).div(255)
+    images.sub_(torch.tensor(0.1307)).div_(torch.tensor(0.3081))
+    labels = read_idx(directory / f"{part}-labels-idx1-ubyte.gz").to(torch.int64)
+    return TensorDataset(images.flatten(1), labels)
+
+
+def create_model():
+    return nn.Sequential(
+        nn.Linear(28 * 28, 128),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(128, 128),
+        nn.ReLU(),
+        nn.Linear(128, 10, bias=False),
+    )
+
+
+def f32(value):
+    """A float that JSON prints as the shortest decimal that reads back as the same f32."""
+    return float(str(numpy.float32(value)))
+
+
+class Metrics:
+    """One JSON object a line, flushed line by line, so that whoever watches sees every step."""
+
+    def __init__(self, directory, rank, world_size):
+        self.ids = {"rank": rank, "world_size": world_size}
+        self.file = None
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+            self.file = open(directory / f"rank{rank}.jsonl", "w", buffering=1)
+
+    def write(self, event, **values):
+        if self.file is not None:
+            print(json.dumps({"event": event, **self.ids, **values}), file=self.file)
+
+
+def train(model, loader, optimizer, epoch, metrics):
+    """One epoch; returns the mean loss over the samples of all ranks."""
+    model.train()
+    total = torch.zeros(2, dtype=torch.float64)  # sum of losses, number of samples
+    for step, (x, y) in enumerate(loader):
+        output = model(x)
+        loss = F.cross_entropy(output, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        metrics.write("step", epoch=epoch, step=step, loss=f32(loss.item()))
+        total += torch.tensor([loss.item() * len(y), len(y)], dtype=torch.float64)
+    dist.all_reduce(total)
+    return (total[0] / total[1]).item()
+
+
+def evaluate(model, loader):
+    """Every rank evaluates the whole test set: mean loss and accuracy."""
+    model.eval()
+    loss = correct = count = 0
+    with torch.no_grad():
+        for x, y in loader:
+            output = model(x)
+            loss += F.cross_entropy(output, y).item() * len(y)
+            correct += (output.argmax(1) == y).sum().item()
+            count += len(y)
+    return loss / count, correct / count
+
+
+def main():
+    args = parse_args()
+    init_process_group()
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    metrics = Metrics(args.metrics, rank, world_size)
+    metrics.write("start")
+
+    train_set, test_set = mnist(args.data_dir, "train"), mnist(args.data_dir, "t10k")
+    sampler = DistributedSampler(
+        train_set, world_size, rank, shuffle=args.shuffle, seed=args.sampler_seed
+    )
+    # Without a generator of its own a loader draws from the global one, and shifts the dropout.
+    train_loader = DataLoader(
+        train_set, args.batch_size, sampler=sampler, generator=torch.Generator()
+    )
+    test_loader = DataLoader(test_set, args.batch_size, generator=torch.Generator())
+
+    # Dropout differs from rank to rank; the weights are rank 0's as soon as the model is wrapped.
+    torch.manual_seed(args.seed + rank)
+    model = DistributedDataParallel(
+        create_model(),
+        bucket_cap_mb=args.bucket_cap_mb,
+        find_unused_parameters=args.find_unused_parameters,
+        gradient_as_bucket_view=args.gradient_as_bucket_view,
+        static_graph=args.static_graph,
+        broadcast_buffers=args.broadcast_buffers,
+    )
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=args.lr,
+        momentum=args.momentum,
+        weight_decay=args.weight_decay,
+        nesterov=args.nesterov,
+    )
+
+    for epoch in range(args.epochs):
+        sampler.set_epoch(epoch)
+        train_loss = train(model, train_loader, optimizer, epoch, metrics)
+        val_loss, accuracy = evaluate(model, test_loader)
+        results = {"train_loss": train_loss, "val_loss": val_loss, "accuracy": accuracy}
+        metrics.write("epoch", epoch=epoch, **{name: f32(value) for name, value in results.items()})
+        if rank == 0:
+            values = ", ".join(f"{name}={value:.4f}" for name, value in results.items())
+            print(f"Epoch={epoch}, {values}", flush=True)
+
+    if rank == 0 and args.save is not None:
+        save_file(model.module.state_dict(), args.save)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+//! A job: the processes that a test starts, all that these start in turn, and a directory for their
+//! files.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::wait::until;
+
+/// Every process of a job inherits this variable. By it the job finds them all again, even those
+/// that moved to a session of their own or lost their parent.
+const TAG: &str = "TCH_PARALLEL_TEST_JOB";
+
+/// What a job may take unless the test says otherwise: far more than any needs, far less than a
+/// hung build costs.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// Held by the job that runs. A job is several processes already: two at once would only make
+/// their time limits a matter of luck.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Processes with a directory and a time limit in common. When it goes out of scope, all of
+/// them are killed, down to the last grandchild, and the directory is removed.
+///
+/// Only one job of a test program exists at a time: whoever makes a second waits for the first to
+/// be dropped. So a test that compares two jobs ends one before it begins the other.
+pub struct Job {
+    directory: TempDir,
+    tag: String,
+    deadline: Instant,
+    started: Cell<usize>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// One process that a test has started itself; killed and reaped when it goes out of scope.
+pub struct Process {
+    child: Child,
+    command: String,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    deadline: Instant,
+}
+
+/// What a process has left behind.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code, or the signal that killed it.
+    pub status: ExitStatus,
+    /// All that it and its children have printed.
+    pub stdout: String,
+    /// Their messages.
+    pub stderr: String,
+    command: String,
+}
+
+impl Job {
+    /// A job with the usual time limit.
+    pub fn new() -> Result<Self> {
+        static JOBS: AtomicUsize = AtomicUsize::new(0);
+        // A test that failed while it held the lock has left nothing behind that could matter.
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Self {
+            directory: tempfile::tempdir()?,
+            tag: format!("{}-{}", process::id(), JOBS.fetch_add(1, Ordering::Relaxed)),
+            deadline: Instant::now() + TIME_LIMIT,
+            started: Cell::new(0),
+            _turn: turn,
+        })
+    }
+
+    /// Where the job's processes run unless they are told otherwise.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// When everything must be over.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// The names of the files and directories that the processes have left in the job's directory.
+    pub fn files(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.directory())? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.retain(|name| !name.starts_with(OUTPUT));
+        names.sort();
+        Ok(names)
+    }
+
+    /// Starts a process; what it prints goes to files, so that it never waits for a reader.
+    pub fn start(&self, mut command: Command) -> Result<Process> {
+        let number = self.started.replace(self.started.get() + 1);
+        let stdout = self.directory().join(format!("{OUTPUT}{number}.stdout"));
+        let stderr = self.directory().join(format!("{OUTPUT}{number}.stderr"));
+        if command.get_current_dir().is_none() {
+            command.current_dir(self.directory());
+        }
+        command
+            .env(TAG, &self.tag)
+            .stdin(Stdio::null())
+            .stdout(File::create(&stdout)?)
+            .stderr(File::create(&stderr)?);
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let program = command.get_program().to_string_lossy();
+        let arguments = command.get_args().map(|argument| argument.to_string_lossy());
+        let command = [program].into_iter().chain(arguments).collect::<Vec<_>>().join(" ");
+        Ok(Process { child, command, stdout, stderr, deadline: self.deadline })
+    }
+
+    /// Starts a process and waits for its end.
+    pub fn run(&self, command: Command) -> Result<Ended> {
+        self.start(command)?.wait()
+    }
+
+    /// The processes of the job that are alive: those started by the test and all their
+    /// descendants.
+    pub fn processes(&self) -> Result<Vec<Pid>> {
+        Ok(self.environments()?.into_keys().map(Pid::from_raw).collect())
+    }
+
+    /// Waits until the process that runs `program` as this rank is there.
+    pub fn rank(&self, rank: usize, program: &str) -> Result<Pid> {
+        let variable = format!("RANK={rank}");
+        until(&format!("{program} runs as rank {rank}"), self.deadline, || {
+            for (pid, environment) in self.environments()? {
+                // A process that ends meanwhile has no executable any more.
+                let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+                if environment.contains(&variable) && executable.ends_with(program) {
+                    return Ok(Some(Pid::from_raw(pid)));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Waits until nothing of the job is alive, at most as long as given.
+    pub fn expect_nobody_left(&self, within: Duration) -> Result<()> {
+        until("every process of the job is gone", Instant::now() + within, || {
+            Ok(self.environments()?.is_empty().then_some(()))
+        })
+    }
+
+    /// The environment of each living process of the job. Linux shows it, as it was when the
+    /// program began, under /proc; a dead process that nobody has reaped yet shows an empty one.
+    fn environments(&self) -> Result<BTreeMap<i32, Vec<String>>> {
+        let tag = format!("{TAG}={}", self.tag);
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            // Processes of other users, and those that end meanwhile, cannot be read: not ours.
+            let Ok(bytes) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+            let variables: Vec<String> = bytes
+                .split(|&byte| byte == 0)
+                .map(|variable| String::from_utf8_lossy(variable).into_owned())
+                .collect();
+            if variables.contains(&tag) {
+                found.insert(pid, variables);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The names of the files that hold what the processes print begin so.
+const OUTPUT: &str = "output-";
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // A process may start another one between our look and the blow: look again until none is
+        // left.
+        let _ = until("every process of the job is killed", Instant::now() + TIME_LIMIT, || {
+            let processes = self.processes()?;
+            for &pid in &processes {
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+            Ok(processes.is_empty().then_some(()))
+        });
+    }
+}
+
+impl Process {
+    /// The process, for signals.
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// Waits for its end; fails with all its output when the job's time is up.
+    pub fn wait(&mut self) -> Result<Ended> {
+        let what = format!("`{}` ended", self.command);
+        let status = until(&what, self.deadline, || Ok(self.child.try_wait()?));
+        let stdout = String::from_utf8_lossy(&fs::read(&self.stdout)?).into_owned();
+        let stderr = String::from_utf8_lossy(&fs::read(&self.stderr)?).into_owned();
+        let status = status.with_context(|| format!("stdout:\n{stdout}\nstderr:\n{stderr}"))?;
+        Ok(Ended { status, stdout, stderr, command: self.command.clone() })
+    }
+}
+
+/// Waits until all have ended well. The first that fails is reported at once: the others may be
+/// waiting for it until the job's time is up.
+pub fn expect_all_succeed(mut processes: Vec<Process>) -> Result<()> {
+    while let Some(process) = processes.first() {
+        let ended = until("one of them ended", process.deadline, || {
+            let has_ended = |process: &mut Process| !matches!(process.child.try_wait(), Ok(None));
+            Ok(processes.iter_mut().position(has_ended))
+        });
+        // When the time is up, waiting for any of them says so, with its output.
+        processes.swap_remove(ended.unwrap_or(0)).wait()?.expect_success()?;
+    }
+    Ok(())
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// Fails, with all its output, unless the process has ended with code 0.
+    pub fn expect_success(self) -> Result<Self> {
+        self.expect_code(0)
+    }
+
+    /// Fails, with all its output, unless the process has ended with this code.
+    pub fn expect_code(self, code: i32) -> Result<Self> {
+        ensure!(self.status.code() == Some(code), "expected exit code {code}: {self}");
+        Ok(self)
+    }
+
+    /// Fails, with all its output, unless its messages contain each of these texts.
+    pub fn expect_messages(self, texts: &[&str]) -> Result<Self> {
+        for text in texts {
+            if !self.stderr.contains(text) {
+                bail!("expected `{text}` on stderr: {self}");
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { status, stdout, stderr, command } = self;
+        write!(f, "`{command}` ended with {status}\nstdout:\n{stdout}\nstderr:\n{stderr}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_dropped_job_kills_even_grandchildren_that_have_left_home() {
+        let job = Job::new().unwrap();
+        let ended = job.run(shell("setsid sleep 1000 & echo $!")).unwrap();
+        assert!(ended.status.success(), "{ended}");
+        let grandchildren = job.processes().unwrap();
+        assert_eq!(grandchildren.len(), 1, "{grandchildren:?}");
+        drop(job);
+        let alive = fs::read(format!("/proc/{}/environ", grandchildren[0]));
+        assert!(alive.is_err() || alive.is_ok_and(|environment| environment.is_empty()));
+    }
+
+    #[test]
+    fn a_process_that_outlives_the_time_limit_is_reported_with_its_output() {
+        let mut job = Job::new().unwrap();
+        job.deadline = Instant::now() + Duration::from_millis(200);
+        let error = job.run(shell("echo so far; exec sleep 1000")).unwrap_err();
+        assert!(format!("{error:#}").contains("so far"), "{error:#}");
+    }
+
+    #[test]
+    fn a_process_that_fails_is_reported_with_its_output() {
+        let job = Job::new().unwrap();
+        let ended = job.run(shell("echo this is wrong >&2; exit 3")).unwrap();
+        let error = ended.expect_success().unwrap_err().to_string();
+        assert!(error.contains("this is wrong") && error.contains("exit status: 3"), "{error}");
+    }
+}

@@ -1,0 +1,13 @@
+//! Runs the programs of this project as a user does, in real processes, and looks at what they
+//! print and leave behind. The tests are in `tests/`; here is what they share.
+//!
+//! `cargo xtask test` builds the programs, sets Python up and runs everything.
+
+pub mod job;
+pub mod programs;
+pub mod safetensors;
+pub mod training;
+pub mod wait;
+
+pub use job::{Ended, Job, Process, expect_all_succeed};
+pub use training::Training;

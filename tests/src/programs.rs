@@ -1,0 +1,181 @@
+//! The programs under test, as commands: those built from this workspace, and their Python
+//! originals.
+
+use std::env;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::job::{Job, Process};
+
+/// Variables by which a launcher tells a program its rank. A test must not inherit any: it may
+/// itself have been started by one.
+const LAUNCHERS: [&str; 6] = ["TORCHELASTIC_", "PET_", "TCH_PARALLEL_", "OMPI_", "PMI_", "SLURM_"];
+const RANKS: [&str; 11] = [
+    "RANK",
+    "LOCAL_RANK",
+    "GROUP_RANK",
+    "ROLE_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_WORLD_SIZE",
+    "ROLE_WORLD_SIZE",
+    "ROLE_NAME",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+];
+
+/// The workspace's directory.
+pub fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The trainer with DistributedDataParallel.
+pub fn ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    built("ddp-mnist", arguments)
+}
+
+/// The first steps in data parallelism.
+pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    built("dp-basic", arguments)
+}
+
+/// The Python original of `ddp-mnist`; it takes the same arguments.
+pub fn python_ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/ddp_mnist.py")).args(arguments);
+    // Else gloo looks the machine's name up, and may listen on an address that the Rust ranks do
+    // not.
+    command.env("GLOO_SOCKET_IFNAME", "lo");
+    Ok(command)
+}
+
+/// `launch -n RANKS -- PROGRAM …`: the program, as ranks of one job on this machine.
+pub fn launch(ranks: usize, program: &Command) -> Result<Command> {
+    launch_with(&["-n", &ranks.to_string()], program)
+}
+
+/// `launch FLAGS … -- PROGRAM …`.
+pub fn launch_with(flags: &[&str], program: &Command) -> Result<Command> {
+    let launcher = built("launch", flags.iter().copied().chain(["--"]))?;
+    Ok(started_by(launcher, program))
+}
+
+/// PyTorch's own launcher, starting any program as ranks of one job on this machine.
+pub fn torchrun(ranks: usize, program: &Command) -> Result<Command> {
+    let mut launcher = clean(&python()?.with_file_name("torchrun"));
+    launcher.args(["--standalone", "--no-python", &format!("--nproc-per-node={ranks}")]);
+    Ok(started_by(launcher, program))
+}
+
+/// Starts each program as one rank, in this order, without any launcher. A port that
+/// everybody must know beforehand is what this needs and a launcher does not.
+pub fn start_by_hand(job: &Job, programs: Vec<Command>) -> Result<Vec<Process>> {
+    let (world_size, port) = (programs.len(), free_port()?);
+    let start =
+        |(rank, program): (usize, Command)| job.start(as_rank(program, rank, world_size, port));
+    programs.into_iter().enumerate().map(start).collect()
+}
+
+/// The program, told by hand which rank it is.
+pub fn as_rank(mut program: Command, rank: usize, world_size: usize, port: u16) -> Command {
+    program
+        .env("RANK", rank.to_string())
+        .env("LOCAL_RANK", rank.to_string())
+        .env("WORLD_SIZE", world_size.to_string())
+        .env("LOCAL_WORLD_SIZE", world_size.to_string())
+        .env("MASTER_ADDR", "127.0.0.1")
+        .env("MASTER_PORT", port.to_string());
+    program
+}
+
+/// A port that nobody listens on, and that nobody is given by chance: it lies below the range from
+/// which Linux takes the ports of outgoing connections and of listeners on port 0. Later calls give
+/// others.
+pub fn free_port() -> Result<u16> {
+    const FIRST: u16 = 20_000;
+    const PORTS: u16 = 10_000;
+    static CALLS: AtomicU16 = AtomicU16::new(0);
+    // Two test programs at once begin at different places.
+    let offset = u16::try_from(process::id() % u32::from(PORTS))?;
+    for _ in 0..PORTS {
+        let port = FIRST + (offset + CALLS.fetch_add(1, Ordering::Relaxed)) % PORTS;
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port from {FIRST} on is free");
+}
+
+/// A program of this workspace, from the directory into which cargo has put the test that runs:
+/// that is the right one whatever the profile and the target directory are.
+fn built<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let test = env::current_exe()?;
+    let profile = test.ancestors().nth(2).context("a test lies in target/PROFILE/deps")?;
+    let program = profile.join(name);
+    ensure!(program.exists(), "{} is not built; run `cargo xtask test`", program.display());
+    let mut command = clean(&program);
+    command.args(arguments);
+    Ok(command)
+}
+
+/// A command whose numbers can be compared: one thread a rank, as under a launcher, and no rank
+/// inherited.
+fn clean(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if RANKS.contains(&&*text) || LAUNCHERS.iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
+    }
+    command.env("OMP_NUM_THREADS", "1");
+    command
+}
+
+/// The launcher's command with the program's, environment included, at its end.
+fn started_by(mut launcher: Command, program: &Command) -> Command {
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => launcher.env(name, value),
+            None => launcher.env_remove(name),
+        };
+    }
+    launcher.arg(program.get_program()).args(program.get_args());
+    if let Some(directory) = program.get_current_dir() {
+        launcher.current_dir(directory);
+    }
+    launcher
+}
+
+/// The Python whose torch the Rust programs are linked with: the same kernels on both sides, or
+/// nothing could be equal to the last bit.
+fn python() -> Result<PathBuf> {
+    static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let found = PYTHON.get_or_init(|| find_python().map_err(|error| format!("{error:#}")));
+    found.clone().map_err(anyhow::Error::msg)
+}
+
+fn find_python() -> Result<PathBuf> {
+    let libtorch = env::var_os("LIBTORCH").map(PathBuf::from);
+    let libtorch = libtorch.unwrap_or_else(|| workspace().join(".libtorch/torch"));
+    let advice = "run `cargo xtask test`, which sets Python up with all that the tests need";
+    let real = libtorch
+        .canonicalize()
+        .with_context(|| format!("no libtorch at {}; {advice}", libtorch.display()))?;
+    // …/.libtorch/lib/python3.11/site-packages/torch belongs to …/.libtorch/bin/python.
+    let python = real
+        .ancestors()
+        .map(|directory| directory.join("bin/python"))
+        .find(|python| python.exists())
+        .with_context(|| format!("{} lies in no Python environment; {advice}", real.display()))?;
+    let imports = "import numpy, safetensors.torch, torch.distributed";
+    let output = Command::new(&python).args(["-c", imports]).output()?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} cannot `{imports}`; {advice}\n{stderr}", python.display());
+    Ok(python)
+}

@@ -1,0 +1,276 @@
+//! What ddp-mnist cannot work with it refuses before any work, and says what it has found, where,
+//! and what it expected.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use tests::programs::{as_rank, ddp_mnist, free_port, launch, workspace};
+use tests::training::{OUTPUTS, losses};
+use tests::{Ended, Job, safetensors};
+
+/// Runs a command that must fail with this code and say all of these texts, before the first step.
+fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
+    let ended = job.run(command)?.expect_code(code)?.expect_messages(texts)?;
+    assert!(!ended.stdout.contains("Epoch="), "it trained before it refused: {ended}");
+    assert!(!job.directory().join("model.safetensors").exists(), "it saved a model: {ended}");
+    let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
+    assert_eq!(steps, 0, "it took steps before it refused: {ended}");
+    Ok(ended)
+}
+
+/// ddp-mnist with arguments that make it fail.
+fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<Ended> {
+    expect_refusal(job, ddp_mnist(OUTPUTS.into_iter().chain(arguments.iter().copied()))?, 1, texts)
+}
+
+// === Data sets ===
+
+const IMAGES: &str = "train-images-idx3-ubyte";
+const LABELS: &str = "train-labels-idx1-ubyte";
+
+/// The content of an IDX file: its magic number, its dimensions, its values.
+fn idx(dimensions: &[u32], values: Vec<u8>) -> Vec<u8> {
+    let magic = 0x0800 + dimensions.len() as u32;
+    let header = [magic].into_iter().chain(dimensions.iter().copied());
+    header.flat_map(u32::to_be_bytes).chain(values).collect()
+}
+
+fn images(count: u32) -> Vec<u8> {
+    idx(&[count, 28, 28], vec![0; count as usize * 28 * 28])
+}
+
+fn labels(count: u32) -> Vec<u8> {
+    idx(&[count], vec![9; count as usize])
+}
+
+/// A data set of 200 black digits, all in order.
+fn write_digits(directory: &Path) -> Result<()> {
+    for part in ["train", "t10k"] {
+        fs::write(directory.join(format!("{part}-images-idx3-ubyte")), images(200))?;
+        fs::write(directory.join(format!("{part}-labels-idx1-ubyte")), labels(200))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_sound_data_set_is_accepted() -> Result<()> {
+    // Else the refusals below would prove nothing.
+    let job = Job::new()?;
+    write_digits(job.directory())?;
+    job.run(ddp_mnist(["--data-dir", ".", "--epochs", "1"])?)?.expect_success()?;
+    Ok(())
+}
+
+#[test]
+fn a_broken_data_set_is_refused() -> Result<()> {
+    let cut = |mut content: Vec<u8>, length| {
+        content.truncate(length);
+        content
+    };
+    let mut label_10 = labels(200);
+    label_10[8 + 17] = 10;
+    let cases: [(&str, Vec<u8>, &[&str]); 8] = [
+        (IMAGES, cut(images(200), 1000), &["ends after 984 of 156800 values", "[200, 28, 28]"]),
+        (IMAGES, cut(images(200), 10), &["ends after 10 bytes", "a header of 16 bytes"]),
+        (IMAGES, Vec::new(), &["is empty", "a header of 16 bytes"]),
+        (IMAGES, labels(200), &["0x00000801 (labels)", "0x00000803 (images)"]),
+        (LABELS, images(200), &["0x00000803 (images)", "0x00000801 (labels)"]),
+        (LABELS, labels(199), &["holds 199 labels", "expected 200, one for each image"]),
+        (LABELS, label_10, &["the label 10 at index 17", "labels from 0 to 9"]),
+        (LABELS, b"<html>404 Not Found</html>".to_vec(), &["0x3c68746d", "0x00000801"]),
+    ];
+    for (name, content, texts) in cases {
+        let job = Job::new()?;
+        write_digits(job.directory())?;
+        fs::write(job.directory().join(name), content)?;
+        refused(&job, &["--data-dir", "."], &[&["error: ", name], texts].concat())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_broken_gzip_file_is_refused() -> Result<()> {
+    let name = format!("{IMAGES}.gz");
+    let assets = workspace().join("core/assets/mnist-10k");
+    let whole = fs::read(assets.join(&name))?;
+    let cases: [(&[u8], &str); 2] = [
+        (b"this is no gzip file", "begins with 0x7468; expected gzip data"),
+        (&whole[..whole.len() / 2], "damaged gzip data"),
+    ];
+    for (content, text) in cases {
+        let job = Job::new()?;
+        for entry in fs::read_dir(&assets)? {
+            let entry = entry?;
+            fs::copy(entry.path(), job.directory().join(entry.file_name()))?;
+        }
+        fs::write(job.directory().join(&name), content)?;
+        refused(&job, &["--data-dir", "."], &["error: ", &name, text])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_directory_without_data_is_refused() -> Result<()> {
+    let job = Job::new()?;
+    fs::create_dir(job.directory().join("empty"))?;
+    refused(&job, &["--data-dir", "empty"], &["error: ", "empty", IMAGES])?;
+    refused(&job, &["--data-dir", "nowhere"], &["error: ", "nowhere"])?;
+    Ok(())
+}
+
+// === Flags ===
+
+#[test]
+fn senseless_flags_are_refused() -> Result<()> {
+    let job = Job::new()?;
+    let cases: [(&[&str], i32, &[&str]); 6] = [
+        (&["--batch-size", "0"], 2, &["--batch-size", "0"]),
+        (&["--batch-size", "many"], 2, &["--batch-size", "many"]),
+        (&["--device", "tpu"], 2, &["--device", "tpu", "cpu", "cuda"]),
+        (&["--timeout", "0"], 2, &["--timeout", "0"]),
+        (&["--nesterov"], 1, &["nesterov", "momentum"]),
+        (&["--lr", "-1"], 1, &["lr", "-1"]),
+    ];
+    for (flags, code, texts) in cases {
+        expect_refusal(&job, ddp_mnist(OUTPUTS.iter().chain(flags).copied())?, code, texts)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_world_without_ranks_is_refused() -> Result<()> {
+    let job = Job::new()?;
+    expect_refusal(&job, launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])?;
+    Ok(())
+}
+
+#[test]
+fn cuda_is_refused_where_there_is_none() -> Result<()> {
+    // The tests build the programs without the feature `cuda`.
+    refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda"])?;
+    Ok(())
+}
+
+#[test]
+fn a_missing_directory_for_the_model_is_found_before_training() -> Result<()> {
+    let job = Job::new()?;
+    let save = ["--save", "nowhere/model.safetensors", "--metrics", "metrics"];
+    expect_refusal(&job, ddp_mnist(save)?, 1, &["error: ", "nowhere"])?;
+    Ok(())
+}
+
+// === The environment ===
+
+#[test]
+fn an_environment_that_makes_no_sense_is_refused() -> Result<()> {
+    // Each case spoils one variable of a sound environment: another value, or none.
+    let cases: [(&str, Option<&str>, &[&str]); 9] = [
+        ("RANK", Some("2"), &["RANK is \"2\"", "2"]),
+        ("RANK", Some("-1"), &["RANK is \"-1\""]),
+        ("RANK", Some("one"), &["RANK is \"one\""]),
+        ("RANK", None, &["RANK", "not set"]),
+        ("WORLD_SIZE", Some("0"), &["WORLD_SIZE is \"0\""]),
+        ("WORLD_SIZE", None, &["WORLD_SIZE", "not set"]),
+        ("MASTER_ADDR", None, &["MASTER_ADDR", "not set"]),
+        ("MASTER_PORT", None, &["MASTER_PORT", "not set"]),
+        ("MASTER_PORT", Some("65536"), &["MASTER_PORT is \"65536\""]),
+    ];
+    let job = Job::new()?;
+    for (name, value, texts) in cases {
+        let mut command = as_rank(ddp_mnist(OUTPUTS)?, 0, 2, free_port()?);
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+        expect_refusal(&job, command, 1, texts)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_port_that_somebody_else_listens_on_is_named() -> Result<()> {
+    let job = Job::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    let rank_0 = as_rank(ddp_mnist(OUTPUTS)?, 0, 2, port);
+    expect_refusal(&job, rank_0, 1, &["[rank 0] error:", &port.to_string(), "in use"])?;
+    Ok(())
+}
+
+#[test]
+fn a_rank_that_never_comes_is_named() -> Result<()> {
+    let job = Job::new()?;
+    let flags = || OUTPUTS.into_iter().chain(["--timeout", "3"]);
+    let rank_0 = as_rank(ddp_mnist(flags())?, 0, 2, free_port()?);
+    expect_refusal(&job, rank_0, 1, &["[rank 0] error:", "rank 1"])?;
+    let rank_1 = as_rank(ddp_mnist(flags())?, 1, 2, free_port()?);
+    expect_refusal(&job, rank_1, 1, &["[rank 1] error:", "rank 0"])?;
+    Ok(())
+}
+
+// === Checkpoints ===
+
+/// ddp-mnist's parameters.
+const PARAMETERS: [(&str, &[usize]); 5] = [
+    ("0.weight", &[128, 784]),
+    ("0.bias", &[128]),
+    ("3.weight", &[128, 128]),
+    ("3.bias", &[128]),
+    ("5.weight", &[10, 128]),
+];
+
+#[test]
+fn a_sound_checkpoint_is_accepted_with_and_without_the_prefix_module() -> Result<()> {
+    let job = Job::new()?;
+    let wrapped = PARAMETERS.map(|(name, shape)| (format!("module.{name}"), shape));
+    let wrapped: Vec<_> = wrapped.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
+    for parameters in [&PARAMETERS[..], &wrapped] {
+        safetensors::write_zeros(&job.directory().join("old.safetensors"), parameters)?;
+        // Where all weights are zero, every digit is as likely as the other: the loss is ln 10.
+        let flags = ["--load", "old.safetensors", "--epochs", "1", "--metrics", "metrics"];
+        job.run(ddp_mnist(flags)?)?.expect_success()?;
+        let first = losses(job.directory(), 0)?.first().copied().context("no step")?;
+        assert!((first - 10_f32.ln()).abs() < 1e-6, "the checkpoint was not loaded: {first}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
+    let job = Job::new()?;
+    let path = job.directory().join("old.safetensors");
+    let load = ["--load", "old.safetensors"];
+
+    let mut other_shape = PARAMETERS;
+    other_shape[2].1 = &[128, 64];
+    safetensors::write_zeros(&path, &other_shape)?;
+    refused(&job, &load, &["error: ", "old.safetensors", "3.weight", "128, 64", "128, 128"])?;
+
+    safetensors::write_zeros(&path, &PARAMETERS[..4])?;
+    refused(&job, &load, &["error: ", "old.safetensors", "5.weight"])?;
+
+    safetensors::write_zeros(&path, &PARAMETERS)?;
+    let whole = fs::read(&path)?;
+    for length in [0, 4, 100, whole.len() - 1] {
+        fs::write(&path, &whole[..length])?;
+        refused(&job, &load, &["error: ", "old.safetensors"])?;
+    }
+    fs::remove_file(&path)?;
+    refused(&job, &load, &["error: ", "old.safetensors", "No such file"])?;
+    Ok(())
+}
+
+// === Numbers ===
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_training_and_says_when() -> Result<()> {
+    let job = Job::new()?;
+    let flags = OUTPUTS.into_iter().chain(["--lr", "1e30"]);
+    let ended = job.run(launch(2, &ddp_mnist(flags)?)?)?.expect_code(1)?;
+    let ended = ended.expect_messages(&["[rank ", "epoch 0", "step ", "NaN"])?;
+    assert!(!job.directory().join("model.safetensors").exists(), "it saved a model: {ended}");
+    Ok(())
+}

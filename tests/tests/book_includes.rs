@@ -1,0 +1,98 @@
+//! mdBook leaves a block empty, without a word, when a listing's anchor is missing. So here is
+//! looked whether every listing of the book is there, and every chapter.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use tests::programs::workspace;
+
+/// The Markdown files of the book.
+fn chapters(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(chapters(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What stands between `{{#include ` and `}}`, or `{{#rustdoc_include ` and `}}`, anywhere in the
+/// text.
+fn includes(text: &str) -> impl Iterator<Item = &str> {
+    text.split("{{#").skip(1).filter_map(|rest| {
+        let (directive, _) = rest.split_once("}}")?;
+        let (name, target) = directive.split_once(' ')?;
+        ["include", "rustdoc_include"].contains(&name).then_some(target.trim())
+    })
+}
+
+/// The lines that an include gives: of the whole file, of an anchor, or of a range `first:last`.
+fn included(file: &str, part: &str) -> Result<String> {
+    let is_range =
+        |text: &str| text.split(':').all(|end| end.parse::<usize>().is_ok() || end.is_empty());
+    if part.is_empty() {
+        return Ok(file.to_owned());
+    }
+    ensure!(!is_range(part), "it counts lines ({part}), which shift: give the listing an anchor");
+    let marks = |line: &str, word: &str| {
+        let mark = line.split(&format!("{word}: ")).nth(1);
+        mark.is_some_and(|name| name.split_whitespace().next() == Some(part))
+    };
+    let mut lines = file.lines().skip_while(|line| !marks(line, "ANCHOR"));
+    lines.next().with_context(|| format!("there is no `ANCHOR: {part}`"))?;
+    let mut listing = String::new();
+    for line in lines {
+        if marks(line, "ANCHOR_END") {
+            return Ok(listing);
+        }
+        listing.push_str(line);
+        listing.push('\n');
+    }
+    bail!("there is no `ANCHOR_END: {part}`")
+}
+
+#[test]
+fn every_listing_of_the_book_is_there() -> Result<()> {
+    let mut count = 0;
+    let mut wrong = Vec::new();
+    for chapter in chapters(&workspace().join("book/src"))? {
+        let text = fs::read_to_string(&chapter)?;
+        for target in includes(&text) {
+            let (path, part) = target.split_once(':').unwrap_or((target, ""));
+            let path = chapter.parent().context("a chapter lies in a directory")?.join(path);
+            let listing = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))
+                .and_then(|file| included(&file, part));
+            match listing {
+                Ok(listing) if !listing.trim().is_empty() => count += 1,
+                Ok(_) => wrong.push(format!("{}: {target} is empty", chapter.display())),
+                Err(error) => wrong.push(format!("{}: {target}: {error:#}", chapter.display())),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 0, "the book includes no listing at all");
+    Ok(())
+}
+
+#[test]
+fn every_chapter_of_the_summary_is_there() -> Result<()> {
+    let source = workspace().join("book/src");
+    let summary = fs::read_to_string(source.join("SUMMARY.md"))?;
+    let mut listed = vec![source.join("SUMMARY.md")];
+    for link in summary.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        let path = source.join(link.trim_start_matches("./"));
+        assert!(path.is_file(), "SUMMARY.md links {link}, which is not there");
+        listed.push(path);
+    }
+    for chapter in chapters(&source)? {
+        assert!(listed.contains(&chapter), "SUMMARY.md does not link {}", chapter.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Ranks and launchers that are killed, stopped and interrupted in the middle of an epoch: the
+//! others end soon, say who is to blame, and leave nothing half-written and nobody behind.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::{Signal, kill};
+use tests::programs::{ddp_mnist, launch, start_by_hand};
+use tests::training::{OUTPUTS, has_taken_steps};
+use tests::wait::until;
+use tests::{Job, Process};
+
+/// What everybody who is left may take to end.
+const SOON: Duration = Duration::from_secs(5);
+
+/// More epochs than any test waits for.
+const ENDLESS: [&str; 4] = ["--epochs", "100000", "--batch-size", "32"];
+
+fn endless<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&ENDLESS[..], &OUTPUTS, more].concat()
+}
+
+/// Starts a launcher with so many ranks, and waits until all are in the middle of an epoch.
+fn launch_and_wait_for_steps(job: &Job, ranks: usize, more: &[&str]) -> Result<Process> {
+    let launcher = job.start(launch(ranks, &ddp_mnist(endless(more))?)?)?;
+    wait_for_steps(job, ranks)?;
+    Ok(launcher)
+}
+
+/// The same without a launcher.
+fn start_and_wait_for_steps(job: &Job, ranks: usize) -> Result<Vec<Process>> {
+    let programs = (0..ranks).map(|_| ddp_mnist(endless(&[]))).collect::<Result<_>>()?;
+    let processes = start_by_hand(job, programs)?;
+    wait_for_steps(job, ranks)?;
+    Ok(processes)
+}
+
+fn wait_for_steps(job: &Job, ranks: usize) -> Result<()> {
+    until("every rank has taken 10 steps", job.deadline(), || {
+        Ok((0..ranks).all(|rank| has_taken_steps(job.directory(), rank, 10)).then_some(()))
+    })
+}
+
+/// No checkpoint, whole or in parts, and no process.
+fn expect_nothing_left(job: &Job) -> Result<()> {
+    job.expect_nobody_left(SOON)?;
+    assert_eq!(job.files()?, ["metrics"], "the killed job has left files behind");
+    Ok(())
+}
+
+#[test]
+fn a_killed_rank_ends_the_job_and_the_launcher_names_it() -> Result<()> {
+    let job = Job::new()?;
+    let mut launcher = launch_and_wait_for_steps(&job, 2, &[])?;
+    kill(job.rank(1, "ddp-mnist")?, Signal::SIGKILL)?;
+    let killed = Instant::now();
+    let ended = launcher.wait()?;
+    assert!(killed.elapsed() < SOON, "it took {:?} until the job ended", killed.elapsed());
+    assert!(!ended.status.success(), "{ended}");
+    ended.expect_messages(&["rank 1", "SIGKILL"])?;
+    expect_nothing_left(&job)
+}
+
+#[test]
+fn the_survivors_of_a_killed_rank_name_it_themselves() -> Result<()> {
+    let job = Job::new()?;
+    let mut ranks = start_and_wait_for_steps(&job, 2)?;
+    kill(ranks[1].pid(), Signal::SIGKILL)?;
+    let killed = Instant::now();
+    let survivor = ranks[0].wait()?;
+    assert!(killed.elapsed() < SOON, "it took {:?} until rank 0 ended", killed.elapsed());
+    survivor.expect_code(1)?.expect_messages(&["[rank 0] error:", "rank 1"])?;
+    drop(ranks);
+    expect_nothing_left(&job)
+}
+
+#[test]
+fn the_survivors_of_a_killed_rank_0_name_it_too() -> Result<()> {
+    let job = Job::new()?;
+    let mut ranks = start_and_wait_for_steps(&job, 3)?;
+    kill(ranks[0].pid(), Signal::SIGKILL)?;
+    let killed = Instant::now();
+    for rank in [1, 2] {
+        let survivor = ranks[rank].wait()?;
+        assert!(killed.elapsed() < SOON, "it took {:?} until rank {rank} ended", killed.elapsed());
+        let own_words = format!("[rank {rank}] error:");
+        survivor.expect_code(1)?.expect_messages(&[&own_words, "rank 0"])?;
+    }
+    drop(ranks);
+    expect_nothing_left(&job)
+}
+
+#[test]
+fn no_rank_survives_a_killed_launcher() -> Result<()> {
+    let job = Job::new()?;
+    let launcher = launch_and_wait_for_steps(&job, 2, &[])?;
+    kill(launcher.pid(), Signal::SIGKILL)?;
+    drop(launcher);
+    expect_nothing_left(&job)
+}
+
+#[test]
+fn an_interrupted_launcher_ends_its_ranks_and_itself_with_130() -> Result<()> {
+    let job = Job::new()?;
+    let mut launcher = launch_and_wait_for_steps(&job, 2, &[])?;
+    kill(launcher.pid(), Signal::SIGINT)?;
+    let interrupted = Instant::now();
+    let ended = launcher.wait()?;
+    assert!(interrupted.elapsed() < SOON, "it took {:?}", interrupted.elapsed());
+    ended.expect_code(130)?;
+    expect_nothing_left(&job)
+}
+
+#[test]
+fn a_rank_that_is_stopped_for_longer_than_the_timeout_ends_the_job() -> Result<()> {
+    let job = Job::new()?;
+    let mut launcher = launch_and_wait_for_steps(&job, 2, &["--timeout", "3"])?;
+    kill(job.rank(1, "ddp-mnist")?, Signal::SIGSTOP)?;
+    let ended = launcher.wait()?;
+    assert!(!ended.status.success(), "{ended}");
+    ended.expect_messages(&["[rank 0] error:", "rank 1"])?;
+    expect_nothing_left(&job)
+}

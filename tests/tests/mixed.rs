@@ -1,0 +1,81 @@
+//! Rust ranks and Python ranks train in one job, and whoever starts ddp-mnist, the numbers are the
+//! same.
+
+use std::process::Command;
+
+use anyhow::Result;
+use tests::programs::{
+    ddp_mnist, free_port, launch, launch_with, python_ddp_mnist, start_by_hand, torchrun, workspace,
+};
+use tests::training::{OUTPUTS, losses};
+use tests::{Job, Training, expect_all_succeed};
+
+/// Settings under which a difference would show: momentum carries it on, and two epochs shuffle
+/// twice.
+const FLAGS: [&str; 6] = ["--epochs", "2", "--lr", "0.05", "--momentum", "0.9"];
+
+fn flags() -> impl Iterator<Item = &'static str> {
+    FLAGS.into_iter().chain(OUTPUTS)
+}
+
+/// Trains with a rank for each of these programs, told by hand who they are.
+fn train_by_hand(programs: Vec<Command>) -> Result<Training> {
+    let job = Job::new()?;
+    let world_size = programs.len();
+    expect_all_succeed(start_by_hand(&job, programs)?)?;
+    Training::of(&job, world_size)
+}
+
+/// Trains with whatever a launcher makes of its command.
+fn train_launched(command: Command) -> Result<Training> {
+    let job = Job::new()?;
+    job.run(command)?.expect_success()?;
+    Training::of(&job, 2)
+}
+
+#[test]
+fn a_python_rank_and_a_rust_rank_train_together_whichever_comes_first() -> Result<()> {
+    let python = || python_ddp_mnist(flags());
+    let rust = || ddp_mnist(flags());
+    let two_python_ranks = train_by_hand(vec![python()?, python()?])?;
+    train_by_hand(vec![python()?, rust()?])?.expect_equal(&two_python_ranks)?;
+    train_by_hand(vec![rust()?, python()?])?.expect_equal(&two_python_ranks)
+}
+
+#[test]
+fn torchrun_starts_ddp_mnist_as_launch_does() -> Result<()> {
+    let program = ddp_mnist(flags())?;
+    let launched = train_launched(launch(2, &program)?)?;
+    train_launched(torchrun(2, &program)?)?.expect_equal(&launched)
+}
+
+#[test]
+fn launch_starts_python_as_torchrun_does() -> Result<()> {
+    let program = python_ddp_mnist(flags())?;
+    // Python's rank 0 opens the port by itself, so it must be told one.
+    let port = free_port()?.to_string();
+    let launched = train_launched(launch_with(&["-n", "2", "--master-port", &port], &program)?)?;
+    train_launched(torchrun(2, &program)?)?.expect_equal(&launched)
+}
+
+#[test]
+fn ranks_started_by_hand_train_as_launched_ones() -> Result<()> {
+    let program = || ddp_mnist(flags());
+    let launched = train_launched(launch(2, &program()?)?)?;
+    train_by_hand(vec![program()?, program()?])?.expect_equal(&launched)
+}
+
+#[test]
+fn launch_starts_cargo_run() -> Result<()> {
+    let job = Job::new()?;
+    let metrics = job.directory().join("metrics").display().to_string();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--release", "--package", "ddp-mnist", "--"]).current_dir(workspace());
+    cargo.args(FLAGS).args(["--no-save", "--metrics", &metrics]).env("OMP_NUM_THREADS", "1");
+    job.run(launch(2, &cargo)?)?.expect_success()?;
+    let by_cargo = [losses(job.directory(), 0)?, losses(job.directory(), 1)?];
+    drop(job);
+    let launched = train_launched(launch(2, &ddp_mnist(flags())?)?)?;
+    assert_eq!(by_cargo.as_slice(), launched.losses, "the losses differ");
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! A job on one host is not reachable from the network: the store and gloo listen on the loopback
+//! address only.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use nix::unistd::Pid;
+use tests::Job;
+use tests::programs::{ddp_mnist, launch, start_by_hand};
+use tests::training::{OUTPUTS, has_taken_steps};
+use tests::wait::until;
+
+/// The state of a listening socket in Linux's tables of TCP sockets.
+const LISTEN: &str = "0A";
+
+/// 127.0.0.1, and the same as an IPv6 address, as these tables write them.
+const LOOPBACK: [&str; 2] = ["0100007F", "0000000000000000FFFF00000100007F"];
+
+/// The addresses on which a process listens, as Linux's tables write them.
+fn listening_addresses(pid: Pid) -> Result<Vec<String>> {
+    let mut own_sockets = Vec::new();
+    for descriptor in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let target = fs::read_link(descriptor?.path()).unwrap_or_default();
+        let inode =
+            target.to_string_lossy().strip_prefix("socket:[").map(|rest| rest.replace(']', ""));
+        own_sockets.extend(inode);
+    }
+    let mut addresses = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        for line in fs::read_to_string(format!("/proc/{pid}/net/{table}"))?.lines().skip(1) {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            let (address, state, inode) = (fields[1], fields[3], fields[9]);
+            if state == LISTEN && own_sockets.iter().any(|own| own == inode) {
+                addresses.push(address.split(':').next().context("no address")?.to_owned());
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+/// Looks at every process of a job whose ranks are training.
+fn expect_loopback_only(job: &Job) -> Result<()> {
+    until("both ranks have taken a step", job.deadline(), || {
+        Ok((0..2).all(|rank| has_taken_steps(job.directory(), rank, 1)).then_some(()))
+    })?;
+    let mut addresses = Vec::new();
+    for pid in job.processes()? {
+        addresses.extend(listening_addresses(pid)?);
+    }
+    assert!(!addresses.is_empty(), "nobody listens: then how do the ranks meet?");
+    for address in addresses {
+        assert!(LOOPBACK.contains(&address.as_str()), "somebody listens on {address}");
+    }
+    Ok(())
+}
+
+const ENDLESS: [&str; 2] = ["--epochs", "100000"];
+
+#[test]
+fn launched_ranks_listen_on_the_loopback_address_only() -> Result<()> {
+    let job = Job::new()?;
+    let _launcher = job.start(launch(2, &ddp_mnist(ENDLESS.into_iter().chain(OUTPUTS))?)?)?;
+    expect_loopback_only(&job)
+}
+
+#[test]
+fn ranks_started_by_hand_listen_on_the_loopback_address_only() -> Result<()> {
+    let job = Job::new()?;
+    let rank = || ddp_mnist(ENDLESS.into_iter().chain(OUTPUTS));
+    let _ranks = start_by_hand(&job, vec![rank()?, rank()?])?;
+    expect_loopback_only(&job)
+}

@@ -1,0 +1,84 @@
+//! ddp-mnist equals its Python original to the last bit: every loss of every rank, and the final
+//! weights.
+
+use anyhow::Result;
+use tests::programs::{ddp_mnist, launch, python_ddp_mnist, start_by_hand};
+use tests::training::OUTPUTS;
+use tests::{Job, Training, expect_all_succeed};
+
+/// Trains twice with these flags, once here and once there, and compares.
+fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
+    let flags = || flags.iter().copied().chain(OUTPUTS);
+
+    let job = Job::new()?;
+    job.run(launch(world_size, &ddp_mnist(flags())?)?)?.expect_success()?;
+    let rust = Training::of(&job, world_size)?;
+    drop(job);
+
+    let job = Job::new()?;
+    let programs = (0..world_size).map(|_| python_ddp_mnist(flags())).collect::<Result<_>>()?;
+    expect_all_succeed(start_by_hand(&job, programs)?)?;
+    rust.expect_equal(&Training::of(&job, world_size)?)
+}
+
+#[test]
+fn one_rank_equals_python() -> Result<()> {
+    expect_parity(1, &["--epochs", "2"])
+}
+
+#[test]
+fn one_rank_with_momentum_and_another_seed_equals_python() -> Result<()> {
+    let flags = ["--epochs", "1", "--seed", "7", "--batch-size", "100"];
+    expect_parity(1, &[&flags[..], &["--lr", "0.05", "--momentum", "0.9", "--no-shuffle"]].concat())
+}
+
+#[test]
+fn two_ranks_equal_python() -> Result<()> {
+    expect_parity(2, &["--epochs", "2"])
+}
+
+#[test]
+fn two_ranks_with_nesterov_and_weight_decay_equal_python() -> Result<()> {
+    let flags = ["--epochs", "2", "--seed", "3", "--sampler-seed", "7", "--batch-size", "100"];
+    let sgd = ["--lr", "0.1", "--momentum", "0.9", "--nesterov", "--weight-decay", "0.0001"];
+    expect_parity(2, &[&flags[..], &sgd].concat())
+}
+
+#[test]
+fn two_ranks_without_shuffling_equal_python() -> Result<()> {
+    let flags = ["--epochs", "1", "--no-shuffle", "--batch-size", "32", "--lr", "0.02"];
+    expect_parity(2, &[&flags[..], &["--seed", "123456789"]].concat())
+}
+
+#[test]
+fn two_ranks_with_several_buckets_that_hold_the_gradients_equal_python() -> Result<()> {
+    // The model's gradients are 0.45 MiB: so small a cap spreads them over several buckets.
+    let ddp = ["--bucket-cap-mb", "0.1", "--gradient-as-bucket-view"];
+    expect_parity(2, &[&["--epochs", "1", "--momentum", "0.5"], &ddp[..]].concat())
+}
+
+#[test]
+fn two_ranks_that_look_for_unused_parameters_equal_python() -> Result<()> {
+    let ddp = ["--find-unused-parameters", "--no-broadcast-buffers"];
+    expect_parity(2, &[&["--epochs", "1", "--seed", "11"], &ddp[..]].concat())
+}
+
+#[test]
+fn two_ranks_with_a_static_graph_equal_python() -> Result<()> {
+    expect_parity(2, &["--epochs", "1", "--seed", "5", "--lr", "0.05", "--static-graph"])
+}
+
+#[test]
+fn three_ranks_that_share_the_digits_unevenly_equal_python() -> Result<()> {
+    expect_parity(3, &["--epochs", "1", "--batch-size", "100"])
+}
+
+#[test]
+fn four_ranks_equal_python() -> Result<()> {
+    expect_parity(4, &["--epochs", "2", "--seed", "2", "--momentum", "0.9"])
+}
+
+#[test]
+fn four_ranks_without_shuffling_equal_python() -> Result<()> {
+    expect_parity(4, &["--epochs", "1", "--batch-size", "32", "--lr", "0.1", "--no-shuffle"])
+}

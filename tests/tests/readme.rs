@@ -1,0 +1,26 @@
+//! The README shows code that is compiled and tested, not a copy that has aged.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use tests::programs::workspace;
+
+#[test]
+fn the_readmes_example_is_the_compiled_one() -> Result<()> {
+    let readme = fs::read_to_string(workspace().join("README.md"))?;
+    let example = fs::read_to_string(workspace().join("core/examples/readme.rs"))?;
+    let shown = readme
+        .split_once("<!-- example:begin -->")
+        .and_then(|(_, rest)| rest.split_once("<!-- example:end -->"))
+        .context(
+            "README.md has no part between `<!-- example:begin -->` and `<!-- example:end -->`",
+        )?
+        .0;
+    let code = shown
+        .trim()
+        .strip_prefix("```rust\n")
+        .and_then(|rest| rest.strip_suffix("```"))
+        .context("the README's example is not one block of ```rust")?;
+    assert_eq!(code.trim(), example.trim(), "README.md and core/examples/readme.rs differ");
+    Ok(())
+}

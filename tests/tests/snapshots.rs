@@ -1,0 +1,125 @@
+//! What the programs print, line by line, and how the loss falls. Four decimals: in the last bits
+//! processors differ.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use tests::programs::{ddp_mnist, dp_basic, launch, launch_with};
+use tests::training::OUTPUTS;
+use tests::{Job, Training};
+
+/// What a program prints when it runs alone.
+fn printed(program: Command) -> Result<String> {
+    Ok(Job::new()?.run(program)?.expect_success()?.stdout)
+}
+
+/// What each rank prints. Between the ranks the order is free.
+fn printed_by_rank(ranks: usize, program: &Command) -> Result<BTreeMap<usize, String>> {
+    let flags = ["-n", &ranks.to_string(), "--tee", "1", "--log-dir", "logs"];
+    let command = launch_with(&flags, program)?;
+    let mut printed: BTreeMap<usize, String> = BTreeMap::new();
+    for line in Job::new()?.run(command)?.expect_success()?.stdout.lines() {
+        let rank_and_text = line.strip_prefix("[rank").and_then(|rest| rest.split_once("]: "));
+        let (rank, text) = rank_and_text.with_context(|| format!("no rank printed: {line}"))?;
+        let lines = printed.entry(rank.parse()?).or_default();
+        lines.push_str(text);
+        lines.push('\n');
+    }
+    Ok(printed)
+}
+
+/// The batches that a toy has printed, behind the tab of its `sleep …; device:…` lines.
+fn batches(printed: &str) -> Vec<Vec<usize>> {
+    let lines = printed.lines().filter(|line| line.starts_with("sleep "));
+    lines.filter_map(|line| line.split_once('\t')).map(|(_, batch)| numbers(batch)).collect()
+}
+
+fn numbers(text: &str) -> Vec<usize> {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+}
+
+/// The toy, without its sleeps.
+fn sampler(arguments: &[&'static str]) -> Result<Command> {
+    dp_basic([&["sampler", "--no-sleep"], arguments].concat())
+}
+
+// === The toy of "Distributed Data Parallel and Its Pytorch Example", by bobondemon ===
+
+#[test]
+fn the_tutorials_first_picture_comes_out_number_for_number() -> Result<()> {
+    let printed = printed_by_rank(2, &sampler(&["--shuffle", "--seed", "111"])?)?;
+    assert_eq!(batches(&printed[&0]), [[20, 6, 2, 17], [14, 10, 11, 18], [15, 8, 22, 9]]);
+    assert_eq!(batches(&printed[&1]), [[0, 13, 23, 12], [5, 3, 1, 4], [16, 19, 7, 21]]);
+    Ok(())
+}
+
+#[test]
+fn the_tutorials_second_picture_comes_out_number_for_number() -> Result<()> {
+    let printed = printed_by_rank(2, &sampler(&["--shuffle", "--seed", "1111"])?)?;
+    assert_eq!(batches(&printed[&0]), [[20, 19, 4, 0], [14, 3, 5, 18], [8, 17, 1, 11]]);
+    assert_eq!(batches(&printed[&1]), [[22, 21, 16, 13], [23, 2, 6, 12], [7, 9, 15, 10]]);
+    insta::assert_snapshot!("toy_rank_0_of_2", printed[&0]);
+    insta::assert_snapshot!("toy_rank_1_of_2", printed[&1]);
+    Ok(())
+}
+
+#[test]
+fn without_shuffling_the_ranks_take_turns() -> Result<()> {
+    let printed = printed_by_rank(2, &sampler(&[])?)?;
+    assert_eq!(batches(&printed[&0]), [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18, 20, 22]]);
+    assert_eq!(batches(&printed[&1]), [[1, 3, 5, 7], [9, 11, 13, 15], [17, 19, 21, 23]]);
+    Ok(())
+}
+
+#[test]
+fn one_process_goes_through_everything_in_order_or_shuffled() -> Result<()> {
+    insta::assert_snapshot!("toy_alone_in_order", printed(sampler(&[])?)?);
+    let shuffled = printed(sampler(&["--shuffle"])?)?;
+    let mut drawn = batches(&shuffled).concat();
+    assert_ne!(drawn, (0..24).collect::<Vec<_>>(), "{shuffled}");
+    drawn.sort_unstable();
+    assert_eq!(drawn, (0..24).collect::<Vec<_>>(), "{shuffled}");
+    assert!(shuffled.contains("avg=11.5"), "{shuffled}");
+    Ok(())
+}
+
+#[test]
+fn five_ranks_count_index_0_twice_unless_the_rest_is_dropped() -> Result<()> {
+    let printed = printed_by_rank(5, &sampler(&[])?)?;
+    assert_eq!(batches(&printed[&4]).concat(), [4, 9, 14, 19, 0]);
+    for text in printed.values() {
+        assert!(text.contains("avg=11.04"), "{text}");
+    }
+    let printed = printed_by_rank(5, &sampler(&["--drop-last"])?)?;
+    assert_eq!(batches(&printed[&4]).concat(), [4, 9, 14, 19]);
+    for text in printed.values() {
+        assert!(text.contains("avg=9.5"), "{text}");
+    }
+    Ok(())
+}
+
+// === ddp-mnist ===
+
+#[test]
+fn ddp_mnist_prints_one_line_an_epoch() -> Result<()> {
+    let flags = ["--epochs", "3", "--lr", "0.05", "--momentum", "0.9"];
+    insta::assert_snapshot!("ddp_mnist_alone", printed(ddp_mnist(flags)?)?);
+    insta::assert_snapshot!("ddp_mnist_2_ranks", printed(launch(2, &ddp_mnist(flags)?)?)?);
+    Ok(())
+}
+
+#[test]
+fn the_loss_falls_along_this_curve() -> Result<()> {
+    let flags = ["--epochs", "1", "--lr", "0.05", "--momentum", "0.9"];
+    let job = Job::new()?;
+    let program = ddp_mnist(flags.into_iter().chain(OUTPUTS))?;
+    job.run(launch(2, &program)?)?.expect_success()?;
+    let training = Training::of(&job, 2)?;
+    let curve = training.losses.iter().enumerate().flat_map(|(rank, losses)| {
+        let line = move |(step, loss)| format!("rank {rank}, step {step:2}: {loss:.4}\n");
+        losses.iter().enumerate().map(line)
+    });
+    insta::assert_snapshot!("loss_curve_2_ranks", curve.collect::<String>());
+    Ok(())
+}

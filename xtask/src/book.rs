@@ -1,0 +1,82 @@
+//! `cargo xtask book`: build the book with the mdBook that it is written for.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{command, workspace};
+
+/// Its native admonitions and its configuration keys are those of 0.5.
+const MDBOOK_VERSION: &str = "0.5.4";
+
+/// Builds the book, and fails if a listing could not be included: mdBook then leaves the directive in the page, and succeeds.
+pub(crate) fn run(open: bool) -> Result<()> {
+    let mut build = Command::new(mdbook()?);
+    build.arg("build").args(open.then_some("--open")).arg("book").current_dir(workspace::root());
+    command::run(&mut build)?;
+    let unresolved = pages_with_directives(&workspace::root().join("book/book"))?;
+    ensure!(unresolved.is_empty(), "an include was not resolved in {}", unresolved.join(", "));
+    Ok(())
+}
+
+/// An mdBook of the right version: the one on the PATH, or one installed below the target folder.
+fn mdbook() -> Result<PathBuf> {
+    let tools = workspace::target_dir()?.join("tools");
+    let installed = tools.join("bin/mdbook");
+    for candidate in [Path::new("mdbook"), &installed] {
+        if command::output(Command::new(candidate).arg("--version"))
+            .is_ok_and(|said| said.contains(MDBOOK_VERSION))
+        {
+            return Ok(candidate.to_owned());
+        }
+    }
+    eprintln!(
+        "mdBook {MDBOOK_VERSION} is missing: installing it into {} (a minute or two)",
+        tools.display()
+    );
+    let mut install = command::cargo();
+    install.args(["install", "mdbook", "--version", MDBOOK_VERSION, "--locked"]);
+    install.args(["--no-default-features", "--features", "search", "--root"]).arg(&tools);
+    command::run(&mut install)?;
+    Ok(installed)
+}
+
+/// The HTML pages below `folder` that still hold a directive of mdBook.
+fn pages_with_directives(folder: &Path) -> Result<Vec<String>> {
+    let mut pages = Vec::new();
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?
+    {
+        let path = entry?.path();
+        if path.is_dir() {
+            pages.extend(pages_with_directives(&path)?);
+        } else if path.extension() == Some(OsStr::new("html")) {
+            let html = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            if html.contains("{{#") {
+                pages.push(path.display().to_string());
+            }
+        }
+    }
+    Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directive_left_in_a_page_is_found() {
+        let folder = std::env::temp_dir().join(format!("xtask-book-{}", std::process::id()));
+        fs::create_dir_all(folder.join("chapter")).expect("a temporary folder");
+        fs::write(folder.join("good.html"), "<p>fine</p>").expect("a page");
+        fs::write(folder.join("chapter/bad.html"), "<pre>{{#include gone.rs}}</pre>")
+            .expect("a page");
+        let found = pages_with_directives(&folder).expect("the pages can be read");
+        fs::remove_dir_all(&folder).expect("the folder goes");
+        assert_eq!(found, [folder.join("chapter/bad.html").display().to_string()]);
+    }
+}

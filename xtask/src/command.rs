@@ -1,0 +1,81 @@
+//! Running other programs: each is shown before it runs, and named in the error when it fails.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::workspace;
+
+/// The cargo that runs this chore, in the workspace's root.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace::root());
+    cargo
+}
+
+/// Shows the command, runs it, and fails unless it succeeds.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    eprintln!("+ {}", shown(command));
+    run_quietly(command)
+}
+
+/// Runs the command without showing it, and fails unless it succeeds.
+pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
+    let status =
+        command.status().with_context(|| format!("cannot start `{}`", program(command)))?;
+    ensure!(status.success(), "`{}` ended with {status}", shown(command));
+    Ok(())
+}
+
+/// What the command prints on its standard output; its standard error is part of the message when it fails.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start `{}`", program(command)))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "`{}` ended with {}: {}",
+        shown(command),
+        output.status,
+        complaint.trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The command as one would type it in the workspace's root.
+fn shown(command: &Command) -> String {
+    let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned());
+    std::iter::once(program(command)).chain(args).collect::<Vec<_>>().join(" ")
+}
+
+fn program(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = match program.strip_prefix(workspace::root()) {
+        Ok(inside) => inside.as_os_str(),
+        Err(_) => program.file_name().unwrap_or(program.as_os_str()),
+    };
+    name.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_command_and_what_it_said() {
+        let error = output(Command::new("sh").args(["-c", "echo no >&2; exit 3"]))
+            .expect_err("exit code 3");
+        assert_eq!(error.to_string(), "`sh -c echo no >&2; exit 3` ended with exit status: 3: no");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = run_quietly(&mut Command::new("/nowhere/no-such-program"))
+            .expect_err("there is no such program");
+        assert_eq!(error.to_string(), "cannot start `no-such-program`");
+    }
+}

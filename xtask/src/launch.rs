@@ -1,0 +1,139 @@
+//! `cargo launch -n 2 ddp-mnist -- --epochs 3`: build a program of the workspace, then become the launcher.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::{command, setup, workspace};
+
+/// The launcher's options that take a value as the next argument. Needed to tell that value from the program's name.
+/// In long ones the launcher takes `_` for `-`, as torchrun does.
+const OPTIONS_WITH_VALUE: [&str; 13] = [
+    "-n",
+    "--nproc-per-node",
+    "--nnodes",
+    "--node-rank",
+    "--master-addr",
+    "--master-port",
+    "--max-restarts",
+    "--rdzv-id",
+    "--log-dir",
+    "-t",
+    "--tee",
+    "-r",
+    "--redirects",
+];
+
+/// Does the set-up when it is missing, builds what is to be run, and replaces this process by the launcher.
+pub(crate) fn run(args: &[OsString]) -> Result<()> {
+    let mut build = command::cargo();
+    build.args(["build", "--release", "--package", "launch"]);
+    let mut args = args.to_vec();
+
+    if let Some(position) = program_position(&args) {
+        let libtorch = setup::ensure(setup::Level::for_this_machine())?;
+        if let Some(manifest) = workspace::program_manifest(&args[position]) {
+            build.arg("--package").arg(&args[position]);
+            if workspace::has_gpu()
+                && has_cuda_feature(&manifest)
+                && workspace::has_nccl_headers(&libtorch)
+            {
+                build.args(["--features", "cuda"]);
+            }
+            let executable = workspace::release_executable(&args[position])?;
+            replace_program(&mut args, position, &executable);
+        }
+    }
+
+    command::run_quietly(&mut build)?;
+    let mut launch = Command::new(workspace::release_executable("launch".as_ref())?);
+    let error = launch.args(&args).exec();
+    Err(error)
+        .with_context(|| format!("cannot start {}", Path::new(launch.get_program()).display()))
+}
+
+/// Where the program stands among the launcher's arguments: the first that is no option and no option's value.
+fn program_position(args: &[OsString]) -> Option<usize> {
+    let mut position = 0;
+    while position < args.len() {
+        let arg = args[position].to_string_lossy().replace('_', "-");
+        position += match arg.as_str() {
+            "--" => return (position + 1 < args.len()).then_some(position + 1),
+            option if OPTIONS_WITH_VALUE.contains(&option) => 2,
+            option if option.starts_with('-') => 1,
+            _ => return Some(position),
+        };
+    }
+    None
+}
+
+/// Puts the executable in the place of the package's name, and drops the `--` after it, as `cargo run` does.
+fn replace_program(args: &mut Vec<OsString>, position: usize, executable: &Path) {
+    args[position] = executable.into();
+    if args.get(position + 1).is_some_and(|next| next == "--") {
+        args.remove(position + 1);
+    }
+}
+
+fn has_cuda_feature(manifest: &str) -> bool {
+    manifest.lines().any(|line| line.split('=').next().is_some_and(|key| key.trim() == "cuda"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_program_is_the_first_argument_that_is_no_option() {
+        for (line, program) in [
+            ("ddp-mnist", Some("ddp-mnist")),
+            ("-n 2 ddp-mnist -- --epochs 3", Some("ddp-mnist")),
+            ("-n2 ddp-mnist", Some("ddp-mnist")),
+            ("--nproc-per-node=2 --tee 3 ./trainer -n 5", Some("./trainer")),
+            (
+                "--nnodes 2 --node-rank 1 --master-addr a --master-port 1 --max-restarts 3 prog",
+                Some("prog"),
+            ),
+            ("--log-dir logs -r 1 -t 0:1,1:2 prog", Some("prog")),
+            ("--standalone --nproc_per_node 2 --rdzv_id=x my_prog", Some("my_prog")),
+            ("-n 2 -- cargo run -p ddp-mnist", Some("cargo")),
+            ("-n 2", None),
+            ("--help", None),
+            ("-n 2 --", None),
+            ("", None),
+        ] {
+            let args = words(line);
+            let found = program_position(&args)
+                .map(|position| args[position].to_str().expect("it is UTF-8"));
+            assert_eq!(found, program, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_package_becomes_its_executable_and_the_separator_goes() {
+        let executable = Path::new("/target/release/ddp-mnist");
+        for (line, expected) in [
+            ("-n 2 ddp-mnist -- --lr 1", "-n 2 /target/release/ddp-mnist --lr 1"),
+            ("-n 2 ddp-mnist --lr 1", "-n 2 /target/release/ddp-mnist --lr 1"),
+            ("-n 2 ddp-mnist -- -- x", "-n 2 /target/release/ddp-mnist -- x"),
+            ("-n 2 ddp-mnist", "-n 2 /target/release/ddp-mnist"),
+        ] {
+            let mut args = words(line);
+            replace_program(&mut args, 2, executable);
+            assert_eq!(args, words(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_cuda_feature_is_read_from_the_manifest() {
+        assert!(has_cuda_feature("[features]\ncuda = [\"tch-parallel/cuda\"]\n"));
+        assert!(!has_cuda_feature("[features]\nnot-cuda = []\n# cuda\n"));
+    }
+}

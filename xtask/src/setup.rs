@@ -1,0 +1,127 @@
+//! `cargo xtask setup`: `.libtorch/`, a Python virtual environment that holds libtorch from the torch wheel.
+//!
+//! The other chores call [`ensure`], which costs nothing once the set-up is complete. An interrupted set-up goes on where it
+//! stopped, or starts anew when what it left is damaged; two at once wait for each other.
+
+mod level;
+mod lock;
+mod prerequisites;
+mod stamp;
+mod user;
+mod venv;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+pub(crate) use level::Level;
+use lock::Lock;
+use venv::{State, Venv};
+
+use crate::workspace;
+
+/// `cargo xtask setup`: like [`ensure`], but says also when there is nothing to do.
+pub(crate) fn run(level: Level) -> Result<()> {
+    let libtorch = ensure(level)?;
+    match workspace::user_libtorch() {
+        Some(_) => eprintln!("nothing to set up: LIBTORCH is set, to {}", libtorch.display()),
+        None => eprintln!("libtorch {} is ready in {}", level::TORCH, libtorch.display()),
+    }
+    Ok(())
+}
+
+/// Does what is missing of the set-up and returns the folder of libtorch: the user's LIBTORCH, or else the set-up's.
+pub(crate) fn ensure(level: Level) -> Result<PathBuf> {
+    if let Some(libtorch) = workspace::user_libtorch() {
+        user::check(&libtorch)?;
+        return Ok(libtorch);
+    }
+    let venv = Venv::new(workspace::venv());
+    if !is_stamped(&venv, level) {
+        let lock = Lock::take(venv.folder())?;
+        // Whoever held the lock may have done the work.
+        if !is_stamped(&venv, level) {
+            complete(&venv, level, &lock)?;
+        }
+    }
+    Ok(venv.libtorch())
+}
+
+/// Like [`ensure`], for the chores that run Python beside Rust: they need the set-up's own.
+pub(crate) fn ensure_python(level: Level) -> Result<Venv> {
+    if let Some(libtorch) = workspace::user_libtorch() {
+        anyhow::bail!(
+            "LIBTORCH is set, to {}: unset it, so that Rust and Python both use the libtorch of the set-up",
+            libtorch.display()
+        );
+    }
+    ensure(level)?;
+    Ok(Venv::new(workspace::venv()))
+}
+
+/// The check of every run: a stamp that covers the level, and files that show that the folder still holds what it says.
+fn is_stamped(venv: &Venv, level: Level) -> bool {
+    stamp::read(venv.folder()).is_some_and(|done| done >= level) && venv.looks_usable()
+}
+
+fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
+    stamp::remove(venv.folder())?;
+    let mut state = venv.inspect(level);
+    if state == State::Complete {
+        eprintln!("{} is complete already", venv.folder().display());
+    } else {
+        prerequisites::check(venv.folder(), level)?;
+        eprintln!(
+            "setting up libtorch {} in {}: {}",
+            level::TORCH,
+            venv.folder().display(),
+            level.says()
+        );
+    }
+    if matches!(state, State::Broken(_)) {
+        venv.make_anew(lock, &state)?;
+        state = State::Incomplete;
+    }
+    if state == State::Incomplete {
+        venv.install(level, lock)?;
+        state = venv.inspect(level);
+    }
+    if matches!(state, State::Broken(_)) {
+        // What an earlier, interrupted run had left could not be completed.
+        venv.make_anew(lock, &state)?;
+        venv.install(level, lock)?;
+        state = venv.inspect(level);
+    }
+    anyhow::ensure!(state == State::Complete, "the set-up ended, but {state}");
+    venv.link_libtorch()?;
+    stamp::write(venv.folder(), level)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_stamp_without_the_files_counts_for_nothing() {
+        let folder = std::env::temp_dir().join(format!("xtask-stamp-{}", std::process::id()));
+        fs::create_dir_all(folder.join("bin")).expect("a temporary folder");
+        fs::create_dir_all(folder.join("torch/lib")).expect("a temporary folder");
+        fs::write(folder.join("bin/python"), "").expect("a file");
+        fs::write(folder.join("torch/lib/libtorch_cpu.so"), "").expect("a file");
+        let venv = Venv::new(folder.clone());
+
+        let before = is_stamped(&venv, Level::Minimal);
+        stamp::write(&folder, Level::Full).expect("a stamp");
+        let stamped =
+            [Level::Minimal, Level::Full, Level::Bench].map(|level| is_stamped(&venv, level));
+        fs::remove_file(folder.join("torch/lib/libtorch_cpu.so")).expect("the library goes");
+        let without_library = is_stamped(&venv, Level::Minimal);
+        fs::remove_dir_all(&folder).expect("the folder goes");
+
+        assert!(!before);
+        assert_eq!(stamped, [true, true, false]);
+        assert!(!without_library);
+    }
+}

@@ -1,0 +1,82 @@
+//! How much is installed, and how large that is.
+
+use crate::workspace;
+
+/// The release of libtorch that tch 0.24 is made for.
+pub(super) const TORCH: &str = "2.11.0";
+
+/// How much of PyTorch is installed; each level holds all of the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// What it takes to build and run the programs on the CPU: libtorch, and the two libraries that it loads at its start.
+    Minimal,
+    /// And what PyTorch needs to run in Python and on a GPU, with the headers that NCCL's header includes.
+    Full,
+    /// And torchvision, whose datasets the benchmark measures.
+    Bench,
+}
+
+impl Level {
+    /// What the programs need here: a GPU is of use only with all of CUDA's libraries.
+    pub(crate) fn for_this_machine() -> Self {
+        if workspace::has_gpu() { Self::Full } else { Self::Minimal }
+    }
+
+    /// The level's name in the stamp.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Minimal => "minimal",
+            Self::Full => "full",
+            Self::Bench => "bench",
+        }
+    }
+
+    /// What pip is told to install.
+    pub(super) fn requirements(self) -> &'static [&'static str] {
+        const MINIMAL: &[&str] =
+            &["torch==2.11.0", "nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"];
+        const FULL: &[&str] = &[
+            "torch==2.11.0",
+            "numpy",
+            "safetensors",
+            "nvidia-cuda-crt==13.0.88",
+            "nvidia-cuda-cccl==13.0.85",
+        ];
+        const BENCH: &[&str] = &[
+            "torch==2.11.0",
+            "numpy",
+            "safetensors",
+            "nvidia-cuda-crt==13.0.88",
+            "nvidia-cuda-cccl==13.0.85",
+            "torchvision==0.26.0",
+        ];
+        match self {
+            Self::Minimal => MINIMAL,
+            Self::Full => FULL,
+            Self::Bench => BENCH,
+        }
+    }
+
+    /// Whether pip also installs what the requirements require.
+    pub(super) fn with_dependencies(self) -> bool {
+        self > Self::Minimal
+    }
+
+    /// What the user is told before the download: what a set-up from nothing takes.
+    pub(super) fn says(self) -> &'static str {
+        match self {
+            Self::Minimal => "0.55 GB to fetch, 1.3 GB on disk",
+            Self::Full | Self::Bench => {
+                "PyTorch with all that it needs, 2.8 GB to fetch, 4.7 GB on disk"
+            }
+        }
+    }
+
+    /// Kilobytes that the installation takes at its height, downloaded files included.
+    pub(super) fn kilobytes(self) -> u64 {
+        match self {
+            Self::Minimal => 2_000_000,
+            Self::Full | Self::Bench => 7_500_000,
+        }
+    }
+}

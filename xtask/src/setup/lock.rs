@@ -1,0 +1,70 @@
+//! One set-up at a time.
+
+use std::fs::{self, File, TryLockError};
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+
+/// Its file lies in the set-up's folder, and stays when the rest of the folder is removed.
+pub(super) const FILE: &str = ".lock";
+
+/// The right to change the set-up's folder; given back when it is dropped, or when its last holder dies.
+pub(super) struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Waits for a set-up that is under way, in this or another terminal.
+    pub(super) fn take(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        let path = folder.join(FILE);
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                eprintln!("another set-up is at work in {}: waiting for it", folder.display());
+                file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+            }
+            Err(TryLockError::Error(error)) => {
+                bail!(anyhow::Error::new(error).context(format!("cannot lock {}", path.display())))
+            }
+        }
+        Ok(Self { file })
+    }
+
+    /// A standard input for a child: it reads as empty, and makes the child a holder of the lock. A pip that outlives a killed
+    /// set-up so keeps the next set-up waiting until it has ended too.
+    pub(super) fn as_stdin(&self) -> Result<Stdio> {
+        Ok(self.file.try_clone().context("cannot share the set-up's lock")?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_child_keeps_the_lock_of_a_parent_that_is_gone() {
+        let folder = std::env::temp_dir().join(format!("xtask-lock-{}", std::process::id()));
+        let lock = Lock::take(&folder).expect("the lock is free");
+        let stdin = lock.as_stdin().expect("a standard input");
+        let mut child = Command::new("sleep").arg("60").stdin(stdin).spawn().expect("a child");
+        drop(lock);
+
+        let other = File::open(folder.join(FILE)).expect("the lock's file");
+        let while_it_lives = other.try_lock().is_err();
+        child.kill().expect("the child ends");
+        child.wait().expect("the child is reaped");
+        // Not try_lock: another test's child, before it has become its own program, may hold all files of this process.
+        let once_it_is_dead = other.lock();
+        fs::remove_dir_all(&folder).expect("the folder goes");
+
+        assert!(while_it_lives);
+        once_it_is_dead.expect("nobody holds it");
+    }
+}

@@ -1,0 +1,172 @@
+//! What must be on the machine already. Each thing that is missing is named with the command that installs it.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::level::{Level, TORCH};
+use crate::command;
+
+/// Checks all of them, before anything is fetched.
+pub(super) fn check(folder: &Path, level: Level) -> Result<()> {
+    ensure!(
+        cfg!(all(target_os = "linux", target_arch = "x86_64")),
+        "the set-up knows libtorch for x86-64 Linux only, and this is {} on {}: install libtorch {TORCH} yourself and set \
+         LIBTORCH to the folder that holds its lib/ and include/",
+        env::consts::ARCH,
+        env::consts::OS
+    );
+    let mut missing = Vec::new();
+    for found in [python(Path::new("python3")), compiler(&compiler_name())] {
+        if let Err(error) = found {
+            missing.push(format!("{error:#}"));
+        }
+    }
+    ensure!(missing.is_empty(), "the set-up cannot start:\n  - {}", missing.join("\n  - "));
+    disk_space(folder, level)
+}
+
+/// Python 3.10 or newer, with what makes a virtual environment.
+fn python(python: &Path) -> Result<()> {
+    let version = command::output(
+        Command::new(python).args(["-c", "import sys; print(*sys.version_info[:2])"]),
+    )
+    .context("python3 (3.10 or newer) is needed: `apt-get install python3 python3-venv`")?;
+    let mut numbers = version.split_whitespace().map(|number| number.parse().unwrap_or(0));
+    let found: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    ensure!(
+        found >= (3, 10),
+        "python3 is {}.{}, and PyTorch {TORCH} needs 3.10 or newer",
+        found.0,
+        found.1
+    );
+    command::output(Command::new(python).args(["-c", "import venv, ensurepip"]))
+        .context("python3 cannot make a virtual environment: `apt-get install python3-venv`")?;
+    Ok(())
+}
+
+/// The compiler that cargo's build scripts will call.
+fn compiler_name() -> OsString {
+    env::var_os("CXX").unwrap_or_else(|| "c++".into())
+}
+
+/// A compiler that knows C++17 and finds its standard library.
+fn compiler(name: &OsString) -> Result<()> {
+    let mut compile = Command::new(name);
+    compile
+        .args(["-std=c++17", "-fsyntax-only", "-x", "c++", "-include", "optional", "/dev/null"])
+        .stdin(Stdio::null());
+    command::output(&mut compile).with_context(|| {
+        let name = name.to_string_lossy();
+        format!("a C++17 compiler is needed as `{name}`: `apt-get install g++`, or set CXX to the one that you have")
+    })?;
+    Ok(())
+}
+
+/// Fails only if it is known that the disk is too full: `df` may be missing or print what is not understood.
+fn disk_space(folder: &Path, level: Level) -> Result<()> {
+    let Ok(table) = command::output(Command::new("df").arg("-Pk").arg(folder)) else {
+        return Ok(());
+    };
+    let free: Option<u64> = table
+        .lines()
+        .nth(1)
+        .and_then(|line| line.split_whitespace().nth(3))
+        .and_then(|free| free.parse().ok());
+    match free {
+        Some(free) if free < level.kilobytes() => bail!(
+            "the disk of {} has {} MB free, and the set-up needs {} MB while it runs",
+            folder.display(),
+            free / 1000,
+            level.kilobytes() / 1000
+        ),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A program that answers every call as the script says; it is removed when it is dropped.
+    struct Fake(PathBuf);
+
+    impl Fake {
+        fn new(name: &str, script: &str) -> Self {
+            let path = env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+            Self(path)
+        }
+    }
+
+    impl Drop for Fake {
+        fn drop(&mut self) {
+            fs::remove_file(&self.0).expect("it is there");
+        }
+    }
+
+    fn message(result: Result<()>) -> String {
+        format!("{:#}", result.expect_err("something is missing"))
+    }
+
+    #[test]
+    fn what_this_machine_has_is_accepted() {
+        python(Path::new("python3")).expect("the tests need Python as well");
+        compiler(&compiler_name()).expect("the workspace is built with it");
+    }
+
+    #[test]
+    fn a_missing_python_is_named_with_its_package() {
+        let found = message(python(Path::new("/nowhere/python3")));
+        assert!(found.contains("apt-get install python3 python3-venv"), "{found}");
+    }
+
+    #[test]
+    fn an_old_python_is_refused() {
+        let fake = Fake::new("old-python", "echo 3 9");
+        assert_eq!(
+            message(python(&fake.0)),
+            "python3 is 3.9, and PyTorch 2.11.0 needs 3.10 or newer"
+        );
+    }
+
+    #[test]
+    fn a_python_without_venv_is_named_with_its_package() {
+        let script = "case \"$2\" in *ensurepip*) echo 'No module named ensurepip' >&2; exit 1;; *) echo 3 11;; esac";
+        let fake = Fake::new("bare-python", script);
+        let found = message(python(&fake.0));
+        assert!(
+            found.starts_with(
+                "python3 cannot make a virtual environment: `apt-get install python3-venv`"
+            ),
+            "{found}"
+        );
+        assert!(found.ends_with("No module named ensurepip"), "{found}");
+    }
+
+    #[test]
+    fn a_missing_compiler_is_named_with_its_package() {
+        let found = message(compiler(&"/nowhere/c++".into()));
+        assert!(
+            found
+                .starts_with("a C++17 compiler is needed as `/nowhere/c++`: `apt-get install g++`"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn a_compiler_without_cpp17_is_refused() {
+        let fake =
+            Fake::new("old-compiler", "echo \"unrecognized option '-std=c++17'\" >&2; exit 1");
+        let found = message(compiler(&fake.0.clone().into()));
+        assert!(found.ends_with("unrecognized option '-std=c++17'"), "{found}");
+    }
+}

@@ -1,0 +1,68 @@
+//! The file that says what a complete set-up holds. It is written last, so that it is there only if all the rest is.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::level::Level;
+
+const FILE: &str = ".setup-complete";
+
+/// The level whose packages are all installed. None without a stamp, or with that of an older set-up that held other versions.
+pub(super) fn read(folder: &Path) -> Option<Level> {
+    let found = fs::read_to_string(folder.join(FILE)).ok()?;
+    [Level::Minimal, Level::Full, Level::Bench].into_iter().find(|level| text(*level) == found)
+}
+
+/// Says that the set-up holds all packages of the level.
+pub(super) fn write(folder: &Path, level: Level) -> Result<()> {
+    // Renamed into place: a stamp is there whole or not at all.
+    let (part, whole) = (folder.join(".setup-complete.part"), folder.join(FILE));
+    fs::write(&part, text(level)).with_context(|| format!("cannot write {}", part.display()))?;
+    fs::rename(&part, &whole).with_context(|| format!("cannot write {}", whole.display()))
+}
+
+/// Takes the stamp away before the folder is changed.
+pub(super) fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_file(folder.join(FILE)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.join(FILE).display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn text(level: Level) -> String {
+    format!("{}\n{}\n", level.name(), level.requirements().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_reads_back_unless_it_is_of_other_versions_or_cut_off() {
+        let folder = std::env::temp_dir().join(format!("xtask-stamp-file-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary folder");
+        let mut found = vec![read(&folder)];
+        for level in [Level::Minimal, Level::Full, Level::Bench] {
+            write(&folder, level).expect("a stamp");
+            found.push(read(&folder));
+        }
+        for wrong in ["minimal\ntorch==2.10.0\n", "minimal\n", ""] {
+            fs::write(folder.join(FILE), wrong).expect("a stamp");
+            found.push(read(&folder));
+        }
+        remove(&folder).expect("the stamp goes");
+        let again = remove(&folder);
+        fs::remove_dir_all(&folder).expect("the folder goes");
+
+        assert_eq!(
+            found,
+            [None, Some(Level::Minimal), Some(Level::Full), Some(Level::Bench), None, None, None]
+        );
+        again.expect("no stamp is no error");
+    }
+}

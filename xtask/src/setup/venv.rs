@@ -1,0 +1,169 @@
+//! The Python virtual environment of the set-up: what is in it, and how it gets there.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::level::Level;
+use super::lock::{self, Lock};
+use crate::command;
+
+/// What an inspection finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// All of the level's packages are installed whole.
+    Complete,
+    /// Packages are missing; pip can add them.
+    Incomplete,
+    /// The environment must be made anew, for this reason.
+    Broken(String),
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("everything is installed"),
+            Self::Incomplete => f.write_str("packages are missing"),
+            Self::Broken(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// The environment in a folder, whether or not it has been made.
+pub(crate) struct Venv {
+    folder: PathBuf,
+}
+
+impl Venv {
+    /// The environment in this folder; nothing is made yet.
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Where it lies.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What LIBTORCH points at.
+    pub(super) fn libtorch(&self) -> PathBuf {
+        self.folder.join("torch")
+    }
+
+    /// An executable of the environment, such as `python`.
+    pub(crate) fn executable(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
+    }
+
+    /// Two files without which no stamp can be true.
+    pub(super) fn looks_usable(&self) -> bool {
+        self.libtorch().join("lib/libtorch_cpu.so").exists() && self.executable("python").exists()
+    }
+
+    /// Looks at every file of every package, which takes a second or two.
+    pub(super) fn inspect(&self, level: Level) -> State {
+        if !self.executable("python").exists() {
+            return State::Broken("there is no virtual environment".to_owned());
+        }
+        let mut inspection = self.python();
+        inspection.args(["-c", include_str!("installed.py")]).args(level.requirements());
+        let faults = match command::output(&mut inspection) {
+            Ok(faults) => faults,
+            Err(_) => return State::Broken("its Python does not run".to_owned()),
+        };
+        if let Some(damage) = faults.lines().find(|fault| fault.starts_with("damaged")) {
+            return State::Broken(damage.to_owned());
+        }
+        if !command::output(self.python().args(["-m", "pip", "--version"]))
+            .is_ok_and(|said| said.starts_with("pip "))
+        {
+            return State::Broken("it has no pip".to_owned());
+        }
+        // What the packages require is checked by pip, which knows the markers and ranges of versions.
+        let whole = !level.with_dependencies()
+            || command::output(self.python().args(["-m", "pip", "check"])).is_ok();
+        if faults.is_empty() && whole { State::Complete } else { State::Incomplete }
+    }
+
+    /// Makes an empty environment in the place of what is there.
+    pub(super) fn make_anew(&self, lock: &Lock, state: &State) -> Result<()> {
+        let remains =
+            self.contents().with_context(|| format!("cannot list {}", self.folder.display()))?;
+        if !remains.is_empty() {
+            eprintln!("removing what is in {}: {state}", self.folder.display());
+        }
+        for path in remains {
+            remove(&path)?;
+        }
+        let mut make = Command::new("python3");
+        make.args(["-m", "venv"]).arg(&self.folder);
+        command::run(make.stdin(lock.as_stdin()?).stdout(io::stderr()))
+    }
+
+    /// Lets pip add what is missing.
+    pub(super) fn install(&self, level: Level, lock: &Lock) -> Result<()> {
+        let mut pip = self.python();
+        pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
+        pip.args((!level.with_dependencies()).then_some("--no-deps")).args(level.requirements());
+        // Downloads are kept where the next set-up finds and removes those of a killed one.
+        let downloads = self.folder.join(".downloads");
+        remove(&downloads)?;
+        fs::create_dir(&downloads)
+            .with_context(|| format!("cannot create {}", downloads.display()))?;
+        // Not on the standard output: that belongs to the program which `cargo launch` will start.
+        let installed = command::run(
+            pip.env("TMPDIR", &downloads).stdin(lock.as_stdin()?).stdout(io::stderr()),
+        );
+        remove(&downloads)?;
+        installed
+    }
+
+    /// A link with one name for all versions of Python, relative so that the workspace can be moved.
+    pub(super) fn link_libtorch(&self) -> Result<()> {
+        let where_it_is = "import sysconfig; print(sysconfig.get_path('platlib'))";
+        let packages = command::output(self.python().args(["-c", where_it_is]))?;
+        let torch = Path::new(packages.trim()).join("torch");
+        let target = torch.strip_prefix(&self.folder).unwrap_or(&torch);
+        let link = self.libtorch();
+        if fs::read_link(&link).is_ok_and(|found| found == target) {
+            return Ok(());
+        }
+        remove(&link)?;
+        symlink(target, &link).with_context(|| format!("cannot create {}", link.display()))
+    }
+
+    /// The environment's Python, deaf to PYTHONPATH and to the user's own packages.
+    fn python(&self) -> Command {
+        let mut python = Command::new(self.executable("python"));
+        python.arg("-I").stdin(Stdio::null());
+        python
+    }
+
+    /// All that is in the folder but the lock.
+    fn contents(&self) -> io::Result<Vec<PathBuf>> {
+        let paths = fs::read_dir(&self.folder)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<io::Result<Vec<_>>>()?;
+        Ok(paths.into_iter().filter(|path| !path.ends_with(lock::FILE)).collect())
+    }
+}
+
+/// Removes a file, a link or a folder with all that is in it; what is not there is no error.
+fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() && !path.is_symlink() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,58 @@
+//! `cargo xtask test`: everything that can be checked on this machine.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+
+use crate::{command, setup, workspace};
+
+/// Builds the programs that the tests start, runs the tests, and checks that the feature `cuda` compiles.
+pub(crate) fn run(args: &[OsString]) -> Result<()> {
+    let libtorch = setup::ensure(setup::Level::Full)?;
+    command::run(command::cargo().args(["build", "--release", "--workspace"]))?;
+    let mut test = command::cargo();
+    test.args(["test", "--release"])
+        .args((!selects_package(args)).then_some("--workspace"))
+        .args(args);
+    command::run(&mut test)?;
+    if workspace::has_nccl_headers(&libtorch) {
+        command::run(command::cargo().args([
+            "check",
+            "--release",
+            "--workspace",
+            "--features",
+            "cuda",
+        ]))?;
+    } else {
+        eprintln!(
+            "not checked: the feature `cuda`, for want of NCCL's headers beside {}",
+            libtorch.display()
+        );
+    }
+    Ok(())
+}
+
+/// Whether the arguments say which packages to test; `--workspace` would override that.
+fn selects_package(args: &[OsString]) -> bool {
+    let of_cargo = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
+    of_cargo.into_iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_selected_by_cargos_own_flags_only() {
+        for (line, expected) in [
+            ("-p tests", true),
+            ("--package=tests parity", true),
+            ("parity", false),
+            ("-- -p", false),
+            ("", false),
+        ] {
+            let args: Vec<_> = line.split_whitespace().map(OsString::from).collect();
+            assert_eq!(selects_package(&args), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Where things lie: the workspace's root, its programs, the built executables, libtorch, a GPU.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The folder of the workspace's Cargo.toml.
+pub(crate) fn root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
+/// The folder that `target` stands for, wherever CARGO_TARGET_DIR or a configuration puts it: this very executable lies two
+/// levels below it, in the folder of its profile.
+pub(crate) fn target_dir() -> Result<PathBuf> {
+    let executable = env::current_exe().context("cannot find out where this executable lies")?;
+    let target = executable.parent().and_then(Path::parent);
+    Ok(target
+        .with_context(|| format!("{} does not lie in a target folder", executable.display()))?
+        .to_owned())
+}
+
+/// Where `cargo build --release` puts the executable of the program `name`.
+pub(crate) fn release_executable(name: &OsStr) -> Result<PathBuf> {
+    Ok(target_dir()?.join("release").join(name))
+}
+
+/// The folder of the set-up: a Python virtual environment with libtorch.
+pub(crate) fn venv() -> PathBuf {
+    root().join(".libtorch")
+}
+
+/// The LIBTORCH that the user has set. Cargo sets one for this process too (`.cargo/config.toml`), which points into the
+/// set-up's folder and is not the user's.
+pub(crate) fn user_libtorch() -> Option<PathBuf> {
+    let libtorch = PathBuf::from(env::var_os("LIBTORCH")?);
+    (libtorch != venv().join("torch")).then_some(libtorch)
+}
+
+/// The manifest of the workspace's program `name`; None if the workspace has no such program.
+pub(crate) fn program_manifest(name: &OsStr) -> Option<String> {
+    let name = name.to_str().filter(|name| !name.contains('/'))?;
+    let folder = root().join(name);
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
+    let is_program =
+        manifest.contains(&format!("\nname = \"{name}\"\n")) && folder.join("src/main.rs").exists();
+    is_program.then_some(manifest)
+}
+
+/// Whether an NVIDIA GPU is present.
+pub(crate) fn has_gpu() -> bool {
+    Path::new("/dev/nvidia0").exists()
+}
+
+/// NCCL's headers, which the feature `cuda` needs, where the wheels put them: beside torch.
+pub(crate) fn has_nccl_headers(libtorch: &Path) -> bool {
+    libtorch.join("../nvidia/nccl/include/nccl.h").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_programs_of_the_workspace_are_found() {
+        for program in ["ddp-mnist", "dp-basic", "launch"] {
+            assert!(program_manifest(OsStr::new(program)).is_some(), "{program}");
+        }
+        for other in ["true", "./ddp-mnist", "core", "no-such-program", ""] {
+            assert!(program_manifest(OsStr::new(other)).is_none(), "{other}");
+        }
+    }
+}
