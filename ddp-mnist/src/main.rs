@@ -87,7 +87,8 @@ fn train(args: &Args) -> Result<()> {
                 "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr than {}",
                 args.lr
             );
-            train_loss.update(loss.into(), labels.size()[0] as usize);
+            let count = labels.size()[0];
+            train_loss.update(f64::from(loss) * count as f64, count as usize);
             bar.set_message(format!("training batch_loss={loss:.4}"));
             bar.inc(1);
         }

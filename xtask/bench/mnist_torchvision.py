@@ -62,8 +62,9 @@ def load_into_memory(root):
 
 
 def train_one_epoch(model, batches, optimizer, write):
-    """Returns the seconds that each step took, the fetching of its batch not counted."""
+    """Returns when the first step ended, and the seconds that each step took, the fetching of its batch not counted."""
     model.train()
+    first_step_ended = None
     seconds = []
     for step, (images, labels) in enumerate(batches):
         images = images.view(len(images), -1)
@@ -74,8 +75,9 @@ def train_one_epoch(model, batches, optimizer, write):
         optimizer.step()
         loss = loss.item()
         seconds.append(time.perf_counter() - start)
+        first_step_ended = first_step_ended or time.time()
         write("step", epoch=0, step=step, loss=loss)
-    return seconds
+    return first_step_ended, seconds
 
 
 def evaluate(model, batches):
@@ -108,18 +110,22 @@ def main():
     with open(os.path.join(args.metrics, f"rank{rank}.jsonl"), "w") as metrics:
 
         def write(event, **fields):
-            line = {"event": event, "rank": rank, "world_size": dist.get_world_size(), "t": time.time(), **fields}
+            line = {"event": event, "rank": rank, "world_size": dist.get_world_size(), **fields}
             print(json.dumps(line, separators=(",", ":")), file=metrics, flush=True)
 
-        write("start")
         train, test = load_into_memory(args.data) if args.in_memory else load_as_batches(args.data)
         model = DistributedDataParallel(create_model())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        seconds = train_one_epoch(model, train, optimizer, write)
+        first_step_ended, seconds = train_one_epoch(model, train, optimizer, write)
         accuracy = evaluate(model, test)
         if rank == 0:
             print(f"Epoch=0, accuracy={accuracy:.4f}")
-        write("end", peak_rss_bytes=peak_rss_bytes(), step_seconds_median=statistics.median(seconds))
+        write(
+            "end",
+            first_step_unix_seconds=first_step_ended,
+            step_seconds_median=statistics.median(seconds),
+            peak_rss_bytes=peak_rss_bytes(),
+        )
     dist.destroy_process_group()
 
 

@@ -23,9 +23,10 @@ impl AvgMetric {
         Self::default()
     }
 
-    /// Adds `count` samples whose mean is `mean`: a batch's loss, say, and its size.
-    pub fn update(&mut self, mean: f64, count: usize) {
-        self.sum += mean * count as f64;
+    /// Adds `count` values whose sum is `sum`. A batch's mean loss comes in as the loss times the
+    /// size of the batch, and that batch's size.
+    pub fn update(&mut self, sum: f64, count: usize) {
+        self.sum += sum;
         self.count += count as u64;
     }
 

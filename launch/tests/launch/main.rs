@@ -1,5 +1,7 @@
 //! `launch` as a user runs it: real processes, small shell programs for ranks.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod arguments;
 mod bad_input;
 mod endings;

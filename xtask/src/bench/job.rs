@@ -89,18 +89,14 @@ pub(super) fn run(mut launcher: Command, log: &Log) -> Result<Run> {
     })
 }
 
-/// Time of the first step, peak memory and median step of one rank.
+/// When the first step ended, peak memory and median step, from what one rank writes at its end.
 fn read_rank(lines: &str) -> Result<(f64, f64, f64)> {
-    let event = |name: &str| {
-        let name = format!("\"event\":\"{name}\"");
-        lines
-            .lines()
-            .find(|line| line.contains(&name))
-            .with_context(|| format!("there is no {name}"))
-    };
-    let end = event("end")?;
+    let end = lines
+        .lines()
+        .find(|line| line.contains("\"event\":\"end\""))
+        .context("there is no \"event\":\"end\"")?;
     Ok((
-        number(event("step")?, "t")?,
+        number(end, "first_step_unix_seconds")?,
         number(end, "peak_rss_bytes")?,
         number(end, "step_seconds_median")?,
     ))
@@ -122,14 +118,13 @@ fn number(line: &str, key: &str) -> Result<f64> {
 mod tests {
     use super::*;
 
-    const LINES: &str = r#"{"event":"start","rank":0,"world_size":2,"t":100.5}
-{"event":"step","rank":0,"epoch":0,"step":0,"loss":2.3,"t":101.25}
-{"event":"step","rank":0,"epoch":0,"step":1,"loss":2.2,"t":102.0}
-{"event":"end","rank":0,"t":103.0,"peak_rss_bytes":150000000,"step_seconds_median":0.0011}
+    const LINES: &str = r#"{"event":"step","rank":0,"world_size":2,"epoch":0,"step":0,"loss":2.3}
+{"event":"epoch","rank":0,"world_size":2,"epoch":0,"train_loss":0.9}
+{"event":"end","rank":0,"first_step_unix_seconds":101.25,"step_seconds_median":0.0011,"peak_rss_bytes":150000000}
 "#;
 
     #[test]
-    fn a_rank_is_read_from_its_first_step_and_its_end() {
+    fn a_rank_is_read_from_its_end() {
         assert_eq!(read_rank(LINES).expect("all is there"), (101.25, 150_000_000.0, 0.0011));
     }
 

@@ -1,0 +1,111 @@
+//! Which rank sees which samples: the toy of bobondemon's "Distributed Data Parallel and Its
+//! Pytorch Example", with the metric of its appendix.
+
+use crate::simple_dataset::SimpleDataset;
+use anyhow::Result;
+use clap::builder::BoolishValueParser;
+use std::thread;
+use std::time::Duration;
+use tch::{Device, Kind};
+use tch_parallel::data::{
+    DataLoader, DataLoaderOptions, DistributedSampler, RandomSampler, Sampler, SequentialSampler,
+};
+use tch_parallel::distributed::{AvgMetric, ProcessGroup};
+
+/// Share the numbers 0, 1, 2 … out among the ranks, and average them over all.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Whether to shuffle: --shuffle, or --shuffle=true as in the tutorial.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    shuffle: bool,
+    /// Seeds the shuffling, the same on every rank.
+    #[arg(long, default_value_t = 1111)]
+    seed: u64,
+    /// Leave out what cannot be shared out evenly, instead of giving the first numbers twice.
+    #[arg(long)]
+    drop_last: bool,
+    /// How many numbers there are.
+    #[arg(long, default_value_t = 4 * 6)]
+    len: usize,
+    /// Numbers in a batch, on each rank.
+    #[arg(long, default_value_t = 4)]
+    batch_size: usize,
+    /// Do not pretend to work between the batches.
+    #[arg(long)]
+    no_sleep: bool,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    println!("shuffle={}", if args.shuffle { "True" } else { "False" });
+    // ANCHOR: distributed
+    // ===== Distributed settings
+    let group = ProcessGroup::from_env()?;
+    let device = match group.device() {
+        // The CPU has no parts; each rank of this host is one.
+        Device::Cpu => format!("cpu:{}", group.local_rank()),
+        Device::Cuda(index) => format!("cuda:{index}"),
+        other => format!("{other:?}"),
+    };
+    // ANCHOR_END: distributed
+
+    // ANCHOR: loader
+    // ===== Data set, sampler, loader
+    let dataset = SimpleDataset::new(0, args.len)?;
+    println!("{:?}", (0..args.len).collect::<Vec<_>>());
+    let sampler: Box<dyn Sampler> = if group.world_size() > 1 {
+        Box::new(DistributedSampler {
+            shuffle: args.shuffle,
+            drop_last: args.drop_last,
+            ..DistributedSampler::new(&group, args.seed)
+        })
+    } else if args.shuffle {
+        Box::new(RandomSampler { seed: args.seed })
+    } else {
+        Box::new(SequentialSampler)
+    };
+    println!("========== device:{device}");
+    let options =
+        DataLoaderOptions { batch_size: args.batch_size, num_workers: 2, ..Default::default() };
+    let loader = DataLoader::with_options(dataset, sampler, options)?;
+    // ANCHOR_END: loader
+
+    // ANCHOR: traverse
+    // ===== Go through all data
+    let mut seen = Vec::new();
+    let mut average = AvgMetric::new();
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        let seconds = if args.no_sleep { 0.0 } else { rand::random_range(0..100) as f64 / 100.0 };
+        let numbers = Vec::<i64>::try_from(&batch)?;
+        println!("sleep {seconds:.2}; device:{device}\ttensor({})", row(&numbers, ", "));
+        average.update(batch.sum(Kind::Double).double_value(&[]), numbers.len());
+        seen.extend(numbers);
+        thread::sleep(Duration::from_secs_f64(seconds));
+    }
+    seen.sort_unstable();
+    // A collective: every rank is here, and every rank gets the average over all.
+    let average = average.summarize(&group)?;
+    println!("device:{device}\t{}\tavg={average}", row(&seen, " "));
+    // ANCHOR_END: traverse
+    Ok(())
+}
+
+/// Numbers in brackets, all of the same width, as NumPy and PyTorch print them.
+fn row(numbers: &[i64], separator: &str) -> String {
+    let width = numbers.iter().map(|number| number.to_string().len()).max().unwrap_or(0);
+    let numbers: Vec<_> = numbers.iter().map(|number| format!("{number:width$}")).collect();
+    format!("[{}]", numbers.join(separator))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_look_like_numpys() {
+        assert_eq!(row(&[0, 11, 3], " "), "[ 0 11  3]");
+        assert_eq!(row(&[7], ", "), "[7]");
+        assert_eq!(row(&[], ", "), "[]");
+    }
+}

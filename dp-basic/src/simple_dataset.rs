@@ -1,0 +1,51 @@
+//! The toy data set of bobondemon's "Distributed Data Parallel and Its Pytorch Example".
+
+use anyhow::{Result, ensure};
+use tch::Tensor;
+use tch_parallel::data::Dataset;
+
+/// The whole numbers from `start` up to `end`, which is left out.
+#[derive(Debug)]
+pub struct SimpleDataset {
+    start: usize,
+    end: usize,
+}
+
+impl SimpleDataset {
+    /// Refuses a range that holds nothing.
+    pub fn new(start: usize, end: usize) -> Result<Self> {
+        ensure!(start < end, "the numbers from {start} up to {end} are none; expected at least one");
+        Ok(SimpleDataset { start, end })
+    }
+}
+
+impl Dataset for SimpleDataset {
+    type Batch = Tensor;
+
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    fn batch(&self, indices: &[usize]) -> tch_parallel::Result<Tensor> {
+        let numbers: Vec<i64> = indices.iter().map(|index| (index + self.start) as i64).collect();
+        Ok(Tensor::from_slice(&numbers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn item_i_is_i_plus_start() {
+        let dataset = SimpleDataset::new(10, 14).unwrap();
+        assert_eq!(dataset.len(), 4);
+        assert_eq!(dataset.batch(&[3, 0]).unwrap(), Tensor::from_slice(&[13i64, 10]));
+    }
+
+    #[test]
+    fn an_empty_range_is_refused() {
+        let error = SimpleDataset::new(4, 4).unwrap_err().to_string();
+        assert_eq!(error, "the numbers from 4 up to 4 are none; expected at least one");
+    }
+}
