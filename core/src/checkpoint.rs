@@ -218,9 +218,7 @@ mod tests {
         let before = vs.variables()["fc.bias"].copy();
         let error = load(&path, &mut vs).unwrap_err().to_string();
         assert!(
-            error.ends_with(
-                "fc.weight has the shape [2, 4]; expected [2, 3], as in the model"
-            ),
+            error.ends_with("fc.weight has the shape [2, 4]; expected [2, 3], as in the model"),
             "{error}"
         );
         assert_eq!(vs.variables()["fc.bias"], before);

@@ -14,7 +14,9 @@ fn main() {
 
     // torch-sys says where libtorch lies; see `links = "tch"` in its manifest.
     let Some(lib) = env::var_os("DEP_TCH_LIBTORCH_LIB").map(PathBuf::from) else {
-        println!("cargo::error=torch-sys did not say where libtorch lies; run `cargo xtask setup` or set LIBTORCH");
+        println!(
+            "cargo::error=torch-sys did not say where libtorch lies; run `cargo xtask setup` or set LIBTORCH"
+        );
         return;
     };
     let torch = lib.parent().unwrap_or(&lib).to_path_buf();

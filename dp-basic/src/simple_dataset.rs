@@ -14,7 +14,10 @@ pub struct SimpleDataset {
 impl SimpleDataset {
     /// Refuses a range that holds nothing.
     pub fn new(start: usize, end: usize) -> Result<Self> {
-        ensure!(start < end, "the numbers from {start} up to {end} are none; expected at least one");
+        ensure!(
+            start < end,
+            "the numbers from {start} up to {end} are none; expected at least one"
+        );
         Ok(SimpleDataset { start, end })
     }
 }

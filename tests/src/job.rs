@@ -250,6 +250,13 @@ impl Ended {
         }
         Ok(self)
     }
+
+    /// Fails, with all its output, unless one line of its messages contains all of these texts.
+    pub fn expect_line(self, texts: &[&str]) -> Result<Self> {
+        let found = self.stderr.lines().any(|line| texts.iter().all(|text| line.contains(text)));
+        ensure!(found, "expected a line with {texts:?} on stderr: {self}");
+        Ok(self)
+    }
 }
 
 impl std::fmt::Display for Ended {

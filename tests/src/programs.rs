@@ -2,6 +2,7 @@
 //! originals.
 
 use std::env;
+use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -32,6 +33,12 @@ const RANKS: [&str; 11] = [
 /// The workspace's directory.
 pub fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The text of a file of the workspace.
+pub fn source(path: impl AsRef<Path>) -> Result<String> {
+    let path = workspace().join(path);
+    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The trainer with DistributedDataParallel.

@@ -14,11 +14,13 @@ use crate::safetensors::{self, Tensor};
 /// directory.
 pub const OUTPUTS: [&str; 4] = ["--metrics", "metrics", "--save", "model.safetensors"];
 
-/// Every loss of every rank, and the weights at the end.
+/// Every loss of every rank, what each epoch came to, and the weights at the end.
 #[derive(Debug)]
 pub struct Training {
     /// By rank, in the order of the steps; an epoch follows upon the other.
     pub losses: Vec<Vec<f32>>,
+    /// By rank and epoch: training loss, validation loss, accuracy.
+    epochs: Vec<Vec<[f64; 3]>>,
     /// By the names of the parameters.
     pub weights: BTreeMap<String, Tensor>,
 }
@@ -26,12 +28,16 @@ pub struct Training {
 impl Training {
     /// Reads what the job's ranks have written, told so by [`OUTPUTS`].
     pub fn of(job: &Job, world_size: usize) -> Result<Self> {
-        let losses =
-            (0..world_size).map(|rank| losses(job.directory(), rank)).collect::<Result<_>>()?;
-        Ok(Self { losses, weights: safetensors::read(&job.directory().join("model.safetensors"))? })
+        let directory = job.directory();
+        Ok(Self {
+            losses: (0..world_size).map(|rank| losses(directory, rank)).collect::<Result<_>>()?,
+            epochs: (0..world_size).map(|rank| epochs(directory, rank)).collect::<Result<_>>()?,
+            weights: safetensors::read(&directory.join("model.safetensors"))?,
+        })
     }
 
-    /// Fails at the first bit that is not the same, saying where.
+    /// Fails at the first bit of a loss or a weight that is not the same, saying where. What the
+    /// epochs came to may differ in rounding: everybody adds up in an order of their own.
     pub fn expect_equal(&self, other: &Self) -> Result<()> {
         ensure!(self.losses.len() == other.losses.len(), "the worlds differ in size");
         for (rank, (ours, theirs)) in self.losses.iter().zip(&other.losses).enumerate() {
@@ -45,6 +51,12 @@ impl Training {
                 );
             }
         }
+        ensure!(
+            same_but_for_rounding(&self.epochs, &other.epochs),
+            "the epochs came to {:?} and {:?}",
+            self.epochs,
+            other.epochs
+        );
         let names = |training: &Self| training.weights.keys().cloned().collect::<Vec<_>>();
         ensure!(names(self) == names(other), "{:?} against {:?}", names(self), names(other));
         for (name, tensor) in &self.weights {
@@ -54,22 +66,48 @@ impl Training {
     }
 }
 
-/// The losses of a rank's steps, in order, as far as it has written them.
+fn same_but_for_rounding(ours: &[Vec<[f64; 3]>], theirs: &[Vec<[f64; 3]>]) -> bool {
+    let sizes = |epochs: &[Vec<[f64; 3]>]| epochs.iter().map(Vec::len).collect::<Vec<_>>();
+    let pairs = ours.iter().flatten().flatten().zip(theirs.iter().flatten().flatten());
+    sizes(ours) == sizes(theirs) && pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-6)
+}
+
+/// The losses of a rank's steps, in order.
 pub fn losses(directory: &Path, rank: usize) -> Result<Vec<f32>> {
+    // The shortest decimal of an f32 gives that f32 back.
+    let loss = |event: &Value| Some(event["loss"].as_f64()? as f32);
+    events(directory, rank, "step", loss)
+}
+
+fn epochs(directory: &Path, rank: usize) -> Result<Vec<[f64; 3]>> {
+    events(directory, rank, "epoch", |event| {
+        Some([
+            event["train_loss"].as_f64()?,
+            event["val_loss"].as_f64()?,
+            event["accuracy"].as_f64()?,
+        ])
+    })
+}
+
+/// What `read` finds in each of a rank's events of this name.
+fn events<T>(
+    directory: &Path,
+    rank: usize,
+    name: &str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<Vec<T>> {
     let path = directory.join(format!("metrics/rank{rank}.jsonl"));
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut losses = Vec::new();
+    let mut found = Vec::new();
     for line in text.lines() {
         let event: Value = serde_json::from_str(line)
             .with_context(|| format!("{}: a line is no JSON: {line}", path.display()))?;
-        if event["event"] == "step" {
-            let loss = event["loss"].as_f64().with_context(|| format!("no loss in {line}"))?;
-            // The shortest decimal of an f32 gives that f32 back.
-            losses.push(loss as f32);
+        if event["event"] == name {
+            found.push(read(&event).with_context(|| format!("a number is missing in {line}"))?);
         }
     }
-    Ok(losses)
+    Ok(found)
 }
 
 /// Whether a rank has taken so many steps by now: its file may not be there yet, nor its last line
@@ -78,4 +116,45 @@ pub fn has_taken_steps(directory: &Path, rank: usize, steps: usize) -> bool {
     let path = directory.join(format!("metrics/rank{rank}.jsonl"));
     let text = fs::read_to_string(path).unwrap_or_default();
     text.matches(r#""loss""#).count() >= steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn training(loss: f32, weight: u8) -> Training {
+        let tensor = Tensor { dtype: "U8".into(), shape: vec![1], bytes: vec![weight] };
+        Training {
+            losses: vec![vec![1.0, loss]],
+            epochs: vec![vec![[1.0, 2.0, 3.0]]],
+            weights: BTreeMap::from([("0.weight".into(), tensor)]),
+        }
+    }
+
+    #[test]
+    fn one_bit_is_a_difference_that_is_found_and_located() {
+        let ours = training(2.0, 1);
+        assert!(ours.expect_equal(&training(2.0, 1)).is_ok());
+        let theirs = training(2.0_f32.next_up(), 1);
+        let error = ours.expect_equal(&theirs).unwrap_err().to_string();
+        assert!(error.contains("rank 0, step 1 of 2"), "{error}");
+        let error = ours.expect_equal(&training(2.0, 3)).unwrap_err().to_string();
+        assert!(error.contains("0.weight"), "{error}");
+    }
+
+    #[test]
+    fn what_is_missing_is_a_difference() {
+        let ours = training(2.0, 1);
+        let spoil: [fn(&mut Training); 4] = [
+            |training| training.losses[0].clear(),
+            |training| training.losses.clear(),
+            |training| training.epochs[0].clear(),
+            |training| training.weights.clear(),
+        ];
+        for spoil in spoil {
+            let mut theirs = training(2.0, 1);
+            spoil(&mut theirs);
+            assert!(ours.expect_equal(&theirs).is_err());
+        }
+    }
 }

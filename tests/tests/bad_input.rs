@@ -132,7 +132,7 @@ fn senseless_flags_are_refused() -> Result<()> {
         (&["--device", "tpu"], 2, &["--device", "tpu", "cpu", "cuda"]),
         (&["--timeout", "0"], 2, &["--timeout", "0"]),
         (&["--nesterov"], 1, &["nesterov", "momentum"]),
-        (&["--lr", "-1"], 1, &["lr", "-1"]),
+        (&["--lr=-1"], 1, &["lr", "-1"]),
     ];
     for (flags, code, texts) in cases {
         expect_refusal(&job, ddp_mnist(OUTPUTS.iter().chain(flags).copied())?, code, texts)?;

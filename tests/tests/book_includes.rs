@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use tests::programs::workspace;
+use tests::programs::{source, workspace};
 
 /// The Markdown files of the book.
 fn chapters(directory: &Path) -> Result<Vec<PathBuf>> {
@@ -62,13 +62,11 @@ fn every_listing_of_the_book_is_there() -> Result<()> {
     let mut count = 0;
     let mut wrong = Vec::new();
     for chapter in chapters(&workspace().join("book/src"))? {
-        let text = fs::read_to_string(&chapter)?;
+        let text = source(&chapter)?;
         for target in includes(&text) {
             let (path, part) = target.split_once(':').unwrap_or((target, ""));
             let path = chapter.parent().context("a chapter lies in a directory")?.join(path);
-            let listing = fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()))
-                .and_then(|file| included(&file, part));
+            let listing = source(&path).and_then(|file| included(&file, part));
             match listing {
                 Ok(listing) if !listing.trim().is_empty() => count += 1,
                 Ok(_) => wrong.push(format!("{}: {target} is empty", chapter.display())),
@@ -83,16 +81,28 @@ fn every_listing_of_the_book_is_there() -> Result<()> {
 
 #[test]
 fn every_chapter_of_the_summary_is_there() -> Result<()> {
-    let source = workspace().join("book/src");
-    let summary = fs::read_to_string(source.join("SUMMARY.md"))?;
-    let mut listed = vec![source.join("SUMMARY.md")];
+    let book = workspace().join("book/src");
+    let summary = source("book/src/SUMMARY.md")?;
+    let mut listed = vec![book.join("SUMMARY.md")];
     for link in summary.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-        let path = source.join(link.trim_start_matches("./"));
+        let path = book.join(link.trim_start_matches("./"));
         assert!(path.is_file(), "SUMMARY.md links {link}, which is not there");
         listed.push(path);
     }
-    for chapter in chapters(&source)? {
+    for chapter in chapters(&book)? {
         assert!(listed.contains(&chapter), "SUMMARY.md does not link {}", chapter.display());
     }
     Ok(())
+}
+
+#[test]
+fn a_listing_that_is_not_there_is_found() {
+    let file = "a\n// ANCHOR: one\nb\n// ANCHOR_END: one\n// ANCHOR: open\nc\n";
+    assert_eq!(included(file, "one").unwrap(), "b\n");
+    assert_eq!(included(file, "").unwrap(), file);
+    for wrong in ["on", "open", "two", "1:2", "1"] {
+        assert!(included(file, wrong).is_err(), "{wrong}");
+    }
+    let chapter = "x {{#include ../a.rs:one}}\n{{#rustdoc_include b.rs}} {{#title T}}";
+    assert_eq!(includes(chapter).collect::<Vec<_>>(), ["../a.rs:one", "b.rs"]);
 }

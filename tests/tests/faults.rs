@@ -57,7 +57,7 @@ fn a_killed_rank_ends_the_job_and_the_launcher_names_it() -> Result<()> {
     let ended = launcher.wait()?;
     assert!(killed.elapsed() < SOON, "it took {:?} until the job ended", killed.elapsed());
     assert!(!ended.status.success(), "{ended}");
-    ended.expect_messages(&["rank 1", "SIGKILL"])?;
+    ended.expect_line(&["rank 1", "SIGKILL"])?;
     expect_nothing_left(&job)
 }
 
@@ -69,7 +69,7 @@ fn the_survivors_of_a_killed_rank_name_it_themselves() -> Result<()> {
     let killed = Instant::now();
     let survivor = ranks[0].wait()?;
     assert!(killed.elapsed() < SOON, "it took {:?} until rank 0 ended", killed.elapsed());
-    survivor.expect_code(1)?.expect_messages(&["[rank 0] error:", "rank 1"])?;
+    survivor.expect_code(1)?.expect_line(&["[rank 0] error:", "rank 1"])?;
     drop(ranks);
     expect_nothing_left(&job)
 }
@@ -84,7 +84,7 @@ fn the_survivors_of_a_killed_rank_0_name_it_too() -> Result<()> {
         let survivor = ranks[rank].wait()?;
         assert!(killed.elapsed() < SOON, "it took {:?} until rank {rank} ended", killed.elapsed());
         let own_words = format!("[rank {rank}] error:");
-        survivor.expect_code(1)?.expect_messages(&[&own_words, "rank 0"])?;
+        survivor.expect_code(1)?.expect_line(&[&own_words, "rank 0"])?;
     }
     drop(ranks);
     expect_nothing_left(&job)
@@ -118,6 +118,6 @@ fn a_rank_that_is_stopped_for_longer_than_the_timeout_ends_the_job() -> Result<(
     kill(job.rank(1, "ddp-mnist")?, Signal::SIGSTOP)?;
     let ended = launcher.wait()?;
     assert!(!ended.status.success(), "{ended}");
-    ended.expect_messages(&["[rank 0] error:", "rank 1"])?;
+    ended.expect_line(&["[rank 0] error:", "rank 1"])?;
     expect_nothing_left(&job)
 }

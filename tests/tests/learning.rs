@@ -1,17 +1,15 @@
 //! The README's first command really learns.
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{ddp_mnist, launch, workspace};
+use tests::programs::{ddp_mnist, launch, source};
 
 /// What stands before the trainer's flags in the README's first command.
 const COMMAND: &str = "cargo launch -n 2 ddp-mnist -- ";
 
 #[test]
 fn the_readmes_command_reads_945_of_1000_digits_right() -> Result<()> {
-    let readme = fs::read_to_string(workspace().join("README.md"))?;
+    let readme = source("README.md")?;
     let flags = readme
         .lines()
         .find_map(|line| line.trim().strip_prefix(COMMAND))

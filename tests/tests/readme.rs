@@ -1,14 +1,12 @@
 //! The README shows code that is compiled and tested, not a copy that has aged.
 
-use std::fs;
-
 use anyhow::{Context, Result};
-use tests::programs::workspace;
+use tests::programs::source;
 
 #[test]
 fn the_readmes_example_is_the_compiled_one() -> Result<()> {
-    let readme = fs::read_to_string(workspace().join("README.md"))?;
-    let example = fs::read_to_string(workspace().join("core/examples/readme.rs"))?;
+    let readme = source("README.md")?;
+    let example = source("core/examples/readme.rs")?;
     let shown = readme
         .split_once("<!-- example:begin -->")
         .and_then(|(_, rest)| rest.split_once("<!-- example:end -->"))

@@ -71,12 +71,9 @@ fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
         eprintln!("{} is complete already", venv.folder().display());
     } else {
         prerequisites::check(venv.folder(), level)?;
-        eprintln!(
-            "setting up libtorch {} in {}: {}",
-            level::TORCH,
-            venv.folder().display(),
-            level.says()
-        );
+        let does = if state == State::Incomplete { "completing" } else { "setting up" };
+        let folder = venv.folder().display();
+        eprintln!("{does} libtorch {} in {folder}: at most {}", level::TORCH, level.says());
     }
     if matches!(state, State::Broken(_)) {
         venv.make_anew(lock, &state)?;

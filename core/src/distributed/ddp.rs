@@ -87,7 +87,12 @@ impl<M> DistributedDataParallel<M> {
     /// - [`Error::Argument`]: nothing in `vs` can be trained, or it is not all on one kind of device.
     /// - [`Error::Collective`]: a rank has other parameters, or could not be reached. Where
     ///   PyTorch tells only the ranks that differ from rank 0, all ranks are told here.
-    pub fn new(module: M, vs: &VarStore, group: &ProcessGroup, options: DdpOptions) -> Result<Self> {
+    pub fn new(
+        module: M,
+        vs: &VarStore,
+        group: &ProcessGroup,
+        options: DdpOptions,
+    ) -> Result<Self> {
         let (names, parameters) = named_parameters(vs);
         check_devices(&names, &parameters)?;
         let bucket_mb = options.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
@@ -102,10 +107,15 @@ impl<M> DistributedDataParallel<M> {
         let buffers = if options.broadcast_buffers { named_buffers(vs).1 } else { Vec::new() };
 
         let operation = "DistributedDataParallel::new";
-        group
-            .engine()
-            .verify_params(&parameters)
-            .map_err(|error| mismatch(group, &names, operation, error.message()))?;
+        // The engine tells only the ranks that differ from rank 0.
+        let objection = match group.engine().verify_params(&parameters) {
+            Ok(()) => None,
+            Err(error) => match mismatch(&names, error.message()) {
+                Some(mismatch) => Some(mismatch),
+                None => return Err(group.failed(operation, error.message())),
+            },
+        };
+        group.agree(operation, objection.as_deref())?;
         let state: Vec<_> = parameters.iter().chain(&buffers).map(Tensor::shallow_clone).collect();
         group
             .engine()
@@ -205,8 +215,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Errors
     /// [`Error::Collective`] when a rank has died or has not come within the timeout.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
-        loss.f_backward()
-            .map_err(|error| self.group.failed("backward", &without_backtrace(&error)))
+        loss.f_backward().map_err(|error| self.group.failed("backward", &without_backtrace(&error)))
     }
 
     /// As long as the guard lives, gradients add up on each rank and are not exchanged: for
@@ -348,18 +357,18 @@ fn check_devices(names: &[String], parameters: &[Tensor]) -> Result<()> {
     }
 }
 
-/// The error for parameters that differ between ranks, which only the ranks other than 0 notice.
-fn mismatch(group: &ProcessGroup, names: &[String], operation: &'static str, message: &str) -> Error {
-    let differs = message.contains("appears not to match") || message.contains("same model across all ranks");
-    if !differs {
-        return group.failed(operation, message);
+/// What is wrong, if `message` says that parameters differ between ranks.
+fn mismatch(names: &[String], message: &str) -> Option<String> {
+    let signs = ["appears not to match", "same model across all ranks"];
+    if !signs.iter().any(|sign| message.contains(sign)) {
+        return None;
     }
-    let message = match index_in(message, "params[").and_then(|index| names.get(index)) {
+    // The engine puts the rank before it, as we do.
+    let message = message.split_once("]: ").map_or(message, |(_, rest)| rest);
+    Some(match index_in(message, "params[").and_then(|index| names.get(index)) {
         Some(name) => format!("{name} differs between the ranks: {message}"),
         None => message.to_owned(),
-    };
-    group.report(&message);
-    Error::Collective { rank: group.rank(), operation, message, blame: None }
+    })
 }
 
 /// The parameters that the reducer says got no gradient, where that is what it says.

@@ -7,8 +7,10 @@
 //! - [`logging`]: what DistributedDataParallel measured of itself.
 //! - [`metrics`]: sums and counts over all ranks.
 //!
-//! Private: `rendezvous` (how ranks meet), `post_mortem` (who is to blame when an exchange fails).
+//! Private: `rendezvous` (how ranks meet), `agreement` (how all learn what one has noticed),
+//! `post_mortem` (who is to blame when an exchange fails).
 
+mod agreement;
 pub mod ddp;
 pub mod env;
 pub mod logging;

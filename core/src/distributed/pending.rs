@@ -37,8 +37,6 @@ impl<T> Pending<T> {
 
     /// Whether [`wait`](Self::wait) would return at once. `Work.is_completed()`.
     pub fn is_completed(&self) -> Result<bool> {
-        self.work
-            .is_completed()
-            .map_err(|error| self.group.failed(self.operation, error.message()))
+        self.work.is_completed().map_err(|error| self.group.failed(self.operation, error.message()))
     }
 }

@@ -33,11 +33,10 @@ pub(super) struct PostMortem {
 impl PostMortem {
     /// Leaves this process's identity in the store.
     pub(super) fn new(
-        store: &Store,
+        store: Arc<Store>,
         rank: usize,
         world_size: usize,
     ) -> Result<Self, c10d_sys::Error> {
-        let store = Arc::new(store.with_prefix("tch_parallel")?);
         if let Some(process) = Process::this() {
             store.set(&process_key(rank), process.to_text().as_bytes())?;
         } else {
@@ -84,8 +83,12 @@ impl PostMortem {
             deadline: Instant::now() + SEARCH,
         };
         // The store is served by rank 0; if that is what died, an operation may never return.
-        in_time(SEARCH + ANSWER, move || search.run())
-            .unwrap_or_else(|| Some("the store does not answer: rank 0, which serves it, has ended or is stopped".into()))
+        in_time(SEARCH + ANSWER, move || search.run()).unwrap_or_else(|| {
+            Some(
+                "the store does not answer: rank 0, which serves it, has ended or is stopped"
+                    .into(),
+            )
+        })
     }
 
     fn others(&self) -> Vec<usize> {
@@ -138,7 +141,9 @@ impl Search {
             let mut gone = None;
             for &rank in &self.others {
                 match self.look_at(rank)? {
-                    Finding::Fault(fault) => return Ok(Some(format!("rank {rank} reports: {fault}"))),
+                    Finding::Fault(fault) => {
+                        return Ok(Some(format!("rank {rank} reports: {fault}")));
+                    }
                     Finding::Gone(how) => gone = gone.or(Some(format!("rank {rank} {how}"))),
                     Finding::Silent => silent.push(rank),
                     Finding::Victim | Finding::Alive => {}
@@ -295,16 +300,16 @@ mod tests {
     use super::*;
     use std::process::{Command, Stdio};
 
-    fn world(size: usize) -> (Store, Vec<PostMortem>) {
-        let store = Store::hash().unwrap();
-        let ranks = (0..size).map(|rank| PostMortem::new(&store, rank, size).unwrap()).collect();
+    fn world(size: usize) -> (Arc<Store>, Vec<PostMortem>) {
+        let store = Arc::new(Store::hash().unwrap());
+        let rank = |rank| PostMortem::new(Arc::clone(&store), rank, size).unwrap();
+        let ranks = (0..size).map(rank).collect();
         (store, ranks)
     }
 
     /// Leaves the identity of another process in the place of a rank.
     fn impersonate(store: &Store, rank: usize, pid: u32) {
         let process = Process { realm: realm().unwrap(), pid, start_time: stat(pid).unwrap().1 };
-        let store = store.with_prefix("tch_parallel").unwrap();
         store.set(&process_key(rank), process.to_text().as_bytes()).unwrap();
     }
 
@@ -340,16 +345,15 @@ mod tests {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        let ours = store.with_prefix("tch_parallel").unwrap();
-        ours.set(&report_key(1), VICTIM.to_string().as_bytes()).unwrap();
+        store.set(&report_key(1), VICTIM.to_string().as_bytes()).unwrap();
         assert!(ranks[0].blame(BROKEN).unwrap().starts_with("rank 2 "));
     }
 
     #[test]
     fn ranks_that_never_came_are_absent() {
-        let store = Store::hash().unwrap();
-        let first = PostMortem::new(&store, 0, 3).unwrap();
-        let _third = PostMortem::new(&store, 2, 3).unwrap();
+        let store = Arc::new(Store::hash().unwrap());
+        let first = PostMortem::new(Arc::clone(&store), 0, 3).unwrap();
+        let _third = PostMortem::new(store, 2, 3).unwrap();
         let timeout = Duration::from_secs(3);
         assert_eq!(
             first.absent("wait timeout after 3000ms", timeout).unwrap(),

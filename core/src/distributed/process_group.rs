@@ -1,5 +1,6 @@
 //! `init_process_group` and the collectives: `torch.distributed`.
 
+use super::agreement;
 use super::env::Env;
 use super::pending::Pending;
 use super::post_mortem::PostMortem;
@@ -10,7 +11,7 @@ use c10d_sys::{GlooAddress, ReduceOp, Store, Work};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tch::{Cuda, Device, Tensor};
 
@@ -80,7 +81,11 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
             GlooAddress::Host("127.0.0.1".into()),
         ),
     };
-    let post_mortem = PostMortem::new(&store, rank, world_size)
+    let ours = store
+        .with_prefix("tch_parallel")
+        .and_then(|ours| agreement::enrol(&ours).map(|()| Arc::new(ours)))
+        .map_err(|error| rendezvous_failed(rank, world_size, error.message()))?;
+    let post_mortem = PostMortem::new(Arc::clone(&ours), rank, world_size)
         .map_err(|error| rendezvous_failed(rank, world_size, error.message()))?;
     let engine = connect(&store, rank, world_size, backend, device, &address, options.timeout)
         .map_err(|error| {
@@ -90,7 +95,10 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
     Ok(ProcessGroup {
         inner: Arc::new(Inner {
             engine: Some(engine),
+            store: ours,
+            agreements: AtomicUsize::new(0),
             post_mortem,
+            timeout: options.timeout,
             failed: AtomicBool::new(false),
             rank,
             world_size,
@@ -186,8 +194,13 @@ pub struct ProcessGroup {
 struct Inner {
     /// None only while the group is dropped.
     engine: Option<c10d_sys::ProcessGroup>,
+    /// For what ranks of this library tell each other beside the engine.
+    store: Arc<Store>,
+    /// How many agreements there have been, which gives each its name.
+    agreements: AtomicUsize,
     /// Finds out who is to blame when an exchange fails.
     post_mortem: PostMortem,
+    timeout: Duration,
     /// Whether an exchange has failed: then others may be in flight that can never end.
     failed: AtomicBool,
     rank: usize,
@@ -316,6 +329,26 @@ impl ProcessGroup {
             operation,
             message: message.to_owned(),
             blame: self.inner.post_mortem.blame(message),
+        }
+    }
+
+    /// Tells every rank of it if one has something against going on. A collective.
+    pub(super) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {
+        let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
+        let verdict = agreement::objection(
+            &self.inner.store,
+            &subject,
+            self.rank(),
+            objection,
+            self.inner.timeout,
+        )
+        .map_err(|error| self.failed(operation, error.message()))?;
+        match verdict {
+            None => Ok(()),
+            Some(message) => {
+                self.inner.failed.store(true, Ordering::Relaxed);
+                Err(Error::Collective { rank: self.rank(), operation, message, blame: None })
+            }
         }
     }
 

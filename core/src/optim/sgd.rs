@@ -141,13 +141,16 @@ impl Parameter {
         }
         if options.weight_decay != 0.0 {
             gradient = gradient.copy();
-            add_scaled_(&mut gradient, &self.tensor, options.weight_decay).map_err(failed("step"))?;
+            add_scaled_(&mut gradient, &self.tensor, options.weight_decay)
+                .map_err(failed("step"))?;
         }
         if options.momentum != 0.0 {
             let buffer = match &mut self.momentum_buffer {
                 Some(buffer) => {
-                    let _ = buffer.f_mul_scalar_(options.momentum).map_err(Error::tensor("step"))?;
-                    add_scaled_(buffer, &gradient, 1.0 - options.dampening).map_err(failed("step"))?;
+                    let _ =
+                        buffer.f_mul_scalar_(options.momentum).map_err(Error::tensor("step"))?;
+                    add_scaled_(buffer, &gradient, 1.0 - options.dampening)
+                        .map_err(failed("step"))?;
                     buffer
                 }
                 none => none.insert(gradient.copy()),
@@ -173,15 +176,12 @@ impl SgdOptions {
                 expected: expected.into(),
             })
         };
-        // Written so that NaN is refused as well.
-        if !(self.lr >= 0.0) {
-            return refuse("lr", self.lr, "a number not below 0");
-        }
-        if !(self.momentum >= 0.0) {
-            return refuse("momentum", self.momentum, "a number not below 0");
-        }
-        if !(self.weight_decay >= 0.0) {
-            return refuse("weight_decay", self.weight_decay, "a number not below 0");
+        for (what, value) in
+            [("lr", self.lr), ("momentum", self.momentum), ("weight_decay", self.weight_decay)]
+        {
+            if value.is_nan() || value < 0.0 {
+                return refuse(what, value, "a number not below 0");
+            }
         }
         if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
             return refuse(
@@ -196,4 +196,125 @@ impl SgdOptions {
 
 fn failed(operation: &'static str) -> impl FnOnce(c10d_sys::Error) -> Error {
     move |error| Error::Tensor { operation, message: error.message().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::nn::{self, Module, OptimizerConfig};
+    use tch::{Device, Kind};
+
+    const VARIANTS: [SgdOptions; 5] = {
+        let plain = SgdOptions {
+            lr: 0.1,
+            momentum: 0.0,
+            dampening: 0.0,
+            weight_decay: 0.0,
+            nesterov: false,
+        };
+        [
+            plain,
+            SgdOptions { weight_decay: 0.01, ..plain },
+            SgdOptions { momentum: 0.9, ..plain },
+            SgdOptions { momentum: 0.9, dampening: 0.3, weight_decay: 0.01, ..plain },
+            SgdOptions { momentum: 0.9, weight_decay: 0.01, nesterov: true, ..plain },
+        ]
+    };
+
+    struct Problem {
+        vs: VarStore,
+        layer: nn::Linear,
+    }
+
+    impl Problem {
+        fn new() -> Problem {
+            tch::manual_seed(7);
+            let vs = VarStore::new(Device::Cpu);
+            let layer = nn::linear(vs.root(), 5, 3, Default::default());
+            Problem { vs, layer }
+        }
+
+        fn backward(&self, step: i64) {
+            let xs = (Tensor::arange(20, (Kind::Float, Device::Cpu)) + step).sin().view([4, 5]);
+            self.layer.forward(&xs).square().mean(Kind::Float).backward();
+        }
+
+        fn run(&self, optimizer: &mut Sgd, steps: std::ops::Range<i64>) {
+            for step in steps {
+                optimizer.zero_grad().unwrap();
+                self.backward(step);
+                optimizer.step().unwrap();
+            }
+        }
+
+        fn weights(&self) -> Vec<f32> {
+            Vec::try_from(self.layer.ws.view([-1])).unwrap()
+        }
+    }
+
+    #[test]
+    fn steps_are_those_of_pytorchs_cpp_optimizer_to_the_last_bit() {
+        for options in VARIANTS {
+            let (ours, theirs) = (Problem::new(), Problem::new());
+            ours.run(&mut Sgd::new(&ours.vs, options).unwrap(), 0..10);
+            let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = options;
+            let mut reference =
+                nn::sgd(momentum, dampening, weight_decay, nesterov).build(&theirs.vs, lr).unwrap();
+            for step in 0..10 {
+                reference.zero_grad();
+                theirs.backward(step);
+                reference.step();
+            }
+            assert_eq!(ours.weights(), theirs.weights(), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_goes_on_from_a_saved_state_as_if_it_had_not_been_interrupted() {
+        for options in VARIANTS {
+            let (whole, interrupted) = (Problem::new(), Problem::new());
+            whole.run(&mut Sgd::new(&whole.vs, options).unwrap(), 0..10);
+            let mut before = Sgd::new(&interrupted.vs, options).unwrap();
+            interrupted.run(&mut before, 0..4);
+            let mut after = Sgd::new(&interrupted.vs, options).unwrap();
+            after.load_state_dict(&before.state_dict()).unwrap();
+            interrupted.run(&mut after, 4..10);
+            assert_eq!(whole.weights(), interrupted.weights(), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn a_state_of_another_model_is_refused() {
+        let problem = Problem::new();
+        let mut optimizer = Sgd::new(&problem.vs, VARIANTS[2]).unwrap();
+        let zeros = Tensor::zeros([2], (Kind::Float, Device::Cpu));
+        for (name, expected) in [
+            ("other.momentum_buffer", "for a parameter of this model"),
+            ("weight.momentum_buffer", "of the parameter's shape, [3, 5]"),
+        ] {
+            let state = [(name.to_owned(), zeros.shallow_clone())];
+            let error = optimizer.load_state_dict(&state).unwrap_err().to_string();
+            assert!(error.ends_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_without_a_gradient_stays_as_it_is() {
+        let problem = Problem::new();
+        let before = problem.weights();
+        Sgd::new(&problem.vs, VARIANTS[4]).unwrap().step().unwrap();
+        assert_eq!(before, problem.weights());
+    }
+
+    #[test]
+    fn what_pytorch_refuses_is_refused() {
+        let vs = VarStore::new(Device::Cpu);
+        let refused = |options| Sgd::new(&vs, options).unwrap_err().to_string();
+        let options = SgdOptions { lr: -1.0, ..Default::default() };
+        assert_eq!(refused(options), "lr is -1, but must be a number not below 0");
+        let options = SgdOptions { lr: f64::NAN, ..Default::default() };
+        assert_eq!(refused(options), "lr is NaN, but must be a number not below 0");
+        let options = SgdOptions { nesterov: true, ..Default::default() };
+        assert!(refused(options).contains("a momentum above 0"));
+    }
 }

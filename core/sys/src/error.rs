@@ -49,6 +49,5 @@ pub(crate) fn created<T>(status: ffi::Status, handle: *mut T) -> Result<NonNull<
 
 /// Text for the C ABI, which ends at the first NUL.
 pub(crate) fn c_text(text: &str) -> Result<CString, Error> {
-    CString::new(text)
-        .map_err(|_| Error { message: format!("{text:?} holds a NUL character") })
+    CString::new(text).map_err(|_| Error { message: format!("{text:?} holds a NUL character") })
 }

@@ -137,7 +137,13 @@ impl ProcessGroup {
         self.start(|group, out| {
             // SAFETY: `outputs` and `input` live through the call; the work keeps references.
             unsafe {
-                ffi::c10d_all_gather(group, outputs.as_mut_ptr(), outputs.len(), pointer(input), out)
+                ffi::c10d_all_gather(
+                    group,
+                    outputs.as_mut_ptr(),
+                    outputs.len(),
+                    pointer(input),
+                    out,
+                )
             }
         })
     }

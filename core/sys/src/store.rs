@@ -123,7 +123,9 @@ impl Store {
         let key = c_text(key)?;
         let mut sum = 0;
         // SAFETY: all arguments live through the call.
-        check(unsafe { ffi::c10d_store_add(self.handle.as_ptr(), key.as_ptr(), amount, &mut sum) })?;
+        check(unsafe {
+            ffi::c10d_store_add(self.handle.as_ptr(), key.as_ptr(), amount, &mut sum)
+        })?;
         Ok(sum)
     }
 }

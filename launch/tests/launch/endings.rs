@@ -126,7 +126,7 @@ fn a_stopped_rank_acts_on_the_sigterm_that_ends_the_job() {
 fn what_a_rank_has_started_ends_with_it() {
     let job = Job::new();
     let script = r#"
-        sleep 600 & note $! child.$RANK
+        sleep 60 & note $! child.$RANK
         [ $RANK = 0 ] || await child.0
         exit $CODE"#;
     for code in ["0", "2"] {

@@ -6,7 +6,7 @@ use crate::job::{Job, run, start, wait_until_dead};
 
 /// Every rank, and a child of every rank, leaves its process id.
 const NOTE_PIDS: &str = r#"
-    sleep 600 & note $! child.$RANK
+    sleep 60 & note $! child.$RANK
     note $$ pid.$RANK
 "#;
 
@@ -17,8 +17,7 @@ fn a_signal_to_the_launcher_is_passed_on() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         let job = Job::new();
         let name = &signal.as_str()["SIG".len()..];
-        let script =
-            format!("trap 'note {name} got.$RANK; exit 0' {name}; sleep 600 & {NOTE_PIDS} stay");
+        let script = format!("trap 'note {name} got.$RANK; exit 0' {name}; {NOTE_PIDS} stay");
         let running = start(job.launch_sh("-n 2", &script));
         let pids = job.wait_for_pids(&PIDS);
         running.signal(signal);

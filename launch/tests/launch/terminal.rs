@@ -47,7 +47,7 @@ fn rank_0_writes_to_the_terminal_itself() {
 #[test]
 fn ctrl_c_ends_the_job_and_leaves_nobody() {
     let job = Job::new();
-    let script = "sleep 600 & note $! child.$RANK; note $$ pid.$RANK; stay";
+    let script = "sleep 60 & note $! child.$RANK; note $$ pid.$RANK; stay";
     let mut command = at_terminal(&job, &job.launch_sh("-n 2", script));
     command.env("CTRL_C_AFTER", "pid.0 pid.1");
     let ended = run(command);

@@ -1,0 +1,71 @@
+//! Buckets of gradients, and how much of their exchange the backward pass hides.
+//!
+//! ```text
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example gradient_buckets
+//! ```
+
+use anyhow::Result;
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Kind, Tensor};
+use tch_parallel::distributed::{
+    DdpLoggingData, DdpOptions, DistributedDataParallel, ProcessGroup,
+};
+use tch_parallel::nn::{LinearOptions, linear};
+
+/// The pixels of a digit, two hidden layers, the ten classes.
+const TUTORIAL: &[i64] = &[784, 128, 128, 10];
+
+/// Eight layers of 4 MiB.
+const LARGE: &[i64] = &[1024; 9];
+
+fn main() -> Result<()> {
+    let group = ProcessGroup::from_env()?;
+    for (name, sizes, bucket_cap_mb) in [
+        ("the tutorial's model", TUTORIAL, None),
+        ("the tutorial's model", TUTORIAL, Some(0.05)),
+        ("a larger model", LARGE, None),
+        ("a larger model", LARGE, Some(4.0)),
+        ("a larger model", LARGE, Some(1000.0)),
+    ] {
+        let data = train(&group, sizes, bucket_cap_mb)?;
+        if group.rank() == 0 {
+            println!("{name}, bucket_cap_mb {bucket_cap_mb:?}");
+            report(&data);
+        }
+    }
+    Ok(())
+}
+
+fn train(
+    group: &ProcessGroup,
+    sizes: &[i64],
+    bucket_cap_mb: Option<f64>,
+) -> Result<DdpLoggingData> {
+    // ANCHOR: buckets
+    let vs = VarStore::new(group.device());
+    let mut layers = nn::seq_t();
+    for (number, size) in sizes.windows(2).enumerate() {
+        // As in the tutorial, the last layer has no bias.
+        let bias = number + 2 < sizes.len();
+        layers = layers.add(linear(vs.root() / number, size[0], size[1], LinearOptions { bias }));
+    }
+    let options = DdpOptions { bucket_cap_mb, ..Default::default() };
+    let model = DistributedDataParallel::new(layers, &vs, group, options)?;
+
+    let images = Tensor::randn([128, sizes[0]], (Kind::Float, group.device()));
+    for _ in 0..10 {
+        model.backward(&model.f_forward_t(&images, true)?.square().mean(Kind::Float))?;
+    }
+    let data = model.logging_data()?;
+    // ANCHOR_END: buckets
+    Ok(data)
+}
+
+fn report(data: &DdpLoggingData) {
+    println!("  step 1:      buckets of {:?} bytes", data.bucket_sizes);
+    println!("  from step 2: buckets of {:?} bytes", data.rebuilt_bucket_sizes);
+    let backward = data.avg_backward_compute_time.as_secs_f64() * 1e3;
+    let exchange = data.avg_backward_comm_time.as_secs_f64() * 1e3;
+    let overlap = data.avg_backward_compute_comm_overlap_time.as_secs_f64() * 1e3;
+    println!("  backward {backward:.1} ms, exchange {exchange:.1} ms, overlap {overlap:.1} ms");
+}

@@ -1,0 +1,37 @@
+//! A collective that one rank does not call. The others wait for it until the timeout.
+//!
+//! ```text
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example lonely_collective
+//! ```
+
+use anyhow::Result;
+use std::process::ExitCode;
+use std::time::Duration;
+use tch_parallel::distributed::{AvgMetric, ProcessGroup, ProcessGroupOptions, init_process_group};
+use tch_parallel::report::exit_code;
+
+fn main() -> ExitCode {
+    exit_code(run())
+}
+
+fn run() -> Result<()> {
+    // ANCHOR: lonely
+    let timeout = Duration::from_secs(2);
+    let group = init_process_group(ProcessGroupOptions { timeout, ..Default::default() })?;
+    let mut loss = AvgMetric::new();
+    loss.update(1.0 + group.rank() as f64, 1);
+
+    // Only rank 0 prints, so only rank 0 asks for the mean; but that takes every rank.
+    if group.rank() == 0 {
+        println!("mean loss: {}", loss.summarize(&group)?);
+    }
+    // ANCHOR_END: lonely
+    go_on_training(&group)
+}
+
+/// What rank 1 does meanwhile: work of its own, longer than rank 0 waits.
+fn go_on_training(group: &ProcessGroup) -> Result<()> {
+    println!("rank {} goes on", group.rank());
+    std::thread::sleep(Duration::from_secs(60));
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! MNIST on one process, without anything distributed: compare with `mnist_ddp.rs`.
+//!
+//! ```text
+//! cargo run -rq -p tch-parallel --example mnist_single
+//! ```
+
+use anyhow::Result;
+use tch::Device;
+use tch::nn::{self, ModuleT, Path, VarStore};
+use tch_parallel::data::{DataLoader, Mnist, RandomSampler, Split};
+use tch_parallel::nn::{LinearOptions, linear};
+use tch_parallel::optim::{Sgd, SgdOptions};
+
+fn main() -> Result<()> {
+    tch::manual_seed(0);
+    let vs = VarStore::new(Device::cuda_if_available());
+    let model = mlp(&vs.root());
+    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.05, ..Default::default() })?;
+    let sampler = RandomSampler { seed: 42 };
+    let loader = DataLoader::new(Mnist::embedded(Split::Train)?, sampler, 128)?;
+
+    for epoch in 0..3 {
+        let mut last_loss = f64::NAN;
+        for batch in loader.epoch(epoch)? {
+            let (images, labels) = batch?;
+            let (images, labels) = (images.to(vs.device()), labels.to(vs.device()));
+            let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
+            optimizer.zero_grad()?;
+            loss.backward();
+            optimizer.step()?;
+            last_loss = f64::try_from(&loss)?;
+        }
+        println!("epoch {epoch}: {} steps, last loss {last_loss:.4}", loader.len());
+    }
+    vs.save("mnist.safetensors")?;
+    Ok(())
+}
+
+fn mlp(path: &Path<'_>) -> nn::SequentialT {
+    nn::seq_t()
+        .add_fn(|images| images.flat_view())
+        .add(linear(path / "0", 28 * 28, 128, LinearOptions::default()))
+        .add_fn(|x| x.relu())
+        .add_fn_t(|x, train| x.dropout(0.2, train))
+        .add(linear(path / "3", 128, 128, LinearOptions::default()))
+        .add_fn(|x| x.relu())
+        .add(linear(path / "5", 128, 10, LinearOptions { bias: false }))
+}

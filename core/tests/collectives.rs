@@ -1,0 +1,188 @@
+//! What the collectives do, between processes. Each of these tests fails if its collective does
+//! nothing.
+
+mod common;
+
+use std::time::{Duration, Instant};
+use tch::Tensor;
+use tch_parallel::distributed::{AvgMetric, ProcessGroup, ReduceOp};
+
+/// A tensor that is different on every rank.
+fn own(group: &ProcessGroup) -> Tensor {
+    Tensor::from_slice(&[1.0, 10.0]) * (group.rank() as f64 + 1.0)
+}
+
+fn values(tensor: &Tensor) -> Vec<f64> {
+    Vec::try_from(tensor).unwrap()
+}
+
+on_ranks!(
+    3,
+    fn all_reduce_gives_every_rank_the_sum(group: &ProcessGroup) {
+        let mut tensor = own(group);
+        group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+        assert_eq!(values(&tensor), [6.0, 60.0]);
+    }
+);
+
+on_ranks!(
+    3,
+    fn all_reduce_gives_every_rank_the_extremes_and_the_product(group: &ProcessGroup) {
+        for (op, expected) in [(ReduceOp::Max, 3.0), (ReduceOp::Min, 1.0), (ReduceOp::Product, 6.0)]
+        {
+            let mut tensor = own(group);
+            group.all_reduce(&mut tensor, op).unwrap();
+            assert_eq!(values(&tensor)[0], expected, "{op:?}");
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn an_asynchronous_all_reduce_gives_the_sum_when_waited_for(group: &ProcessGroup) {
+        let first = group.all_reduce_async(own(group), ReduceOp::Sum).unwrap();
+        let second = group.all_reduce_async(own(group), ReduceOp::Max).unwrap();
+        assert_eq!(values(&second.wait().unwrap()), [2.0, 20.0]);
+        while !first.is_completed().unwrap() {
+            std::thread::yield_now();
+        }
+        assert_eq!(values(&first.wait().unwrap()), [3.0, 30.0]);
+    }
+);
+
+on_ranks!(
+    3,
+    fn broadcast_copies_the_sources_tensor(group: &ProcessGroup) {
+        for source in 0..3 {
+            let mut tensor = own(group);
+            group.broadcast(&mut tensor, source).unwrap();
+            assert_eq!(values(&tensor)[0], source as f64 + 1.0);
+        }
+    }
+);
+
+on_ranks!(
+    3,
+    fn reduce_gives_the_sum_to_the_destination(group: &ProcessGroup) {
+        let mut tensor = own(group);
+        group.reduce(&mut tensor, 1, ReduceOp::Sum).unwrap();
+        if group.rank() == 1 {
+            assert_eq!(values(&tensor), [6.0, 60.0]);
+        }
+    }
+);
+
+on_ranks!(
+    3,
+    fn all_gather_gives_all_tensors_in_the_order_of_ranks(group: &ProcessGroup) {
+        let gathered = group.all_gather(&own(group)).unwrap();
+        let firsts: Vec<_> = gathered.iter().map(|tensor| values(tensor)[0]).collect();
+        assert_eq!(firsts, [1.0, 2.0, 3.0]);
+    }
+);
+
+on_ranks!(
+    2,
+    fn what_is_sent_is_received(group: &ProcessGroup) {
+        let mut received = Tensor::zeros_like(&own(group));
+        if group.rank() == 0 {
+            group.send(&own(group), 1).unwrap();
+            received = group.irecv(received, 1).unwrap().wait().unwrap();
+            assert_eq!(values(&received), [2.0, 20.0]);
+        } else {
+            group.recv(&mut received, 0).unwrap();
+            assert_eq!(values(&received), [1.0, 10.0]);
+            let _sent = group.isend(own(group), 0).unwrap().wait().unwrap();
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_barrier_holds_the_fast_rank_until_the_slow_one_comes(group: &ProcessGroup) {
+        let delay = Duration::from_millis(300);
+        // Both clocks start at the same moment.
+        group.barrier().unwrap();
+        let start = Instant::now();
+        if group.rank() == 1 {
+            std::thread::sleep(delay);
+        }
+        group.barrier().unwrap();
+        // Leaving the first barrier takes its time as well, on either rank.
+        assert!(
+            start.elapsed() > delay / 2,
+            "rank {} left after {:?}",
+            group.rank(),
+            start.elapsed()
+        );
+    }
+);
+
+on_ranks!(
+    3,
+    fn a_monitored_barrier_names_the_ranks_that_did_not_come(group: &ProcessGroup) {
+        match group.rank() {
+            0 => {
+                let error =
+                    group.monitored_barrier(Duration::from_secs(1)).unwrap_err().to_string();
+                assert!(error.contains("Ranks 2 failed to pass monitoredBarrier"), "{error}");
+            }
+            1 => {
+                group.monitored_barrier(Duration::from_secs(1)).unwrap_err();
+            }
+            _ => std::thread::sleep(Duration::from_secs(3)),
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_mean_over_ranks_weighs_every_value_the_same(group: &ProcessGroup) {
+        let mut mean = AvgMetric::new();
+        // The mean of the means, 10 and 1, would be 5.5.
+        match group.rank() {
+            0 => mean.update(10.0, 1),
+            _ => mean.update(4.0, 4),
+        }
+        assert_eq!(mean.summarize(group).unwrap(), 14.0 / 5.0);
+    }
+);
+
+on_ranks!(
+    2,
+    fn ranks_that_do_not_exist_are_refused_before_anything_is_sent(group: &ProcessGroup) {
+        let error = group.broadcast(&mut own(group), 2).unwrap_err().to_string();
+        assert_eq!(error, "src is rank 2, but must be a rank below the world size, 2");
+        let error = group.send(&own(group), group.rank()).unwrap_err().to_string();
+        let rank = group.rank();
+        assert_eq!(
+            error,
+            format!("dst is rank {rank}, this rank itself, but must be another rank")
+        );
+        // The group is still of use.
+        group.barrier().unwrap();
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_rank_that_ends_early_is_named_to_the_one_that_waits(group: &ProcessGroup) {
+        if group.rank() == 1 {
+            return;
+        }
+        let error = group.all_reduce(&mut own(group), ReduceOp::Sum).unwrap_err().to_string();
+        assert!(error.starts_with("rank 0: all_reduce failed: "), "{error}");
+        assert!(error.contains("(rank 1 (pid ") && error.ends_with(") has ended)"), "{error}");
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_world_of_one_has_collectives_as_well(group: &ProcessGroup) {
+        let mut tensor = own(group);
+        group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+        assert_eq!(values(&tensor), [1.0, 10.0]);
+        assert_eq!(group.all_gather(&tensor).unwrap().len(), 1);
+        group.barrier().unwrap();
+    }
+);

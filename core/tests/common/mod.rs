@@ -1,0 +1,112 @@
+//! Runs a test's body on several ranks, each a process of its own.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tch_parallel::distributed::{
+    DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,
+};
+
+/// A rank that has not ended by then is killed, and the test fails.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a rank of a test waits for another.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Declares a test whose body runs on every rank.
+#[macro_export]
+macro_rules! on_ranks {
+    ($world_size:expr, fn $name:ident($group:ident: &ProcessGroup $(,)?) $body:block) => {
+        #[test]
+        fn $name() {
+            fn body($group: &ProcessGroup) $body
+            common::run($world_size, stringify!($name), body);
+        }
+    };
+}
+
+/// In the test's own process: starts the ranks and waits for them. In a rank's: runs the body.
+pub fn run(world_size: usize, test: &str, body: fn(&ProcessGroup)) {
+    if std::env::var_os("RANK").is_some() {
+        tch::set_num_threads(1);
+        let options = ProcessGroupOptions {
+            device: DeviceChoice::Cpu,
+            timeout: TIMEOUT,
+            ..Default::default()
+        };
+        body(&init_process_group(options).unwrap());
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut listener = Some(OwnedFd::from(listener));
+    let ranks: Vec<_> = (0..world_size)
+        .map(|rank| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command
+                .args(["--exact", test, "--nocapture", "--test-threads=1"])
+                .env("RANK", rank.to_string())
+                .env("WORLD_SIZE", world_size.to_string())
+                .env("MASTER_ADDR", "127.0.0.1")
+                .env("MASTER_PORT", port.to_string())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped());
+            // Rank 0 finds the listening socket where its standard input would be.
+            match listener.take() {
+                Some(fd) => command.env("TCH_PARALLEL_MASTER_LISTEN_FD", "0").stdin(fd),
+                None => command.stdin(Stdio::null()),
+            };
+            Rank::start(command)
+        })
+        .collect();
+    let deadline = Instant::now() + LIMIT;
+    let failures: Vec<_> = ranks
+        .into_iter()
+        .enumerate()
+        .filter_map(|(rank, process)| {
+            let (success, stderr) = process.finish(deadline);
+            (!success).then(|| format!("rank {rank}:\n{stderr}"))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+struct Rank {
+    process: Child,
+    stderr: thread::JoinHandle<String>,
+}
+
+impl Rank {
+    fn start(mut command: Command) -> Rank {
+        let mut process = command.spawn().unwrap();
+        let mut pipe = process.stderr.take().unwrap();
+        let stderr = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).unwrap();
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        Rank { process, stderr }
+    }
+
+    fn finish(mut self, deadline: Instant) -> (bool, String) {
+        let status = loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                break Some(status);
+            }
+            if Instant::now() >= deadline {
+                self.process.kill().unwrap();
+                self.process.wait().unwrap();
+                break None;
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        let stderr = self.stderr.join().unwrap();
+        match status {
+            Some(status) => (status.success(), stderr),
+            None => (false, format!("killed after {LIMIT:?}\n{stderr}")),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! DistributedDataParallel between processes, held against one process with all the data.
+
+mod common;
+
+use tch::nn::{Module, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor, nn, no_grad};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
+use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::{Error, Result};
+
+/// Rows that every rank has.
+const ROWS: i64 = 6;
+
+/// Gradients of eight rows in another order of addition: a few units in the last place of values
+/// below 1.
+const ROUNDING: f64 = 1e-6;
+
+/// Three layers, of which the second is only run when asked for.
+#[derive(Debug)]
+struct Net {
+    first: nn::Linear,
+    optional: nn::Linear,
+    last: nn::Linear,
+    skip: bool,
+}
+
+impl Net {
+    fn new(vs: &VarStore) -> Net {
+        let path = vs.root();
+        let layer = |name: &str, outputs| nn::linear(&path / name, 4, outputs, Default::default());
+        let (first, optional, last) = (layer("first", 4), layer("optional", 4), layer("last", 2));
+        Net { first, optional, last, skip: false }
+    }
+}
+
+impl ModuleT for Net {
+    fn forward_t(&self, xs: &Tensor, _train: bool) -> Tensor {
+        let hidden = self.first.forward(xs).tanh();
+        let hidden = if self.skip { hidden } else { self.optional.forward(&hidden).tanh() };
+        self.last.forward(&hidden)
+    }
+}
+
+fn wrapped(
+    group: &ProcessGroup,
+    skip: bool,
+    options: DdpOptions,
+) -> (VarStore, DistributedDataParallel<Net>) {
+    tch::manual_seed(10 + group.rank() as i64);
+    let vs = VarStore::new(Device::Cpu);
+    let net = Net { skip, ..Net::new(&vs) };
+    let model = DistributedDataParallel::new(net, &vs, group, options).unwrap();
+    (vs, model)
+}
+
+/// All the data of a step, the same on every rank.
+fn batch(group: &ProcessGroup, step: i64) -> (Tensor, Tensor) {
+    let rows = ROWS * group.world_size() as i64;
+    let seed = |offset: i64| {
+        Tensor::arange(rows * 4, (Kind::Float, Device::Cpu)) * 0.37 + (step * 7 + offset) as f64
+    };
+    (seed(0).sin().view([rows, 4]), seed(3).cos().view([rows, 4]).narrow(1, 0, 2))
+}
+
+/// This rank's part of it.
+fn part(group: &ProcessGroup, (xs, ys): &(Tensor, Tensor)) -> (Tensor, Tensor) {
+    let start = ROWS * group.rank() as i64;
+    (xs.narrow(0, start, ROWS), ys.narrow(0, start, ROWS))
+}
+
+fn loss(outputs: &Tensor, ys: &Tensor) -> Tensor {
+    outputs.mse_loss(ys, tch::Reduction::Mean)
+}
+
+/// The gradients of the whole data in one process, from the same weights.
+fn expected(vs: &VarStore, skip: bool, data: &[&(Tensor, Tensor)]) -> Vec<Tensor> {
+    let mut alone = VarStore::new(Device::Cpu);
+    let net = Net { skip, ..Net::new(&alone) };
+    alone.copy(vs).unwrap();
+    for (xs, ys) in data {
+        loss(&net.forward_t(xs, true), ys).backward();
+    }
+    alone.trainable_variables().iter().map(Tensor::grad).collect()
+}
+
+fn assert_gradients(vs: &VarStore, expected: &[Tensor]) {
+    for (parameter, expected) in vs.trainable_variables().iter().zip(expected) {
+        let gradient = parameter.grad();
+        assert_eq!(gradient.defined(), expected.defined());
+        if expected.defined() {
+            let difference = f64::try_from((gradient - expected).abs().max()).unwrap();
+            assert!(difference < ROUNDING, "{difference}");
+        }
+    }
+}
+
+/// Trains a few steps and compares each one's gradients with those of one process.
+fn follows_one_process(group: &ProcessGroup, skip: bool, options: DdpOptions) {
+    let (vs, model) = wrapped(group, skip, options);
+    let mut optimizer =
+        Sgd::new(&vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap();
+    for step in 0..4 {
+        let data = batch(group, step);
+        let expected = expected(&vs, skip, &[&data]);
+        let (xs, ys) = part(group, &data);
+        let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
+        optimizer.zero_grad().unwrap();
+        model.backward(&loss).unwrap();
+        assert_gradients(&vs, &expected);
+        optimizer.step().unwrap();
+    }
+}
+
+on_ranks!(
+    2,
+    fn gradients_are_those_of_one_process_with_all_the_data(group: &ProcessGroup) {
+        follows_one_process(group, false, DdpOptions::default());
+    }
+);
+
+on_ranks!(
+    2,
+    fn so_they_are_as_views_into_the_buckets(group: &ProcessGroup) {
+        follows_one_process(
+            group,
+            false,
+            DdpOptions { gradient_as_bucket_view: true, ..Default::default() },
+        );
+    }
+);
+
+on_ranks!(
+    2,
+    fn so_they_are_in_many_small_buckets(group: &ProcessGroup) {
+        follows_one_process(
+            group,
+            false,
+            DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() },
+        );
+    }
+);
+
+on_ranks!(
+    2,
+    fn so_they_are_with_an_unused_layer_that_is_searched_for(group: &ProcessGroup) {
+        follows_one_process(
+            group,
+            true,
+            DdpOptions { find_unused_parameters: true, ..Default::default() },
+        );
+    }
+);
+
+on_ranks!(
+    2,
+    fn so_they_are_with_an_unused_layer_in_a_static_graph(group: &ProcessGroup) {
+        follows_one_process(group, true, DdpOptions { static_graph: true, ..Default::default() });
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass(group: &ProcessGroup) {
+        let (_vs, model) = wrapped(group, true, DdpOptions::default());
+        let (xs, ys) = part(group, &batch(group, 0));
+        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+        match model.f_forward_t(&xs, true).unwrap_err() {
+            Error::UnusedParameters { names, .. } => {
+                assert_eq!(names, ["optional.bias", "optional.weight"]);
+            }
+            other => panic!("{other}"),
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn gradients_add_up_under_no_sync_and_are_exchanged_by_the_next_pass(group: &ProcessGroup) {
+        let (vs, model) = wrapped(group, false, DdpOptions::default());
+        let data = [batch(group, 0), batch(group, 1)];
+        let pass = |step: usize| {
+            let (xs, ys) = part(group, &data[step]);
+            model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+        };
+        {
+            let _accumulating = model.no_sync();
+            pass(0);
+            let local =
+                f64::try_from(vs.trainable_variables()[0].grad().sum(Kind::Double)).unwrap();
+            let mut sum = Tensor::from(local);
+            group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+            let average = f64::try_from(&sum).unwrap() / 2.0;
+            assert!((local - average).abs() > 1e-9, "the gradients are the ranks' own so far");
+        }
+        pass(1);
+        assert_gradients(&vs, &expected(&vs, false, &[&data[0], &data[1]]));
+    }
+);
+
+fn checksums(group: &ProcessGroup, tensors: &[Tensor]) -> Vec<f64> {
+    let own: f64 =
+        tensors.iter().map(|t| f64::try_from((t * 1e3).sin().sum(Kind::Double)).unwrap()).sum();
+    group
+        .all_gather(&Tensor::from(own))
+        .unwrap()
+        .iter()
+        .map(|t| f64::try_from(t).unwrap())
+        .collect()
+}
+
+on_ranks!(
+    3,
+    fn weights_differ_before_wrapping_and_are_rank_0s_afterwards(group: &ProcessGroup) {
+        tch::manual_seed(group.rank() as i64);
+        let vs = VarStore::new(Device::Cpu);
+        let net = Net::new(&vs);
+        let before = checksums(group, &vs.trainable_variables());
+        assert!(before[0] != before[1] && before[1] != before[2], "{before:?}");
+        let _model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let after = checksums(group, &vs.trainable_variables());
+        assert_eq!(after, [before[0]; 3]);
+    }
+);
+
+on_ranks!(
+    2,
+    fn weights_and_momentum_stay_equal_because_gradients_are_exchanged(group: &ProcessGroup) {
+        // The negative control: the same steps on the module itself drift apart.
+        for exchanged in [true, false] {
+            let (vs, model) = wrapped(group, false, DdpOptions::default());
+            let mut optimizer =
+                Sgd::new(&vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap();
+            for step in 0..3 {
+                let (xs, ys) = part(group, &batch(group, step));
+                let outputs = match exchanged {
+                    true => model.f_forward_t(&xs, true).unwrap(),
+                    false => model.module().forward_t(&xs, true),
+                };
+                optimizer.zero_grad().unwrap();
+                model.backward(&loss(&outputs, &ys)).unwrap();
+                optimizer.step().unwrap();
+            }
+            let weights = checksums(group, &vs.trainable_variables());
+            let momentum: Vec<_> =
+                optimizer.state_dict().into_iter().map(|(_, buffer)| buffer).collect();
+            let momentum = checksums(group, &momentum);
+            assert_eq!(weights[0] == weights[1], exchanged);
+            assert_eq!(momentum[0] == momentum[1], exchanged);
+        }
+    }
+);
+
+#[derive(Debug)]
+struct Normalised(nn::BatchNorm, nn::Linear);
+
+impl ModuleT for Normalised {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        self.1.forward(&self.0.forward_t(xs, train))
+    }
+}
+
+/// The running mean on both ranks at the beginning of the second forward pass.
+fn running_means(group: &ProcessGroup, broadcast_buffers: bool) -> Vec<f64> {
+    let vs = VarStore::new(Device::Cpu);
+    let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());
+    let net = Normalised(norm, nn::linear(&vs.root() / "last", 4, 2, Default::default()));
+    let options = DdpOptions { broadcast_buffers, ..Default::default() };
+    let model = DistributedDataParallel::new(net, &vs, group, options).unwrap();
+    let (xs, ys) = part(group, &batch(group, 0));
+    model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+    let seen = model.forward(|net| (net.0.running_mean.copy(), net.forward_t(&xs, false))).unwrap();
+    checksums(group, &[seen.0])
+}
+
+on_ranks!(
+    2,
+    fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise(
+        group: &ProcessGroup,
+    ) {
+        let [first, second] = <[f64; 2]>::try_from(running_means(group, true)).unwrap();
+        assert_eq!(first, second);
+        let [first, second] = <[f64; 2]>::try_from(running_means(group, false)).unwrap();
+        assert_ne!(first, second);
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_module_with_two_outputs_is_wrapped_by_a_closure(group: &ProcessGroup) {
+        let options = DdpOptions { find_unused_parameters: true, ..Default::default() };
+        let (vs, model) = wrapped(group, false, options);
+        let data = batch(group, 0);
+        let (xs, ys) = part(group, &data);
+        let (outputs, hidden) = model
+            .forward(|net| {
+                let hidden = net.optional.forward(&net.first.forward(&xs).tanh()).tanh();
+                (net.last.forward(&hidden), hidden)
+            })
+            .unwrap();
+        assert_eq!(hidden.size(), [ROWS, 4]);
+        model.backward(&loss(&outputs, &ys)).unwrap();
+        assert_gradients(&vs, &expected(&vs, false, &[&data]));
+    }
+);
+
+on_ranks!(
+    2,
+    fn the_logging_data_tells_bucket_sizes_and_times(group: &ProcessGroup) {
+        let (vs, model) =
+            wrapped(group, false, DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() });
+        for step in 0..3 {
+            let (xs, ys) = part(group, &batch(group, step));
+            let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
+            model.backward(&loss).unwrap();
+        }
+        // One more forward pass writes down what the one before has measured.
+        let _ = model.f_forward_t(&part(group, &batch(group, 3)).0, true).unwrap();
+        let bytes: usize = vs.trainable_variables().iter().map(|t| t.numel() * 4).sum();
+        let data = model.logging_data().unwrap();
+        assert_eq!(data.num_parameter_tensors, 6);
+        assert_eq!(data.total_parameter_size_bytes, bytes as u64);
+        assert_eq!(data.bucket_sizes, [bytes as u64], "one bucket before the order is known");
+        assert!(data.has_rebuilt_buckets);
+        assert!(data.rebuilt_bucket_sizes.len() > 1, "{data:?}");
+        assert_eq!(data.rebuilt_bucket_sizes.iter().sum::<u64>(), bytes as u64);
+        assert!(
+            !data.avg_backward_compute_time.is_zero() && !data.avg_backward_comm_time.is_zero()
+        );
+    }
+);
+
+/// Wraps a layer whose size differs between the ranks.
+fn mismatched(group: &ProcessGroup, second: bool) -> Result<DistributedDataParallel<nn::Linear>> {
+    let vs = VarStore::new(Device::Cpu);
+    let outputs = if group.rank() == 1 { 5 } else { 2 };
+    let layer =
+        nn::linear(&vs.root() / "fc", 4, if second { 2 } else { outputs }, Default::default());
+    if second && group.rank() == 1 {
+        let _ = vs.root().zeros("extra", &[1]);
+    }
+    DistributedDataParallel::new(layer, &vs, group, DdpOptions::default())
+}
+
+on_ranks!(
+    3,
+    fn every_rank_is_told_which_parameter_has_another_shape(group: &ProcessGroup) {
+        let error = mismatched(group, false).unwrap_err().to_string();
+        let rank = group.rank();
+        let expected = format!("rank {rank}: DistributedDataParallel::new failed: rank 1: fc.");
+        assert!(error.starts_with(&expected), "{error}");
+        assert!(error.contains("differs between the ranks"), "{error}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn every_rank_is_told_of_another_number_of_parameters(group: &ProcessGroup) {
+        let error = mismatched(group, true).unwrap_err().to_string();
+        assert!(error.contains("same model across all ranks"), "{error}");
+    }
+);
+
+on_ranks!(
+    1,
+    fn nothing_to_train_is_refused(group: &ProcessGroup) {
+        let mut vs = VarStore::new(Device::Cpu);
+        let net = Net::new(&vs);
+        vs.freeze();
+        let error =
+            DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap_err();
+        assert!(
+            error.to_string().contains("without a variable that requires a gradient"),
+            "{error}"
+        );
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_bucket_of_no_size_is_refused(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let options = DdpOptions { bucket_cap_mb: Some(0.0), ..Default::default() };
+        let error = DistributedDataParallel::new(Net::new(&vs), &vs, group, options).unwrap_err();
+        assert_eq!(error.to_string(), "bucket_cap_mb is 0, but must be more than 0 MiB");
+    }
+);
+
+on_ranks!(
+    1,
+    fn evaluation_leaves_no_graph_and_exchanges_nothing(group: &ProcessGroup) {
+        let (_vs, model) = wrapped(group, false, DdpOptions::default());
+        let outputs = no_grad(|| model.forward_t(&batch(group, 0).0, false));
+        assert!(!outputs.requires_grad());
+    }
+);
