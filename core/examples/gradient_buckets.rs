@@ -5,7 +5,8 @@
 //! ```
 
 use anyhow::Result;
-use tch::nn::{self, ModuleT, VarStore};
+use std::time::Duration;
+use tch::nn::{self, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{
     DdpLoggingData, DdpOptions, DistributedDataParallel, ProcessGroup,
@@ -20,17 +21,19 @@ const LARGE: &[i64] = &[1024; 9];
 
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
-    for (name, sizes, bucket_cap_mb) in [
-        ("the tutorial's model", TUTORIAL, None),
-        ("the tutorial's model", TUTORIAL, Some(0.05)),
-        ("a larger model", LARGE, None),
-        ("a larger model", LARGE, Some(4.0)),
-        ("a larger model", LARGE, Some(1000.0)),
-    ] {
-        let data = train(&group, sizes, bucket_cap_mb)?;
+    for bucket_cap_mb in [None, Some(0.05)] {
+        let data = train(&group, TUTORIAL, bucket_cap_mb)?;
         if group.rank() == 0 {
-            println!("{name}, bucket_cap_mb {bucket_cap_mb:?}");
-            report(&data);
+            println!("the tutorial's model, bucket_cap_mb {bucket_cap_mb:?}");
+            print_buckets(&data);
+        }
+    }
+    for bucket_cap_mb in [None, Some(4.0), Some(1000.0)] {
+        let data = train(&group, LARGE, bucket_cap_mb)?;
+        if group.rank() == 0 {
+            println!("a larger model, bucket_cap_mb {bucket_cap_mb:?}");
+            print_buckets(&data);
+            print_times(&data);
         }
     }
     Ok(())
@@ -61,11 +64,17 @@ fn train(
     Ok(data)
 }
 
-fn report(data: &DdpLoggingData) {
+fn print_buckets(data: &DdpLoggingData) {
     println!("  step 1:      buckets of {:?} bytes", data.bucket_sizes);
     println!("  from step 2: buckets of {:?} bytes", data.rebuilt_bucket_sizes);
-    let backward = data.avg_backward_compute_time.as_secs_f64() * 1e3;
-    let exchange = data.avg_backward_comm_time.as_secs_f64() * 1e3;
-    let overlap = data.avg_backward_compute_comm_overlap_time.as_secs_f64() * 1e3;
-    println!("  backward {backward:.1} ms, exchange {exchange:.1} ms, overlap {overlap:.1} ms");
+}
+
+fn print_times(data: &DdpLoggingData) {
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    println!(
+        "  backward {:.1} ms, exchange {:.1} ms, overlap {:.1} ms",
+        millis(data.avg_backward_compute_time),
+        millis(data.avg_backward_comm_time),
+        millis(data.avg_backward_compute_comm_overlap_time),
+    );
 }

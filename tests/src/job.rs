@@ -35,7 +35,9 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Only one job of a test program exists at a time: whoever makes a second waits for the first to
 /// be dropped. So a test that compares two jobs ends one before it begins the other.
 pub struct Job {
-    directory: TempDir,
+    /// What goes with the job: its directory, its output, whatever its processes put into TMPDIR.
+    root: TempDir,
+    directory: PathBuf,
     tag: String,
     deadline: Instant,
     started: Cell<usize>,
@@ -69,8 +71,12 @@ impl Job {
         static JOBS: AtomicUsize = AtomicUsize::new(0);
         // A test that failed while it held the lock has left nothing behind that could matter.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = tempfile::tempdir()?;
+        let directory = root.path().join("job");
+        fs::create_dir(&directory)?;
         Ok(Self {
-            directory: tempfile::tempdir()?,
+            root,
+            directory,
             tag: format!("{}-{}", process::id(), JOBS.fetch_add(1, Ordering::Relaxed)),
             deadline: Instant::now() + TIME_LIMIT,
             started: Cell::new(0),
@@ -80,7 +86,7 @@ impl Job {
 
     /// Where the job's processes run unless they are told otherwise.
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        &self.directory
     }
 
     /// When everything must be over.
@@ -94,7 +100,6 @@ impl Job {
         for entry in fs::read_dir(self.directory())? {
             names.push(entry?.file_name().to_string_lossy().into_owned());
         }
-        names.retain(|name| !name.starts_with(OUTPUT));
         names.sort();
         Ok(names)
     }
@@ -102,13 +107,14 @@ impl Job {
     /// Starts a process; what it prints goes to files, so that it never waits for a reader.
     pub fn start(&self, mut command: Command) -> Result<Process> {
         let number = self.started.replace(self.started.get() + 1);
-        let stdout = self.directory().join(format!("{OUTPUT}{number}.stdout"));
-        let stderr = self.directory().join(format!("{OUTPUT}{number}.stderr"));
+        let stdout = self.root.path().join(format!("{number}.stdout"));
+        let stderr = self.root.path().join(format!("{number}.stderr"));
         if command.get_current_dir().is_none() {
             command.current_dir(self.directory());
         }
         command
             .env(TAG, &self.tag)
+            .env("TMPDIR", self.root.path())
             .stdin(Stdio::null())
             .stdout(File::create(&stdout)?)
             .stderr(File::create(&stderr)?);
@@ -173,9 +179,6 @@ impl Job {
         Ok(found)
     }
 }
-
-/// The names of the files that hold what the processes print begin so.
-const OUTPUT: &str = "output-";
 
 impl Drop for Job {
     fn drop(&mut self) {

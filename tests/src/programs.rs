@@ -51,6 +51,11 @@ pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Comm
     built("dp-basic", arguments)
 }
 
+/// An example of the library, by its name.
+pub fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    built(&format!("examples/{name}"), arguments)
+}
+
 /// The Python original of `ddp-mnist`; it takes the same arguments.
 pub fn python_ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);

@@ -1,7 +1,8 @@
 //! The README shows code that is compiled and tested, not a copy that has aged.
 
 use anyhow::{Context, Result};
-use tests::programs::source;
+use tests::Job;
+use tests::programs::{example, launch, source};
 
 #[test]
 fn the_readmes_example_is_the_compiled_one() -> Result<()> {
@@ -20,5 +21,18 @@ fn the_readmes_example_is_the_compiled_one() -> Result<()> {
         .and_then(|rest| rest.strip_suffix("```"))
         .context("the README's example is not one block of ```rust")?;
     assert_eq!(code.trim(), example.trim(), "README.md and core/examples/readme.rs differ");
+    Ok(())
+}
+
+#[test]
+fn the_readmes_example_trains_the_same_weights_on_both_ranks() -> Result<()> {
+    let output = Job::new()?.run(launch(2, &example("readme", [])?)?)?.expect_success()?.stdout;
+    let mut sums: Vec<_> = output.lines().filter_map(|line| line.split_once(": ")).collect();
+    sums.sort_unstable();
+    let [(first, weights), (second, others)] = sums[..] else {
+        anyhow::bail!("two ranks print a line each, not {output}");
+    };
+    assert_eq!((first, second), ("rank 0", "rank 1"));
+    assert_eq!(weights, others);
     Ok(())
 }

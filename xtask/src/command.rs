@@ -11,8 +11,21 @@ use crate::workspace;
 /// The cargo that runs this chore, in the workspace's root.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(workspace::root());
+    forget_this_package(cargo.current_dir(workspace::root()));
     cargo
+}
+
+/// Takes out of the command's environment what cargo has told this process about its own package. Build scripts watch some of
+/// it (ring's does): left in, they and all that depends on them would be built again after every `cargo build` by hand.
+pub(crate) fn forget_this_package(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        if ["CARGO_MANIFEST_", "CARGO_PKG_"]
+            .iter()
+            .any(|prefix| name.to_string_lossy().starts_with(prefix))
+        {
+            command.env_remove(name);
+        }
+    }
 }
 
 /// Shows the command, runs it, and fails unless it succeeds.
@@ -64,6 +77,15 @@ fn program(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_cargo_does_not_see_this_package() {
+        let mut command = Command::new("env");
+        forget_this_package(&mut command);
+        let seen = output(&mut command).expect("env runs");
+        assert!(env::var_os("CARGO_PKG_NAME").is_some(), "cargo test sets it");
+        assert!(!seen.contains("CARGO_PKG_") && !seen.contains("CARGO_MANIFEST_"), "{seen}");
+    }
 
     #[test]
     fn a_failure_names_the_command_and_what_it_said() {

@@ -50,6 +50,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
 
     command::run_quietly(&mut build)?;
     let mut launch = Command::new(workspace::release_executable("launch".as_ref())?);
+    command::forget_this_package(&mut launch);
     let error = launch.args(&args).exec();
     Err(error)
         .with_context(|| format!("cannot start {}", Path::new(launch.get_program()).display()))

@@ -83,12 +83,6 @@ fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
         venv.install(level, lock)?;
         state = venv.inspect(level);
     }
-    if matches!(state, State::Broken(_)) {
-        // What an earlier, interrupted run had left could not be completed.
-        venv.make_anew(lock, &state)?;
-        venv.install(level, lock)?;
-        state = venv.inspect(level);
-    }
     anyhow::ensure!(state == State::Complete, "the set-up ended, but {state}");
     venv.link_libtorch()?;
     stamp::write(venv.folder(), level)

@@ -91,6 +91,7 @@ impl Shard {
 ///
 /// The repeated samples bias a mean over a test set a little: with five ranks the numbers 0 to 23
 /// have the mean 11.04 instead of 11.5. With `drop_last` a few samples are left out instead.
+// ANCHOR: fields
 #[derive(Debug, Clone, Copy)]
 pub struct DistributedSampler {
     /// The part of the data set that this rank takes.
@@ -102,6 +103,7 @@ pub struct DistributedSampler {
     /// Whether to leave out the last few samples instead of giving out the first few twice.
     pub drop_last: bool,
 }
+// ANCHOR_END: fields
 
 impl DistributedSampler {
     /// A sampler that shuffles, and leaves out no sample. Its shard comes from a
@@ -111,6 +113,7 @@ impl DistributedSampler {
     }
 }
 
+// ANCHOR: indices
 impl Sampler for DistributedSampler {
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>> {
         let order =
@@ -129,6 +132,7 @@ impl Sampler for DistributedSampler {
         }
     }
 }
+// ANCHOR_END: indices
 
 /// All samples in order.
 #[derive(Debug, Clone, Copy, Default)]

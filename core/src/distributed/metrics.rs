@@ -34,6 +34,7 @@ impl AvgMetric {
     ///
     /// A collective: every rank must call it, at the same place between its other collectives, or
     /// those that did will wait until the timeout.
+    // ANCHOR: summarize
     pub fn summarize(&self, group: &ProcessGroup) -> Result<f64> {
         // gloo and NCCL both take f64; a count is exact in it up to 2^53.
         let device = match group.backend() {
@@ -49,4 +50,5 @@ impl AvgMetric {
         .unwrap_or([f64::NAN; 2]);
         Ok(sum / count)
     }
+    // ANCHOR_END: summarize
 }

@@ -164,8 +164,12 @@ impl Reader {
 }
 
 impl Running {
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().try_into().unwrap()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
     pub(crate) fn wait_for_stderr(&self, text: &str) {
@@ -217,8 +221,26 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// The state of a process as in ps: `S`, `T`, `Z` …; `None` when there is no such process.
 pub(crate) fn state(pid: i32) -> Option<char> {
+    stat(pid)?.first()?.chars().next()
+}
+
+/// The processes that `parent` has started whose command line has this word.
+pub(crate) fn children(parent: i32, word: &str) -> Vec<i32> {
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |pid: &i32| {
+        let is_parents = stat(*pid).is_some_and(|fields| fields[1] == parent.to_string());
+        let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        is_parents && words.split('\0').any(|found| found == word)
+    };
+    processes.filter(is_child).collect()
+}
+
+/// What the kernel tells of a process, from its state on.
+fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
+    Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Waits until none of the processes runs. A zombie is dead: its parent, perhaps the first process

@@ -125,13 +125,17 @@ fn lines_of_different_ranks_never_mix() {
 #[test]
 fn a_slow_reader_gets_all_of_the_output() {
     let job = Job::new();
-    let inner = job.launch_sh("--tee 1", "yes 0123456789 | head -n 100000");
+    // More than the pipe to the reader holds, and less than all pipes: the rank can end before
+    // anything is read.
+    let inner = job.launch_sh("--tee 1", "yes 0123456789 | head -n 8000; note $$ pid");
     let mut command = job.clean("sh");
-    // The reader starts when the rank is long over and the pipes are full.
-    command.args(["-c", "\"$0\" \"$@\" | (sleep 2; cat)"]);
-    command.arg(inner.get_program()).args(inner.get_args());
+    let reader = r#""$0" "$@" | (
+        while [ ! -e "$DIR/pid" ] || [ -e "/proc/$(cat "$DIR/pid")" ]; do sleep 0.01; done
+        sleep 1.5
+        cat)"#;
+    command.args(["-c", reader]).arg(inner.get_program()).args(inner.get_args());
     let ended = run(command);
-    assert_eq!(ended.expect_code(0).stdout.lines().count(), 100_000);
+    assert_eq!(ended.expect_code(0).stdout.lines().count(), 8000);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Signals to the launcher reach the ranks, and no rank outlives it.
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use crate::job::{Job, run, start, wait_until_dead};
+use crate::job::{Job, children, run, start, wait_until_dead};
 
 /// Every rank, and a child of every rank, leaves its process id.
 const NOTE_PIDS: &str = r#"
@@ -71,6 +72,19 @@ fn nothing_outlives_a_launcher_killed_with_sigkill() {
     let script = format!("trap '' INT TERM HUP; {NOTE_PIDS} stay");
     let running = start(job.launch_sh("-n 2", &script));
     let pids = job.wait_for_pids(&PIDS);
+    running.signal(Signal::SIGKILL);
+    wait_until_dead(&pids);
+}
+
+#[test]
+fn the_ranks_die_with_the_launcher_even_when_its_guard_is_killed_first() {
+    let job = Job::new();
+    let running = start(job.launch_sh("-n 2", "trap '' INT TERM HUP; note $$ pid.$RANK; stay"));
+    let pids = job.wait_for_pids(&["pid.0", "pid.1"]);
+    let guard = children(running.pid(), "__guard");
+    assert_eq!(guard.len(), 1);
+    kill(Pid::from_raw(guard[0]), Signal::SIGKILL).unwrap();
+    wait_until_dead(&guard);
     running.signal(Signal::SIGKILL);
     wait_until_dead(&pids);
 }
