@@ -40,8 +40,10 @@ fn main() {
         .include(torch.join("include/torch/csrc/api/include"))
         .files(SOURCES.map(|source| Path::new("csrc").join(source)));
     if cuda {
-        // The CUDA and NCCL headers lie beside torch, in the wheels that the full set-up installs.
-        let nvidia = torch.parent().unwrap_or(&torch).join("nvidia");
+        // The CUDA and NCCL headers lie beside torch, in the wheels that the full set-up installs;
+        // LIBTORCH may be a link to there.
+        let real = torch.canonicalize().unwrap_or(torch);
+        let nvidia = real.parent().unwrap_or(&real).join("nvidia");
         let headers = [nvidia.join("cu13/include"), nvidia.join("nccl/include")];
         if !headers[0].join("cuda_runtime_api.h").exists() || !headers[1].join("nccl.h").exists() {
             println!(

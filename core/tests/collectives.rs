@@ -1,6 +1,8 @@
 //! What the collectives do, between processes. Each of these tests fails if its collective does
 //! nothing.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
 mod common;
 
 use std::time::{Duration, Instant};

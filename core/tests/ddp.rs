@@ -1,5 +1,7 @@
 //! DistributedDataParallel between processes, held against one process with all the data.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
 mod common;
 
 use tch::nn::{Module, ModuleT, VarStore};

@@ -66,6 +66,7 @@ fn is_stamped(venv: &Venv, level: Level) -> bool {
 
 fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
     stamp::remove(venv.folder())?;
+    venv.remove_downloads()?;
     let mut state = venv.inspect(level);
     if state == State::Complete {
         eprintln!("{} is complete already", venv.folder().display());

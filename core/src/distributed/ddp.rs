@@ -1,6 +1,7 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
 use super::logging::DdpLoggingData;
+use super::outputs::Outputs;
 use super::process_group::ProcessGroup;
 use crate::error::without_backtrace;
 use crate::parameters::{named_buffers, named_parameters};
@@ -289,45 +290,6 @@ pub struct NoSync<'a> {
 impl Drop for NoSync<'_> {
     fn drop(&mut self) {
         self.flag.set(self.before);
-    }
-}
-
-/// What a module may return: the reducer has to find every tensor in it.
-pub trait Outputs {
-    /// Calls `f` on each tensor, always in the same order.
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor));
-}
-
-impl Outputs for Tensor {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        f(self);
-    }
-}
-
-impl<O: Outputs> Outputs for Vec<O> {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.iter_mut().for_each(|output| output.visit(f));
-    }
-}
-
-impl<O: Outputs> Outputs for Option<O> {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.iter_mut().for_each(|output| output.visit(f));
-    }
-}
-
-impl<A: Outputs, B: Outputs> Outputs for (A, B) {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.0.visit(f);
-        self.1.visit(f);
-    }
-}
-
-impl<A: Outputs, B: Outputs, C: Outputs> Outputs for (A, B, C) {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.0.visit(f);
-        self.1.visit(f);
-        self.2.visit(f);
     }
 }
 

@@ -1,31 +1,39 @@
 //! Several processes that train one model: `torch.distributed`.
 //!
-//! - [`env`]: this process's place in the job, as launchers describe it.
-//! - [`process_group`]: [`init_process_group`] and the collectives.
+//! - [`mod@env`]: this process's place in the job, as launchers describe it.
+//! - [`init`] holds [`init_process_group`].
+//! - [`device`]: on which device a rank trains, and who moves its tensors.
+//! - [`process_group`]: the collectives.
 //! - [`pending`]: an exchange in progress, whose result must be waited for.
 //! - [`ddp`]: [`DistributedDataParallel`], which averages gradients while backward runs.
+//! - [`outputs`]: what a module that it wraps may return.
 //! - [`logging`]: what DistributedDataParallel measured of itself.
 //! - [`metrics`]: sums and counts over all ranks.
 //!
 //! Private: `rendezvous` (how ranks meet), `agreement` (how all learn what one has noticed),
-//! `post_mortem` (who is to blame when an exchange fails).
+//! `post_mortem` (who is to blame when an exchange fails), `process` (whether it still runs).
 
 mod agreement;
 pub mod ddp;
+pub mod device;
 pub mod env;
+pub mod init;
 pub mod logging;
 pub mod metrics;
+pub mod outputs;
 pub mod pending;
 mod post_mortem;
+mod process;
 pub mod process_group;
 mod rendezvous;
 
 pub use c10d_sys::ReduceOp;
 pub use ddp::{DdpOptions, DistributedDataParallel};
+pub use device::{Backend, DeviceChoice};
 pub use env::Env;
+pub use init::{ProcessGroupOptions, init_process_group};
 pub use logging::DdpLoggingData;
 pub use metrics::AvgMetric;
+pub use outputs::Outputs;
 pub use pending::Pending;
-pub use process_group::{
-    Backend, DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,
-};
+pub use process_group::ProcessGroup;

@@ -6,9 +6,8 @@
 //! that fails because of another leaves a note that it is a victim. Ranks that run no Rust leave
 //! nothing and can only be named as silent.
 
+use super::process::{Process, State};
 use c10d_sys::Store;
-use std::fs;
-use std::process;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -37,7 +36,7 @@ impl PostMortem {
         rank: usize,
         world_size: usize,
     ) -> Result<Self, c10d_sys::Error> {
-        if let Some(process) = Process::this() {
+        if let Some(process) = Process::of(std::process::id()) {
             store.set(&process_key(rank), process.to_text().as_bytes())?;
         } else {
             store.set(&process_key(rank), b"unknown")?;
@@ -201,71 +200,6 @@ impl Search {
     }
 }
 
-/// A process of this host, told apart from a later one with the same number.
-struct Process {
-    /// The kernel's boot and the namespace in which the number means something.
-    realm: String,
-    pid: u32,
-    start_time: String,
-}
-
-enum State {
-    Running,
-    Stopped(u32),
-    Ended(u32),
-}
-
-impl Process {
-    fn this() -> Option<Process> {
-        let pid = process::id();
-        Some(Process { realm: realm()?, pid, start_time: stat(pid)?.1 })
-    }
-
-    fn to_text(&self) -> String {
-        format!("{} {} {}", self.realm, self.pid, self.start_time)
-    }
-
-    fn from_text(text: &str) -> Option<Process> {
-        let mut words = text.split(' ');
-        let process = Process {
-            realm: words.next()?.into(),
-            pid: words.next()?.parse().ok()?,
-            start_time: words.next()?.into(),
-        };
-        Some(process)
-    }
-
-    /// `None` where the process runs on another host.
-    fn look(&self) -> Option<State> {
-        if realm()? != self.realm {
-            return None;
-        }
-        Some(match stat(self.pid) {
-            Some((state, start_time)) if start_time == self.start_time => match state {
-                'Z' | 'X' => State::Ended(self.pid),
-                'T' | 't' => State::Stopped(self.pid),
-                _ => State::Running,
-            },
-            _ => State::Ended(self.pid),
-        })
-    }
-}
-
-fn realm() -> Option<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
-    Some(format!("{}/{}", boot.trim(), namespace.display()))
-}
-
-/// The state and the start time of a process, from /proc/PID/stat (proc_pid_stat(5), fields 3 and 22).
-fn stat(pid: u32) -> Option<(char, String)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in field 2 may hold spaces and parentheses; the last one closes it.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.to_owned()))
-}
-
 /// Whether an error of the engine says that others could not be reached, rather than that this
 /// rank did something wrong.
 fn is_about_connections(message: &str) -> bool {
@@ -309,7 +243,7 @@ mod tests {
 
     /// Leaves the identity of another process in the place of a rank.
     fn impersonate(store: &Store, rank: usize, pid: u32) {
-        let process = Process { realm: realm().unwrap(), pid, start_time: stat(pid).unwrap().1 };
+        let process = Process::of(pid).unwrap();
         store.set(&process_key(rank), process.to_text().as_bytes()).unwrap();
     }
 

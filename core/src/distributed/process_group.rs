@@ -1,186 +1,18 @@
-//! `init_process_group` and the collectives: `torch.distributed`.
+//! The ranks of a job and their collectives: `torch.distributed`.
 
 use super::agreement;
-use super::env::Env;
+use super::device::Backend;
+use super::init::{ProcessGroupOptions, init_process_group};
 use super::pending::Pending;
 use super::post_mortem::PostMortem;
-use super::rendezvous;
 use crate::data::Shard;
 use crate::{Error, Result};
-use c10d_sys::{GlooAddress, ReduceOp, Store, Work};
+use c10d_sys::{ReduceOp, Store, Work};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tch::{Cuda, Device, Tensor};
-
-/// Who moves the tensors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backend {
-    /// TCP between hosts and processes; for CPU tensors, and for CUDA tensors by way of the CPU.
-    Gloo,
-    /// NVIDIA's library, from GPU to GPU; every rank needs a GPU of its own.
-    Nccl,
-}
-
-/// On which device a rank trains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DeviceChoice {
-    /// A GPU where there is one, else the CPU.
-    #[default]
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// The GPU with the number LOCAL_RANK.
-    Cuda,
-}
-
-/// What [`init_process_group`] is told beyond the environment.
-#[derive(Debug, Clone, Copy)]
-pub struct ProcessGroupOptions {
-    /// Who moves the tensors; by default NCCL for CUDA and gloo for the CPU, as in PyTorch.
-    pub backend: Option<Backend>,
-    /// Where this rank's tensors live.
-    pub device: DeviceChoice,
-    /// How long to wait for the other ranks, when they meet and in every collective. PyTorch's
-    /// default for gloo, 30 minutes: a rank may well load data that long.
-    pub timeout: Duration,
-}
-
-impl Default for ProcessGroupOptions {
-    fn default() -> Self {
-        ProcessGroupOptions {
-            backend: None,
-            device: DeviceChoice::default(),
-            timeout: Duration::from_secs(30 * 60),
-        }
-    }
-}
-
-/// Meets the other ranks of the job, as the environment describes it ([`Env`]).
-///
-/// PyTorch's counterpart is `torch.distributed.init_process_group`; ranks of either language meet
-/// in one group. Without a launcher the world is this process alone, and every collective is the
-/// identity.
-///
-/// # Errors
-/// - [`Error::Environment`]: the environment is half-set or makes no sense.
-/// - [`Error::Argument`]: the device or the backend is not to be had here.
-/// - [`Error::Rendezvous`]: the port is taken, or a rank did not come within the timeout.
-pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> {
-    let env = Env::read()?;
-    let local_rank = env.as_ref().map_or(0, |env| env.local_rank);
-    let (device, backend) = choose_device(options, local_rank)?;
-    let (rank, world_size) = env.as_ref().map_or((0, 1), |env| (env.rank, env.world_size));
-
-    let (store, address) = match &env {
-        Some(env) => (rendezvous::store(env, options.timeout)?, rendezvous::gloo_address(env)?),
-        None => (
-            Store::hash().map_err(|e| rendezvous_failed(0, 1, e.message()))?,
-            GlooAddress::Host("127.0.0.1".into()),
-        ),
-    };
-    let ours = store
-        .with_prefix("tch_parallel")
-        .and_then(|ours| agreement::enrol(&ours).map(|()| Arc::new(ours)))
-        .map_err(|error| rendezvous_failed(rank, world_size, error.message()))?;
-    let post_mortem = PostMortem::new(Arc::clone(&ours), rank, world_size)
-        .map_err(|error| rendezvous_failed(rank, world_size, error.message()))?;
-    let engine = connect(&store, rank, world_size, backend, device, &address, options.timeout)
-        .map_err(|error| {
-            let absent = post_mortem.absent(error.message(), options.timeout);
-            rendezvous_failed(rank, world_size, absent.as_deref().unwrap_or(error.message()))
-        })?;
-    Ok(ProcessGroup {
-        inner: Arc::new(Inner {
-            engine: Some(engine),
-            store: ours,
-            agreements: AtomicUsize::new(0),
-            post_mortem,
-            timeout: options.timeout,
-            failed: AtomicBool::new(false),
-            rank,
-            world_size,
-            local_rank,
-            device,
-            backend,
-        }),
-    })
-}
-
-fn connect(
-    store: &Store,
-    rank: usize,
-    world_size: usize,
-    backend: Backend,
-    device: Device,
-    address: &GlooAddress,
-    timeout: Duration,
-) -> Result<c10d_sys::ProcessGroup, c10d_sys::Error> {
-    // The prefixes under which Python's init_process_group keeps its default group: a rank of
-    // either language finds the other's keys.
-    let store = store.with_prefix("default_pg")?.with_prefix("0/")?;
-    let engine = c10d_sys::ProcessGroup::new(&store, rank, world_size)?;
-    match (backend, device) {
-        #[cfg(feature = "cuda")]
-        (Backend::Nccl, Device::Cuda(index)) => engine.add_nccl(index, timeout)?,
-        _ => engine.add_gloo(address, timeout)?,
-    }
-    Ok(engine)
-}
-
-fn rendezvous_failed(rank: usize, world_size: usize, message: &str) -> Error {
-    Error::Rendezvous {
-        rank,
-        world_size,
-        operation: "join the group".into(),
-        message: message.into(),
-    }
-}
-
-fn choose_device(options: ProcessGroupOptions, local_rank: usize) -> Result<(Device, Backend)> {
-    let gpus = if cfg!(feature = "cuda") { Cuda::device_count().max(0) as usize } else { 0 };
-    let cuda = match options.device {
-        DeviceChoice::Cpu => false,
-        DeviceChoice::Auto => gpus > 0,
-        DeviceChoice::Cuda => true,
-    };
-    if !cuda {
-        return match options.backend {
-            None | Some(Backend::Gloo) => Ok((Device::Cpu, Backend::Gloo)),
-            Some(Backend::Nccl) => Err(Error::Argument {
-                what: "backend".into(),
-                found: "nccl".into(),
-                expected: "gloo where the device is cpu: NCCL moves CUDA tensors only".into(),
-            }),
-        };
-    }
-    if gpus == 0 {
-        let expected = if cfg!(feature = "cuda") {
-            "cpu: PyTorch finds no GPU on this host"
-        } else {
-            "cpu: this program was built without the feature `cuda`"
-        };
-        return Err(Error::Argument {
-            what: "device".into(),
-            found: "cuda".into(),
-            expected: expected.into(),
-        });
-    }
-    let backend = options.backend.unwrap_or(Backend::Nccl);
-    if backend == Backend::Nccl && local_rank >= gpus {
-        return Err(Error::Argument {
-            what: "LOCAL_RANK".into(),
-            found: local_rank.to_string(),
-            expected: format!(
-                "below {gpus}, the number of GPUs here: NCCL needs one for every rank; with the \
-                 backend gloo ranks may share one"
-            ),
-        });
-    }
-    Ok((Device::Cuda(local_rank % gpus), backend))
-}
+use tch::{Device, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
 ///
@@ -192,6 +24,7 @@ pub struct ProcessGroup {
 }
 
 struct Inner {
+    place: Place,
     /// None only while the group is dropped.
     engine: Option<c10d_sys::ProcessGroup>,
     /// For what ranks of this library tell each other beside the engine.
@@ -200,17 +33,39 @@ struct Inner {
     agreements: AtomicUsize,
     /// Finds out who is to blame when an exchange fails.
     post_mortem: PostMortem,
-    timeout: Duration,
     /// Whether an exchange has failed: then others may be in flight that can never end.
     failed: AtomicBool,
-    rank: usize,
-    world_size: usize,
-    local_rank: usize,
-    device: Device,
-    backend: Backend,
+}
+
+/// Where in the group this rank is, and how it reaches the others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) rank: usize,
+    pub(super) world_size: usize,
+    pub(super) local_rank: usize,
+    pub(super) device: Device,
+    pub(super) backend: Backend,
+    pub(super) timeout: Duration,
 }
 
 impl ProcessGroup {
+    pub(super) fn new(
+        place: Place,
+        engine: c10d_sys::ProcessGroup,
+        store: Arc<Store>,
+        post_mortem: PostMortem,
+    ) -> ProcessGroup {
+        let inner = Inner {
+            place,
+            engine: Some(engine),
+            store,
+            agreements: AtomicUsize::new(0),
+            post_mortem,
+            failed: AtomicBool::new(false),
+        };
+        ProcessGroup { inner: Arc::new(inner) }
+    }
+
     /// [`init_process_group`] with its defaults.
     pub fn from_env() -> Result<ProcessGroup> {
         init_process_group(ProcessGroupOptions::default())
@@ -218,28 +73,28 @@ impl ProcessGroup {
 
     /// This process among all of the job, from 0. `dist.get_rank()`.
     pub fn rank(&self) -> usize {
-        self.inner.rank
+        self.inner.place.rank
     }
 
     /// How many processes the job has. `dist.get_world_size()`.
     pub fn world_size(&self) -> usize {
-        self.inner.world_size
+        self.inner.place.world_size
     }
 
     /// This process among those of its host, from 0. Not the same as [`rank`](Self::rank) where
     /// the job spans several hosts.
     pub fn local_rank(&self) -> usize {
-        self.inner.local_rank
+        self.inner.place.local_rank
     }
 
     /// Where this rank's tensors are to live.
     pub fn device(&self) -> Device {
-        self.inner.device
+        self.inner.place.device
     }
 
     /// Who moves the tensors. `dist.get_backend()`.
     pub fn backend(&self) -> Backend {
-        self.inner.backend
+        self.inner.place.backend
     }
 
     /// Combines `tensor` over all ranks, in place on every one. `dist.all_reduce`.
@@ -340,7 +195,7 @@ impl ProcessGroup {
             &subject,
             self.rank(),
             objection,
-            self.inner.timeout,
+            self.inner.place.timeout,
         )
         .map_err(|error| self.failed(operation, error.message()))?;
         match verdict {
@@ -415,44 +270,6 @@ impl From<&ProcessGroup> for Shard {
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProcessGroup")
-            .field("rank", &self.rank)
-            .field("world_size", &self.world_size)
-            .field("device", &self.device)
-            .field("backend", &self.backend)
-            .finish_non_exhaustive()
-    }
-}
-
-impl FromStr for Backend {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "gloo" => Ok(Backend::Gloo),
-            "nccl" => Ok(Backend::Nccl),
-            other => Err(Error::Argument {
-                what: "backend".into(),
-                found: format!("{other:?}"),
-                expected: "gloo or nccl".into(),
-            }),
-        }
-    }
-}
-
-impl FromStr for DeviceChoice {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => Ok(DeviceChoice::Auto),
-            "cpu" => Ok(DeviceChoice::Cpu),
-            "cuda" => Ok(DeviceChoice::Cuda),
-            other => Err(Error::Argument {
-                what: "device".into(),
-                found: format!("{other:?}"),
-                expected: "cpu, cuda or auto".into(),
-            }),
-        }
+        self.place.fmt(f)
     }
 }

@@ -140,6 +140,8 @@ void c10d_work_free(c10d_work* work) {
   delete work;
 }
 
-void c10d_process_group_free(c10d_process_group* group) {
-  delete group;
+void c10d_process_group_free(c10d_process_group* handle) {
+  // NCCL wants to be told before it is destroyed; gloo does nothing.
+  std::free(guarded([&] { handle->group->shutdown(); }));
+  delete handle;
 }

@@ -110,17 +110,25 @@ impl Venv {
         let mut pip = self.python();
         pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
         pip.args((!level.with_dependencies()).then_some("--no-deps")).args(level.requirements());
-        // Downloads are kept where the next set-up finds and removes those of a killed one.
-        let downloads = self.folder.join(".downloads");
-        remove(&downloads)?;
+        let downloads = self.downloads();
         fs::create_dir(&downloads)
             .with_context(|| format!("cannot create {}", downloads.display()))?;
         // Not on the standard output: that belongs to the program which `cargo launch` will start.
         let installed = command::run(
             pip.env("TMPDIR", &downloads).stdin(lock.as_stdin()?).stdout(io::stderr()),
         );
-        remove(&downloads)?;
+        self.remove_downloads()?;
         installed
+    }
+
+    /// Those of a set-up that was killed; pip removes its own otherwise.
+    pub(super) fn remove_downloads(&self) -> Result<()> {
+        remove(&self.downloads())
+    }
+
+    /// Where pip keeps what it has fetched until it is unpacked: not in /tmp, where it might stay, or not fit.
+    fn downloads(&self) -> PathBuf {
+        self.folder.join(".downloads")
     }
 
     /// A link with one name for all versions of Python, relative so that the workspace can be moved.

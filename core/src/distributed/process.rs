@@ -1,0 +1,69 @@
+//! Whether a process that another rank has told of still runs.
+
+use std::fs;
+
+/// A process of this host, told apart from a later one with the same number.
+pub(super) struct Process {
+    /// The kernel's boot and the namespace in which the number means something.
+    realm: String,
+    pid: u32,
+    start_time: String,
+}
+
+pub(super) enum State {
+    Running,
+    Stopped(u32),
+    Ended(u32),
+}
+
+impl Process {
+    /// The process of this number; `None` where there is none, or no /proc.
+    pub(super) fn of(pid: u32) -> Option<Process> {
+        Some(Process { realm: realm()?, pid, start_time: stat(pid)?.1 })
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        format!("{} {} {}", self.realm, self.pid, self.start_time)
+    }
+
+    /// What [`to_text`](Self::to_text) gave, on this host or another.
+    pub(super) fn from_text(text: &str) -> Option<Process> {
+        let mut words = text.split(' ');
+        let process = Process {
+            realm: words.next()?.into(),
+            pid: words.next()?.parse().ok()?,
+            start_time: words.next()?.into(),
+        };
+        Some(process)
+    }
+
+    /// `None` where the process runs on another host.
+    pub(super) fn look(&self) -> Option<State> {
+        if realm()? != self.realm {
+            return None;
+        }
+        Some(match stat(self.pid) {
+            Some((state, start_time)) if start_time == self.start_time => match state {
+                'Z' | 'X' => State::Ended(self.pid),
+                'T' | 't' => State::Stopped(self.pid),
+                _ => State::Running,
+            },
+            _ => State::Ended(self.pid),
+        })
+    }
+}
+
+fn realm() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{}/{}", boot.trim(), namespace.display()))
+}
+
+/// The state and the start time of a process, from /proc/PID/stat (proc_pid_stat(5), fields 3 and 22).
+fn stat(pid: u32) -> Option<(char, String)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in field 2 may hold spaces and parentheses; the last one closes it.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.to_owned()))
+}
