@@ -7,7 +7,7 @@
 use anyhow::Result;
 use std::process::ExitCode;
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{AvgMetric, ProcessGroup, ReduceOp};
+use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 use tch_parallel::report::exit_code;
 
 fn main() -> ExitCode {
@@ -17,12 +17,18 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     // ANCHOR: mismatch
     let group = ProcessGroup::from_env()?;
+    let (mut loss, mut count) = (Tensor::from(1.0f64), Tensor::from(1i64));
     if group.rank() == 0 {
-        let mut loss = AvgMetric::new();
-        loss.update(1.0, 1);
-        println!("mean loss: {}", loss.summarize(&group)?);
+        group.all_reduce(&mut loss, ReduceOp::Sum)?;
+        println!("rank 0: 1.0 and 1.0 are {}", f64::try_from(&loss)?);
     } else {
-        // It is already in the next step, and exchanges the gradients of 118,272 parameters.
+        group.all_reduce(&mut count, ReduceOp::Sum)?;
+        println!("rank 1: 1 and 1 are {}", i64::try_from(&count)?);
+    }
+
+    if group.rank() == 0 {
+        group.all_reduce(&mut loss, ReduceOp::Sum)?;
+    } else {
         let mut gradients = Tensor::zeros([118_272], (Kind::Float, group.device()));
         group.all_reduce(&mut gradients, ReduceOp::Sum)?;
     }

@@ -3,7 +3,7 @@
 //! The format holds names, shapes and numbers, so loading a file runs no code. Python reads and
 //! writes it with `safetensors.torch`.
 
-use crate::distributed::{ProcessGroup, ReduceOp};
+use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -44,21 +44,12 @@ pub fn check_destination(path: &Path) -> Result<()> {
 /// new one, whole.
 ///
 /// # Errors
-/// On every rank, if rank 0 could not write.
+/// On every rank, with the reason, if rank 0 could not write.
 pub fn save(path: &Path, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
     let written = if group.rank() == 0 { write(path, vs) } else { Ok(()) };
-    let mut failures = Tensor::from(i64::from(written.is_err())).to(group.device());
-    let told = group.all_reduce(&mut failures, ReduceOp::Sum);
-    written?;
-    told?;
-    if i64::try_from(&failures).unwrap_or(0) != 0 {
-        return Err(Error::Io {
-            operation: "write, on rank 0,",
-            path: path.into(),
-            source: std::io::Error::other("rank 0 tells the reason"),
-        });
-    }
-    Ok(())
+    let objection = written.as_ref().err().map(Error::to_string);
+    let agreed = group.agree("checkpoint::save", objection.as_deref());
+    written.and(agreed)
 }
 
 fn write(path: &Path, vs: &VarStore) -> Result<()> {

@@ -10,7 +10,8 @@ use tch_parallel::optim::SgdOptions;
 
 /// Trains a digit classifier on all ranks of a job, with PyTorch's DistributedDataParallel engine.
 #[derive(Debug, Parser)]
-#[command(version)]
+// As in argparse, of a flag given twice the last one counts.
+#[command(version, args_override_self = true)]
 pub struct Args {
     /// How often to go through the training set.
     #[arg(long, default_value_t = 10)]

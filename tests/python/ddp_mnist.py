@@ -131,14 +131,6 @@ def evaluate(model, loader):
     return loss / count, correct / count
 
 
-def save(model, path):
-    """Rank 0 writes; everybody returns when the file is there."""
-    if dist.get_rank() == 0:
-        save_file(model.state_dict(), path)
-    # A barrier; ddp-mnist's ranks count here who could not write, and the collectives must match.
-    dist.all_reduce(torch.zeros((), dtype=torch.int64))
-
-
 def main():
     args = parse_args()
     init_process_group()
@@ -184,8 +176,8 @@ def main():
             values = ", ".join(f"{name}={value:.4f}" for name, value in results.items())
             print(f"Epoch={epoch}, {values}", flush=True)
 
-    if args.save is not None:
-        save(model.module, args.save)
+    if rank == 0 and args.save is not None:
+        save_file(model.module.state_dict(), args.save)
     dist.destroy_process_group()
 
 

@@ -21,8 +21,7 @@ use crate::wait::until;
 /// that moved to a session of their own or lost their parent.
 const TAG: &str = "TCH_PARALLEL_TEST_JOB";
 
-/// What a job may take unless the test says otherwise: far more than any needs, far less than a
-/// hung build costs.
+/// What a job may take: far more than any needs, far less than a hung build costs.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Held by the job that runs. A job is several processes already: two at once would only make
@@ -66,7 +65,7 @@ pub struct Ended {
 }
 
 impl Job {
-    /// A job with the usual time limit.
+    /// Waits for its turn, then makes an empty directory; the time limit counts from there.
     pub fn new() -> Result<Self> {
         static JOBS: AtomicUsize = AtomicUsize::new(0);
         // A test that failed while it held the lock has left nothing behind that could matter.

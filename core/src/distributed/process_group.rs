@@ -188,7 +188,7 @@ impl ProcessGroup {
     }
 
     /// Tells every rank of it if one has something against going on. A collective.
-    pub(super) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {
+    pub(crate) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {
         let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
         let verdict = agreement::objection(
             &self.inner.store,
