@@ -56,7 +56,11 @@ fn write(path: &Path, vs: &VarStore) -> Result<()> {
     let variables: Vec<_> = vs.variables().into_iter().collect();
     let temporary = temporary(path);
     let result = Tensor::write_safetensors(&variables, &temporary)
-        .map_err(|error| unreadable(&temporary, &error))
+        .map_err(|error| Error::Io {
+            operation: "write",
+            path: path.into(),
+            source: std::io::Error::other(reason(&error)),
+        })
         .and_then(|()| {
             // Without it the name could reach the disk before the contents.
             File::open(&temporary)
@@ -79,8 +83,8 @@ fn write(path: &Path, vs: &VarStore) -> Result<()> {
 /// # Errors
 /// [`Error::Format`] naming the file and the variables at fault; `vs` is unchanged then.
 pub fn load(path: &Path, vs: &mut VarStore) -> Result<()> {
-    let saved = read(path)?;
     let variables = vs.variables();
+    let saved = without_prefix(read(path)?, &variables);
     check(path, &variables, &saved)?;
     no_grad(|| {
         variables.into_iter().try_for_each(|(name, mut variable)| {
@@ -92,14 +96,27 @@ pub fn load(path: &Path, vs: &mut VarStore) -> Result<()> {
 fn read(path: &Path) -> Result<HashMap<String, Tensor>> {
     // tch reports a missing file as broken contents.
     File::open(path).map_err(Error::io("open", path))?;
-    let tensors = Tensor::read_safetensors(path).map_err(|error| unreadable(path, &error))?;
-    Ok(tensors
+    let tensors = Tensor::read_safetensors(path).map_err(|error| Error::Format {
+        path: path.into(),
+        found: format!("no whole safetensors file ({})", reason(&error)),
+        expected: "one that `save`, or safetensors in Python, has written to its end".into(),
+    })?;
+    Ok(tensors.into_iter().collect())
+}
+
+/// Takes the prefix off, unless the model itself has names that begin so.
+fn without_prefix(
+    saved: HashMap<String, Tensor>,
+    variables: &HashMap<String, Tensor>,
+) -> HashMap<String, Tensor> {
+    let wrapped = saved.keys().all(|name| name.starts_with(WRAPPER_PREFIX));
+    if !wrapped || variables.keys().all(|name| name.starts_with(WRAPPER_PREFIX)) {
+        return saved;
+    }
+    saved
         .into_iter()
-        .map(|(name, tensor)| match name.strip_prefix(WRAPPER_PREFIX) {
-            Some(bare) => (bare.to_owned(), tensor),
-            None => (name, tensor),
-        })
-        .collect())
+        .map(|(name, tensor)| (name[WRAPPER_PREFIX.len()..].to_owned(), tensor))
+        .collect()
 }
 
 fn check(
@@ -135,15 +152,10 @@ fn check(
     Ok(())
 }
 
-fn unreadable(path: &Path, error: &TchError) -> Error {
-    let found = match error {
+fn reason(error: &TchError) -> String {
+    match error {
         TchError::SafeTensorError { err, .. } => err.to_string(),
         other => other.to_string(),
-    };
-    Error::Format {
-        path: path.into(),
-        found: format!("no whole safetensors file ({found})"),
-        expected: "one that `save`, or safetensors in Python, has written to its end".into(),
     }
 }
 
@@ -198,6 +210,24 @@ mod tests {
         let mut vs = model(3);
         load(&path, &mut vs).unwrap();
         assert_eq!(vs.variables()["fc.weight"], weight);
+    }
+
+    #[test]
+    fn a_models_own_part_of_that_name_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model.safetensors");
+        let mut vs = VarStore::new(Device::Cpu);
+        let _ = nn::linear(&vs.root() / "module" / "fc", 3, 2, Default::default());
+        save(&path, &vs, &group()).unwrap();
+        load(&path, &mut vs).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named_with_the_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("missing/model.safetensors");
+        let error = save(&path, &model(3), &group()).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write "), "{error}");
     }
 
     #[test]

@@ -139,6 +139,22 @@ on_ranks!(
 
 on_ranks!(
     2,
+    fn a_monitored_barrier_lets_all_through_when_all_have_come(group: &ProcessGroup) {
+        group.monitored_barrier(Duration::from_secs(10)).unwrap();
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_process_joins_its_job_once(group: &ProcessGroup) {
+        let error = ProcessGroup::from_env().unwrap_err().to_string();
+        assert!(error.contains("this process has joined it already"), "{error}");
+        group.barrier().unwrap();
+    }
+);
+
+on_ranks!(
+    2,
     fn a_mean_over_ranks_weighs_every_value_the_same(group: &ProcessGroup) {
         let mut mean = AvgMetric::new();
         // The mean of the means, 10 and 1, would be 5.5.

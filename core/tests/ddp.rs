@@ -348,9 +348,11 @@ on_ranks!(
     fn every_rank_is_told_which_parameter_has_another_shape(group: &ProcessGroup) {
         let error = mismatched(group, false).unwrap_err().to_string();
         let rank = group.rank();
-        let expected = format!("rank {rank}: DistributedDataParallel::new failed: rank 1: fc.");
+        let expected = format!(
+            "rank {rank}: DistributedDataParallel::new failed: rank 1: its model is not rank 0's: \
+             it has parameter fc.bias of Float [5], where rank 0 has parameter fc.bias of Float [2]"
+        );
         assert!(error.starts_with(&expected), "{error}");
-        assert!(error.contains("differs between the ranks"), "{error}");
     }
 );
 
@@ -358,7 +360,98 @@ on_ranks!(
     2,
     fn every_rank_is_told_of_another_number_of_parameters(group: &ProcessGroup) {
         let error = mismatched(group, true).unwrap_err().to_string();
-        assert!(error.contains("same model across all ranks"), "{error}");
+        assert!(error.contains("where rank 0 has DdpOptions"), "{error}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn every_rank_is_told_of_another_kind(group: &ProcessGroup) {
+        let mut vs = VarStore::new(Device::Cpu);
+        let layer = nn::linear(&vs.root() / "fc", 4, 2, Default::default());
+        if group.rank() == 1 {
+            vs.double();
+        }
+        let error = DistributedDataParallel::new(layer, &vs, group, DdpOptions::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("it has parameter fc.bias of Double [2]"), "{error}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient(group: &ProcessGroup) {
+        tch::manual_seed(group.rank() as i64);
+        let vs = VarStore::new(Device::Cpu);
+        let net = Net::new(&vs);
+        let _ = net.first.ws.set_requires_grad(false);
+        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let frozen = &model.module().first.ws;
+        let [first, second] =
+            <[f64; 2]>::try_from(checksums(group, &[frozen.shallow_clone()])).unwrap();
+        assert_eq!(first, second);
+        let (xs, ys) = part(group, &batch(group, 0));
+        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+        assert!(!frozen.grad().defined());
+        assert!(model.module().last.ws.grad().defined());
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_model_may_be_dropped_before_the_backward_pass_of_its_output(group: &ProcessGroup) {
+        let (vs, model) = wrapped(group, false, DdpOptions::default());
+        let data = batch(group, 0);
+        let (xs, ys) = part(group, &data);
+        let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
+        let expected = expected(&vs, false, &[&data]);
+        drop(model);
+        std::thread::spawn(move || loss.backward()).join().unwrap();
+        assert_gradients(&vs, &expected);
+    }
+);
+
+on_ranks!(
+    1,
+    fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused(group: &ProcessGroup) {
+        let (_vs, model) =
+            wrapped(group, false, DdpOptions { static_graph: true, ..Default::default() });
+        let _accumulating = model.no_sync();
+        let error = model.f_forward_t(&batch(group, 0).0, true).unwrap_err().to_string();
+        assert!(
+            error.starts_with("no_sync is in the first iteration of a static graph"),
+            "{error}"
+        );
+    }
+);
+
+on_ranks!(
+    2,
+    fn gradients_are_exchanged_again_when_the_last_no_sync_guard_is_gone(group: &ProcessGroup) {
+        let (vs, model) = wrapped(group, false, DdpOptions::default());
+        let (first, second) = (model.no_sync(), model.no_sync());
+        drop(first);
+        drop(second);
+        let data = batch(group, 0);
+        let (xs, ys) = part(group, &data);
+        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+        assert_gradients(&vs, &expected(&vs, false, &[&data]));
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_loss_without_a_backward_pass_is_this_ranks_own_fault(group: &ProcessGroup) {
+        let (vs, model) = wrapped(group, false, DdpOptions::default());
+        let data = batch(group, 0);
+        let (xs, ys) = part(group, &data);
+        let outputs = model.f_forward_t(&xs, true).unwrap();
+        let error = model.backward(&outputs).unwrap_err().to_string();
+        assert!(error.starts_with("backward failed: grad can be implicitly created"), "{error}");
+        // The group is still of use.
+        model.backward(&loss(&outputs, &ys)).unwrap();
+        assert_gradients(&vs, &expected(&vs, false, &[&data]));
     }
 );
 
@@ -388,10 +481,13 @@ on_ranks!(
 );
 
 on_ranks!(
-    1,
-    fn evaluation_leaves_no_graph_and_exchanges_nothing(group: &ProcessGroup) {
+    2,
+    fn evaluation_by_one_rank_alone_exchanges_nothing(group: &ProcessGroup) {
         let (_vs, model) = wrapped(group, false, DdpOptions::default());
-        let outputs = no_grad(|| model.forward_t(&batch(group, 0).0, false));
-        assert!(!outputs.requires_grad());
+        if group.rank() == 0 {
+            let outputs = no_grad(|| model.forward_t(&batch(group, 0).0, false));
+            assert!(!outputs.requires_grad());
+        }
+        group.barrier().unwrap();
     }
 );

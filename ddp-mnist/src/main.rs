@@ -50,7 +50,7 @@ fn train(args: &Args) -> Result<()> {
 
     // ANCHOR: model
     // Different on every rank, so that dropout is; the wrapper hands out rank 0's weights.
-    tch::manual_seed(args.seed + group.rank() as i64);
+    tch::manual_seed(args.seed.wrapping_add(group.rank() as i64));
     let mut vs = VarStore::new(device);
     let mlp = model::mlp(&vs.root());
     if let Some(path) = &args.load {

@@ -14,17 +14,21 @@ pub(super) fn enrol(store: &Store) -> Result<(), Error> {
     store.add(RANKS, 1).map(|_| ())
 }
 
+/// How often a rank looks whether the verdict is there.
+const INTERVAL: Duration = Duration::from_millis(1);
+
 /// Waits for every rank's opinion on `subject`, on which nobody has been asked before.
 ///
 /// Gives the objection of one rank, with its number before it, if there is any. Every rank must
-/// have connected to all others before.
-pub(super) fn objection(
+/// have connected to all others before. `give_up` is asked from time to time and ends the waiting
+/// when it returns something.
+pub(super) fn objection<G>(
     store: &Store,
     subject: &str,
     rank: usize,
     own: Option<&str>,
-    timeout: Duration,
-) -> Result<Option<String>, Error> {
+    mut give_up: impl FnMut() -> Option<G>,
+) -> Result<Verdict<G>, Error> {
     let verdict = format!("agreement/{subject}/verdict");
     match own {
         Some(objection) => store.set(&verdict, format!("rank {rank}: {objection}").as_bytes())?,
@@ -35,9 +39,26 @@ pub(super) fn objection(
             }
         }
     }
-    let verdict = store.get(&verdict, timeout)?;
+    while !store.check(&verdict)? {
+        if let Some(reason) = give_up() {
+            return Ok(Verdict::GivenUp(reason));
+        }
+        std::thread::sleep(INTERVAL);
+    }
+    let verdict = store.get(&verdict, Duration::from_secs(1))?;
     let verdict = String::from_utf8_lossy(&verdict).into_owned();
-    Ok((verdict != AGREED).then_some(verdict))
+    Ok(if verdict == AGREED { Verdict::Agreed } else { Verdict::Objection(verdict) })
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict<G> {
+    /// Nobody objects.
+    Agreed,
+    /// What one rank objects, with its number.
+    Objection(String),
+    /// Why the waiting was given up.
+    GivenUp(G),
 }
 
 #[cfg(test)]
@@ -47,7 +68,7 @@ mod tests {
     use std::thread;
 
     /// What each rank of a world learns, given what each thinks.
-    fn verdicts(opinions: &[Option<&'static str>]) -> Vec<Option<String>> {
+    fn verdicts(opinions: &[Option<&'static str>]) -> Vec<Verdict<()>> {
         let store = Arc::new(Store::hash().unwrap());
         opinions.iter().for_each(|_| enrol(&store).unwrap());
         let ranks: Vec<_> = opinions
@@ -55,9 +76,7 @@ mod tests {
             .enumerate()
             .map(|(rank, &own)| {
                 let store = Arc::clone(&store);
-                thread::spawn(move || {
-                    objection(&store, "test", rank, own, Duration::from_secs(10)).unwrap()
-                })
+                thread::spawn(move || objection(&store, "test", rank, own, || None).unwrap())
             })
             .collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
@@ -65,21 +84,27 @@ mod tests {
 
     #[test]
     fn where_nobody_objects_all_agree() {
-        assert_eq!(verdicts(&[None, None, None]), [None, None, None]);
+        assert_eq!(verdicts(&[None, None, None]), [const { Verdict::Agreed }; 3]);
     }
 
     #[test]
     fn one_objection_reaches_every_rank() {
-        let expected = Some("rank 1: too small".to_owned());
         let all = verdicts(&[None, Some("too small"), None]);
-        assert_eq!(all, [expected.clone(), expected.clone(), expected]);
+        for verdict in all {
+            assert_eq!(verdict, Verdict::Objection("rank 1: too small".into()));
+        }
     }
 
     #[test]
-    fn a_rank_that_stays_away_is_waited_for_until_the_timeout() {
+    fn a_rank_that_stays_away_is_waited_for_until_there_is_a_reason_to_give_up() {
         let store = Store::hash().unwrap();
         enrol(&store).unwrap();
         enrol(&store).unwrap();
-        objection(&store, "test", 0, None, Duration::from_millis(50)).unwrap_err();
+        let mut patience = 3;
+        let verdict = objection(&store, "test", 0, None, || {
+            patience -= 1;
+            (patience == 0).then_some("it has died")
+        });
+        assert_eq!(verdict.unwrap(), Verdict::GivenUp("it has died"));
     }
 }

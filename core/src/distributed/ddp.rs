@@ -2,7 +2,9 @@
 
 use super::logging::DdpLoggingData;
 use super::outputs::Outputs;
+use super::post_mortem::is_about_connections;
 use super::process_group::ProcessGroup;
+use super::same_model;
 use crate::error::without_backtrace;
 use crate::parameters::{named_buffers, named_parameters};
 use crate::{Error, Result};
@@ -56,7 +58,8 @@ impl Default for DdpOptions {
 
 /// `torch.nn.parallel.DistributedDataParallel`, driven by the same C++ `Reducer`.
 ///
-/// Construction copies rank 0's parameters and buffers to every rank. From then on the backward
+/// Construction copies rank 0's parameters to every rank, and its buffers unless the options say
+/// not to. From then on the backward
 /// pass of every forward pass made through this wrapper averages the gradients over the ranks, in
 /// buckets, while the remaining gradients are still being computed. Parameters are never sent
 /// again: they stay equal because every rank makes the same step.
@@ -64,10 +67,12 @@ impl Default for DdpOptions {
 /// A module with one input and one output is used through tch's [`ModuleT`]; any other through
 /// [`forward`](Self::forward). Evaluate through [`module`](Self::module): it exchanges nothing.
 ///
+/// In a job with ranks that run Python, the model must have no buffers: tch does not keep their
+/// order.
+///
 /// The gradients are those of the mean of the ranks' losses. A loss that sums over the batch must
 /// be scaled by the world size to be what a single process would compute.
 pub struct DistributedDataParallel<M> {
-    // Dropped before the parameters that it hooks into.
     reducer: RefCell<Reducer>,
     module: M,
     group: ProcessGroup,
@@ -75,8 +80,10 @@ pub struct DistributedDataParallel<M> {
     names: Vec<String>,
     /// What rank 0 sends before each forward pass; empty if the options say not to.
     buffers: Vec<Tensor>,
-    /// False within `no_sync`; `require_backward_grad_sync` in distributed.py.
-    sync_gradients: Cell<bool>,
+    static_graph: bool,
+    /// How many guards keep gradients from being exchanged; with none of them
+    /// `require_backward_grad_sync` in distributed.py is true.
+    no_sync_guards: Cell<usize>,
     /// Whether rank 0's buffers may have moved on; `require_forward_param_sync`.
     sync_buffers: Cell<bool>,
 }
@@ -86,15 +93,21 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// # Errors
     /// - [`Error::Argument`]: nothing in `vs` can be trained, or it is not all on one kind of device.
-    /// - [`Error::Collective`]: a rank has other parameters, or could not be reached. Where
-    ///   PyTorch tells only the ranks that differ from rank 0, all ranks are told here.
+    /// - [`Error::Collective`]: a rank has another model or other options, or could not be reached.
+    ///   Where PyTorch compares shapes only and tells only the ranks that differ from rank 0, all
+    ///   ranks are told here.
     pub fn new(
         module: M,
         vs: &VarStore,
         group: &ProcessGroup,
         options: DdpOptions,
     ) -> Result<Self> {
-        let (names, parameters) = named_parameters(vs);
+        let variables = named_parameters(vs);
+        let (names, parameters): (Vec<_>, Vec<_>) = variables
+            .iter()
+            .filter(|(_, parameter)| parameter.requires_grad())
+            .map(|(name, parameter)| (name.clone(), parameter.shallow_clone()))
+            .unzip();
         check_devices(&names, &parameters)?;
         let bucket_mb = options.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
         if bucket_mb.is_nan() || bucket_mb <= 0.0 {
@@ -105,19 +118,19 @@ impl<M> DistributedDataParallel<M> {
             });
         }
         let bucket_bytes = (bucket_mb * MIB) as usize;
-        let buffers = if options.broadcast_buffers { named_buffers(vs).1 } else { Vec::new() };
+        let buffers = if options.broadcast_buffers { named_buffers(vs) } else { Vec::new() };
 
         let operation = "DistributedDataParallel::new";
-        // The engine tells only the ranks that differ from rank 0.
-        let objection = match group.engine().verify_params(&parameters) {
-            Ok(()) => None,
-            Err(error) => match mismatch(&names, error.message()) {
-                Some(mismatch) => Some(mismatch),
-                None => return Err(group.failed(operation, error.message())),
-            },
-        };
-        group.agree(operation, objection.as_deref())?;
-        let state: Vec<_> = parameters.iter().chain(&buffers).map(Tensor::shallow_clone).collect();
+        let description = same_model::description(&variables, &buffers, &options);
+        same_model::check(group, operation, &description)?;
+        // The same once more, as ranks that run Python do it.
+        group
+            .engine()
+            .verify_params(&parameters)
+            .map_err(|error| group.failed(operation, error.message()))?;
+        // Frozen parameters are rank 0's as well.
+        let state: Vec<_> =
+            variables.iter().chain(&buffers).map(|(_, tensor)| tensor.shallow_clone()).collect();
         group
             .engine()
             .broadcast_coalesced(&state, BROADCAST_BUFFER_BYTES, 0)
@@ -145,8 +158,9 @@ impl<M> DistributedDataParallel<M> {
             module,
             group: group.clone(),
             names,
-            buffers,
-            sync_gradients: Cell::new(true),
+            buffers: buffers.into_iter().map(|(_, buffer)| buffer).collect(),
+            static_graph: options.static_graph,
+            no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
         })
     }
@@ -167,7 +181,16 @@ impl<M> DistributedDataParallel<M> {
     /// [`Error::Collective`] when buffers could not be broadcast.
     pub fn forward<O: Outputs>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         let grad = tensor::grad_enabled();
-        let sync = grad && self.sync_gradients.get();
+        let sync = grad && self.no_sync_guards.get() == 0;
+        if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {
+            return Err(Error::Argument {
+                what: "no_sync".into(),
+                found: "in the first iteration of a static graph".into(),
+                expected: "used after it: the first backward pass learns the graph and must \
+                           exchange gradients"
+                    .into(),
+            });
+        }
         if grad {
             let mut reducer = self.reducer.borrow_mut();
             if sync {
@@ -185,38 +208,46 @@ impl<M> DistributedDataParallel<M> {
         let mut outputs = f(&self.module);
 
         self.sync_buffers.set(sync);
-        let mut reducer = self.reducer.borrow_mut();
-        let needs_sink = reducer.needs_sink();
-        if !sync && !needs_sink {
+        if !grad {
             return Ok(outputs);
         }
+        let failed = |error| self.failed("forward", &error);
+        let mut reducer = self.reducer.borrow_mut();
         let mut tensors = Vec::new();
         outputs.visit(&mut |tensor| tensors.push(tensor.shallow_clone()));
         if sync {
-            reducer
-                .prepare_for_backward(&tensors)
-                .map_err(|error| self.failed("forward", &error))?;
+            reducer.prepare_for_backward(&tensors).map_err(failed)?;
         }
-        if needs_sink {
-            reducer.sink(&mut tensors).map_err(|error| self.failed("forward", &error))?;
-            let mut passed = tensors.into_iter();
+        if reducer.needs_sink() {
+            reducer.sink(&mut tensors).map_err(failed)?;
+            let mut passed = tensors.iter();
             outputs.visit(&mut |tensor| {
                 if let Some(passed) = passed.next() {
-                    *tensor = passed;
+                    *tensor = passed.shallow_clone();
                 }
             });
         }
+        reducer.keep_alive(&tensors).map_err(failed)?;
         Ok(outputs)
     }
 
     /// `loss.backward()`, after which every parameter's gradient is its average over the ranks.
     ///
-    /// A plain `loss.backward()` does the same and panics where this returns an error.
+    /// A plain `loss.backward()` exchanges gradients as well; where this returns an error, it
+    /// panics and names nobody.
     ///
     /// # Errors
-    /// [`Error::Collective`] when a rank has died or has not come within the timeout.
+    /// [`Error::Collective`] when a rank has died or has not come within the timeout;
+    /// [`Error::Tensor`] when `loss` itself has no backward pass.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
-        loss.f_backward().map_err(|error| self.group.failed("backward", &without_backtrace(&error)))
+        loss.f_backward().map_err(|error| {
+            let message = without_backtrace(&error);
+            if is_about_connections(&message) {
+                self.group.failed("backward", &message)
+            } else {
+                Error::Tensor { operation: "backward", message }
+            }
+        })
     }
 
     /// As long as the guard lives, gradients add up on each rank and are not exchanged: for
@@ -225,7 +256,8 @@ impl<M> DistributedDataParallel<M> {
     /// The forward pass must be within the guard's life as well. `with model.no_sync():`
     #[must_use = "gradients are exchanged again as soon as the guard is dropped"]
     pub fn no_sync(&self) -> NoSync<'_> {
-        NoSync { flag: &self.sync_gradients, before: self.sync_gradients.replace(false) }
+        self.no_sync_guards.update(|guards| guards + 1);
+        NoSync { guards: &self.no_sync_guards }
     }
 
     /// The module itself, which exchanges nothing. `model.module`
@@ -283,13 +315,12 @@ impl<M> fmt::Debug for DistributedDataParallel<M> {
 /// Keeps gradients from being exchanged while it lives; see [`DistributedDataParallel::no_sync`].
 #[derive(Debug)]
 pub struct NoSync<'a> {
-    flag: &'a Cell<bool>,
-    before: bool,
+    guards: &'a Cell<usize>,
 }
 
 impl Drop for NoSync<'_> {
     fn drop(&mut self) {
-        self.flag.set(self.before);
+        self.guards.update(|guards| guards - 1);
     }
 }
 
@@ -319,20 +350,6 @@ fn check_devices(names: &[String], parameters: &[Tensor]) -> Result<()> {
     }
 }
 
-/// What is wrong, if `message` says that parameters differ between ranks.
-fn mismatch(names: &[String], message: &str) -> Option<String> {
-    let signs = ["appears not to match", "same model across all ranks"];
-    if !signs.iter().any(|sign| message.contains(sign)) {
-        return None;
-    }
-    // The engine puts the rank before it, as we do.
-    let message = message.split_once("]: ").map_or(message, |(_, rest)| rest);
-    Some(match index_in(message, "params[").and_then(|index| names.get(index)) {
-        Some(name) => format!("{name} differs between the ranks: {message}"),
-        None => message.to_owned(),
-    })
-}
-
 /// The parameters that the reducer says got no gradient, where that is what it says.
 fn unused(message: &str, names: &[String]) -> Option<Vec<String>> {
     let (_, rest) = message.split_once("which did not receive grad for rank")?;
@@ -347,9 +364,4 @@ fn unused(message: &str, names: &[String]) -> Option<Vec<String>> {
         })
         .collect();
     (!unused.is_empty()).then_some(unused)
-}
-
-fn index_in(text: &str, before: &str) -> Option<usize> {
-    let (_, rest) = text.split_once(before)?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }

@@ -29,6 +29,8 @@ pub struct Env {
     pub master_port: u16,
     /// TORCHELASTIC_USE_AGENT_STORE: torchrun serves the store itself, and no rank does.
     pub agent_store: bool,
+    /// TORCHELASTIC_RESTART_COUNT: how often the launcher has started all ranks again.
+    pub restart_count: usize,
     /// Rank 0's inherited listening socket, where the launcher bound the port.
     pub(crate) listen_fd: Option<RawFd>,
 }
@@ -46,6 +48,7 @@ impl Env {
             return Ok(None);
         };
         let Place { rank, world_size, local_rank, local_world_size, set_by } = place;
+        let restart_count = number(&get, "TORCHELASTIC_RESTART_COUNT", "a number from 0")?;
         if world_size == 0 {
             return Err(wrong(set_by.world_size, "is \"0\"", "at least 1 process"));
         }
@@ -58,7 +61,9 @@ impl Env {
         }
 
         // Only where all ranks share a host is there an address that is surely right.
-        let one_host = set_by != &TORCHRUN && local_world_size == world_size;
+        let one_host = set_by != &TORCHRUN && local_world_size == Some(world_size);
+        // Started by hand, RANK and WORLD_SIZE are often all there is: then all share this host.
+        let local_world_size = local_world_size.unwrap_or(world_size);
         let master_addr = match get("MASTER_ADDR") {
             Some(address) => address,
             None if one_host => "127.0.0.1".into(),
@@ -82,6 +87,7 @@ impl Env {
             master_addr,
             master_port,
             agent_store: get("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True"),
+            restart_count: restart_count.unwrap_or(0),
             listen_fd: listen_fd.and_then(|fd| RawFd::try_from(fd).ok()).filter(|_| rank == 0),
         }))
     }
@@ -113,13 +119,7 @@ const OTHERS: [Names; 3] = [
         local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         launcher: "Open MPI's mpirun",
     },
-    Names {
-        rank: "PMI_RANK",
-        world_size: "PMI_SIZE",
-        local_rank: "MPI_LOCALRANKID",
-        local_world_size: "MPI_LOCALNRANKS",
-        launcher: "MPICH's mpirun",
-    },
+    // Before PMI's, which srun sets as well, but not those of this host.
     // SLURM_NTASKS is set in a batch script as well, where no task has been started yet.
     Names {
         rank: "SLURM_PROCID",
@@ -128,13 +128,21 @@ const OTHERS: [Names; 3] = [
         local_world_size: "SLURM_STEP_TASKS_PER_NODE",
         launcher: "srun",
     },
+    Names {
+        rank: "PMI_RANK",
+        world_size: "PMI_SIZE",
+        local_rank: "MPI_LOCALRANKID",
+        local_world_size: "MPI_LOCALNRANKS",
+        launcher: "MPICH's mpirun",
+    },
 ];
 
 struct Place {
     rank: usize,
     world_size: usize,
     local_rank: usize,
-    local_world_size: usize,
+    /// Where the launcher tells it.
+    local_world_size: Option<usize>,
     set_by: &'static Names,
 }
 
@@ -158,12 +166,10 @@ impl Place {
         let Some(world_size) = number(get, set_by.world_size, "the number of processes")? else {
             return Err(missing(set_by.world_size, set_by.rank, "the number of processes"));
         };
-        // Started by hand, RANK and WORLD_SIZE are often all there is: then all share this host.
         let local_rank = number(get, set_by.local_rank, "a number from 0")?.unwrap_or(rank);
         let local_world_size = get(set_by.local_world_size)
             // SLURM writes "2(x3)" for two tasks on each of three hosts.
-            .and_then(|value| value.split(['(', ',']).next().and_then(|n| n.parse().ok()))
-            .unwrap_or(world_size);
+            .and_then(|value| value.split(['(', ',']).next().and_then(|n| n.parse().ok()));
         Ok(Some(Place { rank, world_size, local_rank, local_world_size, set_by }))
     }
 }

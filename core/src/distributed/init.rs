@@ -9,7 +9,8 @@ use super::rendezvous;
 use crate::{Error, Result};
 use c10d_sys::{GlooAddress, Store};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
 use tch::Device;
 
@@ -24,6 +25,9 @@ pub struct ProcessGroupOptions {
     /// default for gloo, 30 minutes: a rank may well load data that long.
     pub timeout: Duration,
 }
+
+/// A timeout beyond this is this: the engine counts milliseconds, and clocks overflow.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Default for ProcessGroupOptions {
     fn default() -> Self {
@@ -50,18 +54,52 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
     let (rank, world_size, local_rank) =
         env.as_ref().map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
     let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
-    let place = Place { rank, world_size, local_rank, device, backend, timeout: options.timeout };
+    let place = Place {
+        rank,
+        world_size,
+        local_rank,
+        device,
+        backend,
+        timeout: options.timeout.min(LONGEST),
+    };
     let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
+    if env.is_some() && GROUP_EXISTS.swap(true, Ordering::Relaxed) {
+        return Err(place.could_not_join(
+            "this process has joined it already; keep the group, or a clone of it",
+        ));
+    }
+    let joined = join(&env, place, failed);
+    if joined.is_err() {
+        forget_group();
+    }
+    joined
+}
 
-    let (store, address) = match &env {
-        Some(env) => (rendezvous::store(env, options.timeout)?, rendezvous::gloo_address(env)?),
+/// Whether a group lives that a launcher's environment describes: there is one for each process.
+static GROUP_EXISTS: AtomicBool = AtomicBool::new(false);
+
+/// To be called when that group is gone.
+pub(super) fn forget_group() {
+    GROUP_EXISTS.store(false, Ordering::Relaxed);
+}
+
+fn join(
+    env: &Option<Env>,
+    place: Place,
+    failed: impl Fn(c10d_sys::Error) -> Error + Copy,
+) -> Result<ProcessGroup> {
+    let Place { rank, world_size, timeout, .. } = place;
+
+    let (store, address) = match env {
+        Some(env) => (rendezvous::store(env, timeout)?, rendezvous::gloo_address(env)?),
         None => (Store::hash().map_err(failed)?, GlooAddress::Host("127.0.0.1".into())),
     };
     let ours = Arc::new(store.with_prefix("tch_parallel").map_err(failed)?);
     agreement::enrol(&ours).map_err(failed)?;
     let post_mortem = PostMortem::new(Arc::clone(&ours), rank, world_size).map_err(failed)?;
+    let start = Instant::now();
     let engine = connect(&store, &address, &place).map_err(|error| {
-        let absent = post_mortem.absent(error.message(), options.timeout);
+        let absent = (start.elapsed() >= timeout).then(|| post_mortem.absent(timeout)).flatten();
         place.could_not_join(absent.as_deref().unwrap_or(error.message()))
     })?;
     Ok(ProcessGroup::new(place, engine, ours, post_mortem))
@@ -75,13 +113,14 @@ fn connect(
     place: &Place,
 ) -> Result<c10d_sys::ProcessGroup, c10d_sys::Error> {
     let store = store.with_prefix("default_pg")?.with_prefix("0/")?;
-    let engine = c10d_sys::ProcessGroup::new(&store, place.rank, place.world_size)?;
+    let Place { rank, world_size, timeout, .. } = *place;
     match (place.backend, place.device) {
         #[cfg(feature = "cuda")]
-        (Backend::Nccl, Device::Cuda(index)) => engine.add_nccl(index, place.timeout)?,
-        _ => engine.add_gloo(address, place.timeout)?,
+        (Backend::Nccl, Device::Cuda(index)) => {
+            c10d_sys::ProcessGroup::nccl(&store, rank, world_size, index, timeout)
+        }
+        _ => c10d_sys::ProcessGroup::gloo(&store, rank, world_size, address, timeout),
     }
-    Ok(engine)
 }
 
 impl Place {

@@ -11,7 +11,8 @@
 //! - [`metrics`]: sums and counts over all ranks.
 //!
 //! Private: `rendezvous` (how ranks meet), `agreement` (how all learn what one has noticed),
-//! `post_mortem` (who is to blame when an exchange fails), `process` (whether it still runs).
+//! `same_model` (whether they have built the same model), `post_mortem` (who is to blame when an
+//! exchange fails), `process` (whether it still runs).
 
 mod agreement;
 pub mod ddp;
@@ -26,6 +27,7 @@ mod post_mortem;
 mod process;
 pub mod process_group;
 mod rendezvous;
+mod same_model;
 
 pub use c10d_sys::ReduceOp;
 pub use ddp::{DdpOptions, DistributedDataParallel};

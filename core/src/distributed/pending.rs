@@ -12,9 +12,10 @@ use c10d_sys::Work;
 #[derive(Debug)]
 #[must_use = "the value is ready only when `wait` has returned it"]
 pub struct Pending<T> {
-    /// What the exchange works on.
-    value: T,
-    work: Work,
+    /// What the exchange works on; taken by `wait`.
+    value: Option<T>,
+    /// Taken by `wait`.
+    work: Option<Work>,
     /// Says who is to blame when the exchange fails.
     group: ProcessGroup,
     operation: &'static str,
@@ -22,21 +23,37 @@ pub struct Pending<T> {
 
 impl<T> Pending<T> {
     pub(super) fn new(value: T, work: Work, group: ProcessGroup, operation: &'static str) -> Self {
-        Pending { value, work, group, operation }
+        Pending { value: Some(value), work: Some(work), group, operation }
     }
 
     /// Blocks until the exchange has ended and gives the value back. `Work.wait()`.
     ///
     /// # Errors
     /// [`Error::Collective`](crate::Error::Collective) when a rank has died or the timeout is over.
-    pub fn wait(self) -> Result<T> {
-        let Pending { value, work, group, operation } = self;
-        work.wait().map_err(|error| group.failed(operation, error.message()))?;
-        Ok(value)
+    pub fn wait(mut self) -> Result<T> {
+        match (self.value.take(), self.work.take()) {
+            (Some(value), Some(work)) => {
+                work.wait().map_err(|error| self.group.failed(self.operation, error.message()))?;
+                Ok(value)
+            }
+            // `wait` consumes what it is called on.
+            _ => unreachable!("a value that was waited for is gone"),
+        }
     }
 
     /// Whether [`wait`](Self::wait) would return at once. `Work.is_completed()`.
     pub fn is_completed(&self) -> Result<bool> {
-        self.work.is_completed().map_err(|error| self.group.failed(self.operation, error.message()))
+        self.work.as_ref().map_or(Ok(true), |work| {
+            work.is_completed().map_err(|error| self.group.failed(self.operation, error.message()))
+        })
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        if self.work.is_some() {
+            // Nobody knows whether it will ever end.
+            self.group.abandon();
+        }
     }
 }

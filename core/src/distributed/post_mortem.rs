@@ -44,11 +44,8 @@ impl PostMortem {
         Ok(PostMortem { store, rank, world_size })
     }
 
-    /// Which ranks have not come to the store at all, where that is why `message` speaks of a timeout.
-    pub(super) fn absent(&self, message: &str, timeout: Duration) -> Option<String> {
-        if !is_about_connections(message) {
-            return None;
-        }
+    /// Which ranks have not come to the store at all, for an error after the timeout.
+    pub(super) fn absent(&self, timeout: Duration) -> Option<String> {
         let others = self.others();
         let store = Arc::clone(&self.store);
         let absent: Vec<usize> = in_time(ANSWER, move || {
@@ -63,6 +60,11 @@ impl PostMortem {
         }
     }
 
+    /// Whether a rank of this library has left its identity: a rank that runs Python has not.
+    pub(super) fn knows(&self, rank: usize) -> Result<bool, c10d_sys::Error> {
+        self.store.check(&process_key(rank))
+    }
+
     /// Leaves a fault of this rank's own where the others find it.
     pub(super) fn report(&self, fault: &str) {
         let store = Arc::clone(&self.store);
@@ -75,12 +77,7 @@ impl PostMortem {
         if self.world_size == 1 || !is_about_connections(message) {
             return None;
         }
-        let search = Search {
-            store: Arc::clone(&self.store),
-            rank: self.rank,
-            others: self.others(),
-            deadline: Instant::now() + SEARCH,
-        };
+        let search = self.search();
         // The store is served by rank 0; if that is what died, an operation may never return.
         in_time(SEARCH + ANSWER, move || search.run()).unwrap_or_else(|| {
             Some(
@@ -88,6 +85,25 @@ impl PostMortem {
                     .into(),
             )
         })
+    }
+
+    /// A rank whose process has ended or is stopped without a report, as far as can be told from
+    /// here. May take as long as the store takes to answer.
+    pub(super) fn gone(&self) -> Option<String> {
+        let search = self.search();
+        search.others.iter().find_map(|&rank| match search.look_at(rank) {
+            Ok(Finding::Gone(how)) => Some(format!("rank {rank} {how}")),
+            _ => None,
+        })
+    }
+
+    fn search(&self) -> Search {
+        Search {
+            store: Arc::clone(&self.store),
+            rank: self.rank,
+            others: self.others(),
+            deadline: Instant::now() + SEARCH,
+        }
     }
 
     fn others(&self) -> Vec<usize> {
@@ -202,7 +218,7 @@ impl Search {
 
 /// Whether an error of the engine says that others could not be reached, rather than that this
 /// rank did something wrong.
-fn is_about_connections(message: &str) -> bool {
+pub(super) fn is_about_connections(message: &str) -> bool {
     ["gloo/", "NCCL", "ncclRemoteError", "onnection", "imed out", "imeout", "ocket"]
         .iter()
         .any(|sign| message.contains(sign))
@@ -289,11 +305,7 @@ mod tests {
         let first = PostMortem::new(Arc::clone(&store), 0, 3).unwrap();
         let _third = PostMortem::new(store, 2, 3).unwrap();
         let timeout = Duration::from_secs(3);
-        assert_eq!(
-            first.absent("wait timeout after 3000ms", timeout).unwrap(),
-            "rank 1 did not come within 3s"
-        );
-        assert_eq!(first.absent("no such interface", timeout), None);
+        assert_eq!(first.absent(timeout).unwrap(), "rank 1 did not come within 3s");
     }
 
     #[test]

@@ -1,23 +1,27 @@
 //! The ranks of a job and their collectives: `torch.distributed`.
 
-use super::agreement;
+use super::agreement::{self, Verdict};
 use super::device::Backend;
-use super::init::{ProcessGroupOptions, init_process_group};
+use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::pending::Pending;
-use super::post_mortem::PostMortem;
+use super::post_mortem::{PostMortem, is_about_connections};
 use crate::data::Shard;
 use crate::{Error, Result};
 use c10d_sys::{ReduceOp, Store, Work};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tch::{Device, Tensor};
+
+/// How often a rank that waits for the others without the engine looks whether they still run.
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
 ///
 /// All ranks must call the same collectives in the same order, with tensors of the same shape and
-/// kind. A failed collective leaves the group unusable: end the program.
+/// kind. Gloo does not check this: sizes that differ end the process by SIGABRT, from a thread of
+/// gloo's own, as they do in Python. A failed collective leaves the group unusable: end the program.
 #[derive(Debug, Clone)]
 pub struct ProcessGroup {
     inner: Arc<Inner>,
@@ -33,8 +37,8 @@ struct Inner {
     agreements: AtomicUsize,
     /// Finds out who is to blame when an exchange fails.
     post_mortem: PostMortem,
-    /// Whether an exchange has failed: then others may be in flight that can never end.
-    failed: AtomicBool,
+    /// Whether exchanges may be in flight that can never end: one has failed, or was not waited for.
+    abandoned: AtomicBool,
 }
 
 /// Where in the group this rank is, and how it reaches the others.
@@ -61,7 +65,7 @@ impl ProcessGroup {
             store,
             agreements: AtomicUsize::new(0),
             post_mortem,
-            failed: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
         };
         ProcessGroup { inner: Arc::new(inner) }
     }
@@ -178,38 +182,79 @@ impl ProcessGroup {
 
     /// The error for an operation that could not be carried out, with whoever is to blame.
     pub(super) fn failed(&self, operation: &'static str, message: &str) -> Error {
-        self.inner.failed.store(true, Ordering::Relaxed);
-        Error::Collective {
-            rank: self.rank(),
-            operation,
-            message: message.to_owned(),
-            blame: self.inner.post_mortem.blame(message),
-        }
+        self.abandon();
+        let blame = if is_about_connections(message) {
+            self.inner.post_mortem.blame(message)
+        } else {
+            // The others will only notice that this rank has gone.
+            self.inner.post_mortem.report(message);
+            None
+        };
+        Error::Collective { rank: self.rank(), operation, message: message.to_owned(), blame }
     }
 
-    /// Tells every rank of it if one has something against going on. A collective.
+    /// From now on the group is left behind instead of destroyed.
+    pub(super) fn abandon(&self) {
+        self.inner.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells every rank of it if one has something against going on. A collective of the ranks of
+    /// this library.
     pub(crate) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {
         let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
-        let verdict = agreement::objection(
+        let start = Instant::now();
+        let mut looked = start;
+        let give_up = || {
+            if start.elapsed() > self.inner.place.timeout {
+                let timeout = self.inner.place.timeout;
+                return Some((format!("not all ranks have come within {timeout:?}"), None));
+            }
+            if looked.elapsed() < LIVENESS_INTERVAL {
+                return None;
+            }
+            looked = Instant::now();
+            let gone = self.inner.post_mortem.gone()?;
+            Some(("a rank has gone".to_owned(), Some(gone)))
+        };
+        let (message, blame) = match agreement::objection(
             &self.inner.store,
             &subject,
             self.rank(),
             objection,
-            self.inner.place.timeout,
-        )
-        .map_err(|error| self.failed(operation, error.message()))?;
-        match verdict {
-            None => Ok(()),
-            Some(message) => {
-                self.inner.failed.store(true, Ordering::Relaxed);
-                Err(Error::Collective { rank: self.rank(), operation, message, blame: None })
+            give_up,
+        ) {
+            Ok(Verdict::Agreed) => return Ok(()),
+            Ok(Verdict::Objection(message)) => (message, None),
+            Ok(Verdict::GivenUp(reason)) => reason,
+            Err(error) => return Err(self.failed(operation, error.message())),
+        };
+        self.abandon();
+        Err(Error::Collective { rank: self.rank(), operation, message, blame })
+    }
+
+    /// What rank 0 has to say where this rank says `own`. `None` on rank 0 itself, and where rank 0
+    /// runs Python. To be followed by [`agree`](Self::agree).
+    pub(super) fn compare_with_rank_0(
+        &self,
+        operation: &'static str,
+        own: &str,
+    ) -> Result<Option<String>> {
+        let key = format!("comparison/{}", self.inner.agreements.load(Ordering::Relaxed));
+        let store = &self.inner.store;
+        let compare = || match self.rank() {
+            0 => store.set(&key, own.as_bytes()).map(|()| None),
+            _ if !self.inner.post_mortem.knows(0)? => Ok(None),
+            _ => {
+                let theirs = store.get(&key, self.inner.place.timeout)?;
+                Ok(Some(String::from_utf8_lossy(&theirs).into_owned()))
             }
-        }
+        };
+        compare().map_err(|error: c10d_sys::Error| self.failed(operation, error.message()))
     }
 
     /// Lets the other ranks name this rank's fault as the reason of their failure.
     pub(super) fn report(&self, fault: &str) {
-        self.inner.failed.store(true, Ordering::Relaxed);
+        self.abandon();
         self.inner.post_mortem.report(fault);
     }
 
@@ -253,8 +298,9 @@ impl ProcessGroup {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        init::forget_group();
         if let Some(engine) = self.engine.take()
-            && self.failed.load(Ordering::Relaxed)
+            && (self.abandoned.load(Ordering::Relaxed) || std::thread::panicking())
         {
             // The destructor would wait for exchanges that can never end.
             engine.leak();

@@ -4,11 +4,16 @@ use super::env::Env;
 use crate::{Error, Result};
 use c10d_sys::{GlooAddress, Store, TcpStoreOptions};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
+};
 use std::time::{Duration, Instant};
 
 /// How long to wait between two attempts to reach a store that does not listen yet.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// How long one attempt may take: a host that does not answer at all would take minutes.
+const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Serves or joins the store of the job, and claims this process's rank there.
 pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
@@ -25,8 +30,16 @@ pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
         timeout,
     };
     let store = Store::tcp(tcp).map_err(|error| {
-        failed(env, format!("join the store at {}", master(env)), error.message())
+        let master = format!("{}:{}", env.master_addr, env.master_port);
+        failed(env, format!("join the store at {master}"), error.message())
     })?;
+    let store = match env.restart_count {
+        // Python's ranks look for no prefix; torchrun's store outlives an attempt.
+        restarts if env.agent_store && restarts > 0 => store
+            .with_prefix(&format!("attempt_{restarts}"))
+            .map_err(|error| failed(env, "join the store".into(), error.message()))?,
+        _ => store,
+    };
 
     let claims = store
         .with_prefix("tch_parallel")
@@ -46,68 +59,95 @@ pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
 /// in the network of rank 0. On a single host that is the loopback address, which nobody outside reaches.
 pub(super) fn gloo_address(env: &Env) -> Result<GlooAddress> {
     if let Some(interface) = std::env::var("GLOO_SOCKET_IFNAME").ok().filter(|i| !i.is_empty()) {
-        return Ok(GlooAddress::Interface(interface));
+        return Ok(GlooAddress::Interfaces(interface.split(',').map(str::to_owned).collect()));
     }
-    Ok(GlooAddress::Host(own_address(env)?.to_string()))
+    Ok(GlooAddress::Host(own_address(env, master(env)?)?.to_string()))
 }
 
-/// This host's address as rank 0's host sees it: the one from which packets to it would leave.
-fn own_address(env: &Env) -> Result<IpAddr> {
-    let resolve = |source: std::io::Error| {
+/// MASTER_ADDR and MASTER_PORT, resolved.
+fn master(env: &Env) -> Result<SocketAddr> {
+    let host = (env.master_addr.as_str(), env.master_port);
+    let found = host.to_socket_addrs().and_then(|addresses| {
+        // gloo and the store are happiest with IPv4, which "localhost" offers as well.
+        addresses.min_by_key(SocketAddr::is_ipv6).ok_or(ErrorKind::NotFound.into())
+    });
+    let address = found.map_err(|source| {
         failed(
             env,
             format!("find the host MASTER_ADDR={}", env.master_addr),
-            &format!("{source}; expected a host name or an address that this host can reach"),
+            &format!("{source}; expected a host name or an address that this host knows"),
         )
-    };
-    let target = (env.master_addr.as_str(), env.master_port)
-        .to_socket_addrs()
-        .map_err(resolve)?
-        // gloo and the store are happiest with IPv4, which "localhost" offers as well.
-        .min_by_key(SocketAddr::is_ipv6)
-        .ok_or_else(|| resolve(ErrorKind::NotFound.into()))?;
-    let unspecified: SocketAddr = match target {
+    })?;
+    if address.ip().is_loopback() && env.local_world_size < env.world_size {
+        return Err(failed(
+            env,
+            format!("meet the ranks of other hosts at MASTER_ADDR={}", env.master_addr),
+            &format!(
+                "that is {} here, which other hosts cannot reach; give rank 0's address in their network",
+                address.ip()
+            ),
+        ));
+    }
+    Ok(address)
+}
+
+/// This host's address as rank 0's host sees it: the one from which packets to it would leave.
+fn own_address(env: &Env, master: SocketAddr) -> Result<IpAddr> {
+    let unspecified: SocketAddr = match master {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     // Connecting a UDP socket sends nothing; it only chooses a route.
     UdpSocket::bind(unspecified)
-        .and_then(|socket| socket.connect(target).and_then(|()| socket.local_addr()))
+        .and_then(|socket| socket.connect(master).and_then(|()| socket.local_addr()))
         .map(|address| address.ip())
-        .map_err(resolve)
+        .map_err(|source| {
+            failed(env, format!("find a way to rank 0 at {master}"), &source.to_string())
+        })
 }
 
 /// The socket on which rank 0 serves the store: the launcher's, so that nobody can have taken the
 /// port in between, or one bound here.
 fn listener(env: &Env) -> Result<TcpListener> {
-    if let Some(fd) = env.listen_fd {
-        return c10d_sys::inherited_listener(fd).map_err(|source| {
-            failed(env, format!("listen on the inherited descriptor {fd}"), &source.to_string())
-        });
+    let inherited = env.listen_fd.and_then(|fd| c10d_sys::inherited_listener(fd).ok());
+    // One for another port belongs to a job that this one was started within.
+    let ours = |listener: &TcpListener| {
+        listener.local_addr().is_ok_and(|address| address.port() == env.master_port)
+    };
+    if let Some(listener) = inherited.filter(ours) {
+        return Ok(listener);
     }
-    let address = SocketAddr::new(own_address(env)?, env.master_port);
-    TcpListener::bind(address).map_err(|source| {
+    let master = master(env)?;
+    let bound = TcpListener::bind(master).or_else(|error| match error.kind() {
+        // MASTER_ADDR may be that of a gateway in front of this host.
+        ErrorKind::AddrNotAvailable => {
+            TcpListener::bind((own_address(env, master).map_err(|_| error)?, env.master_port))
+        }
+        _ => Err(error),
+    });
+    bound.map_err(|source| {
         let hint = match source.kind() {
             ErrorKind::AddrInUse => {
                 "; another program has the port: choose another MASTER_PORT, or let the launcher choose one"
             }
             _ => "",
         };
-        failed(env, format!("listen on {address}"), &format!("{source}{hint}"))
+        failed(env, format!("listen on {master}"), &format!("{source}{hint}"))
     })
 }
 
 /// Waits until the store listens. libtorch's own client would wait as well, but fills the screen
 /// with C++ backtraces meanwhile.
 fn wait_for_server(env: &Env, timeout: Duration) -> Result<()> {
-    let deadline = Instant::now() + timeout;
+    let start = Instant::now();
     loop {
-        match TcpStream::connect((env.master_addr.as_str(), env.master_port)) {
+        let attempt = TcpStream::connect_timeout(&master(env)?, ATTEMPT.min(timeout));
+        match attempt {
             Ok(_) => return Ok(()),
-            Err(source) if Instant::now() >= deadline => {
+            Err(source) if start.elapsed() >= timeout => {
                 return Err(failed(
                     env,
-                    format!("reach rank 0 at {}", master(env)),
+                    format!("reach rank 0 at {}:{}", env.master_addr, env.master_port),
                     &format!(
                         "{source}, for {timeout:?}; rank 0 never came, or MASTER_ADDR and \
                          MASTER_PORT differ between the ranks"
@@ -117,10 +157,6 @@ fn wait_for_server(env: &Env, timeout: Duration) -> Result<()> {
             Err(_) => std::thread::sleep(RETRY),
         }
     }
-}
-
-fn master(env: &Env) -> String {
-    format!("{}:{}", env.master_addr, env.master_port)
 }
 
 fn failed(env: &Env, operation: String, message: &str) -> Error {

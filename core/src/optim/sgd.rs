@@ -51,12 +51,17 @@ impl Sgd {
     /// [`Error::Argument`] for values that PyTorch refuses as well.
     pub fn new(vs: &VarStore, options: SgdOptions) -> Result<Self> {
         options.check()?;
-        let (names, tensors) = named_parameters(vs);
-        let parameters = names
+        let parameters: Vec<_> = named_parameters(vs)
             .into_iter()
-            .zip(tensors)
             .map(|(name, tensor)| Parameter { name, tensor, momentum_buffer: None })
             .collect();
+        if parameters.is_empty() {
+            return Err(Error::Argument {
+                what: "vs".into(),
+                found: "a variable store without a trainable variable".into(),
+                expected: "that of a model; build the model before its optimizer".into(),
+            });
+        }
         Ok(Sgd { options, parameters })
     }
 
@@ -184,11 +189,14 @@ impl SgdOptions {
             }
         }
         if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
-            return refuse(
-                "nesterov",
-                self.momentum,
-                "used with a momentum above 0 and a dampening of 0",
-            );
+            return Err(Error::Argument {
+                what: "nesterov".into(),
+                found: format!(
+                    "set with momentum {} and dampening {}",
+                    self.momentum, self.dampening
+                ),
+                expected: "used with a momentum above 0 and a dampening of 0".into(),
+            });
         }
         Ok(())
     }
@@ -308,13 +316,20 @@ mod tests {
 
     #[test]
     fn what_pytorch_refuses_is_refused() {
-        let vs = VarStore::new(Device::Cpu);
+        let vs = Problem::new().vs;
         let refused = |options| Sgd::new(&vs, options).unwrap_err().to_string();
         let options = SgdOptions { lr: -1.0, ..Default::default() };
         assert_eq!(refused(options), "lr is -1, but must be a number not below 0");
         let options = SgdOptions { lr: f64::NAN, ..Default::default() };
         assert_eq!(refused(options), "lr is NaN, but must be a number not below 0");
         let options = SgdOptions { nesterov: true, ..Default::default() };
-        assert!(refused(options).contains("a momentum above 0"));
+        assert_eq!(
+            refused(options),
+            "nesterov is set with momentum 0 and dampening 0, but must be used with a momentum \
+             above 0 and a dampening of 0"
+        );
+        let nothing = VarStore::new(Device::Cpu);
+        let error = Sgd::new(&nothing, SgdOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("without a trainable variable"), "{error}");
     }
 }

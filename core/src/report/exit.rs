@@ -4,8 +4,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 /// The variables in which launchers tell a process its rank: torchrun's and `launch`'s, Open
-/// MPI's, SLURM's.
-const RANK_VARIABLES: [&str; 3] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
+/// MPI's, SLURM's, MPICH's.
+const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
 
 /// Makes an exit code of what a program's `main` comes to. An error is printed to stderr, with
 /// the rank it happened on and one line for each of its causes:

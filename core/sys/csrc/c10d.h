@@ -42,9 +42,9 @@ void c10d_store_free(c10d_store* store);
 // --- process_group.cpp: ProcessGroup.hpp, ProcessGroupGloo.hpp, Work.hpp, comm.hpp ---
 
 char* c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out);
-// One of `interface` and `hostname` is null: gloo listens on that interface or address.
+// Gloo listens on each of the names, which are those of network interfaces or of hosts.
 char* c10d_process_group_add_gloo(
-    c10d_process_group* group, const char* interface, const char* hostname, int64_t timeout_ms);
+    c10d_process_group* group, const char** names, size_t count, bool are_interfaces, int64_t timeout_ms);
 char* c10d_all_reduce(c10d_process_group* group, c10d_tensor* tensor, uint8_t op, c10d_work** out);
 char* c10d_broadcast(c10d_process_group* group, c10d_tensor* tensor, int root, c10d_work** out);
 char* c10d_reduce(c10d_process_group* group, c10d_tensor* tensor, int root, uint8_t op, c10d_work** out);
@@ -90,6 +90,8 @@ char* c10d_reducer_new(
 char* c10d_reducer_prepare_for_forward(c10d_reducer* reducer);
 char* c10d_reducer_rebuild_buckets(c10d_reducer* reducer, bool* out);
 char* c10d_reducer_prepare_for_backward(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
+// Lets the reducer live as long as a backward pass from these outputs may call it.
+char* c10d_reducer_keep_alive(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
 // Replaces each output by itself passed through the identity whose backward tells the reducer
 // that the backward pass has begun.
 char* c10d_reducer_sink(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);

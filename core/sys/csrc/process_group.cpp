@@ -5,6 +5,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include <mutex>
+
 using c10d_sys::guarded;
 using c10d_sys::tensor;
 using c10d_sys::tensors;
@@ -18,6 +20,54 @@ char* started(c10d_work** out, F&& start) noexcept {
   return guarded([&] { *out = new c10d_work{start()}; });
 }
 
+// A group whose operations may be started from several threads. The counters by which the backends
+// match operations up are not guarded, and the reducer starts operations from autograd's threads.
+class SerialProcessGroup : public c10d::ProcessGroup {
+ public:
+  using c10d::ProcessGroup::ProcessGroup;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  WorkPtr broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override {
+    std::lock_guard<std::mutex> lock(starting_);
+    return c10d::ProcessGroup::broadcast(tensors, options);
+  }
+  WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
+    std::lock_guard<std::mutex> lock(starting_);
+    return c10d::ProcessGroup::allreduce(tensors, options);
+  }
+  WorkPtr reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) override {
+    std::lock_guard<std::mutex> lock(starting_);
+    return c10d::ProcessGroup::reduce(tensors, options);
+  }
+  WorkPtr allgather(
+      std::vector<std::vector<at::Tensor>>& outputs,
+      std::vector<at::Tensor>& inputs,
+      const c10d::AllgatherOptions& options) override {
+    std::lock_guard<std::mutex> lock(starting_);
+    return c10d::ProcessGroup::allgather(outputs, inputs, options);
+  }
+  WorkPtr send(std::vector<at::Tensor>& tensors, int destination, int tag) override {
+    std::lock_guard<std::mutex> lock(starting_);
+    return c10d::ProcessGroup::send(tensors, destination, tag);
+  }
+  WorkPtr recv(std::vector<at::Tensor>& tensors, int source, int tag) override {
+    std::lock_guard<std::mutex> lock(starting_);
+    return c10d::ProcessGroup::recv(tensors, source, tag);
+  }
+  WorkPtr barrier(const c10d::BarrierOptions& options) override {
+    std::lock_guard<std::mutex> lock(starting_);
+    return c10d::ProcessGroup::barrier(options);
+  }
+  // This one has no start of its own: the group is taken until everybody has come.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
+    std::lock_guard<std::mutex> lock(starting_);
+    c10d::ProcessGroup::monitoredBarrier(options, wait_all_ranks);
+  }
+
+ private:
+  std::mutex starting_;
+};
+
 c10d::ReduceOp reduce_op(uint8_t op) {
   return c10d::ReduceOp(static_cast<c10d::ReduceOp::RedOpType>(op));
 }
@@ -27,18 +77,20 @@ c10d::ReduceOp reduce_op(uint8_t op) {
 char* c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out) {
   return guarded([&] {
     *out = new c10d_process_group{
-        c10::make_intrusive<c10d::ProcessGroup>(store->store, rank, world_size)};
+        c10::make_intrusive<SerialProcessGroup>(store->store, rank, world_size)};
   });
 }
 
 char* c10d_process_group_add_gloo(
-    c10d_process_group* handle, const char* interface, const char* hostname, int64_t timeout_ms) {
+    c10d_process_group* handle, const char** names, size_t count, bool are_interfaces, int64_t timeout_ms) {
   return guarded([&] {
     auto& group = handle->group;
     auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_ms));
-    options->devices.push_back(
-        interface != nullptr ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
-                             : c10d::ProcessGroupGloo::createDeviceForHostname(hostname));
+    for (size_t i = 0; i < count; ++i) {
+      options->devices.push_back(
+          are_interfaces ? c10d::ProcessGroupGloo::createDeviceForInterface(names[i])
+                         : c10d::ProcessGroupGloo::createDeviceForHostname(names[i]));
+    }
     options->group_name = c10d_sys::kGroupName;
     // Gloo serves CUDA tensors as well, by way of the CPU; PyTorch names the prefix after the first device.
     auto store = c10::make_intrusive<c10d::PrefixStore>("cpu/", group->getStore());
@@ -86,7 +138,7 @@ char* c10d_all_gather(
   return started(out, [&] {
     std::vector<std::vector<at::Tensor>> gathered{tensors(outputs, count)};
     std::vector<at::Tensor> list{tensor(input)};
-    return handle->group->allgather(gathered, list);
+    return handle->group->allgather(gathered, list, c10d::AllgatherOptions());
   });
 }
 
@@ -105,7 +157,7 @@ char* c10d_recv(c10d_process_group* handle, c10d_tensor* output, int source, int
 }
 
 char* c10d_barrier(c10d_process_group* handle, c10d_work** out) {
-  return started(out, [&] { return handle->group->barrier(); });
+  return started(out, [&] { return handle->group->barrier(c10d::BarrierOptions()); });
 }
 
 char* c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_ms, bool wait_all_ranks) {

@@ -3,6 +3,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -56,6 +57,19 @@ struct Sink : torch::autograd::Function<Sink> {
     gradients.insert(gradients.begin(), at::Tensor());
     return gradients;
   }
+};
+
+// The hooks that the reducer puts on parameters point to it without owning it. Outputs of a forward
+// pass own their graph, and a backward pass keeps that graph: so this keeps the reducer.
+struct KeepAlive : torch::autograd::FunctionPostHook {
+  explicit KeepAlive(std::shared_ptr<c10d::Reducer> reducer) : reducer(std::move(reducer)) {}
+
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& gradients, const torch::autograd::variable_list&) override {
+    return gradients;
+  }
+
+  std::shared_ptr<c10d::Reducer> reducer;
 };
 
 } // namespace
@@ -161,6 +175,16 @@ char* c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outp
   });
 }
 
+char* c10d_reducer_keep_alive(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+  return guarded([&] {
+    for (size_t i = 0; i < count; ++i) {
+      if (const auto& node = tensor(outputs[i]).grad_fn()) {
+        node->add_post_hook(std::make_unique<KeepAlive>(handle->sink->reducer));
+      }
+    }
+  });
+}
+
 bool c10d_reducer_needs_sink(const c10d_reducer* handle) {
   const auto& sink = *handle->sink;
   return sink.static_graph ? !sink.delayed_all_reduce_queued : handle->find_unused_parameters;
@@ -204,9 +228,5 @@ char* c10d_reducer_logged_number(c10d_reducer* handle, const char* name, int64_t
 }
 
 void c10d_reducer_free(c10d_reducer* handle) {
-  try {
-    // Both destructors may throw.
-    delete handle;
-  } catch (...) {
-  }
+  delete handle;
 }

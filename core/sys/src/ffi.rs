@@ -80,8 +80,9 @@ unsafe extern "C" {
     ) -> Status;
     pub(crate) fn c10d_process_group_add_gloo(
         group: *mut ProcessGroup,
-        interface: *const c_char,
-        hostname: *const c_char,
+        names: *mut *const c_char,
+        count: usize,
+        are_interfaces: bool,
         timeout_ms: i64,
     ) -> Status;
     pub(crate) fn c10d_all_reduce(
@@ -166,6 +167,11 @@ unsafe extern "C" {
     pub(crate) fn c10d_reducer_prepare_for_forward(reducer: *mut Reducer) -> Status;
     pub(crate) fn c10d_reducer_rebuild_buckets(reducer: *mut Reducer, out: *mut bool) -> Status;
     pub(crate) fn c10d_reducer_prepare_for_backward(
+        reducer: *mut Reducer,
+        outputs: *mut *mut Tensor,
+        count: usize,
+    ) -> Status;
+    pub(crate) fn c10d_reducer_keep_alive(
         reducer: *mut Reducer,
         outputs: *mut *mut Tensor,
         count: usize,

@@ -3,9 +3,9 @@
 use crate::error::{c_text, check, created};
 use crate::store::milliseconds;
 use crate::{Error, Store, ffi};
-use std::ffi::{CString, c_int};
-use std::ptr::{NonNull, null, null_mut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ffi::{CString, c_char, c_int};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 use std::time::Duration;
 use tch::Tensor;
 
@@ -16,7 +16,7 @@ pub enum ReduceOp {
     /// The sum.
     #[default]
     Sum = 0,
-    /// The mean. NCCL only.
+    /// The mean.
     Avg = 1,
     /// The product.
     Product = 2,
@@ -29,8 +29,8 @@ pub enum ReduceOp {
 /// Where gloo listens for the other ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GlooAddress {
-    /// On a network interface, as GLOO_SOCKET_IFNAME names it.
-    Interface(String),
+    /// On network interfaces, as GLOO_SOCKET_IFNAME names them.
+    Interfaces(Vec<String>),
     /// On the address that a host name or an address in text resolves to.
     Host(String),
 }
@@ -38,9 +38,28 @@ pub enum GlooAddress {
 #[derive(Debug)]
 struct Handle(NonNull<ffi::ProcessGroup>);
 
-// SAFETY: the C++ object may be used from any thread, by one thread at a time: the mutex around
-// this handle sees to that.
+// SAFETY: the C++ object may be used from any thread; it locks around the start of each operation
+// (SerialProcessGroup in process_group.cpp).
 unsafe impl Send for Handle {}
+// SAFETY: as above. Backends are added before the handle is shared.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    fn new(store: &Store, rank: usize, world_size: usize) -> Result<Handle, Error> {
+        let mut handle = null_mut();
+        // SAFETY: `store` and `handle` live through the call; the group takes a reference of its
+        // own to the store.
+        let status = unsafe {
+            ffi::c10d_process_group_new(
+                store.handle.as_ptr(),
+                c_rank(rank),
+                c_rank(world_size),
+                &mut handle,
+            )
+        };
+        Ok(Handle(created(status, handle)?))
+    }
+}
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -55,56 +74,58 @@ impl Drop for Handle {
 /// operations in the same order.
 #[derive(Debug, Clone)]
 pub struct ProcessGroup {
-    handle: Arc<Mutex<Handle>>,
+    handle: Arc<Handle>,
 }
 
 impl ProcessGroup {
-    /// A group without a backend. `store` must be seen by all its ranks and used by nothing else.
-    pub fn new(store: &Store, rank: usize, world_size: usize) -> Result<ProcessGroup, Error> {
-        let mut handle = null_mut();
-        // SAFETY: `store` and `handle` live through the call; the group takes a reference of its
-        // own to the store.
-        let status = unsafe {
-            ffi::c10d_process_group_new(
-                store.handle.as_ptr(),
-                c_rank(rank),
-                c_rank(world_size),
-                &mut handle,
-            )
+    /// A group in which gloo moves the tensors; connects to all other ranks. `store` must be seen
+    /// by all of them and used by nothing else.
+    pub fn gloo(
+        store: &Store,
+        rank: usize,
+        world_size: usize,
+        address: &GlooAddress,
+        timeout: Duration,
+    ) -> Result<ProcessGroup, Error> {
+        let (names, are_interfaces) = match address {
+            GlooAddress::Interfaces(names) => (c_texts(names)?, true),
+            GlooAddress::Host(name) => (c_texts(&[name])?, false),
         };
-        Ok(ProcessGroup { handle: Arc::new(Mutex::new(Handle(created(status, handle)?))) })
-    }
-
-    /// Lets gloo move tensors between the ranks; connects to all of them.
-    pub fn add_gloo(&self, address: &GlooAddress, timeout: Duration) -> Result<(), Error> {
-        let (name, is_interface) = match address {
-            GlooAddress::Interface(name) => (c_text(name)?, true),
-            GlooAddress::Host(name) => (c_text(name)?, false),
-        };
-        let (interface, host) =
-            if is_interface { (name.as_ptr(), null()) } else { (null(), name.as_ptr()) };
-        // SAFETY: `name` lives through the call.
+        let mut names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+        let handle = Handle::new(store, rank, world_size)?;
+        // SAFETY: `handle` and `names` live through the call.
         check(unsafe {
             ffi::c10d_process_group_add_gloo(
-                self.lock().0.as_ptr(),
-                interface,
-                host,
+                handle.0.as_ptr(),
+                names.as_mut_ptr(),
+                names.len(),
+                are_interfaces,
                 milliseconds(timeout),
             )
-        })
+        })?;
+        Ok(ProcessGroup { handle: Arc::new(handle) })
     }
 
-    /// Lets NCCL move CUDA tensors between the ranks; connects to all of them.
+    /// A group in which NCCL moves CUDA tensors, those of this rank on one GPU; connects to all
+    /// other ranks. `store` must be seen by all of them and used by nothing else.
     #[cfg(feature = "cuda")]
-    pub fn add_nccl(&self, device_index: usize, timeout: Duration) -> Result<(), Error> {
-        // SAFETY: all arguments are plain values.
+    pub fn nccl(
+        store: &Store,
+        rank: usize,
+        world_size: usize,
+        device_index: usize,
+        timeout: Duration,
+    ) -> Result<ProcessGroup, Error> {
+        let handle = Handle::new(store, rank, world_size)?;
+        // SAFETY: `handle` lives through the call.
         check(unsafe {
             ffi::c10d_process_group_add_nccl(
-                self.lock().0.as_ptr(),
+                handle.0.as_ptr(),
                 c_rank(device_index),
                 milliseconds(timeout),
             )
-        })
+        })?;
+        Ok(ProcessGroup { handle: Arc::new(handle) })
     }
 
     /// Combines `tensor` over all ranks, in place on every one.
@@ -178,7 +199,7 @@ impl ProcessGroup {
         // SAFETY: all arguments are plain values.
         check(unsafe {
             ffi::c10d_monitored_barrier(
-                self.lock().0.as_ptr(),
+                self.handle.0.as_ptr(),
                 milliseconds(timeout),
                 wait_all_ranks,
             )
@@ -197,7 +218,7 @@ impl ProcessGroup {
         // SAFETY: `tensors` live through the call, which ends when all is copied.
         check(unsafe {
             ffi::c10d_broadcast_coalesced(
-                self.lock().0.as_ptr(),
+                self.handle.0.as_ptr(),
                 tensors.as_mut_ptr(),
                 tensors.len(),
                 buffer_size,
@@ -206,14 +227,14 @@ impl ProcessGroup {
         })
     }
 
-    /// Whether all ranks have parameters of the same number, shapes, types and strides. The ranks
-    /// that differ from rank 0 get the error; rank 0 does not. Blocks.
+    /// Whether all ranks have parameters of the same number, shapes and strides. The ranks that
+    /// differ from rank 0 get the error; rank 0 does not. Kinds are not compared. Blocks.
     pub fn verify_params(&self, parameters: &[Tensor]) -> Result<(), Error> {
         let mut parameters = pointers(parameters);
         // SAFETY: `parameters` live through the call.
         check(unsafe {
             ffi::c10d_verify_params(
-                self.lock().0.as_ptr(),
+                self.handle.0.as_ptr(),
                 parameters.as_mut_ptr(),
                 parameters.len(),
             )
@@ -227,7 +248,7 @@ impl ProcessGroup {
     }
 
     pub(crate) fn with_handle<T>(&self, f: impl FnOnce(*mut ffi::ProcessGroup) -> T) -> T {
-        f(self.lock().0.as_ptr())
+        f(self.handle.0.as_ptr())
     }
 
     fn start(
@@ -235,13 +256,8 @@ impl ProcessGroup {
         operation: impl FnOnce(*mut ffi::ProcessGroup, *mut *mut ffi::Work) -> ffi::Status,
     ) -> Result<Work, Error> {
         let mut work = null_mut();
-        let status = operation(self.lock().0.as_ptr(), &mut work);
+        let status = operation(self.handle.0.as_ptr(), &mut work);
         Ok(Work { handle: created(status, work)? })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Handle> {
-        // A panic while the lock is held leaves the C++ object as it was.
-        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -30,8 +30,9 @@ pub struct Reducer {
     handle: NonNull<ffi::Reducer>,
 }
 
-// SAFETY: the C++ object is not bound to a thread: it locks its own mutex in the hooks, which
-// autograd may run on threads of its own, and all calls from here are serialised by `&mut self`.
+// SAFETY: the C++ object is not bound to a thread. It locks its own mutex in the hooks, which
+// autograd may run on threads of its own and, by `keep_alive`, even when this handle is gone. All
+// other calls are serialised by `&mut self`.
 unsafe impl Send for Reducer {}
 
 impl Reducer {
@@ -99,6 +100,16 @@ impl Reducer {
                 outputs.as_mut_ptr(),
                 outputs.len(),
             )
+        })
+    }
+
+    /// To be called with the outputs of every forward pass that may be followed by a backward pass:
+    /// this handle may then be dropped before or while it runs, on whatever thread.
+    pub fn keep_alive(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
+        let mut outputs = pointers(outputs);
+        // SAFETY: `outputs` live through the call.
+        check(unsafe {
+            ffi::c10d_reducer_keep_alive(self.handle.as_ptr(), outputs.as_mut_ptr(), outputs.len())
         })
     }
 

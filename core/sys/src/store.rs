@@ -5,6 +5,7 @@ use crate::{Error, ffi};
 use std::net::TcpListener;
 use std::os::fd::IntoRawFd;
 use std::ptr::{NonNull, null_mut};
+use std::sync::Once;
 use std::time::Duration;
 
 /// A handle to a `c10d::Store`.
@@ -139,8 +140,11 @@ impl Drop for Store {
 
 /// Nothing of c10d can be reached without a store.
 fn initialize() -> Result<(), Error> {
-    // SAFETY: sets two variables, to the same values every time.
-    check(unsafe { ffi::c10d_initialize() })
+    static ONCE: Once = Once::new();
+    let mut result = Ok(());
+    // SAFETY: sets two variables that no other thread reads before a store exists.
+    ONCE.call_once(|| result = check(unsafe { ffi::c10d_initialize() }));
+    result
 }
 
 pub(crate) fn milliseconds(duration: Duration) -> i64 {

@@ -39,10 +39,11 @@ impl Job {
         self.dir.path()
     }
 
-    /// `launch` with these arguments.
+    /// `launch` with these arguments. The tests themselves may run under nohup, whose disposition
+    /// of signals a launcher would inherit.
     pub(crate) fn launch<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
-        let mut command = self.clean(env!("CARGO_BIN_EXE_launch"));
-        command.args(args);
+        let mut command = self.clean("/usr/bin/env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_launch")]).args(args);
         command
     }
 

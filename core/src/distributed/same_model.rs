@@ -1,0 +1,79 @@
+//! Whether all ranks have built the same model.
+//!
+//! The engine compares shapes only, and tells only the ranks that differ from rank 0. What it does
+//! not compare (kinds, names, buffers, options) would show itself as wrong weights or as a wait
+//! that never ends.
+
+use super::ddp::DdpOptions;
+use super::process_group::ProcessGroup;
+use crate::Result;
+use std::fmt::Write;
+use tch::Tensor;
+
+/// One line for everything that must be equal.
+pub(super) fn description(
+    variables: &[(String, Tensor)],
+    buffers: &[(String, Tensor)],
+    options: &DdpOptions,
+) -> String {
+    let mut text = String::new();
+    let mut line = |what: &str, name: &str, tensor: &Tensor| {
+        let frozen = if what == "parameter" && !tensor.requires_grad() { ", frozen" } else { "" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{what} {name} of {:?} {:?}{frozen}", tensor.kind(), tensor.size());
+    };
+    variables.iter().for_each(|(name, tensor)| line("parameter", name, tensor));
+    buffers.iter().for_each(|(name, tensor)| line("buffer", name, tensor));
+    let _ = writeln!(text, "{options:?}");
+    text
+}
+
+/// An error on every rank, with the first difference, if a rank's description is not rank 0's.
+/// A collective of the ranks of this library; where rank 0 runs Python there is nothing to compare.
+pub(super) fn check(
+    group: &ProcessGroup,
+    operation: &'static str,
+    description: &str,
+) -> Result<()> {
+    let objection = group
+        .compare_with_rank_0(operation, description)?
+        .and_then(|theirs| first_difference(description, &theirs));
+    group.agree(operation, objection.as_deref())
+}
+
+fn first_difference(ours: &str, theirs: &str) -> Option<String> {
+    let (mut ours, mut theirs) = (ours.lines(), theirs.lines());
+    loop {
+        match (ours.next(), theirs.next()) {
+            (None, None) => return None,
+            (ours, theirs) if ours == theirs => {}
+            (ours, theirs) => {
+                return Some(format!(
+                    "its model is not rank 0's: it has {}, where rank 0 has {}; build the same \
+                     model with the same options on every rank",
+                    ours.unwrap_or("nothing more"),
+                    theirs.unwrap_or("nothing more"),
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let ours = "parameter a of Float [2]\nparameter b of Float [3]\n";
+        assert_eq!(first_difference(ours, ours), None);
+        let other = "parameter a of Float [2]\nparameter b of Double [3]\n";
+        insta::assert_snapshot!(
+            first_difference(ours, other).unwrap(),
+            @"its model is not rank 0's: it has parameter b of Float [3], where rank 0 has parameter b of Double [3]; build the same model with the same options on every rank"
+        );
+        let shorter = "parameter a of Float [2]\n";
+        assert!(first_difference(ours, shorter).unwrap().contains("where rank 0 has nothing more"));
+        assert!(first_difference(shorter, ours).unwrap().contains("it has nothing more"));
+    }
+}
