@@ -21,7 +21,8 @@ const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 ///
 /// All ranks must call the same collectives in the same order, with tensors of the same shape and
 /// kind. Gloo does not check this: sizes that differ end the process by SIGABRT, from a thread of
-/// gloo's own, as they do in Python. A failed collective leaves the group unusable: end the program.
+/// gloo's own, as they do in Python. With `TORCH_DISTRIBUTED_DEBUG=DETAIL` all ranks compare what
+/// they are about to do, and such a mistake is an error. A failed collective leaves the group unusable: end the program.
 #[derive(Debug, Clone)]
 pub struct ProcessGroup {
     inner: Arc<Inner>,

@@ -78,7 +78,10 @@ fn master(env: &Env) -> Result<SocketAddr> {
             &format!("{source}; expected a host name or an address that this host knows"),
         )
     })?;
-    if address.ip().is_loopback() && env.local_world_size < env.world_size {
+    // Debian, for one, gives a host's own name an address that only it can reach. Whoever writes
+    // 127.0.0.1 means it: several launchers on one host, say.
+    let is_name = env.master_addr != "localhost" && env.master_addr.parse::<IpAddr>().is_err();
+    if is_name && address.ip().is_loopback() && env.local_world_size < env.world_size {
         return Err(failed(
             env,
             format!("meet the ranks of other hosts at MASTER_ADDR={}", env.master_addr),

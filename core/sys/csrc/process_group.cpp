@@ -3,7 +3,9 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/debug.h>
 
 #include <mutex>
 
@@ -95,9 +97,19 @@ char* c10d_process_group_add_gloo(
     // Gloo serves CUDA tensors as well, by way of the CPU; PyTorch names the prefix after the first device.
     auto store = c10::make_intrusive<c10d::PrefixStore>("cpu/", group->getStore());
     auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        store, group->getRank(), group->getSize(), std::move(options));
+        store, group->getRank(), group->getSize(), options);
     gloo->setSequenceNumberForGroup();
     c10::intrusive_ptr<c10d::Backend> backend = std::move(gloo);
+    if (c10d::debug_level() == c10d::DebugLevel::Detail) {
+      // Before each operation all ranks compare by a second group what they are about to do.
+      auto helper = c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<c10d::PrefixStore>(
+              std::string("pg_wrapper:") + c10d_sys::kGroupName, store),
+          group->getRank(),
+          group->getSize(),
+          options);
+      backend = c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, std::move(helper));
+    }
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
     group->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO, backend);
