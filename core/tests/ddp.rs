@@ -6,9 +6,9 @@ mod common;
 
 use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
+use tch_parallel::Error;
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
 use tch_parallel::optim::{Sgd, SgdOptions};
-use tch_parallel::{Error, Result};
 
 /// Rows that every rank has.
 const ROWS: i64 = 6;
@@ -331,73 +331,6 @@ on_ranks!(
     }
 );
 
-/// Wraps a layer whose size differs between the ranks.
-fn mismatched(group: &ProcessGroup, second: bool) -> Result<DistributedDataParallel<nn::Linear>> {
-    let vs = VarStore::new(Device::Cpu);
-    let outputs = if group.rank() == 1 { 5 } else { 2 };
-    let layer =
-        nn::linear(&vs.root() / "fc", 4, if second { 2 } else { outputs }, Default::default());
-    if second && group.rank() == 1 {
-        let _ = vs.root().zeros("extra", &[1]);
-    }
-    DistributedDataParallel::new(layer, &vs, group, DdpOptions::default())
-}
-
-on_ranks!(
-    3,
-    fn every_rank_is_told_which_parameter_has_another_shape(group: &ProcessGroup) {
-        let error = mismatched(group, false).unwrap_err().to_string();
-        let rank = group.rank();
-        let expected = format!(
-            "rank {rank}: DistributedDataParallel::new failed: rank 1: its model is not rank 0's: \
-             it has parameter fc.bias of Float [5], where rank 0 has parameter fc.bias of Float [2]"
-        );
-        assert!(error.starts_with(&expected), "{error}");
-    }
-);
-
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_another_number_of_parameters(group: &ProcessGroup) {
-        let error = mismatched(group, true).unwrap_err().to_string();
-        assert!(error.contains("where rank 0 has DdpOptions"), "{error}");
-    }
-);
-
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_another_kind(group: &ProcessGroup) {
-        let mut vs = VarStore::new(Device::Cpu);
-        let layer = nn::linear(&vs.root() / "fc", 4, 2, Default::default());
-        if group.rank() == 1 {
-            vs.double();
-        }
-        let error = DistributedDataParallel::new(layer, &vs, group, DdpOptions::default())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("it has parameter fc.bias of Double [2]"), "{error}");
-    }
-);
-
-on_ranks!(
-    2,
-    fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient(group: &ProcessGroup) {
-        tch::manual_seed(group.rank() as i64);
-        let vs = VarStore::new(Device::Cpu);
-        let net = Net::new(&vs);
-        let _ = net.first.ws.set_requires_grad(false);
-        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
-        let frozen = &model.module().first.ws;
-        let [first, second] =
-            <[f64; 2]>::try_from(checksums(group, &[frozen.shallow_clone()])).unwrap();
-        assert_eq!(first, second);
-        let (xs, ys) = part(group, &batch(group, 0));
-        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
-        assert!(!frozen.grad().defined());
-        assert!(model.module().last.ws.grad().defined());
-    }
-);
-
 on_ranks!(
     2,
     fn a_model_may_be_dropped_before_the_backward_pass_of_its_output(group: &ProcessGroup) {
@@ -452,31 +385,6 @@ on_ranks!(
         // The group is still of use.
         model.backward(&loss(&outputs, &ys)).unwrap();
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
-    }
-);
-
-on_ranks!(
-    1,
-    fn nothing_to_train_is_refused(group: &ProcessGroup) {
-        let mut vs = VarStore::new(Device::Cpu);
-        let net = Net::new(&vs);
-        vs.freeze();
-        let error =
-            DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap_err();
-        assert!(
-            error.to_string().contains("without a variable that requires a gradient"),
-            "{error}"
-        );
-    }
-);
-
-on_ranks!(
-    1,
-    fn a_bucket_of_no_size_is_refused(group: &ProcessGroup) {
-        let vs = VarStore::new(Device::Cpu);
-        let options = DdpOptions { bucket_cap_mb: Some(0.0), ..Default::default() };
-        let error = DistributedDataParallel::new(Net::new(&vs), &vs, group, options).unwrap_err();
-        assert_eq!(error.to_string(), "bucket_cap_mb is 0, but must be more than 0 MiB");
     }
 );
 

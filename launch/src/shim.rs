@@ -1,5 +1,6 @@
 //! The first moments of a rank: launch, executed again, ties its life to the launcher's and then
-//! becomes the program. Done between fork and exec instead, the same would need unsafe code.
+//! becomes the program. Done between fork and exec instead, the same could not be written in safe
+//! Rust.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;

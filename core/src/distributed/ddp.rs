@@ -168,11 +168,10 @@ impl<M> DistributedDataParallel<M> {
     /// Runs the module by way of `f` and prepares the exchange of its gradients.
     ///
     /// ```no_run
-    /// # use tch::{nn, Tensor};
+    /// # use tch::{Tensor, nn::{Linear, Module}};
     /// # use tch_parallel::distributed::DistributedDataParallel;
-    /// # struct Siamese; impl Siamese { fn run(&self, a: &Tensor, b: &Tensor) -> (Tensor, Tensor) { todo!() } }
-    /// # fn f(model: DistributedDataParallel<Siamese>, a: &Tensor, b: &Tensor) -> tch_parallel::Result<()> {
-    /// let (left, right) = model.forward(|siamese| siamese.run(a, b))?;
+    /// # fn f(model: DistributedDataParallel<Linear>, a: &Tensor, b: &Tensor) -> tch_parallel::Result<()> {
+    /// let (left, right) = model.forward(|tower| (tower.forward(a), tower.forward(b)))?;
     /// # Ok(()) }
     /// ```
     ///

@@ -1,0 +1,116 @@
+//! Which models DistributedDataParallel takes, and what it makes of their variables.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use tch::nn::{Linear, VarStore};
+use tch::{Device, Kind, Tensor, nn};
+use tch_parallel::Result;
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+
+fn layer(vs: &VarStore, outputs: i64) -> Linear {
+    nn::linear(&vs.root() / "fc", 4, outputs, Default::default())
+}
+
+fn wrap(
+    group: &ProcessGroup,
+    vs: &VarStore,
+    layer: Linear,
+    options: DdpOptions,
+) -> Result<DistributedDataParallel<Linear>> {
+    DistributedDataParallel::new(layer, vs, group, options)
+}
+
+/// What wrapping a layer comes to, which `change` has made another one on rank 1.
+fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore)) -> String {
+    let mut vs = VarStore::new(Device::Cpu);
+    let layer = layer(&vs, outputs);
+    if group.rank() == 1 {
+        change(&mut vs);
+    }
+    let error = wrap(group, &vs, layer, DdpOptions::default()).unwrap_err().to_string();
+    let start = format!(
+        "rank {}: DistributedDataParallel::new failed: rank 1: its model is not rank 0's: ",
+        group.rank()
+    );
+    error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}")).to_owned()
+}
+
+on_ranks!(
+    3,
+    fn every_rank_is_told_which_parameter_has_another_shape(group: &ProcessGroup) {
+        let outputs = if group.rank() == 1 { 5 } else { 2 };
+        let difference = refusal(group, outputs, |_| ());
+        let expected = "it has parameter fc.bias of Float [5], where rank 0 has parameter fc.bias of Float [2]";
+        assert!(difference.starts_with(expected), "{difference}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn every_rank_is_told_of_another_number_of_parameters(group: &ProcessGroup) {
+        let difference = refusal(group, 2, |vs| drop(vs.root().zeros("extra", &[1])));
+        assert!(difference.starts_with("it has parameter extra of Float [1]"), "{difference}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn every_rank_is_told_of_another_kind(group: &ProcessGroup) {
+        let difference = refusal(group, 2, |vs| vs.double());
+        assert!(difference.starts_with("it has parameter fc.bias of Double [2]"), "{difference}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn every_rank_is_told_of_other_options(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let options =
+            DdpOptions { gradient_as_bucket_view: group.rank() == 1, ..Default::default() };
+        let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
+        assert!(error.contains("gradient_as_bucket_view: true"), "{error}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient(group: &ProcessGroup) {
+        tch::manual_seed(group.rank() as i64);
+        let vs = VarStore::new(Device::Cpu);
+        let layer = layer(&vs, 2);
+        let _ = layer.ws.set_requires_grad(false);
+        let before = group.all_gather(&layer.ws).unwrap();
+        assert_ne!(before[0], before[1]);
+
+        let model = wrap(group, &vs, layer, DdpOptions::default()).unwrap();
+        let frozen = &model.module().ws;
+        assert_eq!(*frozen, before[0]);
+        let xs = Tensor::ones([3, 4], (Kind::Float, Device::Cpu));
+        model.backward(&model.f_forward_t(&xs, true).unwrap().sum(Kind::Float)).unwrap();
+        assert!(!frozen.grad().defined());
+        assert!(model.module().bs.as_ref().unwrap().grad().defined());
+    }
+);
+
+on_ranks!(
+    1,
+    fn nothing_to_train_is_refused(group: &ProcessGroup) {
+        let mut vs = VarStore::new(Device::Cpu);
+        let layer = layer(&vs, 2);
+        vs.freeze();
+        let error = wrap(group, &vs, layer, DdpOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("without a variable that requires a gradient"), "{error}");
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_bucket_of_no_size_is_refused(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let options = DdpOptions { bucket_cap_mb: Some(0.0), ..Default::default() };
+        let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
+        assert_eq!(error, "bucket_cap_mb is 0, but must be more than 0 MiB");
+    }
+);
