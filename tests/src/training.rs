@@ -28,17 +28,11 @@ pub struct Training {
 impl Training {
     /// Reads what the job's ranks have written, told so by [`OUTPUTS`].
     pub fn of(job: &Job, world_size: usize) -> Result<Self> {
-        let weights = safetensors::read(&job.directory().join("model.safetensors"))?;
-        Ok(Self { weights, ..Self::unsaved(job, world_size)? })
-    }
-
-    /// The same for a job that has saved no weights.
-    pub fn unsaved(job: &Job, world_size: usize) -> Result<Self> {
         let directory = job.directory();
         Ok(Self {
             losses: (0..world_size).map(|rank| losses(directory, rank)).collect::<Result<_>>()?,
             epochs: (0..world_size).map(|rank| epochs(directory, rank)).collect::<Result<_>>()?,
-            weights: BTreeMap::new(),
+            weights: safetensors::read(&directory.join("model.safetensors"))?,
         })
     }
 

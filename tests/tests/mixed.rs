@@ -5,16 +5,18 @@ use std::process::Command;
 
 use anyhow::Result;
 use tests::programs::{
-    ddp_mnist, free_port, launch, launch_with, python_ddp_mnist, start_by_hand, torchrun, workspace,
+    as_rank, ddp_mnist, free_port, launch, launch_with, python_ddp_mnist, start_by_hand, torchrun,
+    workspace,
 };
+use tests::training::OUTPUTS;
 use tests::{Job, Training, expect_all_succeed};
 
 /// Settings under which a difference would show: momentum carries it on, and two epochs shuffle
-/// twice. Nobody saves: that is a collective of Rust's ranks, of which Python's know nothing.
-const FLAGS: [&str; 7] = ["--epochs", "2", "--lr", "0.05", "--momentum", "0.9", "--no-save"];
+/// twice.
+const FLAGS: [&str; 6] = ["--epochs", "2", "--lr", "0.05", "--momentum", "0.9"];
 
 fn flags() -> impl Iterator<Item = &'static str> {
-    FLAGS.into_iter().chain(["--metrics", "metrics"])
+    FLAGS.into_iter().chain(OUTPUTS)
 }
 
 /// Trains with a rank for each of these programs, told by hand who they are.
@@ -22,14 +24,14 @@ fn train_by_hand(programs: Vec<Command>) -> Result<Training> {
     let job = Job::new()?;
     let world_size = programs.len();
     expect_all_succeed(start_by_hand(&job, programs)?)?;
-    Training::unsaved(&job, world_size)
+    Training::of(&job, world_size)
 }
 
 /// Trains with whatever a launcher makes of its command.
 fn train_launched(command: Command) -> Result<Training> {
     let job = Job::new()?;
     job.run(command)?.expect_success()?;
-    Training::unsaved(&job, 2)
+    Training::of(&job, 2)
 }
 
 #[test]
@@ -67,12 +69,40 @@ fn ranks_started_by_hand_train_as_launched_ones() -> Result<()> {
 #[test]
 fn launch_starts_cargo_run() -> Result<()> {
     let job = Job::new()?;
-    let metrics = job.directory().join("metrics").display().to_string();
+    let output = |name| job.directory().join(name).display().to_string();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["run", "--release", "--package", "ddp-mnist", "--"]).current_dir(workspace());
-    cargo.args(FLAGS).args(["--metrics", &metrics]).env("OMP_NUM_THREADS", "1");
+    cargo.args(FLAGS).args(["--metrics", &output("metrics")]);
+    cargo.args(["--save", &output("model.safetensors")]).env("OMP_NUM_THREADS", "1");
     job.run(launch(2, &cargo)?)?.expect_success()?;
-    let by_cargo = Training::unsaved(&job, 2)?;
+    let by_cargo = Training::of(&job, 2)?;
     drop(job);
     train_launched(launch(2, &ddp_mnist(flags())?)?)?.expect_equal(&by_cargo)
+}
+
+#[test]
+fn torchrun_may_start_all_ranks_again() -> Result<()> {
+    let program = ddp_mnist(["--epochs", "1", "--no-save"])?;
+    // The store that torchrun serves remembers the first attempt.
+    let mut fails_once = Command::new("sh");
+    fails_once.args(["-c", r#""$0" "$@" && [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]"#]);
+    fails_once.arg(program.get_program()).args(program.get_args());
+    let mut torchrun = torchrun(2, &fails_once)?;
+    torchrun.env("PET_MAX_RESTARTS", "1");
+    let printed = Job::new()?.run(torchrun)?.expect_success()?.stdout;
+    assert_eq!(printed.lines().filter(|line| line.starts_with("Epoch=0")).count(), 2, "{printed}");
+    Ok(())
+}
+
+#[test]
+fn ranks_meet_at_the_address_that_a_hosts_own_name_often_has() -> Result<()> {
+    let job = Job::new()?;
+    let port = free_port()?;
+    let rank = |rank| -> Result<_> {
+        let mut program = as_rank(ddp_mnist(["--epochs", "1", "--no-save"])?, rank, 2, port);
+        program.env("MASTER_ADDR", "127.0.1.1");
+        job.start(program)
+    };
+    expect_all_succeed(vec![rank(0)?, rank(1)?])?;
+    Ok(())
 }
