@@ -41,13 +41,36 @@ pub(super) fn objection<G>(
     }
     while !store.check(&verdict)? {
         if let Some(reason) = give_up() {
+            // The rank that is gone may have been the last to agree, and then have ended.
+            if store.check(&verdict)? {
+                break;
+            }
             return Ok(Verdict::GivenUp(reason));
         }
         std::thread::sleep(INTERVAL);
     }
-    let verdict = store.get(&verdict, Duration::from_secs(1))?;
-    let verdict = String::from_utf8_lossy(&verdict).into_owned();
-    Ok(if verdict == AGREED { Verdict::Agreed } else { Verdict::Objection(verdict) })
+    let text = store.get(&verdict, Duration::from_secs(1))?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let verdict = if text == AGREED { Verdict::Agreed } else { Verdict::Objection(text) };
+    stay_until_all_know(store, subject, rank, give_up);
+    Ok(verdict)
+}
+
+/// Rank 0 serves the store: if it ended now, the others could not read the verdict any more. What
+/// goes wrong here changes nothing of the verdict.
+fn stay_until_all_know<G>(
+    store: &Store,
+    subject: &str,
+    rank: usize,
+    mut give_up: impl FnMut() -> Option<G>,
+) {
+    let known = format!("agreement/{subject}/known");
+    let all_know = |own| Ok::<_, Error>(store.add(&known, own)? >= store.add(RANKS, 0)?);
+    let mut done = all_know(1).unwrap_or(true);
+    while rank == 0 && !done && give_up().is_none() {
+        std::thread::sleep(INTERVAL);
+        done = all_know(0).unwrap_or(true);
+    }
 }
 
 /// What came of it.
@@ -93,6 +116,28 @@ mod tests {
         for verdict in all {
             assert_eq!(verdict, Verdict::Objection("rank 1: too small".into()));
         }
+    }
+
+    #[test]
+    fn rank_0_stays_until_all_know_the_verdict() {
+        let store = Arc::new(Store::hash().unwrap());
+        enrol(&store).unwrap();
+        enrol(&store).unwrap();
+        let served = Arc::clone(&store);
+        let rank_0 =
+            thread::spawn(move || objection(&served, "test", 0, None, || None::<()>).unwrap());
+        // Rank 1 agrees, but has not come to reading what the others think.
+        let wait_for = |key| {
+            while !store.check(key).unwrap() {
+                thread::sleep(INTERVAL);
+            }
+        };
+        wait_for("agreement/test/agreed");
+        store.set("agreement/test/verdict", AGREED.as_bytes()).unwrap();
+        wait_for("agreement/test/known");
+        assert!(!rank_0.is_finished());
+        store.add("agreement/test/known", 1).unwrap();
+        assert_eq!(rank_0.join().unwrap(), Verdict::Agreed);
     }
 
     #[test]

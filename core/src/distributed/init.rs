@@ -62,13 +62,12 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
         backend,
         timeout: options.timeout.min(LONGEST),
     };
-    let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
     if env.is_some() && GROUP_EXISTS.swap(true, Ordering::Relaxed) {
         return Err(place.could_not_join(
             "this process has joined it already; keep the group, or a clone of it",
         ));
     }
-    let joined = join(&env, place, failed);
+    let joined = join(&env, place);
     if joined.is_err() {
         forget_group();
     }
@@ -83,13 +82,9 @@ pub(super) fn forget_group() {
     GROUP_EXISTS.store(false, Ordering::Relaxed);
 }
 
-fn join(
-    env: &Option<Env>,
-    place: Place,
-    failed: impl Fn(c10d_sys::Error) -> Error + Copy,
-) -> Result<ProcessGroup> {
+fn join(env: &Option<Env>, place: Place) -> Result<ProcessGroup> {
     let Place { rank, world_size, timeout, .. } = place;
-
+    let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
     let (store, address) = match env {
         Some(env) => (rendezvous::store(env, timeout)?, rendezvous::gloo_address(env)?),
         None => (Store::hash().map_err(failed)?, GlooAddress::Host("127.0.0.1".into())),
