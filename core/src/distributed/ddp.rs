@@ -59,10 +59,10 @@ impl Default for DdpOptions {
 /// `torch.nn.parallel.DistributedDataParallel`, driven by the same C++ `Reducer`.
 ///
 /// Construction copies rank 0's parameters to every rank, and its buffers unless the options say
-/// not to. From then on the backward
-/// pass of every forward pass made through this wrapper averages the gradients over the ranks, in
-/// buckets, while the remaining gradients are still being computed. Parameters are never sent
-/// again: they stay equal because every rank makes the same step.
+/// not to. From then on the backward pass of every forward pass made through this wrapper averages
+/// the gradients over the ranks, in buckets, while the remaining gradients are still being
+/// computed. Parameters are never sent again: they stay equal because every rank makes the same
+/// step.
 ///
 /// A module with one input and one output is used through tch's [`ModuleT`]; any other through
 /// [`forward`](Self::forward). Evaluate through [`module`](Self::module): it exchanges nothing.

@@ -185,7 +185,7 @@ impl ProcessGroup {
     pub(super) fn failed(&self, operation: &'static str, message: &str) -> Error {
         self.abandon();
         let blame = if is_about_connections(message) {
-            self.inner.post_mortem.blame(message)
+            self.inner.post_mortem.blame()
         } else {
             // The others will only notice that this rank has gone.
             self.inner.post_mortem.report(message);
