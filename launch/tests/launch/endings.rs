@@ -58,9 +58,11 @@ fn a_rank_killed_by_a_signal_is_named_with_it() {
 fn a_rank_that_cannot_be_executed_is_reported() {
     let job = Job::new();
     let program = job.dir().join("broken");
-    std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .unwrap();
+    // A shell of its own writes it: a descriptor open for writing, inherited by what another test starts at that
+    // moment, would make the program busy.
+    let write = r#"echo '#!/no/such/interpreter' >"$1" && chmod 755 "$1""#;
+    let written = std::process::Command::new("sh").args(["-c", write, "sh"]).arg(&program).status();
+    assert!(written.unwrap().success());
     run(job.launch([&program]))
         .expect_code(127)
         .expect_stderr(&format!("launch: cannot start {}: No such file", program.display()));

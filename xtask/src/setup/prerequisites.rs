@@ -90,7 +90,6 @@ fn disk_space(folder: &Path, level: Level) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
     use super::*;
@@ -101,8 +100,14 @@ mod tests {
     impl Fake {
         fn new(name: &str, script: &str) -> Self {
             let path = env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
-            fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+            // A shell of its own writes it: a descriptor that this process held open for writing could be inherited
+            // by what another test starts at that moment, and a program that somebody may write to is not executed.
+            let written = Command::new("sh")
+                .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#, "sh"])
+                .args([path.as_os_str(), script.as_ref()])
+                .status()
+                .expect("sh is there");
+            assert!(written.success());
             Self(path)
         }
     }
