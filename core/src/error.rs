@@ -3,6 +3,7 @@
 //! Every variant says what was found, what was expected and what to do about it; whatever
 //! happens between ranks names the rank and the operation as well.
 
+use crate::LogicalDevice;
 use std::path::PathBuf;
 
 /// The result of anything in this crate that can fail.
@@ -99,6 +100,18 @@ pub enum Error {
         names: Vec<String>,
     },
 
+    // === Between the replicas of one process ===
+    /// A replica of a model failed while the others ran.
+    #[error("the replica on {device} failed in {operation}: {message}")]
+    Replica {
+        /// Where it ran.
+        device: LogicalDevice,
+        /// `forward`, `criterion` or `backward`.
+        operation: &'static str,
+        /// What it said when it panicked, without libtorch's C++ backtrace.
+        message: String,
+    },
+
     // === Tensors ===
     /// A tensor operation failed.
     #[error("{operation} failed: {message}")]
@@ -124,6 +137,11 @@ impl Error {
     pub fn tensor(operation: &'static str) -> impl FnOnce(tch::TchError) -> Self {
         move |error| Error::Tensor { operation, message: without_backtrace(&error) }
     }
+
+    /// The same for what [`c10d_sys`] returns.
+    pub(crate) fn engine(operation: &'static str) -> impl FnOnce(c10d_sys::Error) -> Self {
+        move |error| Error::Tensor { operation, message: error.message().to_owned() }
+    }
 }
 
 /// libtorch puts its C++ backtrace into the text of an error; whoever reads a message wants the first lines.
@@ -134,4 +152,16 @@ pub(crate) fn without_backtrace(error: &tch::TchError) -> String {
     };
     let end = text.find("\nException raised from").unwrap_or(text.len());
     text[..end].trim().to_owned()
+}
+
+/// What a panic says; tch's operations panic with libtorch's text in a form for programmers.
+pub(crate) fn of_panic(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without a message");
+    let torchs = text.split_once("Torch(\"").map_or(text, |(_, rest)| rest);
+    let end = torchs.find("\\nException raised from").unwrap_or(torchs.len());
+    torchs[..end].replace("\\n", "\n").replace("\\\"", "\"")
 }

@@ -9,6 +9,10 @@
 //!
 //! - [`distributed`]: the process group and its collectives, [`DistributedDataParallel`], metrics
 //!   over all ranks.
+//! - [`data_parallel`]: one process and several devices; [`DataParallel`], and a criterion that is
+//!   parallel as well.
+//! - [`device`], [`memory`]: GPUs and logical devices, and how many bytes live on each.
+//! - [`tensors`]: what modules may take and return.
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader, MNIST.
 //! - [`nn`]: layers initialised as PyTorch's are.
 //! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved.
@@ -16,17 +20,24 @@
 //! - [`report`]: metrics as JSON lines, the progress bar, how a program ends.
 //! - [`error`]: the one error type.
 //!
+//! [`DataParallel`]: data_parallel::DataParallel
 //! [`DistributedDataParallel`]: distributed::DistributedDataParallel
 
 #![deny(missing_docs)]
 
 pub mod checkpoint;
 pub mod data;
+pub mod data_parallel;
+pub mod device;
 pub mod distributed;
 pub mod error;
+pub mod memory;
 pub mod nn;
 pub mod optim;
 mod parameters;
 pub mod report;
+pub mod tensors;
 
+pub use device::{Devices, LogicalDevice};
 pub use error::{Error, Result};
+pub use tensors::{Shared, Tensors};

@@ -4,8 +4,16 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-const SOURCES: [&str; 5] =
-    ["initialize.cpp", "store.cpp", "process_group.cpp", "reducer.cpp", "tensor.cpp"];
+const SOURCES: [&str; 8] = [
+    "initialize.cpp",
+    "store.cpp",
+    "process_group.cpp",
+    "reducer.cpp",
+    "autograd.cpp",
+    "memory.cpp",
+    "random.cpp",
+    "tensor.cpp",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=csrc");

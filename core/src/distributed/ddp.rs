@@ -1,13 +1,12 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
 use super::logging::DdpLoggingData;
-use super::outputs::Outputs;
 use super::post_mortem::is_about_connections;
 use super::process_group::ProcessGroup;
 use super::same_model;
 use crate::error::without_backtrace;
 use crate::parameters::{named_buffers, named_parameters};
-use crate::{Error, Result};
+use crate::{Error, Result, Tensors};
 use c10d_sys::{Reducer, ReducerOptions, tensor};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -178,7 +177,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Errors
     /// [`Error::UnusedParameters`] when parameters took no part in the last loss, and
     /// [`Error::Collective`] when buffers could not be broadcast.
-    pub fn forward<O: Outputs>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
+    pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         let grad = tensor::grad_enabled();
         let sync = grad && self.no_sync_guards.get() == 0;
         if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {

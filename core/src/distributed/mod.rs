@@ -6,7 +6,6 @@
 //! - [`process_group`]: the collectives.
 //! - [`pending`]: an exchange in progress, whose result must be waited for.
 //! - [`ddp`]: [`DistributedDataParallel`], which averages gradients while backward runs.
-//! - [`outputs`]: what a module that it wraps may return.
 //! - [`logging`]: what DistributedDataParallel measured of itself.
 //! - [`metrics`]: sums and counts over all ranks.
 //!
@@ -21,7 +20,6 @@ pub mod env;
 pub mod init;
 pub mod logging;
 pub mod metrics;
-pub mod outputs;
 pub mod pending;
 mod post_mortem;
 mod process;
@@ -36,6 +34,5 @@ pub use env::Env;
 pub use init::{ProcessGroupOptions, init_process_group};
 pub use logging::DdpLoggingData;
 pub use metrics::AvgMetric;
-pub use outputs::Outputs;
 pub use pending::Pending;
 pub use process_group::ProcessGroup;

@@ -2,6 +2,8 @@
 //!
 //! They are tch's own layer types; only the drawing of the initial values differs.
 
+mod embedding;
 mod linear;
 
+pub use embedding::{EmbeddingOptions, embedding};
 pub use linear::{LinearOptions, linear};

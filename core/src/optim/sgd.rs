@@ -1,10 +1,10 @@
 //! Stochastic gradient descent: `torch.optim.SGD`.
 
-use crate::parameters::named_parameters;
+use super::optimizer::{Optimizer, StateLayout, check_not_negative, failed};
 use crate::{Error, Result};
-use c10d_sys::tensor::{add_scaled_, clear_grad};
+use c10d_sys::tensor::add_scaled_;
+use tch::Tensor;
 use tch::nn::VarStore;
-use tch::{Tensor, no_grad};
 
 /// PyTorch's keyword arguments of `SGD`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,15 +33,7 @@ impl Default for SgdOptions {
 #[derive(Debug)]
 pub struct Sgd {
     options: SgdOptions,
-    parameters: Vec<Parameter>,
-}
-
-#[derive(Debug)]
-struct Parameter {
-    name: String,
-    tensor: Tensor,
-    /// None before the first step, which starts it with the gradient itself.
-    momentum_buffer: Option<Tensor>,
+    base: Optimizer<1>,
 }
 
 impl Sgd {
@@ -51,18 +43,11 @@ impl Sgd {
     /// [`Error::Argument`] for values that PyTorch refuses as well.
     pub fn new(vs: &VarStore, options: SgdOptions) -> Result<Self> {
         options.check()?;
-        let parameters: Vec<_> = named_parameters(vs)
-            .into_iter()
-            .map(|(name, tensor)| Parameter { name, tensor, momentum_buffer: None })
-            .collect();
-        if parameters.is_empty() {
-            return Err(Error::Argument {
-                what: "vs".into(),
-                found: "a variable store without a trainable variable".into(),
-                expected: "that of a model; build the model before its optimizer".into(),
-            });
-        }
-        Ok(Sgd { options, parameters })
+        let layout = StateLayout {
+            names: ["momentum_buffer"],
+            fresh: |tensor| Ok([tensor.f_zeros_like()?]),
+        };
+        Ok(Sgd { options, base: Optimizer::new(vs, layout)? })
     }
 
     /// Forgets all gradients, so that the next backward pass begins anew.
@@ -70,15 +55,13 @@ impl Sgd {
     /// They are dropped rather than filled with zeros (PyTorch's `set_to_none=True`): a parameter
     /// that gets none is left alone, and the gradients may be views into buckets.
     pub fn zero_grad(&mut self) -> Result<()> {
-        for parameter in &mut self.parameters {
-            clear_grad(&mut parameter.tensor).map_err(failed("zero_grad"))?;
-        }
-        Ok(())
+        self.base.zero_grad()
     }
 
     /// One step along the gradients. A parameter without a gradient stays as it is.
     pub fn step(&mut self) -> Result<()> {
-        no_grad(|| self.parameters.iter_mut().try_for_each(|p| p.step(&self.options)))
+        let options = &self.options;
+        self.base.step(|parameter, gradient, state| step(options, parameter, gradient, state))
     }
 
     /// The learning rate.
@@ -94,13 +77,13 @@ impl Sgd {
     /// What the next step depends on beside parameters and gradients: the momentum buffers, named
     /// `NAME.momentum_buffer`. Empty without momentum and before the first step.
     pub fn state_dict(&self) -> Vec<(String, Tensor)> {
-        self.parameters
-            .iter()
-            .filter_map(|parameter| {
-                let buffer = parameter.momentum_buffer.as_ref()?;
-                Some((format!("{}.momentum_buffer", parameter.name), buffer.copy()))
-            })
-            .collect()
+        self.base.state_dict()
+    }
+
+    /// What the state occupies, for a report of where memory goes: as much as the parameters that
+    /// have made a step with momentum.
+    pub fn state_bytes(&self) -> usize {
+        self.base.state_bytes()
     }
 
     /// Takes over a state that [`state_dict`](Self::state_dict) gave.
@@ -108,86 +91,49 @@ impl Sgd {
     /// # Errors
     /// [`Error::Argument`] for a name that no parameter has, or a shape that is not the parameter's.
     pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
-        let mut buffers = Vec::new();
-        for (name, buffer) in state {
-            let position = name
-                .strip_suffix(".momentum_buffer")
-                .and_then(|name| self.parameters.iter().position(|p| p.name == name))
-                .ok_or_else(|| Error::Argument {
-                    what: "optimizer state".into(),
-                    found: name.clone(),
-                    expected: "PARAMETER.momentum_buffer for a parameter of this model".into(),
-                })?;
-            let parameter = &self.parameters[position].tensor;
-            if buffer.size() != parameter.size() {
-                return Err(Error::Argument {
-                    what: name.clone(),
-                    found: format!("of shape {:?}", buffer.size()),
-                    expected: format!("of the parameter's shape, {:?}", parameter.size()),
-                });
-            }
-            buffers.push((position, buffer.to_device(parameter.device()).copy()));
-        }
-        for parameter in &mut self.parameters {
-            parameter.momentum_buffer = None;
-        }
-        for (position, buffer) in buffers {
-            self.parameters[position].momentum_buffer = Some(buffer);
-        }
-        Ok(())
+        self.base.load_state_dict(state)
     }
 }
 
-impl Parameter {
-    fn step(&mut self, options: &SgdOptions) -> Result<()> {
-        let mut gradient = self.tensor.grad();
-        if !gradient.defined() {
-            return Ok(());
-        }
-        if options.weight_decay != 0.0 {
-            gradient = gradient.copy();
-            add_scaled_(&mut gradient, &self.tensor, options.weight_decay)
-                .map_err(failed("step"))?;
-        }
-        if options.momentum != 0.0 {
-            let buffer = match &mut self.momentum_buffer {
-                Some(buffer) => {
-                    let _ =
-                        buffer.f_mul_scalar_(options.momentum).map_err(Error::tensor("step"))?;
-                    add_scaled_(buffer, &gradient, 1.0 - options.dampening)
-                        .map_err(failed("step"))?;
-                    buffer
-                }
-                none => none.insert(gradient.copy()),
-            };
-            gradient = if options.nesterov {
-                let mut ahead = gradient.copy();
-                add_scaled_(&mut ahead, buffer, options.momentum).map_err(failed("step"))?;
-                ahead
-            } else {
-                buffer.shallow_clone()
-            };
-        }
-        add_scaled_(&mut self.tensor, &gradient, -options.lr).map_err(failed("step"))
+/// `_single_tensor_sgd` for one parameter; its state is its momentum buffer.
+fn step(
+    options: &SgdOptions,
+    parameter: &mut Tensor,
+    mut gradient: Tensor,
+    state: &mut Option<[Tensor; 1]>,
+) -> Result<()> {
+    if options.weight_decay != 0.0 {
+        gradient = gradient.copy();
+        add_scaled_(&mut gradient, parameter, options.weight_decay).map_err(failed("step"))?;
     }
+    if options.momentum != 0.0 {
+        let buffer = match state {
+            Some([buffer]) => {
+                let _ = buffer.f_mul_scalar_(options.momentum).map_err(Error::tensor("step"))?;
+                add_scaled_(buffer, &gradient, 1.0 - options.dampening).map_err(failed("step"))?;
+                buffer
+            }
+            // The first step starts it with the gradient itself.
+            none => &mut none.insert([gradient.copy()])[0],
+        };
+        gradient = if options.nesterov {
+            let mut ahead = gradient.copy();
+            add_scaled_(&mut ahead, buffer, options.momentum).map_err(failed("step"))?;
+            ahead
+        } else {
+            buffer.shallow_clone()
+        };
+    }
+    add_scaled_(parameter, &gradient, -options.lr).map_err(failed("step"))
 }
 
 impl SgdOptions {
     fn check(&self) -> Result<()> {
-        let refuse = |what: &str, found: f64, expected: &str| {
-            Err(Error::Argument {
-                what: what.into(),
-                found: found.to_string(),
-                expected: expected.into(),
-            })
-        };
-        for (what, value) in
-            [("lr", self.lr), ("momentum", self.momentum), ("weight_decay", self.weight_decay)]
-        {
-            if value.is_nan() || value < 0.0 {
-                return refuse(what, value, "a number not below 0");
-            }
-        }
+        check_not_negative(&[
+            ("lr", self.lr),
+            ("momentum", self.momentum),
+            ("weight_decay", self.weight_decay),
+        ])?;
         if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
             return Err(Error::Argument {
                 what: "nesterov".into(),
@@ -202,14 +148,12 @@ impl SgdOptions {
     }
 }
 
-fn failed(operation: &'static str) -> impl FnOnce(c10d_sys::Error) -> Error {
-    move |error| Error::Tensor { operation, message: error.message().to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::problem::Problem;
     use super::*;
-    use tch::nn::{self, Module, OptimizerConfig};
+    use std::ops::Range;
+    use tch::nn::{self, OptimizerConfig};
     use tch::{Device, Kind};
 
     const VARIANTS: [SgdOptions; 5] = {
@@ -229,50 +173,26 @@ mod tests {
         ]
     };
 
-    struct Problem {
-        vs: VarStore,
-        layer: nn::Linear,
-    }
-
-    impl Problem {
-        fn new() -> Problem {
-            tch::manual_seed(7);
-            let vs = VarStore::new(Device::Cpu);
-            let layer = nn::linear(vs.root(), 5, 3, Default::default());
-            Problem { vs, layer }
-        }
-
-        fn backward(&self, step: i64) {
-            let xs = (Tensor::arange(20, (Kind::Float, Device::Cpu)) + step).sin().view([4, 5]);
-            self.layer.forward(&xs).square().mean(Kind::Float).backward();
-        }
-
-        fn run(&self, optimizer: &mut Sgd, steps: std::ops::Range<i64>) {
-            for step in steps {
-                optimizer.zero_grad().unwrap();
-                self.backward(step);
-                optimizer.step().unwrap();
-            }
-        }
-
-        fn weights(&self) -> Vec<f32> {
-            Vec::try_from(self.layer.ws.view([-1])).unwrap()
-        }
+    fn run(problem: &Problem, optimizer: &mut Sgd, steps: Range<i64>) {
+        problem.run(steps, || {
+            optimizer.step()?;
+            optimizer.zero_grad()
+        });
     }
 
     #[test]
     fn steps_are_those_of_pytorchs_cpp_optimizer_to_the_last_bit() {
         for options in VARIANTS {
             let (ours, theirs) = (Problem::new(), Problem::new());
-            ours.run(&mut Sgd::new(&ours.vs, options).unwrap(), 0..10);
+            run(&ours, &mut Sgd::new(&ours.vs, options).unwrap(), 0..10);
             let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = options;
             let mut reference =
                 nn::sgd(momentum, dampening, weight_decay, nesterov).build(&theirs.vs, lr).unwrap();
-            for step in 0..10 {
-                reference.zero_grad();
-                theirs.backward(step);
+            theirs.run(0..10, || {
                 reference.step();
-            }
+                reference.zero_grad();
+                Ok(())
+            });
             assert_eq!(ours.weights(), theirs.weights(), "{options:?}");
         }
     }
@@ -281,12 +201,12 @@ mod tests {
     fn a_run_goes_on_from_a_saved_state_as_if_it_had_not_been_interrupted() {
         for options in VARIANTS {
             let (whole, interrupted) = (Problem::new(), Problem::new());
-            whole.run(&mut Sgd::new(&whole.vs, options).unwrap(), 0..10);
+            run(&whole, &mut Sgd::new(&whole.vs, options).unwrap(), 0..10);
             let mut before = Sgd::new(&interrupted.vs, options).unwrap();
-            interrupted.run(&mut before, 0..4);
+            run(&interrupted, &mut before, 0..4);
             let mut after = Sgd::new(&interrupted.vs, options).unwrap();
             after.load_state_dict(&before.state_dict()).unwrap();
-            interrupted.run(&mut after, 4..10);
+            run(&interrupted, &mut after, 4..10);
             assert_eq!(whole.weights(), interrupted.weights(), "{options:?}");
         }
     }
@@ -298,7 +218,7 @@ mod tests {
         let zeros = Tensor::zeros([2], (Kind::Float, Device::Cpu));
         for (name, expected) in [
             ("other.momentum_buffer", "for a parameter of this model"),
-            ("weight.momentum_buffer", "of the parameter's shape, [3, 5]"),
+            ("weight.momentum_buffer", "of shape [3, 5]"),
         ] {
             let state = [(name.to_owned(), zeros.shallow_clone())];
             let error = optimizer.load_state_dict(&state).unwrap_err().to_string();
@@ -312,6 +232,17 @@ mod tests {
         let before = problem.weights();
         Sgd::new(&problem.vs, VARIANTS[4]).unwrap().step().unwrap();
         assert_eq!(before, problem.weights());
+    }
+
+    #[test]
+    fn momentum_occupies_as_much_as_the_parameters_and_its_lack_nothing() {
+        let problem = Problem::new();
+        for (options, bytes) in [(VARIANTS[0], 0), (VARIANTS[2], (3 * 5 + 3) * size_of::<f32>())] {
+            let mut optimizer = Sgd::new(&problem.vs, options).unwrap();
+            assert_eq!(optimizer.state_bytes(), 0);
+            run(&problem, &mut optimizer, 0..2);
+            assert_eq!(optimizer.state_bytes(), bytes);
+        }
     }
 
     #[test]

@@ -6,9 +6,11 @@
 //! | `timing` | [`Timing`]: how long a run took to begin, and a step |
 //! | `progress` | [`progress_bar`]: how far an epoch is, for a person |
 //! | `exit` | [`exit_code`]: why a rank failed |
+//! | [`plot`] | charts as SVG files: timelines, bars, lines |
 
 mod exit;
 mod metrics_log;
+pub mod plot;
 mod progress;
 mod timing;
 

@@ -16,9 +16,12 @@ typedef struct c10d_store c10d_store;
 typedef struct c10d_process_group c10d_process_group;
 typedef struct c10d_work c10d_work;
 typedef struct c10d_reducer c10d_reducer;
+typedef struct c10d_thread_state c10d_thread_state;
 typedef void c10d_tensor;
 
 void c10d_free(void* memory);
+// A copy that c10d_free frees: for messages of functions that the caller hands in.
+char* c10d_copy_text(const char* text);
 
 // --- initialize.cpp: what `import torch.distributed` does in Python ---
 
@@ -101,12 +104,60 @@ char* c10d_reducer_logged_text(c10d_reducer* reducer, const char* name, char** t
 char* c10d_reducer_logged_number(c10d_reducer* reducer, const char* name, int64_t* number);
 void c10d_reducer_free(c10d_reducer* reducer);
 
+// --- autograd.cpp: backward passes in parts ---
+
+// Borrows the gradients, null where there is none. Returns null, or a message from c10d_copy_text.
+typedef char* (*c10d_gradient_hook)(void* context, c10d_tensor** gradients, size_t count);
+typedef void (*c10d_drop)(void* context);
+
+// torch.autograd.backward(roots, gradients)
+char* c10d_backward(c10d_tensor** roots, c10d_tensor** gradients, size_t count);
+// Replaces each leaf by itself with a graph whose backward calls `call`, at most once a backward
+// pass; `context` is dropped with that graph, or at once if this fails.
+char* c10d_hook_gradients(
+    c10d_tensor** leaves, size_t count, c10d_gradient_hook call, void* context, c10d_drop drop);
+// What this thread has set for itself: grad mode, autocast, profiler …
+char* c10d_thread_state_new(c10d_thread_state** out);
+// Calls `body` under that state, which is put back afterwards. `body` throws nothing.
+char* c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context);
+void c10d_thread_state_free(c10d_thread_state* state);
+
+// --- memory.cpp: bytes per device ---
+
+// How many parts of the CPU's memory can be counted apart.
+enum { C10D_CPU_DEVICES = 64 };
+
+// From now on, CPU blocks are booked to the device that is current on the thread that asks.
+char* c10d_count_cpu_memory(void);
+// Devices are those from 0 to C10D_CPU_DEVICES - 1; a new thread is on device 0.
+int32_t c10d_exchange_cpu_device(int32_t device);
+void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak);
+void c10d_reset_cpu_peak(int32_t device);
+// To which device the tensor's block is booked; -1 if it is not.
+int32_t c10d_cpu_device_of(const c10d_tensor* tensor);
+char* c10d_exchange_cuda_device(int32_t device, int32_t* previous);
+char* c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak);
+char* c10d_reset_cuda_peak(int32_t device);
+
+// --- random.cpp: the global generators ---
+
+// torch.get_rng_state(); `cuda_device` is -1 for the CPU. `*out` is a new tensor.
+char* c10d_rng_state(int32_t cuda_device, c10d_tensor** out);
+// torch.set_rng_state(state)
+char* c10d_set_rng_state(int32_t cuda_device, const c10d_tensor* state);
+
 // --- tensor.cpp: what tch does not offer ---
 
 // torch.randperm(n, generator=torch.Generator().manual_seed(seed)) into out[0..n].
 char* c10d_randperm(int64_t n, uint64_t seed, int64_t* out);
 // tensor.add_(other, alpha=alpha)
 char* c10d_add_scaled(c10d_tensor* tensor, const c10d_tensor* other, double alpha);
+// tensor.addcmul_(a, b, value=value)
+char* c10d_addcmul(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
+// tensor.addcdiv_(a, b, value=value)
+char* c10d_addcdiv(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
+// tensor.grad = gradient
+char* c10d_set_grad(c10d_tensor* tensor, const c10d_tensor* gradient);
 // tensor.grad = None
 char* c10d_clear_grad(c10d_tensor* tensor);
 // torch.is_grad_enabled()

@@ -12,6 +12,10 @@ void c10d_free(void* memory) {
   std::free(memory);
 }
 
+char* c10d_copy_text(const char* text) {
+  return c10d_sys::copy_text(text);
+}
+
 char* c10d_tcp_store_new(
     const char* host, uint16_t port, size_t world_size, int listen_fd, int64_t timeout_ms, c10d_store** out) {
   return guarded([&] {

@@ -18,6 +18,22 @@ char* c10d_add_scaled(c10d_tensor* target, const c10d_tensor* other, double alph
   return guarded([&] { tensor(target).add_(*static_cast<const at::Tensor*>(other), alpha); });
 }
 
+char* c10d_addcmul(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
+  return guarded([&] {
+    tensor(target).addcmul_(*static_cast<const at::Tensor*>(a), *static_cast<const at::Tensor*>(b), value);
+  });
+}
+
+char* c10d_addcdiv(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
+  return guarded([&] {
+    tensor(target).addcdiv_(*static_cast<const at::Tensor*>(a), *static_cast<const at::Tensor*>(b), value);
+  });
+}
+
+char* c10d_set_grad(c10d_tensor* target, const c10d_tensor* gradient) {
+  return guarded([&] { tensor(target).mutable_grad() = *static_cast<const at::Tensor*>(gradient); });
+}
+
 char* c10d_clear_grad(c10d_tensor* target) {
   return guarded([&] { tensor(target).mutable_grad().reset(); });
 }

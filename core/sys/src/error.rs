@@ -12,6 +12,10 @@ pub struct Error {
 }
 
 impl Error {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Error { message: message.into() }
+    }
+
     /// libtorch's own words.
     pub fn message(&self) -> &str {
         &self.message
@@ -43,11 +47,10 @@ pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
 /// Turns a handle that a call has filled in into one that is known not to be null.
 pub(crate) fn created<T>(status: ffi::Status, handle: *mut T) -> Result<NonNull<T>, Error> {
     check(status)?;
-    NonNull::new(handle)
-        .ok_or_else(|| Error { message: "the call succeeded but gave no handle".into() })
+    NonNull::new(handle).ok_or_else(|| Error::new("the call succeeded but gave no handle"))
 }
 
 /// Text for the C ABI, which ends at the first NUL.
 pub(crate) fn c_text(text: &str) -> Result<CString, Error> {
-    CString::new(text).map_err(|_| Error { message: format!("{text:?} holds a NUL character") })
+    CString::new(text).map_err(|_| Error::new(format!("{text:?} holds a NUL character")))
 }

@@ -11,7 +11,7 @@ macro_rules! opaque {
     )*};
 }
 
-opaque!(Store, ProcessGroup, Work, Reducer);
+opaque!(Store, ProcessGroup, Work, Reducer, ThreadState);
 
 pub(crate) type Tensor = c_void;
 /// Null for success, else the text of an exception.
@@ -29,6 +29,7 @@ pub(crate) struct ReducerOptions {
 
 unsafe extern "C" {
     pub(crate) fn c10d_free(memory: *mut c_void);
+    pub(crate) fn c10d_copy_text(text: *const c_char) -> *mut c_char;
 
     pub(crate) fn c10d_initialize() -> Status;
 
@@ -194,8 +195,53 @@ unsafe extern "C" {
     ) -> Status;
     pub(crate) fn c10d_reducer_free(reducer: *mut Reducer);
 
+    pub(crate) fn c10d_backward(
+        roots: *mut *mut Tensor,
+        gradients: *mut *mut Tensor,
+        count: usize,
+    ) -> Status;
+    pub(crate) fn c10d_hook_gradients(
+        leaves: *mut *mut Tensor,
+        count: usize,
+        call: extern "C" fn(*mut c_void, *mut *mut Tensor, usize) -> *mut c_char,
+        context: *mut c_void,
+        drop: extern "C" fn(*mut c_void),
+    ) -> Status;
+    pub(crate) fn c10d_thread_state_new(out: *mut *mut ThreadState) -> Status;
+    pub(crate) fn c10d_thread_state_run(
+        state: *const ThreadState,
+        body: extern "C" fn(*mut c_void),
+        context: *mut c_void,
+    ) -> Status;
+    pub(crate) fn c10d_thread_state_free(state: *mut ThreadState);
+
+    pub(crate) fn c10d_count_cpu_memory() -> Status;
+    pub(crate) fn c10d_exchange_cpu_device(device: i32) -> i32;
+    pub(crate) fn c10d_cpu_memory(device: i32, live: *mut i64, peak: *mut i64);
+    pub(crate) fn c10d_reset_cpu_peak(device: i32);
+    pub(crate) fn c10d_cpu_device_of(tensor: *const Tensor) -> i32;
+    pub(crate) fn c10d_exchange_cuda_device(device: i32, previous: *mut i32) -> Status;
+    pub(crate) fn c10d_cuda_memory(device: i32, live: *mut i64, peak: *mut i64) -> Status;
+    pub(crate) fn c10d_reset_cuda_peak(device: i32) -> Status;
+
+    pub(crate) fn c10d_rng_state(cuda_device: i32, out: *mut *mut Tensor) -> Status;
+    pub(crate) fn c10d_set_rng_state(cuda_device: i32, state: *const Tensor) -> Status;
+
     pub(crate) fn c10d_randperm(n: i64, seed: u64, out: *mut i64) -> Status;
     pub(crate) fn c10d_add_scaled(tensor: *mut Tensor, other: *const Tensor, alpha: f64) -> Status;
+    pub(crate) fn c10d_addcmul(
+        tensor: *mut Tensor,
+        a: *const Tensor,
+        b: *const Tensor,
+        value: f64,
+    ) -> Status;
+    pub(crate) fn c10d_addcdiv(
+        tensor: *mut Tensor,
+        a: *const Tensor,
+        b: *const Tensor,
+        value: f64,
+    ) -> Status;
+    pub(crate) fn c10d_set_grad(tensor: *mut Tensor, gradient: *const Tensor) -> Status;
     pub(crate) fn c10d_clear_grad(tensor: *mut Tensor) -> Status;
     pub(crate) fn c10d_grad_enabled() -> bool;
     pub(crate) fn c10d_tensor_identity(tensor: *const Tensor) -> *const c_void;

@@ -10,6 +10,9 @@
 //! - [`Store`]: keys and values that all ranks see.
 //! - [`ProcessGroup`]: the collectives; each returns [`Work`] to wait for.
 //! - [`Reducer`]: gradient buckets, reduced while the backward pass runs.
+//! - [`autograd`]: backward passes in parts, and a thread's state carried to another.
+//! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
+//! - [`random`]: the state of the global generators.
 //! - [`tensor`]: the few things of PyTorch's tensors that tch lacks.
 //! - [`inherited_listener`]: a socket that the launcher has bound.
 //!
@@ -17,10 +20,13 @@
 
 #![deny(missing_docs)]
 
+pub mod autograd;
 mod error;
 mod ffi;
 mod listener;
+pub mod memory;
 mod process_group;
+pub mod random;
 mod reducer;
 mod store;
 pub mod tensor;

@@ -22,6 +22,24 @@ pub fn add_scaled_(tensor: &mut Tensor, other: &Tensor, alpha: f64) -> Result<()
     check(unsafe { ffi::c10d_add_scaled(pointer(tensor), pointer(other), alpha) })
 }
 
+/// `tensor.addcmul_(a, b, value=value)`: adds `value * a * b`. tch's has no `value`.
+pub fn addcmul_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), Error> {
+    // SAFETY: the tensors live through the call.
+    check(unsafe { ffi::c10d_addcmul(pointer(tensor), pointer(a), pointer(b), value) })
+}
+
+/// `tensor.addcdiv_(a, b, value=value)`: adds `value * a / b`. tch's has no `value`.
+pub fn addcdiv_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), Error> {
+    // SAFETY: the tensors live through the call.
+    check(unsafe { ffi::c10d_addcdiv(pointer(tensor), pointer(a), pointer(b), value) })
+}
+
+/// `tensor.grad = gradient`.
+pub fn set_grad(tensor: &mut Tensor, gradient: &Tensor) -> Result<(), Error> {
+    // SAFETY: both tensors live through the call, which takes a reference of its own.
+    check(unsafe { ffi::c10d_set_grad(pointer(tensor), pointer(gradient)) })
+}
+
 /// `tensor.grad = None`.
 pub fn clear_grad(tensor: &mut Tensor) -> Result<(), Error> {
     // SAFETY: `tensor` lives through the call.

@@ -1,0 +1,292 @@
+//! The model on several devices, its outputs on one: `torch.nn.DataParallel`.
+
+use super::backward::Roots;
+use super::gather::gather_traced;
+use super::replicate::{Applied, Replicas, SharedParts, SplitInput, lock};
+use super::scatter::{length, send};
+use super::trace::{Step, Trace};
+use crate::tensors::{fill, list};
+use crate::{Devices, Error, LogicalDevice, Result, Tensors};
+use c10d_sys::autograd::hook_gradients;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tch::Tensor;
+use tch::nn::{ModuleT, Path, VarStore};
+
+/// PyTorch's keyword arguments of `DataParallel`, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DataParallelOptions {
+    /// Where the outputs are put together and the loss is computed; it need not have a replica.
+    /// None: the first device, whose memory then holds the most.
+    pub output_device: Option<LogicalDevice>,
+    /// Along which dimension batches are divided and outputs put together.
+    pub dim: i64,
+}
+
+/// `torch.nn.DataParallel`: one process trains a model on several devices, each with a share of the
+/// batch.
+///
+/// Every forward pass divides the inputs ([`scatter`](mod@super::scatter)), brings the replicas up to
+/// date ([`replicate`](super::replicate)), runs them side by side
+/// ([`parallel_apply`](super::parallel_apply)) and puts their outputs together
+/// ([`gather`](mod@super::gather)). [`backward`](Self::backward) goes back the same way, and sums the
+/// replicas' gradients into the original, which is what the caller's variable store holds and the
+/// optimizer changes. They are summed, not averaged: the loss of the whole batch already divides by
+/// its size.
+///
+/// Of what a forward pass writes (running statistics), only the original's survives.
+///
+/// With one device the module is simply called. On logical devices, dropout draws the masks of all
+/// replicas from one generator, in an order that changes from run to run; every GPU has its own.
+///
+/// ```
+/// # use tch::{Device, Kind, Tensor, nn::{self, ModuleT, VarStore}};
+/// # use tch_parallel::{Devices, data_parallel::DataParallel};
+/// # fn main() -> tch_parallel::Result<()> {
+/// # let (images, labels) = (Tensor::rand([8, 4], (Kind::Float, Device::Cpu)), Tensor::zeros([8], (Kind::Int64, Device::Cpu)));
+/// let devices: Devices = "cpu:2".parse()?;
+/// let vs = VarStore::new(devices.first().into());
+/// let model = DataParallel::new(&vs, &devices, |p| nn::seq_t().add(nn::linear(p, 4, 3, Default::default())))?;
+/// let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
+/// model.backward(&loss)?;
+/// # Ok(()) }
+/// ```
+pub struct DataParallel<M> {
+    replicas: Replicas<M>,
+    output_device: LogicalDevice,
+    dim: i64,
+    /// What the backward pass of a loss has brought for the replicas; None while none is running.
+    arrived: Arc<Mutex<Option<Vec<Arrival>>>>,
+}
+
+/// What one forward pass has left to be done backwards.
+struct Departure {
+    outputs: Vec<Vec<Tensor>>,
+    inputs: Vec<SplitInput>,
+    dim: i64,
+}
+
+/// A departure, and the gradients of what was gathered in it.
+struct Arrival {
+    departure: Departure,
+    gradients: Vec<Option<Tensor>>,
+}
+
+impl<M: Send> DataParallel<M> {
+    /// Builds the model in `vs`, which must be on the first of the devices, and a replica of it on
+    /// each further one.
+    ///
+    /// The first weights are drawn as without DataParallel, whatever the number of devices.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `vs` is on another device or already has the model's variables.
+    pub fn new(vs: &VarStore, devices: &Devices, build: impl Fn(&Path<'_>) -> M) -> Result<Self> {
+        Self::with_options(vs, devices, DataParallelOptions::default(), build)
+    }
+
+    /// The same, with the outputs on a device of your choice, or batches along another dimension.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and [`Error::Argument`] for an output device that is not there.
+    pub fn with_options(
+        vs: &VarStore,
+        devices: &Devices,
+        options: DataParallelOptions,
+        build: impl Fn(&Path<'_>) -> M,
+    ) -> Result<Self> {
+        let output_device = options.output_device.unwrap_or(devices.first()).check()?;
+        Ok(DataParallel {
+            replicas: Replicas::new(vs, devices, build)?,
+            output_device,
+            dim: options.dim,
+            arrived: Arc::new(Mutex::new(None)),
+        })
+    }
+
+    /// Runs the module by way of `f` on every device that gets a part of the inputs, and gathers
+    /// what it returns.
+    ///
+    /// ```no_run
+    /// # use tch::{Tensor, nn::{Linear, Module}};
+    /// # use tch_parallel::{Shared, data_parallel::DataParallel};
+    /// # fn f(model: DataParallel<Linear>, a: Tensor, b: Tensor) -> tch_parallel::Result<()> {
+    /// let (left, right) = model.forward((a, b, Shared(0.5)), |tower, (a, b, Shared(scale))| {
+    ///     (tower.forward(&a) * scale, tower.forward(&b))
+    /// })?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for inputs that cannot be split, [`Error::Replica`] where `f` panics.
+    pub fn forward<I, O>(&self, inputs: I, f: impl Fn(&M, I) -> O + Sync) -> Result<O>
+    where
+        I: Tensors + Send,
+        O: Tensors + Send,
+    {
+        let shared = &self.replicas.shared;
+        let Applied { outputs, inputs } = self.replicas.apply(&inputs, self.dim, f)?;
+        let trace = shared.trace();
+        if shared.devices.len() == 1 && self.output_device == shared.devices.first() {
+            // Nothing was split, so the graph is whole.
+            return one(outputs);
+        }
+        let gathered = gather_traced(&outputs, self.output_device, self.dim, &trace)?;
+        let outputs: Vec<_> = outputs.iter().map(list).collect();
+        self.await_gradients(&gathered, Departure { outputs, inputs, dim: self.dim })
+    }
+
+    /// Lets a backward pass that reaches the gathered tensors leave their gradients in `arrived`.
+    fn await_gradients<O: Tensors>(&self, gathered: &O, mut departure: Departure) -> Result<O> {
+        let mut tensors = list(gathered);
+        let with_graph =
+            |index: &usize| departure.outputs.iter().any(|outputs| outputs[*index].requires_grad());
+        let wanted: Vec<_> = (0..tensors.len()).filter(with_graph).collect();
+        if wanted.is_empty() {
+            return Ok(fill(gathered, tensors));
+        }
+        for outputs in &mut departure.outputs {
+            *outputs = wanted.iter().map(|&index| outputs[index].shallow_clone()).collect();
+        }
+        let mut leaves: Vec<_> =
+            wanted.iter().map(|&index| tensors[index].set_requires_grad(true)).collect();
+        let arrived = self.arrived.clone();
+        let mut departure = Some(departure);
+        hook_gradients(&mut leaves, move |gradients| match &mut *lock(&arrived) {
+            None => {
+                Err("the outputs of DataParallel need `model.backward(&loss)`, which runs the \
+                         replicas' backward passes; `loss.backward()` stops here"
+                    .into())
+            }
+            Some(arrived) => match departure.take() {
+                None => Err("a second backward pass through outputs of DataParallel; run the \
+                             forward pass again"
+                    .into()),
+                Some(departure) => {
+                    arrived.push(Arrival { departure, gradients });
+                    Ok(())
+                }
+            },
+        })
+        .map_err(Error::engine("gather"))?;
+        for (index, leaf) in wanted.into_iter().zip(leaves) {
+            tensors[index] = leaf;
+        }
+        Ok(fill(gathered, tensors))
+    }
+
+    /// The backward pass of `loss`, after which the variables' gradients are those of the whole
+    /// batch, as if there were one device.
+    ///
+    /// In place of `loss.backward()`, which fails where it reaches an output of this model: each
+    /// replica's backward pass runs on its own thread.
+    ///
+    /// # Errors
+    /// [`Error::Replica`] where a replica's pass fails; [`Error::Tensor`] if that of the loss does.
+    pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        let shared = &self.replicas.shared;
+        *lock(&self.arrived) = Some(Vec::new());
+        let passed = loss.f_backward().map_err(Error::tensor("backward"));
+        let arrivals = lock(&self.arrived).take().unwrap_or_default();
+        passed?;
+        arrivals.into_iter().try_for_each(|arrival| arrival.go_on(shared))
+    }
+
+    /// The original module, for evaluation on one device and for whatever it offers beside its
+    /// forward pass. `model.module`
+    pub fn module(&self) -> MutexGuard<'_, M> {
+        self.replicas.module()
+    }
+
+    /// The devices that share a batch. `device_ids`
+    pub fn devices(&self) -> &Devices {
+        &self.replicas.shared.devices
+    }
+
+    /// Where outputs are put together.
+    pub fn output_device(&self) -> LogicalDevice {
+        self.output_device
+    }
+
+    /// Lets `trace` record the steps to come.
+    pub fn set_trace(&self, trace: &Trace) {
+        *lock(&self.replicas.shared.trace) = trace.clone();
+    }
+}
+
+impl Arrival {
+    fn go_on(self, shared: &SharedParts) -> Result<()> {
+        let Arrival { departure: Departure { outputs, inputs, dim }, gradients } = self;
+        let trace = shared.trace();
+        // How far each gradient has been handed out.
+        let mut offsets = vec![0; gradients.len()];
+        let mut roots = Vec::new();
+        for (device, outputs) in shared.devices.iter().zip(outputs) {
+            let mut part = Roots::default();
+            let mut slices = Vec::new();
+            for ((output, gradient), offset) in
+                outputs.into_iter().zip(&gradients).zip(&mut offsets)
+            {
+                let slice = gradient.as_ref().map(|gradient| slice(gradient, &output, offset, dim));
+                if let Some(slice) = slice.transpose()?
+                    && output.requires_grad()
+                {
+                    part.outputs.push(output);
+                    slices.push(slice);
+                }
+            }
+            part.gradients = send(&slices, device, trace.begin(Step::ScatterGradients, device))?;
+            roots.push(part);
+        }
+        shared.backward(roots, &inputs)
+    }
+}
+
+/// The part of a gathered tensor's gradient that belongs to `output`, which was gathered into it
+/// `offset` rows from its beginning.
+fn slice(gradient: &Tensor, output: &Tensor, offset: &mut i64, dim: i64) -> Result<Tensor> {
+    let (sliced, rows) = match length(output, dim) {
+        // A single number, gathered into a vector.
+        None => (gradient.f_select(0, *offset), 1),
+        Some(rows) => (gradient.f_narrow(dim, *offset, rows), rows),
+    };
+    *offset += rows;
+    sliced.map_err(Error::tensor("scatter gradients"))
+}
+
+fn one<O>(outputs: Vec<O>) -> Result<O> {
+    outputs.into_iter().next().ok_or_else(|| Error::Argument {
+        what: "inputs".into(),
+        found: "without rows".into(),
+        expected: "at least one row".into(),
+    })
+}
+
+impl<M: ModuleT> DataParallel<M> {
+    /// [`ModuleT::forward_t`] that returns errors, named as tch names its fallible functions.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
+        self.forward(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
+    }
+}
+
+impl<M: ModuleT> ModuleT for DataParallel<M> {
+    /// Panics where [`f_forward_t`](Self::f_forward_t) returns an error.
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        match self.f_forward_t(xs, train) {
+            Ok(output) => output,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<M> fmt::Debug for DataParallel<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataParallel")
+            .field("module", &std::any::type_name::<M>())
+            .field("devices", &self.replicas.shared.devices)
+            .field("output_device", &self.output_device)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,112 @@
+//! The model on several devices, its outputs where they are: PyTorch-Encoding's `DataParallelModel`.
+
+use super::replicate::{Applied, Replicas, SharedParts, SplitInput, lock};
+use super::trace::Trace;
+use crate::{Devices, Result, Tensors};
+use std::fmt;
+use std::sync::{Arc, MutexGuard};
+use tch::Tensor;
+use tch::nn::{ModuleT, Path, VarStore};
+
+/// [`DataParallel`](super::DataParallel) without its last step: every output stays on the device
+/// that has computed it, for a [`DataParallelCriterion`](super::DataParallelCriterion) to go on
+/// there. No device holds the outputs of all.
+///
+/// From PyTorch-Encoding's parallel.py, by Hang Zhang. What a forward pass returns there is a list,
+/// which an ordinary criterion takes for a tensor and a parallel one cannot tell from a gathered
+/// output; here it has a type of its own, and each criterion takes only its own kind.
+///
+/// ```compile_fail,E0308
+/// # use tch::{Tensor, nn::{Linear, Path, VarStore}};
+/// # use tch_parallel::{Devices, data_parallel::{DataParallel, DataParallelCriterion}};
+/// # fn f(model: DataParallel<Linear>, images: Tensor, labels: Tensor) -> tch_parallel::Result<()> {
+/// # use tch::nn::Module;
+/// let criterion = DataParallelCriterion::new(|output: &Tensor, label: &Tensor| output.cross_entropy_for_logits(label));
+/// let outputs = model.forward(images, |module, images| module.forward(&images))?;
+/// let loss = criterion.forward(outputs, labels)?; // gathered: there is nothing left to do in parallel
+/// # Ok(()) }
+/// ```
+pub struct DataParallelModel<M> {
+    replicas: Replicas<M>,
+}
+
+/// What every replica has computed, still on its device, in the order of the devices.
+#[must_use = "a DataParallelCriterion makes a loss of it"]
+pub struct SplitOutputs<O> {
+    pub(super) parts: Vec<O>,
+    pub(super) inputs: Vec<SplitInput>,
+    pub(super) shared: Arc<SharedParts>,
+}
+
+impl<M: Send> DataParallelModel<M> {
+    /// Builds the model in `vs`, which must be on the first of the devices, and a replica of it on
+    /// each further one.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) if `vs` is on another device or already has the
+    /// model's variables.
+    pub fn new(vs: &VarStore, devices: &Devices, build: impl Fn(&Path<'_>) -> M) -> Result<Self> {
+        Ok(DataParallelModel { replicas: Replicas::new(vs, devices, build)? })
+    }
+
+    /// Divides the inputs along their first dimension and runs the module by way of `f` on every
+    /// device that gets a part of them.
+    ///
+    /// # Errors
+    /// As [`DataParallel::forward`](super::DataParallel::forward).
+    pub fn forward<I, O>(&self, inputs: I, f: impl Fn(&M, I) -> O + Sync) -> Result<SplitOutputs<O>>
+    where
+        I: Tensors + Send,
+        O: Tensors + Send,
+    {
+        let Applied { outputs, inputs } = self.replicas.apply(&inputs, 0, f)?;
+        Ok(SplitOutputs { parts: outputs, inputs, shared: self.replicas.shared.clone() })
+    }
+
+    /// The original module, for evaluation on one device. `model.module`
+    pub fn module(&self) -> MutexGuard<'_, M> {
+        self.replicas.module()
+    }
+
+    /// The devices that share a batch.
+    pub fn devices(&self) -> &Devices {
+        &self.replicas.shared.devices
+    }
+
+    /// Lets `trace` record the steps to come.
+    pub fn set_trace(&self, trace: &Trace) {
+        *lock(&self.replicas.shared.trace) = trace.clone();
+    }
+}
+
+impl<M: ModuleT> DataParallelModel<M> {
+    /// [`forward`](Self::forward) of a module with one input and one output.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<SplitOutputs<Tensor>> {
+        self.forward(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
+    }
+}
+
+impl<O> SplitOutputs<O> {
+    /// The outputs, device by device: to measure something on them.
+    pub fn parts(&self) -> &[O] {
+        &self.parts
+    }
+}
+
+impl<O: fmt::Debug> fmt::Debug for SplitOutputs<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SplitOutputs").field("parts", &self.parts).finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Debug for DataParallelModel<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataParallelModel")
+            .field("module", &std::any::type_name::<M>())
+            .field("devices", &self.replicas.shared.devices)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! One thread a device: `torch.nn.parallel.parallel_apply`.
+
+use crate::error::of_panic;
+use crate::{Devices, Error, LogicalDevice, Result};
+use c10d_sys::autograd::ThreadState;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+/// A thread for each device, on which it is always the current device.
+#[derive(Debug)]
+pub struct Workers {
+    devices: Devices,
+    pool: ThreadPool,
+}
+
+impl Workers {
+    /// Starts the threads, which wait until they have something to do.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the system gives no more threads.
+    pub fn new(devices: &Devices) -> Result<Self> {
+        let names: Vec<_> = devices.iter().map(|device| format!("replica {device}")).collect();
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(devices.len())
+            .thread_name(move |index| names[index].clone())
+            .build()
+            .map_err(|error| Error::Argument {
+                what: "devices".into(),
+                found: format!(
+                    "{} devices, for which no threads could be started: {error}",
+                    devices.len()
+                ),
+                expected: "as many as this system has threads for".into(),
+            })?;
+        Ok(Workers { devices: devices.clone(), pool })
+    }
+
+    /// Runs `f` on each job at the same time, job `i` on the thread of device `i`, and returns when
+    /// all have ended. There may be fewer jobs than devices.
+    ///
+    /// The threads take over the caller's grad mode, autocast and profiler.
+    ///
+    /// # Errors
+    /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic,
+    /// which is how tch's operations fail.
+    pub fn parallel_apply<J: Send, R: Send>(
+        &self,
+        operation: &'static str,
+        jobs: Vec<J>,
+        f: impl Fn(LogicalDevice, J) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        let state = ThreadState::of_this_thread().map_err(Error::engine("parallel_apply"))?;
+        // A thread takes its own job only; the lock is how Rust can see that.
+        let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
+        let run = |index: usize| {
+            let job = jobs.get(index)?.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+            let device = self.devices.get(index);
+            Some(device.and_then(|device| {
+                let _on = device.guard()?;
+                let outcome = state.run(|| catch_unwind(AssertUnwindSafe(|| f(device, job))));
+                match outcome.map_err(Error::engine("parallel_apply"))? {
+                    Ok(result) => result,
+                    Err(panic) => {
+                        Err(Error::Replica { device, operation, message: of_panic(&*panic) })
+                    }
+                }
+            }))
+        };
+        self.pool.broadcast(|context| run(context.index())).into_iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::thread;
+    use tch::{Tensor, no_grad};
+
+    fn workers(count: usize) -> Workers {
+        Workers::new(&Devices::cpu(count).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn jobs_run_at_the_same_time_each_on_its_devices_thread() {
+        // Nobody passes before all three are there.
+        let barrier = Barrier::new(3);
+        let names = workers(3).parallel_apply("test", vec![10, 20, 30], |device, job| {
+            barrier.wait();
+            let name = thread::current().name().map(str::to_owned).unwrap_or_default();
+            Ok(format!("{name} got {job} on {device}"))
+        });
+        assert_eq!(
+            names.unwrap(),
+            [
+                "replica cpu:0 got 10 on cpu:0",
+                "replica cpu:1 got 20 on cpu:1",
+                "replica cpu:2 got 30 on cpu:2"
+            ]
+        );
+    }
+
+    #[test]
+    fn devices_without_a_job_stay_idle() {
+        assert_eq!(
+            workers(4).parallel_apply("test", vec![1, 2], |_, job| Ok(job)).unwrap(),
+            [1, 2]
+        );
+    }
+
+    #[test]
+    fn the_callers_grad_mode_is_the_threads() {
+        let workers = workers(2);
+        let grad_modes = || {
+            workers
+                .parallel_apply("test", vec![(); 2], |_, ()| Ok(c10d_sys::tensor::grad_enabled()))
+                .unwrap()
+        };
+        assert_eq!(no_grad(grad_modes), [false, false]);
+        assert_eq!(grad_modes(), [true, true]);
+    }
+
+    #[test]
+    fn a_failure_names_its_device_and_lets_the_others_end() {
+        let workers = workers(3);
+        let error = workers
+            .parallel_apply("forward", vec![2, 3, 2], |_, rows| {
+                Ok(Tensor::ones([rows], tch::kind::FLOAT_CPU)
+                    + Tensor::ones([2], tch::kind::FLOAT_CPU))
+            })
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "the replica on cpu:1 failed in forward: The size of tensor a (3) must match the size \
+             of tensor b (2) at non-singleton dimension 0"
+        );
+        // The threads are as good as before.
+        assert_eq!(
+            workers.parallel_apply("test", vec![1, 2, 3], |_, job| Ok(job)).unwrap(),
+            [1, 2, 3]
+        );
+    }
+}

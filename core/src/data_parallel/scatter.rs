@@ -1,0 +1,113 @@
+//! Dividing a batch among devices: `torch.nn.parallel.scatter`.
+
+use super::trace::{Span, Step, Trace};
+use crate::tensors::{fill, list};
+use crate::{Devices, Error, LogicalDevice, Result, Tensors};
+use tch::Tensor;
+
+/// Divides every tensor of `inputs` along `dim` into equal chunks, of which the last may be
+/// smaller, and copies each to its device.
+///
+/// The size of a chunk is rows / devices, rounded up, as in `torch.chunk`: 10 rows on 4 devices are
+/// 3, 3, 3 and 1, and 6 rows on 4 devices are 2, 2 and 2, with one part less than there are devices.
+/// The chunk of the device where the batch lies is a view of it; nothing is copied. Chunks have no
+/// history, unless there is one device and the batch is there.
+///
+/// # Errors
+/// [`Error::Argument`] for inputs without a tensor, without rows, or with different numbers of rows
+/// (where PyTorch silently leaves some out); [`Error::Tensor`] if memory runs out.
+pub fn scatter<T: Tensors>(inputs: &T, devices: &Devices, dim: i64) -> Result<Vec<T>> {
+    scatter_traced(inputs, devices, dim, &Trace::off())
+}
+
+pub(super) fn scatter_traced<T: Tensors>(
+    inputs: &T,
+    devices: &Devices,
+    dim: i64,
+    trace: &Trace,
+) -> Result<Vec<T>> {
+    let chunks: Vec<Vec<Tensor>> = divide(&list(inputs), devices.len(), dim)?;
+    devices
+        .iter()
+        .zip(chunks)
+        .map(|(device, chunk)| {
+            let span = trace.begin(Step::Scatter, device);
+            let moved = send(&chunk, device, span)?;
+            Ok(fill(inputs, moved))
+        })
+        .collect()
+}
+
+/// Copies tensors to a device, and notes what had to be copied.
+pub(super) fn send(
+    tensors: &[Tensor],
+    device: LogicalDevice,
+    mut span: Span,
+) -> Result<Vec<Tensor>> {
+    let moved = tensors
+        .iter()
+        .map(|tensor| {
+            span.shape(tensor);
+            span.copied(tensor, device);
+            device.copy_of(tensor)
+        })
+        .collect();
+    span.end();
+    moved
+}
+
+/// The chunks of all tensors for each device that gets some.
+fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor>>> {
+    let refuse = |found: String, expected: &str| {
+        Err(Error::Argument { what: "inputs".into(), found, expected: expected.into() })
+    };
+    let mut rows = Vec::new();
+    for tensor in tensors {
+        match length(tensor, dim) {
+            Some(count) => rows.push(count),
+            None => {
+                return refuse(
+                    format!(
+                        "a tensor of shape {:?}, to be split along dimension {dim}",
+                        tensor.size()
+                    ),
+                    "tensors that have this dimension; wrap in Shared what every replica gets whole",
+                );
+            }
+        }
+    }
+    match rows.first() {
+        None => return refuse("without a tensor".into(), "at least one, to be split"),
+        Some(0) => return refuse("a batch of 0 rows".into(), "at least one row"),
+        Some(first) if rows.iter().any(|count| count != first) => {
+            return refuse(
+                format!("batches of {rows:?} rows"),
+                "of the same number of rows, so that what belongs together stays together",
+            );
+        }
+        Some(_) => {}
+    }
+    if devices == 1 {
+        // Nothing is split, so a graph that leads here can stay whole.
+        return Ok(vec![tensors.iter().map(Tensor::shallow_clone).collect()]);
+    }
+    let mut parts = Vec::new();
+    for tensor in tensors {
+        let chunks = tensor
+            .f_detach()
+            .and_then(|tensor| tensor.f_chunk(devices as i64, dim))
+            .map_err(Error::tensor("scatter"))?;
+        parts.resize_with(chunks.len(), Vec::new);
+        for (part, chunk) in parts.iter_mut().zip(chunks) {
+            part.push(chunk);
+        }
+    }
+    Ok(parts)
+}
+
+/// How long a tensor is along a dimension, which may be counted from the end; None if it has no such.
+pub(super) fn length(tensor: &Tensor, dim: i64) -> Option<i64> {
+    let size = tensor.size();
+    let dim = if dim < 0 { dim + size.len() as i64 } else { dim };
+    usize::try_from(dim).ok().and_then(|dim| size.get(dim).copied())
+}

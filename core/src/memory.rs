@@ -1,0 +1,112 @@
+//! Live and peak bytes of a device, under the names of `torch.cuda`.
+//!
+//! A GPU's come from PyTorch's caching allocator. A logical device's are exact: every block of the
+//! CPU is booked to the device of the thread that asks for it ([`LogicalDevice::guard`]), and
+//! un-booked there, whichever thread gives it back. Booking begins with the first
+//! [`Devices`](crate::Devices) or guard of the process: make it before the model.
+
+use crate::device::count_cpu_memory;
+use crate::{Error, LogicalDevice, Result};
+use c10d_sys::memory::{self, Bytes};
+
+/// Bytes in tensors that live on `device` now. `torch.cuda.memory_allocated`
+///
+/// # Errors
+/// [`Error::Argument`] for a device that is not there.
+pub fn memory_allocated(device: LogicalDevice) -> Result<usize> {
+    Ok(bytes(device)?.live)
+}
+
+/// The most bytes that lived on `device` at once since [`reset_peak_memory_stats`].
+/// `torch.cuda.max_memory_allocated`
+///
+/// # Errors
+/// [`Error::Argument`] for a device that is not there.
+pub fn max_memory_allocated(device: LogicalDevice) -> Result<usize> {
+    Ok(bytes(device)?.peak)
+}
+
+/// Lets the peak begin again at what lives on `device` now. `torch.cuda.reset_peak_memory_stats`
+///
+/// # Errors
+/// [`Error::Argument`] for a device that is not there.
+pub fn reset_peak_memory_stats(device: LogicalDevice) -> Result<()> {
+    match device.check()? {
+        LogicalDevice::Cpu(index) => {
+            count_cpu_memory()?;
+            memory::reset_cpu_peak(index);
+            Ok(())
+        }
+        LogicalDevice::Cuda(index) => {
+            memory::reset_cuda_peak(index).map_err(Error::engine("reset_peak_memory_stats"))
+        }
+    }
+}
+
+fn bytes(device: LogicalDevice) -> Result<Bytes> {
+    match device.check()? {
+        LogicalDevice::Cpu(index) => {
+            count_cpu_memory()?;
+            Ok(memory::cpu_bytes(index))
+        }
+        LogicalDevice::Cuda(index) => {
+            memory::cuda_bytes(index).map_err(Error::engine("memory_allocated"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use tch::{Device, Kind, Tensor};
+
+    /// Devices that no other test of this crate touches: tests share the process.
+    const HERE: LogicalDevice = LogicalDevice::Cpu(50);
+    const THERE: LogicalDevice = LogicalDevice::Cpu(51);
+
+    fn kib(count: i64) -> Tensor {
+        Tensor::zeros([count * 1024], (Kind::Uint8, Device::Cpu))
+    }
+
+    #[test]
+    fn blocks_are_booked_to_the_byte_and_un_booked_where_they_were() {
+        let (small, large) = {
+            let _on = HERE.guard().unwrap();
+            (kib(1), kib(100))
+        };
+        assert_eq!(memory_allocated(HERE).unwrap(), 101 * 1024);
+        let other = thread::spawn(move || {
+            let _on = THERE.guard().unwrap();
+            drop(large);
+            kib(7)
+        });
+        let other = other.join().unwrap();
+        assert_eq!(memory_allocated(HERE).unwrap(), 1024);
+        assert_eq!(max_memory_allocated(HERE).unwrap(), 101 * 1024);
+        assert_eq!(memory_allocated(THERE).unwrap(), 7 * 1024);
+        reset_peak_memory_stats(HERE).unwrap();
+        assert_eq!(max_memory_allocated(HERE).unwrap(), 1024);
+        drop((small, other));
+        assert_eq!(memory_allocated(HERE).unwrap() + memory_allocated(THERE).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_backward_pass_allocates_on_the_device_of_its_thread() {
+        const ALONE: LogicalDevice = LogicalDevice::Cpu(52);
+        let weight = kib(1).to_kind(Kind::Float).set_requires_grad(true);
+        let bytes = thread::spawn(move || {
+            let _on = ALONE.guard().unwrap();
+            (&weight * &weight).sum(Kind::Float).backward();
+            (memory_allocated(ALONE).unwrap(), LogicalDevice::of(&weight.grad()))
+        });
+        // The gradient is all that is left: as many floats as the weight has.
+        assert_eq!(bytes.join().unwrap(), (4 * 1024, ALONE));
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_refused() {
+        let error = memory_allocated(LogicalDevice::Cpu(64)).unwrap_err().to_string();
+        assert_eq!(error, "device is cpu:64, but must be one of cpu:0 to cpu:63");
+    }
+}

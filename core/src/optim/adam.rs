@@ -1,0 +1,341 @@
+//! Adam and AdamW: `torch.optim.Adam`.
+
+use super::optimizer::{Optimizer, StateLayout, check_not_negative, failed};
+use crate::{Error, Result};
+use c10d_sys::tensor::{add_scaled_, addcdiv_, addcmul_};
+use tch::nn::VarStore;
+use tch::{Device, Kind, TchError, Tensor};
+
+/// PyTorch's keyword arguments of `Adam`, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamOptions {
+    /// How far to go; about the size of a step in every weight, whatever its gradient's.
+    pub lr: f64,
+    /// How much is kept of the means over past steps: of the gradient's, and of its square's.
+    pub betas: (f64, f64),
+    /// Added to the root of the mean square, by which a step is divided: it could be 0.
+    pub eps: f64,
+    /// How strongly parameters are drawn to zero.
+    pub weight_decay: f64,
+    /// Whether the decay is applied to the parameters themselves, which makes it AdamW, instead of
+    /// being added to their gradients, where the means would take it up (an L2 penalty).
+    pub decoupled_weight_decay: bool,
+}
+
+impl Default for AdamOptions {
+    fn default() -> Self {
+        AdamOptions {
+            lr: 1e-3,
+            betas: (0.9, 0.999),
+            eps: 1e-8,
+            weight_decay: 0.0,
+            decoupled_weight_decay: false,
+        }
+    }
+}
+
+impl AdamOptions {
+    /// The defaults of `torch.optim.AdamW`, which is Adam with another weight decay.
+    pub fn adamw() -> Self {
+        AdamOptions { weight_decay: 1e-2, decoupled_weight_decay: true, ..Default::default() }
+    }
+
+    fn check(&self) -> Result<()> {
+        check_not_negative(&[
+            ("lr", self.lr),
+            ("eps", self.eps),
+            ("weight_decay", self.weight_decay),
+        ])?;
+        for (what, beta) in [("betas.0", self.betas.0), ("betas.1", self.betas.1)] {
+            if !(0.0..1.0).contains(&beta) {
+                return Err(Error::Argument {
+                    what: what.into(),
+                    found: beta.to_string(),
+                    expected: "at least 0 and below 1".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `torch.optim.Adam`, bit for bit: the operations of its `_single_tensor_adam`, which is what
+/// Python runs on the CPU, in their order.
+///
+/// tch's own optimizer rounds otherwise, and keeps its state where it cannot be saved.
+#[derive(Debug)]
+pub struct Adam {
+    options: AdamOptions,
+    base: Optimizer<3>,
+}
+
+impl Adam {
+    /// An optimizer of the trainable variables of `vs`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for values that PyTorch refuses as well.
+    pub fn new(vs: &VarStore, options: AdamOptions) -> Result<Self> {
+        options.check()?;
+        let layout = StateLayout { names: ["step", "exp_avg", "exp_avg_sq"], fresh };
+        Ok(Adam { options, base: Optimizer::new(vs, layout)? })
+    }
+
+    /// Forgets all gradients, so that the next backward pass begins anew.
+    ///
+    /// They are dropped rather than filled with zeros, as [`Sgd::zero_grad`](super::Sgd::zero_grad)
+    /// does.
+    pub fn zero_grad(&mut self) -> Result<()> {
+        self.base.zero_grad()
+    }
+
+    /// One step. A parameter without a gradient stays as it is.
+    pub fn step(&mut self) -> Result<()> {
+        let options = &self.options;
+        self.base.step(|parameter, gradient, state| step(options, parameter, gradient, state))
+    }
+
+    /// The learning rate.
+    pub fn lr(&self) -> f64 {
+        self.options.lr
+    }
+
+    /// Sets the learning rate of the steps to come.
+    pub fn set_lr(&mut self, lr: f64) {
+        self.options.lr = lr;
+    }
+
+    /// What the next step depends on beside parameters and gradients, for every parameter that has
+    /// made a step: how many it has made (`NAME.step`, a scalar), and the means over past steps of
+    /// its gradient (`NAME.exp_avg`) and of that squared (`NAME.exp_avg_sq`).
+    pub fn state_dict(&self) -> Vec<(String, Tensor)> {
+        self.base.state_dict()
+    }
+
+    /// What the state occupies, for a report of where memory goes: twice as much as the parameters
+    /// that have made a step, and four bytes each for counting.
+    pub fn state_bytes(&self) -> usize {
+        self.base.state_bytes()
+    }
+
+    /// Takes over a state that [`state_dict`](Self::state_dict) gave.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a name that no parameter has, a shape that is not the parameter's, or
+    /// a parameter of which only a part is there.
+    pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
+        self.base.load_state_dict(state)
+    }
+}
+
+fn fresh(parameter: &Tensor) -> Result<[Tensor; 3], TchError> {
+    // On the CPU, wherever the parameter is: every step reads it.
+    let step = Tensor::f_zeros([0; 0], (Kind::Float, Device::Cpu))?;
+    Ok([step, parameter.f_zeros_like()?, parameter.f_zeros_like()?])
+}
+
+/// `_single_tensor_adam` for one parameter.
+fn step(
+    options: &AdamOptions,
+    parameter: &mut Tensor,
+    mut gradient: Tensor,
+    state: &mut Option<[Tensor; 3]>,
+) -> Result<()> {
+    let tensor_error = || Error::tensor("step");
+    let AdamOptions { lr, betas: (beta1, beta2), eps, weight_decay, .. } = *options;
+    let [step, exp_avg, exp_avg_sq] = match state {
+        Some(state) => state,
+        none => none.insert(fresh(parameter).map_err(tensor_error())?),
+    };
+    let _ = step.f_add_scalar_(1.0).map_err(tensor_error())?;
+    if weight_decay != 0.0 {
+        if options.decoupled_weight_decay {
+            let _ = parameter.f_mul_scalar_(1.0 - lr * weight_decay).map_err(tensor_error())?;
+        } else {
+            gradient = gradient.copy();
+            add_scaled_(&mut gradient, parameter, weight_decay).map_err(failed("step"))?;
+        }
+    }
+    let _ = exp_avg.f_lerp_(&gradient, 1.0 - beta1).map_err(tensor_error())?;
+    let _ = exp_avg_sq.f_mul_scalar_(beta2).map_err(tensor_error())?;
+    addcmul_(exp_avg_sq, &gradient, &gradient, 1.0 - beta2).map_err(failed("step"))?;
+
+    let step = step.f_double_value(&[]).map_err(tensor_error())?;
+    let bias_correction1 = 1.0 - beta1.powf(step);
+    let bias_correction2 = 1.0 - beta2.powf(step);
+    // Python's ** 0.5 may differ from this root in the last bit of an f64, which an f32 has not.
+    let denominator = exp_avg_sq
+        .f_sqrt()
+        .and_then(|mut root| root.f_div_scalar_(bias_correction2.sqrt()))
+        .and_then(|mut root| root.f_add_scalar_(eps))
+        .map_err(tensor_error())?;
+    addcdiv_(parameter, exp_avg, &denominator, -(lr / bias_correction1)).map_err(failed("step"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::problem::Problem;
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::ops::Range;
+    use tch::nn::{self, OptimizerConfig};
+
+    fn variants() -> [AdamOptions; 4] {
+        let plain = AdamOptions { lr: 0.1, ..Default::default() };
+        [
+            plain,
+            AdamOptions { weight_decay: 0.1, ..plain },
+            AdamOptions { lr: 0.1, weight_decay: 0.1, ..AdamOptions::adamw() },
+            AdamOptions { betas: (0.5, 0.9), eps: 1e-3, ..plain },
+        ]
+    }
+
+    fn run(problem: &Problem, optimizer: &mut Adam, steps: Range<i64>) {
+        problem.run(steps, || {
+            optimizer.step()?;
+            optimizer.zero_grad()
+        });
+    }
+
+    fn cpp_adam(options: AdamOptions, vs: &VarStore) -> nn::Optimizer {
+        let AdamOptions { lr, betas: (beta1, beta2), eps, weight_decay: wd, .. } = options;
+        if options.decoupled_weight_decay {
+            nn::AdamW { beta1, beta2, wd, eps, amsgrad: false }.build(vs, lr).unwrap()
+        } else {
+            nn::Adam { beta1, beta2, wd, eps, amsgrad: false }.build(vs, lr).unwrap()
+        }
+    }
+
+    /// It takes other operations for the same formulas. That Python's are met to the last bit can
+    /// only be seen beside Python.
+    #[test]
+    fn steps_are_those_of_pytorchs_cpp_optimizer_but_for_rounding() {
+        for options in variants() {
+            let (ours, theirs) = (Problem::new(), Problem::new());
+            run(&ours, &mut Adam::new(&ours.vs, options).unwrap(), 0..10);
+            let mut reference = cpp_adam(options, &theirs.vs);
+            theirs.run(0..10, || {
+                reference.step();
+                reference.zero_grad();
+                Ok(())
+            });
+            for (ours, theirs) in ours.weights().iter().zip(theirs.weights()) {
+                // Ten steps of 0.1 move a weight by about 1, and f32 resolves 1e-7 of that.
+                assert!((ours - theirs).abs() < 5e-6, "{ours} against {theirs}: {options:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_goes_on_from_a_saved_state_as_if_it_had_not_been_interrupted() {
+        for options in variants() {
+            let (whole, interrupted) = (Problem::new(), Problem::new());
+            run(&whole, &mut Adam::new(&whole.vs, options).unwrap(), 0..10);
+            let mut before = Adam::new(&interrupted.vs, options).unwrap();
+            run(&interrupted, &mut before, 0..4);
+            let mut after = Adam::new(&interrupted.vs, options).unwrap();
+            after.load_state_dict(&before.state_dict()).unwrap();
+            run(&interrupted, &mut after, 4..10);
+            assert_eq!(whole.weights(), interrupted.weights(), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn the_state_bears_pytorchs_names_and_counts_the_steps() {
+        let problem = Problem::new();
+        let mut optimizer = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
+        run(&problem, &mut optimizer, 0..3);
+        let state = optimizer.state_dict();
+        let shapes: Vec<_> = state.iter().map(|(name, t)| (name.as_str(), t.size())).collect();
+        for (parameter, shape) in [("weight", vec![3, 5]), ("bias", vec![3])] {
+            let shape_of = |entry: &str| {
+                let name = format!("{parameter}.{entry}");
+                shapes.iter().find(|(found, _)| *found == name).map(|(_, shape)| shape.clone())
+            };
+            assert_eq!(shape_of("step"), Some(vec![]));
+            assert_eq!(shape_of("exp_avg"), Some(shape.clone()));
+            assert_eq!(shape_of("exp_avg_sq"), Some(shape));
+        }
+        assert_eq!(shapes.len(), 6);
+        assert_eq!(state[0].1.double_value(&[]), 3.0);
+    }
+
+    #[test]
+    fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
+        let problem = Problem::new();
+        let mut optimizer = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
+        run(&problem, &mut optimizer, 0..2);
+        let good = optimizer.state_dict();
+        type Spoil = fn(&mut BTreeMap<String, Tensor>);
+        let spoilt: [(Spoil, &str); 4] = [
+            (
+                |state| drop(state.insert("weight.momentum_buffer".into(), Tensor::from(0.0))),
+                "optimizer state is weight.momentum_buffer, but must be PARAMETER.step or \
+                 PARAMETER.exp_avg or PARAMETER.exp_avg_sq for a parameter of this model",
+            ),
+            (
+                |state| drop(state.insert("bias.exp_avg".into(), Tensor::from(0.0))),
+                "bias.exp_avg is of shape [], but must be of shape [3]",
+            ),
+            (
+                |state| drop(state.insert("bias.step".into(), Tensor::from_slice(&[1.0, 2.0]))),
+                "bias.step is of shape [2], but must be of shape []",
+            ),
+            (
+                |state| drop(state.remove("weight.exp_avg_sq")),
+                "weight.exp_avg_sq is missing from the optimizer state, but must be there: \
+                 weight.step, weight.exp_avg, weight.exp_avg_sq go together",
+            ),
+        ];
+        for (spoil, message) in spoilt {
+            // Other values, so that a part taken over shows.
+            let mut state = good.iter().map(|(name, tensor)| (name.clone(), tensor + 1)).collect();
+            spoil(&mut state);
+            let state: Vec<_> = state.into_iter().collect();
+            assert_eq!(optimizer.load_state_dict(&state).unwrap_err().to_string(), message);
+            assert_eq!(optimizer.state_dict(), good);
+        }
+    }
+
+    #[test]
+    fn a_parameter_without_a_gradient_stays_as_it_is_and_has_no_state() {
+        let problem = Problem::new();
+        let before = problem.weights();
+        let mut optimizer = Adam::new(&problem.vs, variants()[2]).unwrap();
+        optimizer.step().unwrap();
+        assert_eq!(before, problem.weights());
+        assert_eq!(optimizer.state_bytes(), 0);
+    }
+
+    #[test]
+    fn the_state_occupies_twice_as_much_as_the_parameters_and_four_bytes_each() {
+        let problem = Problem::new();
+        let mut optimizer = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
+        run(&problem, &mut optimizer, 0..2);
+        let parameters = (3 * 5 + 3) * size_of::<f32>();
+        assert_eq!(optimizer.state_bytes(), 2 * parameters + 2 * 4);
+    }
+
+    #[test]
+    fn what_pytorch_refuses_is_refused() {
+        let vs = Problem::new().vs;
+        let good = AdamOptions::default();
+        for (options, message) in [
+            (AdamOptions { lr: -1.0, ..good }, "lr is -1, but must be a number not below 0"),
+            (AdamOptions { eps: f64::NAN, ..good }, "eps is NaN, but must be a number not below 0"),
+            (
+                AdamOptions { weight_decay: -0.1, ..good },
+                "weight_decay is -0.1, but must be a number not below 0",
+            ),
+            (
+                AdamOptions { betas: (1.0, 0.999), ..good },
+                "betas.0 is 1, but must be at least 0 and below 1",
+            ),
+            (
+                AdamOptions { betas: (0.9, f64::NAN), ..good },
+                "betas.1 is NaN, but must be at least 0 and below 1",
+            ),
+        ] {
+            assert_eq!(Adam::new(&vs, options).unwrap_err().to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Amounts beside each other, each the sum of its parts.
+
+use super::canvas::{
+    Anchor, CARD, COLUMN, Canvas, HEADING, LABEL, MARGIN, Mark, Plot, WIDTH, rectangle, tooltip,
+};
+use super::palette::colours;
+use super::range::Range;
+use super::refused;
+use crate::Result;
+
+/// Horizontal bars in groups: for each group (a method) one bar a member (a device), and each bar
+/// stacked from parts (parameters, gradients …).
+///
+/// Bars lie on their side so that names of any length, and the amount of each bar, can be read
+/// without turning one's head. With a single member and a single part it is a plain bar chart: one
+/// bar a group, with the group's name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bars {
+    /// What the chart shows; stands above it.
+    pub title: String,
+    /// What the length of a bar is (`peak memory`); stands below the axis, with the unit.
+    pub axis: String,
+    /// In what `values` are counted.
+    pub unit: Unit,
+    /// What a bar is made of, from left to right; at most nine. The legend names them if there are
+    /// several.
+    pub parts: Vec<String>,
+    /// The bars of each group, from top to bottom. The name of a single one is not shown.
+    pub members: Vec<String>,
+    /// From top to bottom.
+    pub groups: Vec<Group>,
+}
+
+/// The bars that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Stands above the bars, or at the left of a single one if it is short enough.
+    pub name: String,
+    /// `values[member][part]`: finite and not below zero.
+    pub values: Vec<Vec<f64>>,
+}
+
+/// What values count.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Unit {
+    /// Bytes, shown in KiB, MiB or GiB, as suits the longest bar.
+    Bytes,
+    /// Something else, shown as it is. The text stands beside the title of the axis (`images/s`);
+    /// empty for a number without a unit.
+    Other(String),
+}
+
+impl Unit {
+    /// How many of the counted things make one of what is shown, and the name of that.
+    fn shown(&self, largest: f64) -> (f64, &str) {
+        match self {
+            Unit::Other(name) => (1.0, name),
+            Unit::Bytes => [(30, "GiB"), (20, "MiB"), (10, "KiB")]
+                .into_iter()
+                .map(|(power, name)| (f64::from(1 << power), name))
+                .find(|(size, _)| largest >= *size)
+                .unwrap_or((1.0, self.counted())),
+        }
+    }
+
+    fn counted(&self) -> &str {
+        match self {
+            Unit::Bytes => "bytes",
+            Unit::Other(name) => name,
+        }
+    }
+}
+
+/// Draws a bar chart, as an SVG file. At the end of each bar stands its sum.
+///
+/// # Errors
+/// [`Error::Argument`](crate::Error::Argument) if there are no groups, members or parts, or more
+/// than nine parts; if a group has another number of members, or a member of parts, than the chart;
+/// if a value is below zero, or it or the sum of its bar is not finite.
+pub fn bars(chart: &Bars) -> Result<String> {
+    chart.check()?;
+    let colours = colours("parts", chart.parts.len())?;
+    let mut canvas = Canvas::new(&chart.title);
+    if chart.parts.len() > 1 {
+        let parts = chart.parts.iter().zip(colours);
+        canvas.legend(parts.map(|(name, colour)| (name.as_str(), Mark::Area(colour.fill))));
+    }
+    let Layout { headings, bars, bottom } = chart.layout(canvas.bottom);
+
+    let largest = bars.iter().map(Bar::sum).fold(0.0, f64::max);
+    let (size, unit) = chart.unit.shown(largest);
+    let range = Range::from_zero(largest / size);
+    let sums: Vec<_> = bars.iter().map(|bar| number(bar.sum() / size)).collect();
+    let names = LABEL.column(bars.iter().map(|bar| bar.name));
+    let plot = Plot {
+        left: MARGIN + names + 8.0,
+        // The sum of the longest bar stands to the right of it.
+        right: WIDTH - MARGIN - 8.0 - LABEL.column(sums.iter().map(String::as_str)),
+        top: canvas.bottom,
+        bottom,
+    };
+    let axis = with_unit(&chart.axis, unit);
+    canvas.x_axis(plot, &range, &axis);
+    for (top, line) in headings {
+        // Covers the lines of the axis, which would run through the text.
+        canvas.add(rectangle([MARGIN, top, WIDTH - 2.0 * MARGIN, ROW]).set("fill", CARD));
+        canvas.text((MARGIN, top + 16.0), Anchor::Start, HEADING, &line);
+    }
+    for (bar, sum) in bars.iter().zip(&sums) {
+        let baseline = bar.top + BAR / 2.0 + 5.0;
+        let name = LABEL.shorten(bar.name, names);
+        canvas.text((plot.left - 8.0, baseline), Anchor::End, LABEL, &name);
+        let mut end = 0.0;
+        for ((value, part), colour) in bar.parts.iter().zip(&chart.parts).zip(colours) {
+            let left = plot.x(&range, end);
+            end += value / size;
+            let width = plot.x(&range, end) - left;
+            let exact = format!("{}, {part}: {value} {}", bar.path, chart.unit.counted());
+            canvas.add(
+                rectangle([left, bar.top, width, BAR])
+                    .set("fill", colour.fill)
+                    .add(tooltip(&exact)),
+            );
+        }
+        canvas.text((plot.x(&range, end) + 8.0, baseline), Anchor::Start, LABEL, sum);
+    }
+    let groups: Vec<_> = chart.groups.iter().map(|group| group.name.as_str()).collect();
+    Ok(canvas.finish(&format!("Bar chart of {axis}: {}.", groups.join(", "))))
+}
+
+/// From one row to the next: bars, and the lines of headings.
+const ROW: f64 = 22.0;
+/// How thick a bar is.
+const BAR: f64 = 18.0;
+/// What is left free between groups that have headings.
+const GAP: f64 = 8.0;
+
+/// What stands where.
+struct Layout<'a> {
+    /// Lines of text, and where they begin.
+    headings: Vec<(f64, String)>,
+    bars: Vec<Bar<'a>>,
+    bottom: f64,
+}
+
+struct Bar<'a> {
+    /// What stands at its left.
+    name: &'a str,
+    /// What tells it from all other bars.
+    path: String,
+    parts: &'a [f64],
+    top: f64,
+}
+
+impl Bar<'_> {
+    fn sum(&self) -> f64 {
+        self.parts.iter().sum()
+    }
+}
+
+impl Bars {
+    fn layout(&self, top: f64) -> Layout<'_> {
+        let mut layout = Layout { headings: Vec::new(), bars: Vec::new(), bottom: top };
+        let single = self.members.len() == 1;
+        let fits = |group: &Group| LABEL.width(&group.name) <= COLUMN;
+        let headings = !single || !self.groups.iter().all(fits);
+        for group in &self.groups {
+            if headings {
+                for line in HEADING.wrap(&group.name, WIDTH - 2.0 * MARGIN) {
+                    layout.headings.push((layout.bottom, line));
+                    layout.bottom += ROW;
+                }
+            }
+            for (member, parts) in self.members.iter().zip(&group.values) {
+                let name = match (single, headings) {
+                    (true, true) => "",
+                    (true, false) => group.name.as_str(),
+                    (false, _) => member.as_str(),
+                };
+                let path = match single {
+                    true => group.name.clone(),
+                    false => format!("{}, {member}", group.name),
+                };
+                let top = layout.bottom + (ROW - BAR) / 2.0;
+                layout.bars.push(Bar { name, path, parts, top });
+                layout.bottom += ROW;
+            }
+            layout.bottom += if headings { GAP } else { 0.0 };
+        }
+        layout
+    }
+
+    fn check(&self) -> Result<()> {
+        for (what, count) in [
+            ("groups", self.groups.len()),
+            ("members", self.members.len()),
+            ("parts", self.parts.len()),
+        ] {
+            if count == 0 {
+                return Err(refused(what, "empty", "a list of at least one"));
+            }
+        }
+        for group in &self.groups {
+            let name = &group.name;
+            same_count(format!("group {name:?}"), "member", group.values.len(), &self.members)?;
+            for (member, parts) in self.members.iter().zip(&group.values) {
+                let bar = format!("member {member:?} of group {name:?}");
+                same_count(&bar, "part", parts.len(), &self.parts)?;
+                let allowed = |value: &f64| value.is_finite() && *value >= 0.0;
+                if let Some(value) = parts.iter().find(|value| !allowed(value)) {
+                    return Err(refused(bar, value.to_string(), "a finite number not below 0"));
+                }
+                let sum: f64 = parts.iter().sum();
+                if !sum.is_finite() {
+                    return Err(refused(bar, format!("{sum} in sum"), "finite in sum"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn same_count(what: impl Into<String>, of: &str, found: usize, names: &[String]) -> Result<()> {
+    if found == names.len() {
+        return Ok(());
+    }
+    let expected = format!("of {} (one for each {of}: {})", names.len(), names.join(", "));
+    Err(refused(what, format!("a list of {found}"), &expected))
+}
+
+/// `value`, which is not below zero, in three digits.
+fn number(value: f64) -> String {
+    match value {
+        0.0 => "0".into(),
+        0.001..1.0 => format!("{value:.3}"),
+        1.0..10.0 => format!("{value:.2}"),
+        10.0..100.0 => format!("{value:.1}"),
+        100.0..1e6 => format!("{value:.0}"),
+        _ => format!("{value:.2e}"),
+    }
+}
+
+fn with_unit(title: &str, unit: &str) -> String {
+    if unit.is_empty() { title.to_owned() } else { format!("{title} ({unit})") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! A chart in a file.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// Writes `svg` to `path`, whose directory must exist. What was there is replaced.
+///
+/// The text is written beside its place and renamed: a browser that watches the file finds the old
+/// chart or the new one, whole.
+///
+/// # Errors
+/// [`Error::Io`] with the path that could not be written; nothing half-written is left then.
+pub fn save(path: impl AsRef<Path>, svg: &str) -> Result<()> {
+    let path = path.as_ref();
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let written = fs::write(&temporary, svg).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // Whether it is there at all depends on how far the writing came.
+        let _ = fs::remove_file(&temporary);
+    }
+    written.map_err(Error::io("write", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_chart_replaces_the_old_one_and_leaves_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("chart.svg");
+        save(&path, "<svg>a longer chart</svg>").unwrap();
+        save(&path, "<svg/>").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "<svg/>");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("missing/chart.svg");
+        let error = save(&path, "<svg/>").unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot write {}", path.display()));
+    }
+
+    #[test]
+    fn a_directory_in_the_place_of_the_chart_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("chart.svg");
+        fs::create_dir(&path).unwrap();
+        save(&path, "<svg/>").unwrap_err();
+        assert!(path.is_dir());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,145 @@
+//! Curves over a common axis, linear or logarithmic.
+
+use svg::node::element::Polyline;
+
+use super::canvas::{Anchor, Canvas, LABEL, MARGIN, Mark, Plot, WIDTH, dot, points, tooltip};
+use super::palette::{Colour, colours};
+use super::range::Range;
+use super::refused;
+use crate::Result;
+
+/// Several curves in one coordinate system.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lines {
+    /// What the chart shows; stands above it.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// At most nine, drawn over each other in this order. They are dashed differently, so that a
+    /// curve which runs exactly under the next one is still seen.
+    pub series: Vec<Series>,
+}
+
+/// One axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// What is measured along it, with its unit (`time of a step (ms)`).
+    pub title: String,
+    /// How values become distances.
+    pub scale: Scale,
+}
+
+/// How values become distances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scale {
+    /// Equal differences have equal lengths.
+    #[default]
+    Linear,
+    /// Equal ratios have equal lengths; for values above zero only.
+    Log,
+}
+
+/// One curve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Stands in the legend.
+    pub name: String,
+    /// `(x, y)`, joined in this order.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// The height of the area inside the axes.
+const HEIGHT: f64 = 300.0;
+/// A curve of at most this many points has a dot at each.
+const DOTS: usize = 32;
+/// Lengths of dashes and of the gaps between them.
+const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
+
+/// Draws curves, as an SVG file. The legend names them if there are several.
+///
+/// # Errors
+/// [`Error::Argument`](crate::Error::Argument) if there is no series or more than nine, a series
+/// without a point, a value that is not finite, or one not above zero on a logarithmic axis.
+pub fn lines(chart: &Lines) -> Result<String> {
+    chart.check()?;
+    let colours = colours("series", chart.series.len())?;
+    let points_of_all = || chart.series.iter().flat_map(|series| &series.points);
+    let x_range = Range::around(points_of_all().map(|point| point.0), chart.x.scale);
+    let y_range = Range::around(points_of_all().map(|point| point.1), chart.y.scale);
+
+    let mut canvas = Canvas::new(&chart.title);
+    if chart.series.len() > 1 {
+        let names = chart.series.iter().map(|series| series.name.as_str());
+        let marks = (0..).zip(colours).map(|(index, colour)| Mark::Stroke(stroke(index, colour)));
+        canvas.legend(names.zip(marks));
+    }
+    let y_title = LABEL.shorten(&chart.y.title, WIDTH - 2.0 * MARGIN);
+    canvas.text((MARGIN, canvas.bottom + 16.0), Anchor::Start, LABEL, &y_title);
+    let top = canvas.bottom + 34.0;
+    let plot = Plot {
+        left: MARGIN + 8.0 + LABEL.column(y_range.texts()),
+        // Half of what is written at the last tick reaches beyond it.
+        right: WIDTH - MARGIN - LABEL.column(x_range.texts()) / 2.0,
+        top,
+        bottom: top + HEIGHT,
+    };
+    canvas.y_axis(plot, &y_range);
+    canvas.x_axis(plot, &x_range, &chart.x.title);
+    for ((index, series), colour) in chart.series.iter().enumerate().zip(colours) {
+        let place = |&(x, y): &(f64, f64)| (plot.x(&x_range, x), plot.y(&y_range, y));
+        let line = stroke(index, colour).set("points", points(series.points.iter().map(place)));
+        canvas.add(line.add(tooltip(&series.name)));
+        if series.points.len() <= DOTS {
+            for point in &series.points {
+                let exact = format!("{}: {}, {}", series.name, point.0, point.1);
+                canvas.add(dot(place(point), colour).add(tooltip(&exact)));
+            }
+        }
+    }
+    let names: Vec<_> = chart.series.iter().map(|series| series.name.as_str()).collect();
+    let Lines { x, y, .. } = chart;
+    Ok(canvas.finish(&format!("{} over {}: {}.", y.title, x.title, names.join(", "))))
+}
+
+fn stroke(index: usize, colour: &Colour) -> Polyline {
+    Polyline::new()
+        .set("fill", "none")
+        .set("stroke", colour.fill)
+        .set("stroke-width", 2)
+        .set("stroke-linejoin", "round")
+        .set("stroke-dasharray", DASHES[index % DASHES.len()])
+}
+
+impl Lines {
+    fn check(&self) -> Result<()> {
+        if self.series.is_empty() {
+            return Err(refused("series", "empty", "a list of at least one"));
+        }
+        for Series { name, points } in &self.series {
+            if points.is_empty() {
+                let what = format!("series {name:?}");
+                return Err(refused(what, "without a point", "a list of at least one"));
+            }
+            for (index, point) in points.iter().enumerate() {
+                for (axis, value, scale) in
+                    [("x", point.0, self.x.scale), ("y", point.1, self.y.scale)]
+                {
+                    let what = || format!("{axis} of point {index} of series {name:?}");
+                    if !value.is_finite() {
+                        return Err(refused(what(), value.to_string(), "a finite number"));
+                    }
+                    if scale == Scale::Log && value <= 0.0 {
+                        let expected = "above 0 on a logarithmic axis";
+                        return Err(refused(what(), value.to_string(), expected));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use super::*;
+use crate::report::plot::testing::{awkward_names, read};
+
+fn series(name: &str, points: &[(f64, f64)]) -> Series {
+    Series { name: name.into(), points: points.to_vec() }
+}
+
+fn chart(scale: Scale, series: &[Series]) -> Lines {
+    let axis = |title: &str| Axis { title: title.into(), scale };
+    let title = "Loss".into();
+    Lines { title, x: axis("step"), y: axis("loss"), series: series.to_vec() }
+}
+
+/// The distances between the points of a curve: to the right, and up.
+fn distances(curve: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    curve.windows(2).map(|pair| (pair[1].0 - pair[0].0, pair[0].1 - pair[1].1)).collect()
+}
+
+#[test]
+fn equal_differences_have_equal_lengths_on_a_linear_scale() {
+    let points = [(0.0, 3.0), (10.0, 2.0), (20.0, 1.0), (60.0, 1.5)];
+    let drawing = read(&lines(&chart(Scale::Linear, &[series("a", &points)])).unwrap());
+    let [a, b, c] = distances(&drawing.curves[0])[..] else { panic!("not three distances") };
+    assert!(a.0 > 1.0 && a.1 < -1.0, "{a:?}");
+    // Coordinates have two decimals.
+    for (is, should) in [(b, a), (c, (4.0 * a.0, -0.5 * a.1))] {
+        assert!((is.0 - should.0).abs() < 0.05 && (is.1 - should.1).abs() < 0.05, "{is:?}");
+    }
+}
+
+#[test]
+fn equal_ratios_have_equal_lengths_on_a_logarithmic_scale() {
+    let points = [(1.0, 8.0), (10.0, 4.0), (100.0, 2.0), (1e4, 4.0)];
+    let drawing = read(&lines(&chart(Scale::Log, &[series("a", &points)])).unwrap());
+    let [a, b, c] = distances(&drawing.curves[0])[..] else { panic!("not three distances") };
+    assert!(a.0 > 1.0 && a.1 < -1.0, "{a:?}");
+    for (is, should) in [(b, a), (c, (2.0 * a.0, -a.1))] {
+        assert!((is.0 - should.0).abs() < 0.05 && (is.1 - should.1).abs() < 0.05, "{is:?}");
+    }
+}
+
+#[test]
+fn a_single_curve_needs_no_legend() {
+    let curve = |name| series(name, &[(0.0, 1.0), (1.0, 2.0)]);
+    let texts = read(&lines(&chart(Scale::Linear, &[curve("a")])).unwrap()).texts;
+    assert_eq!(texts[..2], ["Loss", "loss"]);
+    let texts = read(&lines(&chart(Scale::Linear, &[curve("a"), curve("b")])).unwrap()).texts;
+    assert_eq!(texts[..4], ["Loss", "a", "b", "loss"]);
+}
+
+#[test]
+fn equal_curves_are_both_seen() {
+    let curve = |name| series(name, &[(0.0, 1.0), (1.0, 2.0)]);
+    let svg = lines(&chart(Scale::Linear, &[curve("a"), curve("b")])).unwrap();
+    let drawing = read(&svg);
+    assert_eq!(drawing.curves[0], drawing.curves[1]);
+    // One in the legend, one in the chart.
+    assert_eq!(svg.matches("stroke-dasharray=\"10 6\"").count(), 2);
+}
+
+#[test]
+fn a_long_curve_has_no_dots() {
+    let points: Vec<_> = (0..33).map(|x| (f64::from(x), 0.0)).collect();
+    let circles = |points| {
+        let svg = lines(&chart(Scale::Linear, &[series("a", points)])).unwrap();
+        svg.matches("<circle").count()
+    };
+    assert_eq!(circles(&points), 0);
+    assert_eq!(circles(&points[..32]), 32);
+}
+
+#[test]
+fn awkward_names_are_drawn_inside_the_card() {
+    for title in awkward_names() {
+        let axis = Axis { title: title.clone(), scale: Scale::Linear };
+        let points = [(-1e7, 0.1), (3.0, 1e-7)];
+        let series = awkward_names().iter().map(|name| series(name, &points)).collect();
+        let chart = Lines { title, x: axis.clone(), y: axis, series };
+        let svg = lines(&chart).unwrap();
+        assert_eq!(read(&svg).curves.len(), 6);
+        assert_eq!(svg, lines(&chart).unwrap());
+    }
+}
+
+#[test]
+fn data_that_makes_no_chart_is_refused() {
+    let refused = |scale, series: &[Series]| lines(&chart(scale, series)).unwrap_err().to_string();
+    assert_eq!(refused(Scale::Linear, &[]), "series is empty, but must be a list of at least one");
+    assert_eq!(
+        refused(Scale::Linear, &[series("a", &[])]),
+        "series \"a\" is without a point, but must be a list of at least one"
+    );
+    assert_eq!(
+        refused(Scale::Linear, &[series("a", &[(0.0, 1.0), (1.0, f64::INFINITY)])]),
+        "y of point 1 of series \"a\" is inf, but must be a finite number"
+    );
+    assert_eq!(
+        refused(Scale::Log, &[series("a", &[(0.0, 1.0)])]),
+        "x of point 0 of series \"a\" is 0, but must be above 0 on a logarithmic axis"
+    );
+    let curve = series("a", &[(1.0, 1.0)]);
+    assert!(refused(Scale::Linear, &vec![curve; 10]).contains("at most nine"));
+}

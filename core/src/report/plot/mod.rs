@@ -1,0 +1,60 @@
+//! Charts as SVG: text that every browser draws, at every size, on light pages and on dark ones.
+//!
+//! Each chart is a function from plain data to the text of an SVG file. The same data gives the
+//! same bytes, so a chart can be kept in version control and compared.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `timeline` | [`timeline()`]: what each device did when |
+//! | `bars` | [`bars()`]: amounts beside each other, each the sum of its parts |
+//! | `lines` | [`lines()`]: curves over a common axis, linear or logarithmic |
+//! | `file` | [`save`]: a chart in a file |
+//! | `canvas` | the card that all charts are drawn on: title, legend, text that fits |
+//! | `range` | where the ticks of an axis are, and what is written at them |
+//! | `palette` | nine colours that can be told apart |
+//!
+//! Whoever opens the file by itself can point at a bar or a span and reads its exact value.
+//!
+//! ```
+//! use tch_parallel::report::plot::{self, Bars, Group, Unit};
+//!
+//! let chart = Bars {
+//!     title: "Peak memory of a training step".into(),
+//!     axis: "peak memory".into(),
+//!     unit: Unit::Bytes,
+//!     parts: vec!["parameters".into(), "activations".into()],
+//!     members: vec!["cuda:0".into(), "cuda:1".into()],
+//!     groups: vec![Group {
+//!         name: "DataParallel".into(),
+//!         values: vec![vec![400e6, 2.1e9], vec![400e6, 1.2e9]],
+//!     }],
+//! };
+//! let svg = plot::bars(&chart)?;
+//! assert!(svg.contains("peak memory (GiB)"));
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("memory.svg");
+//! plot::save(&path, &svg)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod bars;
+mod canvas;
+mod file;
+mod lines;
+mod palette;
+mod range;
+#[cfg(test)]
+mod testing;
+mod timeline;
+
+pub use bars::{Bars, Group, Unit, bars};
+pub use file::save;
+pub use lines::{Axis, Lines, Scale, Series, lines};
+pub use timeline::{Lane, Span, Timeline, timeline};
+
+use crate::Error;
+
+/// The one way in which charts refuse their data.
+fn refused(what: impl Into<String>, found: impl Into<String>, expected: &str) -> Error {
+    Error::Argument { what: what.into(), found: found.into(), expected: expected.into() }
+}

@@ -1,0 +1,33 @@
+//! Nine colours that can be told apart, also by the colour-blind.
+
+use super::refused;
+use crate::Result;
+
+/// A colour to fill with, and the colour of text that is legible on it.
+#[derive(Clone, Copy)]
+pub(super) struct Colour {
+    pub(super) fill: &'static str,
+    pub(super) ink: &'static str,
+}
+
+/// The palette of Masataka Okabe and Kei Ito ("Color Universal Design", 2008) and a grey. Its black
+/// is softened, since a large black area draws all attention.
+const PALETTE: [Colour; 9] = [
+    Colour { fill: "#0072b2", ink: "#ffffff" },
+    Colour { fill: "#e69f00", ink: "#000000" },
+    Colour { fill: "#009e73", ink: "#000000" },
+    Colour { fill: "#cc79a7", ink: "#000000" },
+    Colour { fill: "#56b4e9", ink: "#000000" },
+    Colour { fill: "#f0e442", ink: "#000000" },
+    Colour { fill: "#d55e00", ink: "#000000" },
+    Colour { fill: "#999999", ink: "#000000" },
+    Colour { fill: "#333333", ink: "#ffffff" },
+];
+
+/// The first `count` colours.
+pub(super) fn colours(what: &str, count: usize) -> Result<&'static [Colour]> {
+    PALETTE.get(..count).ok_or_else(|| {
+        let expected = "at most nine, since more colours could not be told apart";
+        refused(what, format!("a list of {count}"), expected)
+    })
+}

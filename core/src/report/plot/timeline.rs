@@ -1,0 +1,191 @@
+//! What each device did when.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use super::canvas::{
+    Anchor, CARD, Canvas, LABEL, MARGIN, Mark, Plot, SMALL, WIDTH, rectangle, tooltip,
+};
+use super::palette::{Colour, colours};
+use super::range::Range;
+use super::refused;
+use crate::Result;
+
+/// Spans of time in lanes, one lane a device or a thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timeline {
+    /// What the chart shows; stands above it.
+    pub title: String,
+    /// All kinds of spans, at most nine. Their order decides the colours, so charts with the same
+    /// list can be compared. The legend names those that occur.
+    pub categories: Vec<String>,
+    /// From top to bottom.
+    pub lanes: Vec<Lane>,
+}
+
+/// What one device or thread did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lane {
+    /// Stands at the left (`cuda:0`).
+    pub name: String,
+    /// In any order. Those that overlap are drawn below each other; a lane that did nothing has
+    /// none.
+    pub spans: Vec<Span>,
+}
+
+/// One thing that took time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Span {
+    /// One of [`Timeline::categories`].
+    pub category: String,
+    /// When it began, counted from a moment that is the same for all spans. The chart begins with
+    /// the first of them.
+    pub start: Duration,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// Draws a timeline, as an SVG file, with time in milliseconds.
+///
+/// A span is at least one pixel wide, however short it is, so that it can be seen.
+///
+/// # Errors
+/// [`Error::Argument`](crate::Error::Argument) if there is no span at all, or one whose category is
+/// not in the list, or if there are more than nine categories.
+pub fn timeline(chart: &Timeline) -> Result<String> {
+    let kinds = chart.kinds()?;
+    let (begin, end) = chart.extent()?;
+    let range = Range::from_zero(milliseconds(end - begin));
+    let mut canvas = Canvas::new(&chart.title);
+    let used = kinds.iter().filter(|(name, _)| chart.spans().any(|span| span.category == *name));
+    canvas.legend(used.map(|(name, colour)| (*name, Mark::Area(colour.fill))));
+
+    let Layout { lanes, spans, bottom } = chart.layout(canvas.bottom);
+    let column = LABEL.column(chart.lanes.iter().map(|lane| lane.name.as_str()));
+    let plot = Plot {
+        left: MARGIN + column + 12.0,
+        // Half of what is written at the last tick may reach beyond it.
+        right: WIDTH - MARGIN - LABEL.column(range.texts()) / 2.0,
+        top: canvas.bottom,
+        bottom,
+    };
+    for (index, (name, [top, bottom])) in lanes.into_iter().enumerate() {
+        let area = [MARGIN, top, plot.right - MARGIN, bottom - top];
+        canvas.add(rectangle(area).set("fill", if index % 2 == 0 { SHADE } else { CARD }));
+        let baseline = (top + bottom) / 2.0 + 5.0;
+        canvas.text((MARGIN + 4.0, baseline), Anchor::Start, LABEL, &LABEL.shorten(name, column));
+    }
+    canvas.x_axis(plot, &range, "time (ms)");
+    for (lane, span, top) in spans {
+        let colour = span.colour(&kinds)?;
+        let start = milliseconds(span.start - begin);
+        let duration = milliseconds(span.duration);
+        let left = plot.x(&range, start);
+        let width = (plot.x(&range, start + duration) - left).max(1.0);
+        let exact = format!("{lane}, {}: {duration:.3} ms, from {start:.3} ms", span.category);
+        canvas
+            .add(rectangle([left, top, width, SPAN]).set("fill", colour.fill).add(tooltip(&exact)));
+        if SMALL.width(&span.category) + 6.0 <= width {
+            let middle = (left + width / 2.0, top + SPAN / 2.0 + 4.5);
+            canvas.text_in(colour.ink, middle, Anchor::Middle, SMALL, &span.category);
+        }
+    }
+    let lanes: Vec<_> = chart.lanes.iter().map(|lane| lane.name.as_str()).collect();
+    let length = milliseconds(end - begin);
+    Ok(canvas.finish(&format!("Timeline of {} over {length:.3} ms.", lanes.join(", "))))
+}
+
+/// How high a span is.
+const SPAN: f64 = 26.0;
+/// From one row of spans in a lane to the next.
+const ROW: f64 = 28.0;
+/// What is left free above and below the spans of a lane.
+const PADDING: f64 = 6.0;
+/// The colour behind every other lane.
+const SHADE: &str = "#f2f2f2";
+
+/// What stands where, from top to bottom.
+struct Layout<'a> {
+    /// Names, and where the lanes begin and end.
+    lanes: Vec<(&'a str, [f64; 2])>,
+    /// Names of lanes, their spans, and where these begin.
+    spans: Vec<(&'a str, &'a Span, f64)>,
+    bottom: f64,
+}
+
+impl Timeline {
+    fn spans(&self) -> impl Iterator<Item = &Span> {
+        self.lanes.iter().flat_map(|lane| &lane.spans)
+    }
+
+    fn kinds(&self) -> Result<Vec<(&str, Colour)>> {
+        let colours = colours("categories", self.categories.len())?;
+        Ok(self.categories.iter().map(String::as_str).zip(colours.iter().copied()).collect())
+    }
+
+    /// When the first span begins and the last one ends.
+    fn extent(&self) -> Result<(Duration, Duration)> {
+        let begin = self.spans().map(|span| span.start).min();
+        let end = self.spans().map(Span::end).max();
+        begin.zip(end).ok_or_else(|| {
+            refused("lanes", "a list without any span", "at least one lane with a span")
+        })
+    }
+
+    fn layout(&self, top: f64) -> Layout<'_> {
+        let mut layout = Layout { lanes: Vec::new(), spans: Vec::new(), bottom: top };
+        for Lane { name, spans } in &self.lanes {
+            let top = layout.bottom;
+            let rows = rows(spans);
+            for (index, row) in rows.iter().enumerate() {
+                let top = top + PADDING + index as f64 * ROW;
+                layout.spans.extend(row.iter().map(|span| (name.as_str(), *span, top)));
+            }
+            let between = ROW - SPAN;
+            layout.bottom += 2.0 * PADDING + rows.len().max(1) as f64 * ROW - between;
+            layout.lanes.push((name, [top, layout.bottom]));
+        }
+        layout
+    }
+}
+
+impl Span {
+    fn end(&self) -> Duration {
+        self.start.saturating_add(self.duration)
+    }
+
+    fn colour(&self, kinds: &[(&str, Colour)]) -> Result<Colour> {
+        let kind = kinds.iter().find(|(name, _)| *name == self.category);
+        kind.map(|(_, colour)| *colour).ok_or_else(|| {
+            let names: Vec<_> = kinds.iter().map(|(name, _)| *name).collect();
+            let expected = format!("one of the chart's: {}", names.join(", "));
+            refused("category of a span", format!("{:?}", self.category), &expected)
+        })
+    }
+}
+
+/// The spans in as few rows as they fit into without overlapping.
+fn rows(spans: &[Span]) -> Vec<Vec<&Span>> {
+    let mut in_order: Vec<_> = spans.iter().collect();
+    in_order.sort_by_key(|span| (span.start, Reverse(span.duration)));
+    let mut rows: Vec<Vec<&Span>> = Vec::new();
+    for span in in_order {
+        let free = |row: &&mut Vec<&Span>| row.last().is_none_or(|last| last.end() <= span.start);
+        match rows.iter_mut().find(free) {
+            Some(row) => row.push(span),
+            None => rows.push(vec![span]),
+        }
+    }
+    for row in &mut rows {
+        // The shortest are drawn last: over their neighbours, where they would be hidden otherwise.
+        row.sort_by_key(|span| Reverse(span.duration));
+    }
+    rows
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! What a module that is trained in parallel may take and return.
+
+use tch::Tensor;
+
+/// One tensor or several: whoever shares inputs out, gathers outputs or prepares a backward pass
+/// has to find every one of them.
+///
+/// Implemented for tensors, tuples, vectors and options of them, nested as you like, and for
+/// [`Shared`] values. A struct of your own needs two short functions.
+pub trait Tensors: Sized {
+    /// Calls `f` on each tensor, always in the same order.
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor));
+
+    /// The same tensors in a structure of its own; no data is copied.
+    fn shallow_clone(&self) -> Self;
+}
+
+/// Something that is not split along the batch: every replica gets a clone of it, as PyTorch's
+/// `scatter` treats what is no tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shared<T>(
+    /// What each replica gets.
+    pub T,
+);
+
+impl<T: Clone> Tensors for Shared<T> {
+    fn visit(&mut self, _: &mut dyn FnMut(&mut Tensor)) {}
+
+    fn shallow_clone(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Tensors for Tensor {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        f(self);
+    }
+
+    fn shallow_clone(&self) -> Self {
+        Tensor::shallow_clone(self)
+    }
+}
+
+impl<T: Tensors> Tensors for Vec<T> {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit(f));
+    }
+
+    fn shallow_clone(&self) -> Self {
+        self.iter().map(T::shallow_clone).collect()
+    }
+}
+
+impl<T: Tensors> Tensors for Option<T> {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit(f));
+    }
+
+    fn shallow_clone(&self) -> Self {
+        self.as_ref().map(T::shallow_clone)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($part:ident $index:tt),+)),+) => {$(
+        impl<$($part: Tensors),+> Tensors for ($($part,)+) {
+            fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+                $(self.$index.visit(f);)+
+            }
+
+            fn shallow_clone(&self) -> Self {
+                ($(self.$index.shallow_clone(),)+)
+            }
+        }
+    )+};
+}
+
+tuples!((A 0), (A 0, B 1), (A 0, B 1, C 2), (A 0, B 1, C 2, D 3));
+
+/// All tensors, in order.
+pub(crate) fn list<T: Tensors>(tensors: &T) -> Vec<Tensor> {
+    let mut found = Vec::new();
+    tensors.shallow_clone().visit(&mut |tensor| found.push(tensor.shallow_clone()));
+    found
+}
+
+/// The structure of `pattern`, which has as many tensors as `tensors`, with those in their place.
+pub(crate) fn fill<T: Tensors>(pattern: &T, tensors: impl IntoIterator<Item = Tensor>) -> T {
+    let mut filled = pattern.shallow_clone();
+    let mut tensors = tensors.into_iter();
+    filled.visit(&mut |place| {
+        if let Some(tensor) = tensors.next() {
+            *place = tensor;
+        }
+    });
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers<T: Tensors>(tensors: &T) -> Vec<i64> {
+        list(tensors).iter().map(|tensor| tensor.int64_value(&[])).collect()
+    }
+
+    #[test]
+    fn every_tensor_of_a_nested_structure_is_found_in_order() {
+        let [a, b, c, d] = [1, 2, 3, 4].map(Tensor::from);
+        let nested = (vec![a, b], Some(c), (None::<Tensor>, Shared("not a tensor"), d));
+        assert_eq!(numbers(&nested), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_structure_is_filled_with_other_tensors() {
+        let pattern = (Tensor::from(0), vec![Tensor::from(0)], Shared(7));
+        let filled = fill(&pattern, [5, 6].map(Tensor::from));
+        assert_eq!(numbers(&filled), [5, 6]);
+        assert_eq!(filled.2, Shared(7));
+        assert_eq!(numbers(&pattern), [0, 0]);
+    }
+}

@@ -1,0 +1,128 @@
+#include "guard.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/alloc_cpu.h>
+
+#include <array>
+#include <atomic>
+
+using c10d_sys::guarded;
+
+namespace {
+
+struct Counter {
+  std::atomic<int64_t> live{0};
+  std::atomic<int64_t> peak{0};
+
+  void add(int64_t bytes) {
+    const int64_t now = live.fetch_add(bytes) + bytes;
+    int64_t highest = peak.load();
+    while (now > highest && !peak.compare_exchange_weak(highest, now)) {
+    }
+  }
+};
+
+std::array<Counter, C10D_CPU_DEVICES> counters;
+thread_local int32_t current_device = 0;
+
+// Lies before every block, and is as long as libtorch's alignment, so that blocks keep theirs.
+struct alignas(64) Header {
+  int64_t bytes;
+  int32_t device;
+};
+static_assert(sizeof(Header) == 64, "blocks keep the alignment that kernels rely on");
+
+Header* header(void* block) {
+  return static_cast<Header*>(block) - 1;
+}
+
+void release(void* block) {
+  if (block != nullptr) {
+    Header* found = header(block);
+    counters[found->device].live -= found->bytes;
+    c10::free_cpu(found);
+  }
+}
+
+// Books every block to the device of the thread that asks for it, and un-books it there, whichever
+// thread gives it back.
+struct CountingAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes == 0) {
+      return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
+    }
+    auto* found = static_cast<Header*>(c10::alloc_cpu(bytes + sizeof(Header)));
+    found->bytes = static_cast<int64_t>(bytes);
+    found->device = current_device;
+    counters[current_device].add(found->bytes);
+    void* block = found + 1;
+    return {block, block, &release, c10::Device(c10::kCPU)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &release;
+  }
+
+  void copy_data(void* destination, const void* source, std::size_t count) const override {
+    default_copy_data(destination, source, count);
+  }
+};
+
+} // namespace
+
+char* c10d_count_cpu_memory(void) {
+  return guarded([] {
+    static CountingAllocator allocator;
+    // Above the priority of the allocator that libtorch starts with.
+    constexpr uint8_t kPriority = 1;
+    c10::SetAllocator(c10::kCPU, &allocator, kPriority);
+  });
+}
+
+int32_t c10d_exchange_cpu_device(int32_t device) {
+  const int32_t previous = current_device;
+  current_device = device;
+  return previous;
+}
+
+void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) {
+  *live = counters[device].live.load();
+  *peak = counters[device].peak.load();
+}
+
+void c10d_reset_cpu_peak(int32_t device) {
+  counters[device].peak = counters[device].live.load();
+}
+
+int32_t c10d_cpu_device_of(const c10d_tensor* pointer) {
+  const auto& storage = static_cast<const at::Tensor*>(pointer)->storage();
+  const auto& data = storage.data_ptr();
+  if (data.get() == nullptr || data.get_deleter() != &release) {
+    return -1;
+  }
+  return header(data.get_context())->device;
+}
+
+char* c10d_exchange_cuda_device(int32_t device, int32_t* previous) {
+  return guarded([&] {
+    const auto* guard = c10::impl::getDeviceGuardImpl(c10::kCUDA);
+    *previous = guard->exchangeDevice(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device))).index();
+  });
+}
+
+char* c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak) {
+  return guarded([&] {
+    const auto stats = c10::getDeviceAllocator(c10::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    *live = stats.allocated_bytes[kAll].current;
+    *peak = stats.allocated_bytes[kAll].peak;
+  });
+}
+
+char* c10d_reset_cuda_peak(int32_t device) {
+  return guarded([&] {
+    c10::getDeviceAllocator(c10::kCUDA)->resetPeakStats(static_cast<c10::DeviceIndex>(device));
+  });
+}

@@ -1,0 +1,249 @@
+//! Backward passes in parts, and a thread's state carried to another thread.
+
+use crate::error::{check, created};
+use crate::process_group::pointers;
+use crate::{Error, ffi};
+use std::ffi::{CString, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{NonNull, null_mut};
+use tch::Tensor;
+
+/// `torch.autograd.backward(roots, gradients)`: each root's graph, from the gradient given for it.
+pub fn backward(roots: &[Tensor], gradients: &[Tensor]) -> Result<(), Error> {
+    assert_eq!(roots.len(), gradients.len(), "every root has its gradient");
+    // SAFETY: both lists live through the call and are of the length given.
+    check(unsafe {
+        ffi::c10d_backward(
+            pointers(roots).as_mut_ptr(),
+            pointers(gradients).as_mut_ptr(),
+            roots.len(),
+        )
+    })
+}
+
+type Hook = Box<dyn FnMut(Vec<Option<Tensor>>) -> Result<(), String> + Send>;
+
+/// Lets a backward pass that reaches `leaves` call `hook` with their gradients, None for a leaf
+/// that it has not reached; the leaves are replaced by ones that do so.
+///
+/// The hook is called at most once a backward pass, from whichever thread autograd runs it on, and
+/// dropped with the last tensor whose graph leads to it. What it returns as an error, `backward`
+/// reports.
+pub fn hook_gradients(
+    leaves: &mut [Tensor],
+    hook: impl FnMut(Vec<Option<Tensor>>) -> Result<(), String> + Send + 'static,
+) -> Result<(), Error> {
+    let hook: Box<Hook> = Box::new(Box::new(hook));
+    // SAFETY: `call` and `drop_hook` take the context for what it is, the address of a `Hook`, and
+    // the C++ side calls the latter exactly once, after which it calls neither. Hooks are Send, and
+    // autograd runs a node's backward on one thread at a time. The leaves live through the call,
+    // which assigns to them: nobody else holds them, by `&mut`.
+    check(unsafe {
+        ffi::c10d_hook_gradients(
+            pointers(leaves).as_mut_ptr(),
+            leaves.len(),
+            call,
+            Box::into_raw(hook).cast(),
+            drop_hook,
+        )
+    })
+}
+
+extern "C" fn call(
+    context: *mut c_void,
+    gradients: *mut *mut ffi::Tensor,
+    count: usize,
+) -> *mut c_char {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: by `hook_gradients`; the node that calls is the only one that has this context.
+        let hook = unsafe { &mut *context.cast::<Hook>() };
+        let gradients = (0..count)
+            .map(|index| {
+                // SAFETY: `gradients` has `count` entries, each null or a tensor that lives through
+                // the call; a clone of it is a reference of our own.
+                unsafe {
+                    let gradient = *gradients.add(index);
+                    (!gradient.is_null()).then(|| Tensor::clone_from_ptr(gradient.cast()))
+                }
+            })
+            .collect();
+        hook(gradients)
+    }));
+    match outcome {
+        Ok(Ok(())) => null_mut(),
+        Ok(Err(message)) => message_for_c(&message),
+        Err(_) => message_for_c("a gradient hook panicked"),
+    }
+}
+
+extern "C" fn drop_hook(context: *mut c_void) {
+    // A panic while dropping has nowhere to go.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: by `hook_gradients`, this is the one call that takes the box back.
+        drop(unsafe { Box::from_raw(context.cast::<Hook>()) });
+    }));
+}
+
+/// A copy that C++ frees.
+fn message_for_c(message: &str) -> *mut c_char {
+    let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: copies a NUL-terminated string.
+    unsafe { ffi::c10d_copy_text(message.as_ptr()) }
+}
+
+/// What a thread has set for itself: grad mode, autocast and its type, profiler …
+/// `at::ThreadLocalState`
+#[derive(Debug)]
+pub struct ThreadState {
+    handle: NonNull<ffi::ThreadState>,
+}
+
+// SAFETY: a copy of a thread's settings, made to be carried to other threads and never written to.
+unsafe impl Send for ThreadState {}
+// SAFETY: as above.
+unsafe impl Sync for ThreadState {}
+
+impl ThreadState {
+    /// This thread's.
+    pub fn of_this_thread() -> Result<ThreadState, Error> {
+        let mut handle = null_mut();
+        // SAFETY: the call writes a handle.
+        let status = unsafe { ffi::c10d_thread_state_new(&mut handle) };
+        Ok(ThreadState { handle: created(status, handle)? })
+    }
+
+    /// Runs `body` on this thread as if the thread were the one whose state this is.
+    ///
+    /// A panic of `body` goes on after this thread's own state is back.
+    pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Error> {
+        struct Call<F, R> {
+            body: Option<F>,
+            outcome: Option<std::thread::Result<R>>,
+        }
+        extern "C" fn run<F: FnOnce() -> R, R>(context: *mut c_void) {
+            // SAFETY: the address of the `Call` of the same types below, which nobody else uses meanwhile.
+            let call = unsafe { &mut *context.cast::<Call<F, R>>() };
+            call.outcome = call.body.take().map(|body| catch_unwind(AssertUnwindSafe(body)));
+        }
+        fn entry<F: FnOnce() -> R, R>(_: &Call<F, R>) -> extern "C" fn(*mut c_void) {
+            run::<F, R>
+        }
+        let mut call = Call { body: Some(body), outcome: None };
+        let entry = entry(&call);
+        // SAFETY: the handle lives as long as `self`, `call` through the call, and `entry` is made
+        // for its type and lets no panic out.
+        check(unsafe {
+            ffi::c10d_thread_state_run(self.handle.as_ptr(), entry, (&raw mut call).cast())
+        })?;
+        match call.outcome {
+            Some(Ok(result)) => Ok(result),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Err(Error::new("the body was not called")),
+        }
+    }
+}
+
+impl Drop for ThreadState {
+    fn drop(&mut self) {
+        // SAFETY: made by c10d_thread_state_new and freed once.
+        unsafe { ffi::c10d_thread_state_free(self.handle.as_ptr()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+    use super::*;
+    use crate::tensor::grad_enabled;
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+
+    fn leaf(value: f64) -> Tensor {
+        Tensor::from(value).set_requires_grad(true)
+    }
+
+    fn number(tensor: &Tensor) -> f64 {
+        tensor.double_value(&[])
+    }
+
+    #[test]
+    fn a_graph_is_walked_from_the_gradients_given() {
+        let x = leaf(3.0);
+        let roots = [&x * 2.0, &x * &x];
+        backward(&roots, &[10.0, 100.0].map(Tensor::from)).unwrap();
+        assert_eq!(number(&x.grad()), 2.0 * 10.0 + 2.0 * 3.0 * 100.0);
+    }
+
+    #[test]
+    fn a_hook_gets_the_gradients_of_the_leaves_that_were_reached() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = seen.clone();
+        let mut leaves = [leaf(1.0), leaf(2.0), leaf(3.0)];
+        hook_gradients(&mut leaves, move |gradients| {
+            sink.lock()
+                .unwrap()
+                .push(gradients.iter().map(|g| g.as_ref().map(number)).collect::<Vec<_>>());
+            Ok(())
+        })
+        .unwrap();
+        (&leaves[0] * 5.0 + &leaves[2] * 7.0).backward();
+        assert_eq!(*seen.lock().unwrap(), [[Some(5.0), None, Some(7.0)]]);
+    }
+
+    #[test]
+    fn what_a_hook_refuses_the_backward_pass_reports() {
+        let mut leaves = [leaf(1.0)];
+        hook_gradients(&mut leaves, |_| Err("not like this".into())).unwrap();
+        let error = leaves[0].f_backward().unwrap_err().to_string();
+        assert!(error.contains("not like this"), "{error}");
+        let mut leaves = [leaf(1.0)];
+        hook_gradients(&mut leaves, |_| panic!("in a hook")).unwrap();
+        let error = leaves[0].f_backward().unwrap_err().to_string();
+        assert!(error.contains("a gradient hook panicked"), "{error}");
+    }
+
+    #[test]
+    fn a_hook_lives_as_long_as_a_graph_that_leads_to_it() {
+        let held = Arc::new(());
+        let theirs = held.clone();
+        let mut leaves = [leaf(1.0)];
+        hook_gradients(&mut leaves, move |_| {
+            let _ = &theirs;
+            Ok(())
+        })
+        .unwrap();
+        let result = &leaves[0] * 2.0;
+        drop(leaves);
+        assert_eq!(Arc::strong_count(&held), 2);
+        drop(result);
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn another_thread_takes_over_grad_mode_and_autocast_and_gives_them_back() {
+        let autocast = || {
+            // SAFETY: reads a thread-local flag.
+            unsafe { torch_sys::at_autocast_is_enabled() != 0 }
+        };
+        let settings = move || (grad_enabled(), autocast());
+        let cast_automatically = |enabled: bool| {
+            // SAFETY: writes a thread-local flag. tch's own function needs a GPU.
+            unsafe { torch_sys::at_autocast_set_enabled(enabled.into()) };
+        };
+        cast_automatically(true);
+        let state = tch::no_grad(ThreadState::of_this_thread).unwrap();
+        cast_automatically(false);
+        let inside_and_after =
+            thread::spawn(move || (state.run(settings).unwrap(), settings())).join().unwrap();
+        assert_eq!(inside_and_after, ((false, true), (true, false)));
+    }
+
+    #[test]
+    fn a_panic_goes_on_after_the_threads_own_state_is_back() {
+        let state = tch::no_grad(ThreadState::of_this_thread).unwrap();
+        let panic = catch_unwind(AssertUnwindSafe(|| state.run(|| panic!("inside"))));
+        assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"inside"));
+        assert!(grad_enabled());
+    }
+}

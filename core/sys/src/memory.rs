@@ -1,0 +1,105 @@
+//! Live and peak bytes of each device.
+//!
+//! A CUDA device's come from PyTorch's caching allocator. The CPU has one memory, so it is divided
+//! on paper: every block is booked to the part that is current on the thread that asks for it.
+
+use crate::error::check;
+use crate::process_group::pointer;
+use crate::{Error, ffi};
+use tch::Tensor;
+
+/// How many parts of the CPU's memory can be counted apart; see `c10d.h`.
+pub const CPU_DEVICES: usize = 64;
+
+/// Bytes of one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bytes {
+    /// In blocks that have not been given back.
+    pub live: usize,
+    /// The most that was live at once since the peak was last reset.
+    pub peak: usize,
+}
+
+/// Books the CPU's blocks from now on. A second call changes nothing.
+pub fn count_cpu() -> Result<(), Error> {
+    // SAFETY: replaces the allocator by one that lives as long as the process; libtorch allows it
+    // at any time, since every block knows who takes it back.
+    check(unsafe { ffi::c10d_count_cpu_memory() })
+}
+
+/// Makes a part of the CPU's memory current on this thread, and returns the one that was.
+///
+/// # Panics
+/// If there is no such part; see [`CPU_DEVICES`].
+pub fn exchange_cpu_device(device: usize) -> usize {
+    // SAFETY: the index is checked, and the call sets a thread-local number.
+    unsafe { ffi::c10d_exchange_cpu_device(cpu(device)) as usize }
+}
+
+/// Bytes of a part of the CPU's memory.
+///
+/// # Panics
+/// If there is no such part; see [`CPU_DEVICES`].
+pub fn cpu_bytes(device: usize) -> Bytes {
+    let (mut live, mut peak) = (0, 0);
+    // SAFETY: the index is checked, and the call writes two numbers.
+    unsafe { ffi::c10d_cpu_memory(cpu(device), &mut live, &mut peak) };
+    Bytes { live: unsigned(live), peak: unsigned(peak) }
+}
+
+/// Lets the peak begin again at what is live.
+///
+/// # Panics
+/// If there is no such part; see [`CPU_DEVICES`].
+pub fn reset_cpu_peak(device: usize) {
+    // SAFETY: the index is checked.
+    unsafe { ffi::c10d_reset_cpu_peak(cpu(device)) }
+}
+
+/// To which part of the CPU's memory a tensor's block is booked; None if it is not, since it is
+/// older than the counting or not libtorch's own.
+pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {
+    // SAFETY: `tensor` lives through the call, which only reads.
+    usize::try_from(unsafe { ffi::c10d_cpu_device_of(pointer(tensor)) }).ok()
+}
+
+/// Makes a CUDA device current on this thread, and returns the one that was.
+pub fn exchange_cuda_device(device: usize) -> Result<usize, Error> {
+    let mut previous = 0;
+    // SAFETY: the call writes a number.
+    check(unsafe { ffi::c10d_exchange_cuda_device(cuda(device), &mut previous) })?;
+    Ok(previous as usize)
+}
+
+/// Bytes of a CUDA device, as its caching allocator counts them.
+pub fn cuda_bytes(device: usize) -> Result<Bytes, Error> {
+    let (mut live, mut peak) = (0, 0);
+    // SAFETY: the call writes two numbers.
+    check(unsafe { ffi::c10d_cuda_memory(cuda(device), &mut live, &mut peak) })?;
+    Ok(Bytes { live: unsigned(live), peak: unsigned(peak) })
+}
+
+/// Lets the peak begin again at what is live.
+pub fn reset_cuda_peak(device: usize) -> Result<(), Error> {
+    // SAFETY: takes no pointer.
+    check(unsafe { ffi::c10d_reset_cuda_peak(cuda(device)) })
+}
+
+fn cpu(device: usize) -> i32 {
+    assert!(
+        device < CPU_DEVICES,
+        "cpu:{device} does not exist: the last is cpu:{}",
+        CPU_DEVICES - 1
+    );
+    device as i32
+}
+
+/// libtorch refuses what does not exist.
+fn cuda(device: usize) -> i32 {
+    i32::try_from(device).unwrap_or(i32::MAX)
+}
+
+/// Never below 0: a block is given back once, after it was taken.
+fn unsigned(bytes: i64) -> usize {
+    usize::try_from(bytes).unwrap_or(0)
+}

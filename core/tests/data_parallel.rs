@@ -1,0 +1,332 @@
+//! What DataParallel promises: the numbers of one device.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+use approx::assert_relative_eq;
+use std::sync::{Mutex, PoisonError};
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Device, Kind, Reduction, Tensor, no_grad};
+use tch_parallel::data_parallel::{
+    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean,
+};
+use tch_parallel::{Devices, LogicalDevice, Shared};
+
+/// Builds from the same seed every time. The generator is one for all tests, which run side by side.
+fn seeded<R>(build: impl FnOnce() -> R) -> R {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    let _alone = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    tch::manual_seed(7);
+    build()
+}
+
+fn mlp(p: &nn::Path<'_>) -> nn::SequentialT {
+    nn::seq_t()
+        .add(nn::linear(p / "0", 6, 8, Default::default()))
+        .add_fn(|xs| xs.tanh())
+        .add(nn::linear(p / "2", 8, 3, Default::default()))
+}
+
+fn batch(rows: i64) -> (Tensor, Tensor) {
+    let inputs = (Tensor::arange(rows * 6, (Kind::Float, Device::Cpu)) * 0.7).sin().view([rows, 6]);
+    (inputs, Tensor::arange(rows, (Kind::Int64, Device::Cpu)).remainder(3))
+}
+
+fn gradients(vs: &VarStore) -> Vec<f32> {
+    let flat: Vec<_> = vs.trainable_variables().iter().map(|v| v.grad().view([-1])).collect();
+    Tensor::cat(&flat, 0).try_into().unwrap()
+}
+
+/// The gradients of the same model and batch on one device, without DataParallel.
+fn reference(rows: i64) -> (f64, Vec<f32>) {
+    let vs = VarStore::new(Device::Cpu);
+    let model = seeded(|| mlp(&vs.root()));
+    let (inputs, labels) = batch(rows);
+    let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
+    loss.backward();
+    (loss.double_value(&[]), gradients(&vs))
+}
+
+fn devices(count: usize) -> Devices {
+    Devices::cpu(count).unwrap()
+}
+
+fn on_devices(
+    count: usize,
+    options: DataParallelOptions,
+) -> (VarStore, DataParallel<nn::SequentialT>) {
+    let vs = VarStore::new(Device::Cpu);
+    let model = seeded(|| DataParallel::with_options(&vs, &devices(count), options, mlp)).unwrap();
+    (vs, model)
+}
+
+/// Within the rounding of sums that run in another order: a gradient is a sum over the rows, in
+/// parts here and in one go there.
+fn assert_equal(found: &[f32], expected: &[f32]) {
+    let scale = expected.iter().fold(0f32, |max, value| max.max(value.abs()));
+    assert!(scale > 0.0);
+    assert_relative_eq!(found, expected, epsilon = 1e-6 * scale, max_relative = 1e-6);
+}
+
+#[test]
+fn gradients_are_those_of_the_unwrapped_model_for_any_devices_batch_and_output_device() {
+    for count in 1..=4 {
+        for rows in [1, 3, 4, 5, 6, 10, 12] {
+            let (expected_loss, expected) = reference(rows);
+            // One beyond the devices has no replica.
+            for output in 0..=count {
+                let output_device = Some(LogicalDevice::Cpu(output));
+                let (vs, model) =
+                    on_devices(count, DataParallelOptions { output_device, ..Default::default() });
+                let (inputs, labels) = batch(rows);
+                let logits = model.forward_t(&inputs, true);
+                assert_eq!(
+                    LogicalDevice::of(&logits),
+                    if count == 1 && output == 0 {
+                        LogicalDevice::Cpu(0)
+                    } else {
+                        LogicalDevice::Cpu(output)
+                    }
+                );
+                let loss = logits.cross_entropy_for_logits(&labels);
+                model.backward(&loss).unwrap();
+                assert_relative_eq!(loss.double_value(&[]), expected_loss, max_relative = 1e-6);
+                assert_equal(&gradients(&vs), &expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn one_device_gives_the_unwrapped_models_bits() {
+    let (vs, model) = on_devices(1, DataParallelOptions::default());
+    let (inputs, labels) = batch(10);
+    let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
+    model.backward(&loss).unwrap();
+    assert_eq!(gradients(&vs), reference(10).1);
+}
+
+#[test]
+fn gradients_repeat_to_the_last_bit() {
+    let run = || {
+        let (vs, model) = on_devices(4, DataParallelOptions::default());
+        let (inputs, labels) = batch(10);
+        let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
+        model.backward(&loss).unwrap();
+        gradients(&vs)
+    };
+    let first = run();
+    for _ in 0..10 {
+        assert_eq!(run(), first);
+    }
+}
+
+#[test]
+fn training_takes_the_course_of_one_device() {
+    let losses = |count| {
+        let (vs, model) = on_devices(count, DataParallelOptions::default());
+        let options =
+            tch_parallel::optim::SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
+        let mut optimizer = tch_parallel::optim::Sgd::new(&vs, options).unwrap();
+        (0..20)
+            .map(|_| {
+                let (inputs, labels) = batch(10);
+                let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
+                optimizer.zero_grad().unwrap();
+                model.backward(&loss).unwrap();
+                optimizer.step().unwrap();
+                loss.double_value(&[])
+            })
+            .collect::<Vec<_>>()
+    };
+    let expected = losses(1);
+    assert!(expected[19] < 0.5 * expected[0], "it learns: {expected:?}");
+    // Rounding grows from step to step.
+    assert_relative_eq!(losses(3)[..], expected[..], max_relative = 1e-4);
+}
+
+#[test]
+fn several_inputs_and_outputs_are_divided_and_gathered_in_their_order() {
+    let (_vs, model) = on_devices(3, DataParallelOptions::default());
+    let (inputs, labels) = batch(7);
+    let (logits, (same_labels, rows)) = no_grad(|| {
+        model.forward(
+            (inputs.shallow_clone(), labels.shallow_clone(), Shared(2.0)),
+            |module, (inputs, labels, Shared(scale))| {
+                let rows = Tensor::from(inputs.size()[0]);
+                (module.forward_t(&inputs, false) * scale, (labels, rows))
+            },
+        )
+    })
+    .unwrap();
+    let expected = no_grad(|| model.module().forward_t(&inputs, false)) * 2.0;
+    assert_equal(
+        &Vec::<f32>::try_from(logits.view([-1])).unwrap(),
+        &Vec::<f32>::try_from(expected.view([-1])).unwrap(),
+    );
+    assert_eq!(same_labels, labels);
+    // A number from each replica makes a vector.
+    assert_eq!(Vec::<i64>::try_from(&rows).unwrap(), [3, 3, 1]);
+}
+
+#[test]
+fn batches_may_lie_along_another_dimension() {
+    let vs = VarStore::new(Device::Cpu);
+    let options = DataParallelOptions { dim: 1, ..Default::default() };
+    let model = DataParallel::with_options(&vs, &devices(2), options, |p| p.ones("scale", &[4, 1]))
+        .unwrap();
+    let inputs = Tensor::arange(12, (Kind::Float, Device::Cpu)).view([4, 3]);
+    let outputs = model.forward(inputs.shallow_clone(), |scale, xs| scale * xs).unwrap();
+    assert_eq!(outputs.detach(), inputs);
+    model.backward(&(outputs * &inputs).sum(Kind::Float)).unwrap();
+    let expected = inputs.square().sum_dim_intlist(1, true, Kind::Float);
+    assert_eq!(vs.trainable_variables()[0].grad(), expected);
+}
+
+#[test]
+fn the_input_gets_its_gradient_too() {
+    let (inputs, labels) = batch(5);
+    let gradient = |count| {
+        let (_vs, model) = on_devices(count, DataParallelOptions::default());
+        let first = inputs.copy().set_requires_grad(true);
+        // Something before the model, as an embedding would be.
+        let loss = model.forward_t(&(&first * 3.0), true).cross_entropy_for_logits(&labels);
+        model.backward(&loss).unwrap();
+        Vec::<f32>::try_from(first.grad().view([-1])).unwrap()
+    };
+    assert_equal(&gradient(3), &gradient(1));
+}
+
+#[test]
+fn gradients_add_up_until_they_are_cleared() {
+    let (vs, model) = on_devices(2, DataParallelOptions::default());
+    for _ in 0..2 {
+        let (inputs, labels) = batch(6);
+        let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
+        model.backward(&loss).unwrap();
+    }
+    let doubled: Vec<_> = reference(6).1.iter().map(|gradient| 2.0 * gradient).collect();
+    assert_equal(&gradients(&vs), &doubled);
+}
+
+#[test]
+fn two_forward_passes_may_share_one_backward_pass() {
+    let (vs, model) = on_devices(2, DataParallelOptions::default());
+    let (inputs, labels) = batch(6);
+    let loss = || model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
+    let (a, b) = (loss(), loss());
+    model.backward(&((a + b) * 0.5)).unwrap();
+    assert_equal(&gradients(&vs), &reference(6).1);
+}
+
+#[test]
+fn a_frozen_parameter_gets_no_gradient_on_any_replica() {
+    let (vs, model) = on_devices(2, DataParallelOptions::default());
+    let mut frozen = vs.variables()["0.weight"].shallow_clone();
+    let _ = frozen.requires_grad_(false);
+    let (inputs, labels) = batch(6);
+    model.backward(&model.forward_t(&inputs, true).cross_entropy_for_logits(&labels)).unwrap();
+    assert!(!frozen.grad().defined());
+    assert!(vs.variables()["0.bias"].grad().defined());
+}
+
+#[test]
+fn a_model_converted_to_another_kind_is_converted_on_every_device() {
+    let mut vs = VarStore::new(Device::Cpu);
+    let model = seeded(|| DataParallel::new(&vs, &devices(2), mlp)).unwrap();
+    vs.double();
+    let output = no_grad(|| model.forward_t(&batch(4).0.to_kind(Kind::Double), false));
+    assert_eq!((output.kind(), output.size()), (Kind::Double, vec![4, 3]));
+}
+
+#[test]
+fn of_running_statistics_the_originals_survive() {
+    let build = |p: &nn::Path<'_>| nn::batch_norm1d(p / "bn", 2, Default::default());
+    let mean = |count, rows: i64| {
+        let vs = VarStore::new(Device::Cpu);
+        let model = seeded(|| DataParallel::new(&vs, &devices(count), build)).unwrap();
+        let inputs = Tensor::arange(rows * 2, (Kind::Float, Device::Cpu)).view([rows, 2]);
+        let _ = no_grad(|| model.forward_t(&inputs, true));
+        vs.variables()["bn.running_mean"].copy()
+    };
+    // Two devices see four rows each; the original sees the first four.
+    assert_eq!(mean(2, 8), mean(1, 4));
+    assert_ne!(mean(2, 8), mean(1, 8));
+}
+
+#[test]
+fn the_loss_in_parallel_gives_the_same_gradients_for_even_chunks() {
+    for (count, rows) in [(1, 6), (2, 6), (3, 6), (4, 12)] {
+        let (value, found) =
+            with_parallel_criterion(count, rows, DataParallelCriterion::new(cross_entropy));
+        let (expected_value, expected) = reference(rows);
+        assert_relative_eq!(value, expected_value, max_relative = 1e-6);
+        assert_equal(&found, &expected);
+    }
+}
+
+#[test]
+fn the_weighted_loss_gives_the_same_gradients_for_uneven_chunks() {
+    for (count, rows) in [(2, 5), (3, 7), (4, 10), (4, 5), (4, 6)] {
+        let exact = DataParallelCriterion::weighted(|output: &Tensor, target: &Tensor| {
+            vec![Mean {
+                value: cross_entropy(output, target),
+                count: Tensor::from(target.size()[0]),
+            }]
+        });
+        let (value, found) = with_parallel_criterion(count, rows, exact);
+        let (expected_value, expected) = reference(rows);
+        assert_relative_eq!(value, expected_value, max_relative = 1e-6);
+        assert_equal(&found, &expected);
+
+        let plain = DataParallelCriterion::new(cross_entropy);
+        let (value, found) = with_parallel_criterion(count, rows, plain);
+        let even = rows % count as i64 == 0 || (count == 4 && rows == 6);
+        assert_eq!((value - expected_value).abs() < 1e-6, even, "{count} devices, {rows} rows");
+        assert_eq!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6), even);
+    }
+}
+
+#[test]
+fn a_chunk_whose_targets_are_all_masked_does_not_spoil_the_weighted_loss() {
+    let masked = |target: &Tensor| target.ne(-100).sum(Kind::Int64);
+    let (inputs, _) = batch(4);
+    // The second device's two rows do not count.
+    let labels = Tensor::from_slice(&[1i64, 2, -100, -100]);
+    let run = |count, criterion: DataParallelCriterion<Tensor, Tensor>| {
+        let vs = VarStore::new(Device::Cpu);
+        let model = seeded(|| DataParallelModel::new(&vs, &devices(count), mlp)).unwrap();
+        let outputs = model.f_forward_t(&inputs, true).unwrap();
+        let loss = criterion.forward(outputs, labels.shallow_clone()).unwrap();
+        let value = loss.value().double_value(&[]);
+        loss.backward().unwrap();
+        (value, gradients(&vs))
+    };
+    let weighted = || {
+        DataParallelCriterion::weighted(move |output: &Tensor, target: &Tensor| {
+            vec![Mean { value: cross_entropy(output, target), count: masked(target) }]
+        })
+    };
+    let (expected, (value, found)) = (run(1, weighted()), run(2, weighted()));
+    assert_relative_eq!(value, expected.0, max_relative = 1e-6);
+    assert_equal(&found, &expected.1);
+    assert!(run(2, DataParallelCriterion::new(cross_entropy)).0.is_nan());
+}
+
+fn cross_entropy(output: &Tensor, target: &Tensor) -> Tensor {
+    output.cross_entropy_loss::<Tensor>(target, None, Reduction::Mean, -100, 0.0)
+}
+
+fn with_parallel_criterion(
+    count: usize,
+    rows: i64,
+    criterion: DataParallelCriterion<Tensor, Tensor>,
+) -> (f64, Vec<f32>) {
+    let vs = VarStore::new(Device::Cpu);
+    let model = seeded(|| DataParallelModel::new(&vs, &devices(count), mlp)).unwrap();
+    let (inputs, labels) = batch(rows);
+    let outputs = model.f_forward_t(&inputs, true).unwrap();
+    let loss = criterion.forward(outputs, labels).unwrap();
+    let value = loss.value().double_value(&[]);
+    loss.backward().unwrap();
+    (value, gradients(&vs))
+}

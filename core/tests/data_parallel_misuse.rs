@@ -1,0 +1,204 @@
+//! What DataParallel refuses, and what it leaves behind when something fails.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::data_parallel::{
+    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean, scatter,
+};
+use tch_parallel::memory::memory_allocated;
+use tch_parallel::{Devices, LogicalDevice, Result};
+
+fn linear(p: &nn::Path<'_>) -> nn::Linear {
+    nn::linear(p, 2, 3, Default::default())
+}
+
+fn model(count: usize) -> (VarStore, DataParallel<nn::Linear>) {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallel::new(&vs, &Devices::cpu(count).unwrap(), linear).unwrap();
+    (vs, model)
+}
+
+fn ones(shape: &[i64]) -> Tensor {
+    Tensor::ones(shape, (Kind::Float, Device::Cpu))
+}
+
+fn message<T>(result: Result<T>) -> String {
+    result.err().unwrap().to_string()
+}
+
+#[test]
+fn a_plain_backward_says_what_to_call_instead() {
+    let (vs, model) = model(2);
+    let loss = model.forward_t(&ones(&[4, 2]), true).sum(Kind::Float);
+    let error = loss.f_backward().unwrap_err().to_string();
+    assert!(error.contains("the outputs of DataParallel need `model.backward(&loss)`"), "{error}");
+    assert!(!vs.trainable_variables()[0].grad().defined());
+}
+
+#[test]
+fn a_second_backward_pass_is_refused() {
+    let (_vs, model) = model(2);
+    let loss = model.forward_t(&ones(&[4, 2]), true).sum(Kind::Float);
+    model.backward(&loss).unwrap();
+    let error = message(model.backward(&loss));
+    assert!(error.contains("second"), "{error}");
+}
+
+#[test]
+fn a_vector_has_no_backward_pass() {
+    let (_vs, model) = model(2);
+    let losses =
+        model.forward(ones(&[4, 2]), |module, xs| module.forward_t(&xs, true).mean(Kind::Float));
+    let error = message(model.backward(&losses.unwrap()));
+    assert!(error.contains("grad can be implicitly created only for scalar outputs"), "{error}");
+}
+
+#[test]
+fn batches_that_cannot_be_divided_are_refused() {
+    let (_vs, model) = model(2);
+    let error = message(model.f_forward_t(&ones(&[0, 2]), true));
+    assert_eq!(error, "inputs is a batch of 0 rows, but must be at least one row");
+    let error = message(model.f_forward_t(&Tensor::from(1.0), true));
+    assert!(
+        error.starts_with("inputs is a tensor of shape [], to be split along dimension 0"),
+        "{error}"
+    );
+    let error = message(model.forward((ones(&[4, 2]), ones(&[3])), |_, (xs, _)| xs));
+    assert_eq!(
+        error,
+        "inputs is batches of [4, 3] rows, but must be of the same number of rows, so that what \
+         belongs together stays together"
+    );
+    let error = message(scatter(&Vec::<Tensor>::new(), model.devices(), 0));
+    assert_eq!(error, "inputs is without a tensor, but must be at least one, to be split");
+}
+
+#[test]
+fn a_replica_that_fails_is_named_and_the_model_goes_on() {
+    let (_vs, model) = model(3);
+    // Six rows on three devices: the second device gets the rows 2 and 3.
+    let inputs = Tensor::arange(12, (Kind::Float, Device::Cpu)).view([6, 2]);
+    let error = message(model.forward(inputs.shallow_clone(), |module, xs| {
+        assert!(xs.double_value(&[0, 0]) != 4.0, "these rows are bad");
+        module.forward_t(&xs, true)
+    }));
+    assert_eq!(error, "the replica on cpu:1 failed in forward: these rows are bad");
+    let loss = model.forward_t(&inputs, true).sum(Kind::Float);
+    model.backward(&loss).unwrap();
+}
+
+#[test]
+fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there() {
+    let (vs, model) = model(2);
+    let inputs = Tensor::arange(8, (Kind::Float, Device::Cpu)).view([4, 2]);
+    let output = model
+        .forward(inputs.shallow_clone(), |module, xs| {
+            let mut hidden = module.forward_t(&xs, true).exp();
+            let output = &hidden * 2.0;
+            if xs.double_value(&[0, 0]) == 4.0 {
+                // exp needs its result for the backward pass, and here it is gone.
+                let _ = tch::no_grad(|| hidden.zero_());
+            }
+            output
+        })
+        .unwrap();
+    let error = message(model.backward(&output.sum(Kind::Float)));
+    assert!(
+        error.starts_with(
+            "the replica on cpu:1 failed in backward: one of the variables needed for"
+        ),
+        "{error}"
+    );
+    // What the failed pass has left on the original is the caller's to clear, as in PyTorch.
+    for mut variable in vs.trainable_variables() {
+        variable.zero_grad();
+    }
+    model.backward(&model.forward_t(&inputs, true).sum(Kind::Float)).unwrap();
+    let bias = vs.variables()["bias"].grad();
+    assert_eq!(Vec::<f32>::try_from(bias).unwrap(), [4.0; 3]);
+}
+
+#[test]
+fn devices_that_are_not_there_are_refused() {
+    let vs = VarStore::new(Device::Cpu);
+    let options =
+        |device| DataParallelOptions { output_device: Some(device), ..Default::default() };
+    let on = |device| {
+        DataParallel::with_options(&vs, &Devices::cpu(2).unwrap(), options(device), linear)
+            .map(drop)
+    };
+    assert_eq!(
+        message(on(LogicalDevice::Cpu(64))),
+        "device is cpu:64, but must be one of cpu:0 to cpu:63"
+    );
+    let error = message(on(LogicalDevice::Cuda(99)));
+    assert!(error.starts_with("device is cuda:99, but must be "), "{error}");
+    let error = message("cuda:98,cuda:99".parse::<Devices>());
+    assert!(error.starts_with("device is cuda:98, but must be "), "{error}");
+}
+
+#[test]
+fn a_model_on_another_device_is_refused() {
+    let devices = Devices::new([LogicalDevice::Cpu(3), LogicalDevice::Cpu(4)]).unwrap();
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallel::new(&vs, &devices, |p| {
+        let _elsewhere = LogicalDevice::Cpu(5).guard().unwrap();
+        linear(p)
+    });
+    assert_eq!(
+        message(model),
+        "variable bias is on cpu:5, but must be on cpu:3, the first device, where the original is"
+    );
+}
+
+#[test]
+fn a_store_that_has_the_model_already_is_refused() {
+    let vs = VarStore::new(Device::Cpu);
+    let _model = linear(&vs.root());
+    let error = message(DataParallel::new(&vs, &Devices::cpu(2).unwrap(), linear));
+    assert!(error.contains("vs must not have them yet"), "{error}");
+}
+
+#[test]
+fn targets_that_are_divided_otherwise_are_refused() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallelModel::new(&vs, &Devices::cpu(4).unwrap(), linear).unwrap();
+    let criterion =
+        DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.sum(Kind::Float));
+    let outputs = model.f_forward_t(&ones(&[8, 2]), true).unwrap();
+    assert_eq!(
+        message(criterion.forward(outputs, ones(&[2]))),
+        "targets is divided among 2 devices, but must be divided among 4, as the outputs are: a \
+         row of targets for each row of inputs"
+    );
+}
+
+#[test]
+fn a_criterion_without_a_mean_is_refused() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallelModel::new(&vs, &Devices::cpu(2).unwrap(), linear).unwrap();
+    let criterion = DataParallelCriterion::weighted(|_: &Tensor, _: &Tensor| Vec::<Mean>::new());
+    let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
+    let error = message(criterion.forward(outputs, ones(&[4])));
+    assert!(error.contains("a function that returned [0, 0] means"), "{error}");
+}
+
+#[test]
+fn outputs_that_nobody_uses_leave_nothing_behind() {
+    // Devices that no other test here uses.
+    let devices = Devices::new([40, 41].map(LogicalDevice::Cpu)).unwrap();
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallel::new(&vs, &devices, linear).unwrap();
+    let live =
+        || devices.iter().map(|device| memory_allocated(device).unwrap()).collect::<Vec<_>>();
+    let before = live();
+    for _ in 0..3 {
+        drop(model.forward_t(&ones(&[1000, 2]), true));
+    }
+    assert_eq!(live(), before);
+    // Neither does a step, but for the gradients of 2 x 3 weights and 3 biases.
+    model.backward(&model.forward_t(&ones(&[1000, 2]), true).sum(Kind::Float)).unwrap();
+    assert_eq!(live(), [before[0] + 9 * 4, before[1]]);
+}
