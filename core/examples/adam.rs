@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     tch::manual_seed(0);
     let vs = VarStore::new(Device::Cpu);
     let padding = EmbeddingOptions { padding_idx: Some(0) };
-    let tokens = embedding(vs.root() / "embedding", 50, 19, padding)?;
+    let tokens = embedding(vs.root() / "embedding", 50, 19, padding);
     let classes = linear(vs.root() / "linear", 19, 5, LinearOptions::default());
     let mut optimizer = Adam::new(&vs, parse(&options)?)?;
 

@@ -51,6 +51,11 @@ pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Comm
     built("dp-basic", arguments)
 }
 
+/// BERT, with DataParallel's memory.
+pub fn dp_custom_criterion<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    built("dp-custom-criterion", arguments)
+}
+
 /// An example of the library, by its name.
 pub fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     built(&format!("examples/{name}"), arguments)
@@ -63,6 +68,20 @@ pub fn python_ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Res
     // Else gloo looks the machine's name up, and may listen on an address that the Rust ranks do
     // not.
     command.env("GLOO_SOCKET_IFNAME", "lo");
+    Ok(command)
+}
+
+/// The Python original of the example `adam`; it takes the same arguments.
+pub fn python_adam<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/adam.py")).args(arguments);
+    Ok(command)
+}
+
+/// The Python original of `dp-custom-criterion` on one device; it takes the same arguments.
+pub fn python_bert<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/bert.py")).args(arguments);
     Ok(command)
 }
 

@@ -1,6 +1,5 @@
 //! A table of vectors, looked up by index: `torch.nn.Embedding`.
 
-use crate::{Error, Result};
 use std::borrow::Borrow;
 use tch::nn::{self, Embedding, EmbeddingConfig, Path};
 use tch::no_grad;
@@ -20,37 +19,33 @@ pub struct EmbeddingOptions {
 /// `Embedding.reset_parameters` does, the padding's vector included before it is set to zeros;
 /// tch's own layer leaves that vector as it was drawn.
 ///
-/// # Errors
-/// [`Error::Argument`] for a `padding_idx` that is no index of the table.
+/// # Panics
+/// For a `padding_idx` that is no index of the table, as tch's layers do for sizes that make none.
 pub fn embedding<'a>(
     path: impl Borrow<Path<'a>>,
     num_embeddings: i64,
     embedding_dim: i64,
     options: EmbeddingOptions,
-) -> Result<Embedding> {
-    let padding_idx =
-        options.padding_idx.map(|index| from_start(index, num_embeddings)).transpose()?;
+) -> Embedding {
+    let padding_idx = options.padding_idx.map(|index| from_start(index, num_embeddings));
     let mut config = EmbeddingConfig::default();
     if let Some(index) = padding_idx {
         config.padding_idx = index;
     }
     let layer = nn::embedding(path, num_embeddings, embedding_dim, config);
     if let Some(index) = padding_idx {
-        let _ = no_grad(|| layer.ws.get(index).f_zero_()).map_err(Error::tensor("embedding"))?;
+        let _ = no_grad(|| layer.ws.get(index).zero_());
     }
-    Ok(layer)
+    layer
 }
 
 /// The index, counted from the start: tch takes one below 0 for no padding at all.
-fn from_start(padding_idx: i64, num_embeddings: i64) -> Result<i64> {
-    if !(-num_embeddings..num_embeddings).contains(&padding_idx) {
-        return Err(Error::Argument {
-            what: "padding_idx".into(),
-            found: padding_idx.to_string(),
-            expected: format!("an index of the {num_embeddings} embeddings"),
-        });
-    }
-    Ok(padding_idx.rem_euclid(num_embeddings))
+fn from_start(padding_idx: i64, num_embeddings: i64) -> i64 {
+    assert!(
+        (-num_embeddings..num_embeddings).contains(&padding_idx),
+        "padding_idx is {padding_idx}, but must be an index of the {num_embeddings} embeddings"
+    );
+    padding_idx.rem_euclid(num_embeddings)
 }
 
 #[cfg(test)]
@@ -59,7 +54,7 @@ mod tests {
     use tch::nn::{Module, VarStore};
     use tch::{Device, Kind, Tensor};
 
-    fn table(padding_idx: Option<i64>) -> Result<Embedding> {
+    fn table(padding_idx: Option<i64>) -> Embedding {
         embedding(VarStore::new(Device::Cpu).root(), 4, 3, EmbeddingOptions { padding_idx })
     }
 
@@ -77,7 +72,7 @@ mod tests {
 
     #[test]
     fn without_padding_every_vector_is_drawn_and_trained() {
-        let table = table(None).unwrap();
+        let table = table(None);
         assert!(rows_of(0.0, &table.ws).is_empty());
         assert_eq!(rows_of(1.0, &gradient(&table)), [0, 1, 2, 3]);
     }
@@ -85,7 +80,7 @@ mod tests {
     #[test]
     fn the_paddings_vector_starts_as_zeros_and_gets_no_gradient() {
         for padding_idx in [2, -2] {
-            let table = table(Some(padding_idx)).unwrap();
+            let table = table(Some(padding_idx));
             assert_eq!(rows_of(0.0, &table.ws), [2]);
             let gradient = gradient(&table);
             assert_eq!(rows_of(0.0, &gradient), [2]);
@@ -94,12 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn padding_that_is_no_index_of_the_table_is_refused() {
-        for padding_idx in [4, -5] {
-            assert_eq!(
-                table(Some(padding_idx)).unwrap_err().to_string(),
-                format!("padding_idx is {padding_idx}, but must be an index of the 4 embeddings")
-            );
-        }
+    #[should_panic = "padding_idx is 4, but must be an index of the 4 embeddings"]
+    fn padding_beyond_the_table_is_refused() {
+        table(Some(4));
+    }
+
+    #[test]
+    #[should_panic = "padding_idx is -5, but must be an index of the 4 embeddings"]
+    fn padding_before_the_table_is_refused() {
+        table(Some(-5));
     }
 }

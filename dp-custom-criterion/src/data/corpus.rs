@@ -1,0 +1,115 @@
+//! Pairs of sentences, from a file.
+
+use std::fs;
+use std::path::Path;
+use tch_parallel::{Error, Result};
+
+/// Two sentences, the second of which follows upon the first, as words.
+pub type Pair = [Vec<String>; 2];
+
+/// A text to learn from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Corpus {
+    /// In the order of the text; never empty, and neither is a sentence.
+    pub pairs: Vec<Pair>,
+}
+
+impl Corpus {
+    /// Reads codertimo's format: a pair a line, the two sentences split by a tab, the words by
+    /// spaces.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for an empty one, and naming
+    /// the first line that is no pair.
+    pub fn load(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).map_err(Error::io("read", path))?;
+        let refuse = |found: String| Error::Format {
+            path: path.into(),
+            found,
+            expected: "two sentences a line, split by one tab, in UTF-8".into(),
+        };
+        if bytes.is_empty() {
+            return Err(refuse("the file is empty".into()));
+        }
+        let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let pairs = text
+            .split(|&byte| byte == b'\n')
+            .zip(1..)
+            .map(|(line, number)| {
+                pair(line).map_err(|found| refuse(format!("line {number} {found}")))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self { pairs })
+    }
+}
+
+/// The error says what is wrong with the line.
+fn pair(line: &[u8]) -> Result<Pair, String> {
+    let line = str::from_utf8(line).map_err(|error| format!("is no UTF-8 text ({error})"))?;
+    let sentences: Vec<_> = line.split('\t').collect();
+    let &[first, second] = &sentences[..] else {
+        let beginning: String = line.chars().take(40).collect();
+        return Err(format!("has {} tabs: {beginning:?}", sentences.len() - 1));
+    };
+    let words = |sentence: &str| sentence.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let pair = [words(first), words(second)];
+    if pair.iter().any(Vec::is_empty) {
+        return Err("has no words on one side of its tab".into());
+    }
+    Ok(pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(content: &[u8]) -> Result<Corpus> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), content).unwrap();
+        Corpus::load(file.path())
+    }
+
+    #[test]
+    fn a_line_is_a_pair_of_sentences() {
+        let corpus = load(b"welcome to the\tjungle\r\ni can stay \t here  all night\n").unwrap();
+        let words = |sentence: &str| sentence.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(
+            corpus.pairs,
+            [
+                [words("welcome to the"), words("jungle")],
+                [words("i can stay"), words("here all night")]
+            ]
+        );
+    }
+
+    #[test]
+    fn the_last_line_may_lack_its_end() {
+        assert_eq!(load(b"a\tb\nc\td").unwrap(), load(b"a\tb\nc\td\n").unwrap());
+    }
+
+    #[test]
+    fn a_line_that_is_no_pair_is_refused_by_its_number() {
+        for (content, expected) in [
+            (&b"a\tb\nno tab in here\nc\td\n"[..], "line 2 has 0 tabs: \"no tab in here\""),
+            (b"a\tb\tc\n", "line 1 has 2 tabs: \"a\\tb\\tc\""),
+            (b"a\tb\n\nc\td\n", "line 2 has 0 tabs: \"\""),
+            (b"a\tb\nc\t \n", "line 2 has no words on one side of its tab"),
+            (b"a\tb\n\xff\tc\n", "line 2 is no UTF-8 text"),
+            (b"", "the file is empty"),
+            (b"\n", "line 1 has 0 tabs: \"\""),
+        ] {
+            let error = load(content).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(
+                error.ends_with("; expected two sentences a line, split by one tab, in UTF-8"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Corpus::load(Path::new("nowhere/corpus.txt")).unwrap_err().to_string();
+        assert_eq!(error, "cannot read nowhere/corpus.txt");
+    }
+}

@@ -1,0 +1,220 @@
+//! Pairs of which some words are masked.
+
+use super::random::PythonRandom;
+use super::{Corpus, Vocab};
+use std::sync::Arc;
+use tch::Tensor;
+use tch_parallel::Result;
+use tch_parallel::data::Dataset;
+
+/// What the model takes, `(tokens, segments)`, and what it should find, `(is_next, labels)`.
+///
+/// All are integers. Tokens, segments and labels are `[batch, seq_len]`; segments are 1 for the
+/// first sentence, 2 for the second and 0 for padding; labels are 0 where there is nothing to
+/// guess. `is_next` is `[batch]`: 1 if the second sentence really follows upon the first, else 0.
+pub type BertBatch = ((Tensor, Tensor), (Tensor, Tensor));
+
+/// How many of the words are to be guessed.
+const TO_GUESS: f64 = 0.15;
+/// How many of these are masked, …
+const MASKED: f64 = 0.8;
+/// … and how many are masked or replaced by any token. The others stay as they are.
+const MASKED_OR_REPLACED: f64 = 0.9;
+
+/// codertimo's `BERTDataset`: `[CLS] first sentence [SEP] second sentence [SEP]`, where the second
+/// sentence is one of another line half of the time, and some words are to be guessed.
+///
+/// Every epoch chooses anew, and so is a data set of its own, see [`epoch`](Self::epoch). What an
+/// item is depends on the seed, the epoch and the index only: any number of workers and of ranks
+/// makes the same. (codertimo draws from the global generator of each worker process.)
+#[derive(Debug, Clone)]
+pub struct BertDataset {
+    /// The corpus in tokens.
+    pairs: Arc<[[Vec<i64>; 2]]>,
+    /// What a replaced token is drawn from.
+    vocab_size: usize,
+    seq_len: usize,
+    seed: u64,
+    epoch: u64,
+}
+
+impl BertDataset {
+    /// The pairs of epoch 0, cut off or filled up to `seq_len` tokens.
+    pub fn new(corpus: &Corpus, vocab: &Vocab, seq_len: usize, seed: u64) -> Self {
+        let tokens = |words: &Vec<String>| words.iter().map(|word| vocab.token(word)).collect();
+        let pairs = corpus.pairs.iter().map(|pair| pair.each_ref().map(tokens)).collect();
+        Self { pairs, vocab_size: vocab.len(), seq_len, seed, epoch: 0 }
+    }
+
+    /// The same pairs, chosen and masked anew.
+    pub fn epoch(&self, epoch: u64) -> Self {
+        Self { epoch, ..self.clone() }
+    }
+
+    /// Whether the second sentence is the next one, and for each position token, segment and label.
+    fn item(&self, index: usize) -> (i64, Vec<[i64; 3]>) {
+        let key = [index as u64, self.epoch, self.seed];
+        let mut random =
+            PythonRandom::new(&key.map(|part| [part as u32, (part >> 32) as u32]).concat());
+
+        let [first, next] = &self.pairs[index];
+        let is_next = random.random() > 0.5;
+        let second =
+            if is_next { next } else { &self.pairs[random.randrange(self.pairs.len())][1] };
+
+        let mut positions = vec![[Vocab::SOS, 1, Vocab::PAD]];
+        for (sentence, segment) in [(first, 1), (second, 2)] {
+            positions.extend(sentence.iter().map(|&token| {
+                let (shown, label) = self.mask(token, &mut random);
+                [shown, segment, label]
+            }));
+            positions.push([Vocab::EOS, segment, Vocab::PAD]);
+        }
+        positions.resize(self.seq_len, [Vocab::PAD; 3]);
+        (i64::from(is_next), positions)
+    }
+
+    /// What the model gets to see of a token, and what it should guess there.
+    fn mask(&self, token: i64, random: &mut PythonRandom) -> (i64, i64) {
+        let drawn = random.random();
+        if drawn >= TO_GUESS {
+            return (token, Vocab::PAD);
+        }
+        // One number decides both, as in codertimo's program.
+        let shown = match drawn / TO_GUESS {
+            share if share < MASKED => Vocab::MASK,
+            share if share < MASKED_OR_REPLACED => random.randrange(self.vocab_size) as i64,
+            _ => token,
+        };
+        (shown, token)
+    }
+}
+
+impl Dataset for BertDataset {
+    type Batch = BertBatch;
+
+    fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    fn batch(&self, indices: &[usize]) -> Result<BertBatch> {
+        let items: Vec<_> = indices.iter().map(|&index| self.item(index)).collect();
+        let is_next: Vec<_> = items.iter().map(|(is_next, _)| *is_next).collect();
+        let column = |number: usize| {
+            let values: Vec<_> =
+                items.iter().flat_map(|(_, positions)| positions).map(|row| row[number]).collect();
+            Tensor::from_slice(&values).view([-1, self.seq_len as i64])
+        };
+        Ok(((column(0), column(1)), (Tensor::from_slice(&is_next), column(2))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{VocabOptions, book_corpus};
+    use super::*;
+    use tch_parallel::data::{DataLoader, DataLoaderOptions, SequentialSampler};
+
+    fn book(seq_len: usize) -> BertDataset {
+        let corpus = book_corpus();
+        let vocab = Vocab::build(&corpus, VocabOptions::default());
+        BertDataset::new(&corpus, &vocab, seq_len, 0)
+    }
+
+    #[test]
+    fn a_pair_is_laid_out_with_its_marks_and_filled_up() {
+        let words = |sentence: &str| sentence.split(' ').map(str::to_owned).collect();
+        let corpus = Corpus { pairs: vec![[words("a a"), words("b")]] };
+        let vocab = Vocab::build(&corpus, VocabOptions::default());
+        let (a, b) = (vocab.token("a"), vocab.token("b"));
+        let dataset = BertDataset::new(&corpus, &vocab, 8, 0);
+        // In some epoch nothing is masked.
+        let layout = (0..100)
+            .map(|epoch| dataset.epoch(epoch).item(0).1)
+            .find(|positions| positions.iter().all(|[_, _, label]| *label == Vocab::PAD));
+        let expected = [
+            [Vocab::SOS, 1, 0],
+            [a, 1, 0],
+            [a, 1, 0],
+            [Vocab::EOS, 1, 0],
+            [b, 2, 0],
+            [Vocab::EOS, 2, 0],
+            [0, 0, 0],
+            [0, 0, 0],
+        ];
+        assert_eq!(layout.unwrap(), expected);
+        assert_eq!(BertDataset::new(&corpus, &vocab, 4, 0).item(0).1.len(), 4);
+    }
+
+    #[test]
+    fn shares_of_what_is_masked_replaced_kept_and_followed_are_codertimos() {
+        let dataset = book(64);
+        let (mut words, mut guessed, mut masked, mut kept, mut followed) = (0., 0., 0., 0., 0.);
+        let epochs = 20;
+        for epoch in 0..epochs {
+            let dataset = dataset.epoch(epoch);
+            for index in 0..dataset.len() {
+                let (is_next, positions) = dataset.item(index);
+                followed += is_next as f64;
+                for [token, _, label] in positions {
+                    let is_word = label != Vocab::PAD || token > Vocab::SOS;
+                    words += f64::from(is_word);
+                    guessed += f64::from(label != Vocab::PAD);
+                    masked += f64::from(label != Vocab::PAD && token == Vocab::MASK);
+                    kept += f64::from(label != Vocab::PAD && token == label);
+                }
+            }
+        }
+        // 0.02 is more than five standard deviations of the rarest of them, of 1,000 samples.
+        assert!(guessed > 10_000.0);
+        for (found, expected) in [
+            (guessed / words, TO_GUESS),
+            (masked / guessed, MASKED),
+            (kept / guessed, 1.0 - MASKED_OR_REPLACED),
+            (followed / (epochs as f64 * dataset.len() as f64), 0.5),
+        ] {
+            assert!((found - expected).abs() < 0.02, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn every_token_is_one_of_the_vocabulary() {
+        let dataset = book(64);
+        for index in 0..dataset.len() {
+            for [token, _, label] in dataset.item(index).1 {
+                assert!((0..dataset.vocab_size as i64).contains(&token));
+                assert!((0..dataset.vocab_size as i64).contains(&label));
+            }
+        }
+    }
+
+    #[test]
+    fn every_epoch_masks_anew_and_comes_out_the_same_again() {
+        let dataset = book(64);
+        let item = |epoch| dataset.epoch(epoch).item(7);
+        assert_eq!(item(3), item(3));
+        assert_ne!(item(3), item(4));
+    }
+
+    #[test]
+    fn any_number_of_workers_makes_the_same_batches() {
+        let tokens = |num_workers| {
+            let options = DataLoaderOptions { batch_size: 16, num_workers, ..Default::default() };
+            let loader = DataLoader::with_options(book(20), SequentialSampler, options).unwrap();
+            let batches = loader.epoch(0).unwrap().map(|batch| batch.unwrap().0.0);
+            Tensor::cat(&batches.collect::<Vec<_>>(), 0)
+        };
+        assert_eq!(tokens(0), tokens(3));
+    }
+
+    #[test]
+    fn a_batch_has_a_row_for_each_pair() {
+        let ((tokens, segments), (is_next, labels)) = book(20).batch(&[5, 1, 5]).unwrap();
+        for tensor in [&tokens, &segments, &labels] {
+            assert_eq!(tensor.size(), [3, 20]);
+        }
+        assert_eq!(is_next.size(), [3]);
+        assert_eq!(tokens.get(0), tokens.get(2));
+        assert_ne!(tokens.get(0), tokens.get(1));
+    }
+}

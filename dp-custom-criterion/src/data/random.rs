@@ -1,0 +1,76 @@
+//! The numbers that Python's `random` draws.
+
+use rand_mt::Mt;
+
+/// `random.Random(key)`: the same key gives the same numbers as in CPython, so that a Python script
+/// can mask the same words.
+#[derive(Debug)]
+pub struct PythonRandom(Mt);
+
+impl PythonRandom {
+    /// The key is an integer of any size, in words of 32 bits, the lowest first.
+    pub fn new(key: &[u32]) -> Self {
+        // CPython takes as many words as the integer has, and one for 0.
+        let words = key.iter().rposition(|&word| word != 0).map_or(1, |last| last + 1);
+        Self(Mt::new_with_key(key.iter().copied().chain([0]).take(words)))
+    }
+
+    /// `random()`: a number from 0 to 1, without 1, in steps of 2^-53.
+    pub fn random(&mut self) -> f64 {
+        let (high, low) = (self.getrandbits(27), self.getrandbits(26));
+        (high << 26 | low) as f64 / (1u64 << 53) as f64
+    }
+
+    /// `randrange(n)`: an integer from 0 to `n`, without `n`, which must not be 0.
+    pub fn randrange(&mut self, n: usize) -> usize {
+        let bits = usize::BITS - n.leading_zeros();
+        loop {
+            // What is too large is drawn anew: then all numbers are equally likely.
+            let drawn = self.getrandbits(bits) as usize;
+            if drawn < n {
+                return drawn;
+            }
+        }
+    }
+
+    /// `getrandbits(bits)`, up to 64: words of 32 bits, the lowest first, cut from their tops.
+    fn getrandbits(&mut self, bits: u32) -> u64 {
+        (0..bits).step_by(32).fold(0, |number, low| {
+            let word = self.0.next_u32() >> (32 - (bits - low).min(32));
+            number | u64::from(word) << low
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `r = random.Random(0)` in CPython 3.11.
+    #[test]
+    fn key_0_draws_pythons_numbers() {
+        let mut random = PythonRandom::new(&[0]);
+        let numbers = [random.random(), random.random(), random.random()];
+        assert_eq!(numbers, [0.8444218515250481, 0.7579544029403025, 0.420571580830845]);
+        assert_eq!([0; 8].map(|_| random.randrange(10)), [4, 8, 7, 6, 4, 7, 5, 9]);
+    }
+
+    /// `r = random.Random((7 << 128) + (3 << 64) + 11)`
+    #[test]
+    fn a_long_key_draws_pythons_numbers() {
+        let mut random = PythonRandom::new(&[11, 0, 3, 0, 7, 0]);
+        assert_eq!(random.random(), 0.5115577424382235);
+        assert_eq!([0; 5].map(|_| random.randrange(1000)), [88, 968, 815, 137, 77]);
+        assert_eq!(random.randrange(5_000_000_000), 4_038_176_268);
+        assert_eq!(random.random(), 0.6333799335389644);
+    }
+
+    /// `random.Random(11)`: the words of 0 above it do not count.
+    #[test]
+    fn an_integer_is_the_same_key_however_many_words_it_has() {
+        for key in [&[11][..], &[11, 0, 0, 0, 0, 0]] {
+            let mut random = PythonRandom::new(key);
+            assert_eq!(random.random(), 0.4523795535098186);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What is to become small.
+
+use tch::{Reduction, Tensor};
+
+/// A target that does not count.
+const IGNORE_INDEX: i64 = 0;
+
+/// codertimo's loss of a batch: `nll(next, is_next) + nll(mlm, labels)`, a scalar.
+///
+/// `output` is what the model gives, `target` what a `BertBatch` holds.
+/// One `nn.NLLLoss(ignore_index=0)` serves for both terms. So pairs whose second sentence is *not*
+/// the next, `is_next = 0`, carry no loss: nothing keeps the model from always saying yes. That is
+/// codertimo's, and left so (his issues #32, #49 and #98 wonder why the accuracy stays at 50 %).
+///
+/// NaN for a batch without a pair that counts, or without a word to guess: a mean over nothing.
+pub fn bert_loss(output: &(Tensor, Tensor), target: &(Tensor, Tensor)) -> Tensor {
+    let ((next, mlm), (is_next, labels)) = (output, target);
+    nll_loss(next, is_next) + nll_loss(&mlm.transpose(1, 2), labels)
+}
+
+/// `nn.NLLLoss(ignore_index=0)`: log-probabilities `[batch, classes, ..]`, classes `[batch, ..]`.
+fn nll_loss(log_probabilities: &Tensor, target: &Tensor) -> Tensor {
+    log_probabilities.nll_loss_nd::<Tensor>(target, None, Reduction::Mean, IGNORE_INDEX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The loss of two pairs of two positions, in a vocabulary of three.
+    fn loss(is_next: [i64; 2], labels: [i64; 4]) -> f64 {
+        let next = Tensor::from_slice(&[0.5f64, 0.5, 0.75, 0.25]).log().view([2, 2]);
+        let mlm = [0.5, 0.25, 0.25, 0.25, 0.5, 0.25, 0.125, 0.125, 0.75, 0.5, 0.25, 0.25];
+        let mlm = Tensor::from_slice(&mlm).log().view([2, 2, 3]);
+        let target = (Tensor::from_slice(&is_next), Tensor::from_slice(&labels).view([2, 2]));
+        f64::try_from(bert_loss(&(next, mlm), &target)).unwrap()
+    }
+
+    #[test]
+    fn it_is_the_mean_over_next_pairs_and_the_mean_over_guessed_words() {
+        let expected = -0.25f64.ln() - (0.5f64.ln() + 0.75f64.ln()) / 2.0;
+        // Roundings of an f64.
+        assert!((loss([0, 1], [0, 1, 2, 0]) - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_batch_in_which_nothing_counts_has_no_loss() {
+        assert!(loss([0, 0], [0, 1, 2, 0]).is_nan());
+        assert!(loss([0, 1], [0; 4]).is_nan());
+    }
+}

@@ -1,0 +1,129 @@
+//! BERT and its two heads, which is what is trained.
+
+use super::ModelOptions;
+use super::bert::Bert;
+use tch::nn::{Linear, Module, Path};
+use tch::{Kind, Tensor};
+use tch_parallel::nn::{LinearOptions, linear};
+
+/// codertimo's `BERTLM`: guesses whether the second sentence follows upon the first, and which
+/// tokens were masked.
+#[derive(Debug)]
+pub struct LanguageModel {
+    bert: Bert,
+    next_sentence: Linear,
+    mask_lm: Linear,
+}
+
+impl LanguageModel {
+    /// Draws the initial weights in codertimo's order.
+    pub fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
+        let head = |name: &str, classes| {
+            linear(path / name / "linear", options.hidden, classes, LinearOptions::default())
+        };
+        Self {
+            bert: Bert::new(&(path / "bert"), options),
+            next_sentence: head("next_sentence", 2),
+            mask_lm: head("mask_lm", options.vocab_size),
+        }
+    }
+
+    /// Takes tokens and segments, both `[batch, seq_len]` of integers. Gives log-probabilities: of
+    /// "no" and "yes" to the next sentence, `[batch, 2]`, and of every token at every position,
+    /// `[batch, seq_len, vocab_size]`. The latter is by far the largest tensor of the training.
+    pub fn forward_t(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> (Tensor, Tensor) {
+        let x = self.bert.forward_t(tokens, segments, train);
+        // The first position, [CLS], stands for the whole pair.
+        let next = self.next_sentence.forward(&x.select(1, 0)).log_softmax(-1, Kind::Float);
+        let mlm = self.mask_lm.forward(&x).log_softmax(-1, Kind::Float);
+        (next, mlm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, nn::VarStore};
+
+    const TINY: ModelOptions =
+        ModelOptions { vocab_size: 50, hidden: 16, layers: 2, attn_heads: 4, dropout: 0.5 };
+
+    fn tiny() -> LanguageModel {
+        tch::manual_seed(0);
+        LanguageModel::new(&VarStore::new(Device::Cpu).root(), &TINY)
+    }
+
+    fn tokens(rows: &[&[i64]]) -> Tensor {
+        let rows: Vec<_> = rows.iter().map(|row| Tensor::from_slice(row)).collect();
+        Tensor::stack(&rows, 0)
+    }
+
+    #[test]
+    fn at_codertimos_size_it_has_513_v_and_6_319_362_parameters() {
+        let codertimos =
+            ModelOptions { vocab_size: 1000, hidden: 256, layers: 8, attn_heads: 8, dropout: 0.1 };
+        for vocab_size in [1000, 10_000] {
+            let vs = VarStore::new(Device::Cpu);
+            let _ = LanguageModel::new(&vs.root(), &ModelOptions { vocab_size, ..codertimos });
+            let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
+            assert_eq!(parameters as i64, 513 * vocab_size + 6_319_362);
+        }
+    }
+
+    #[test]
+    fn the_table_of_positions_is_kept_and_not_trained() {
+        let vs = VarStore::new(Device::Cpu);
+        let _ = LanguageModel::new(&vs.root(), &TINY);
+        let table = &vs.variables()["bert.embedding.position.pe"];
+        assert_eq!(table.size(), [1, 512, 16]);
+        assert!(!table.requires_grad());
+    }
+
+    #[test]
+    fn it_gives_probabilities_for_the_pair_and_for_every_position() {
+        let tokens = tokens(&[&[3, 7, 2, 8, 2], &[3, 9, 2, 0, 0], &[3, 1, 1, 2, 2]]);
+        let (next, mlm) = tiny().forward_t(&tokens, &tokens.ones_like(), true);
+        assert_eq!(next.size(), [3, 2]);
+        assert_eq!(mlm.size(), [3, 5, 50]);
+        let sums = mlm.exp().sum_dim_intlist(-1, false, Kind::Float);
+        // 50 terms of f32.
+        assert!(sums.allclose(&sums.ones_like(), 1e-5, 1e-5, false));
+    }
+
+    #[test]
+    fn padding_changes_nothing_for_the_others() {
+        let (short, long) = (tokens(&[&[3, 7, 2, 8, 2]]), tokens(&[&[3, 7, 2, 8, 2, 0, 0]]));
+        let model = tiny();
+        let (next, mlm) = model.forward_t(&short, &short.ones_like(), false);
+        let (padded_next, padded_mlm) = model.forward_t(&long, &long.clamp_max(1), false);
+        // Sums of other lengths round differently.
+        assert!(next.allclose(&padded_next, 1e-4, 1e-5, false));
+        assert!(mlm.allclose(&padded_mlm.narrow(1, 0, 5), 1e-4, 1e-5, false));
+    }
+
+    #[test]
+    fn every_position_sees_what_another_one_holds() {
+        let model = tiny();
+        let (one, other) = (tokens(&[&[3, 7, 2, 8, 2]]), tokens(&[&[3, 7, 2, 9, 2]]));
+        let (_, before) = model.forward_t(&one, &one.ones_like(), false);
+        let (_, after) = model.forward_t(&other, &other.ones_like(), false);
+        for position in 0..5 {
+            assert_ne!(before.get(0).get(position), after.get(0).get(position), "{position}");
+        }
+    }
+
+    #[test]
+    fn dropout_is_for_training_only() {
+        let model = tiny();
+        let tokens = tokens(&[&[3, 7, 2, 8, 2]]);
+        let mlm = |train| model.forward_t(&tokens, &tokens.ones_like(), train).1;
+        assert_eq!(mlm(false), mlm(false));
+        assert_ne!(mlm(true), mlm(true));
+    }
+
+    #[test]
+    fn a_replica_may_live_on_a_thread_of_its_own() {
+        fn is_send<T: Send>() {}
+        is_send::<LanguageModel>();
+    }
+}

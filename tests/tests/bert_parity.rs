@@ -1,0 +1,73 @@
+//! dp-custom-criterion on one device equals its Python original to the last bit: every loss, and
+//! the final weights.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use tests::programs::{dp_custom_criterion, python_bert, workspace};
+use tests::{Job, Training};
+
+/// BERT-tiny. The corpus of 43 pairs has 5 batches an epoch, so 20 steps see it masked in four
+/// ways. The learning rate rises fast: else the weights would hardly change in so few steps.
+const TINY: [&str; 7] = [
+    "--hidden=32",
+    "--layers=2",
+    "--attn-heads=2",
+    "--seq-len=16",
+    "--batch-size=8",
+    "--steps=20",
+    "--warmup=10",
+];
+
+/// Where a training leaves what is compared.
+const OUTPUTS: [&str; 4] = ["--metrics", "metrics", "--output", "model.safetensors"];
+
+fn corpus() -> PathBuf {
+    workspace().join("tests/data/pairs.txt")
+}
+
+fn train(mut program: Command) -> Result<Training> {
+    let job = Job::new()?;
+    program.arg("--corpus").arg(corpus());
+    job.run(program)?.expect_success()?;
+    Training::of(&job, 1)
+}
+
+/// Trains twice with these flags, once here and once there, and compares.
+fn expect_parity(flags: &[&str]) -> Result<()> {
+    let flags = || TINY.iter().chain(&OUTPUTS).chain(flags).copied();
+    let rust = train(dp_custom_criterion(flags())?)?;
+    assert_eq!(rust.losses[0].len(), 20);
+    rust.expect_equal(&train(python_bert(flags())?)?)
+}
+
+#[test]
+fn without_dropout_it_equals_python() -> Result<()> {
+    expect_parity(&["--dropout", "0", "--seed", "3"])
+}
+
+#[test]
+fn with_dropout_it_equals_python() -> Result<()> {
+    expect_parity(&["--dropout", "0.1", "--seed", "3"])
+}
+
+#[test]
+fn with_more_tokens_than_the_vocabulary_and_other_sizes_it_equals_python() -> Result<()> {
+    let adam = ["--adam-weight-decay", "0.1", "--adam-beta1", "0.8", "--adam-beta2", "0.99"];
+    let sizes = ["--vocab-size", "1000", "--attn-heads", "4", "--seq-len", "33", "--seed", "3"];
+    expect_parity(&[&sizes[..], &adam].concat())
+}
+
+#[test]
+fn with_a_vocabulary_of_frequent_words_it_equals_python() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let vocab = directory.path().join("vocab.txt");
+    let mut program = dp_custom_criterion(["vocab", "--size", "60", "--min-freq", "2"])?;
+    program.arg("--corpus").arg(corpus()).arg("--output").arg(&vocab);
+    let made = Job::new()?.run(program)?.expect_success()?;
+    assert_eq!(made.stdout, "VOCAB SIZE: 65\n");
+    assert!(fs::read_to_string(&vocab)?.starts_with("vocabulary: 65 words\n<pad>\n<unk>\n"));
+    expect_parity(&["--seed", "3", "--vocab", vocab.to_str().context("the path is no text")?])
+}
