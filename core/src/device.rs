@@ -41,7 +41,7 @@ impl LogicalDevice {
         Err(Error::Argument { what: "device".into(), found: self.to_string(), expected })
     }
 
-    /// Where a tensor lies. One that was made before memory was counted is on `cpu:0`.
+    /// Where a tensor lies. One without memory of its own, an empty or a sparse one, is on `cpu:0`.
     pub fn of(tensor: &Tensor) -> Self {
         match tensor.device() {
             Device::Cuda(index) => LogicalDevice::Cuda(index),
@@ -57,10 +57,7 @@ impl LogicalDevice {
     pub fn guard(self) -> Result<DeviceGuard> {
         self.check()?;
         let previous = match self {
-            LogicalDevice::Cpu(index) => {
-                count_cpu_memory()?;
-                LogicalDevice::Cpu(memory::exchange_cpu_device(index))
-            }
+            LogicalDevice::Cpu(index) => LogicalDevice::Cpu(memory::exchange_cpu_device(index)),
             LogicalDevice::Cuda(index) => LogicalDevice::Cuda(
                 memory::exchange_cuda_device(index).map_err(Error::engine("set the device"))?,
             ),
@@ -78,20 +75,13 @@ impl LogicalDevice {
             return Ok(tensor.shallow_clone());
         }
         let _on = self.guard()?;
-        let moved = match (self, tensor.device()) {
-            (LogicalDevice::Cpu(_), Device::Cpu) => tensor.f_detach_copy(),
-            _ => tensor.f_detach().and_then(|tensor| tensor.f_to_device(self.into())),
-        };
+        // Also where both are on the CPU; PyTorch's copies keep the strides.
+        let (non_blocking, copy) = (false, true);
+        let moved = tensor
+            .f_detach()
+            .and_then(|tensor| tensor.f_to_device_(self.into(), tensor.kind(), non_blocking, copy));
         moved.map_err(Error::tensor("copy to a device"))
     }
-}
-
-/// Bookkeeping of the CPU's memory begins with the first logical device, and never ends.
-pub(crate) fn count_cpu_memory() -> Result<()> {
-    static COUNTING: std::sync::Once = std::sync::Once::new();
-    let mut outcome = Ok(());
-    COUNTING.call_once(|| outcome = memory::count_cpu().map_err(Error::engine("count memory")));
-    outcome
 }
 
 /// Puts the device back that was current on this thread; see [`LogicalDevice::guard`].
@@ -138,7 +128,8 @@ impl fmt::Display for LogicalDevice {
 impl FromStr for LogicalDevice {
     type Err = Error;
 
-    /// `cpu:1`, `cuda:0`; without a number, the first.
+    /// `cpu:1`, `cuda:0`; without a number, the first. (As [`Devices`], `cpu:1` is a list of one,
+    /// `cpu:0`.)
     fn from_str(text: &str) -> Result<Self> {
         named(text)?.check()
     }
@@ -178,9 +169,6 @@ impl Devices {
         }
         for device in &devices {
             device.check()?;
-        }
-        if let LogicalDevice::Cpu(_) = first {
-            count_cpu_memory()?;
         }
         Ok(Devices(devices))
     }
@@ -320,7 +308,6 @@ mod tests {
 
     #[test]
     fn a_tensor_lies_where_its_thread_was_when_it_was_made() {
-        let _counting = Devices::cpu(2).unwrap();
         let make = || Tensor::zeros([4], (Kind::Float, Device::Cpu));
         let there = {
             let _on = LogicalDevice::Cpu(1).guard().unwrap();
@@ -333,8 +320,16 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_memory_of_its_own_is_on_the_first() {
+        let empty = Tensor::zeros([0], (Kind::Float, Device::Cpu));
+        let sparse = Tensor::eye(3, (Kind::Float, Device::Cpu)).to_sparse(None, None::<i64>, None);
+        for tensor in [empty, sparse] {
+            assert_eq!(LogicalDevice::of(&tensor), LogicalDevice::Cpu(0));
+        }
+    }
+
+    #[test]
     fn a_tensor_is_copied_to_another_device_and_only_there() {
-        let _counting = Devices::cpu(2).unwrap();
         let here = Tensor::arange(4, (Kind::Float, Device::Cpu));
         let same = LogicalDevice::Cpu(0).copy_of(&here).unwrap();
         assert_eq!(same.data_ptr(), here.data_ptr());
@@ -342,5 +337,8 @@ mod tests {
         assert_ne!(there.data_ptr(), here.data_ptr());
         assert_eq!(LogicalDevice::of(&there), LogicalDevice::Cpu(1));
         assert_eq!(there, here);
+        // What is transposed stays so, and is made contiguous where that is needed: as on GPUs.
+        let transposed = LogicalDevice::Cpu(1).copy_of(&here.view([2, 2]).tr()).unwrap();
+        assert_eq!(transposed.stride(), [1, 2]);
     }
 }

@@ -40,4 +40,4 @@ pub mod tensors;
 
 pub use device::{Devices, LogicalDevice};
 pub use error::{Error, Result};
-pub use tensors::{Shared, Tensors};
+pub use tensors::{Replicated, Shared, Tensors};

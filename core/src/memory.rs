@@ -2,10 +2,9 @@
 //!
 //! A GPU's come from PyTorch's caching allocator. A logical device's are exact: every block of the
 //! CPU is booked to the device of the thread that asks for it ([`LogicalDevice::guard`]), and
-//! un-booked there, whichever thread gives it back. Booking begins with the first
-//! [`Devices`](crate::Devices) or guard of the process: make it before the model.
+//! un-booked there, whichever thread gives it back. Threads of OpenMP are on `cpu:0`, so what a
+//! kernel allocates on these is booked there; with `tch::set_num_threads(1)` there are none.
 
-use crate::device::count_cpu_memory;
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::memory::{self, Bytes};
 
@@ -33,7 +32,6 @@ pub fn max_memory_allocated(device: LogicalDevice) -> Result<usize> {
 pub fn reset_peak_memory_stats(device: LogicalDevice) -> Result<()> {
     match device.check()? {
         LogicalDevice::Cpu(index) => {
-            count_cpu_memory()?;
             memory::reset_cpu_peak(index);
             Ok(())
         }
@@ -45,10 +43,7 @@ pub fn reset_peak_memory_stats(device: LogicalDevice) -> Result<()> {
 
 fn bytes(device: LogicalDevice) -> Result<Bytes> {
     match device.check()? {
-        LogicalDevice::Cpu(index) => {
-            count_cpu_memory()?;
-            Ok(memory::cpu_bytes(index))
-        }
+        LogicalDevice::Cpu(index) => Ok(memory::cpu_bytes(index)),
         LogicalDevice::Cuda(index) => {
             memory::cuda_bytes(index).map_err(Error::engine("memory_allocated"))
         }

@@ -5,18 +5,43 @@ use tch::Tensor;
 /// One tensor or several: whoever shares inputs out, gathers outputs or prepares a backward pass
 /// has to find every one of them.
 ///
-/// Implemented for tensors, tuples, vectors and options of them, nested as you like, and for
-/// [`Shared`] values. A struct of your own needs two short functions.
+/// Implemented for tensors, tuples, arrays, vectors and options of them, nested as you like, and for
+/// [`Shared`] values; [`Replicated`] tensors are not split. A struct of your own needs two short
+/// functions, or three to hand [`Replicated`] tensors on.
 pub trait Tensors: Sized {
     /// Calls `f` on each tensor, always in the same order.
     fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor));
 
     /// The same tensors in a structure of its own; no data is copied.
     fn shallow_clone(&self) -> Self;
+
+    /// Calls `f` on each tensor that is not to be split: those in [`Replicated`].
+    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        let _ = f;
+    }
 }
 
-/// Something that is not split along the batch: every replica gets a clone of it, as PyTorch's
-/// `scatter` treats what is no tensor.
+/// Tensors that every replica gets whole, on its own device: weights of classes for a criterion, a
+/// mask for all rows. No gradient comes back for them.
+#[derive(Debug)]
+pub struct Replicated<T>(
+    /// What each replica gets a copy of.
+    pub T,
+);
+
+impl<T: Tensors> Tensors for Replicated<T> {
+    fn visit(&mut self, _: &mut dyn FnMut(&mut Tensor)) {}
+
+    fn shallow_clone(&self) -> Self {
+        Replicated(self.0.shallow_clone())
+    }
+
+    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.0.visit(f);
+    }
+}
+
+/// Something that is no tensor: every replica gets a clone of it, as from PyTorch's `scatter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shared<T>(
     /// What each replica gets.
@@ -49,6 +74,24 @@ impl<T: Tensors> Tensors for Vec<T> {
     fn shallow_clone(&self) -> Self {
         self.iter().map(T::shallow_clone).collect()
     }
+
+    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit_replicated(f));
+    }
+}
+
+impl<T: Tensors, const N: usize> Tensors for [T; N] {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit(f));
+    }
+
+    fn shallow_clone(&self) -> Self {
+        self.each_ref().map(T::shallow_clone)
+    }
+
+    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit_replicated(f));
+    }
 }
 
 impl<T: Tensors> Tensors for Option<T> {
@@ -58,6 +101,10 @@ impl<T: Tensors> Tensors for Option<T> {
 
     fn shallow_clone(&self) -> Self {
         self.as_ref().map(T::shallow_clone)
+    }
+
+    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit_replicated(f));
     }
 }
 
@@ -71,11 +118,22 @@ macro_rules! tuples {
             fn shallow_clone(&self) -> Self {
                 ($(self.$index.shallow_clone(),)+)
             }
+
+            fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+                $(self.$index.visit_replicated(f);)+
+            }
         }
     )+};
 }
 
-tuples!((A 0), (A 0, B 1), (A 0, B 1, C 2), (A 0, B 1, C 2, D 3));
+tuples!(
+    (A 0),
+    (A 0, B 1),
+    (A 0, B 1, C 2),
+    (A 0, B 1, C 2, D 3),
+    (A 0, B 1, C 2, D 3, E 4),
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+);
 
 /// All tensors, in order.
 pub(crate) fn list<T: Tensors>(tensors: &T) -> Vec<Tensor> {

@@ -79,14 +79,7 @@ fn gradients_are_those_of_the_unwrapped_model_for_any_devices_batch_and_output_d
                     on_devices(count, DataParallelOptions { output_device, ..Default::default() });
                 let (inputs, labels) = batch(rows);
                 let logits = model.forward_t(&inputs, true);
-                assert_eq!(
-                    LogicalDevice::of(&logits),
-                    if count == 1 && output == 0 {
-                        LogicalDevice::Cpu(0)
-                    } else {
-                        LogicalDevice::Cpu(output)
-                    }
-                );
+                assert_eq!(LogicalDevice::of(&logits), LogicalDevice::Cpu(output));
                 let loss = logits.cross_entropy_for_logits(&labels);
                 model.backward(&loss).unwrap();
                 assert_relative_eq!(loss.double_value(&[]), expected_loss, max_relative = 1e-6);

@@ -29,21 +29,25 @@ fn message<T>(result: Result<T>) -> String {
 }
 
 #[test]
-fn a_plain_backward_says_what_to_call_instead() {
-    let (vs, model) = model(2);
-    let loss = model.forward_t(&ones(&[4, 2]), true).sum(Kind::Float);
-    let error = loss.f_backward().unwrap_err().to_string();
-    assert!(error.contains("the outputs of DataParallel need `model.backward(&loss)`"), "{error}");
-    assert!(!vs.trainable_variables()[0].grad().defined());
+fn a_second_backward_pass_is_refused() {
+    let (_vs, model) = model(2);
+    let loss = model.forward_t(&ones(&[4, 2]), true).square().sum(Kind::Float);
+    model.backward(&loss).unwrap();
+    let error = message(model.backward(&loss));
+    assert!(error.contains("Trying to backward through the graph a second time"), "{error}");
 }
 
 #[test]
-fn a_second_backward_pass_is_refused() {
+fn the_model_cannot_be_used_within_its_own_forward_pass() {
     let (_vs, model) = model(2);
-    let loss = model.forward_t(&ones(&[4, 2]), true).sum(Kind::Float);
-    model.backward(&loss).unwrap();
-    let error = message(model.backward(&loss));
-    assert!(error.contains("second"), "{error}");
+    let error =
+        message(model.forward(ones(&[4, 2]), |_, xs| model.f_forward_t(&xs, true).unwrap()));
+    assert!(error.contains("used within a forward pass of its own"), "{error}");
+    let error = message(model.forward(ones(&[4, 2]), |_, xs| model.module().forward_t(&xs, true)));
+    assert!(
+        error.contains("module() is called within a forward pass of the same model"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -107,7 +111,7 @@ fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there
     let error = message(model.backward(&output.sum(Kind::Float)));
     assert!(
         error.starts_with(
-            "the replica on cpu:1 failed in backward: one of the variables needed for"
+            "backward failed: the replica on cpu:1 failed in backward: one of the variables needed"
         ),
         "{error}"
     );
@@ -149,7 +153,8 @@ fn a_model_on_another_device_is_refused() {
     });
     assert_eq!(
         message(model),
-        "variable bias is on cpu:5, but must be on cpu:3, the first device, where the original is"
+        "variable bias is on cpu:5, but must be on cpu:3, the first device, where the original is; \
+         make and convert it under that device's guard"
     );
 }
 
@@ -169,9 +174,37 @@ fn targets_that_are_divided_otherwise_are_refused() {
         DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.sum(Kind::Float));
     let outputs = model.f_forward_t(&ones(&[8, 2]), true).unwrap();
     assert_eq!(
-        message(criterion.forward(outputs, ones(&[2]))),
-        "targets is divided among 2 devices, but must be divided among 4, as the outputs are: a \
-         row of targets for each row of inputs"
+        message(criterion.forward(outputs, ones(&[7]))),
+        "targets is divided into [2, 2, 2, 1] rows, but must be divided into [2, 2, 2, 2] rows, as the \
+         inputs were"
+    );
+}
+
+#[test]
+fn a_criterion_that_gives_a_loss_for_each_row_is_refused() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallelModel::new(&vs, &Devices::cpu(2).unwrap(), linear).unwrap();
+    let criterion = DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.square());
+    let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
+    let error = message(criterion.forward(outputs, ones(&[4])));
+    assert!(
+        error.starts_with("a mean's value is of shape [2, 3], but must be a single number"),
+        "{error}"
+    );
+}
+
+#[test]
+fn outputs_that_do_not_fit_together_are_refused() {
+    let (_vs, model) = model(2);
+    let inputs = Tensor::arange(8, (Kind::Float, Device::Cpu)).view([4, 2]);
+    let error = message(model.forward(inputs, |_, xs| {
+        let columns = if xs.double_value(&[0, 0]) == 0.0 { 1 } else { 2 };
+        xs.narrow(1, 0, columns)
+    }));
+    assert_eq!(
+        error,
+        "outputs is [(Float, [2, 1]), (Float, [2, 2])], replica by replica, but must be of one kind, \
+         and of one shape but for dimension 0"
     );
 }
 

@@ -1,11 +1,26 @@
 //! How data-parallel training works, step by step, on toy data.
 //!
+//! | subcommand | what it shows |
+//! |---|---|
+//! | `sampler` | which rank sees which samples |
+//! | `trace` | one step of DataParallel, part by part |
+//! | `answers` | the questions of two forum threads, answered by numbers |
+//! | `model-parallel` | a model in two parts on two devices |
+//! | `speedup` | a step on 1, 2 and 4 devices, timed |
+//!
 //! ```text
 //! cargo launch -n 2 dp-basic -- sampler --shuffle --seed 1111
+//! cargo run --release -p dp-basic -- trace --devices cpu:4
 //! ```
 
+mod answers;
+mod model_parallel;
+mod models;
 mod sampler;
 mod simple_dataset;
+mod speedup;
+mod table;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -22,10 +37,18 @@ struct Args {
 #[derive(Debug, Subcommand)]
 enum Step {
     Sampler(sampler::Args),
+    Trace(trace::Args),
+    Answers(answers::Args),
+    ModelParallel(model_parallel::Args),
+    Speedup(speedup::Args),
 }
 
 fn main() -> ExitCode {
     match Args::parse().step {
         Step::Sampler(args) => exit_code(sampler::run(&args)),
+        Step::Trace(args) => exit_code(trace::run(&args)),
+        Step::Answers(args) => exit_code(answers::run(&args)),
+        Step::ModelParallel(args) => exit_code(model_parallel::run(&args)),
+        Step::Speedup(args) => exit_code(speedup::run(&args)),
     }
 }

@@ -1,37 +1,107 @@
 //! The way back: every replica's backward pass on its own thread, then one sum.
 
 use super::replicate::{SharedParts, SplitInput, lock};
+use super::scatter::{length, send};
 use super::trace::Step;
 use crate::{Error, LogicalDevice, Result};
-use c10d_sys::autograd;
-use c10d_sys::tensor::clear_grad;
-use tch::{Tensor, no_grad};
+use c10d_sys::autograd::{self, GraphEnd};
+use c10d_sys::tensor::{clear_grad, set_grad};
+use tch::{Device, Tensor, no_grad};
 
 /// Where a replica's backward pass begins.
 #[derive(Default)]
-pub(super) struct Roots {
-    /// Ends of the replica's graph.
-    pub(super) outputs: Vec<Tensor>,
+pub(super) struct Roots<'a> {
+    pub(super) ends: Vec<&'a GraphEnd>,
     /// The gradient with respect to each, on the replica's device.
     pub(super) gradients: Vec<Tensor>,
 }
 
+/// One gathered tensor's parts: where the graph of each ends, if it has one, and its rows.
+pub(super) struct Parts {
+    parts: Vec<(Option<GraphEnd>, Option<i64>)>,
+    dim: i64,
+}
+
+impl Parts {
+    /// Of a tensor that was put together from these along `dim`.
+    pub(super) fn of<'a>(tensors: impl Iterator<Item = &'a Tensor>, dim: i64) -> Result<Self> {
+        let part = |tensor: &Tensor| {
+            let end = tensor.requires_grad().then(|| GraphEnd::of(tensor)).transpose();
+            Ok((end.map_err(Error::engine("gather"))?, length(tensor, dim)))
+        };
+        Ok(Parts { parts: tensors.map(part).collect::<Result<_>>()?, dim })
+    }
+
+    /// Whether a gradient is of use to any of them.
+    pub(super) fn require_grad(&self) -> bool {
+        self.parts.iter().any(|(end, _)| end.is_some())
+    }
+
+    /// Adds the part's slice of the whole's gradient to what its replica begins with.
+    fn hand_out<'a>(&'a self, gradient: &Tensor, roots: &mut [Roots<'a>]) -> Result<()> {
+        let mut offset = 0;
+        // ANCHOR: slices
+        for ((end, rows), roots) in self.parts.iter().zip(roots) {
+            let slice = match rows {
+                Some(rows) => gradient.f_narrow(self.dim, offset, *rows),
+                // A single number, gathered into a vector.
+                None => gradient.f_select(0, offset),
+            };
+            offset += rows.unwrap_or(1);
+            if let Some(end) = end {
+                roots.ends.push(end);
+                roots.gradients.push(slice.map_err(Error::tensor("scatter gradients"))?);
+            }
+        }
+        // ANCHOR_END: slices
+        Ok(())
+    }
+}
+
 impl SharedParts {
+    /// Hands the gradients of gathered tensors out to the replicas and runs their backward passes.
+    ///
+    /// Returns the gradients of the inputs that were split.
+    pub(super) fn backward_gathered(
+        &self,
+        gathered: &[Parts],
+        gradients: Vec<Option<Tensor>>,
+        inputs: &[SplitInput],
+        retain_graph: bool,
+    ) -> Result<Vec<Option<Tensor>>> {
+        self.end_loss_pass();
+        let trace = self.trace();
+        let count = gathered.first().map_or(0, |parts| parts.parts.len());
+        let mut roots: Vec<_> = (0..count).map(|_| Roots::default()).collect();
+        for (parts, gradient) in gathered.iter().zip(gradients) {
+            if let Some(gradient) = gradient {
+                parts.hand_out(&gradient, &mut roots)?;
+            }
+        }
+        for (device, roots) in self.devices.iter().zip(&mut roots) {
+            let span = trace.begin(Step::ScatterGradients, device);
+            roots.gradients = send(&std::mem::take(&mut roots.gradients), device, span)?;
+        }
+        self.backward(roots, inputs, retain_graph)
+    }
+
     /// Runs the backward passes of the first replicas, one for each of `roots`, and adds all their
     /// gradients to the original's.
-    pub(super) fn backward(&self, roots: Vec<Roots>, inputs: &[SplitInput]) -> Result<()> {
-        let trace = self.trace();
+    ///
+    /// Returns the gradients of the inputs that were split.
+    pub(super) fn backward(
+        &self,
+        roots: Vec<Roots<'_>>,
+        inputs: &[SplitInput],
+        retain_graph: bool,
+    ) -> Result<Vec<Option<Tensor>>> {
+        let _alone = self.alone()?;
         let count = roots.len();
-        let passes = self.workers.parallel_apply("backward", roots, |device, roots| {
-            let span = trace.begin(Step::Backward, device);
-            if !roots.outputs.is_empty() {
-                autograd::backward(&roots.outputs, &roots.gradients)
-                    .map_err(|error| failed(device, &error))?;
-            }
-            span.end();
-            Ok(())
-        });
-        let reduced = passes.and_then(|_| no_grad(|| self.reduce_gradients(count)));
+        let passed = match Device::from(self.devices.first()) {
+            Device::Cpu => self.backward_on_threads(roots, retain_graph),
+            _ => self.backward_on_gpus(roots, retain_graph),
+        };
+        let reduced = passed.and_then(|()| no_grad(|| self.reduce_gradients(count)));
         // Replicas keep no gradients, even where something failed.
         for copy in self.variables.iter().take(count).skip(1) {
             for parameter in &mut lock(copy).parameters {
@@ -39,7 +109,47 @@ impl SharedParts {
             }
         }
         reduced?;
-        hand_on(inputs)
+        no_grad(|| inputs.iter().map(SplitInput::take_gradient).collect())
+    }
+
+    /// Where the backward pass of the loss ends, for the trace.
+    pub(super) fn end_loss_pass(&self) {
+        if let Some(span) = lock(&self.loss_pass).take() {
+            span.end();
+        }
+    }
+
+    fn backward_on_threads(&self, roots: Vec<Roots<'_>>, retain_graph: bool) -> Result<()> {
+        let trace = self.trace();
+        self.workers.parallel_apply("backward", roots, |device, roots| {
+            let span = trace.begin(Step::Backward, device);
+            if !roots.ends.is_empty() {
+                autograd::backward(&roots.ends, roots.gradients, retain_graph)
+                    .map_err(|error| failed(device, &error))?;
+            }
+            span.end();
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// One pass over all graphs: autograd has a thread for each GPU, and one of these is waiting
+    /// for us, so that passes on threads of our own would wait for it.
+    fn backward_on_gpus(&self, roots: Vec<Roots<'_>>, retain_graph: bool) -> Result<()> {
+        let trace = self.trace();
+        let spans: Vec<_> =
+            self.devices.iter().take(roots.len()).map(|d| trace.begin(Step::Backward, d)).collect();
+        let (mut ends, mut gradients) = (Vec::new(), Vec::new());
+        for part in roots {
+            ends.extend(part.ends);
+            gradients.extend(part.gradients);
+        }
+        if !ends.is_empty() {
+            autograd::backward(&ends, gradients, retain_graph)
+                .map_err(Error::engine("backward"))?;
+        }
+        spans.into_iter().for_each(|span| span.end());
+        Ok(())
     }
 
     /// Sums the replicas' gradients into the original's, in the order of the devices, so that the
@@ -51,6 +161,7 @@ impl SharedParts {
         let _on = first.guard()?;
         for copy in self.variables.iter().take(count).skip(1) {
             let mut span = trace.begin(Step::ReduceGradients, first);
+            // ANCHOR: reduce
             for (parameter, replica) in original.parameters.iter_mut().zip(&lock(copy).parameters) {
                 let gradient = replica.grad();
                 if !gradient.defined() {
@@ -62,42 +173,41 @@ impl SharedParts {
                 if sum.defined() {
                     let _ = sum.f_add_(&gradient).map_err(Error::tensor("reduce gradients"))?;
                 } else {
-                    c10d_sys::tensor::set_grad(parameter, &gradient)
-                        .map_err(Error::engine("reduce gradients"))?;
+                    set_grad(parameter, &gradient).map_err(Error::engine("reduce gradients"))?;
                 }
             }
+            // ANCHOR_END: reduce
             span.end();
         }
         Ok(())
     }
 }
 
-/// Inputs may come from a model of their own, which waits for their gradients.
-fn hand_on(inputs: &[SplitInput]) -> Result<()> {
-    let mut wholes = Vec::new();
-    let mut gradients = Vec::new();
-    for input in inputs {
-        let device = LogicalDevice::of(&input.whole);
+impl SplitInput {
+    /// Puts the chunks' gradients together where the input lies, and forgets them.
+    fn take_gradient(&self) -> Result<Option<Tensor>> {
+        let reached = |chunk: &Tensor| chunk.grad().defined();
+        if !self.chunks.iter().any(reached) {
+            return Ok(None);
+        }
+        let device = LogicalDevice::of(&self.whole);
         let _on = device.guard()?;
-        let parts = input
+        let parts = self
             .chunks
             .iter()
-            .map(|chunk| {
-                let gradient = chunk.grad();
-                if gradient.defined() {
-                    device.copy_of(&gradient)
-                } else {
-                    chunk.f_zeros_like().map_err(Error::tensor("backward"))
-                }
+            .map(|chunk| match reached(chunk) {
+                true => device.copy_of(&chunk.grad()),
+                false => chunk
+                    .f_zeros_like()
+                    .map_err(Error::tensor("backward"))
+                    .and_then(|zeros| device.copy_of(&zeros)),
             })
             .collect::<Result<Vec<_>>>()?;
-        gradients.push(Tensor::f_cat(&parts, input.dim).map_err(Error::tensor("backward"))?);
-        wholes.push(input.whole.shallow_clone());
+        for chunk in &self.chunks {
+            clear_grad(&mut chunk.shallow_clone()).map_err(Error::engine("backward"))?;
+        }
+        Tensor::f_cat(&parts, self.dim).map(Some).map_err(Error::tensor("backward"))
     }
-    if wholes.is_empty() {
-        return Ok(());
-    }
-    autograd::backward(&wholes, &gradients).map_err(Error::engine("backward"))
 }
 
 fn failed(device: LogicalDevice, error: &c10d_sys::Error) -> Error {

@@ -3,9 +3,11 @@
 use super::backward::Roots;
 use super::model::SplitOutputs;
 use super::replicate::{SharedParts, SplitInput};
-use super::scatter::scatter_traced;
+use super::scatter::{length, scatter_traced};
 use super::trace::Step;
+use crate::tensors::list;
 use crate::{Error, Result, Tensors};
+use c10d_sys::autograd::{self, GraphEnd};
 use std::fmt;
 use std::sync::Arc;
 use tch::{Kind, Tensor, no_grad};
@@ -18,6 +20,27 @@ pub struct Mean {
     /// Over how many it was taken: a single number, of any kind, on the same device. Where it is 0
     /// the value does not matter.
     pub count: Tensor,
+}
+
+impl Mean {
+    /// None for a value that depends on no parameter.
+    fn end(&self) -> Result<Option<GraphEnd>> {
+        let end = self.value.requires_grad().then(|| GraphEnd::of(&self.value)).transpose();
+        end.map_err(Error::engine("backward"))
+    }
+
+    fn check(&self) -> Result<()> {
+        for (what, tensor) in [("a mean's value", &self.value), ("a mean's count", &self.count)] {
+            if tensor.numel() != 1 {
+                return Err(Error::Argument {
+                    what: what.into(),
+                    found: format!("of shape {:?}", tensor.size()),
+                    expected: "a single number, as a criterion that reduces gives it".into(),
+                });
+            }
+        }
+        Ok(())
+    }
 }
 
 type Losses<O, T> = Box<dyn Fn(&O, &T) -> Vec<Mean> + Send + Sync>;
@@ -68,17 +91,17 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
     /// [`Error::Argument`] for targets that are divided otherwise than the outputs,
     /// [`Error::Replica`] where the criterion panics.
     pub fn forward(&self, outputs: SplitOutputs<O>, targets: T) -> Result<ParallelLoss> {
-        let SplitOutputs { parts, inputs, shared } = outputs;
+        let SplitOutputs { parts, inputs, rows, shared } = outputs;
+        let alone = shared.alone()?;
         let trace = shared.trace();
         let targets = scatter_traced(&targets, &shared.devices, 0, &trace)?;
-        if targets.len() != parts.len() {
+        let target_rows: Vec<_> =
+            targets.iter().filter_map(|target| length(list(target).first()?, 0)).collect();
+        if target_rows != rows {
             return Err(Error::Argument {
                 what: "targets".into(),
-                found: format!("divided among {} devices", targets.len()),
-                expected: format!(
-                    "divided among {}, as the outputs are: a row of targets for each row of inputs",
-                    parts.len()
-                ),
+                found: format!("divided into {target_rows:?} rows"),
+                expected: format!("divided into {rows:?} rows, as the inputs were"),
             });
         }
         let jobs = parts.into_iter().zip(targets).collect();
@@ -87,10 +110,11 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
                 let span = trace.begin(Step::Loss, device);
                 let means = (self.losses)(&output, &target);
                 span.end();
-                Ok(means)
+                means.iter().try_for_each(Mean::check).map(|()| means)
             })?;
         let shares = shares(&means)?;
         let value = no_grad(|| sum(&means, &shares, &shared))?;
+        drop(alone);
         Ok(ParallelLoss { means, shares, value, inputs, shared })
     }
 }
@@ -119,21 +143,39 @@ impl ParallelLoss {
     /// [`Error::Replica`] where a replica's pass fails.
     pub fn backward(self) -> Result<()> {
         let ParallelLoss { means, shares, inputs, shared, .. } = self;
+        let ends = means
+            .iter()
+            .map(|means| means.iter().map(Mean::end).collect::<Result<Vec<_>>>())
+            .collect::<Result<Vec<_>>>()?;
         let mut roots = Vec::new();
-        for ((device, means), shares) in shared.devices.iter().zip(means).zip(shares) {
+        for (((device, means), shares), ends) in
+            shared.devices.iter().zip(&means).zip(&shares).zip(&ends)
+        {
             let _on = device.guard()?;
             let mut part = Roots::default();
-            for (Mean { value, .. }, share) in means.into_iter().zip(shares) {
-                // A mean over nothing is not a number, and takes its graph with it.
-                if share > 0.0 && value.requires_grad() {
-                    let gradient = value.f_full_like(share).map_err(Error::tensor("backward"))?;
-                    part.outputs.push(value);
+            for ((Mean { value, .. }, share), end) in means.iter().zip(shares).zip(ends) {
+                // A mean over nothing is not a number, and its graph must not be touched.
+                if let Some(end) = end
+                    && *share != 0.0
+                {
+                    let gradient = value.f_full_like(*share).map_err(Error::tensor("backward"))?;
+                    part.ends.push(end);
                     part.gradients.push(gradient);
                 }
             }
             roots.push(part);
         }
-        shared.backward(roots, &inputs)
+        let gradients = shared.backward(roots, &inputs, false)?;
+        // The inputs' graph, which nobody else has walked.
+        let (ends, gradients): (Vec<_>, Vec<_>) = inputs
+            .iter()
+            .zip(gradients)
+            .filter_map(|(input, gradient)| Some((GraphEnd::of(&input.whole), gradient?)))
+            .unzip();
+        let ends =
+            ends.into_iter().collect::<Result<Vec<_>, _>>().map_err(Error::engine("backward"))?;
+        autograd::backward(&ends.iter().collect::<Vec<_>>(), gradients, false)
+            .map_err(Error::engine("backward"))
     }
 }
 

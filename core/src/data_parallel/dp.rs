@@ -1,15 +1,14 @@
 //! The model on several devices, its outputs on one: `torch.nn.DataParallel`.
 
-use super::backward::Roots;
+use super::backward::Parts;
 use super::gather::gather_traced;
-use super::replicate::{Applied, Replicas, SharedParts, SplitInput, lock};
-use super::scatter::{length, send};
+use super::replicate::{Applied, Replicas, SplitInput, lock};
 use super::trace::{Step, Trace};
 use crate::tensors::{fill, list};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use c10d_sys::autograd::hook_gradients;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::MutexGuard;
 use tch::Tensor;
 use tch::nn::{ModuleT, Path, VarStore};
 
@@ -29,7 +28,7 @@ pub struct DataParallelOptions {
 /// Every forward pass divides the inputs ([`scatter`](mod@super::scatter)), brings the replicas up to
 /// date ([`replicate`](super::replicate)), runs them side by side
 /// ([`parallel_apply`](super::parallel_apply)) and puts their outputs together
-/// ([`gather`](mod@super::gather)). [`backward`](Self::backward) goes back the same way, and sums the
+/// ([`gather`](mod@super::gather)). The backward pass of a loss goes back the same way, and sums the
 /// replicas' gradients into the original, which is what the caller's variable store holds and the
 /// optimizer changes. They are summed, not averaged: the loss of the whole batch already divides by
 /// its size.
@@ -55,21 +54,6 @@ pub struct DataParallel<M> {
     replicas: Replicas<M>,
     output_device: LogicalDevice,
     dim: i64,
-    /// What the backward pass of a loss has brought for the replicas; None while none is running.
-    arrived: Arc<Mutex<Option<Vec<Arrival>>>>,
-}
-
-/// What one forward pass has left to be done backwards.
-struct Departure {
-    outputs: Vec<Vec<Tensor>>,
-    inputs: Vec<SplitInput>,
-    dim: i64,
-}
-
-/// A departure, and the gradients of what was gathered in it.
-struct Arrival {
-    departure: Departure,
-    gradients: Vec<Option<Tensor>>,
 }
 
 impl<M: Send> DataParallel<M> {
@@ -99,7 +83,6 @@ impl<M: Send> DataParallel<M> {
             replicas: Replicas::new(vs, devices, build)?,
             output_device,
             dim: options.dim,
-            arrived: Arc::new(Mutex::new(None)),
         })
     }
 
@@ -124,48 +107,44 @@ impl<M: Send> DataParallel<M> {
         O: Tensors + Send,
     {
         let shared = &self.replicas.shared;
-        let Applied { outputs, inputs } = self.replicas.apply(&inputs, self.dim, f)?;
+        let Applied { outputs, inputs, .. } = self.replicas.apply(&inputs, self.dim, f)?;
         let trace = shared.trace();
         if shared.devices.len() == 1 && self.output_device == shared.devices.first() {
             // Nothing was split, so the graph is whole.
             return one(outputs);
         }
         let gathered = gather_traced(&outputs, self.output_device, self.dim, &trace)?;
-        let outputs: Vec<_> = outputs.iter().map(list).collect();
-        self.await_gradients(&gathered, Departure { outputs, inputs, dim: self.dim })
+        self.join_graphs(&gathered, &outputs, inputs)
     }
 
-    /// Lets a backward pass that reaches the gathered tensors leave their gradients in `arrived`.
-    fn await_gradients<O: Tensors>(&self, gathered: &O, mut departure: Departure) -> Result<O> {
+    /// Lets a backward pass that reaches the gathered tensors go on to the replicas.
+    fn join_graphs<O: Tensors>(
+        &self,
+        gathered: &O,
+        outputs: &[O],
+        inputs: Vec<SplitInput>,
+    ) -> Result<O> {
         let mut tensors = list(gathered);
-        let with_graph =
-            |index: &usize| departure.outputs.iter().any(|outputs| outputs[*index].requires_grad());
-        let wanted: Vec<_> = (0..tensors.len()).filter(with_graph).collect();
-        if wanted.is_empty() {
+        let outputs: Vec<_> = outputs.iter().map(list).collect();
+        let mut joined = Vec::new();
+        for index in 0..tensors.len() {
+            let parts = Parts::of(outputs.iter().map(|output| &output[index]), self.dim)?;
+            if parts.require_grad() {
+                joined.push((index, parts));
+            }
+        }
+        if joined.is_empty() {
             return Ok(fill(gathered, tensors));
         }
-        for outputs in &mut departure.outputs {
-            *outputs = wanted.iter().map(|&index| outputs[index].shallow_clone()).collect();
-        }
+        let (wanted, parts): (Vec<_>, Vec<_>) = joined.into_iter().unzip();
         let mut leaves: Vec<_> =
             wanted.iter().map(|&index| tensors[index].set_requires_grad(true)).collect();
-        let arrived = self.arrived.clone();
-        let mut departure = Some(departure);
-        hook_gradients(&mut leaves, move |gradients| match &mut *lock(&arrived) {
-            None => {
-                Err("the outputs of DataParallel need `model.backward(&loss)`, which runs the \
-                         replicas' backward passes; `loss.backward()` stops here"
-                    .into())
-            }
-            Some(arrived) => match departure.take() {
-                None => Err("a second backward pass through outputs of DataParallel; run the \
-                             forward pass again"
-                    .into()),
-                Some(departure) => {
-                    arrived.push(Arrival { departure, gradients });
-                    Ok(())
-                }
-            },
+        let wholes: Vec<_> = inputs.iter().map(|input| input.whole.shallow_clone()).collect();
+        let shared = self.replicas.shared.clone();
+        hook_gradients(&mut leaves, &wholes, move |gradients, retain_graph| {
+            shared
+                .backward_gathered(&parts, gradients, &inputs, retain_graph)
+                .map_err(|error| error.to_string())
         })
         .map_err(Error::engine("gather"))?;
         for (index, leaf) in wanted.into_iter().zip(leaves) {
@@ -174,21 +153,23 @@ impl<M: Send> DataParallel<M> {
         Ok(fill(gathered, tensors))
     }
 
-    /// The backward pass of `loss`, after which the variables' gradients are those of the whole
-    /// batch, as if there were one device.
+    /// `loss.backward()`, after which the variables' gradients are those of the whole batch, as if
+    /// there were one device.
     ///
-    /// In place of `loss.backward()`, which fails where it reaches an output of this model: each
-    /// replica's backward pass runs on its own thread.
+    /// A plain `loss.backward()` does the same; where this returns an error, it panics. On logical
+    /// devices this books the gradient of the loss where the outputs are, as a GPU would.
     ///
     /// # Errors
-    /// [`Error::Replica`] where a replica's pass fails; [`Error::Tensor`] if that of the loss does.
+    /// [`Error::Tensor`] if the pass fails; the text names the replica, if it was one.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        let _on = self.output_device.guard()?;
         let shared = &self.replicas.shared;
-        *lock(&self.arrived) = Some(Vec::new());
+        // With one device there is one pass. Else that of the loss ends where the replicas' begin.
+        let step = if shared.devices.len() == 1 { Step::Backward } else { Step::Loss };
+        *lock(&shared.loss_pass) = Some(shared.trace().begin(step, self.output_device));
         let passed = loss.f_backward().map_err(Error::tensor("backward"));
-        let arrivals = lock(&self.arrived).take().unwrap_or_default();
-        passed?;
-        arrivals.into_iter().try_for_each(|arrival| arrival.go_on(shared))
+        shared.end_loss_pass();
+        passed
     }
 
     /// The original module, for evaluation on one device and for whatever it offers beside its
@@ -211,46 +192,6 @@ impl<M: Send> DataParallel<M> {
     pub fn set_trace(&self, trace: &Trace) {
         *lock(&self.replicas.shared.trace) = trace.clone();
     }
-}
-
-impl Arrival {
-    fn go_on(self, shared: &SharedParts) -> Result<()> {
-        let Arrival { departure: Departure { outputs, inputs, dim }, gradients } = self;
-        let trace = shared.trace();
-        // How far each gradient has been handed out.
-        let mut offsets = vec![0; gradients.len()];
-        let mut roots = Vec::new();
-        for (device, outputs) in shared.devices.iter().zip(outputs) {
-            let mut part = Roots::default();
-            let mut slices = Vec::new();
-            for ((output, gradient), offset) in
-                outputs.into_iter().zip(&gradients).zip(&mut offsets)
-            {
-                let slice = gradient.as_ref().map(|gradient| slice(gradient, &output, offset, dim));
-                if let Some(slice) = slice.transpose()?
-                    && output.requires_grad()
-                {
-                    part.outputs.push(output);
-                    slices.push(slice);
-                }
-            }
-            part.gradients = send(&slices, device, trace.begin(Step::ScatterGradients, device))?;
-            roots.push(part);
-        }
-        shared.backward(roots, &inputs)
-    }
-}
-
-/// The part of a gathered tensor's gradient that belongs to `output`, which was gathered into it
-/// `offset` rows from its beginning.
-fn slice(gradient: &Tensor, output: &Tensor, offset: &mut i64, dim: i64) -> Result<Tensor> {
-    let (sliced, rows) = match length(output, dim) {
-        // A single number, gathered into a vector.
-        None => (gradient.f_select(0, *offset), 1),
-        Some(rows) => (gradient.f_narrow(dim, *offset, rows), rows),
-    };
-    *offset += rows;
-    sliced.map_err(Error::tensor("scatter gradients"))
 }
 
 fn one<O>(outputs: Vec<O>) -> Result<O> {

@@ -1,5 +1,6 @@
 //! Putting outputs together: `torch.nn.parallel.gather`.
 
+use super::scatter::length;
 use super::trace::{Step, Trace};
 use crate::tensors::{fill, list};
 use crate::{Error, LogicalDevice, Result, Tensors};
@@ -7,11 +8,11 @@ use tch::Tensor;
 
 /// Puts the parts of every tensor together along `dim`, on any device, whether or not it has a
 /// replica. A part that is a single number counts as one of length 1, so that numbers become a
-/// vector; PyTorch does so with a warning.
+/// vector; PyTorch does so with a warning. What is no tensor is the first part's.
 ///
 /// # Errors
-/// [`Error::Argument`] for no parts, or parts with different numbers of tensors;
-/// [`Error::Tensor`] for shapes that do not fit.
+/// [`Error::Argument`] for no parts, parts with different numbers of tensors, and shapes that do not
+/// fit.
 pub fn gather<T: Tensors>(parts: &[T], destination: LogicalDevice, dim: i64) -> Result<T> {
     gather_traced(parts, destination, dim, &Trace::off())
 }
@@ -41,6 +42,7 @@ pub(super) fn gather_traced<T: Tensors>(
     let mut span = trace.begin(Step::Gather, destination);
     let _on = destination.guard()?;
     let mut gathered = Vec::new();
+    // ANCHOR: column
     for index in 0..count {
         let column: Vec<_> = tensors.iter().map(|part| part[index].shallow_clone()).collect();
         column.iter().for_each(|part| span.copied(part, destination));
@@ -48,26 +50,47 @@ pub(super) fn gather_traced<T: Tensors>(
         span.shape(&whole);
         gathered.push(whole);
     }
+    // ANCHOR_END: column
     span.end();
     Ok(fill(pattern, gathered))
 }
 
-/// One copy of each part, straight to its place: what lies on another GPU goes through a copy here.
+/// Copies each part straight to its place: `torch.cat` would need them all on the destination first.
 fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result<Tensor> {
     let parts = parts
         .iter()
-        .map(|part| {
-            let part = part.f_detach().map_err(Error::tensor("gather"))?;
-            let part = if part.dim() == 0 {
-                part.f_unsqueeze(0).map_err(Error::tensor("gather"))?
-            } else {
-                part
-            };
-            match destination {
-                LogicalDevice::Cpu(_) if part.device() == tch::Device::Cpu => Ok(part),
-                _ => destination.copy_of(&part),
-            }
-        })
-        .collect::<Result<Vec<_>>>()?;
-    Tensor::f_cat(&parts, dim).map_err(Error::tensor("gather"))
+        .map(|part| if part.dim() == 0 { part.f_detach()?.f_unsqueeze(0) } else { part.f_detach() })
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Error::tensor("gather"))?;
+    let rows: Vec<_> = parts.iter().filter_map(|part| length(part, dim)).collect();
+    let whole: i64 = rows.iter().sum();
+    let shapes: Vec<_> =
+        parts.iter().map(|part| (part.kind(), with_length(part.size(), dim, whole))).collect();
+    let (kind, shape) = &shapes[0];
+    if rows.len() != parts.len() || shapes.iter().any(|other| *other != shapes[0]) {
+        let found: Vec<_> = parts.iter().map(|part| (part.kind(), part.size())).collect();
+        return Err(Error::Argument {
+            what: "outputs".into(),
+            found: format!("{found:?}, replica by replica"),
+            expected: format!("of one kind, and of one shape but for dimension {dim}"),
+        });
+    }
+    let gathered = Tensor::f_empty(shape, (*kind, destination.into())).and_then(|gathered| {
+        let mut offset = 0;
+        for (part, rows) in parts.iter().zip(rows) {
+            gathered.f_narrow(dim, offset, rows)?.f_copy_(part)?;
+            offset += rows;
+        }
+        Ok(gathered)
+    });
+    gathered.map_err(Error::tensor("gather"))
+}
+
+/// The shape of something that is longer along one dimension, if it has that.
+fn with_length(mut shape: Vec<i64>, dim: i64, length: i64) -> Vec<i64> {
+    let dim = if dim < 0 { dim + shape.len() as i64 } else { dim };
+    if let Some(size) = usize::try_from(dim).ok().and_then(|dim| shape.get_mut(dim)) {
+        *size = length;
+    }
+    shape
 }

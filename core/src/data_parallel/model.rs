@@ -35,6 +35,7 @@ pub struct DataParallelModel<M> {
 pub struct SplitOutputs<O> {
     pub(super) parts: Vec<O>,
     pub(super) inputs: Vec<SplitInput>,
+    pub(super) rows: Vec<i64>,
     pub(super) shared: Arc<SharedParts>,
 }
 
@@ -59,8 +60,8 @@ impl<M: Send> DataParallelModel<M> {
         I: Tensors + Send,
         O: Tensors + Send,
     {
-        let Applied { outputs, inputs } = self.replicas.apply(&inputs, 0, f)?;
-        Ok(SplitOutputs { parts: outputs, inputs, shared: self.replicas.shared.clone() })
+        let Applied { outputs, inputs, rows } = self.replicas.apply(&inputs, 0, f)?;
+        Ok(SplitOutputs { parts: outputs, inputs, rows, shared: self.replicas.shared.clone() })
     }
 
     /// The original module, for evaluation on one device. `model.module`

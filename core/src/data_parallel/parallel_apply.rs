@@ -4,8 +4,9 @@ use crate::error::of_panic;
 use crate::{Devices, Error, LogicalDevice, Result};
 use c10d_sys::autograd::ThreadState;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// A thread for each device, on which it is always the current device.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Workers {
     /// Runs `f` on each job at the same time, job `i` on the thread of device `i`, and returns when
     /// all have ended. There may be fewer jobs than devices.
     ///
-    /// The threads take over the caller's grad mode, autocast and profiler.
+    /// The threads take over the caller's grad mode, autocast, profiler and number of OpenMP threads.
     ///
     /// # Errors
     /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic,
@@ -51,6 +52,7 @@ impl Workers {
         f: impl Fn(LogicalDevice, J) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         let state = ThreadState::of_this_thread().map_err(Error::engine("parallel_apply"))?;
+        let threads = tch::get_num_threads();
         // A thread takes its own job only; the lock is how Rust can see that.
         let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
         let run = |index: usize| {
@@ -58,6 +60,9 @@ impl Workers {
             let device = self.devices.get(index);
             Some(device.and_then(|device| {
                 let _on = device.guard()?;
+                if tch::get_num_threads() != threads {
+                    tch::set_num_threads(threads);
+                }
                 let outcome = state.run(|| catch_unwind(AssertUnwindSafe(|| f(device, job))));
                 match outcome.map_err(Error::engine("parallel_apply"))? {
                     Ok(result) => result,
@@ -67,7 +72,20 @@ impl Workers {
                 }
             }))
         };
-        self.pool.broadcast(|context| run(context.index())).into_iter().flatten().collect()
+        let on_all_threads = || self.pool.broadcast(|context| run(context.index()));
+        let outcomes = match rayon::current_thread_index() {
+            None => on_all_threads(),
+            // A thread of another pool would begin other work of that pool while it waits, in the
+            // middle of ours.
+            Some(_) => thread::scope(|scope| scope.spawn(on_all_threads).join())
+                .unwrap_or_else(|panic| resume_unwind(panic)),
+        };
+        outcomes.into_iter().flatten().collect()
+    }
+
+    /// Whether this is one of these threads.
+    pub(super) fn own_this_thread(&self) -> bool {
+        self.pool.current_thread_index().is_some()
     }
 }
 
@@ -75,7 +93,6 @@ impl Workers {
 mod tests {
     use super::*;
     use std::sync::Barrier;
-    use std::thread;
     use tch::{Tensor, no_grad};
 
     fn workers(count: usize) -> Workers {

@@ -1,8 +1,8 @@
 //! A copy of the model on every device: `torch.nn.parallel.replicate`.
 
 use super::parallel_apply::Workers;
-use super::scatter::scatter_traced;
-use super::trace::{Step, Trace};
+use super::scatter::{length, scatter_traced};
+use super::trace::{Span, Step, Trace};
 use crate::parameters::{named_buffers, named_parameters};
 use crate::tensors::list;
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
@@ -11,7 +11,7 @@ use c10d_sys::tensor::grad_enabled;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tch::nn::{Path, VarStore};
-use tch::{Tensor, no_grad};
+use tch::{TchError, Tensor, no_grad};
 
 /// A model and its replicas, each with what it needs to run on its device.
 pub(super) struct Replicas<M> {
@@ -28,6 +28,10 @@ pub(super) struct SharedParts {
     /// One for each device, the first of which are the original's.
     pub(super) variables: Vec<Mutex<Variables>>,
     pub(super) trace: Mutex<Trace>,
+    /// Held while the replicas are at work: they do one thing at a time, whoever asks for it.
+    pass: Mutex<()>,
+    /// The backward pass of a loss that has not come to the replicas yet.
+    pub(super) loss_pass: Mutex<Option<Span>>,
 }
 
 /// A module's variables, in an order that all replicas share.
@@ -35,12 +39,23 @@ pub(super) struct Variables {
     names: Vec<String>,
     pub(super) parameters: Vec<Tensor>,
     buffers: Vec<Tensor>,
+    /// Of a replica: the state in which each of the original's was when it was copied last.
+    copied: Vec<Option<State>>,
+}
+
+/// Differs if a tensor has been written to or replaced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State {
+    version: i64,
+    data: usize,
 }
 
 /// What every replica has computed, and what the backward pass needs to come back from there.
 pub(super) struct Applied<O> {
     pub(super) outputs: Vec<O>,
     pub(super) inputs: Vec<SplitInput>,
+    /// How many rows of the inputs each has got.
+    pub(super) rows: Vec<i64>,
 }
 
 /// An input that wants a gradient, and its chunks, which get it piece by piece.
@@ -81,6 +96,8 @@ impl<M: Send> Replicas<M> {
             workers: Workers::new(devices)?,
             variables: all,
             trace: Mutex::new(Trace::off()),
+            pass: Mutex::new(()),
+            loss_pass: Mutex::new(None),
         };
         Ok(Replicas { modules, shared: Arc::new(shared) })
     }
@@ -92,9 +109,12 @@ impl<M: Send> Replicas<M> {
         dim: i64,
         f: impl Fn(&M, I) -> O + Sync,
     ) -> Result<Applied<O>> {
+        let _alone = self.shared.alone()?;
         let trace = self.shared.trace();
+        // ANCHOR: apply
         let chunks = scatter_traced(inputs, &self.shared.devices, dim, &trace)?;
         let split = if grad_enabled() { split_inputs(inputs, &chunks, dim) } else { Vec::new() };
+        let rows = chunks.iter().filter_map(|chunk| length(list(chunk).first()?, dim)).collect();
         self.shared.refresh(chunks.len(), &trace)?;
         let jobs = self.modules.iter().zip(chunks).collect();
         let outputs =
@@ -105,11 +125,16 @@ impl<M: Send> Replicas<M> {
                 span.end();
                 Ok(output)
             })?;
-        Ok(Applied { outputs, inputs: split })
+        // ANCHOR_END: apply
+        Ok(Applied { outputs, inputs: split, rows })
     }
 
     /// The original.
     pub(super) fn module(&self) -> MutexGuard<'_, M> {
+        assert!(
+            !self.shared.workers.own_this_thread(),
+            "module() is called within a forward pass of the same model, which holds the module"
+        );
         lock(&self.modules[0])
     }
 }
@@ -119,16 +144,25 @@ impl SharedParts {
         lock(&self.trace).clone()
     }
 
+    /// Waits until the replicas have nothing else to do.
+    pub(super) fn alone(&self) -> Result<MutexGuard<'_, ()>> {
+        if self.workers.own_this_thread() {
+            return Err(Error::Argument {
+                what: "model".into(),
+                found: "used within a forward pass of its own".into(),
+                expected: "another one there: its replicas are at work already".into(),
+            });
+        }
+        Ok(lock(&self.pass))
+    }
+
     /// Copies the original's variables to the first `count` replicas.
-    ///
-    /// The copies are written through an alias that leaves autograd's version counters alone: a
-    /// graph of an earlier forward pass stays valid as long as the original has not been changed,
-    /// and of a change the original's own counters tell.
     fn refresh(&self, count: usize, trace: &Trace) -> Result<()> {
         let original = lock(&self.variables[0]);
         original.check_device(self.devices.first())?;
         // Counted as well, though nothing is copied there.
         trace.begin(Step::Replicate, self.devices.first()).end();
+        // ANCHOR: refresh
         for (device, copy) in self.devices.iter().zip(&self.variables).take(count).skip(1) {
             let mut span = trace.begin(Step::Replicate, device);
             let _on = device.guard()?;
@@ -137,6 +171,7 @@ impl SharedParts {
             })?;
             span.end();
         }
+        // ANCHOR_END: refresh
         Ok(())
     }
 }
@@ -149,7 +184,9 @@ impl Variables {
             named_parameters(vs).into_iter().filter(new).unzip();
         let (buffer_names, buffers): (Vec<_>, Vec<_>) =
             named_buffers(vs).into_iter().filter(new).unzip();
-        Variables { names: [names, buffer_names].concat(), parameters, buffers }
+        let names = [names, buffer_names].concat();
+        let copied = vec![None; names.len()];
+        Variables { names, parameters, buffers, copied }
     }
 
     fn iter(&self) -> impl Iterator<Item = (&String, &Tensor)> {
@@ -157,12 +194,18 @@ impl Variables {
     }
 
     fn check_device(&self, expected: LogicalDevice) -> Result<()> {
-        match self.iter().find(|(_, variable)| LogicalDevice::of(variable) != expected) {
+        // An empty variable lies nowhere.
+        let elsewhere =
+            |variable: &Tensor| variable.numel() > 0 && LogicalDevice::of(variable) != expected;
+        match self.iter().find(|(_, variable)| elsewhere(variable)) {
             None => Ok(()),
             Some((name, variable)) => Err(Error::Argument {
                 what: format!("variable {name}"),
                 found: format!("on {}", LogicalDevice::of(variable)),
-                expected: format!("on {expected}, the first device, where the original is"),
+                expected: format!(
+                    "on {expected}, the first device, where the original is; make and convert it \
+                     under that device's guard"
+                ),
             }),
         }
     }
@@ -193,23 +236,40 @@ impl Variables {
 
     fn copy_to(&self, replica: &mut Variables, note: &mut dyn FnMut(&Tensor)) -> Result<()> {
         let copies = replica.parameters.iter_mut().chain(&mut replica.buffers);
-        for ((_, source), copy) in self.iter().zip(copies) {
+        for (((_, source), copy), copied) in self.iter().zip(copies).zip(&mut replica.copied) {
             note(source);
-            let refreshed = copy.f_data().and_then(|mut data| {
-                if (data.kind(), data.size()) == (source.kind(), source.size()) {
-                    return data.f_copy_(source).map(drop);
-                }
-                // The original was converted, to half precision for example.
-                let converted = source.f_detach_copy()?.f_to_device(copy.device())?;
-                copy.f_set_data(&converted)
-            });
-            refreshed.map_err(Error::tensor("replicate"))?;
+            let state =
+                State { version: source.internal_version(), data: source.data_ptr() as usize };
+            refresh(copy, source, *copied == Some(state)).map_err(Error::tensor("replicate"))?;
+            *copied = Some(state);
             if copy.requires_grad() != source.requires_grad() {
                 let _ = copy.set_requires_grad(source.requires_grad());
             }
         }
         Ok(())
     }
+}
+
+/// Writes the source's values to the copy.
+///
+/// A graph of an earlier forward pass may still need the copy. As long as the source is unchanged,
+/// so is the copy, and autograd need not know that it was written: the graph stays valid. Once the
+/// source has changed, autograd's version counter tells the graph.
+fn refresh(
+    copy: &mut Tensor,
+    source: &Tensor,
+    unchanged: bool,
+) -> std::result::Result<(), TchError> {
+    if (copy.kind(), copy.size()) != (source.kind(), source.size()) {
+        // The original was converted, to half precision for example.
+        return copy.f_set_data(&source.f_detach_copy()?.f_to_device(copy.device())?);
+    }
+    if unchanged {
+        copy.f_data()?.f_copy_(source)?
+    } else {
+        copy.f_copy_(source)?
+    };
+    Ok(())
 }
 
 /// Leaves the generators as they were: the replicas' first weights are replaced by the original's,

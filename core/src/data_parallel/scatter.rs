@@ -31,9 +31,18 @@ pub(super) fn scatter_traced<T: Tensors>(
         .iter()
         .zip(chunks)
         .map(|(device, chunk)| {
-            let span = trace.begin(Step::Scatter, device);
-            let moved = send(&chunk, device, span)?;
-            Ok(fill(inputs, moved))
+            let mut span = trace.begin(Step::Scatter, device);
+            let mut part = inputs.shallow_clone();
+            let mut copied = Ok(());
+            part.visit_replicated(&mut |tensor| {
+                span.copied(tensor, device);
+                match device.copy_of(tensor) {
+                    Ok(copy) => *tensor = copy.detach(),
+                    Err(error) => copied = Err(error),
+                }
+            });
+            copied?;
+            Ok(fill(&part, send(&chunk, device, span)?))
         })
         .collect()
 }
@@ -71,7 +80,7 @@ fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor
                         "a tensor of shape {:?}, to be split along dimension {dim}",
                         tensor.size()
                     ),
-                    "tensors that have this dimension; wrap in Shared what every replica gets whole",
+                    "tensors that have this dimension; wrap in Replicated what every replica gets whole",
                 );
             }
         }
@@ -91,18 +100,16 @@ fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor
         // Nothing is split, so a graph that leads here can stay whole.
         return Ok(vec![tensors.iter().map(Tensor::shallow_clone).collect()]);
     }
-    let mut parts = Vec::new();
-    for tensor in tensors {
-        let chunks = tensor
-            .f_detach()
-            .and_then(|tensor| tensor.f_chunk(devices as i64, dim))
-            .map_err(Error::tensor("scatter"))?;
-        parts.resize_with(chunks.len(), Vec::new);
-        for (part, chunk) in parts.iter_mut().zip(chunks) {
-            part.push(chunk);
-        }
-    }
-    Ok(parts)
+    // ANCHOR: chunk
+    let rows = rows[0];
+    let chunk = (rows + devices as i64 - 1) / devices as i64;
+    let parts = (0..rows).step_by(chunk as usize).map(|start| {
+        let length = chunk.min(rows - start);
+        let narrow = |tensor: &Tensor| tensor.f_detach()?.f_narrow(dim, start, length);
+        tensors.iter().map(narrow).collect::<std::result::Result<_, _>>()
+    });
+    // ANCHOR_END: chunk
+    parts.collect::<std::result::Result<_, _>>().map_err(Error::tensor("scatter"))
 }
 
 /// How long a tensor is along a dimension, which may be counted from the end; None if it has no such.

@@ -2,8 +2,13 @@
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/autocast_mode.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
 
 using c10d_sys::guarded;
 using c10d_sys::tensors;
@@ -12,7 +17,8 @@ namespace {
 
 // Lives as long as the graph that leads to it.
 struct HookState : torch::CustomClassHolder {
-  HookState(c10d_gradient_hook call, void* context, c10d_drop drop) : call(call), context(context), drop(drop) {}
+  HookState(c10d_gradient_hook call, void* context, c10d_drop drop, size_t inputs)
+      : call(call), context(context), drop(drop), inputs(inputs) {}
   ~HookState() override {
     drop(context);
   }
@@ -20,55 +26,116 @@ struct HookState : torch::CustomClassHolder {
   c10d_gradient_hook call;
   void* context;
   c10d_drop drop;
+  size_t inputs;
 };
 
 constexpr const char* kState = "state";
 
-// Where a graph ends: hands its gradients over and passes nothing on.
+// A part of the graph whose backward pass is the caller's own.
 struct GradientHook : torch::autograd::Function<GradientHook> {
   static torch::autograd::variable_list forward(
       torch::autograd::AutogradContext* context,
       const c10::intrusive_ptr<HookState>& state,
-      at::TensorList leaves) {
+      at::TensorList leaves,
+      at::TensorList) {
     context->saved_data[kState] = c10::IValue::make_capsule(state);
     context->set_materialize_grads(false);
-    return leaves.vec();
+    torch::autograd::variable_list results;
+    for (const auto& leaf : leaves) {
+      // No view: it may be changed in place, like any result.
+      results.push_back(leaf.variable_data());
+    }
+    return results;
   }
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     auto state = c10::static_intrusive_pointer_cast<HookState>(context->saved_data[kState].toCapsule());
-    std::vector<c10d_tensor*> pointers;
+    std::vector<c10d_tensor*> borrowed;
     for (auto& gradient : gradients) {
-      pointers.push_back(gradient.defined() ? &gradient : nullptr);
+      borrowed.push_back(gradient.defined() ? &gradient : nullptr);
     }
-    if (char* message = state->call(state->context, pointers.data(), pointers.size())) {
+    std::vector<c10d_tensor*> given(state->inputs);
+    const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
+    char* message = state->call(state->context, borrowed.data(), keep_graph, given.data());
+    // One for the state, which is no tensor, one for each leaf and one for each input.
+    torch::autograd::variable_list results(1 + gradients.size());
+    for (auto* pointer : given) {
+      std::unique_ptr<at::Tensor> gradient(static_cast<at::Tensor*>(pointer));
+      results.push_back(gradient ? std::move(*gradient) : at::Tensor());
+    }
+    if (message != nullptr) {
       std::string text(message);
       c10d_free(message);
       TORCH_CHECK(false, text);
     }
-    // One for the state, which is no tensor, and one for each leaf.
-    return torch::autograd::variable_list(1 + gradients.size());
+    return results;
   }
 };
 
+// Hands gradients over to where graphs end, so that they live no longer than the first use of them.
+struct Deliver : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    return std::move(gradients);
+  }
+
+  torch::autograd::variable_list gradients;
+};
+
 } // namespace
+
+struct c10d_graph_end {
+  torch::autograd::Edge edge;
+};
 
 struct c10d_thread_state {
   at::ThreadLocalState state;
 };
 
-char* c10d_backward(c10d_tensor** roots, c10d_tensor** gradients, size_t count) {
-  return guarded([&] { torch::autograd::backward(tensors(roots, count), tensors(gradients, count)); });
+char* c10d_graph_end_new(const c10d_tensor* pointer, c10d_graph_end** out) {
+  return guarded([&] {
+    const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+    TORCH_CHECK(tensor.requires_grad(), "the tensor does not require grad and does not have a grad_fn");
+    *out = new c10d_graph_end{torch::autograd::impl::gradient_edge(tensor)};
+  });
+}
+
+void c10d_graph_end_free(c10d_graph_end* end) {
+  delete end;
+}
+
+char* c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph) {
+  return guarded([&] {
+    auto root = std::make_shared<Deliver>();
+    torch::autograd::edge_list edges;
+    for (size_t i = 0; i < count; ++i) {
+      edges.push_back(ends[i]->edge);
+      root->gradients.push_back(std::move(c10d_sys::tensor(gradients[i])));
+    }
+    root->set_next_edges(std::move(edges));
+    const auto go = at::zeros({});
+    root->add_input_metadata(go);
+    constexpr bool kCreateGraph = false;
+    constexpr bool kAccumulate = true;
+    torch::autograd::Engine::get_default_engine().execute(
+        {torch::autograd::Edge(root, 0)}, {go}, keep_graph, kCreateGraph, kAccumulate);
+  });
 }
 
 char* c10d_hook_gradients(
-    c10d_tensor** leaves, size_t count, c10d_gradient_hook call, void* context, c10d_drop drop) {
+    c10d_tensor** leaves,
+    size_t leaf_count,
+    c10d_tensor** inputs,
+    size_t input_count,
+    c10d_gradient_hook call,
+    void* context,
+    c10d_drop drop) {
   return guarded([&] {
-    auto state = c10::make_intrusive<HookState>(call, context, drop);
-    const auto given = tensors(leaves, count);
-    auto hooked = GradientHook::apply(state, at::TensorList(given));
-    for (size_t i = 0; i < count; ++i) {
+    auto state = c10::make_intrusive<HookState>(call, context, drop, input_count);
+    const auto given = tensors(leaves, leaf_count);
+    const auto sources = tensors(inputs, input_count);
+    auto hooked = GradientHook::apply(state, at::TensorList(given), at::TensorList(sources));
+    for (size_t i = 0; i < leaf_count; ++i) {
       c10d_sys::tensor(leaves[i]) = hooked[i];
     }
   });

@@ -16,6 +16,7 @@ typedef struct c10d_store c10d_store;
 typedef struct c10d_process_group c10d_process_group;
 typedef struct c10d_work c10d_work;
 typedef struct c10d_reducer c10d_reducer;
+typedef struct c10d_graph_end c10d_graph_end;
 typedef struct c10d_thread_state c10d_thread_state;
 typedef void c10d_tensor;
 
@@ -106,16 +107,30 @@ void c10d_reducer_free(c10d_reducer* reducer);
 
 // --- autograd.cpp: backward passes in parts ---
 
-// Borrows the gradients, null where there is none. Returns null, or a message from c10d_copy_text.
-typedef char* (*c10d_gradient_hook)(void* context, c10d_tensor** gradients, size_t count);
+// Gets the gradients of the leaves, borrowed, null where there is none, and whether the graph is to
+// be kept; puts a new tensor, or null, for each input in `input_gradients`. Returns null, or a
+// message from c10d_copy_text.
+typedef char* (*c10d_gradient_hook)(
+    void* context, c10d_tensor** gradients, bool keep_graph, c10d_tensor** input_gradients);
 typedef void (*c10d_drop)(void* context);
 
-// torch.autograd.backward(roots, gradients)
-char* c10d_backward(c10d_tensor** roots, c10d_tensor** gradients, size_t count);
-// Replaces each leaf by itself with a graph whose backward calls `call`, at most once a backward
-// pass; `context` is dropped with that graph, or at once if this fails.
+// Where the graph of a tensor ends: what is needed of it for a backward pass. It does not keep the
+// tensor's memory.
+char* c10d_graph_end_new(const c10d_tensor* tensor, c10d_graph_end** out);
+void c10d_graph_end_free(c10d_graph_end* end);
+// torch.autograd.backward(tensors, gradients, retain_graph) for the tensors of these ends. Takes the
+// gradients out of their handles, to give each back as soon as it is used.
+char* c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph);
+// Replaces each leaf by a tensor with the same data whose graph leads to the inputs by way of `call`.
+// `context` is dropped with that graph.
 char* c10d_hook_gradients(
-    c10d_tensor** leaves, size_t count, c10d_gradient_hook call, void* context, c10d_drop drop);
+    c10d_tensor** leaves,
+    size_t leaf_count,
+    c10d_tensor** inputs,
+    size_t input_count,
+    c10d_gradient_hook call,
+    void* context,
+    c10d_drop drop);
 // What this thread has set for itself: grad mode, autocast, profiler …
 char* c10d_thread_state_new(c10d_thread_state** out);
 // Calls `body` under that state, which is put back afterwards. `body` throws nothing.
@@ -124,17 +139,17 @@ void c10d_thread_state_free(c10d_thread_state* state);
 
 // --- memory.cpp: bytes per device ---
 
+// Every CPU block is booked to the device that is current on the thread that asks for it.
+
 // How many parts of the CPU's memory can be counted apart.
 enum { C10D_CPU_DEVICES = 64 };
 
-// From now on, CPU blocks are booked to the device that is current on the thread that asks.
-char* c10d_count_cpu_memory(void);
 // Devices are those from 0 to C10D_CPU_DEVICES - 1; a new thread is on device 0.
-int32_t c10d_exchange_cpu_device(int32_t device);
-void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak);
-void c10d_reset_cpu_peak(int32_t device);
-// To which device the tensor's block is booked; -1 if it is not.
-int32_t c10d_cpu_device_of(const c10d_tensor* tensor);
+int32_t c10d_exchange_cpu_device(int32_t device) noexcept;
+void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) noexcept;
+void c10d_reset_cpu_peak(int32_t device) noexcept;
+// To which device the tensor's block is booked; -1 if it has none of its own.
+int32_t c10d_cpu_device_of(const c10d_tensor* tensor) noexcept;
 char* c10d_exchange_cuda_device(int32_t device, int32_t* previous);
 char* c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak);
 char* c10d_reset_cuda_peak(int32_t device);

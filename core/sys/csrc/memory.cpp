@@ -53,6 +53,7 @@ struct CountingAllocator final : c10::Allocator {
     if (bytes == 0) {
       return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
     }
+    TORCH_CHECK(bytes <= SIZE_MAX - sizeof(Header), "a block of ", bytes, " bytes is asked for");
     auto* found = static_cast<Header*>(c10::alloc_cpu(bytes + sizeof(Header)));
     found->bytes = static_cast<int64_t>(bytes);
     found->device = current_device;
@@ -70,35 +71,39 @@ struct CountingAllocator final : c10::Allocator {
   }
 };
 
+// Before the program can make a tensor: libtorch's other users of the allocator expect to give a
+// block back to the one that they had it from. Never destroyed, since blocks may outlive main.
+[[maybe_unused]] const bool installed = [] {
+  // Above the priority of the allocator that libtorch starts with.
+  constexpr uint8_t kPriority = 1;
+  c10::SetAllocator(c10::kCPU, new CountingAllocator, kPriority);
+  return true;
+}();
+
 } // namespace
 
-char* c10d_count_cpu_memory(void) {
-  return guarded([] {
-    static CountingAllocator allocator;
-    // Above the priority of the allocator that libtorch starts with.
-    constexpr uint8_t kPriority = 1;
-    c10::SetAllocator(c10::kCPU, &allocator, kPriority);
-  });
-}
-
-int32_t c10d_exchange_cpu_device(int32_t device) {
+int32_t c10d_exchange_cpu_device(int32_t device) noexcept {
   const int32_t previous = current_device;
   current_device = device;
   return previous;
 }
 
-void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) {
+void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) noexcept {
   *live = counters[device].live.load();
   *peak = counters[device].peak.load();
 }
 
-void c10d_reset_cpu_peak(int32_t device) {
+void c10d_reset_cpu_peak(int32_t device) noexcept {
   counters[device].peak = counters[device].live.load();
 }
 
-int32_t c10d_cpu_device_of(const c10d_tensor* pointer) {
-  const auto& storage = static_cast<const at::Tensor*>(pointer)->storage();
-  const auto& data = storage.data_ptr();
+int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
+  const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+  // A sparse tensor is several.
+  if (!tensor.defined() || !tensor.has_storage()) {
+    return -1;
+  }
+  const auto& data = tensor.storage().data_ptr();
   if (data.get() == nullptr || data.get_deleter() != &release) {
     return -1;
   }

@@ -1,40 +1,89 @@
 //! Backward passes in parts, and a thread's state carried to another thread.
 
 use crate::error::{check, created};
-use crate::process_group::pointers;
+use crate::process_group::{pointer, pointers};
 use crate::{Error, ffi};
 use std::ffi::{CString, c_char, c_void};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 use tch::Tensor;
 
-/// `torch.autograd.backward(roots, gradients)`: each root's graph, from the gradient given for it.
-pub fn backward(roots: &[Tensor], gradients: &[Tensor]) -> Result<(), Error> {
-    assert_eq!(roots.len(), gradients.len(), "every root has its gradient");
-    // SAFETY: both lists live through the call and are of the length given.
+/// Where the graph of a tensor ends: all that a backward pass needs of the tensor, without its memory.
+#[derive(Debug)]
+pub struct GraphEnd {
+    handle: NonNull<ffi::GraphEnd>,
+}
+
+// SAFETY: a reference to a node of the graph, which autograd itself hands from thread to thread.
+unsafe impl Send for GraphEnd {}
+// SAFETY: the reference is only copied.
+unsafe impl Sync for GraphEnd {}
+
+impl GraphEnd {
+    /// That of a tensor that requires a gradient.
+    pub fn of(tensor: &Tensor) -> Result<GraphEnd, Error> {
+        let mut handle = null_mut();
+        // SAFETY: `tensor` lives through the call, which writes a handle.
+        let status = unsafe { ffi::c10d_graph_end_new(pointer(tensor), &mut handle) };
+        Ok(GraphEnd { handle: created(status, handle)? })
+    }
+}
+
+impl Drop for GraphEnd {
+    fn drop(&mut self) {
+        // SAFETY: made by c10d_graph_end_new and freed once.
+        unsafe { ffi::c10d_graph_end_free(self.handle.as_ptr()) }
+    }
+}
+
+/// `torch.autograd.backward(tensors, gradients, retain_graph)` for the tensors of these ends.
+///
+/// Each gradient is given back as soon as it has been used.
+pub fn backward(
+    ends: &[&GraphEnd],
+    gradients: Vec<Tensor>,
+    retain_graph: bool,
+) -> Result<(), Error> {
+    assert_eq!(ends.len(), gradients.len(), "every end has its gradient");
+    let mut ends: Vec<_> = ends.iter().map(|end| end.handle.as_ptr()).collect();
+    // SAFETY: both lists live through the call and are of the length given. The gradients are ours,
+    // and what the call leaves in their handles is an undefined tensor, which may be dropped.
     check(unsafe {
         ffi::c10d_backward(
-            pointers(roots).as_mut_ptr(),
-            pointers(gradients).as_mut_ptr(),
-            roots.len(),
+            ends.as_mut_ptr(),
+            pointers(&gradients).as_mut_ptr(),
+            ends.len(),
+            retain_graph,
         )
     })
 }
 
-type Hook = Box<dyn FnMut(Vec<Option<Tensor>>) -> Result<(), String> + Send>;
+/// The caller's part of a backward pass: takes the gradients of the leaves, None for one that the
+/// pass has not reached, and whether the graph is to be kept; gives the gradients of the inputs.
+type Hook = Box<dyn FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, String> + Send>;
 
-/// Lets a backward pass that reaches `leaves` call `hook` with their gradients, None for a leaf
-/// that it has not reached; the leaves are replaced by ones that do so.
+/// What C++ holds for the graph.
+struct Context {
+    hook: Hook,
+    leaves: usize,
+    inputs: usize,
+}
+
+/// Replaces each leaf by a tensor with the same data, from which a backward pass goes on to
+/// `inputs` by way of `hook`: a `torch.autograd.Function` whose forward pass has been run already.
 ///
-/// The hook is called at most once a backward pass, from whichever thread autograd runs it on, and
-/// dropped with the last tensor whose graph leads to it. What it returns as an error, `backward`
-/// reports.
+/// The hook is called once for each backward pass that reaches a leaf, from whichever thread
+/// autograd runs it on, and dropped with the last tensor whose graph leads to it. What it returns as
+/// an error, `backward` reports.
 pub fn hook_gradients(
     leaves: &mut [Tensor],
-    hook: impl FnMut(Vec<Option<Tensor>>) -> Result<(), String> + Send + 'static,
+    inputs: &[Tensor],
+    hook: impl FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, String> + Send + 'static,
 ) -> Result<(), Error> {
-    let hook: Box<Hook> = Box::new(Box::new(hook));
-    // SAFETY: `call` and `drop_hook` take the context for what it is, the address of a `Hook`, and
+    let context =
+        Box::new(Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() });
+    // SAFETY: `call` and `drop_hook` take the context for what it is, the address of a `Context`, and
     // the C++ side calls the latter exactly once, after which it calls neither. Hooks are Send, and
     // autograd runs a node's backward on one thread at a time. The leaves live through the call,
     // which assigns to them: nobody else holds them, by `&mut`.
@@ -42,8 +91,10 @@ pub fn hook_gradients(
         ffi::c10d_hook_gradients(
             pointers(leaves).as_mut_ptr(),
             leaves.len(),
+            pointers(inputs).as_mut_ptr(),
+            inputs.len(),
             call,
-            Box::into_raw(hook).cast(),
+            Box::into_raw(context).cast(),
             drop_hook,
         )
     })
@@ -52,14 +103,15 @@ pub fn hook_gradients(
 extern "C" fn call(
     context: *mut c_void,
     gradients: *mut *mut ffi::Tensor,
-    count: usize,
+    keep_graph: bool,
+    input_gradients: *mut *mut ffi::Tensor,
 ) -> *mut c_char {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by `hook_gradients`; the node that calls is the only one that has this context.
-        let hook = unsafe { &mut *context.cast::<Hook>() };
-        let gradients = (0..count)
+        let Context { hook, leaves, inputs } = unsafe { &mut *context.cast::<Context>() };
+        let gradients = (0..*leaves)
             .map(|index| {
-                // SAFETY: `gradients` has `count` entries, each null or a tensor that lives through
+                // SAFETY: `gradients` has an entry for each leaf, null or a tensor that lives through
                 // the call; a clone of it is a reference of our own.
                 unsafe {
                     let gradient = *gradients.add(index);
@@ -67,7 +119,15 @@ extern "C" fn call(
                 }
             })
             .collect();
-        hook(gradients)
+        let given = hook(gradients, keep_graph)?;
+        for (index, gradient) in given.into_iter().enumerate().take(*inputs) {
+            if let Some(gradient) = gradient {
+                // SAFETY: `input_gradients` has an entry for each input. C++ deletes what it finds
+                // there, which `gradient` therefore must not.
+                unsafe { *input_gradients.add(index) = pointer(&ManuallyDrop::new(gradient)) };
+            }
+        }
+        Ok::<(), String>(())
     }));
     match outcome {
         Ok(Ok(())) => null_mut(),
@@ -80,7 +140,7 @@ extern "C" fn drop_hook(context: *mut c_void) {
     // A panic while dropping has nowhere to go.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by `hook_gradients`, this is the one call that takes the box back.
-        drop(unsafe { Box::from_raw(context.cast::<Hook>()) });
+        drop(unsafe { Box::from_raw(context.cast::<Context>()) });
     }));
 }
 
@@ -160,7 +220,7 @@ mod tests {
     use std::thread;
 
     fn leaf(value: f64) -> Tensor {
-        Tensor::from(value).set_requires_grad(true)
+        Tensor::from(value as f32).set_requires_grad(true)
     }
 
     fn number(tensor: &Tensor) -> f64 {
@@ -170,35 +230,55 @@ mod tests {
     #[test]
     fn a_graph_is_walked_from_the_gradients_given() {
         let x = leaf(3.0);
-        let roots = [&x * 2.0, &x * &x];
-        backward(&roots, &[10.0, 100.0].map(Tensor::from)).unwrap();
+        let ends = [&x * 2.0, &x * &x].map(|root| GraphEnd::of(&root).unwrap());
+        backward(&ends.each_ref(), [10.0, 100.0].map(Tensor::from).into(), false).unwrap();
         assert_eq!(number(&x.grad()), 2.0 * 10.0 + 2.0 * 3.0 * 100.0);
     }
 
     #[test]
-    fn a_hook_gets_the_gradients_of_the_leaves_that_were_reached() {
+    fn what_has_no_graph_has_no_end() {
+        let error = GraphEnd::of(&Tensor::from(1.0)).unwrap_err();
+        assert!(error.message().contains("does not require grad"), "{error}");
+    }
+
+    #[test]
+    fn a_hook_gets_the_gradients_of_the_leaves_that_were_reached_and_gives_those_of_the_inputs() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let sink = seen.clone();
+        let x = leaf(4.0);
+        let inputs = [&x * 2.0, &x * 3.0];
         let mut leaves = [leaf(1.0), leaf(2.0), leaf(3.0)];
-        hook_gradients(&mut leaves, move |gradients| {
-            sink.lock()
-                .unwrap()
-                .push(gradients.iter().map(|g| g.as_ref().map(number)).collect::<Vec<_>>());
-            Ok(())
+        hook_gradients(&mut leaves, &inputs, move |gradients, keep| {
+            let numbers = gradients.iter().map(|g| g.as_ref().map(number)).collect::<Vec<_>>();
+            sink.lock().unwrap().push((numbers, keep));
+            Ok(vec![Some(Tensor::from(10f32)), None])
         })
         .unwrap();
         (&leaves[0] * 5.0 + &leaves[2] * 7.0).backward();
-        assert_eq!(*seen.lock().unwrap(), [[Some(5.0), None, Some(7.0)]]);
+        assert_eq!(*seen.lock().unwrap(), [(vec![Some(5.0), None, Some(7.0)], false)]);
+        assert_eq!(number(&x.grad()), 2.0 * 10.0);
+    }
+
+    #[test]
+    fn what_comes_out_of_a_hook_may_be_changed_in_place() {
+        let mut leaves = [leaf(1.0)];
+        hook_gradients(&mut leaves, &[], |gradients, _| {
+            assert_eq!(gradients[0].as_ref().map(number), Some(6.0));
+            Ok(Vec::new())
+        })
+        .unwrap();
+        let _ = leaves[0].g_mul_scalar_(2.0);
+        (&leaves[0] * 3.0).f_backward().unwrap();
     }
 
     #[test]
     fn what_a_hook_refuses_the_backward_pass_reports() {
         let mut leaves = [leaf(1.0)];
-        hook_gradients(&mut leaves, |_| Err("not like this".into())).unwrap();
+        hook_gradients(&mut leaves, &[], |_, _| Err("not like this".into())).unwrap();
         let error = leaves[0].f_backward().unwrap_err().to_string();
         assert!(error.contains("not like this"), "{error}");
         let mut leaves = [leaf(1.0)];
-        hook_gradients(&mut leaves, |_| panic!("in a hook")).unwrap();
+        hook_gradients(&mut leaves, &[], |_, _| panic!("in a hook")).unwrap();
         let error = leaves[0].f_backward().unwrap_err().to_string();
         assert!(error.contains("a gradient hook panicked"), "{error}");
     }
@@ -208,9 +288,9 @@ mod tests {
         let held = Arc::new(());
         let theirs = held.clone();
         let mut leaves = [leaf(1.0)];
-        hook_gradients(&mut leaves, move |_| {
+        hook_gradients(&mut leaves, &[], move |_, _| {
             let _ = &theirs;
-            Ok(())
+            Ok(Vec::new())
         })
         .unwrap();
         let result = &leaves[0] * 2.0;

@@ -11,7 +11,7 @@ macro_rules! opaque {
     )*};
 }
 
-opaque!(Store, ProcessGroup, Work, Reducer, ThreadState);
+opaque!(Store, ProcessGroup, Work, Reducer, GraphEnd, ThreadState);
 
 pub(crate) type Tensor = c_void;
 /// Null for success, else the text of an exception.
@@ -195,15 +195,20 @@ unsafe extern "C" {
     ) -> Status;
     pub(crate) fn c10d_reducer_free(reducer: *mut Reducer);
 
+    pub(crate) fn c10d_graph_end_new(tensor: *const Tensor, out: *mut *mut GraphEnd) -> Status;
+    pub(crate) fn c10d_graph_end_free(end: *mut GraphEnd);
     pub(crate) fn c10d_backward(
-        roots: *mut *mut Tensor,
+        ends: *mut *mut GraphEnd,
         gradients: *mut *mut Tensor,
         count: usize,
+        keep_graph: bool,
     ) -> Status;
     pub(crate) fn c10d_hook_gradients(
         leaves: *mut *mut Tensor,
-        count: usize,
-        call: extern "C" fn(*mut c_void, *mut *mut Tensor, usize) -> *mut c_char,
+        leaf_count: usize,
+        inputs: *mut *mut Tensor,
+        input_count: usize,
+        call: extern "C" fn(*mut c_void, *mut *mut Tensor, bool, *mut *mut Tensor) -> *mut c_char,
         context: *mut c_void,
         drop: extern "C" fn(*mut c_void),
     ) -> Status;
@@ -215,7 +220,6 @@ unsafe extern "C" {
     ) -> Status;
     pub(crate) fn c10d_thread_state_free(state: *mut ThreadState);
 
-    pub(crate) fn c10d_count_cpu_memory() -> Status;
     pub(crate) fn c10d_exchange_cpu_device(device: i32) -> i32;
     pub(crate) fn c10d_cpu_memory(device: i32, live: *mut i64, peak: *mut i64);
     pub(crate) fn c10d_reset_cpu_peak(device: i32);

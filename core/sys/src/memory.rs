@@ -20,13 +20,6 @@ pub struct Bytes {
     pub peak: usize,
 }
 
-/// Books the CPU's blocks from now on. A second call changes nothing.
-pub fn count_cpu() -> Result<(), Error> {
-    // SAFETY: replaces the allocator by one that lives as long as the process; libtorch allows it
-    // at any time, since every block knows who takes it back.
-    check(unsafe { ffi::c10d_count_cpu_memory() })
-}
-
 /// Makes a part of the CPU's memory current on this thread, and returns the one that was.
 ///
 /// # Panics
@@ -56,8 +49,8 @@ pub fn reset_cpu_peak(device: usize) {
     unsafe { ffi::c10d_reset_cpu_peak(cpu(device)) }
 }
 
-/// To which part of the CPU's memory a tensor's block is booked; None if it is not, since it is
-/// older than the counting or not libtorch's own.
+/// To which part of the CPU's memory a tensor's block is booked; None if it has none of its own:
+/// an empty tensor, a sparse one, or one over memory that libtorch has been lent.
 pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {
     // SAFETY: `tensor` lives through the call, which only reads.
     usize::try_from(unsafe { ffi::c10d_cpu_device_of(pointer(tensor)) }).ok()

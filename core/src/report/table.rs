@@ -1,0 +1,81 @@
+//! Tables in plain text, and numbers that can be read at a glance.
+
+/// A column's heading, and the side on which its cells are flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// For words.
+    Left(&'static str),
+    /// For numbers, so that their digits stand below each other.
+    Right(&'static str),
+}
+
+/// Lays rows out below their headings, two blanks between columns, each line ended. Cells that a
+/// row lacks stay empty.
+///
+/// ```
+/// use tch_parallel::report::{Column, table, thousands};
+///
+/// let row = |step: &str, bytes| vec![step.to_owned(), thousands(bytes)];
+/// let columns = [Column::Left("step"), Column::Right("bytes")];
+/// let text = table(&columns, &[row("gather", 8), row("loss", 1024)]);
+/// assert_eq!(text, "step    bytes\ngather      8\nloss    1,024\n");
+/// ```
+pub fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
+    let headings: Vec<_> = columns.iter().map(|column| column.heading().to_owned()).collect();
+    let lines = || std::iter::once(&headings).chain(rows);
+    let width = |index: usize| {
+        let cells = lines().filter_map(|line| line.get(index));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns.len()).map(width).collect();
+    let mut text = String::new();
+    for line in lines() {
+        let cells =
+            columns.iter().zip(line).zip(&widths).map(|((column, cell), width)| match column {
+                Column::Left(_) => format!("{cell:<width$}"),
+                Column::Right(_) => format!("{cell:>width$}"),
+            });
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+impl Column {
+    fn heading(self) -> &'static str {
+        match self {
+            Column::Left(heading) | Column::Right(heading) => heading,
+        }
+    }
+}
+
+/// The number with a comma between groups of three digits: 59,136,001.
+pub fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_as_wide_as_its_widest_cell_or_its_heading() {
+        let row = |cells: &[&str]| cells.iter().map(|cell| cell.to_string()).collect();
+        let columns = [Column::Left("name"), Column::Right("n"), Column::Left("note")];
+        let text = table(&columns, &[row(&["cpu:10", "7", "µs"]), row(&["x", "12345"])]);
+        assert_eq!(text, "name        n  note\ncpu:10      7  µs\nx       12345\n");
+    }
+
+    #[test]
+    fn a_comma_stands_between_groups_of_three_digits() {
+        assert_eq!([0, 999, 1000, 59_136_001].map(thousands), ["0", "999", "1,000", "59,136,001"]);
+    }
+}

@@ -1,0 +1,270 @@
+//! Models and losses of all shapes: DataParallel is a part of the graph like any other.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+use approx::assert_relative_eq;
+use c10d_sys::autograd::{GraphEnd, backward};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use tch::nn::{self, Module, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel, Mean};
+use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
+use tch_parallel::{Devices, LogicalDevice, Replicated};
+
+/// Multiplies columns by a factor, and squares.
+#[derive(Debug)]
+struct Scale(Tensor);
+
+impl Scale {
+    fn new(p: &nn::Path<'_>) -> Self {
+        Scale(p.var("factor", &[3], nn::Init::Const(2.0)))
+    }
+}
+
+impl Module for Scale {
+    fn forward(&self, xs: &Tensor) -> Tensor {
+        (xs * &self.0).square()
+    }
+}
+
+fn rows(count: i64) -> Tensor {
+    (Tensor::arange(count * 3, (Kind::Float, Device::Cpu)) * 0.1 + 0.1).view([count, 3])
+}
+
+fn numbers(tensor: &Tensor) -> Vec<f32> {
+    Vec::try_from(tensor.view([-1])).unwrap()
+}
+
+type Model<'a> = &'a dyn Fn(&Tensor) -> Tensor;
+
+/// The gradients of something before the model, and of the model, for a loss that uses the model.
+fn gradients(devices: Option<usize>, loss: &dyn Fn(Model<'_>, &Tensor) -> Tensor) -> [Vec<f32>; 2] {
+    let vs = VarStore::new(Device::Cpu);
+    let before = Tensor::full([3], 1.5, (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    // Not a leaf: a graph that the loss shares with the model.
+    let inputs = (rows(5) * &before).tanh();
+    match devices {
+        None => {
+            let model = Scale::new(&vs.root());
+            loss(&|xs| model.forward(xs), &inputs).backward();
+        }
+        Some(count) => {
+            let devices = Devices::cpu(count).unwrap();
+            let model = DataParallel::new(&vs, &devices, Scale::new).unwrap();
+            loss(&|xs| model.forward_t(xs, true), &inputs).backward();
+        }
+    }
+    [numbers(&before.grad()), numbers(&vs.variables()["factor"].grad())]
+}
+
+fn assert_like_one_device(loss: impl Fn(Model<'_>, &Tensor) -> Tensor) {
+    let expected = gradients(None, &loss);
+    for count in 1..=3 {
+        let found = gradients(Some(count), &loss);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(expected.iter().all(|gradient| *gradient != 0.0));
+            // Sums over the rows run in another order.
+            assert_relative_eq!(found[..], expected[..], max_relative = 1e-5);
+        }
+    }
+}
+
+#[test]
+fn a_plain_loss_backward_does_it() {
+    assert_like_one_device(|model, xs| model(xs).sum(Kind::Float));
+}
+
+#[test]
+fn the_input_may_be_used_beside_the_model() {
+    assert_like_one_device(|model, xs| (xs * model(xs)).sum(Kind::Float));
+}
+
+#[test]
+fn the_model_may_be_used_twice_in_one_loss() {
+    assert_like_one_device(|model, xs| (model(xs) + model(&(xs * 2.0))).sum(Kind::Float));
+}
+
+#[test]
+fn the_models_output_may_be_its_next_input() {
+    assert_like_one_device(|model, xs| model(&model(xs)).sum(Kind::Float));
+}
+
+#[test]
+fn the_output_may_be_changed_in_place() {
+    assert_like_one_device(|model, xs| {
+        let mut output = model(xs);
+        let _ = output.g_mul_scalar_(3.0).relu_();
+        output.sum(Kind::Float)
+    });
+}
+
+#[test]
+fn a_part_of_the_output_may_do() {
+    assert_like_one_device(|model, xs| model(xs).narrow(0, 0, 1).sum(Kind::Float));
+}
+
+#[test]
+fn the_graph_may_be_kept_for_a_second_pass() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let loss = model.forward_t(&rows(4), true).sum(Kind::Float);
+    let factor = &vs.variables()["factor"];
+    let retain_graph = true;
+    backward(&[&GraphEnd::of(&loss).unwrap()], vec![loss.ones_like()], retain_graph).unwrap();
+    let once = numbers(&(factor.grad() * 2.0));
+    loss.backward();
+    assert_eq!(numbers(&factor.grad()), once);
+}
+
+#[test]
+fn one_of_several_outputs_may_be_left_out_of_the_loss() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let (used, _unused, index) = model
+        .forward(rows(4), |module, xs| {
+            let indices = Tensor::arange(xs.size()[0], (Kind::Int64, Device::Cpu));
+            (module.forward(&xs), module.forward(&xs), indices)
+        })
+        .unwrap();
+    used.sum(Kind::Float).backward();
+    let expected = (rows(4).square() * 4.0).sum_dim_intlist(0, false, Kind::Float);
+    assert_relative_eq!(
+        numbers(&vs.variables()["factor"].grad())[..],
+        numbers(&expected)[..],
+        max_relative = 1e-6
+    );
+    assert_eq!(index, Tensor::from_slice(&[0i64, 1, 0, 1]));
+}
+
+#[test]
+fn a_sparse_gradient_is_summed_as_well() {
+    let vs = VarStore::new(Device::Cpu);
+    let build = |p: &nn::Path<'_>| {
+        let config = nn::EmbeddingConfig { sparse: true, ..Default::default() };
+        nn::embedding(p, 5, 2, config)
+    };
+    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), build).unwrap();
+    let tokens = Tensor::from_slice(&[1i64, 2, 1, 4]);
+    model.forward_t(&tokens, true).sum(Kind::Float).backward();
+    let gradient = vs.variables()["weight"].grad().to_dense(None, false);
+    let rows = numbers(&gradient.sum_dim_intlist(1, false, Kind::Float));
+    // Token 1 is in both halves of the batch.
+    assert_eq!(rows, [0.0, 4.0, 2.0, 0.0, 2.0]);
+}
+
+#[test]
+fn what_is_replicated_comes_whole_to_every_device() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallelModel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let weights = Tensor::from_slice(&[1f32, 2.0, 3.0]);
+    let outputs = model.f_forward_t(&rows(4), true).unwrap();
+    let criterion = DataParallelCriterion::weighted(
+        |output: &Tensor, (target, Replicated(weights)): &(Tensor, Replicated<Tensor>)| {
+            assert_eq!(LogicalDevice::of(weights), LogicalDevice::of(output));
+            let value = (output * weights - target).mean(Kind::Float);
+            vec![Mean { value, count: Tensor::from(target.size()[0]) }]
+        },
+    );
+    let loss = criterion.forward(outputs, (rows(4), Replicated(weights.shallow_clone()))).unwrap();
+    let expected = ((rows(4) * 2.0).square() * weights - rows(4)).mean(Kind::Float);
+    assert_relative_eq!(
+        loss.value().double_value(&[]),
+        expected.double_value(&[]),
+        max_relative = 1e-6
+    );
+}
+
+#[test]
+fn several_threads_may_train_one_model_in_turns() {
+    const PASSES: usize = 100;
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let together = Barrier::new(2);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..PASSES {
+                    let loss =
+                        model.forward_t(&Tensor::ones([4, 3], (Kind::Float, Device::Cpu)), true);
+                    together.wait();
+                    model.backward(&loss.sum(Kind::Float)).unwrap();
+                }
+            });
+        }
+    });
+    // 2·factor for each of four rows, in whole numbers: no gradient is lost.
+    let expected = (2 * PASSES * 4 * 2 * 2) as f32;
+    assert_eq!(numbers(&vs.variables()["factor"].grad()), [expected; 3]);
+}
+
+#[test]
+fn within_another_thread_pool_its_other_tasks_wait() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let model = Mutex::new(model);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    pool.scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|_| {
+                let _ = no_grad(|| model.try_lock().unwrap().forward_t(&rows(4), false));
+            });
+        }
+    });
+}
+
+#[test]
+fn a_graph_from_before_a_change_of_the_weights_is_refused() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallelModel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    // Of the first device nothing counts: only the replica's graph is used.
+    let criterion = || {
+        DataParallelCriterion::weighted(|output: &Tensor, target: &Tensor| {
+            vec![Mean { value: output.mean(Kind::Float), count: target.sum(Kind::Int64) }]
+        })
+    };
+    let target = || Tensor::from_slice(&[0i64, 0, 1, 1]);
+    let forward = || {
+        // A product with the factor needs the factor for the other factor's gradient.
+        let outputs = model.forward(rows(4), |module, xs| module.forward(&xs) * &module.0).unwrap();
+        criterion().forward(outputs, target()).unwrap()
+    };
+    let (unchanged, stale) = (forward(), forward());
+    unchanged.backward().unwrap();
+    let mut factor = vs.variables()["factor"].shallow_clone();
+    let _ = no_grad(|| factor.g_mul_scalar_(2.0));
+    let _newer = forward();
+    let error = stale.backward().unwrap_err().to_string();
+    assert!(error.contains("has been modified by an inplace operation"), "{error}");
+}
+
+#[test]
+fn replicas_keep_no_outputs_and_the_output_device_holds_the_loss() {
+    // Devices that no other test here uses.
+    let [first, second, output] = [30, 31, 32].map(LogicalDevice::Cpu);
+    let devices = Devices::new([first, second]).unwrap();
+    let vs = VarStore::new(Device::Cpu);
+    let options = tch_parallel::data_parallel::DataParallelOptions {
+        output_device: Some(output),
+        ..Default::default()
+    };
+    let build = |p: &nn::Path<'_>| nn::linear(p, 2, 1000, Default::default());
+    let model = DataParallel::with_options(&vs, &devices, options, build).unwrap();
+    let inputs = Tensor::ones([200, 2], (Kind::Float, Device::Cpu));
+    let live = |device| memory_allocated(device).unwrap();
+    let before = live(second);
+    let logits = model.forward_t(&inputs, true);
+    // A linear layer needs its input for the backward pass, which is 100 rows of 2 floats.
+    assert_eq!(live(second) - before, 100 * 2 * 4);
+    assert_eq!(live(output), 200 * 1000 * 4);
+    reset_peak_memory_stats(first).unwrap();
+    let peak_before = max_memory_allocated(first).unwrap();
+    let loss = {
+        let _on = model.output_device().guard().unwrap();
+        logits.mean(Kind::Float)
+    };
+    model.backward(&loss).unwrap();
+    // The first device gets its half of the outputs' gradient, not all of it.
+    let peak = max_memory_allocated(first).unwrap() - peak_before;
+    assert!((400_000..500_000).contains(&peak), "{peak}");
+}

@@ -1,0 +1,173 @@
+//! What dp-basic prints, with the times left out, what it draws, and what it refuses. Four
+//! decimals: in the last bits processors differ.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use tests::Job;
+use tests::programs::dp_basic;
+
+/// What it prints.
+fn printed(arguments: &[&str]) -> Result<String> {
+    let job = Job::new()?;
+    Ok(job.run(dp_basic(arguments.iter().copied())?)?.expect_success()?.stdout)
+}
+
+/// The chart that it leaves behind when told so at the end of its arguments.
+fn drawn(arguments: &[&str]) -> Result<String> {
+    let job = Job::new()?;
+    let arguments = arguments.iter().copied().chain(["--svg", "chart.svg"]);
+    job.run(dp_basic(arguments)?)?.expect_success()?;
+    ensure!(job.files()? == ["chart.svg"], "{:?}", job.files()?);
+    Ok(fs::read_to_string(job.directory().join("chart.svg"))?)
+}
+
+// === trace ===
+
+#[test]
+fn the_threads_six_tokens_leave_the_fourth_device_idle() -> Result<()> {
+    insta::assert_snapshot!("trace_toy", printed(&["trace", "--no-times"])?);
+    Ok(())
+}
+
+#[test]
+fn the_questions_59_million_parameters_go_to_every_further_device() -> Result<()> {
+    let arguments = ["trace", "--model", "mlp", "--devices", "cpu:2", "--no-times"];
+    insta::assert_snapshot!("trace_mlp", printed(&arguments)?);
+    Ok(())
+}
+
+#[test]
+fn outputs_and_loss_move_to_the_output_device() -> Result<()> {
+    let arguments = ["--devices", "cpu:2", "--output-device", "1", "--no-times"];
+    insta::assert_snapshot!(
+        "trace_output_device",
+        printed(&[&["trace"], &arguments[..]].concat())?
+    );
+    Ok(())
+}
+
+#[test]
+fn times_are_printed_unless_they_are_left_out() -> Result<()> {
+    let text = printed(&["trace"])?;
+    ensure!(text.contains("begins at ms") && text.contains("takes ms"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_step_is_drawn_with_a_lane_for_each_device_and_all_its_parts() -> Result<()> {
+    let svg = drawn(&["trace"])?;
+    for text in ["cpu:0", "cpu:3", "scatter gradients", "reduce gradients", "parallel_apply"] {
+        ensure!(svg.contains(text), "no {text} in {svg}");
+    }
+    Ok(())
+}
+
+// === answers ===
+
+#[test]
+fn every_question_is_answered() -> Result<()> {
+    let text = printed(&["answers"])?;
+    let (measured, steady): (Vec<_>, Vec<_>) =
+        text.lines().partition(|line| line.trim_start().starts_with("measured"));
+    ensure!(measured.len() == 2, "{measured:?}");
+    insta::assert_snapshot!("answers", steady.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn the_numbers_repeat_from_run_to_run() -> Result<()> {
+    // Bytes among them.
+    let arguments = ["answers", "S0.5", "S0.27", "S2.15"];
+    ensure!(printed(&arguments)? == printed(&arguments)?);
+    Ok(())
+}
+
+#[test]
+fn a_question_can_be_asked_alone() -> Result<()> {
+    let text = printed(&["answers", "S2.19"])?;
+    ensure!(text.contains("S2.19") && !text.contains("S2.18"), "{text}");
+    Ok(())
+}
+
+// === model-parallel ===
+
+#[test]
+fn a_model_in_two_parts_gives_the_numbers_of_one() -> Result<()> {
+    let split = printed(&["model-parallel", "--split", "--no-times"])?;
+    insta::assert_snapshot!("model_parallel_split", split);
+    insta::assert_snapshot!("model_parallel", printed(&["model-parallel", "--no-times"])?);
+    Ok(())
+}
+
+#[test]
+fn the_parts_are_drawn_on_their_devices() -> Result<()> {
+    let svg = drawn(&["model-parallel", "--split"])?;
+    for text in ["cpu:0, forward 1", "cpu:1, forward 2", "cpu:1, backward 2", "cpu:0, backward 1"] {
+        ensure!(svg.contains(text), "no {text} in {svg}");
+    }
+    Ok(())
+}
+
+// === speedup ===
+
+#[test]
+fn one_two_and_four_replicas_are_timed() -> Result<()> {
+    let text = printed(&["speedup", "--steps", "1", "--batch", "16"])?;
+    let rows: Vec<Vec<&str>> =
+        text.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
+    ensure!(rows.iter().map(|row| row[0]).eq(["1", "2", "4"]), "{text}");
+    for cell in rows.iter().flat_map(|row| &row[1..]) {
+        ensure!(cell.parse::<f64>()? > 0.0, "{text}");
+    }
+    // Everything is compared with the first time.
+    ensure!(rows[0][2] == "1.00", "{text}");
+    Ok(())
+}
+
+#[test]
+fn the_times_are_drawn() -> Result<()> {
+    let svg = drawn(&["speedup", "--steps", "1", "--batch", "16", "--devices", "cpu:2"])?;
+    ensure!(svg.contains("2 replicas") && svg.contains("loss on every device"), "{svg}");
+    Ok(())
+}
+
+// === Help and refusals ===
+
+#[test]
+fn every_subcommand_explains_itself_with_examples() -> Result<()> {
+    for subcommand in ["trace", "answers", "model-parallel", "speedup"] {
+        let help = printed(&[subcommand, "--help"])?;
+        ensure!(help.contains(&format!("  dp-basic {subcommand} ")), "{help}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {
+    for (arguments, texts) in [
+        ("trace --devices cpu:65", ["cpu:64", "cpu:0 to cpu:63"]),
+        ("trace --devices cpu:0", ["devices is empty", "cpu:2"]),
+        ("trace --devices gpu:0", ["\"gpu:0\"", "cpu:N"]),
+        ("trace --devices cpu:1,cpu:1", ["cpu:1 twice", "different devices"]),
+        ("trace --devices cuda:7", ["cuda:7", "must be"]),
+        ("trace --output-device 4", ["device number is 4", "below 4"]),
+        ("trace --batch 0", ["--batch is 0", "at least 1"]),
+        ("trace --batch=-1 --model mlp", ["--batch is -1", "at least 1"]),
+        ("trace --svg missing/chart.svg", ["missing/chart.svg", "the directory missing"]),
+        ("answers S0.33", ["no question S0.33", "S0.1 to S0.32"]),
+        ("model-parallel --devices cpu:3", ["--devices is cpu:0,cpu:1,cpu:2", "two devices"]),
+        ("model-parallel --batch 0", ["--batch is 0", "at least 1"]),
+        ("speedup --devices cpu:0", ["devices is empty", "cpu:2"]),
+        ("speedup --batch 0", ["--batch is 0", "at least 1"]),
+        ("speedup --steps 0", ["--steps is 0", "at least 1"]),
+    ] {
+        let job = Job::new()?;
+        let ended = job.run(dp_basic(arguments.split(' '))?)?;
+        let ended = ended.expect_code(1)?.expect_messages(&texts)?;
+        ensure!(ended.stderr.starts_with("error: "), "{ended}");
+        ensure!(!ended.stderr.contains("panicked"), "{ended}");
+        ensure!(job.files()?.is_empty(), "{arguments}: {:?}", job.files()?);
+    }
+    Ok(())
+}
