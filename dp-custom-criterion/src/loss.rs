@@ -1,6 +1,7 @@
 //! What is to become small.
 
-use tch::{Reduction, Tensor};
+use tch::{Kind, Reduction, Tensor};
+use tch_parallel::data_parallel::Mean;
 
 /// A target that does not count.
 const IGNORE_INDEX: i64 = 0;
@@ -13,10 +14,27 @@ const IGNORE_INDEX: i64 = 0;
 /// codertimo's, and left so (his issues #32, #49 and #98 wonder why the accuracy stays at 50 %).
 ///
 /// NaN for a batch without a pair that counts, or without a word to guess: a mean over nothing.
+// ANCHOR: loss
 pub fn bert_loss(output: &(Tensor, Tensor), target: &(Tensor, Tensor)) -> Tensor {
     let ((next, mlm), (is_next, labels)) = (output, target);
     nll_loss(next, is_next) + nll_loss(&mlm.transpose(1, 2), labels)
 }
+// ANCHOR_END: loss
+
+/// The two terms of [`bert_loss`], each with the number of targets that it is a mean over.
+///
+/// The mean of the devices' losses is not the loss of the whole batch: one device may have three
+/// words to guess and another nine. With these numbers a parallel criterion weights them.
+// ANCHOR: means
+pub fn bert_means(output: &(Tensor, Tensor), target: &(Tensor, Tensor)) -> Vec<Mean> {
+    let ((next, mlm), (is_next, labels)) = (output, target);
+    let counting = |target: &Tensor| target.ne(IGNORE_INDEX).sum(Kind::Int64);
+    vec![
+        Mean { value: nll_loss(next, is_next), count: counting(is_next) },
+        Mean { value: nll_loss(&mlm.transpose(1, 2), labels), count: counting(labels) },
+    ]
+}
+// ANCHOR_END: means
 
 /// `nn.NLLLoss(ignore_index=0)`: log-probabilities `[batch, classes, ..]`, classes `[batch, ..]`.
 fn nll_loss(log_probabilities: &Tensor, target: &Tensor) -> Tensor {

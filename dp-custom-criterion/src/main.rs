@@ -1,32 +1,48 @@
-//! BERT, after matthew l's "Learn PyTorch Multi-GPU properly", which trains codertimo's
-//! BERT-pytorch.
+//! BERT on one device or several, after matthew l's "Learn PyTorch Multi-GPU properly", which trains
+//! codertimo's BERT-pytorch.
 //!
 //! ```text
 //! cargo run --release -p dp-custom-criterion -- --steps 20
+//! cargo run --release -p dp-custom-criterion -- --steps 20 --devices cpu:2 --method custom-criterion
+//! cargo launch -n 2 dp-custom-criterion -- --steps 20 --method ddp
+//! cargo run --release -p dp-custom-criterion -- compare --devices cpu:4 --svg memory.svg
 //! cargo run --release -p dp-custom-criterion -- vocab --corpus corpus.txt --output vocab.txt
 //! cargo run --release -p dp-custom-criterion -- --corpus corpus.txt --vocab vocab.txt
 //! ```
 
 mod args;
+mod average;
+mod bytes;
+mod compare;
 mod data;
+mod device_report;
+mod formula;
+mod idle;
 mod loss;
+mod meter;
 mod model;
+mod parallel;
 mod schedule;
 
 use anyhow::{Result, ensure};
-use args::{Args, Command, TrainArgs, VocabArgs};
+use args::{Args, Command, Method, TrainArgs, VocabArgs};
+use average::Average;
 use clap::Parser;
 use data::{BertDataset, Vocab};
-use loss::bert_loss;
+use loss::{bert_loss, bert_means};
+use meter::Meter;
 use model::LanguageModel;
+use parallel::{Criterion, Parallel};
 use serde::Serialize;
 use std::process::ExitCode;
-use std::time::Instant;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
+use tch::nn::{Path, VarStore};
+use tch::{Device, Tensor};
 use tch_parallel::checkpoint;
-use tch_parallel::data::{Batch, DataLoader, SequentialSampler};
-use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::data::{Batch, DataLoader, DistributedSampler};
+use tch_parallel::data_parallel::{
+    DataParallel, DataParallelModel, DataParallelOptions, Step, gather,
+};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, Env, init_process_group};
 use tch_parallel::optim::Adam;
 use tch_parallel::report::{MetricsLog, Timing, exit_code};
 
@@ -34,6 +50,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     exit_code(match &args.command {
         Some(Command::Vocab(args)) => vocab(args),
+        Some(Command::Compare(args)) => compare::compare(args),
         None => train(&args.train),
     })
 }
@@ -46,31 +63,69 @@ fn vocab(args: &VocabArgs) -> Result<()> {
 }
 
 fn train(args: &TrainArgs) -> Result<()> {
+    if let Some(parent) = args.measured_by {
+        compare::end_with(parent)?;
+    }
+    // ANCHOR: devices
+    let env = Env::read()?;
+    let devices = args.method.devices(env.as_ref())?;
+    // What this thread allocates belongs to the first of them.
+    let home = devices.first();
+    let _on = home.guard()?;
+    let ranks = env.as_ref().map_or(1, |env| env.world_size);
+    if Device::from(home) == Device::Cpu && devices.len().max(ranks) > 1 {
+        // Replicas that help each other out would tell nothing of devices that cannot. And bytes
+        // that one of OpenMP's threads allocates would belong to no replica.
+        tch::set_num_threads(1);
+    }
+    // ANCHOR_END: devices
+    let say = |line: String| {
+        if env.as_ref().is_none_or(|env| env.rank == 0) {
+            println!("{line}");
+        }
+    };
+
     // ANCHOR: data
-    let group = ProcessGroup::from_env()?;
     if let Some(path) = &args.output {
         checkpoint::check_destination(path)?;
     }
-    let device = Device::Cpu;
-
-    println!("Loading Train Dataset");
-    let corpus = args.corpus.load()?;
-    let vocab = args.vocab(&corpus)?;
-    println!("Vocab Size: {}", vocab.len());
-    let dataset = BertDataset::new(&corpus, &vocab, args.seq_len(), args.seed);
-    let loader_options = args.loader(corpus.pairs.len())?;
+    say("Loading Train Dataset".into());
+    let (corpus, vocab) = args.text.load()?;
+    say(format!("Vocab Size: {}", vocab.len()));
+    let dataset = BertDataset::new(&corpus, &vocab, args.model.seq_len(), args.seed);
+    let loader_options = args.loader(corpus.pairs.len(), ranks)?;
+    let options = args.model.options(&vocab)?;
     // ANCHOR_END: data
 
     // ANCHOR: model
-    println!("Building BERT model");
-    let options = args.model(&vocab)?;
-    tch::manual_seed(args.seed as i64);
-    let vs = VarStore::new(device);
-    let model = LanguageModel::new(&vs.root(), &options);
+    say("Building BERT model".into());
+    let group = init_process_group(args.method.process_group(home))?;
+    tch::manual_seed(args.seed as i64 + group.rank() as i64);
+    let vs = VarStore::new(home.into());
+    let build = |path: &Path<'_>| LanguageModel::new(path, &options);
+    let model = match args.method.method {
+        Method::DataParallel => Parallel::DataParallel(DataParallel::new(&vs, &devices, build)?),
+        Method::OutputDevice => {
+            let output_device = Some(args.method.output_device(&devices)?);
+            let options = DataParallelOptions { output_device, ..Default::default() };
+            Parallel::OutputDevice(DataParallel::with_options(&vs, &devices, options, build)?)
+        }
+        Method::CustomCriterion => {
+            let criterion = match args.method.weighted {
+                true => Criterion::weighted(bert_means),
+                false => Criterion::new(bert_loss),
+            };
+            Parallel::CustomCriterion(DataParallelModel::new(&vs, &devices, build)?, criterion)
+        }
+        Method::Ddp => {
+            let (bert, options) = (build(&vs.root()), DdpOptions::default());
+            Parallel::Ddp(DistributedDataParallel::new(bert, &vs, &group, options)?)
+        }
+    };
     let mut optimizer = Adam::new(&vs, args.adam())?;
     let schedule = args.schedule();
     let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
-    println!("Total Parameters: {parameters}");
+    say(format!("Total Parameters: {parameters}"));
     // ANCHOR_END: model
 
     let mut metrics = match &args.metrics {
@@ -78,103 +133,134 @@ fn train(args: &TrainArgs) -> Result<()> {
         None => MetricsLog::disabled(),
     };
     let mut timing = Timing::new();
-    println!("Training Start");
+    let mut meter = Meter::new(&devices);
+    let trace = meter.trace().clone();
+    model.set_trace(&trace);
+    say("Training Start".into());
 
     // ANCHOR: loop
+    let run = |bert: &LanguageModel, (tokens, segments): (Tensor, Tensor)| {
+        bert.forward_t(&tokens, &segments, true)
+    };
     let (mut step, last_step) = (0, args.steps.unwrap_or(u64::MAX));
     for epoch in 0..args.epochs {
-        // Codertimo's loader does not shuffle either.
-        let loader = DataLoader::with_options(
-            dataset.epoch(epoch),
-            SequentialSampler,
-            loader_options.clone(),
-        )?;
+        // Each rank takes its share. Codertimo's loader does not shuffle either.
+        let sampler = DistributedSampler { shuffle: false, ..DistributedSampler::new(&group, 0) };
+        let loader =
+            DataLoader::with_options(dataset.epoch(epoch), sampler, loader_options.clone())?;
         let mut average = Average::default();
         for (iter, batch) in (0..).zip(loader.epoch(epoch)?) {
-            let (input, target) = batch?.to_device(device)?;
-            let begun = Instant::now();
+            let (input, target) = batch?.to_device(home.into())?;
+            let is_next = target.0.shallow_clone();
+            meter.begin_step()?;
 
-            let output = model.forward_t(&input.0, &input.1, true);
-            let loss = bert_loss(&output, &target);
-            optimizer.zero_grad()?;
-            loss.f_backward()?;
+            let (loss, next) = match &model {
+                // ANCHOR: data_parallel
+                Parallel::DataParallel(model) => {
+                    let output = model.forward(input, run)?;
+                    let loss = trace.span(Step::Loss, home, || bert_loss(&output, &target));
+                    optimizer.zero_grad()?;
+                    model.backward(&loss)?;
+                    (loss, output.0)
+                }
+                // ANCHOR_END: data_parallel
+                // ANCHOR: output_device
+                Parallel::OutputDevice(model) => {
+                    let output = model.forward(input, run)?;
+                    // The targets go where the outputs are, and the loss is computed there.
+                    let there = model.output_device();
+                    let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
+                    let _on = there.guard()?;
+                    let loss = trace.span(Step::Loss, there, || bert_loss(&output, &target));
+                    optimizer.zero_grad()?;
+                    model.backward(&loss)?;
+                    (loss, output.0)
+                }
+                // ANCHOR_END: output_device
+                // ANCHOR: custom_criterion
+                Parallel::CustomCriterion(model, criterion) => {
+                    let outputs = model.forward(input, run)?;
+                    let next = outputs.parts().iter().map(|(next, _)| next.shallow_clone());
+                    let next = gather(&next.collect::<Vec<_>>(), home, 0)?;
+                    let loss = criterion.forward(outputs, target)?;
+                    let value = loss.value().shallow_clone();
+                    optimizer.zero_grad()?;
+                    loss.backward()?;
+                    (value, next)
+                }
+                // ANCHOR_END: custom_criterion
+                // ANCHOR: ddp
+                Parallel::Ddp(model) => {
+                    let output = model.forward(|bert| run(bert, input))?;
+                    let loss = bert_loss(&output, &target);
+                    optimizer.zero_grad()?;
+                    model.backward(&loss)?;
+                    (loss, output.0)
+                }
+            };
+            // ANCHOR_END: ddp
+            let forward_backward_seconds = meter.elapsed().as_secs_f64();
             step += 1;
             optimizer.set_lr(schedule.lr(step));
-            optimizer.step()?;
+            trace.span(Step::OptimizerStep, home, || optimizer.step())?;
+            meter.end_step()?;
 
             let loss = f32::try_from(&loss)?;
-            timing.step_took(begun.elapsed());
-            metrics.log("step", &Step { epoch, step: iter, loss, lr: optimizer.lr() })?;
+            timing.step_took(meter.elapsed());
+            let lr = optimizer.lr();
+            metrics.log(
+                "step",
+                &StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds },
+            )?;
             ensure!(
-                loss.is_finite(),
+                loss.is_finite() || args.measured_by.is_some(),
                 "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch counts \
                  (is_next = 1), or no word of it is to be guessed, a larger --batch-size helps"
             );
-            average.update(loss, &output.0, &target.0)?;
+            average.update(loss, &next, &is_next)?;
             if iter % args.log_freq == 0 {
-                println!(
+                say(format!(
                     "{{'epoch': {epoch}, 'iter': {iter}, 'avg_loss': {:.4}, 'avg_acc': {:.4}, 'loss': {loss:.4}}}",
                     average.loss(),
                     average.accuracy()
-                );
+                ));
             }
             if step == last_step {
                 break;
             }
         }
-        println!(
+        say(format!(
             "EP{epoch}_train, avg_loss= {:.4} total_acc= {:.4}",
             average.loss(),
             average.accuracy()
-        );
+        ));
         if let Some(path) = &args.output {
             checkpoint::save(path, &vs, &group)?;
-            println!("EP:{epoch} Model Saved on: {}", path.display());
+            say(format!("EP:{epoch} Model Saved on: {}", path.display()));
         }
         if step == last_step {
             break;
         }
     }
     // ANCHOR_END: loop
+    let logging = match &model {
+        Parallel::Ddp(model) => Some(model.logging_data()?),
+        _ => None,
+    };
+    for report in meter.reports(&vs, &optimizer, logging.as_ref())? {
+        println!("{report}");
+        metrics.log("device", &report)?;
+    }
     metrics.log("end", &timing.summary())?;
     Ok(())
 }
 
-/// What an epoch has come to so far.
-#[derive(Default)]
-struct Average {
-    losses: f64,
-    steps: u32,
-    correct: i64,
-    pairs: i64,
-}
-
-impl Average {
-    /// `next` and `is_next` as in [`bert_loss`].
-    fn update(&mut self, loss: f32, next: &Tensor, is_next: &Tensor) -> Result<()> {
-        let correct = next.argmax(-1, false).eq_tensor(is_next).sum(Kind::Int64);
-        self.losses += f64::from(loss);
-        self.steps += 1;
-        self.correct += i64::try_from(correct)?;
-        self.pairs += is_next.size()[0];
-        Ok(())
-    }
-
-    /// The mean over the steps.
-    fn loss(&self) -> f64 {
-        self.losses / f64::from(self.steps)
-    }
-
-    /// How many percent of the pairs were judged right to follow or not to follow.
-    fn accuracy(&self) -> f64 {
-        100.0 * self.correct as f64 / self.pairs as f64
-    }
-}
-
 #[derive(Serialize)]
-struct Step {
+struct StepEvent {
     epoch: u64,
     step: u64,
     loss: f32,
     lr: f64,
+    /// Of the forward pass, the loss, `zero_grad` and the backward pass.
+    forward_backward_seconds: f64,
 }

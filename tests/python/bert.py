@@ -11,6 +11,7 @@ import collections
 import json
 import math
 import random
+import time
 from pathlib import Path
 
 import numpy
@@ -300,19 +301,22 @@ def main():
         # Without a generator of its own a loader draws from the global one, and shifts the dropout.
         loader = DataLoader(dataset, args.batch_size, drop_last=True, generator=torch.Generator())
         for step, (tokens, segments, is_next, labels) in enumerate(loader):
+            begun = time.perf_counter()
             next_output, mlm_output = model(tokens, segments)
             next_loss = criterion(next_output, is_next)
             mlm_loss = criterion(mlm_output.transpose(1, 2), labels)
             loss = next_loss + mlm_loss
             optimizer.zero_grad()
             loss.backward()
+            seconds = time.perf_counter() - begun
             taken += 1
             for group in optimizer.param_groups:
                 group["lr"] = warm_up(args.hidden, args.warmup, taken)
             optimizer.step()
             event = {"event": "step", "rank": 0, "world_size": 1, "epoch": epoch, "step": step}
             if metrics:
-                print(json.dumps({**event, "loss": f32(loss.item())}), file=metrics)
+                event |= {"loss": f32(loss.item()), "forward_backward_seconds": seconds}
+                print(json.dumps(event), file=metrics)
             if taken == args.steps:
                 break
         print(f"EP{epoch}_train, loss= {loss.item():.4f}", flush=True)

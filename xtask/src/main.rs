@@ -45,14 +45,8 @@ enum Chore {
     /// Measure Rust against Python doing the same job on this machine.
     Bench {
         #[command(subcommand)]
-        job: BenchJob,
+        benchmark: bench::Benchmark,
     },
-}
-
-#[derive(Subcommand)]
-enum BenchJob {
-    /// Fashion-MNIST, two ranks over gloo, one epoch, batch 128.
-    Mnist(bench::Options),
 }
 
 /// Arguments that another command reads.
@@ -96,7 +90,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Launch(rest) => launch::run(&rest.args),
         Chore::Test(rest) => test::run(&rest.args),
         Chore::Book { open } => book::run(open),
-        Chore::Bench { job: BenchJob::Mnist(options) } => bench::mnist(&options),
+        Chore::Bench { benchmark } => bench::run(&benchmark),
     }
 }
 

@@ -38,7 +38,8 @@ impl Workers {
     }
 
     /// Runs `f` on each job at the same time, job `i` on the thread of device `i`, and returns when
-    /// all have ended. There may be fewer jobs than devices.
+    /// all have ended. There may be fewer jobs than devices. With one device, it runs on the
+    /// caller's thread.
     ///
     /// The threads take over the caller's grad mode, autocast, profiler and number of OpenMP threads.
     ///
@@ -73,12 +74,16 @@ impl Workers {
             }))
         };
         let on_all_threads = || self.pool.broadcast(|context| run(context.index()));
-        let outcomes = match rayon::current_thread_index() {
-            None => on_all_threads(),
+        let outcomes = if self.devices.len() == 1 {
+            // There is nobody to run beside; a thread of its own would only be another thread.
+            vec![run(0)]
+        } else if rayon::current_thread_index().is_none() {
+            on_all_threads()
+        } else {
             // A thread of another pool would begin other work of that pool while it waits, in the
             // middle of ours.
-            Some(_) => thread::scope(|scope| scope.spawn(on_all_threads).join())
-                .unwrap_or_else(|panic| resume_unwind(panic)),
+            thread::scope(|scope| scope.spawn(on_all_threads).join())
+                .unwrap_or_else(|panic| resume_unwind(panic))
         };
         outcomes.into_iter().flatten().collect()
     }

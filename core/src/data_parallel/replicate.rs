@@ -10,6 +10,7 @@ use c10d_sys::random::{rng_state, set_rng_state};
 use c10d_sys::tensor::grad_enabled;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use tch::nn::{Path, VarStore};
 use tch::{TchError, Tensor, no_grad};
 
@@ -30,6 +31,8 @@ pub(super) struct SharedParts {
     pub(super) trace: Mutex<Trace>,
     /// Held while the replicas are at work: they do one thing at a time, whoever asks for it.
     pass: Mutex<()>,
+    /// The thread that holds it, which would wait for itself.
+    holder: Mutex<Option<ThreadId>>,
     /// The backward pass of a loss that has not come to the replicas yet.
     pub(super) loss_pass: Mutex<Option<Span>>,
 }
@@ -97,6 +100,7 @@ impl<M: Send> Replicas<M> {
             variables: all,
             trace: Mutex::new(Trace::off()),
             pass: Mutex::new(()),
+            holder: Mutex::new(None),
             loss_pass: Mutex::new(None),
         };
         Ok(Replicas { modules, shared: Arc::new(shared) })
@@ -132,7 +136,7 @@ impl<M: Send> Replicas<M> {
     /// The original.
     pub(super) fn module(&self) -> MutexGuard<'_, M> {
         assert!(
-            !self.shared.workers.own_this_thread(),
+            !self.shared.runs_on_this_thread(),
             "module() is called within a forward pass of the same model, which holds the module"
         );
         lock(&self.modules[0])
@@ -145,15 +149,22 @@ impl SharedParts {
     }
 
     /// Waits until the replicas have nothing else to do.
-    pub(super) fn alone(&self) -> Result<MutexGuard<'_, ()>> {
-        if self.workers.own_this_thread() {
+    pub(super) fn alone(&self) -> Result<Alone<'_>> {
+        if self.runs_on_this_thread() {
             return Err(Error::Argument {
                 what: "model".into(),
                 found: "used within a forward pass of its own".into(),
                 expected: "another one there: its replicas are at work already".into(),
             });
         }
-        Ok(lock(&self.pass))
+        let pass = lock(&self.pass);
+        *lock(&self.holder) = Some(thread::current().id());
+        Ok(Alone { shared: self, _pass: pass })
+    }
+
+    /// Whether this is called from within a pass.
+    fn runs_on_this_thread(&self) -> bool {
+        self.workers.own_this_thread() || *lock(&self.holder) == Some(thread::current().id())
     }
 
     /// Copies the original's variables to the first `count` replicas.
@@ -173,6 +184,18 @@ impl SharedParts {
         }
         // ANCHOR_END: refresh
         Ok(())
+    }
+}
+
+/// While it lives, nobody else makes a pass.
+pub(super) struct Alone<'a> {
+    shared: &'a SharedParts,
+    _pass: MutexGuard<'a, ()>,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        *lock(&self.shared.holder) = None;
     }
 }
 

@@ -54,6 +54,9 @@ struct Question {
     answer: &'static str,
 }
 
+/// What a page of the book shows without scrolling sideways.
+const WIDTH: usize = 84;
+
 const THEMES: [Theme; 10] = [
     chunks::THEME,
     replicas::THEME,
@@ -96,7 +99,9 @@ pub fn run(args: &Args) -> Result<()> {
             for line in (question.numbers)()? {
                 println!("    {line}");
             }
-            println!("  {}\n", question.answer);
+            let indented =
+                textwrap::Options::new(WIDTH).initial_indent("  ").subsequent_indent("  ");
+            println!("{}\n", textwrap::fill(question.answer, indented));
         }
     }
     for (rows, pointer) in ELSEWHERE.iter().filter(|(rows, _)| wanted(rows)) {

@@ -41,6 +41,13 @@ impl Corpus {
             .collect::<Result<_>>()?;
         Ok(Self { pairs })
     }
+
+    /// Writes what [`load`](Self::load) reads.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let lines =
+            self.pairs.iter().map(|[one, two]| format!("{}\t{}\n", one.join(" "), two.join(" ")));
+        fs::write(path, lines.collect::<String>()).map_err(Error::io("write", path))
+    }
 }
 
 /// The error says what is wrong with the line.
@@ -85,6 +92,15 @@ mod tests {
     #[test]
     fn the_last_line_may_lack_its_end() {
         assert_eq!(load(b"a\tb\nc\td").unwrap(), load(b"a\tb\nc\td\n").unwrap());
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let corpus = load(b"a b\tc\nd\te  f").unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        corpus.save(file.path()).unwrap();
+        assert_eq!(fs::read(file.path()).unwrap(), b"a b\tc\nd\te f\n");
+        assert_eq!(Corpus::load(file.path()).unwrap(), corpus);
     }
 
     #[test]

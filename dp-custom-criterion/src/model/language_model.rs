@@ -31,6 +31,7 @@ impl LanguageModel {
     /// Takes tokens and segments, both `[batch, seq_len]` of integers. Gives log-probabilities: of
     /// "no" and "yes" to the next sentence, `[batch, 2]`, and of every token at every position,
     /// `[batch, seq_len, vocab_size]`. The latter is by far the largest tensor of the training.
+    // ANCHOR: forward
     pub fn forward_t(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> (Tensor, Tensor) {
         let x = self.bert.forward_t(tokens, segments, train);
         // The first position, [CLS], stands for the whole pair.
@@ -38,6 +39,7 @@ impl LanguageModel {
         let mlm = self.mask_lm.forward(&x).log_softmax(-1, Kind::Float);
         (next, mlm)
     }
+    // ANCHOR_END: forward
 }
 
 #[cfg(test)]

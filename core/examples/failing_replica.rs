@@ -1,0 +1,29 @@
+//! A token that the table does not have, on one device of three.
+//!
+//! ```text
+//! cargo run -rq -p tch-parallel --example failing_replica
+//! ```
+
+use anyhow::Result;
+use tch::Tensor;
+use tch::nn::{self, Module};
+use tch_parallel::Devices;
+use tch_parallel::data_parallel::DataParallel;
+
+fn main() -> Result<()> {
+    let devices = Devices::cpu(3)?;
+    let vs = nn::VarStore::new(devices.first().into());
+    // ANCHOR: fails
+    // A table of ten rows, for the tokens 0 to 9.
+    let table = |p: &nn::Path<'_>| nn::embedding(p, 10, 4, Default::default());
+    let model = DataParallel::new(&vs, &devices, table)?;
+    for tokens in [[1i64, 2, 3, 10, 5, 6], [1, 2, 3, 4, 5, 6]] {
+        let outputs = model.forward(Tensor::from_slice(&tokens), |table, x| table.forward(&x));
+        match outputs {
+            Ok(outputs) => println!("{tokens:?}: an output of {:?}", outputs.size()),
+            Err(error) => println!("{tokens:?}: {error}"),
+        }
+    }
+    // ANCHOR_END: fails
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The subcommand that runs every method.
+
+use super::{ModelArgs, TextArgs};
+use crate::bytes::parse_size;
+use clap::value_parser;
+use std::path::PathBuf;
+use std::time::Duration;
+use tch_parallel::{Devices, Error, Result};
+
+/// Train with each of the four methods, and show where memory and time go.
+///
+/// Every method runs in a process of its own, ddp in one for each device.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("hidden", |hidden| hidden.default_value("64")),
+    mut_arg("layers", |layers| layers.default_value("2")),
+    mut_arg("seq_len", |seq_len| seq_len.default_value("64")),
+    // With more, the share of one of two devices is beyond 32 MiB. Such blocks glibc takes from the
+    // system and gives back every time, which threads of one process have to do in turn.
+    mut_arg("vocab_size", |vocab_size| vocab_size.default_value("8000")),
+    after_help = "The article's sizes, on four GPUs and on four parts of a CPU with much memory:
+  dp-custom-criterion compare --devices cuda:0,cuda:1,cuda:2,cuda:3 --hidden 256 --layers 8 \\
+      --seq-len 163 --batch-size 200 --vocab-size 22000
+  dp-custom-criterion compare --devices cpu:4 --hidden 256 --layers 8 \\
+      --seq-len 163 --batch-size 200 --vocab-size 22000 --timeout 3600"
+)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    pub text: TextArgs,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
+    #[arg(long, default_value = "cpu:2")]
+    devices: Devices,
+    /// Pairs in a batch, of all devices together.
+    #[arg(short, long, default_value_t = 32)]
+    batch_size: usize,
+    /// Steps of each method, the first of which does not count.
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u64).range(2..))]
+    pub steps: u64,
+    /// Determines weights, dropout and masking.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Draw the devices' memory as a bar chart.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Find each method's largest batch with which no device needs more than this, such as 2GiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub budget: Option<usize>,
+    /// Seconds that a run of a method may take.
+    #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
+    timeout: u64,
+}
+
+impl CompareArgs {
+    /// # Errors
+    /// [`Error::Argument`] for a single device.
+    pub fn devices(&self) -> Result<&Devices> {
+        if self.devices.len() > 1 {
+            return Ok(&self.devices);
+        }
+        Err(Error::Argument {
+            what: "--devices".into(),
+            found: self.devices.to_string(),
+            expected: "at least two devices: on one there is nothing to compare".into(),
+        })
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] for a batch that the devices cannot share evenly.
+    pub fn batch_size(&self) -> Result<usize> {
+        let devices = self.devices.len();
+        if self.batch_size > 0 && self.batch_size.is_multiple_of(devices) {
+            return Ok(self.batch_size);
+        }
+        Err(Error::Argument {
+            what: "--batch-size".into(),
+            found: self.batch_size.to_string(),
+            expected: format!("{devices} or a multiple of it: an equal share for each device"),
+        })
+    }
+
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}

@@ -1,0 +1,250 @@
+//! How the batch is shared out among devices.
+
+use clap::ValueEnum;
+use std::fmt;
+use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};
+use tch_parallel::{Devices, Error, LogicalDevice, Result};
+
+/// The article's ways to train on several GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// One process; the first device gathers the outputs and computes the loss.
+    DataParallel,
+    /// One process; another device gathers the outputs and computes the loss.
+    OutputDevice,
+    /// One process; every device computes the loss of its own outputs.
+    CustomCriterion,
+    /// DistributedDataParallel: a process for each device.
+    Ddp,
+}
+
+impl Method {
+    /// All of them, in the article's order.
+    pub const ALL: [Method; 4] =
+        [Method::DataParallel, Method::OutputDevice, Method::CustomCriterion, Method::Ddp];
+}
+
+impl fmt::Display for Method {
+    /// As the flag has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Method::DataParallel => "data-parallel",
+            Method::OutputDevice => "output-device",
+            Method::CustomCriterion => "custom-criterion",
+            Method::Ddp => "ddp",
+        })
+    }
+}
+
+/// Which of a job's processes this is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    world_size: usize,
+    local_rank: usize,
+    local_world_size: usize,
+}
+
+const ALONE: Place = Place { world_size: 1, local_rank: 0, local_world_size: 1 };
+
+#[derive(Debug, clap::Args)]
+pub struct MethodArgs {
+    /// How the batch is shared out among the devices.
+    #[arg(short, long, value_enum, default_value_t = Method::DataParallel)]
+    pub method: Method,
+    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1; by default cpu:1. With ddp one
+    /// for each rank of this host, by default cpu:N for N ranks.
+    #[arg(long)]
+    devices: Option<Devices>,
+    /// The device of outputs and loss, by its position among the devices, from 0; by default 1, the
+    /// second. For the method output-device.
+    #[arg(long)]
+    output_device: Option<usize>,
+    /// Weight each device's losses by how many pairs and words count in them, which gives the loss
+    /// of the whole batch. For the method custom-criterion, which else takes their mean.
+    #[arg(long)]
+    pub weighted: bool,
+}
+
+impl MethodArgs {
+    /// The devices of this process.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for flags that do not go with the method, or a method that does not go
+    /// with the number of ranks.
+    pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
+        self.check_flags()?;
+        self.devices_of(env.map_or(ALONE, |env| Place {
+            world_size: env.world_size,
+            local_rank: env.local_rank,
+            local_world_size: env.local_world_size,
+        }))
+    }
+
+    fn devices_of(&self, place: Place) -> Result<Devices> {
+        match (self.method, place.world_size) {
+            (Method::Ddp, _) => self.device_of_rank(place),
+            (_, 1) => self.devices.clone().map_or_else(|| Devices::cpu(1), Ok),
+            (method, ranks) => {
+                let expected = format!(
+                    "ddp where there are several ranks, here {ranks}: one process serves all its \
+                     devices"
+                );
+                Err(refused("--method", method, expected))
+            }
+        }
+    }
+
+    fn device_of_rank(&self, place: Place) -> Result<Devices> {
+        let Place { local_rank: rank, local_world_size: ranks, .. } = place;
+        let device = match &self.devices {
+            None => LogicalDevice::Cpu(rank),
+            Some(devices) if devices.len() == ranks => devices.get(rank)?,
+            Some(devices) => {
+                return Err(refused(
+                    "--devices",
+                    devices,
+                    format!(
+                        "one for each rank of this host, here {ranks}: with ddp every device has a \
+                         process of its own; `cargo launch -n {} dp-custom-criterion -- --method \
+                         ddp` starts as many",
+                        devices.len()
+                    ),
+                ));
+            }
+        };
+        if let LogicalDevice::Cuda(index) = device
+            && index != rank
+        {
+            let expected =
+                format!("cuda:{rank}: ranks take GPUs in order; CUDA_VISIBLE_DEVICES picks others");
+            return Err(refused("device of this rank", device, expected));
+        }
+        Devices::new([device])
+    }
+
+    fn check_flags(&self) -> Result<()> {
+        if let Some(position) = self.output_device
+            && self.method != Method::OutputDevice
+        {
+            return Err(refused(
+                "--output-device",
+                position,
+                "left out unless --method is output-device",
+            ));
+        }
+        if self.weighted && self.method != Method::CustomCriterion {
+            return Err(refused(
+                "--weighted",
+                "given",
+                "left out unless --method is custom-criterion: the others' loss is always that of \
+                 the whole batch",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where outputs are gathered.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a position beyond the last device.
+    pub fn output_device(&self, devices: &Devices) -> Result<LogicalDevice> {
+        const SECOND: usize = 1;
+        let position = self.output_device.unwrap_or(SECOND);
+        devices.get(position).map_err(|_| {
+            let (count, last) = (devices.len(), devices.len() - 1);
+            let expected = format!(
+                "from 0 to {last}, a position among the {count} of --devices, which is {devices}"
+            );
+            refused("--output-device", position, expected)
+        })
+    }
+
+    /// The ranks of ddp meet on their own devices. A process that is alone has nobody to meet, and
+    /// needs no GPU for that.
+    pub fn process_group(&self, device: LogicalDevice) -> ProcessGroupOptions {
+        let device = match (self.method, device) {
+            (Method::Ddp, LogicalDevice::Cuda(_)) => DeviceChoice::Cuda,
+            _ => DeviceChoice::Cpu,
+        };
+        ProcessGroupOptions { device, ..Default::default() }
+    }
+}
+
+fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) -> Error {
+    Error::Argument { what: what.into(), found: found.to_string(), expected: expected.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        method: MethodArgs,
+    }
+
+    fn method(flags: &str) -> MethodArgs {
+        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace()))
+            .unwrap()
+            .method
+    }
+
+    const RANK_1_OF_2: Place = Place { world_size: 2, local_rank: 1, local_world_size: 2 };
+
+    fn devices(flags: &str, place: Place) -> Result<String, String> {
+        let devices = method(flags).devices_of(place);
+        devices.map(|devices| devices.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn one_process_has_all_devices_and_a_rank_has_one() {
+        assert_eq!(devices("", ALONE).unwrap(), "cpu:0");
+        assert_eq!(devices("--devices cpu:2", ALONE).unwrap(), "cpu:0,cpu:1");
+        assert_eq!(devices("-m ddp", ALONE).unwrap(), "cpu:0");
+        assert_eq!(devices("-m ddp", RANK_1_OF_2).unwrap(), "cpu:1");
+        assert_eq!(devices("-m ddp --devices cpu:2", RANK_1_OF_2).unwrap(), "cpu:1");
+    }
+
+    #[test]
+    fn methods_and_numbers_of_ranks_that_do_not_go_together_are_refused() {
+        for (flags, place, expected) in [
+            ("", RANK_1_OF_2, "--method is data-parallel, but must be ddp where there are"),
+            (
+                "-m ddp --devices cpu:4",
+                ALONE,
+                "--devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank of this host, \
+                 here 1: with ddp every device has a process of its own; `cargo launch -n 4 ",
+            ),
+            ("-m ddp --devices cpu:1", RANK_1_OF_2, "--devices is cpu:0, but must be one"),
+        ] {
+            let error = devices(flags, place).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn outputs_go_to_the_second_device_unless_told_otherwise() {
+        let three = Devices::cpu(3).unwrap();
+        let output_device = |flags| method(flags).output_device(&three);
+        assert_eq!(output_device("-m output-device").unwrap(), LogicalDevice::Cpu(1));
+        assert_eq!(output_device("--output-device 2").unwrap(), LogicalDevice::Cpu(2));
+        assert_eq!(
+            output_device("--output-device 3").unwrap_err().to_string(),
+            "--output-device is 3, but must be from 0 to 2, a position among the 3 of --devices, \
+             which is cpu:0,cpu:1,cpu:2"
+        );
+    }
+
+    #[test]
+    fn flags_of_another_method_are_refused() {
+        for (flags, expected) in [
+            ("--output-device 1", "--output-device is 1, but must be left out unless --method is"),
+            ("-m ddp --weighted", "--weighted is given, but must be left out unless --method is"),
+        ] {
+            let error = method(flags).devices(None).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! How large the model is.
+
+use crate::data::Vocab;
+use crate::model::{MAX_LEN, ModelOptions};
+use clap::value_parser;
+use tch_parallel::{Error, Result};
+
+#[derive(Debug, Clone, PartialEq, clap::Args)]
+pub struct ModelArgs {
+    /// The length of a position's vector.
+    #[arg(long, default_value_t = 256)]
+    pub hidden: i64,
+    /// Transformer blocks on top of each other.
+    #[arg(short, long, default_value_t = 8)]
+    layers: i64,
+    /// Attentions side by side in each block.
+    #[arg(short, long, default_value_t = 8)]
+    attn_heads: i64,
+    /// Tokens in a pair of sentences: longer ones are cut off, shorter ones filled up.
+    #[arg(short, long, default_value_t = 20, value_parser = value_parser!(i64).range(4..=MAX_LEN))]
+    seq_len: i64,
+    /// Tokens that the model knows, if more than the vocabulary has: its output grows with them.
+    #[arg(long)]
+    vocab_size: Option<i64>,
+    /// The share of values that is set to zero in training.
+    #[arg(long, default_value_t = 0.1)]
+    dropout: f64,
+}
+
+impl ModelArgs {
+    /// The model that knows every token of `vocab`.
+    pub fn options(&self, vocab: &Vocab) -> Result<ModelOptions> {
+        let tokens = vocab.len() as i64;
+        let vocab_size = self.vocab_size.unwrap_or(tokens);
+        if vocab_size < tokens {
+            return Err(Error::Argument {
+                what: "--vocab-size".into(),
+                found: vocab_size.to_string(),
+                expected: format!(
+                    "at least {tokens}, the tokens of the vocabulary: the model has nothing for a \
+                     token beyond its own"
+                ),
+            });
+        }
+        let options = ModelOptions {
+            vocab_size,
+            hidden: self.hidden,
+            layers: self.layers,
+            attn_heads: self.attn_heads,
+            dropout: self.dropout,
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    pub fn seq_len(&self) -> usize {
+        self.seq_len as usize
+    }
+
+    /// The flags that make these arguments, for another process.
+    pub fn flags(&self) -> Vec<String> {
+        let Self { hidden, layers, attn_heads, seq_len, vocab_size, dropout } = self;
+        let vocab_size = vocab_size.map(|size| format!("--vocab-size={size}"));
+        [
+            format!("--hidden={hidden}"),
+            format!("--layers={layers}"),
+            format!("--attn-heads={attn_heads}"),
+            format!("--seq-len={seq_len}"),
+            format!("--dropout={dropout}"),
+        ]
+        .into_iter()
+        .chain(vocab_size)
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{VocabOptions, book_corpus};
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        model: ModelArgs,
+    }
+
+    fn model(flags: &[&str]) -> ModelArgs {
+        Line::try_parse_from(["program"].iter().chain(flags)).unwrap().model
+    }
+
+    #[test]
+    fn a_vocabulary_of_more_tokens_than_the_model_knows_is_refused() {
+        let vocab = Vocab::build(&book_corpus(), VocabOptions::default());
+        let tokens = vocab.len();
+        let larger = model(&["--vocab-size", "30522"]).options(&vocab).unwrap();
+        assert_eq!(larger.vocab_size, 30_522);
+        assert_eq!(model(&[]).options(&vocab).unwrap().vocab_size, tokens as i64);
+        let error = model(&["--vocab-size", "100"]).options(&vocab).unwrap_err().to_string();
+        let expected = format!("--vocab-size is 100, but must be at least {tokens}, the tokens");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn flags_for_another_process_make_the_same_arguments() {
+        let all = ["--hidden=6", "-l=1", "-a=3", "-s=9", "--dropout=0.25", "--vocab-size=99"];
+        for given in [&all[..], &all[..5]] {
+            let arguments = model(given);
+            let flags = arguments.flags();
+            let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+            assert_eq!(model(&flags), arguments);
+        }
+    }
+}

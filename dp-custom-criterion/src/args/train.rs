@@ -1,0 +1,138 @@
+//! The training.
+
+use super::{MethodArgs, ModelArgs, TextArgs};
+use crate::schedule::WarmUp;
+use clap::value_parser;
+use std::path::PathBuf;
+use tch_parallel::data::DataLoaderOptions;
+use tch_parallel::optim::AdamOptions;
+use tch_parallel::{Error, Result};
+
+#[derive(Debug, clap::Args)]
+pub struct TrainArgs {
+    #[command(flatten)]
+    pub method: MethodArgs,
+    #[command(flatten)]
+    pub text: TextArgs,
+    /// Where to put the weights after each epoch; by default they are not kept.
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub model: ModelArgs,
+
+    /// Pairs in a batch, of all devices and ranks together. The last batch of an epoch is left out
+    /// if it is smaller.
+    #[arg(short, long, default_value_t = 64, value_parser = value_parser!(u64).range(1..))]
+    batch_size: u64,
+    /// How often to go through the corpus.
+    #[arg(short, long, default_value_t = 10)]
+    pub epochs: u64,
+    /// Stop after so many steps, even amid an epoch.
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    pub steps: Option<u64>,
+    /// Threads that make batches ahead; 0 makes them in the training loop.
+    #[arg(short, long, default_value_t = 0)]
+    workers: usize,
+    /// Determines weights, dropout and masking.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+
+    /// How strongly weights are drawn to zero.
+    #[arg(long, default_value_t = 0.01)]
+    adam_weight_decay: f64,
+    /// How much Adam keeps of the mean of past gradients.
+    #[arg(long, default_value_t = 0.9)]
+    adam_beta1: f64,
+    /// How much Adam keeps of the mean of their squares.
+    #[arg(long, default_value_t = 0.999)]
+    adam_beta2: f64,
+    /// The step at which the learning rate is highest; a short run learns more with 100.
+    #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u64).range(1..))]
+    warmup: u64,
+
+    /// Steps between two lines of output.
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
+    pub log_freq: u64,
+    /// A directory for the loss of every step, and for the memory of every device, as JSON lines.
+    #[arg(long)]
+    pub metrics: Option<PathBuf>,
+
+    /// A run that compare has started: it is about bytes and seconds, and ends with that process.
+    #[arg(long, hide = true)]
+    pub measured_by: Option<u32>,
+}
+
+impl TrainArgs {
+    /// How a rank loads its share of each batch. The total is divided as in PyTorch's ImageNet
+    /// example, where `--batch-size` is that of a host and every process takes its part.
+    ///
+    /// # Errors
+    /// If `pairs`, the size of the corpus, does not fill a batch, or the ranks cannot share one
+    /// evenly.
+    pub fn loader(&self, pairs: usize, ranks: usize) -> Result<DataLoaderOptions> {
+        let batch_size = self.batch_size as usize;
+        let refuse = |expected: String| {
+            let what = "--batch-size".into();
+            Err(Error::Argument { what, found: batch_size.to_string(), expected })
+        };
+        if batch_size > pairs {
+            return refuse(format!("at most {pairs}, the pairs of the corpus"));
+        }
+        if !batch_size.is_multiple_of(ranks) {
+            return refuse(format!("a multiple of {ranks}, the ranks that share a batch"));
+        }
+        Ok(DataLoaderOptions {
+            batch_size: batch_size / ranks,
+            num_workers: self.workers,
+            // A last batch of a few pairs may hold none that counts, and has no loss then.
+            drop_last: true,
+            ..Default::default()
+        })
+    }
+
+    pub fn adam(&self) -> AdamOptions {
+        AdamOptions {
+            betas: (self.adam_beta1, self.adam_beta2),
+            weight_decay: self.adam_weight_decay,
+            ..Default::default()
+        }
+    }
+
+    pub fn schedule(&self) -> WarmUp {
+        WarmUp { hidden: self.model.hidden, steps: self.warmup }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        train: TrainArgs,
+    }
+
+    fn train(flags: &[&str]) -> TrainArgs {
+        Line::try_parse_from(["program"].iter().chain(flags)).unwrap().train
+    }
+
+    #[test]
+    fn ranks_divide_a_batch() {
+        assert_eq!(train(&["-b", "8"]).loader(43, 1).unwrap().batch_size, 8);
+        assert_eq!(train(&["-b", "8"]).loader(43, 4).unwrap().batch_size, 2);
+    }
+
+    #[test]
+    fn a_batch_that_the_corpus_or_the_ranks_do_not_fit_is_refused() {
+        for (pairs, ranks, expected) in [
+            (7, 1, "--batch-size is 8, but must be at most 7, the pairs of the corpus"),
+            (43, 3, "--batch-size is 8, but must be a multiple of 3, the ranks that share a batch"),
+        ] {
+            let error = train(&["-b", "8"]).loader(pairs, ranks).unwrap_err().to_string();
+            assert_eq!(error, expected);
+        }
+    }
+}

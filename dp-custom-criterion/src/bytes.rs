@@ -1,0 +1,58 @@
+//! Amounts of memory, as people write them.
+
+const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
+
+/// In the largest unit of which there is one, with three digits: `1.21 GiB`.
+pub fn size(bytes: usize) -> String {
+    let (unit, power) = UNITS.into_iter().find(|(_, power)| bytes >> power > 0).unwrap_or(("B", 0));
+    let amount = bytes as f64 / f64::from(1u32 << power);
+    match (power, amount) {
+        (0, _) => format!("{bytes} {unit}"),
+        (_, ..9.995) => format!("{amount:.2} {unit}"),
+        (_, ..99.95) => format!("{amount:.1} {unit}"),
+        _ => format!("{amount:.0} {unit}"),
+    }
+}
+
+/// Reads a number with its unit: `2GiB`, `1.5 MiB`.
+pub fn parse_size(text: &str) -> Result<usize, String> {
+    let sized = UNITS.into_iter().find_map(|(unit, power)| {
+        let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        (number.is_finite() && number > 0.0).then(|| number * f64::from(1u32 << power))
+    });
+    match sized {
+        Some(bytes) if bytes >= 1.0 => Ok(bytes as usize),
+        _ => Err("expected a number and B, KiB, MiB or GiB, such as 2GiB".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_three_digits_and_a_unit() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (5_000_000, "4.77 MiB"),
+            (64 << 20, "64.0 MiB"),
+            (700 << 20, "700 MiB"),
+            (3 << 30, "3.00 GiB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn a_size_is_a_number_with_a_unit() {
+        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
+        assert_eq!(parse_size("1.5 MiB"), Ok(3 << 19));
+        assert_eq!(parse_size("100B"), Ok(100));
+        for text in ["", "2", "GiB", "2GB", "-1GiB", "0MiB", "NaN GiB", "inf B", "0.5B", "two GiB"]
+        {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Every method in turn, and what they need: the article's comparison.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `runs` | [`Runs`]: a training of some steps with a method, and what its metrics say |
+//! | `processes` | the processes of a run, with a time limit |
+//! | `table` | memory, time and idleness of each device |
+//! | `explain` | the same in words, with the formula's numbers |
+//! | `chart` | peaks as a bar chart |
+//! | `budget` | the largest batch that a device's memory allows |
+
+mod budget;
+mod chart;
+mod explain;
+mod processes;
+mod runs;
+mod table;
+
+use crate::args::{CompareArgs, Method};
+use anyhow::{Result, ensure};
+use runs::Runs;
+use tch_parallel::distributed::Env;
+use tch_parallel::report::plot;
+
+pub use processes::end_with;
+
+/// Trains with every method and prints what they need.
+pub fn compare(args: &CompareArgs) -> Result<()> {
+    ensure!(
+        Env::read()?.is_none(),
+        "a launcher has started this process as a rank, but compare starts all ranks by itself: \
+         run it without a launcher"
+    );
+    let (devices, batch_size) = (args.devices()?, args.batch_size()?);
+    let (corpus, vocab) = args.text.load()?;
+    let options = args.model.options(&vocab)?;
+    let runs = Runs::new(args, devices, corpus, &vocab)?;
+
+    let mut measured = Vec::new();
+    for method in Method::ALL {
+        measured.push(runs.run(method, batch_size, args.steps)?);
+    }
+    print!("{}", table::table_of(&measured));
+    let sizes = explain::Sizes {
+        batch_size,
+        seq_len: args.model.seq_len(),
+        vocab_size: options.vocab_size as usize,
+    };
+    print!("\n{}", explain::explain(&measured, sizes));
+    if let Some(path) = &args.svg {
+        plot::save(path, &plot::bars(&chart::peaks(&measured))?)?;
+    }
+    if let Some(budget) = args.budget {
+        let largest = measured
+            .iter()
+            .map(|known| budget::largest(&runs, known, budget))
+            .collect::<Result<Vec<_>>>()?;
+        print!("\n{}", budget::table_of(&largest, budget));
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! What a device held and did, as the event `device` of the metrics says it.
+
+use crate::bytes::size;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// `cpu:0`, `cuda:1` …
+    pub device: String,
+    /// Bytes between two steps.
+    pub live: usize,
+    /// The most bytes within a step.
+    pub peak: usize,
+    /// Bytes of the model's parameters and buffers.
+    pub parameters: usize,
+    /// Bytes of their gradients, between two steps.
+    pub gradients: usize,
+    /// Bytes of Adam's state.
+    pub optimizer_state: usize,
+    /// The share of a step in which the device does nothing.
+    pub idle_share: f64,
+}
+
+impl DeviceReport {
+    /// What else lives between two steps: with DistributedDataParallel the buckets, in which
+    /// gradients travel.
+    pub fn buckets(&self) -> usize {
+        self.live.saturating_sub(self.parameters + self.gradients + self.optimizer_state)
+    }
+
+    /// What comes within a step: the batch, activations, outputs, and the gradients of both.
+    ///
+    /// Of what lives between two steps the gradients of the parameters are not there at the peak.
+    /// `zero_grad` drops them before the backward pass, and they come back while activations go.
+    pub fn activations(&self) -> usize {
+        (self.peak + self.gradients).saturating_sub(self.live)
+    }
+}
+
+impl fmt::Display for DeviceReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, live, peak, idle_share, .. } = self;
+        let (live, peak, idle) = (size(*live), size(*peak), 100.0 * idle_share);
+        write!(f, "{device}: {live} between two steps, {peak} at the peak, idle {idle:.0} %")
+    }
+}

@@ -1,0 +1,223 @@
+//! What dp-custom-criterion cannot work with it refuses before any work, and says what it has found
+//! and what it expected; and a comparison that fails leaves nothing behind.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use tests::programs::{dp_custom_criterion, launch, workspace};
+use tests::wait::until;
+use tests::{Ended, Job};
+
+/// How long the processes of a dead one may take to end.
+const SOON: Duration = Duration::from_secs(10);
+
+fn refuse(command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
+    let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
+    assert!(!ended.stdout.contains("Training Start"), "it began before it refused: {ended}");
+    Ok(ended)
+}
+
+/// Arguments that the program itself refuses.
+fn refused(arguments: &[&str], texts: &[&str]) -> Result<Ended> {
+    refuse(dp_custom_criterion(arguments.iter().copied())?, 1, &[&["error: "], texts].concat())
+}
+
+/// Arguments that are refused as they are read.
+fn misspelt(arguments: &[&str], texts: &[&str]) -> Result<Ended> {
+    refuse(dp_custom_criterion(arguments.iter().copied())?, 2, texts)
+}
+
+// === Devices ===
+
+#[test]
+fn devices_that_make_no_sense_are_refused() -> Result<()> {
+    for (devices, expected) in [
+        ("cpu:65", "device is cpu:64, but must be one of cpu:0 to cpu:63"),
+        ("cpu:0", "devices is empty, but must be at least one device"),
+        ("cuda:99", "device is cuda:99, but must be"),
+        ("cuda:0,cuda:0", "devices is a list with cuda:0 twice"),
+        ("cpu:0,cuda:0", "devices is a list with cpu:0 and cuda:0, but must be all of one kind"),
+        ("tpu", "device is \"tpu\", but must be cpu:N for N logical devices"),
+    ] {
+        misspelt(&["--devices", devices], &["--devices <DEVICES>", expected])?;
+        misspelt(&["compare", "--devices", devices], &["--devices <DEVICES>", expected])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_output_device_that_is_nowhere_is_refused() -> Result<()> {
+    let on_two = ["--method", "output-device", "--devices", "cpu:2"];
+    refused(
+        &[&on_two[..], &["--output-device", "2"]].concat(),
+        &["--output-device is 2, but must be from 0 to 1", "which is cpu:0,cpu:1"],
+    )?;
+    // Without the flag it is the second device.
+    refused(&["--method", "output-device"], &["--output-device is 1, but must be from 0 to 0"])?;
+    refused(&["--output-device", "0"], &["left out unless --method is output-device"])?;
+    Ok(())
+}
+
+#[test]
+fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> Result<()> {
+    refused(
+        &["--method", "ddp", "--devices", "cpu:2"],
+        &[
+            "--devices is cpu:0,cpu:1",
+            "one for each rank of this host, here 1",
+            "cargo launch -n 2",
+        ],
+    )?;
+    let text = "--method is data-parallel, but must be ddp where there are several ranks, here 2";
+    refuse(launch(2, &dp_custom_criterion([])?)?, 1, &[text])?;
+    let rank = launch(1, &dp_custom_criterion(["compare"])?)?;
+    refuse(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])?;
+    Ok(())
+}
+
+// === Batches ===
+
+#[test]
+fn a_batch_that_makes_no_sense_is_refused() -> Result<()> {
+    let corpus = workspace().join("tests/data/pairs.txt");
+    let corpus = ["--corpus", corpus.to_str().context("the path is no text")?];
+    misspelt(&["--batch-size", "0"], &["invalid value '0' for '--batch-size"])?;
+    refused(
+        &[&corpus[..], &["--batch-size", "44"]].concat(),
+        &["--batch-size is 44, but must be at most 43, the pairs of the corpus"],
+    )?;
+    let odd = dp_custom_criterion(["--method", "ddp", "--batch-size", "7"])?;
+    refuse(launch(2, &odd)?, 1, &["--batch-size is 7, but must be a multiple of 2, the ranks"])?;
+    for batch_size in ["0", "9"] {
+        refused(
+            &["compare", "--batch-size", batch_size],
+            &["--batch-size is", "2 or a multiple of it: an equal share for each device"],
+        )?;
+    }
+    Ok(())
+}
+
+// === Text ===
+
+#[test]
+fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let write = |name: &str, content: &str| -> Result<String> {
+        let path = directory.path().join(name);
+        fs::write(&path, content)?;
+        Ok(path.to_str().context("the path is no text")?.to_owned())
+    };
+    let corpus = write("corpus.txt", "one\ttwo\nno tab in here\n")?;
+    let vocab =
+        write("vocab.txt", "vocabulary: 7 words\n<pad>\n<unk>\n<eos>\n<sos>\n<mask>\none\n")?;
+    for command in [&[][..], &["compare"]] {
+        refused(
+            &[command, &["--corpus", &corpus]].concat(),
+            &["corpus.txt: line 2 has 0 tabs: \"no tab in here\"; expected two sentences a line"],
+        )?;
+        refused(
+            &[command, &["--vocab", &vocab]].concat(),
+            &["vocab.txt: it holds 6 of 7 words; expected a file that was written to its end"],
+        )?;
+        refused(
+            &[command, &["--vocab-size", "100"]].concat(),
+            &["--vocab-size is 100, but must be at least ", "the tokens of the vocabulary"],
+        )?;
+    }
+    Ok(())
+}
+
+// === compare ===
+
+/// A comparison of small models that goes on for a while.
+fn comparison(flags: &[&str]) -> Result<Command> {
+    let sizes = ["--hidden=32", "--layers=1", "--seq-len=16", "--vocab-size=2000"];
+    dp_custom_criterion(["compare"].iter().chain(&sizes).chain(flags).copied())
+}
+
+#[test]
+fn a_comparison_without_anything_to_compare_is_refused() -> Result<()> {
+    refused(
+        &["compare", "--devices", "cpu:1"],
+        &["--devices is cpu:0, but must be at least two devices"],
+    )?;
+    misspelt(&["compare", "--steps", "1"], &["invalid value '1' for '--steps"])?;
+    Ok(())
+}
+
+#[test]
+fn a_budget_that_is_no_size_or_holds_no_pair_is_refused() -> Result<()> {
+    for budget in ["2GB", "much", "0GiB", "-1GiB"] {
+        let flag = format!("--budget={budget}");
+        misspelt(&["compare", &flag], &["expected a number and B, KiB, MiB or GiB, such as 2GiB"])?;
+    }
+    let ended = Job::new()?.run(comparison(&["--budget", "100KiB"])?)?.expect_code(1)?;
+    ended.expect_messages(&[
+        "error: --budget is 100 KiB, but must be at least ",
+        "MiB, which data-parallel needs for a batch of 2, a pair for each device",
+    ])?;
+    Ok(())
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended_and_named() -> Result<()> {
+    let job = Job::new()?;
+    let ended = job.run(comparison(&["--steps", "1000000", "--timeout", "1"])?)?.expect_code(1)?;
+    ended.expect_messages(&["error: data-parallel took more than 1 s; --timeout allows more"])?;
+    job.expect_nobody_left(SOON)
+}
+
+#[test]
+fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
+    let job = Job::new()?;
+    let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
+    kill(job.rank(1, "dp-custom-criterion")?, Signal::SIGKILL)?;
+    let ended = comparison.wait()?.expect_code(1)?;
+    ended.expect_messages(&[
+        "error: ddp, rank 1, failed (signal: 9 (SIGKILL)); it left no message",
+    ])?;
+    job.expect_nobody_left(SOON)
+}
+
+#[test]
+fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
+    let job = Job::new()?;
+    // What the runs write their metrics to is gone as soon as the first of them has begun.
+    let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
+    let directory = until("a run has begun", job.deadline(), || runs_directory(job.directory()))?;
+    fs::remove_file(directory.join("vocab.txt"))?;
+    let ended = comparison.wait()?.expect_code(1)?;
+    ended.expect_messages(&[
+        " failed (exit status: 1); its last lines:\n  ",
+        "cannot read",
+        "vocab.txt",
+    ])?;
+    job.expect_nobody_left(SOON)
+}
+
+/// Where a comparison keeps the files of its runs, once its first run has read them.
+fn runs_directory(job: &Path) -> Result<Option<std::path::PathBuf>> {
+    let root = job.parent().context("a job has a directory of its own")?;
+    for entry in fs::read_dir(root)? {
+        let directory = entry?.path();
+        if directory.join("metrics/rank0.jsonl").exists() {
+            return Ok(Some(directory));
+        }
+    }
+    Ok(None)
+}
+
+#[test]
+fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
+    let job = Job::new()?;
+    let mut comparison = job.start(comparison(&["--steps", "1000000"])?)?;
+    until("a run has begun", job.deadline(), || runs_directory(job.directory()))?;
+    assert_eq!(job.processes()?.len(), 2);
+    kill(comparison.pid(), Signal::SIGKILL)?;
+    assert!(!comparison.wait()?.status.success());
+    job.expect_nobody_left(SOON)
+}

@@ -1,0 +1,259 @@
+//! How much memory each of dp-custom-criterion's methods needs on each device, counted to the byte:
+//! the story that "Learn PyTorch Multi-GPU properly", by matthew l, tells with nvidia-smi.
+
+use std::fs;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tests::Job;
+use tests::programs::{dp_custom_criterion, launch, workspace};
+
+const SEQ_LEN: usize = 32;
+const VOCAB_SIZE: usize = 2000;
+/// Pairs on each device.
+const SHARE: usize = 4;
+
+/// As in the article, the output is far larger than all else.
+const SIZES: [&str; 6] = [
+    "--hidden=32",
+    "--layers=2",
+    "--attn-heads=2",
+    "--seq-len=32",
+    "--vocab-size=2000",
+    "--steps=3",
+];
+
+const METHODS: [&str; 4] = ["data-parallel", "output-device", "custom-criterion", "ddp"];
+
+/// The bytes of a device.
+#[derive(Debug, Clone, PartialEq)]
+struct Device {
+    name: String,
+    /// Between two steps.
+    live: usize,
+    peak: usize,
+    parameters: usize,
+    gradients: usize,
+    optimizer_state: usize,
+}
+
+impl Device {
+    fn of(event: &Value) -> Option<Device> {
+        let bytes = |name: &str| Some(event[name].as_u64()? as usize);
+        Some(Device {
+            name: event["device"].as_str()?.into(),
+            live: bytes("live")?,
+            peak: bytes("peak")?,
+            parameters: bytes("parameters")?,
+            gradients: bytes("gradients")?,
+            optimizer_state: bytes("optimizer_state")?,
+        })
+    }
+
+    /// At the peak, without Adam's state. Gradients are not there then: `zero_grad` has dropped
+    /// them.
+    fn without_state(&self) -> usize {
+        self.peak - self.optimizer_state
+    }
+}
+
+/// Trains with a method on so many logical devices, and reads what it says of each.
+fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
+    let batch_size = (SHARE * devices).to_string();
+    let on = format!("cpu:{devices}");
+    let flags = ["--method", method, "--devices", &on, "--batch-size", &batch_size];
+    let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES))?;
+    program.args(["--metrics", "metrics", "--corpus"]);
+    program.arg(workspace().join("tests/data/pairs.txt"));
+    let ranks = if method == "ddp" { devices } else { 1 };
+    let program = if method == "ddp" { launch(ranks, &program)? } else { program };
+    let job = Job::new()?;
+    job.run(program)?.expect_success()?;
+    let mut found = Vec::new();
+    for rank in 0..ranks {
+        let path = job.directory().join(format!("metrics/rank{rank}.jsonl"));
+        for line in fs::read_to_string(path)?.lines() {
+            let event: Value = serde_json::from_str(line)?;
+            if event["event"] == "device" {
+                found.push(Device::of(&event).context("a number is missing")?);
+            }
+        }
+    }
+    let names: Vec<_> = found.iter().map(|device| device.name.clone()).collect();
+    let expected: Vec<_> = (0..devices).map(|index| format!("cpu:{index}")).collect();
+    ensure!(names == expected, "{method} told of {names:?}");
+    Ok(found)
+}
+
+/// What [`train`] finds; the same training is not repeated for every test that looks at it.
+fn trained(method: &'static str, devices: usize) -> Result<Vec<Device>> {
+    type Known = Vec<((&'static str, usize), Vec<Device>)>;
+    static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, found)) = known.iter().find(|(which, _)| *which == (method, devices)) {
+        return Ok(found.clone());
+    }
+    let found = train(method, devices)?;
+    known.push(((method, devices), found.clone()));
+    Ok(found)
+}
+
+/// Whether two amounts differ by at most 2 % of the second.
+fn expect_near(found: usize, expected: usize, what: &str) {
+    let gap = found.abs_diff(expected);
+    assert!(50 * gap <= expected, "{what}: {found} bytes instead of {expected}, {gap} off");
+}
+
+/// By how much a device that gathers exceeds the others: dp-custom-criterion/src/formula.rs.
+fn surplus(devices: usize) -> usize {
+    let share = SHARE * SEQ_LEN * VOCAB_SIZE * size_of::<f32>();
+    3 * (devices - 1) * share
+}
+
+fn expect_surplus(method: &'static str, devices: usize, gathers: usize) -> Result<()> {
+    let found = trained(method, devices)?;
+    for (index, other) in found.iter().enumerate().filter(|(index, _)| *index != gathers) {
+        let more = found[gathers].without_state() - other.without_state();
+        expect_near(more, surplus(devices), &format!("{method}, cpu:{gathers} over cpu:{index}"));
+    }
+    Ok(())
+}
+
+#[test]
+fn with_data_parallel_the_first_device_needs_more_by_the_formula() -> Result<()> {
+    expect_surplus("data-parallel", 2, 0)?;
+    expect_surplus("data-parallel", 4, 0)
+}
+
+/// What the formula leaves out: the first device also has the rest of the batch.
+#[test]
+fn the_formula_misses_the_batch_and_a_few_numbers() -> Result<()> {
+    for devices in [2, 4] {
+        let found = trained("data-parallel", devices)?;
+        let more = found[0].without_state() - found[1].without_state();
+        let pairs = SHARE * devices;
+        // Tokens, segments and labels of every pair, and whether it is one; tokens and segments of
+        // its own share are on the other device.
+        let batch = size_of::<i64>() * (pairs * (3 * SEQ_LEN + 1) - SHARE * 2 * SEQ_LEN);
+        let rest = more - surplus(devices) - batch;
+        // The gathered outputs of the smaller head, two for each pair, and some losses and counts.
+        assert!(rest < size_of::<f32>() * 2 * pairs + 64, "{rest} bytes");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_output_device_takes_the_surplus_over() -> Result<()> {
+    expect_surplus("output-device", 2, 1)?;
+    expect_surplus("output-device", 4, 1)
+}
+
+#[test]
+fn with_a_parallel_criterion_all_devices_need_the_same_but_for_adams_state() -> Result<()> {
+    for devices in [2, 4] {
+        let found = trained("custom-criterion", devices)?;
+        for other in &found[1..] {
+            expect_near(found[0].without_state(), other.without_state(), &other.name);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn with_ddp_all_ranks_need_the_same_to_the_byte() -> Result<()> {
+    for devices in [2, 4] {
+        let found = trained("ddp", devices)?;
+        for other in &found[1..] {
+            assert_eq!(Device { name: found[0].name.clone(), ..other.clone() }, found[0]);
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is left over that nobody knows of.
+#[test]
+fn what_lives_between_two_steps_is_known_to_the_byte() -> Result<()> {
+    for (method, devices) in METHODS.into_iter().flat_map(|method| [(method, 2), (method, 4)]) {
+        for (index, device) in trained(method, devices)?.into_iter().enumerate() {
+            let Device { live, parameters, gradients, optimizer_state, .. } = device;
+            // DistributedDataParallel keeps gradients in buckets as well.
+            let buckets = if method == "ddp" { gradients } else { 0 };
+            assert_eq!(live, parameters + gradients + optimizer_state + buckets, "{method}");
+            let trains = method == "ddp" || index == 0;
+            assert_eq!(gradients > 0, trains, "{method}, cpu:{index}");
+            assert_eq!(optimizer_state > 2 * gradients, trains, "{method}, cpu:{index}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_counts_repeat_to_the_byte() -> Result<()> {
+    let mut table = format!(
+        "{:16} {:6} {:>8} {:>8} {:>10} {:>9} {:>12}\n",
+        "method", "device", "live", "peak", "parameters", "gradients", "Adam's state"
+    );
+    for (method, devices) in METHODS.into_iter().flat_map(|method| [(method, 2), (method, 4)]) {
+        let found = trained(method, devices)?;
+        assert_eq!(train(method, devices)?, found);
+        for Device { name, live, peak, parameters, gradients, optimizer_state } in found {
+            table += &format!(
+                "{method:16} {name:6} {live:8} {peak:8} {parameters:10} {gradients:9} {optimizer_state:12}\n"
+            );
+        }
+    }
+    insta::assert_snapshot!("bytes", table);
+    Ok(())
+}
+
+// === compare ===
+
+/// All four methods side by side, with the sizes of the other tests.
+fn compare(flags: &[&str]) -> Result<Command> {
+    let sizes = SIZES.into_iter().chain(["--batch-size=8", "--corpus"]);
+    let mut program = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
+    program.arg(workspace().join("tests/data/pairs.txt")).args(flags);
+    Ok(program)
+}
+
+#[test]
+fn compare_shows_all_methods_in_a_table_in_words_and_in_a_chart() -> Result<()> {
+    let job = Job::new()?;
+    let printed = job.run(compare(&["--svg", "memory.svg"])?)?.expect_success()?.stdout;
+    let rows: Vec<_> = printed.lines().skip(1).take(8).collect();
+    for (method, rows) in METHODS.iter().zip(rows.chunks(2)) {
+        assert!(rows[0].starts_with(method), "{printed}");
+        assert!(rows[0].contains("cpu:0") && rows[1].contains("cpu:1"), "{printed}");
+    }
+    // 8 x 32 x 2000 x 4 bytes.
+    for text in ["takes 1.95 MiB", "3 x (1 - 1/2) x 1.95 MiB = 2.93 MiB", "to the byte"] {
+        assert!(printed.contains(text), "{printed}");
+    }
+    let chart = fs::read_to_string(job.directory().join("memory.svg"))?;
+    for method in METHODS {
+        assert!(chart.contains(method), "{chart}");
+    }
+    assert_eq!(job.files()?, ["memory.svg"]);
+    Ok(())
+}
+
+#[test]
+fn a_budget_allows_larger_batches_the_evener_the_devices_are() -> Result<()> {
+    let job = Job::new()?;
+    let printed = job.run(compare(&["--budget", "24MiB"])?)?.expect_success()?.stdout;
+    let (_, table) = printed.split_once("With 24.0 MiB on each device:").context("no table")?;
+    let mut largest = Vec::new();
+    for (method, row) in METHODS.iter().zip(table.lines().skip(3)) {
+        let cells: Vec<_> = row.split_whitespace().collect();
+        assert_eq!(cells[0], *method, "{printed}");
+        // METHOD BATCH PEAK MiB NEXT MiB SPEED: measured, the one fits and the other does not.
+        let [peak, next] = [cells[2], cells[4]].map(|cell| cell.parse::<f64>());
+        assert!(peak? <= 24.0 && next? >= 24.0, "{printed}");
+        largest.push(cells[1].parse::<usize>()?);
+    }
+    let [plain, output_device, custom, _] = largest[..] else { anyhow::bail!("{printed}") };
+    assert!(plain <= output_device && output_device < custom, "{printed}");
+    Ok(())
+}

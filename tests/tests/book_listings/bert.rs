@@ -1,0 +1,80 @@
+//! Chapter "Where the memory goes: BERT on several devices".
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use tests::Job;
+use tests::programs::{dp_custom_criterion, workspace};
+
+use super::listing::{LAST_DIGIT, expect_amounts, expect_listing};
+use super::printed;
+
+/// What all runs of the chapter learn from: the book itself, which the program takes by default,
+/// changes with every edition.
+const CORPUS: &str = "tests/data/pairs.txt";
+
+#[test]
+fn a_training_on_one_device_prints_what_the_book_shows() -> Result<()> {
+    let flags = "--batch-size 8 --steps 10";
+    let text = bert(flags)?;
+    expect_listing(
+        "bert_train.txt",
+        &(shown(&format!("--corpus {CORPUS} \\\n    {flags}")) + &text),
+        LAST_DIGIT,
+    )
+}
+
+#[test]
+fn the_losses_of_the_methods_are_as_the_book_shows() -> Result<()> {
+    let sizes = "--batch-size 16 --hidden 32 --layers 2 --dropout 0 --steps 1";
+    let mut listing = format!(
+        "$ BERT=\"cargo run -rq -p dp-custom-criterion -- --corpus {CORPUS}\n    {sizes} --devices \
+         cpu:2\"\n"
+    );
+    for method in
+        ["data-parallel", "output-device", "custom-criterion", "custom-criterion --weighted"]
+    {
+        listing += &format!("$ $BERT --method {method} | grep iter\n");
+        let printed = bert(&format!("{sizes} --devices cpu:2 --method {method}"))?;
+        for line in printed.lines().filter(|line| line.contains("iter")) {
+            listing += &format!("{line}\n");
+        }
+    }
+    expect_listing("bert_losses.txt", &listing, LAST_DIGIT)
+}
+
+#[test]
+fn the_memory_of_each_method_is_as_the_book_shows() -> Result<()> {
+    // With 8192 words a share of the output is 32 MiB.
+    let flags = "--vocab-size 8192 --svg bert_memory.svg --budget 256MiB";
+    let job = Job::new()?;
+    let program = dp_custom_criterion(format!("compare --corpus {} {flags}", corpus()).split(' '))?;
+    let text = job.run(program)?.expect_success()?.stdout;
+    let svg = fs::read_to_string(job.directory().join("bert_memory.svg"))?;
+    let (table, rest) = text.split_once("\n\n").context("no text after the table")?;
+    let (words, budget) = rest.split_once("\nWith ").context("no budget")?;
+    let table = shown(&format!("compare --corpus {CORPUS} \\\n    {flags}")) + table + "\n";
+    let budget = format!("With {budget}");
+    expect_amounts(
+        &[
+            ("bert_memory.txt", &table),
+            ("bert_memory_in_words.txt", words),
+            ("bert_budget.txt", &budget),
+        ],
+        "bert_memory.svg",
+        &svg,
+    )
+}
+
+/// What a training prints.
+fn bert(flags: &str) -> Result<String> {
+    printed(dp_custom_criterion(format!("--corpus {} {flags}", corpus()).split(' '))?)
+}
+
+fn corpus() -> String {
+    workspace().join(CORPUS).display().to_string()
+}
+
+fn shown(flags: &str) -> String {
+    format!("$ cargo run -rq -p dp-custom-criterion -- {flags}\n")
+}

@@ -1,0 +1,77 @@
+//! Chapter "MNIST on several processes: DistributedDataParallel".
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use tests::Job;
+use tests::programs::{ddp_mnist, launch, workspace};
+
+use super::listing::{EXACT, TRAINED, expect_listing};
+
+#[test]
+fn from_one_process_to_several_it_is_this_diff() -> Result<()> {
+    let mut diff = Command::new("diff");
+    diff.args(["-U", "1", "--label", "mnist_single.rs", "--label", "mnist_ddp.rs"])
+        .args(["mnist_single.rs", "mnist_ddp.rs"])
+        .current_dir(workspace().join("core/examples"));
+    // diff ends with 1 where it finds differences.
+    let ended = Job::new()?.run(diff)?.expect_code(1)?;
+    expect_listing("mnist_single_to_ddp.diff", &ended.stdout, EXACT)
+}
+
+#[test]
+fn ddp_mnist_prints_what_the_book_shows() -> Result<()> {
+    let flags = "--lr 0.05 --momentum 0.9 --metrics metrics";
+    let job = Job::new()?;
+    let ended = job.run(launch(2, &ddp_mnist(flags.split(' '))?)?)?.expect_success()?;
+    let shown = format!("$ cargo launch -n 2 ddp-mnist -- {flags}\n");
+    expect_listing("ddp_mnist.txt", &(shown + &ended.stdout), TRAINED)?;
+    assert_eq!(job.files()?, ["metrics", "model.safetensors"]);
+
+    let results = |rank: usize| -> Result<Vec<String>> {
+        let file = fs::read_to_string(job.directory().join(format!("metrics/rank{rank}.jsonl")))?;
+        let epochs = file.lines().filter(|line| line.contains(r#""event":"epoch""#));
+        Ok(epochs
+            .filter_map(|line| line.split_once(r#""epoch":"#))
+            .map(|(_, e)| e.into())
+            .collect())
+    };
+    assert_eq!(results(0)?, results(1)?, "an epoch came to something else on rank 1");
+    assert_eq!(results(0)?.len(), 10);
+
+    let mut metrics = "$ head -qn 3 metrics/*\n".to_owned();
+    for rank in 0..2 {
+        let file = fs::read_to_string(job.directory().join(format!("metrics/rank{rank}.jsonl")))?;
+        file.lines().take(3).for_each(|line| metrics.push_str(&format!("{line}\n")));
+    }
+    expect_listing("ddp_mnist_metrics.txt", &metrics, TRAINED)
+}
+
+#[test]
+fn more_ranks_make_fewer_and_larger_steps() -> Result<()> {
+    let mut table = "ranks  batch a rank  lr    steps  train_loss  val_loss  accuracy\n".to_owned();
+    for (ranks, batch_size, lr, steps) in [
+        (1, 128, 0.01, 63),
+        (2, 128, 0.01, 32),
+        (4, 128, 0.01, 16),
+        (1, 256, 0.01, 32),
+        (1, 512, 0.01, 16),
+        (2, 64, 0.01, 63),
+        (2, 128, 0.02, 32),
+        (4, 128, 0.04, 16),
+    ] {
+        let (batch, rate) = (batch_size.to_string(), lr.to_string());
+        let flags = ["--batch-size", &batch, "--lr", &rate, "--no-save"];
+        let ended = Job::new()?.run(launch(ranks, &ddp_mnist(flags)?)?)?.expect_success()?;
+        let last = ended.stdout.lines().last().context("it prints a line an epoch")?;
+        let values: Vec<_> = last.split(", ").filter_map(|part| part.split('=').nth(1)).collect();
+        let [_, train_loss, val_loss, accuracy] = values[..] else {
+            anyhow::bail!("no epoch: {last}")
+        };
+        table.push_str(&format!(
+            "{ranks:5}  {batch_size:12}  {lr:.2}  {steps:5}  {train_loss:>10}  {val_loss:>8}  {accuracy:>8}\n"
+        ));
+    }
+    expect_listing("effective_batch.txt", &table, TRAINED)
+}

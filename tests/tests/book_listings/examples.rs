@@ -1,0 +1,46 @@
+//! The examples of the library, of all chapters.
+
+use anyhow::Result;
+use tests::Job;
+use tests::programs::{example, launch, source};
+
+use super::listing::{EXACT, TRAINED, expect_listing};
+use super::run_by_rank;
+
+/// A name, how many ranks it takes (0: no launcher), and whether more of them than rank 0 print.
+const EXAMPLES: [(&str, usize, bool); 12] = [
+    ("averaged_gradient", 2, true),
+    ("batches_per_rank", 0, false),
+    ("failing_replica", 0, false),
+    ("forgotten_epoch", 0, false),
+    ("gradient_buckets", 2, false),
+    ("mean_of_means", 5, false),
+    ("mnist_ddp", 2, false),
+    ("mnist_single", 0, false),
+    ("no_gradient_exchange", 2, false),
+    ("same_weights_other_dropout", 2, true),
+    ("shuffled_twice", 2, false),
+    ("wrong_world_size", 2, false),
+];
+
+#[test]
+fn the_examples_print_what_the_book_shows() -> Result<()> {
+    for (name, ranks, all_print) in EXAMPLES {
+        let run = format!("cargo run -rq -p tch-parallel --example {name}");
+        let (shown, printed) = if ranks == 0 {
+            (run, Job::new()?.run(example(name, [])?)?.expect_success()?.stdout)
+        } else if all_print {
+            let shown = format!("cargo launch -n {ranks} --tee 1 -- {run}");
+            (shown, run_by_rank(ranks, &example(name, [])?)?)
+        } else {
+            let command = launch(ranks, &example(name, [])?)?;
+            let shown = format!("cargo launch -n {ranks} -- {run}");
+            (shown, Job::new()?.run(command)?.expect_success()?.stdout)
+        };
+        let code = source(format!("core/examples/{name}.rs"))?;
+        assert!(code.contains(&format!("//! {shown}\n")), "{name}.rs does not say `{shown}`");
+        let tolerance = if name.starts_with("mnist") { TRAINED } else { EXACT };
+        expect_listing(&format!("{name}.txt"), &format!("$ {shown}\n{printed}"), tolerance)?;
+    }
+    Ok(())
+}

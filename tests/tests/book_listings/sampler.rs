@@ -1,0 +1,78 @@
+//! Chapter "Who sees what: the distributed sampler".
+
+use anyhow::{Context, Result};
+use tests::Job;
+use tests::programs::{dp_basic, example, free_port, launch, launch_with};
+
+use super::listing::{EXACT, expect_listing};
+use super::run_by_rank;
+
+#[test]
+fn the_toy_prints_what_the_book_shows() -> Result<()> {
+    for (name, flags) in [
+        ("sampler_in_order.txt", "sampler --no-sleep"),
+        ("sampler_shuffled.txt", "sampler --no-sleep --shuffle --seed 1111"),
+    ] {
+        let printed = run_by_rank(2, &dp_basic(flags.split(' '))?)?;
+        let shown = format!("$ cargo launch -n 2 --tee 1 dp-basic -- {flags}\n");
+        expect_listing(name, &(shown + &printed), EXACT)?;
+    }
+    let printed = Job::new()?.run(dp_basic(["sampler", "--no-sleep"])?)?.expect_success()?.stdout;
+    let shown = "$ cargo run -rq -p dp-basic -- sampler --no-sleep\n";
+    expect_listing("sampler_alone.txt", &(shown.to_owned() + &printed), EXACT)
+}
+
+#[test]
+fn a_collective_that_one_rank_does_not_call_ends_with_the_timeout() -> Result<()> {
+    let command = launch(2, &example("lonely_collective", [])?)?;
+    let ended = Job::new()?.run(command)?.expect_code(1)?;
+    let text = format!("{}{}", ended.stdout, ended.stderr);
+    expect_listing("lonely_collective.txt", &text, EXACT)
+}
+
+#[test]
+fn ranks_in_different_collectives_abort() -> Result<()> {
+    let command = launch(2, &example("mismatched_collectives", [])?)?;
+    let ended = Job::new()?.run(command)?.expect_messages(&["rank 0", "killed by SIGABRT"])?;
+    let mut lines: Vec<_> = ended.stdout.lines().collect();
+    lines.sort_unstable();
+    let what = ended.stderr.lines().find(|line| line.starts_with("  what():"));
+    lines.push(what.with_context(|| format!("gloo did not complain: {ended}"))?);
+    expect_listing("mismatched_collectives.txt", &(lines.join("\n") + "\n"), EXACT)
+}
+
+#[test]
+fn in_detail_ranks_in_different_collectives_are_told_so() -> Result<()> {
+    let mut command = launch(2, &example("mismatched_collectives", [])?)?;
+    command.env("TORCH_DISTRIBUTED_DEBUG", "DETAIL");
+    let ended = Job::new()?.run(command)?.expect_code(1)?;
+    // Between its first and its last words, PyTorch describes both tensors at length.
+    let shortened = |line: &str| {
+        let (first, rest) = line.split_once(" Rank ")?;
+        let (_, last) = rest.split_once("Collectives differ")?;
+        line.starts_with("[rank ").then(|| format!("{first} … Collectives differ{last}"))
+    };
+    // The launcher repeats those of the rank that it names.
+    let mut errors: Vec<_> = ended.stderr.lines().filter_map(shortened).collect();
+    errors.sort_unstable();
+    errors.dedup();
+    expect_listing("mismatched_collectives_detail.txt", &(errors.join("\n") + "\n"), EXACT)
+}
+
+#[test]
+fn by_its_rank_a_process_of_the_second_node_takes_a_device_that_is_not_there() -> Result<()> {
+    let job = Job::new()?;
+    let port = free_port()?.to_string();
+    let node = |number: &str| {
+        let nodes = ["--nnodes", "2", "--node-rank", number, "--master-addr", "127.0.0.1"];
+        let flags = [&nodes[..], &["--master-port", &port, "-n", "2"]].concat();
+        job.start(launch_with(&flags, &example("global_rank_as_device", [])?)?)
+    };
+    let mut printed = String::new();
+    for mut node in [node("0")?, node("1")?] {
+        printed.push_str(&node.wait()?.expect_success()?.stdout);
+    }
+    let mut lines: Vec<_> = printed.lines().collect();
+    lines.sort_unstable();
+    expect_listing("global_rank_as_device.txt", &(lines.join("\n") + "\n"), EXACT)
+}
