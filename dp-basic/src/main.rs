@@ -19,7 +19,6 @@ mod models;
 mod sampler;
 mod simple_dataset;
 mod speedup;
-mod table;
 mod trace;
 
 use clap::{Parser, Subcommand};

@@ -1,7 +1,6 @@
 //! How much faster a step is on several devices, with the loss on one of them or on all.
 
 use crate::models::{CLASSES, FEATURES, classifier};
-use crate::table::{Column, milliseconds, table};
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
@@ -12,6 +11,7 @@ use tch_parallel::checkpoint::check_destination;
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
 use tch_parallel::optim::{Sgd, SgdOptions};
 use tch_parallel::report::plot;
+use tch_parallel::report::{Column, milliseconds, table};
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Time a training step on 1, 2 and 4 devices, with the loss on one of them or on all.

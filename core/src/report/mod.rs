@@ -19,5 +19,5 @@ mod timing;
 pub use exit::exit_code;
 pub use metrics_log::MetricsLog;
 pub use progress::progress_bar;
-pub use table::{Column, table, thousands};
+pub use table::{Column, milliseconds, table, thousands};
 pub use timing::{Summary, Timing};

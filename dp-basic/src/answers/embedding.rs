@@ -3,12 +3,12 @@
 use super::small::{difference, equality, number, unwrapped, waves, wrapped};
 use super::{Question, Theme};
 use crate::models::EmbeddingLinear;
-use crate::table::thousands;
 use anyhow::Result;
 use tch::nn::{Module, VarStore};
 use tch::{Kind, Reduction, Tensor};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::DataParallelOptions;
+use tch_parallel::report::thousands;
 
 pub const THEME: Theme = Theme {
     title: "Embeddings",

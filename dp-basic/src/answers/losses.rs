@@ -5,12 +5,12 @@ use super::small::{
 };
 use super::{Question, Theme, lines};
 use crate::models::TwoTargets;
-use crate::table::Column;
 use anyhow::Result;
 use tch::nn::{Path, VarStore};
 use tch::{Kind, Reduction, Tensor};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions};
+use tch_parallel::report::Column;
 
 pub const THEME: Theme = Theme {
     title: "A model that returns its loss",

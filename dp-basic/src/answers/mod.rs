@@ -18,8 +18,8 @@ mod small;
 mod three_placements;
 mod traffic;
 
-use crate::table::{Column, table};
 use anyhow::{Result, bail};
+use tch_parallel::report::{Column, table};
 
 /// Answer the questions of the two forum threads on DataParallel by numbers computed here and now.
 #[derive(Debug, clap::Args)]

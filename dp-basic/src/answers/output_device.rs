@@ -4,13 +4,13 @@ use super::small::{
     batch, difference, equality, gradients, mlp, reference, set_weights, waves, wrapped,
 };
 use super::{Question, Theme, lines};
-use crate::table::{Column, thousands};
 use anyhow::Result;
 use tch::nn::{Path, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions, gather};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::nn::{LinearOptions, linear};
+use tch_parallel::report::{Column, thousands};
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Two devices with replicas, and one without.

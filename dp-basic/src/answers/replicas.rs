@@ -5,7 +5,6 @@ use super::small::{
 };
 use super::{Question, Theme};
 use crate::models::EmbeddingLinear;
-use crate::table::thousands;
 use anyhow::Result;
 use tch::nn::{Module, VarStore};
 use tch::{Kind, Reduction, Tensor, no_grad};
@@ -13,6 +12,7 @@ use tch_parallel::data_parallel::{
     DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Step,
 };
 use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::report::thousands;
 use tch_parallel::{Devices, LogicalDevice};
 
 pub const THEME: Theme = Theme {

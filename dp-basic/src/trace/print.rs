@@ -2,11 +2,11 @@
 
 use super::Settings;
 use super::step::Traced;
-use crate::table::{Column, milliseconds, table, thousands};
 use anyhow::Result;
 use tch_parallel::LogicalDevice;
 use tch_parallel::data_parallel::{Event, Step};
 use tch_parallel::report::plot;
+use tch_parallel::report::{Column, milliseconds, table, thousands};
 
 /// The step, part by part, and what was copied in all.
 pub fn report(settings: &Settings, traced: &Traced, times: bool) -> String {
