@@ -174,6 +174,11 @@ impl<M: Send> DataParallel<M> {
 
     /// The original module, for evaluation on one device and for whatever it offers beside its
     /// forward pass. `model.module`
+    ///
+    /// Drop it before the next forward pass, which waits for it.
+    ///
+    /// # Panics
+    /// If it is called within a forward pass of this model.
     pub fn module(&self) -> MutexGuard<'_, M> {
         self.replicas.module()
     }

@@ -65,6 +65,11 @@ impl<M: Send> DataParallelModel<M> {
     }
 
     /// The original module, for evaluation on one device. `model.module`
+    ///
+    /// Drop it before the next forward pass, which waits for it.
+    ///
+    /// # Panics
+    /// If it is called within a forward pass of this model.
     pub fn module(&self) -> MutexGuard<'_, M> {
         self.replicas.module()
     }
