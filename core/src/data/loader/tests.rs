@@ -22,7 +22,7 @@ impl<F: Fn(&[usize]) -> Result<()> + Send + Sync> Dataset for Numbers<F> {
         self.len
     }
 
-    fn batch(&self, indices: &[usize]) -> Result<Tensor> {
+    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
         (self.hook)(indices)?;
         let numbers: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
         Ok(Tensor::from_slice(&numbers))
@@ -92,6 +92,32 @@ fn the_last_small_batch_can_be_left_out() {
 }
 
 #[test]
+fn an_epoch_goes_on_from_any_step_and_reads_nothing_that_lies_before() {
+    for num_workers in [0, 2] {
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&read);
+        let hook = move |indices: &[usize]| {
+            seen.lock().unwrap().extend_from_slice(indices);
+            Ok(())
+        };
+        let sampler = DistributedSampler::new(Shard::new(1, 2).unwrap(), 7);
+        let options = workers(10, num_workers);
+        let loader =
+            DataLoader::with_options(Numbers { len: 101, hook }, sampler, options).unwrap();
+        let batches = |step| -> Vec<Vec<i64>> {
+            let epoch = loader.epoch_from(3, step).unwrap();
+            assert_eq!(epoch.len(), 6 - step);
+            epoch.map(|batch| Vec::try_from(batch.unwrap()).unwrap()).collect()
+        };
+        let whole = batches(0);
+        read.lock().unwrap().clear();
+        assert_eq!(batches(4), whole[4..]);
+        assert_eq!(read.lock().unwrap().len(), whole[4..].concat().len());
+        assert!(batches(6).is_empty());
+    }
+}
+
+#[test]
 fn no_samples_make_no_batches() {
     for num_workers in [0, 2] {
         let loader =
@@ -110,6 +136,37 @@ fn the_number_of_workers_does_not_change_the_batches() {
         let loader =
             DataLoader::with_options(numbers(1001), sampler, workers(10, num_workers)).unwrap();
         assert_eq!(collect(&loader), alone);
+    }
+}
+
+#[test]
+fn the_data_set_learns_which_epoch_it_is() {
+    struct EpochNumbers;
+
+    impl Dataset for EpochNumbers {
+        type Batch = Tensor;
+
+        fn len(&self) -> usize {
+            4
+        }
+
+        fn batch(&self, indices: &[usize], epoch: u64) -> Result<Tensor> {
+            Ok(Tensor::from_slice(&vec![epoch as i64; indices.len()]))
+        }
+    }
+
+    for num_workers in [0, 2] {
+        let loader = DataLoader::with_options(
+            Arc::new(EpochNumbers),
+            SequentialSampler,
+            workers(2, num_workers),
+        )
+        .unwrap();
+        for epoch in [0, 7] {
+            for batch in loader.epoch(epoch).unwrap() {
+                assert_eq!(batch.unwrap(), Tensor::from_slice(&[epoch as i64; 2]));
+            }
+        }
     }
 }
 
@@ -231,7 +288,7 @@ fn a_data_set_can_spread_a_batch_over_the_workers() {
             64
         }
 
-        fn batch(&self, indices: &[usize]) -> Result<Tensor> {
+        fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
             let name = thread::current().name().unwrap_or_default().to_owned();
             assert!(name.starts_with("dataloader-"), "runs on {name}");
             let numbers: Vec<i64> = indices.par_iter().map(|&index| index as i64).collect();
