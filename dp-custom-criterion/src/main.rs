@@ -40,7 +40,7 @@ use tch_parallel::data_parallel::{
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, Env, init_process_group};
 use tch_parallel::meter::Meter;
 use tch_parallel::multiprocessing::end_with;
-use tch_parallel::optim::Adam;
+use tch_parallel::optim::{Adam, Optimizer};
 use tch_parallel::report::{MetricsLog, Timing, exit_code};
 
 fn main() -> ExitCode {
