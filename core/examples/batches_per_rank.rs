@@ -18,7 +18,7 @@ impl Dataset for Numbers {
         self.0
     }
 
-    fn batch(&self, indices: &[usize]) -> Result<Tensor> {
+    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
         Ok(Tensor::from_slice(&indices.iter().map(|&index| index as i64).collect::<Vec<_>>()))
     }
 }

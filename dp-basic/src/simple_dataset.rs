@@ -29,7 +29,7 @@ impl Dataset for SimpleDataset {
         self.end - self.start
     }
 
-    fn batch(&self, indices: &[usize]) -> tch_parallel::Result<Tensor> {
+    fn batch(&self, indices: &[usize], _epoch: u64) -> tch_parallel::Result<Tensor> {
         let numbers: Vec<i64> = indices.iter().map(|index| (index + self.start) as i64).collect();
         Ok(Tensor::from_slice(&numbers))
     }
@@ -43,7 +43,7 @@ mod tests {
     fn item_i_is_i_plus_start() {
         let dataset = SimpleDataset::new(10, 14).unwrap();
         assert_eq!(dataset.len(), 4);
-        assert_eq!(dataset.batch(&[3, 0]).unwrap(), Tensor::from_slice(&[13i64, 10]));
+        assert_eq!(dataset.batch(&[3, 0], 0).unwrap(), Tensor::from_slice(&[13i64, 10]));
     }
 
     #[test]

@@ -66,7 +66,7 @@ mod tests {
                 dropout: 0.0,
             };
             let dataset = BertDataset::new(&corpus, &vocab, 16, 3);
-            let (input, target) = dataset.batch(&(0..rows).collect::<Vec<_>>()).unwrap();
+            let (input, target) = dataset.batch(&(0..rows).collect::<Vec<_>>(), 0).unwrap();
             let weights = VarStore::new(Device::Cpu);
             let _ = LanguageModel::new(&weights.root(), &options);
             // Not drawn: tests run at once, and all would draw from the one global generator.

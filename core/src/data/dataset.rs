@@ -26,13 +26,13 @@ use crate::{Error, Result};
 ///         10
 ///     }
 ///
-///     fn batch(&self, indices: &[usize]) -> Result<Tensor> {
+///     fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
 ///         let squares: Vec<i64> = indices.iter().map(|&i| (i * i) as i64).collect();
 ///         Ok(Tensor::from_slice(&squares))
 ///     }
 /// }
 ///
-/// assert_eq!(Squares.batch(&[3, 1])?, Tensor::from_slice(&[9i64, 1]));
+/// assert_eq!(Squares.batch(&[3, 1], 0)?, Tensor::from_slice(&[9i64, 1]));
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 pub trait Dataset: Send + Sync {
@@ -49,8 +49,12 @@ pub trait Dataset: Send + Sync {
 
     /// The samples of `indices`, in this order, as one batch.
     ///
+    /// A data set that augments its samples draws from a generator seeded with its own seed,
+    /// `epoch` and the index: then every epoch shows a sample in another way, and it is the same
+    /// way whatever thread and batch the sample falls into. Other data sets ignore `epoch`.
+    ///
     /// Several worker threads call it at the same time.
-    fn batch(&self, indices: &[usize]) -> Result<Self::Batch>;
+    fn batch(&self, indices: &[usize], epoch: u64) -> Result<Self::Batch>;
 }
 
 /// Several loaders may share one data set.
@@ -61,8 +65,8 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
         (**self).len()
     }
 
-    fn batch(&self, indices: &[usize]) -> Result<D::Batch> {
-        (**self).batch(indices)
+    fn batch(&self, indices: &[usize], epoch: u64) -> Result<D::Batch> {
+        (**self).batch(indices, epoch)
     }
 }
 

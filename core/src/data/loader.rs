@@ -136,6 +136,7 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
         let batches: VecDeque<_> = indices.chunks(batch_size).map(<[usize]>::to_vec).collect();
 
         let mut epoch = Epoch {
+            number: epoch,
             dataset: &self.dataset,
             workers: self.workers.as_ref(),
             options: &self.options,
@@ -155,6 +156,8 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
 /// the data set any more.
 #[derive(Debug)]
 pub struct Epoch<'loader, D: Dataset> {
+    /// Which epoch it is; data sets that augment their samples ask for it.
+    number: u64,
     dataset: &'loader Arc<D>,
     workers: Option<&'loader ThreadPool>,
     options: &'loader DataLoaderOptions,
@@ -176,14 +179,16 @@ impl<D: Dataset + 'static> Epoch<'_, D> {
             let Some(indices) = self.waiting.pop_front() else { return };
             let (sender, receiver) = sync_channel(1);
             let dataset = Arc::clone(self.dataset);
+            let number = self.number;
             let abandoned = Arc::clone(&self.abandoned);
             workers.spawn_fifo(move || {
                 if abandoned.load(Ordering::Relaxed) {
                     return;
                 }
                 // A panic in a rayon job would end the whole process.
-                let batch =
-                    catch_unwind(AssertUnwindSafe(|| make_batch(&*dataset, &indices, pin_memory)));
+                let batch = catch_unwind(AssertUnwindSafe(|| {
+                    make_batch(&*dataset, &indices, number, pin_memory)
+                }));
                 // Whoever waits for the batch may drop the data set next, and then it must be gone.
                 drop(dataset);
                 // It fails only if the epoch was dropped, and then nobody needs the batch.
@@ -200,7 +205,12 @@ impl<D: Dataset + 'static> Iterator for Epoch<'_, D> {
     fn next(&mut self) -> Option<Self::Item> {
         if self.workers.is_none() {
             let indices = self.waiting.pop_front()?;
-            return Some(make_batch(&**self.dataset, &indices, self.options.pin_memory));
+            return Some(make_batch(
+                &**self.dataset,
+                &indices,
+                self.number,
+                self.options.pin_memory,
+            ));
         }
         // A worker drops its end of the channel unused only when the epoch is abandoned.
         let batch = self.in_flight.pop_front()?.recv().ok()?;
@@ -227,8 +237,13 @@ impl<D: Dataset> Drop for Epoch<'_, D> {
     }
 }
 
-fn make_batch<D: Dataset>(dataset: &D, indices: &[usize], pin_memory: bool) -> Result<D::Batch> {
-    let batch = dataset.batch(indices)?;
+fn make_batch<D: Dataset>(
+    dataset: &D,
+    indices: &[usize],
+    epoch: u64,
+    pin_memory: bool,
+) -> Result<D::Batch> {
+    let batch = dataset.batch(indices, epoch)?;
     if pin_memory { batch.pin_memory() } else { Ok(batch) }
 }
 

@@ -175,7 +175,7 @@ impl Dataset for Mnist {
         self.labels.len()
     }
 
-    fn batch(&self, indices: &[usize]) -> Result<(Tensor, Tensor)> {
+    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<(Tensor, Tensor)> {
         let mut images = Vec::with_capacity(indices.len() * PIXELS);
         let mut labels = Vec::with_capacity(indices.len());
         for &index in indices {

@@ -97,7 +97,7 @@ impl Dataset for BertDataset {
         self.pairs.len()
     }
 
-    fn batch(&self, indices: &[usize]) -> Result<BertBatch> {
+    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<BertBatch> {
         let items: Vec<_> = indices.iter().map(|&index| self.item(index)).collect();
         let is_next: Vec<_> = items.iter().map(|(is_next, _)| *is_next).collect();
         let column = |number: usize| {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_batch_has_a_row_for_each_pair() {
-        let ((tokens, segments), (is_next, labels)) = book(20).batch(&[5, 1, 5]).unwrap();
+        let ((tokens, segments), (is_next, labels)) = book(20).batch(&[5, 1, 5], 0).unwrap();
         for tensor in [&tokens, &segments, &labels] {
             assert_eq!(tensor.size(), [3, 20]);
         }

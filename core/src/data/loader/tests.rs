@@ -22,7 +22,7 @@ impl<F: Fn(&[usize]) -> Result<()> + Send + Sync> Dataset for Numbers<F> {
         self.len
     }
 
-    fn batch(&self, indices: &[usize]) -> Result<Tensor> {
+    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
         (self.hook)(indices)?;
         let numbers: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
         Ok(Tensor::from_slice(&numbers))
@@ -110,6 +110,37 @@ fn the_number_of_workers_does_not_change_the_batches() {
         let loader =
             DataLoader::with_options(numbers(1001), sampler, workers(10, num_workers)).unwrap();
         assert_eq!(collect(&loader), alone);
+    }
+}
+
+#[test]
+fn the_data_set_learns_which_epoch_it_is() {
+    struct EpochNumbers;
+
+    impl Dataset for EpochNumbers {
+        type Batch = Tensor;
+
+        fn len(&self) -> usize {
+            4
+        }
+
+        fn batch(&self, indices: &[usize], epoch: u64) -> Result<Tensor> {
+            Ok(Tensor::from_slice(&vec![epoch as i64; indices.len()]))
+        }
+    }
+
+    for num_workers in [0, 2] {
+        let loader = DataLoader::with_options(
+            Arc::new(EpochNumbers),
+            SequentialSampler,
+            workers(2, num_workers),
+        )
+        .unwrap();
+        for epoch in [0, 7] {
+            for batch in loader.epoch(epoch).unwrap() {
+                assert_eq!(batch.unwrap(), Tensor::from_slice(&[epoch as i64; 2]));
+            }
+        }
     }
 }
 
@@ -231,7 +262,7 @@ fn a_data_set_can_spread_a_batch_over_the_workers() {
             64
         }
 
-        fn batch(&self, indices: &[usize]) -> Result<Tensor> {
+        fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
             let name = thread::current().name().unwrap_or_default().to_owned();
             assert!(name.starts_with("dataloader-"), "runs on {name}");
             let numbers: Vec<i64> = indices.par_iter().map(|&index| index as i64).collect();

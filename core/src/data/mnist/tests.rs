@@ -45,7 +45,7 @@ fn ten_thousand_digits_are_embedded() {
 #[test]
 fn a_batch_has_images_and_labels_in_the_order_of_the_indices() {
     let mnist = Mnist::embedded(Split::Test).unwrap();
-    let (images, labels) = mnist.batch(&[7, 0, 7]).unwrap();
+    let (images, labels) = mnist.batch(&[7, 0, 7], 0).unwrap();
     assert_eq!((images.size(), images.kind()), (vec![3, 1, 28, 28], tch::Kind::Float));
     assert_eq!((labels.size(), labels.kind()), (vec![3], tch::Kind::Int64));
     assert_eq!(images.get(0), images.get(2));
@@ -145,7 +145,7 @@ fn images_of_another_size_are_refused() {
 fn an_index_beyond_the_end_is_refused() {
     let mnist = Mnist::from_dir(directory(2, &[0, 1]).path(), Split::Train).unwrap();
     assert_eq!(
-        mnist.batch(&[1, 2]).unwrap_err().to_string(),
+        mnist.batch(&[1, 2], 0).unwrap_err().to_string(),
         "index is 2, but must be less than the number of images, 2"
     );
 }
