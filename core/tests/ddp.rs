@@ -293,6 +293,25 @@ on_ranks!(
 
 on_ranks!(
     2,
+    fn the_module_itself_has_rank_0s_running_statistics_once_they_are_synchronised(
+        group: &ProcessGroup,
+    ) {
+        let vs = VarStore::new(Device::Cpu);
+        let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());
+        let net = Normalised(norm, nn::linear(&vs.root() / "last", 4, 2, Default::default()));
+        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let (xs, _) = part(group, &batch(group, 0));
+        let _ = model.f_forward_t(&xs, true).unwrap();
+        let running_mean = &model.module().0.running_mean;
+        let own = checksums(group, &[running_mean.copy()]);
+        assert_ne!(own[0], own[1]);
+        model.sync_buffers().unwrap();
+        assert_eq!(checksums(group, &[running_mean.copy()]), [own[0]; 2]);
+    }
+);
+
+on_ranks!(
+    2,
     fn a_module_with_two_outputs_is_wrapped_by_a_closure(group: &ProcessGroup) {
         let options = DdpOptions { find_unused_parameters: true, ..Default::default() };
         let (vs, model) = wrapped(group, false, options);
