@@ -8,7 +8,7 @@ use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
 use tch_parallel::Error;
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// Rows that every rank has.
 const ROWS: i64 = 6;
@@ -243,8 +243,13 @@ on_ranks!(
                 optimizer.step().unwrap();
             }
             let weights = checksums(group, &vs.trainable_variables());
-            let momentum: Vec<_> =
-                optimizer.state_dict().into_iter().map(|(_, buffer)| buffer).collect();
+            let momentum: Vec<_> = optimizer
+                .state_dict()
+                .unwrap()
+                .tensors
+                .into_iter()
+                .map(|(_, buffer)| buffer)
+                .collect();
             let momentum = checksums(group, &momentum);
             assert_eq!(weights[0] == weights[1], exchanged);
             assert_eq!(momentum[0] == momentum[1], exchanged);
@@ -283,6 +288,25 @@ on_ranks!(
         assert_eq!(first, second);
         let [first, second] = <[f64; 2]>::try_from(running_means(group, false)).unwrap();
         assert_ne!(first, second);
+    }
+);
+
+on_ranks!(
+    2,
+    fn the_module_itself_has_rank_0s_running_statistics_once_they_are_synchronised(
+        group: &ProcessGroup,
+    ) {
+        let vs = VarStore::new(Device::Cpu);
+        let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());
+        let net = Normalised(norm, nn::linear(&vs.root() / "last", 4, 2, Default::default()));
+        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let (xs, _) = part(group, &batch(group, 0));
+        let _ = model.f_forward_t(&xs, true).unwrap();
+        let running_mean = &model.module().0.running_mean;
+        let own = checksums(group, &[running_mean.copy()]);
+        assert_ne!(own[0], own[1]);
+        model.sync_buffers().unwrap();
+        assert_eq!(checksums(group, &[running_mean.copy()]), [own[0]; 2]);
     }
 );
 

@@ -128,12 +128,19 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
 
     /// The batches of epoch number `epoch`. The workers begin at once.
     pub fn epoch(&self, epoch: u64) -> Result<Epoch<'_, D>> {
+        self.epoch_from(epoch, 0)
+    }
+
+    /// The batches of epoch number `epoch` without the first `step`, for a training that goes on
+    /// where it was interrupted. The samples left out are not read.
+    pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D>> {
         let DataLoaderOptions { batch_size, drop_last, .. } = self.options;
         let mut indices = self.sampler.indices(self.dataset.len(), epoch)?;
         if drop_last {
             indices.truncate(indices.len() / batch_size * batch_size);
         }
-        let batches: VecDeque<_> = indices.chunks(batch_size).map(<[usize]>::to_vec).collect();
+        let batches = indices.chunks(batch_size).skip(step);
+        let batches: VecDeque<_> = batches.map(<[usize]>::to_vec).collect();
 
         let mut epoch = Epoch {
             number: epoch,

@@ -66,8 +66,9 @@ impl Default for DdpOptions {
 /// A module with one input and one output is used through tch's [`ModuleT`]; any other through
 /// [`forward`](Self::forward). Evaluate through [`module`](Self::module): it exchanges nothing.
 ///
-/// In a job with ranks that run Python, the model must have no buffers: tch does not keep their
-/// order.
+/// In a job with ranks that run Python, whatever has buffers must have parameters as well, as a batch
+/// norm does: tch does not keep the order of buffers, and they are sent where their module's
+/// parameters are.
 ///
 /// The gradients are those of the mean of the ranks' losses. A loss that sums over the batch must
 /// be scaled by the world size to be what a single process would compute.
@@ -196,11 +197,8 @@ impl<M> DistributedDataParallel<M> {
             }
             reducer.rebuild_buckets().map_err(|error| self.failed("forward", &error))?;
         }
-        if self.sync_buffers.get() && !self.buffers.is_empty() {
-            no_grad(|| {
-                self.group.engine().broadcast_coalesced(&self.buffers, BROADCAST_BUFFER_BYTES, 0)
-            })
-            .map_err(|error| self.group.failed("broadcast of buffers", error.message()))?;
+        if self.sync_buffers.get() {
+            self.sync_buffers()?;
         }
 
         let mut outputs = f(&self.module);
@@ -256,6 +254,21 @@ impl<M> DistributedDataParallel<M> {
     pub fn no_sync(&self) -> NoSync<'_> {
         self.no_sync_guards.update(|guards| guards + 1);
         NoSync { guards: &self.no_sync_guards }
+    }
+
+    /// Copies rank 0's buffers to every rank, unless the options say not to: a collective.
+    ///
+    /// To be called before the module is evaluated by itself. Since the last forward pass each rank
+    /// has gathered running statistics of its own batch, and every rank's evaluation would come to
+    /// something else. In Python the first forward pass in evaluation does it. `model._sync_buffers()`
+    pub fn sync_buffers(&self) -> Result<()> {
+        if self.buffers.is_empty() {
+            return Ok(());
+        }
+        no_grad(|| {
+            self.group.engine().broadcast_coalesced(&self.buffers, BROADCAST_BUFFER_BYTES, 0)
+        })
+        .map_err(|error| self.group.failed("broadcast of buffers", error.message()))
     }
 
     /// The module itself, which exchanges nothing. `model.module`

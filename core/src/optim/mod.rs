@@ -1,10 +1,13 @@
 //! Optimizers with PyTorch's order of operations, and a state that can be saved.
 
 mod adam;
+pub mod lr_scheduler;
 mod optimizer;
+mod parameter_states;
 #[cfg(test)]
 mod problem;
 mod sgd;
 
 pub use adam::{Adam, AdamOptions};
+pub use optimizer::{Optimizer, OptimizerState};
 pub use sgd::{Sgd, SgdOptions};

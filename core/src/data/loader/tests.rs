@@ -92,6 +92,32 @@ fn the_last_small_batch_can_be_left_out() {
 }
 
 #[test]
+fn an_epoch_goes_on_from_any_step_and_reads_nothing_that_lies_before() {
+    for num_workers in [0, 2] {
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&read);
+        let hook = move |indices: &[usize]| {
+            seen.lock().unwrap().extend_from_slice(indices);
+            Ok(())
+        };
+        let sampler = DistributedSampler::new(Shard::new(1, 2).unwrap(), 7);
+        let options = workers(10, num_workers);
+        let loader =
+            DataLoader::with_options(Numbers { len: 101, hook }, sampler, options).unwrap();
+        let batches = |step| -> Vec<Vec<i64>> {
+            let epoch = loader.epoch_from(3, step).unwrap();
+            assert_eq!(epoch.len(), 6 - step);
+            epoch.map(|batch| Vec::try_from(batch.unwrap()).unwrap()).collect()
+        };
+        let whole = batches(0);
+        read.lock().unwrap().clear();
+        assert_eq!(batches(4), whole[4..]);
+        assert_eq!(read.lock().unwrap().len(), whole[4..].concat().len());
+        assert!(batches(6).is_empty());
+    }
+}
+
+#[test]
 fn no_samples_make_no_batches() {
     for num_workers in [0, 2] {
         let loader =
