@@ -12,11 +12,14 @@
 //! - [`data_parallel`]: one process and several devices; [`DataParallel`], and a criterion that is
 //!   parallel as well.
 //! - [`device`], [`memory`]: GPUs and logical devices, and how many bytes live on each.
+//! - [`meter`]: what each device holds and does in a training step.
+//! - [`multiprocessing`]: processes that a program starts, with a time limit.
 //! - [`tensors`]: what modules may take and return.
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader, MNIST.
 //! - [`nn`]: layers initialised as PyTorch's are.
 //! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved.
-//! - [`checkpoint`]: weights in a file.
+//! - [`amp`]: mixed precision: autocast, and the scaling of gradients.
+//! - [`checkpoint`]: weights, and whole trainings, in a file.
 //! - [`report`]: metrics as JSON lines, the progress bar, how a program ends.
 //! - [`error`]: the one error type.
 //!
@@ -25,6 +28,7 @@
 
 #![deny(missing_docs)]
 
+pub mod amp;
 pub mod checkpoint;
 pub mod data;
 pub mod data_parallel;
@@ -32,6 +36,8 @@ pub mod device;
 pub mod distributed;
 pub mod error;
 pub mod memory;
+pub mod meter;
+pub mod multiprocessing;
 pub mod nn;
 pub mod optim;
 mod parameters;
