@@ -94,6 +94,14 @@ pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) ->
     Ok(command)
 }
 
+/// What the example `images` must equal: the photograph to use, a folder for it in many formats, and
+/// the file to write.
+pub fn python_images<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/images.py")).args(arguments);
+    Ok(command)
+}
+
 /// The Python original of `dp-custom-criterion` on one device; it takes the same arguments.
 pub fn python_bert<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
