@@ -34,6 +34,7 @@ pub mod device;
 pub mod distributed;
 pub mod error;
 pub mod memory;
+mod named_tensors;
 pub mod nn;
 pub mod optim;
 mod parameters;
