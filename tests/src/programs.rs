@@ -78,6 +78,13 @@ pub fn python_adam<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<C
     Ok(command)
 }
 
+/// The Python original of the example `lr_schedules`; it takes the same arguments.
+pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/lr_schedulers.py")).args(arguments);
+    Ok(command)
+}
+
 /// The Python original of `dp-custom-criterion` on one device; it takes the same arguments.
 pub fn python_bert<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
