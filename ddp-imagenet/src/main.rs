@@ -6,10 +6,12 @@
 //! cargo launch -n 8 ddp-imagenet -- -a resnet50 --amp bf16 --channels-last /data/imagenet
 //! cargo launch -n 8 ddp-imagenet -- -a resnet50 --resume checkpoint.safetensors /data/imagenet
 //! cargo run --release -p ddp-imagenet -- --dummy --steps 10
+//! cargo run --release -p ddp-imagenet -- compare --devices cpu:2 --svg charts
 //! ```
 
 mod accuracy;
 mod args;
+mod compare;
 mod layout;
 mod meter;
 mod progress;
@@ -17,7 +19,7 @@ mod shard_sampler;
 
 use accuracy::accuracy;
 use anyhow::{Result, ensure};
-use args::{Args, Images, TrainArgs};
+use args::{Args, Command, Images, TrainArgs};
 use clap::Parser;
 use layout::{channels_last, channels_last_weights};
 use meter::Meters;
@@ -37,7 +39,12 @@ use tch_parallel::optim::{Optimizer, Sgd};
 use tch_parallel::report::{MetricsLog, Timing, exit_code};
 
 fn main() -> ExitCode {
-    exit_code(train(&Args::parse().train))
+    let args = Args::parse();
+    exit_code(match &args.command {
+        Some(Command::Compare(args)) => compare::compare(args),
+        Some(Command::TrainCifar(args)) => compare::train::train(args),
+        None => train(&args.train),
+    })
 }
 
 fn train(args: &TrainArgs) -> Result<()> {
