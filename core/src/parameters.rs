@@ -22,17 +22,39 @@ pub(crate) fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
         .collect()
 }
 
-/// The variables that are never trained (running statistics, say): `module.named_buffers()`, but
-/// ordered by name, since tch keeps no order of theirs.
+/// The variables that are never trained (running statistics, say), in the order of PyTorch's
+/// `module.named_buffers()`.
+///
+/// tch keeps no order of theirs. A module's buffers therefore come where the module's first
+/// parameter does, a batch norm's own as PyTorch registers them, and all others by name: the order
+/// in which ranks that run Python expect them, as long as whatever has buffers has parameters too.
 pub(crate) fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
-    let trainable: HashSet<_> = vs.trainable_variables().iter().map(identity).collect();
+    let parameters = named_parameters(vs);
+    let mut owners = HashMap::new();
+    for (position, (name, _)) in parameters.iter().enumerate() {
+        owners.entry(split(name).0).or_insert(position);
+    }
+    let trainable: HashSet<_> = parameters.iter().map(|(_, tensor)| identity(tensor)).collect();
     let mut buffers: Vec<_> = vs
         .variables()
         .into_iter()
         .filter(|(_, variable)| !trainable.contains(&identity(variable)))
         .collect();
-    buffers.sort_by(|(a, _), (b, _)| a.cmp(b));
+    buffers.sort_by_cached_key(|(name, _)| {
+        let (owner, own) = split(name);
+        let position = owners.get(owner).copied().unwrap_or(usize::MAX);
+        let place = BATCH_NORM.iter().position(|buffer| *buffer == own).unwrap_or(BATCH_NORM.len());
+        (position, owner.to_owned(), place, own.to_owned())
+    });
     buffers
+}
+
+/// The buffers of `torch.nn.modules.batchnorm._NormBase`, as it registers them.
+const BATCH_NORM: [&str; 3] = ["running_mean", "running_var", "num_batches_tracked"];
+
+/// A module's path, and what the module itself calls the variable.
+fn split(name: &str) -> (&str, &str) {
+    name.rsplit_once('.').unwrap_or(("", name))
 }
 
 #[cfg(test)]
@@ -55,9 +77,16 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_what_is_not_trainable() {
+    fn buffers_are_what_is_not_trainable_in_the_order_of_their_modules() {
         let vs = nn::VarStore::new(Device::Cpu);
-        let _ = nn::batch_norm2d(&vs.root() / "bn", 3, Default::default());
-        assert_eq!(names(named_buffers(&vs)), ["bn.running_mean", "bn.running_var"]);
+        let root = vs.root();
+        let _ = nn::batch_norm2d(&root / "z", 3, Default::default());
+        let _ = root.zeros_no_train("table", &[1]);
+        let _ = nn::batch_norm2d(&root / "a", 3, Default::default());
+        let _ = (&root / "z").zeros_no_train("num_batches_tracked", &[]);
+        let expected =
+            ["z.running_mean", "z.running_var", "z.num_batches_tracked", "a.running_mean"];
+        assert_eq!(names(named_buffers(&vs))[..4], expected);
+        assert_eq!(names(named_buffers(&vs))[4..], ["a.running_var", "table"]);
     }
 }

@@ -66,8 +66,9 @@ impl Default for DdpOptions {
 /// A module with one input and one output is used through tch's [`ModuleT`]; any other through
 /// [`forward`](Self::forward). Evaluate through [`module`](Self::module): it exchanges nothing.
 ///
-/// In a job with ranks that run Python, the model must have no buffers: tch does not keep their
-/// order.
+/// In a job with ranks that run Python, whatever has buffers must have parameters as well, as a batch
+/// norm does: tch does not keep the order of buffers, and they are sent where their module's
+/// parameters are.
 ///
 /// The gradients are those of the mean of the ranks' losses. A loss that sums over the batch must
 /// be scaled by the world size to be what a single process would compute.

@@ -14,7 +14,7 @@ mod train;
 
 use clap::Parser;
 
-pub use data::{DataArgs, Images};
+pub use data::{DataArgs, Images, Source};
 pub use model::ModelArgs;
 pub use recipe::RecipeArgs;
 pub use train::TrainArgs;
