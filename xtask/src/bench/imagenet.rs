@@ -99,7 +99,7 @@ fn measure(
     ]);
     program.arg("--metrics").arg(log.folder());
     log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
-    log.read(0, |lines| job::median(lines, "batch", "batch_seconds", WARM_UP))
+    log.read(0, |lines| job::median(lines, "step", "batch_seconds", WARM_UP))
 }
 
 /// What was run, and on what.
