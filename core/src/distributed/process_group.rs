@@ -235,7 +235,7 @@ impl ProcessGroup {
 
     /// What rank 0 has to say where this rank says `own`. `None` on rank 0 itself, and where rank 0
     /// runs Python. To be followed by [`agree`](Self::agree).
-    pub(super) fn compare_with_rank_0(
+    pub(crate) fn compare_with_rank_0(
         &self,
         operation: &'static str,
         own: &str,

@@ -10,6 +10,7 @@
 //! - [`Store`]: keys and values that all ranks see.
 //! - [`ProcessGroup`]: the collectives; each returns [`Work`] to wait for.
 //! - [`Reducer`]: gradient buckets, reduced while the backward pass runs.
+//! - [`amp`]: autocast, and the scan of scaled gradients.
 //! - [`autograd`]: backward passes in parts, and a thread's state carried to another.
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`random`]: the state of the global generators.
@@ -20,6 +21,7 @@
 
 #![deny(missing_docs)]
 
+pub mod amp;
 pub mod autograd;
 mod error;
 mod ffi;
