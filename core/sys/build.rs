@@ -4,11 +4,12 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     "amp.cpp",
     "initialize.cpp",
     "store.cpp",
     "process_group.cpp",
+    "comm_hook.cpp",
     "reducer.cpp",
     "autograd.cpp",
     "memory.cpp",

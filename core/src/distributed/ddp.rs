@@ -1,5 +1,7 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
+use super::hooks::register::Failure;
+use super::join::Joining;
 use super::logging::DdpLoggingData;
 use super::post_mortem::is_about_connections;
 use super::process_group::ProcessGroup;
@@ -8,7 +10,7 @@ use crate::error::without_backtrace;
 use crate::parameters::{named_buffers, named_parameters};
 use crate::{Error, Result, Tensors};
 use c10d_sys::{Reducer, ReducerOptions, tensor};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Tensor, no_grad};
@@ -73,19 +75,27 @@ impl Default for DdpOptions {
 /// The gradients are those of the mean of the ranks' losses. A loss that sums over the batch must
 /// be scaled by the world size to be what a single process would compute.
 pub struct DistributedDataParallel<M> {
-    reducer: RefCell<Reducer>,
+    pub(super) reducer: RefCell<Reducer>,
     module: M,
-    group: ProcessGroup,
+    pub(super) group: ProcessGroup,
     /// In the order of registration, which all ranks share.
     names: Vec<String>,
     /// What rank 0 sends before each forward pass; empty if the options say not to.
     buffers: Vec<Tensor>,
-    static_graph: bool,
+    /// All that the ranks have in common: parameters, frozen ones included, and those buffers.
+    state: Vec<Tensor>,
+    pub(super) static_graph: bool,
     /// How many guards keep gradients from being exchanged; with none of them
     /// `require_backward_grad_sync` in distributed.py is true.
     no_sync_guards: Cell<usize>,
     /// Whether rank 0's buffers may have moved on; `require_forward_param_sync`.
-    sync_buffers: Cell<bool>,
+    pub(super) sync_buffers: Cell<bool>,
+    /// Whether there has been a forward pass with gradients.
+    pub(super) has_run_forward: Cell<bool>,
+    /// Set when a communication hook is registered.
+    pub(super) hook_failure: OnceCell<Failure>,
+    /// Set within a join.
+    pub(super) joining: Cell<Option<Joining>>,
 }
 
 impl<M> DistributedDataParallel<M> {
@@ -159,9 +169,13 @@ impl<M> DistributedDataParallel<M> {
             group: group.clone(),
             names,
             buffers: buffers.into_iter().map(|(_, buffer)| buffer).collect(),
+            state,
             static_graph: options.static_graph,
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
+            has_run_forward: Cell::new(false),
+            hook_failure: OnceCell::new(),
+            joining: Cell::new(None),
         })
     }
 
@@ -190,15 +204,25 @@ impl<M> DistributedDataParallel<M> {
                     .into(),
             });
         }
-        if grad {
-            let mut reducer = self.reducer.borrow_mut();
-            if sync {
-                reducer.prepare_for_forward().map_err(|error| self.failed("forward", &error))?;
-            }
-            reducer.rebuild_buckets().map_err(|error| self.failed("forward", &error))?;
+        let failed = |error| self.failed("forward", &error);
+        if sync {
+            self.reducer.borrow_mut().prepare_for_forward().map_err(failed)?;
         }
-        if self.sync_buffers.get() {
-            self.sync_buffers()?;
+        let joining = self.joining.get();
+        if let Some(joining) = joining {
+            self.notify_join_context(joining)?;
+        }
+        if grad {
+            self.has_run_forward.set(true);
+            self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
+        }
+        if self.syncs_buffers() {
+            // Rank 0 may have no more inputs, and old buffers.
+            let source = if joining.is_some() { self.common_rank(true)? } else { 0 };
+            self.broadcast_buffers(source)?;
+        }
+        if joining.is_some() {
+            self.announce_backward(sync)?;
         }
 
         let mut outputs = f(&self.module);
@@ -207,7 +231,6 @@ impl<M> DistributedDataParallel<M> {
         if !grad {
             return Ok(outputs);
         }
-        let failed = |error| self.failed("forward", &error);
         let mut reducer = self.reducer.borrow_mut();
         let mut tensors = Vec::new();
         outputs.visit(&mut |tensor| tensors.push(tensor.shallow_clone()));
@@ -233,10 +256,13 @@ impl<M> DistributedDataParallel<M> {
     /// panics and names nobody.
     ///
     /// # Errors
-    /// [`Error::Collective`] when a rank has died or has not come within the timeout;
-    /// [`Error::Tensor`] when `loss` itself has no backward pass.
+    /// [`Error::Collective`] when a rank has died or has not come within the timeout, or a
+    /// communication hook has failed; [`Error::Tensor`] when `loss` itself has no backward pass.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         loss.f_backward().map_err(|error| {
+            if let Some(error) = self.take_hook_failure() {
+                return error;
+            }
             let message = without_backtrace(&error);
             if is_about_connections(&message) {
                 self.group.failed("backward", &message)
@@ -265,10 +291,7 @@ impl<M> DistributedDataParallel<M> {
         if self.buffers.is_empty() {
             return Ok(());
         }
-        no_grad(|| {
-            self.group.engine().broadcast_coalesced(&self.buffers, BROADCAST_BUFFER_BYTES, 0)
-        })
-        .map_err(|error| self.group.failed("broadcast of buffers", error.message()))
+        self.broadcast_buffers(0)
     }
 
     /// The module itself, which exchanges nothing. `model.module`
@@ -286,7 +309,29 @@ impl<M> DistributedDataParallel<M> {
         DdpLoggingData::read(&self.reducer.borrow())
     }
 
-    fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
+    /// Whether the next forward pass begins with a broadcast of buffers.
+    pub(super) fn syncs_buffers(&self) -> bool {
+        self.sync_buffers.get() && !self.buffers.is_empty()
+    }
+
+    pub(super) fn broadcast_buffers(&self, source: usize) -> Result<()> {
+        self.broadcast("broadcast of buffers", &self.buffers, source)
+    }
+
+    /// Copies all parameters and buffers of one rank to every rank. `_sync_module_states`
+    pub(super) fn broadcast_state(&self, source: usize) -> Result<()> {
+        self.broadcast("broadcast of the model", &self.state, source)
+    }
+
+    fn broadcast(&self, operation: &'static str, tensors: &[Tensor], source: usize) -> Result<()> {
+        no_grad(|| self.group.engine().broadcast_coalesced(tensors, BROADCAST_BUFFER_BYTES, source))
+            .map_err(|error| self.group.failed(operation, error.message()))
+    }
+
+    pub(super) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
+        if let Some(error) = self.take_hook_failure() {
+            return error;
+        }
         if let Some(names) = unused(error.message(), &self.names) {
             let error = Error::UnusedParameters { rank: self.group.rank(), names };
             self.group.report(&error.to_string());

@@ -199,6 +199,11 @@ impl ProcessGroup {
         self.inner.abandoned.store(true, Ordering::Relaxed);
     }
 
+    /// Whether an exchange has failed: this rank may be the victim of another.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.inner.abandoned.load(Ordering::Relaxed)
+    }
+
     /// Tells every rank of it if one has something against going on. A collective of the ranks of
     /// this library.
     pub(crate) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Tensor operations that PyTorch has and tch lacks.
 
 use crate::error::check;
-use crate::process_group::pointer;
+use crate::process_group::{pointer, pointers};
 use crate::{Error, ffi};
 use std::mem::MaybeUninit;
 use std::slice;
@@ -34,6 +34,13 @@ pub fn from_fn(
         fill(unsafe { slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) });
     }
     Ok(tensor)
+}
+
+/// `tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype))` for one tensor after the other, drawn
+/// on the CPU as after `torch.manual_seed(seed)`; the global generator is left alone.
+pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
+    // SAFETY: `tensors` live through the call, and nobody else holds them, by `&mut`.
+    check(unsafe { ffi::c10d_randn(pointers(tensors).as_mut_ptr(), tensors.len(), seed) })
 }
 
 /// `tensor.add_(other, alpha=alpha)`: one rounding an element where the kernel has a fused
