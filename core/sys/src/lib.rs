@@ -9,9 +9,9 @@
 //!
 //! - [`Store`]: keys and values that all ranks see.
 //! - [`ProcessGroup`]: the collectives; each returns [`Work`] to wait for.
-//! - [`amp`]: autocast, and the scan of scaled gradients.
 //! - [`Reducer`]: gradient buckets, reduced while the backward pass runs; [`GradBucket`] is what
 //!   its communication hooks get.
+//! - [`amp`]: autocast, and the scan of scaled gradients.
 //! - [`autograd`]: backward passes in parts, and a thread's state carried to another.
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`random`]: the state of the global generators.

@@ -17,6 +17,13 @@ pub fn randperm(n: usize, seed: u64) -> Result<Vec<i64>, Error> {
     Ok(permutation)
 }
 
+/// `tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype))` for one tensor after the other, drawn
+/// on the CPU as after `torch.manual_seed(seed)`; the global generator is left alone.
+pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
+    // SAFETY: `tensors` live through the call, and nobody else holds them, by `&mut`.
+    check(unsafe { ffi::c10d_randn(pointers(tensors).as_mut_ptr(), tensors.len(), seed) })
+}
+
 /// A new tensor of 32-bit floats on the CPU, which `fill` writes in place, the last dimension running
 /// fastest. For batches: a slice would have to be copied into a tensor, and both be in memory.
 ///
@@ -34,13 +41,6 @@ pub fn from_fn(
         fill(unsafe { slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) });
     }
     Ok(tensor)
-}
-
-/// `tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype))` for one tensor after the other, drawn
-/// on the CPU as after `torch.manual_seed(seed)`; the global generator is left alone.
-pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
-    // SAFETY: `tensors` live through the call, and nobody else holds them, by `&mut`.
-    check(unsafe { ffi::c10d_randn(pointers(tensors).as_mut_ptr(), tensors.len(), seed) })
 }
 
 /// `tensor.add_(other, alpha=alpha)`: one rounding an element where the kernel has a fused
