@@ -16,7 +16,7 @@
 //! - [`multiprocessing`]: processes that a program starts, with a time limit.
 //! - [`tensors`]: what modules may take and return.
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader, MNIST.
-//! - [`nn`]: layers initialised as PyTorch's are.
+//! - [`nn`]: layers initialised as PyTorch's are, [`SyncBatchNorm`](nn::SyncBatchNorm).
 //! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved.
 //! - [`checkpoint`]: weights in a file.
 //! - [`report`]: metrics as JSON lines, the progress bar, how a program ends.

@@ -171,6 +171,16 @@ char* c10d_add_scaled(c10d_tensor* tensor, const c10d_tensor* other, double alph
 char* c10d_addcmul(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
 // tensor.addcdiv_(a, b, value=value)
 char* c10d_addcdiv(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
+// What a batch norm's gradients are made of: over every channel of images [N, C, …], the sums of the gradient and of the
+// gradient times the input normalised by these means and variances. Assigns to the two tensors, which may be undefined.
+char* c10d_batch_norm_backward_reduce(
+    const c10d_tensor* gradient,
+    const c10d_tensor* input,
+    const c10d_tensor* mean,
+    const c10d_tensor* var,
+    double eps,
+    c10d_tensor* sum,
+    c10d_tensor* sum_normalized);
 // tensor.grad = gradient
 char* c10d_set_grad(c10d_tensor* tensor, const c10d_tensor* gradient);
 // tensor.grad = None
