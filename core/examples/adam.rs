@@ -12,7 +12,7 @@ use serde_json::Value;
 use tch::nn::{Module, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear};
-use tch_parallel::optim::{Adam, AdamOptions};
+use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
     }
 
     let mut saved: Vec<_> = vs.variables().into_iter().collect();
-    saved.extend(optimizer.state_dict());
+    saved.extend(optimizer.state_dict()?.tensors);
     Tensor::write_safetensors(&saved, file)?;
     Ok(())
 }

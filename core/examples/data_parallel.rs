@@ -5,7 +5,7 @@ use tch::nn::{self, ModuleT};
 use tch::{Kind, Tensor};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::DataParallel; // 1
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn mlp(p: &nn::Path<'_>) -> nn::SequentialT {
     let hidden = nn::linear(p / "hidden", 2, 32, Default::default());

@@ -10,7 +10,7 @@ use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Split};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;

@@ -9,7 +9,7 @@ use tch::Device;
 use tch::nn::{self, ModuleT, Path, VarStore};
 use tch_parallel::data::{DataLoader, Mnist, RandomSampler, Split};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() -> Result<()> {
     tch::manual_seed(0);

@@ -8,7 +8,7 @@ use anyhow::Result;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
@@ -49,7 +49,7 @@ fn train(group: &ProcessGroup, exchange: bool) -> Result<()> {
 /// Prints the weight and its momentum on both ranks.
 fn report(group: &ProcessGroup, step: usize, vs: &VarStore, optimizer: &Sgd) -> Result<()> {
     let weight = vs.trainable_variables()[0].detach().view([1]);
-    let momentum = optimizer.state_dict()[0].1.view([1]);
+    let momentum = optimizer.state_dict()?.tensors[0].1.view([1]);
     let ranks = group.all_gather(&Tensor::cat(&[weight, momentum], 0))?;
     if group.rank() == 0 {
         let ranks = ranks.iter().enumerate().map(|(rank, values)| {

@@ -1,7 +1,7 @@
 use tch::nn::{self, ModuleT};
 use tch_parallel::data::{Batch, DataLoader, DistributedSampler, Mnist, Split};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() -> Result<(), tch_parallel::Error> {
     let group = ProcessGroup::from_env()?; // RANK, WORLD_SIZE …; without them: one process

@@ -9,6 +9,7 @@ use tch::{Device, Kind, Reduction, Tensor, no_grad};
 use tch_parallel::data_parallel::{
     DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean,
 };
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice, Shared};
 
 /// Builds from the same seed every time. The generator is one for all tests, which run side by side.
@@ -117,9 +118,8 @@ fn gradients_repeat_to_the_last_bit() {
 fn training_takes_the_course_of_one_device() {
     let losses = |count| {
         let (vs, model) = on_devices(count, DataParallelOptions::default());
-        let options =
-            tch_parallel::optim::SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
-        let mut optimizer = tch_parallel::optim::Sgd::new(&vs, options).unwrap();
+        let options = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
+        let mut optimizer = Sgd::new(&vs, options).unwrap();
         (0..20)
             .map(|_| {
                 let (inputs, labels) = batch(10);

@@ -8,7 +8,7 @@ use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
 use tch_parallel::Error;
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// Rows that every rank has.
 const ROWS: i64 = 6;
@@ -243,8 +243,13 @@ on_ranks!(
                 optimizer.step().unwrap();
             }
             let weights = checksums(group, &vs.trainable_variables());
-            let momentum: Vec<_> =
-                optimizer.state_dict().into_iter().map(|(_, buffer)| buffer).collect();
+            let momentum: Vec<_> = optimizer
+                .state_dict()
+                .unwrap()
+                .tensors
+                .into_iter()
+                .map(|(_, buffer)| buffer)
+                .collect();
             let momentum = checksums(group, &momentum);
             assert_eq!(weights[0] == weights[1], exchanged);
             assert_eq!(momentum[0] == momentum[1], exchanged);

@@ -22,7 +22,7 @@ use tch_parallel::data::{
     Batch, DataLoader, Dataset, DistributedSampler, Mnist, SequentialSampler,
 };
 use tch_parallel::distributed::{AvgMetric, DistributedDataParallel, init_process_group};
-use tch_parallel::optim::Sgd;
+use tch_parallel::optim::{Optimizer, Sgd};
 use tch_parallel::report::{MetricsLog, Timing, exit_code, progress_bar};
 
 fn main() -> ExitCode {

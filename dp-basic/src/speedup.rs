@@ -9,7 +9,7 @@ use tch::nn::{Sequential, VarStore};
 use tch::{Cuda, Tensor};
 use tch_parallel::checkpoint::check_destination;
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::report::plot;
 use tch_parallel::report::{Column, milliseconds, table};
 use tch_parallel::{Devices, LogicalDevice};

@@ -43,7 +43,7 @@ use tch_parallel::data_parallel::{
     DataParallel, DataParallelModel, DataParallelOptions, Step, gather,
 };
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, Env, init_process_group};
-use tch_parallel::optim::Adam;
+use tch_parallel::optim::{Adam, Optimizer};
 use tch_parallel::report::{MetricsLog, Timing, exit_code};
 
 fn main() -> ExitCode {

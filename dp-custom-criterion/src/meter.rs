@@ -9,7 +9,7 @@ use tch::{Cuda, Tensor};
 use tch_parallel::data_parallel::Trace;
 use tch_parallel::distributed::DdpLoggingData;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::optim::Adam;
+use tch_parallel::optim::{Adam, Optimizer};
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Measures every step but the first, which is unlike the others: Adam has no state yet, and threads

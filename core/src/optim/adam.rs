@@ -1,13 +1,15 @@
 //! Adam and AdamW: `torch.optim.Adam`.
 
-use super::optimizer::{Optimizer, StateLayout, check_not_negative, failed};
+use super::optimizer::{Optimizer, OptimizerState, check_not_negative, trainable};
+use super::parameter_states::{ParameterStates, StateLayout};
 use crate::{Error, Result};
 use c10d_sys::tensor::{add_scaled_, addcdiv_, addcmul_};
+use serde::{Deserialize, Serialize};
 use tch::nn::VarStore;
 use tch::{Device, Kind, TchError, Tensor};
 
 /// PyTorch's keyword arguments of `Adam`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AdamOptions {
     /// How far to go; about the size of a step in every weight, whatever its gradient's.
     pub lr: f64,
@@ -66,64 +68,75 @@ impl AdamOptions {
 #[derive(Debug)]
 pub struct Adam {
     options: AdamOptions,
-    base: Optimizer<3>,
+    states: ParameterStates<3>,
 }
+
+/// Whose state it is, by the kind of weight decay: PyTorch has two classes.
+const NAMES: [&str; 2] = ["Adam", "AdamW"];
 
 impl Adam {
     /// An optimizer of the trainable variables of `vs`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses as well.
+    /// [`Error::Argument`] for values that PyTorch refuses as well, and for a store without
+    /// parameters.
     pub fn new(vs: &VarStore, options: AdamOptions) -> Result<Self> {
+        Self::from_named_parameters(trainable(vs)?, options)
+    }
+
+    /// An optimizer of these parameters, of which there may be none. Its state bears their names.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for values that PyTorch refuses as well.
+    pub fn from_named_parameters(
+        parameters: Vec<(String, Tensor)>,
+        options: AdamOptions,
+    ) -> Result<Self> {
         options.check()?;
         let layout = StateLayout { names: ["step", "exp_avg", "exp_avg_sq"], fresh };
-        Ok(Adam { options, base: Optimizer::new(vs, layout)? })
+        Ok(Adam { options, states: ParameterStates::new(parameters, layout) })
     }
 
-    /// Forgets all gradients, so that the next backward pass begins anew.
-    ///
-    /// They are dropped rather than filled with zeros, as [`Sgd::zero_grad`](super::Sgd::zero_grad)
-    /// does.
-    pub fn zero_grad(&mut self) -> Result<()> {
-        self.base.zero_grad()
+    fn name(&self) -> &'static str {
+        NAMES[usize::from(self.options.decoupled_weight_decay)]
     }
+}
 
-    /// One step. A parameter without a gradient stays as it is.
-    pub fn step(&mut self) -> Result<()> {
+impl Optimizer for Adam {
+    fn step(&mut self) -> Result<()> {
         let options = &self.options;
-        self.base.step(|parameter, gradient, state| step(options, parameter, gradient, state))
+        self.states.step(|parameter, gradient, state| step(options, parameter, gradient, state))
     }
 
-    /// The learning rate.
-    pub fn lr(&self) -> f64 {
+    fn parameters(&self) -> Vec<Tensor> {
+        self.states.tensors()
+    }
+
+    fn lr(&self) -> f64 {
         self.options.lr
     }
 
-    /// Sets the learning rate of the steps to come.
-    pub fn set_lr(&mut self, lr: f64) {
+    fn set_lr(&mut self, lr: f64) {
         self.options.lr = lr;
     }
 
-    /// What the next step depends on beside parameters and gradients, for every parameter that has
-    /// made a step: how many it has made (`NAME.step`, a scalar), and the means over past steps of
-    /// its gradient (`NAME.exp_avg`) and of that squared (`NAME.exp_avg_sq`).
-    pub fn state_dict(&self) -> Vec<(String, Tensor)> {
-        self.base.state_dict()
+    /// Its tensors are, for every parameter that has made a step: how many it has made
+    /// (`PARAMETER.step`, a scalar), and the means over past steps of its gradient
+    /// (`PARAMETER.exp_avg`) and of that squared (`PARAMETER.exp_avg_sq`).
+    fn state_dict(&self) -> Result<OptimizerState> {
+        OptimizerState::new(self.name(), &self.options, self.states.copy()?)
     }
 
-    /// What the state occupies, for a report of where memory goes: twice as much as the parameters
-    /// that have made a step, and four bytes each for counting.
-    pub fn state_bytes(&self) -> usize {
-        self.base.state_bytes()
+    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
+        let options = state.options_for(self.name())?;
+        self.states.load(&state.tensors)?;
+        self.options = options;
+        Ok(())
     }
 
-    /// Takes over a state that [`state_dict`](Self::state_dict) gave.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a name that no parameter has, a shape that is not the parameter's, or
-    /// a parameter of which only a part is there.
-    pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
-        self.base.load_state_dict(state)
+    /// Twice as much as the parameters that have made a step, and four bytes each for counting.
+    fn state_bytes(&self) -> usize {
+        self.states.bytes()
     }
 }
 
@@ -152,12 +165,12 @@ fn step(
             let _ = parameter.f_mul_scalar_(1.0 - lr * weight_decay).map_err(tensor_error())?;
         } else {
             gradient = gradient.copy();
-            add_scaled_(&mut gradient, parameter, weight_decay).map_err(failed("step"))?;
+            add_scaled_(&mut gradient, parameter, weight_decay).map_err(Error::engine("step"))?;
         }
     }
     let _ = exp_avg.f_lerp_(&gradient, 1.0 - beta1).map_err(tensor_error())?;
     let _ = exp_avg_sq.f_mul_scalar_(beta2).map_err(tensor_error())?;
-    addcmul_(exp_avg_sq, &gradient, &gradient, 1.0 - beta2).map_err(failed("step"))?;
+    addcmul_(exp_avg_sq, &gradient, &gradient, 1.0 - beta2).map_err(Error::engine("step"))?;
 
     let step = step.f_double_value(&[]).map_err(tensor_error())?;
     let bias_correction1 = 1.0 - beta1.powf(step);
@@ -168,13 +181,15 @@ fn step(
         .and_then(|mut root| root.f_div_scalar_(bias_correction2.sqrt()))
         .and_then(|mut root| root.f_add_scalar_(eps))
         .map_err(tensor_error())?;
-    addcdiv_(parameter, exp_avg, &denominator, -(lr / bias_correction1)).map_err(failed("step"))
+    addcdiv_(parameter, exp_avg, &denominator, -(lr / bias_correction1))
+        .map_err(Error::engine("step"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::problem::Problem;
     use super::*;
+    use serde_json::json;
     use std::collections::BTreeMap;
     use std::ops::Range;
     use tch::nn::{self, OptimizerConfig};
@@ -233,7 +248,7 @@ mod tests {
             let mut before = Adam::new(&interrupted.vs, options).unwrap();
             run(&interrupted, &mut before, 0..4);
             let mut after = Adam::new(&interrupted.vs, options).unwrap();
-            after.load_state_dict(&before.state_dict()).unwrap();
+            after.load_state_dict(&before.state_dict().unwrap()).unwrap();
             run(&interrupted, &mut after, 4..10);
             assert_eq!(whole.weights(), interrupted.weights(), "{options:?}");
         }
@@ -244,7 +259,7 @@ mod tests {
         let problem = Problem::new();
         let mut optimizer = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
         run(&problem, &mut optimizer, 0..3);
-        let state = optimizer.state_dict();
+        let state = optimizer.state_dict().unwrap().tensors;
         let shapes: Vec<_> = state.iter().map(|(name, t)| (name.as_str(), t.size())).collect();
         for (parameter, shape) in [("weight", vec![3, 5]), ("bias", vec![3])] {
             let shape_of = |entry: &str| {
@@ -264,12 +279,12 @@ mod tests {
         let problem = Problem::new();
         let mut optimizer = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
         run(&problem, &mut optimizer, 0..2);
-        let good = optimizer.state_dict();
+        let good = optimizer.state_dict().unwrap();
         type Spoil = fn(&mut BTreeMap<String, Tensor>);
         let spoilt: [(Spoil, &str); 4] = [
             (
                 |state| drop(state.insert("weight.momentum_buffer".into(), Tensor::from(0.0))),
-                "optimizer state is weight.momentum_buffer, but must be PARAMETER.step or \
+                "the optimizer state is weight.momentum_buffer, but must be PARAMETER.step or \
                  PARAMETER.exp_avg or PARAMETER.exp_avg_sq for a parameter of this model",
             ),
             (
@@ -288,11 +303,14 @@ mod tests {
         ];
         for (spoil, message) in spoilt {
             // Other values, so that a part taken over shows.
-            let mut state = good.iter().map(|(name, tensor)| (name.clone(), tensor + 1)).collect();
-            spoil(&mut state);
-            let state: Vec<_> = state.into_iter().collect();
+            let mut tensors =
+                good.tensors.iter().map(|(name, tensor)| (name.clone(), tensor + 1)).collect();
+            spoil(&mut tensors);
+            let options = json!(AdamOptions { lr: 7.0, ..AdamOptions::default() });
+            let tensors = tensors.into_iter().collect();
+            let state = OptimizerState { optimizer: "Adam".into(), options, tensors };
             assert_eq!(optimizer.load_state_dict(&state).unwrap_err().to_string(), message);
-            assert_eq!(optimizer.state_dict(), good);
+            assert_eq!(optimizer.state_dict().unwrap(), good);
         }
     }
 

@@ -2,9 +2,11 @@
 
 mod adam;
 mod optimizer;
+mod parameter_states;
 #[cfg(test)]
 mod problem;
 mod sgd;
 
 pub use adam::{Adam, AdamOptions};
+pub use optimizer::{Optimizer, OptimizerState};
 pub use sgd::{Sgd, SgdOptions};

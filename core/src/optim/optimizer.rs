@@ -1,147 +1,112 @@
-//! What all optimizers share: PyTorch's base class `Optimizer`.
+//! What all optimizers can do: PyTorch's base class `Optimizer`.
 
 use crate::parameters::named_parameters;
 use crate::{Error, Result};
 use c10d_sys::tensor::clear_grad;
-use std::collections::BTreeMap;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use tch::Tensor;
 use tch::nn::VarStore;
-use tch::{TchError, Tensor, no_grad};
 
-/// What an optimizer remembers about a parameter: N tensors.
-#[derive(Debug)]
-pub(super) struct StateLayout<const N: usize> {
-    /// PyTorch's names of the tensors; a state dict says `PARAMETER.NAME`.
-    pub names: [&'static str; N],
-    /// The tensors of a parameter that has made no step: they fix shapes, kinds and devices.
-    pub fresh: fn(&Tensor) -> Result<[Tensor; N], TchError>,
-}
+/// Something that improves parameters by their gradients: `torch.optim.Optimizer`.
+///
+/// Schedules, [`GradScaler`](crate::amp::GradScaler) and [checkpoints](crate::checkpoint) work with
+/// any of them.
+pub trait Optimizer: Debug {
+    /// One step along the gradients. A parameter without a gradient stays as it is.
+    fn step(&mut self) -> Result<()>;
 
-/// The trainable variables of a store, each with its state.
-#[derive(Debug)]
-pub(super) struct Optimizer<const N: usize> {
-    layout: StateLayout<N>,
-    parameters: Vec<Parameter<N>>,
-}
-
-#[derive(Debug)]
-struct Parameter<const N: usize> {
-    name: String,
-    tensor: Tensor,
-    /// None before the parameter's first step, so that what gets no gradient costs no memory.
-    state: Option<[Tensor; N]>,
-}
-
-impl<const N: usize> Optimizer<N> {
-    pub(super) fn new(vs: &VarStore, layout: StateLayout<N>) -> Result<Self> {
-        let parameters: Vec<_> = named_parameters(vs)
-            .into_iter()
-            .map(|(name, tensor)| Parameter { name, tensor, state: None })
-            .collect();
-        if parameters.is_empty() {
-            return Err(Error::Argument {
-                what: "vs".into(),
-                found: "a variable store without a trainable variable".into(),
-                expected: "that of a model; build the model before its optimizer".into(),
-            });
-        }
-        Ok(Optimizer { layout, parameters })
-    }
-
-    pub(super) fn zero_grad(&mut self) -> Result<()> {
-        for parameter in &mut self.parameters {
-            clear_grad(&mut parameter.tensor).map_err(failed("zero_grad"))?;
+    /// Forgets all gradients, so that the next backward pass begins anew.
+    ///
+    /// They are dropped rather than filled with zeros (PyTorch's `set_to_none=True`): a parameter
+    /// that gets none is left alone, and the gradients may be views into buckets.
+    fn zero_grad(&mut self) -> Result<()> {
+        for mut parameter in self.parameters() {
+            clear_grad(&mut parameter).map_err(Error::engine("zero_grad"))?;
         }
         Ok(())
     }
 
-    /// Calls `update` with each parameter that has a gradient, the gradient, and the state.
-    pub(super) fn step(
-        &mut self,
-        update: impl Fn(&mut Tensor, Tensor, &mut Option<[Tensor; N]>) -> Result<()>,
-    ) -> Result<()> {
-        no_grad(|| {
-            for Parameter { tensor, state, .. } in &mut self.parameters {
-                let gradient = tensor.grad();
-                if gradient.defined() {
-                    update(tensor, gradient, state)?;
-                }
-            }
-            Ok(())
+    /// What is optimized, in PyTorch's order: where the gradients are to be found.
+    fn parameters(&self) -> Vec<Tensor>;
+
+    /// The learning rate.
+    fn lr(&self) -> f64;
+
+    /// Sets the learning rate of the steps to come.
+    fn set_lr(&mut self, lr: f64);
+
+    /// A copy of what the next step depends on beside parameters and gradients.
+    fn state_dict(&self) -> Result<OptimizerState>;
+
+    /// Takes over a state that [`state_dict`](Self::state_dict) gave, and with it the learning rate
+    /// and all other options, as in PyTorch. To go on with other ones, set them afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for the state of another kind of optimizer, for a name that no parameter
+    /// has, a shape that is not the parameter's, or a parameter of which only a part is there. The
+    /// optimizer is unchanged then.
+    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()>;
+
+    /// Bytes that the state occupies, for a report of where memory goes.
+    fn state_bytes(&self) -> usize;
+}
+
+/// What [`Optimizer::state_dict`] gives.
+#[derive(Debug, PartialEq)]
+pub struct OptimizerState {
+    /// Whose it is, by PyTorch's name (`SGD`): an optimizer takes no other's.
+    pub optimizer: String,
+    /// The options, with the present learning rate: PyTorch's `param_groups`.
+    pub options: serde_json::Value,
+    /// What is remembered of each parameter that has made a step, named `PARAMETER.ENTRY`: PyTorch's
+    /// `state`, under its names (`fc.weight.momentum_buffer`).
+    pub tensors: Vec<(String, Tensor)>,
+}
+
+impl OptimizerState {
+    pub(super) fn new(
+        optimizer: &str,
+        options: &impl Serialize,
+        tensors: Vec<(String, Tensor)>,
+    ) -> Result<Self> {
+        let options = serde_json::to_value(options).map_err(|error| Error::Argument {
+            what: format!("the options of {optimizer}"),
+            found: error.to_string(),
+            expected: "numbers that JSON knows".into(),
+        })?;
+        Ok(OptimizerState { optimizer: optimizer.into(), options, tensors })
+    }
+
+    /// The options, if the state is that of this optimizer.
+    pub(super) fn options_for<O: DeserializeOwned>(&self, optimizer: &str) -> Result<O> {
+        if self.optimizer != optimizer {
+            return Err(Error::Argument {
+                what: "the optimizer state".into(),
+                found: format!("that of {}", self.optimizer),
+                expected: format!("that of {optimizer}, which this optimizer is"),
+            });
+        }
+        O::deserialize(&self.options).map_err(|error| Error::Argument {
+            what: format!("the options in the state of {optimizer}"),
+            found: format!("{} ({error})", self.options),
+            expected: "what `state_dict` has given".into(),
         })
     }
-
-    pub(super) fn state_bytes(&self) -> usize {
-        let states = self.parameters.iter().flat_map(|parameter| parameter.state.iter().flatten());
-        states.map(|tensor| tensor.numel() * tensor.kind().elt_size_in_bytes()).sum()
-    }
-
-    pub(super) fn state_dict(&self) -> Vec<(String, Tensor)> {
-        let mut dict = Vec::new();
-        for parameter in &self.parameters {
-            for (name, tensor) in self.layout.names.iter().zip(parameter.state.iter().flatten()) {
-                dict.push((format!("{}.{name}", parameter.name), tensor.copy()));
-            }
-        }
-        dict
-    }
-
-    pub(super) fn load_state_dict(&mut self, dict: &[(String, Tensor)]) -> Result<()> {
-        let mut dict: BTreeMap<&str, &Tensor> =
-            dict.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
-        let states = self
-            .parameters
-            .iter()
-            .map(|parameter| parameter.take_state(&self.layout, &mut dict))
-            .collect::<Result<Vec<_>>>()?;
-        if let Some(name) = dict.into_keys().next() {
-            let names = self.layout.names.map(|name| format!("PARAMETER.{name}")).join(" or ");
-            return Err(Error::Argument {
-                what: "optimizer state".into(),
-                found: name.into(),
-                expected: format!("{names} for a parameter of this model"),
-            });
-        }
-        for (parameter, state) in self.parameters.iter_mut().zip(states) {
-            parameter.state = state;
-        }
-        Ok(())
-    }
 }
 
-impl<const N: usize> Parameter<N> {
-    /// A copy of this parameter's state, which is taken out of `dict`: all of its tensors or none.
-    fn take_state(
-        &self,
-        layout: &StateLayout<N>,
-        dict: &mut BTreeMap<&str, &Tensor>,
-    ) -> Result<Option<[Tensor; N]>> {
-        let names = layout.names.map(|name| format!("{}.{name}", self.name));
-        if !names.iter().any(|name| dict.contains_key(name.as_str())) {
-            return Ok(None);
-        }
-        let mut state = (layout.fresh)(&self.tensor).map_err(Error::tensor("load_state_dict"))?;
-        for (name, tensor) in names.iter().zip(&mut state) {
-            let argument = |found: String, expected: String| Error::Argument {
-                what: name.clone(),
-                found,
-                expected,
-            };
-            let saved = dict.remove(name.as_str()).ok_or_else(|| {
-                argument(
-                    "missing from the optimizer state".into(),
-                    format!("there: {} go together", names.join(", ")),
-                )
-            })?;
-            if saved.size() != tensor.size() {
-                return Err(argument(
-                    format!("of shape {:?}", saved.size()),
-                    format!("of shape {:?}", tensor.size()),
-                ));
-            }
-            no_grad(|| tensor.f_copy_(saved)).map_err(Error::tensor("load_state_dict"))?;
-        }
-        Ok(Some(state))
+/// The trainable variables of a store, of which there must be some.
+pub(super) fn trainable(vs: &VarStore) -> Result<Vec<(String, Tensor)>> {
+    let parameters = named_parameters(vs);
+    if parameters.is_empty() {
+        return Err(Error::Argument {
+            what: "vs".into(),
+            found: "a variable store without a trainable variable".into(),
+            expected: "that of a model; build the model before its optimizer".into(),
+        });
     }
+    Ok(parameters)
 }
 
 /// Refuses what PyTorch refuses of a learning rate and the like.
@@ -156,9 +121,4 @@ pub(super) fn check_not_negative(options: &[(&str, f64)]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// For use with `map_err` on the operations that tch lacks.
-pub(super) fn failed(operation: &'static str) -> impl FnOnce(c10d_sys::Error) -> Error {
-    move |error| Error::Tensor { operation, message: error.message().to_owned() }
 }

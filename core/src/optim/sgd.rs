@@ -1,13 +1,15 @@
 //! Stochastic gradient descent: `torch.optim.SGD`.
 
-use super::optimizer::{Optimizer, StateLayout, check_not_negative, failed};
+use super::optimizer::{Optimizer, OptimizerState, check_not_negative, trainable};
+use super::parameter_states::{ParameterStates, StateLayout};
 use crate::{Error, Result};
 use c10d_sys::tensor::add_scaled_;
+use serde::{Deserialize, Serialize};
 use tch::Tensor;
 use tch::nn::VarStore;
 
 /// PyTorch's keyword arguments of `SGD`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SgdOptions {
     /// How far to go along the gradient.
     pub lr: f64,
@@ -33,65 +35,73 @@ impl Default for SgdOptions {
 #[derive(Debug)]
 pub struct Sgd {
     options: SgdOptions,
-    base: Optimizer<1>,
+    states: ParameterStates<1>,
 }
+
+/// Whose state it is.
+const NAME: &str = "SGD";
 
 impl Sgd {
     /// An optimizer of the trainable variables of `vs`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses as well.
+    /// [`Error::Argument`] for values that PyTorch refuses as well, and for a store without
+    /// parameters.
     pub fn new(vs: &VarStore, options: SgdOptions) -> Result<Self> {
+        Self::from_named_parameters(trainable(vs)?, options)
+    }
+
+    /// An optimizer of these parameters, of which there may be none. Its state bears their names.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for values that PyTorch refuses as well.
+    pub fn from_named_parameters(
+        parameters: Vec<(String, Tensor)>,
+        options: SgdOptions,
+    ) -> Result<Self> {
         options.check()?;
         let layout = StateLayout {
             names: ["momentum_buffer"],
             fresh: |tensor| Ok([tensor.f_zeros_like()?]),
         };
-        Ok(Sgd { options, base: Optimizer::new(vs, layout)? })
+        Ok(Sgd { options, states: ParameterStates::new(parameters, layout) })
     }
+}
 
-    /// Forgets all gradients, so that the next backward pass begins anew.
-    ///
-    /// They are dropped rather than filled with zeros (PyTorch's `set_to_none=True`): a parameter
-    /// that gets none is left alone, and the gradients may be views into buckets.
-    pub fn zero_grad(&mut self) -> Result<()> {
-        self.base.zero_grad()
-    }
-
-    /// One step along the gradients. A parameter without a gradient stays as it is.
-    pub fn step(&mut self) -> Result<()> {
+impl Optimizer for Sgd {
+    fn step(&mut self) -> Result<()> {
         let options = &self.options;
-        self.base.step(|parameter, gradient, state| step(options, parameter, gradient, state))
+        self.states.step(|parameter, gradient, state| step(options, parameter, gradient, state))
     }
 
-    /// The learning rate.
-    pub fn lr(&self) -> f64 {
+    fn parameters(&self) -> Vec<Tensor> {
+        self.states.tensors()
+    }
+
+    fn lr(&self) -> f64 {
         self.options.lr
     }
 
-    /// Sets the learning rate of the steps to come.
-    pub fn set_lr(&mut self, lr: f64) {
+    fn set_lr(&mut self, lr: f64) {
         self.options.lr = lr;
     }
 
-    /// What the next step depends on beside parameters and gradients: the momentum buffers, named
-    /// `NAME.momentum_buffer`. Empty without momentum and before the first step.
-    pub fn state_dict(&self) -> Vec<(String, Tensor)> {
-        self.base.state_dict()
+    /// Its tensors are the momentum buffers, named `PARAMETER.momentum_buffer`. There are none
+    /// without momentum and before the first step.
+    fn state_dict(&self) -> Result<OptimizerState> {
+        OptimizerState::new(NAME, &self.options, self.states.copy()?)
     }
 
-    /// What the state occupies, for a report of where memory goes: as much as the parameters that
-    /// have made a step with momentum.
-    pub fn state_bytes(&self) -> usize {
-        self.base.state_bytes()
+    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
+        let options = state.options_for(NAME)?;
+        self.states.load(&state.tensors)?;
+        self.options = options;
+        Ok(())
     }
 
-    /// Takes over a state that [`state_dict`](Self::state_dict) gave.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a name that no parameter has, or a shape that is not the parameter's.
-    pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
-        self.base.load_state_dict(state)
+    /// As much as the parameters that have made a step with momentum.
+    fn state_bytes(&self) -> usize {
+        self.states.bytes()
     }
 }
 
@@ -104,13 +114,15 @@ fn step(
 ) -> Result<()> {
     if options.weight_decay != 0.0 {
         gradient = gradient.copy();
-        add_scaled_(&mut gradient, parameter, options.weight_decay).map_err(failed("step"))?;
+        add_scaled_(&mut gradient, parameter, options.weight_decay)
+            .map_err(Error::engine("step"))?;
     }
     if options.momentum != 0.0 {
         let buffer = match state {
             Some([buffer]) => {
                 let _ = buffer.f_mul_scalar_(options.momentum).map_err(Error::tensor("step"))?;
-                add_scaled_(buffer, &gradient, 1.0 - options.dampening).map_err(failed("step"))?;
+                add_scaled_(buffer, &gradient, 1.0 - options.dampening)
+                    .map_err(Error::engine("step"))?;
                 buffer
             }
             // The first step starts it with the gradient itself.
@@ -118,13 +130,13 @@ fn step(
         };
         gradient = if options.nesterov {
             let mut ahead = gradient.copy();
-            add_scaled_(&mut ahead, buffer, options.momentum).map_err(failed("step"))?;
+            add_scaled_(&mut ahead, buffer, options.momentum).map_err(Error::engine("step"))?;
             ahead
         } else {
             buffer.shallow_clone()
         };
     }
-    add_scaled_(parameter, &gradient, -options.lr).map_err(failed("step"))
+    add_scaled_(parameter, &gradient, -options.lr).map_err(Error::engine("step"))
 }
 
 impl SgdOptions {
@@ -151,6 +163,7 @@ impl SgdOptions {
 #[cfg(test)]
 mod tests {
     use super::super::problem::Problem;
+    use super::super::{Adam, AdamOptions};
     use super::*;
     use std::ops::Range;
     use tch::nn::{self, OptimizerConfig};
@@ -205,7 +218,7 @@ mod tests {
             let mut before = Sgd::new(&interrupted.vs, options).unwrap();
             run(&interrupted, &mut before, 0..4);
             let mut after = Sgd::new(&interrupted.vs, options).unwrap();
-            after.load_state_dict(&before.state_dict()).unwrap();
+            after.load_state_dict(&before.state_dict().unwrap()).unwrap();
             run(&interrupted, &mut after, 4..10);
             assert_eq!(whole.weights(), interrupted.weights(), "{options:?}");
         }
@@ -220,10 +233,33 @@ mod tests {
             ("other.momentum_buffer", "for a parameter of this model"),
             ("weight.momentum_buffer", "of shape [3, 5]"),
         ] {
-            let state = [(name.to_owned(), zeros.shallow_clone())];
+            let tensors = vec![(name.to_owned(), zeros.shallow_clone())];
+            let state = OptimizerState { tensors, ..optimizer.state_dict().unwrap() };
             let error = optimizer.load_state_dict(&state).unwrap_err().to_string();
             assert!(error.ends_with(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn a_state_of_another_optimizer_is_refused() {
+        let problem = Problem::new();
+        let adam = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
+        let mut optimizer = Sgd::new(&problem.vs, VARIANTS[0]).unwrap();
+        let error = optimizer.load_state_dict(&adam.state_dict().unwrap()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the optimizer state is that of Adam, but must be that of SGD, which this optimizer is"
+        );
+    }
+
+    #[test]
+    fn the_options_go_with_the_state() {
+        let vs = Problem::new().vs;
+        let mut before = Sgd::new(&vs, VARIANTS[4]).unwrap();
+        before.set_lr(0.1 + 0.2);
+        let mut after = Sgd::new(&vs, VARIANTS[0]).unwrap();
+        after.load_state_dict(&before.state_dict().unwrap()).unwrap();
+        assert_eq!(after.options, SgdOptions { lr: 0.1 + 0.2, ..VARIANTS[4] });
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tch::{Kind, Reduction, Tensor, no_grad};
 use tch_parallel::data_parallel::{
     DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Step,
 };
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::report::thousands;
 use tch_parallel::{Devices, LogicalDevice};
 

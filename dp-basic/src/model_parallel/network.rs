@@ -7,7 +7,7 @@ use anyhow::Result;
 use tch::nn::{Module, Path, Sequential, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::LogicalDevice;
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// A module that is a network's part, and what belongs to it.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use anyhow::Result;
 use tch::nn::{Path, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions, Event, Step, Trace};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// What a traced step has shown.
 #[derive(Debug)]
