@@ -1,10 +1,9 @@
 //! A head of the model that not every rank uses in its loss.
 //!
 //! ```text
-//! cargo build --release -p launch -p tch-parallel --bins --examples
-//! target/release/launch -n 2 target/release/examples/unused_parameters
-//! target/release/launch -n 2 target/release/examples/unused_parameters find_unused_parameters
-//! target/release/launch -n 2 target/release/examples/unused_parameters static_graph
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example unused_parameters
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example unused_parameters find_unused_parameters
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example unused_parameters static_graph
 //! ```
 
 use anyhow::Result;

@@ -10,7 +10,7 @@ use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::data::{DistributedSampler, Sampler, SequentialSampler};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;

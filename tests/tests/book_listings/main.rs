@@ -6,6 +6,7 @@
 mod bert;
 mod data_parallel;
 mod data_parallel_questions;
+mod ddp_inside;
 mod ddp_mnist;
 mod examples;
 mod index;
