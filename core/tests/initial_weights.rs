@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use tch::nn::VarStore;
-use tch::{Device, Tensor};
-use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear};
+use tch::nn::init::FanInOut;
+use tch::{Device, Kind, Tensor};
+use tch_parallel::nn::init::kaiming_normal_;
+use tch_parallel::nn::{Conv2dOptions, EmbeddingOptions, LinearOptions, conv2d, embedding, linear};
 
 #[test]
 fn the_same_seed_draws_pytorchs_weights() {
@@ -21,6 +23,18 @@ fn the_same_seed_draws_pytorchs_weights() {
         let options = EmbeddingOptions { padding_idx };
         let layer = embedding(VarStore::new(Device::Cpu).root(), 4, 3, options);
         assert_eq!(values(&layer.ws), weight);
+    }
+
+    tch::manual_seed(0);
+    let layer = conv2d(VarStore::new(Device::Cpu).root(), 2, 1, 2, Conv2dOptions::default());
+    assert_eq!(values(&layer.ws), CONV2D_WEIGHT);
+    assert_eq!(values(layer.bs.as_ref().unwrap()), CONV2D_BIAS);
+
+    let kernel = Tensor::zeros([3, 1, 2, 2], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    for (mode, drawn) in [(FanInOut::FanIn, KAIMING_FAN_IN), (FanInOut::FanOut, KAIMING_FAN_OUT)] {
+        tch::manual_seed(0);
+        kaiming_normal_(&kernel, mode);
+        assert_eq!(values(&kernel), drawn);
     }
 }
 
@@ -48,4 +62,49 @@ const EMBEDDING_WEIGHT: [f32; 12] = [
     -0.40334353,
     -0.59663534,
     0.18203649,
+];
+
+/// `torch.manual_seed(0); layer = nn.Conv2d(2, 1, 2)`.
+const CONV2D_WEIGHT: [f32; 8] = [
+    -0.0026469906,
+    0.18966144,
+    -0.29099038,
+    -0.26019374,
+    -0.13617262,
+    0.094807945,
+    -0.007005017,
+    0.28032875,
+];
+const CONV2D_BIAS: [f32; 1] = [-0.03137576];
+
+/// `torch.manual_seed(0); nn.init.kaiming_normal_(torch.empty(3, 1, 2, 2), mode="fan_in")`.
+const KAIMING_FAN_IN: [f32; 12] = [
+    1.0896488,
+    -0.20748557,
+    -1.5406368,
+    0.4019416,
+    -0.7668731,
+    -0.9889563,
+    0.2852093,
+    0.5925741,
+    -0.5085919,
+    -0.28520694,
+    -0.42188492,
+    0.12871924,
+];
+
+/// The same with `mode="fan_out"`.
+const KAIMING_FAN_OUT: [f32; 12] = [
+    0.629109,
+    -0.11979185,
+    -0.889487,
+    0.2320611,
+    -0.4427544,
+    -0.5709742,
+    0.16466565,
+    0.34212282,
+    -0.29363567,
+    -0.1646643,
+    -0.24357536,
+    0.074316084,
 ];

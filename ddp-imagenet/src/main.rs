@@ -1,6 +1,4 @@
 //! PyramidNet trained four ways side by side, and the ImageNet trainer, after matthew l's "Learn
 //! PyTorch Multi-GPU properly".
 
-mod models;
-
 fn main() {}

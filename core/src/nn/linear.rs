@@ -1,7 +1,8 @@
 //! A fully connected layer: `torch.nn.Linear`.
 
+use super::init::{default_bias, default_weight};
 use std::borrow::Borrow;
-use tch::nn::{Init, Linear, Path};
+use tch::nn::{Linear, Path};
 
 /// PyTorch's keyword arguments of `nn.Linear`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,24 +28,9 @@ pub fn linear<'a>(
     options: LinearOptions,
 ) -> Linear {
     let path = path.borrow();
-    let ws = path.var("weight", &[out_features, in_features], uniform(kaiming_bound(in_features)));
-    let bs = options
-        .bias
-        .then(|| path.var("bias", &[out_features], uniform(1.0 / (in_features as f64).sqrt())));
+    let ws = path.var("weight", &[out_features, in_features], default_weight(in_features));
+    let bs = options.bias.then(|| path.var("bias", &[out_features], default_bias(in_features)));
     Linear { ws, bs }
-}
-
-/// `nn.init.kaiming_uniform_(weight, a=sqrt(5))`. It is 1/sqrt(fan_in) on paper; the steps are
-/// PyTorch's, so that the rounding is.
-fn kaiming_bound(fan_in: i64) -> f64 {
-    let a = 5f64.sqrt();
-    let gain = (2.0 / (1.0 + a * a)).sqrt();
-    let std = gain / (fan_in as f64).sqrt();
-    3f64.sqrt() * std
-}
-
-fn uniform(bound: f64) -> Init {
-    Init::Uniform { lo: -bound, up: bound }
 }
 
 #[cfg(test)]

@@ -1,0 +1,170 @@
+//! Channels of mean 0 and variance 1: `torch.nn.BatchNorm2d`.
+
+use std::borrow::Borrow;
+use tch::nn::{Init, ModuleT, Path};
+use tch::{Kind, Tensor};
+
+/// PyTorch's keyword arguments of `nn.BatchNorm2d`, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BatchNormOptions {
+    /// Added to the variance, so that a channel without any can be divided by it.
+    pub eps: f64,
+    /// How much of the running statistics each batch replaces.
+    pub momentum: f64,
+    /// Whether each channel is scaled and shifted afterwards, by a weight and a bias to be trained.
+    pub affine: bool,
+    /// Whether running statistics are kept. Without them an evaluation uses its own batch's.
+    pub track_running_stats: bool,
+}
+
+impl Default for BatchNormOptions {
+    fn default() -> Self {
+        BatchNormOptions { eps: 1e-5, momentum: 0.1, affine: true, track_running_stats: true }
+    }
+}
+
+/// See [`batch_norm2d`].
+#[derive(Debug)]
+pub struct BatchNorm {
+    /// The scale of each channel, `[num_features]`.
+    pub ws: Option<Tensor>,
+    /// What is added to each channel, `[num_features]`.
+    pub bs: Option<Tensor>,
+    /// What an evaluation uses instead of its batch's mean and variance.
+    pub running_stats: Option<RunningStats>,
+    options: BatchNormOptions,
+}
+
+/// Averages over the batches so far, the last ones weighing most.
+#[derive(Debug)]
+pub struct RunningStats {
+    /// `[num_features]`
+    pub mean: Tensor,
+    /// Of the unbiased variance, `[num_features]`.
+    pub var: Tensor,
+    /// How many batches have gone into them: an int64, on the model's device.
+    pub num_batches_tracked: Tensor,
+}
+
+/// `torch.nn.BatchNorm2d(num_features)`: gives each channel of images `[N, num_features, H, W]` the
+/// mean 0 and the variance 1 over the batch, then scales and shifts it.
+///
+/// Starts with weights of 1, as PyTorch does; tch's own layer draws them. Its buffers have
+/// PyTorch's names, `num_batches_tracked` included. Ioffe and Szegedy, "Batch Normalization" (2015).
+///
+/// # Panics
+/// In the forward pass, as tch's layers do: if the input is no `[N, num_features, H, W]`, and in
+/// training if it has but one value a channel, which has no variance.
+pub fn batch_norm2d<'a>(
+    path: impl Borrow<Path<'a>>,
+    num_features: i64,
+    options: BatchNormOptions,
+) -> BatchNorm {
+    let path = path.borrow();
+    let affine =
+        |name, value| options.affine.then(|| path.var(name, &[num_features], Init::Const(value)));
+    let ws = affine("weight", 1.0);
+    let bs = affine("bias", 0.0);
+    let running_stats = options.track_running_stats.then(|| RunningStats::new(path, num_features));
+    BatchNorm { ws, bs, running_stats, options }
+}
+
+impl RunningStats {
+    fn new(path: &Path<'_>, num_features: i64) -> RunningStats {
+        let none = Tensor::zeros([0i64; 0], (Kind::Int64, path.device()));
+        RunningStats {
+            mean: path.zeros_no_train("running_mean", &[num_features]),
+            var: path.ones_no_train("running_var", &[num_features]),
+            num_batches_tracked: path.add("num_batches_tracked", none, false),
+        }
+    }
+}
+
+impl ModuleT for BatchNorm {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        let size = xs.size();
+        assert!(size.len() == 4, "batch_norm2d takes [N, C, H, W], but got {size:?}");
+        assert!(
+            !train || size[0] * size[2] * size[3] != 1,
+            "in training batch_norm2d needs more than one value a channel, but got {size:?}"
+        );
+        if train && let Some(stats) = &self.running_stats {
+            let _ = stats.num_batches_tracked.shallow_clone().g_add_scalar_(1);
+        }
+        Tensor::batch_norm(
+            xs,
+            self.ws.as_ref(),
+            self.bs.as_ref(),
+            self.running_stats.as_ref().map(|stats| &stats.mean),
+            self.running_stats.as_ref().map(|stats| &stats.var),
+            train || self.running_stats.is_none(),
+            self.options.momentum,
+            self.options.eps,
+            // PyTorch's default; without cuDNN it is of no meaning.
+            true,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::Device;
+    use tch::nn::VarStore;
+
+    /// Two channels: 1, 3 and 10, 30.
+    fn images() -> Tensor {
+        Tensor::from_slice(&[1f32, 3.0, 10.0, 30.0]).view([1, 2, 1, 2])
+    }
+
+    fn values(tensor: &Tensor) -> Vec<f32> {
+        Vec::try_from(tensor.view([-1])).unwrap()
+    }
+
+    fn layer(options: BatchNormOptions) -> (VarStore, BatchNorm) {
+        let vs = VarStore::new(Device::Cpu);
+        let layer = batch_norm2d(vs.root(), 2, options);
+        (vs, layer)
+    }
+
+    #[test]
+    fn its_variables_have_pytorchs_names_and_values() {
+        let (vs, layer) = layer(BatchNormOptions::default());
+        let mut names: Vec<_> = vs.variables().into_keys().collect();
+        names.sort();
+        assert_eq!(names, ["bias", "num_batches_tracked", "running_mean", "running_var", "weight"]);
+        assert_eq!(vs.trainable_variables().len(), 2);
+        assert_eq!(values(layer.ws.as_ref().unwrap()), [1.0; 2]);
+        assert_eq!(values(layer.bs.as_ref().unwrap()), [0.0; 2]);
+        let tracked = &layer.running_stats.unwrap().num_batches_tracked;
+        assert_eq!((tracked.kind(), tracked.size()), (Kind::Int64, vec![]));
+    }
+
+    #[test]
+    fn training_moves_the_running_statistics_and_evaluation_uses_them() {
+        let (_vs, layer) = layer(BatchNormOptions { eps: 0.0, ..Default::default() });
+        assert_eq!(values(&layer.forward_t(&images(), false)), [1.0, 3.0, 10.0, 30.0]);
+        assert_eq!(values(&layer.forward_t(&images(), true)), [-1.0, 1.0, -1.0, 1.0]);
+        let stats = layer.running_stats.as_ref().unwrap();
+        assert_eq!(values(&stats.mean), [0.2, 2.0]);
+        // The unbiased variances are 2 and 200, of which a tenth replaces a tenth of 1.
+        assert_eq!(values(&stats.var), [1.1, 20.9]);
+        assert_eq!(stats.num_batches_tracked.int64_value(&[]), 1);
+    }
+
+    #[test]
+    fn without_running_statistics_an_evaluation_uses_its_batch() {
+        let options =
+            BatchNormOptions { track_running_stats: false, affine: false, ..Default::default() };
+        let (vs, layer) = layer(options);
+        assert!(vs.is_empty());
+        assert_eq!(layer.forward_t(&images(), false), layer.forward_t(&images(), true));
+    }
+
+    #[test]
+    #[should_panic = "more than one value a channel, but got [1, 2, 1, 1]"]
+    fn one_value_has_no_variance() {
+        let (_vs, layer) = layer(BatchNormOptions::default());
+        let _ = layer.forward_t(&Tensor::zeros([1, 2, 1, 1], (Kind::Float, Device::Cpu)), true);
+    }
+}

@@ -1,0 +1,23 @@
+//! Which normalisation a model is built with: torchvision's `norm_layer`.
+
+use super::batch_norm::{BatchNormOptions, batch_norm2d};
+use std::borrow::Borrow;
+use tch::nn::{ModuleT, Path};
+
+/// What a model builder takes so that one model can be built with either.
+#[derive(Debug, Clone, Default)]
+pub enum NormLayer {
+    /// Each replica or rank normalises its own part of the batch. `nn.BatchNorm2d`.
+    #[default]
+    BatchNorm,
+}
+
+impl NormLayer {
+    /// The layer for images `[N, num_features, H, W]`, with PyTorch's default options.
+    pub fn build<'a>(&self, path: impl Borrow<Path<'a>>, num_features: i64) -> Box<dyn ModuleT> {
+        let options = BatchNormOptions::default();
+        match self {
+            NormLayer::BatchNorm => Box::new(batch_norm2d(path, num_features, options)),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Networks by name: what `-a` of PyTorch's ImageNet example takes.
+
+use super::pyramidnet::{PyramidNet, PyramidNetOptions, pyramidnet};
+use super::resnet::{RESNETS, ResNet, ResNetOptions, resnet};
+use anyhow::{Context, Result};
+use std::fmt;
+use std::str::FromStr;
+use tch::Tensor;
+use tch::nn::{ModuleT, Path};
+use tch_parallel::nn::NormLayer;
+
+/// The name of the tutorial's PyramidNet.
+const PYRAMIDNET: &str = "pyramidnet";
+
+/// A network's architecture: its name in a command line, and how it is built.
+///
+/// The names: `resnet18`, `resnet34`, `resnet50`, `resnet101` and `resnet152`, as in torchvision;
+/// `pyramidnet` for the tutorial's; `pyramidnet110_a270` for one of depth 110 and α = 270, and
+/// `pyramidnet164_a270_bn` for one of bottlenecks, of any depth and α that go together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arch {
+    /// For images of any size.
+    ResNet(ResNetOptions),
+    /// For images of 32 × 32 pixels.
+    PyramidNet(PyramidNetOptions),
+}
+
+impl Arch {
+    /// Builds the network with `num_classes` outputs, every normalisation of it by `norm_layer`.
+    pub fn build(&self, path: &Path<'_>, num_classes: i64, norm_layer: &NormLayer) -> Model {
+        match *self {
+            Arch::ResNet(options) => Model::ResNet(resnet(path, options, num_classes, norm_layer)),
+            Arch::PyramidNet(options) => {
+                Model::PyramidNet(pyramidnet(path, options, num_classes, norm_layer))
+            }
+        }
+    }
+}
+
+/// Any of the networks: maps images `[N, 3, H, W]` to logits `[N, num_classes]`.
+#[derive(Debug)]
+pub enum Model {
+    /// Of [`Arch::ResNet`].
+    ResNet(ResNet),
+    /// Of [`Arch::PyramidNet`].
+    PyramidNet(PyramidNet),
+}
+
+impl ModuleT for Model {
+    fn forward_t(&self, images: &Tensor, train: bool) -> Tensor {
+        match self {
+            Model::ResNet(model) => model.forward_t(images, train),
+            Model::PyramidNet(model) => model.forward_t(images, train),
+        }
+    }
+}
+
+impl FromStr for Arch {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let resnets = RESNETS.map(Arch::ResNet);
+        if let Some(resnet) = resnets.iter().find(|resnet| resnet.to_string() == name) {
+            return Ok(*resnet);
+        }
+        let options = name.strip_prefix(PYRAMIDNET).and_then(pyramidnet_options);
+        options.map(Arch::PyramidNet).with_context(|| {
+            let resnets = resnets.map(|resnet| resnet.to_string()).join(", ");
+            format!(
+                "no network is called {name:?}; expected {resnets}, {PYRAMIDNET}, {PYRAMIDNET}110_a270 \
+                 or another of a depth 6n + 2, or {PYRAMIDNET}164_a270_bn or another of a depth 9n + 2"
+            )
+        })
+    }
+}
+
+/// Reads what follows the word `pyramidnet`.
+fn pyramidnet_options(name: &str) -> Option<PyramidNetOptions> {
+    if name.is_empty() {
+        return Some(PyramidNetOptions::TUTORIAL);
+    }
+    let (name, bottleneck) = match name.strip_suffix("_bn") {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
+    let (depth, alpha) = name.split_once("_a")?;
+    let blocks_per_stage = PyramidNetOptions::blocks_per_stage(depth.parse().ok()?, bottleneck)?;
+    Some(PyramidNetOptions { blocks_per_stage, alpha: alpha.parse().ok()?, bottleneck })
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arch::ResNet(options) => write!(f, "resnet{}", options.depth()),
+            Arch::PyramidNet(PyramidNetOptions::TUTORIAL) => f.write_str(PYRAMIDNET),
+            Arch::PyramidNet(options) => {
+                let bottleneck = if options.bottleneck { "_bn" } else { "" };
+                write!(f, "{PYRAMIDNET}{}_a{}{bottleneck}", options.depth(), options.alpha)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::nn::VarStore;
+    use tch::{Device, Kind};
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        let names = [
+            "resnet18",
+            "resnet34",
+            "resnet50",
+            "resnet101",
+            "resnet152",
+            "pyramidnet",
+            "pyramidnet110_a270",
+            "pyramidnet164_a270_bn",
+        ];
+        for name in names {
+            assert_eq!(name.parse::<Arch>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn the_tutorials_network_has_a_second_name() {
+        let tutorials = Arch::PyramidNet(PyramidNetOptions::TUTORIAL);
+        assert_eq!("pyramidnet104_a255".parse::<Arch>().unwrap(), tutorials);
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_those_that_are_known() {
+        let error = "resnet19".parse::<Arch>().unwrap_err().to_string();
+        let start = "no network is called \"resnet19\"; expected resnet18, resnet34, ";
+        assert!(error.starts_with(start), "{error}");
+        for name in ["ResNet18", "pyramidnet_a270", "pyramidnet111_a270", "pyramidnet111_a270_bn"] {
+            assert!(name.parse::<Arch>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_network_has_as_many_outputs_as_classes() {
+        for name in ["resnet18", "pyramidnet8_a6"] {
+            let vs = VarStore::new(Device::Cpu);
+            let arch: Arch = name.parse().unwrap();
+            let model = arch.build(&vs.root(), 7, &NormLayer::BatchNorm);
+            let images = Tensor::zeros([2, 3, 32, 32], (Kind::Float, Device::Cpu));
+            assert_eq!(model.forward_t(&images, true).size(), [2, 7], "{name}");
+        }
+    }
+}

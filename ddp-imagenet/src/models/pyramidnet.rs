@@ -1,0 +1,314 @@
+//! PyramidNet, whose blocks grow wider one by one, for images of 32 × 32 pixels.
+
+use tch::Tensor;
+use tch::nn::init::FanInOut;
+use tch::nn::{Linear, Module, ModuleT, Path};
+use tch_parallel::nn::init::kaiming_normal_;
+use tch_parallel::nn::{Conv2d, Conv2dOptions, LinearOptions, NormLayer, conv2d, linear};
+
+/// Channels before the first block.
+const STEM_CHANNELS: i64 = 16;
+
+/// Blocks between two halvings of the image make a stage.
+const STAGES: usize = 3;
+
+/// Height and width of the images.
+const IMAGE_SIZE: i64 = 32;
+
+/// Which PyramidNet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PyramidNetOptions {
+    /// How many blocks each of the three stages has; the paper counts layers, see
+    /// [`depth`](Self::depth).
+    pub blocks_per_stage: usize,
+    /// α of the paper: how many channels all blocks together add.
+    pub alpha: u32,
+    /// Whether a block convolves at its width between two convolutions of 1 × 1 pixel, the latter of
+    /// which gives it four times as many channels, instead of convolving twice.
+    pub bottleneck: bool,
+}
+
+impl PyramidNetOptions {
+    /// The network of the tutorial's figures: 24,253,410 parameters, 16 to 271 channels.
+    ///
+    /// The tutorial calls it PyramidNet-110 with α = 270. But dnddnjs/pytorch-multigpu, where its
+    /// figures come from, builds 17 blocks a stage instead of 18 and still widens each by 270/54 = 5
+    /// channels. Which is depth 104 and α = 255 (S4.43).
+    pub const TUTORIAL: PyramidNetOptions =
+        PyramidNetOptions { blocks_per_stage: 17, alpha: 255, bottleneck: false };
+
+    /// The layers that have weights, as the paper counts them.
+    pub fn depth(self) -> usize {
+        STAGES * self.blocks_per_stage * self.convs_per_block() + 2
+    }
+
+    /// How many blocks a stage has in a network of this depth, if there is such a one.
+    pub fn blocks_per_stage(depth: usize, bottleneck: bool) -> Option<usize> {
+        let options = PyramidNetOptions { blocks_per_stage: 1, alpha: 0, bottleneck };
+        let layers = STAGES * options.convs_per_block();
+        (depth > 2 && (depth - 2).is_multiple_of(layers)).then(|| (depth - 2) / layers)
+    }
+
+    fn convs_per_block(self) -> usize {
+        if self.bottleneck { 3 } else { 2 }
+    }
+
+    /// How many times its width a block's output has.
+    fn expansion(self) -> i64 {
+        if self.bottleneck { 4 } else { 1 }
+    }
+
+    /// The width of every block, from the first stage to the last.
+    fn widths(self) -> impl Iterator<Item = i64> {
+        let blocks = STAGES * self.blocks_per_stage;
+        let added = f64::from(self.alpha) / blocks as f64;
+        // Python's steps and Python's `round`, which both decide about a channel more or less.
+        std::iter::successors(Some(STEM_CHANNELS as f64), move |width| Some(width + added))
+            .skip(1)
+            .take(blocks)
+            .map(|width| width.round_ties_even() as i64)
+    }
+}
+
+/// See [`pyramidnet`].
+#[derive(Debug)]
+pub struct PyramidNet {
+    conv1: Conv2d,
+    bn1: Box<dyn ModuleT>,
+    blocks: Vec<Block>,
+    bn_out: Box<dyn ModuleT>,
+    fc_out: Linear,
+}
+
+/// PyramidNet, as dnddnjs/pytorch-multigpu builds it: maps images `[N, 3, 32, 32]` to logits
+/// `[N, num_classes]`.
+///
+/// The variables have that repository's names and order, and the same seed gives its weights. Han et
+/// al., "Deep Pyramidal Residual Networks" (2017).
+///
+/// # Panics
+/// In the forward pass for images of another size.
+pub fn pyramidnet(
+    path: &Path<'_>,
+    options: PyramidNetOptions,
+    num_classes: i64,
+    norm_layer: &NormLayer,
+) -> PyramidNet {
+    let conv1 = conv(path / "conv1", 3, STEM_CHANNELS, 3, 1);
+    let bn1 = norm_layer.build(path / "bn1", STEM_CHANNELS);
+    let mut channels = STEM_CHANNELS;
+    let mut blocks = Vec::new();
+    for (index, width) in options.widths().enumerate() {
+        let (stage, index) = (index / options.blocks_per_stage, index % options.blocks_per_stage);
+        let path = path / format!("layer{}", stage + 1) / index;
+        let stride = if stage > 0 && index == 0 { 2 } else { 1 };
+        let convs = if options.bottleneck {
+            vec![(width, 1, 1), (width, 3, stride), (width * options.expansion(), 1, 1)]
+        } else {
+            vec![(width, 3, stride), (width, 3, 1)]
+        };
+        blocks.push(Block::new(&path, channels, &convs, norm_layer));
+        channels = width * options.expansion();
+    }
+    let model = PyramidNet {
+        conv1,
+        bn1,
+        blocks,
+        bn_out: norm_layer.build(path / "bn_out", channels),
+        fc_out: linear(path / "fc_out", channels, num_classes, LinearOptions::default()),
+    };
+    // Only now, and with the default values drawn before: else the generator would give the last
+    // layer other weights than in Python.
+    for conv in model.convs() {
+        kaiming_normal_(&conv.ws, FanInOut::FanOut);
+    }
+    model
+}
+
+/// A convolution that keeps the size of the image or divides it by the stride.
+fn conv(path: Path<'_>, channels: i64, out_channels: i64, kernel_size: i64, stride: i64) -> Conv2d {
+    let padding = kernel_size / 2;
+    let options = Conv2dOptions { stride, padding, bias: false, ..Default::default() };
+    conv2d(path, channels, out_channels, kernel_size, options)
+}
+
+impl PyramidNet {
+    /// In the order of the original's `modules()`.
+    fn convs(&self) -> impl Iterator<Item = &Conv2d> {
+        let blocks = self.blocks.iter().flat_map(|block| block.layers.iter().map(|(conv, _)| conv));
+        std::iter::once(&self.conv1).chain(blocks)
+    }
+}
+
+impl ModuleT for PyramidNet {
+    fn forward_t(&self, images: &Tensor, train: bool) -> Tensor {
+        let size = images.size();
+        assert!(
+            size.ends_with(&[IMAGE_SIZE; 2]),
+            "PyramidNet takes images [N, 3, {IMAGE_SIZE}, {IMAGE_SIZE}], but got {size:?}"
+        );
+        let x = self.bn1.forward_t(&self.conv1.forward(images), train);
+        let x = self.blocks.iter().fold(x, |x, block| block.forward_t(&x, train));
+        let x = self.bn_out.forward_t(&x, train).relu_();
+        let x = x.avg_pool2d([IMAGE_SIZE / 4; 2], [1, 1], [0, 0], false, true, None);
+        self.fc_out.forward(&x.flat_view())
+    }
+}
+
+/// Adds to its input, with channels of zeros added at its end, what its convolutions make of it.
+#[derive(Debug)]
+struct Block {
+    /// Normalises what comes in, with no ReLU after it.
+    bn1: Box<dyn ModuleT>,
+    /// Each convolution and the normalisation after it.
+    layers: Vec<(Conv2d, Box<dyn ModuleT>)>,
+    added_channels: i64,
+    stride: i64,
+}
+
+impl Block {
+    /// `convs` are (channels, kernel size, stride) of each convolution.
+    fn new(
+        path: &Path<'_>,
+        channels: i64,
+        convs: &[(i64, i64, i64)],
+        norm_layer: &NormLayer,
+    ) -> Block {
+        let bn1 = norm_layer.build(path / "bn1", channels);
+        let mut last = channels;
+        let mut layers = Vec::new();
+        for (number, &(out_channels, kernel_size, stride)) in (1..).zip(convs) {
+            let conv_path = path / format!("conv{number}");
+            let norm_path = path / format!("bn{}", number + 1);
+            layers.push((
+                conv(conv_path, last, out_channels, kernel_size, stride),
+                norm_layer.build(norm_path, out_channels),
+            ));
+            last = out_channels;
+        }
+        let stride = convs.iter().map(|&(_, _, stride)| stride).product();
+        Block { bn1, layers, added_channels: last - channels, stride }
+    }
+
+    fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
+        let mut out = self.bn1.forward_t(x, train);
+        for (index, (conv, norm)) in self.layers.iter().enumerate() {
+            if index > 0 {
+                out = out.relu_();
+            }
+            out = norm.forward_t(&conv.forward(&out), train);
+        }
+        out += self.shortcut(x);
+        out
+    }
+
+    fn shortcut(&self, x: &Tensor) -> Tensor {
+        let x = x.constant_pad_nd([0, 0, 0, 0, 0, self.added_channels]);
+        if self.stride == 1 {
+            return x;
+        }
+        x.avg_pool2d([self.stride; 2], [self.stride; 2], [0, 0], true, true, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::nn::VarStore;
+    use tch::{Device, Kind};
+
+    fn basic(depth: usize, alpha: u32) -> PyramidNetOptions {
+        options(depth, alpha, false)
+    }
+
+    fn options(depth: usize, alpha: u32, bottleneck: bool) -> PyramidNetOptions {
+        let blocks_per_stage = PyramidNetOptions::blocks_per_stage(depth, bottleneck).unwrap();
+        PyramidNetOptions { blocks_per_stage, alpha, bottleneck }
+    }
+
+    fn build(options: PyramidNetOptions) -> (VarStore, PyramidNet) {
+        let vs = VarStore::new(Device::Cpu);
+        let model = pyramidnet(&vs.root(), options, 10, &NormLayer::BatchNorm);
+        (vs, model)
+    }
+
+    fn parameters(options: PyramidNetOptions) -> usize {
+        build(options).0.trainable_variables().iter().map(Tensor::numel).sum()
+    }
+
+    #[test]
+    fn the_tutorials_network_has_the_numbers_of_its_companion_repository() {
+        let (vs, model) = build(PyramidNetOptions::TUTORIAL);
+        let trainable = vs.trainable_variables();
+        assert_eq!(trainable.iter().map(Tensor::numel).sum::<usize>(), 24_253_410);
+        assert_eq!(trainable.len(), 415);
+        let norms = vs.variables().keys().filter(|name| name.ends_with("running_mean")).count();
+        assert_eq!(norms, 155);
+        assert_eq!(model.blocks.len(), 51);
+        assert_eq!(PyramidNetOptions::TUTORIAL.depth(), 104);
+    }
+
+    #[test]
+    fn its_channels_grow_by_5_from_16_to_271() {
+        let expected: Vec<_> = (1..=51).map(|block| 16 + 5 * block).collect();
+        assert_eq!(PyramidNetOptions::TUTORIAL.widths().collect::<Vec<_>>(), expected);
+        assert_eq!(expected[50], 271);
+    }
+
+    #[test]
+    fn the_network_that_it_is_taken_for_has_more() {
+        assert_eq!(basic(110, 270).blocks_per_stage, 18);
+        assert_eq!(parameters(basic(110, 270)), 28_485_477);
+    }
+
+    #[test]
+    fn the_tables_other_networks_have_less() {
+        // S4.48
+        assert_eq!([48, 84].map(|alpha| parameters(basic(110, alpha))), [1_772_706, 3_904_446]);
+    }
+
+    #[test]
+    fn a_bottleneck_gives_out_four_times_its_width() {
+        let options = options(164, 270, true);
+        assert_eq!(options.blocks_per_stage, 18);
+        let (vs, model) = build(options);
+        assert_eq!(vs.trainable_variables().iter().map(Tensor::numel).sum::<usize>(), 27_216_021);
+        assert_eq!(model.fc_out.ws.size(), [10, 4 * 286]);
+    }
+
+    #[test]
+    fn widths_are_rounded_to_the_even_one_in_the_middle() {
+        let widths: Vec<_> = options(11, 2, true).widths().collect();
+        assert_eq!(widths, [17, 17, 18]);
+        let widths: Vec<_> =
+            PyramidNetOptions { blocks_per_stage: 2, ..basic(8, 3) }.widths().collect();
+        assert_eq!(widths, [16, 17, 18, 18, 18, 19]);
+    }
+
+    #[test]
+    fn there_is_not_a_network_of_every_depth() {
+        let blocks = |depth, bottleneck| PyramidNetOptions::blocks_per_stage(depth, bottleneck);
+        assert_eq!(
+            [2, 7, 8, 9, 14].map(|depth| blocks(depth, false)),
+            [None, None, Some(1), None, Some(2)]
+        );
+        assert_eq!([2, 8, 11, 14].map(|depth| blocks(depth, true)), [None, None, Some(1), None]);
+    }
+
+    #[test]
+    fn images_become_logits() {
+        for options in [basic(8, 6), options(11, 6, true)] {
+            let (_vs, model) = build(options);
+            let images = Tensor::zeros([2, 3, 32, 32], (Kind::Float, Device::Cpu));
+            assert_eq!(model.forward_t(&images, true).size(), [2, 10]);
+        }
+    }
+
+    #[test]
+    #[should_panic = "takes images [N, 3, 32, 32], but got [2, 3, 64, 64]"]
+    fn images_of_another_size_are_refused() {
+        let (_vs, model) = build(basic(8, 6));
+        let images = Tensor::zeros([2, 3, 64, 64], (Kind::Float, Device::Cpu));
+        let _ = model.forward_t(&images, false);
+    }
+}

@@ -1,0 +1,252 @@
+//! ResNet, as torchvision builds it: variables, initial values and numbers are torchvision's.
+
+use tch::Tensor;
+use tch::nn::init::FanInOut;
+use tch::nn::{Linear, Module, ModuleT, Path};
+use tch_parallel::nn::init::kaiming_normal_;
+use tch_parallel::nn::{Conv2d, Conv2dOptions, LinearOptions, NormLayer, conv2d, linear};
+
+/// Channels of the blocks of the first stage; each further stage has twice as many.
+const PLANES: i64 = 64;
+
+/// Which ResNet: torchvision's arguments `block` and `layers`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResNetOptions {
+    /// Whether a block narrows the channels to a quarter, convolves, and widens them again
+    /// (`Bottleneck`), instead of convolving twice at full width (`BasicBlock`): deep networks
+    /// could not be paid for otherwise.
+    pub bottleneck: bool,
+    /// How many blocks each of the four stages has.
+    pub layers: [usize; 4],
+}
+
+/// The five of the paper: ResNet-18, 34, 50, 101 and 152.
+pub const RESNETS: [ResNetOptions; 5] = [
+    ResNetOptions { bottleneck: false, layers: [2, 2, 2, 2] },
+    ResNetOptions { bottleneck: false, layers: [3, 4, 6, 3] },
+    ResNetOptions { bottleneck: true, layers: [3, 4, 6, 3] },
+    ResNetOptions { bottleneck: true, layers: [3, 4, 23, 3] },
+    ResNetOptions { bottleneck: true, layers: [3, 8, 36, 3] },
+];
+
+impl ResNetOptions {
+    /// The layers that have weights, as the paper counts them.
+    pub fn depth(self) -> usize {
+        let convs_per_block = if self.bottleneck { 3 } else { 2 };
+        2 + convs_per_block * self.layers.iter().sum::<usize>()
+    }
+}
+
+/// See [`resnet`].
+#[derive(Debug)]
+pub struct ResNet {
+    stem: ConvNorm,
+    blocks: Vec<Block>,
+    fc: Linear,
+}
+
+/// `torchvision.models.ResNet(block, layers, num_classes, norm_layer=norm_layer)`: maps images
+/// `[N, 3, H, W]` to logits `[N, num_classes]`. H and W are 224 in the paper.
+///
+/// The same seed gives torchvision's weights, and the variables have the names and the order of its
+/// `state_dict`, so that either side reads what the other saves. He et al., "Deep Residual Learning
+/// for Image Recognition" (2015), with the stride of a bottleneck in its middle convolution.
+pub fn resnet(
+    path: &Path<'_>,
+    options: ResNetOptions,
+    num_classes: i64,
+    norm_layer: &NormLayer,
+) -> ResNet {
+    let stem_options = Conv2dOptions { stride: 2, padding: 3, bias: false, ..Default::default() };
+    let stem = ConvNorm {
+        conv: conv2d(path / "conv1", 3, PLANES, 7, stem_options),
+        norm: norm_layer.build(path / "bn1", PLANES),
+    };
+    let mut channels = PLANES;
+    let mut blocks = Vec::new();
+    for (stage, count) in options.layers.into_iter().enumerate() {
+        let planes = PLANES << stage;
+        let path = path / format!("layer{}", stage + 1);
+        for index in 0..count {
+            let stride = if stage > 0 && index == 0 { 2 } else { 1 };
+            let shape = Shape { channels, planes, stride, bottleneck: options.bottleneck };
+            blocks.push(Block::new(&(&path / index), shape, norm_layer));
+            channels = shape.out_channels();
+        }
+    }
+    let fc = linear(path / "fc", channels, num_classes, LinearOptions::default());
+    let model = ResNet { stem, blocks, fc };
+    // Only now, and with the default values drawn before: else the generator would give the last
+    // layer other weights than in Python.
+    for conv in model.convs() {
+        kaiming_normal_(&conv.ws, FanInOut::FanOut);
+    }
+    model
+}
+
+impl ResNet {
+    /// In the order of torchvision's `modules()`.
+    fn convs(&self) -> impl Iterator<Item = &Conv2d> {
+        let blocks =
+            self.blocks.iter().flat_map(|block| block.residual.iter().chain(&block.downsample));
+        std::iter::once(&self.stem).chain(blocks).map(|layer| &layer.conv)
+    }
+}
+
+impl ModuleT for ResNet {
+    fn forward_t(&self, images: &Tensor, train: bool) -> Tensor {
+        let mut x = self.stem.forward_t(images, train);
+        let x = x.relu_().max_pool2d([3, 3], [2, 2], [1, 1], [1, 1], false);
+        let x = self.blocks.iter().fold(x, |x, block| block.forward_t(&x, train));
+        self.fc.forward(&x.adaptive_avg_pool2d([1, 1]).flatten(1, -1))
+    }
+}
+
+/// A convolution and the normalisation of what comes out.
+#[derive(Debug)]
+struct ConvNorm {
+    conv: Conv2d,
+    norm: Box<dyn ModuleT>,
+}
+
+impl ConvNorm {
+    fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
+        self.norm.forward_t(&self.conv.forward(x), train)
+    }
+}
+
+/// What a block makes of what.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    channels: i64,
+    planes: i64,
+    stride: i64,
+    bottleneck: bool,
+}
+
+impl Shape {
+    fn out_channels(self) -> i64 {
+        if self.bottleneck { 4 * self.planes } else { self.planes }
+    }
+
+    /// (channels, kernel size, stride) of each convolution.
+    fn convs(self) -> Vec<(i64, i64, i64)> {
+        let Shape { planes, stride, .. } = self;
+        if self.bottleneck {
+            vec![(planes, 1, 1), (planes, 3, stride), (self.out_channels(), 1, 1)]
+        } else {
+            vec![(planes, 3, stride), (planes, 3, 1)]
+        }
+    }
+}
+
+/// Adds to its input what its convolutions make of it.
+#[derive(Debug)]
+struct Block {
+    residual: Vec<ConvNorm>,
+    /// Gives the input the shape of the output, where it has another.
+    downsample: Option<ConvNorm>,
+}
+
+impl Block {
+    fn new(path: &Path<'_>, shape: Shape, norm_layer: &NormLayer) -> Block {
+        let layer =
+            |conv: Path<'_>, norm: Path<'_>, channels, (out_channels, kernel_size, stride)| {
+                let padding = kernel_size / 2;
+                let options = Conv2dOptions { stride, padding, bias: false, ..Default::default() };
+                ConvNorm {
+                    conv: conv2d(conv, channels, out_channels, kernel_size, options),
+                    norm: norm_layer.build(norm, out_channels),
+                }
+            };
+        let mut channels = shape.channels;
+        let mut residual = Vec::new();
+        for (index, conv) in shape.convs().into_iter().enumerate() {
+            let number = index + 1;
+            let (conv_path, norm_path) =
+                (path / format!("conv{number}"), path / format!("bn{number}"));
+            residual.push(layer(conv_path, norm_path, channels, conv));
+            channels = conv.0;
+        }
+        // torchvision draws its values first and registers it last. The order of default draws does
+        // not show: the generator has moved on by their number.
+        let downsample = (shape.stride != 1 || shape.channels != channels).then(|| {
+            let path = path / "downsample";
+            layer(&path / 0, &path / 1, shape.channels, (channels, 1, shape.stride))
+        });
+        Block { residual, downsample }
+    }
+
+    fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
+        let mut out = x.shallow_clone();
+        for (index, layer) in self.residual.iter().enumerate() {
+            if index > 0 {
+                out = out.relu_();
+            }
+            out = layer.forward_t(&out, train);
+        }
+        match &self.downsample {
+            Some(downsample) => out += downsample.forward_t(x, train),
+            None => out += x,
+        }
+        out.relu_()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::nn::VarStore;
+    use tch::{Device, Kind};
+
+    fn build(options: ResNetOptions, num_classes: i64) -> (VarStore, ResNet) {
+        let vs = VarStore::new(Device::Cpu);
+        let model = resnet(&vs.root(), options, num_classes, &NormLayer::BatchNorm);
+        (vs, model)
+    }
+
+    #[test]
+    fn they_have_torchvisions_published_numbers_of_parameters() {
+        let counts = RESNETS.map(|options| {
+            let (vs, _) = build(options, 1000);
+            let parameters = vs.trainable_variables().iter().map(Tensor::numel).sum::<usize>();
+            (options.depth(), parameters)
+        });
+        let published = [
+            (18, 11_689_512),
+            (34, 21_797_672),
+            (50, 25_557_032),
+            (101, 44_549_160),
+            (152, 60_192_808),
+        ];
+        assert_eq!(counts, published);
+    }
+
+    #[test]
+    fn they_have_torchvisions_numbers_of_tensors() {
+        // Of parameters() and of state_dict().
+        for (options, tensors) in [(RESNETS[0], (62, 122)), (RESNETS[2], (161, 320))] {
+            let (vs, _) = build(options, 1000);
+            assert_eq!((vs.trainable_variables().len(), vs.len()), tensors);
+        }
+    }
+
+    #[test]
+    fn images_of_any_size_become_logits() {
+        for options in [RESNETS[0], RESNETS[2]] {
+            let (_vs, model) = build(options, 7);
+            for size in [32, 75] {
+                let images = Tensor::zeros([2, 3, size, size], (Kind::Float, Device::Cpu));
+                assert_eq!(model.forward_t(&images, true).size(), [2, 7]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_forward_pass_leaves_its_input_alone() {
+        let (_vs, model) = build(RESNETS[0], 7);
+        let images = Tensor::ones([2, 3, 32, 32], (Kind::Float, Device::Cpu));
+        let _ = model.forward_t(&images, false);
+        assert_eq!(images, images.ones_like());
+    }
+}
