@@ -12,6 +12,8 @@
 //! - [`data_parallel`]: one process and several devices; [`DataParallel`], and a criterion that is
 //!   parallel as well.
 //! - [`device`], [`memory`]: GPUs and logical devices, and how many bytes live on each.
+//! - [`meter`]: what each device holds and does in a training step.
+//! - [`multiprocessing`]: processes that a program starts, with a time limit.
 //! - [`tensors`]: what modules may take and return.
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader, MNIST.
 //! - [`nn`]: layers initialised as PyTorch's are.
@@ -32,6 +34,8 @@ pub mod device;
 pub mod distributed;
 pub mod error;
 pub mod memory;
+pub mod meter;
+pub mod multiprocessing;
 pub mod nn;
 pub mod optim;
 mod parameters;

@@ -12,14 +12,10 @@
 
 mod args;
 mod average;
-mod bytes;
 mod compare;
 mod data;
-mod device_report;
 mod formula;
-mod idle;
 mod loss;
-mod meter;
 mod model;
 mod parallel;
 mod schedule;
@@ -30,7 +26,6 @@ use average::Average;
 use clap::Parser;
 use data::{BertDataset, Vocab};
 use loss::{bert_loss, bert_means};
-use meter::Meter;
 use model::LanguageModel;
 use parallel::{Criterion, Parallel};
 use serde::Serialize;
@@ -43,6 +38,8 @@ use tch_parallel::data_parallel::{
     DataParallel, DataParallelModel, DataParallelOptions, Step, gather,
 };
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, Env, init_process_group};
+use tch_parallel::meter::Meter;
+use tch_parallel::multiprocessing::end_with;
 use tch_parallel::optim::{Adam, Optimizer};
 use tch_parallel::report::{MetricsLog, Timing, exit_code};
 
@@ -64,7 +61,7 @@ fn vocab(args: &VocabArgs) -> Result<()> {
 
 fn train(args: &TrainArgs) -> Result<()> {
     if let Some(parent) = args.measured_by {
-        compare::end_with(parent)?;
+        end_with(parent)?;
     }
     // ANCHOR: devices
     let env = Env::read()?;
@@ -203,10 +200,9 @@ fn train(args: &TrainArgs) -> Result<()> {
             step += 1;
             optimizer.set_lr(schedule.lr(step));
             trace.span(Step::OptimizerStep, home, || optimizer.step())?;
-            meter.end_step()?;
+            timing.step_took(meter.end_step()?);
 
             let loss = f32::try_from(&loss)?;
-            timing.step_took(meter.elapsed());
             let lr = optimizer.lr();
             metrics.log(
                 "step",
@@ -243,11 +239,11 @@ fn train(args: &TrainArgs) -> Result<()> {
         }
     }
     // ANCHOR_END: loop
-    let logging = match &model {
-        Parallel::Ddp(model) => Some(model.logging_data()?),
+    let waited = match &model {
+        Parallel::Ddp(model) => Some(model.logging_data()?.waiting_time()),
         _ => None,
     };
-    for report in meter.reports(&vs, &optimizer, logging.as_ref())? {
+    for report in meter.reports(&vs, optimizer.state_bytes(), waited)? {
         println!("{report}");
         metrics.log("device", &report)?;
     }

@@ -1,6 +1,6 @@
 //! On which device a rank trains, and who moves its tensors.
 
-use crate::{Error, Result};
+use crate::{Devices, Error, LogicalDevice, Result};
 use std::str::FromStr;
 use tch::{Cuda, Device};
 
@@ -76,6 +76,44 @@ pub(super) fn choose(
     Ok((Device::Cuda(local_rank % gpus), backend))
 }
 
+/// The device of the rank number `local_rank` of the `local_world_size` on its host, which share
+/// `devices` out among themselves in order. None: `cpu:0`, `cpu:1` …, the memory of each of which is
+/// counted by itself.
+///
+/// # Errors
+/// [`Error::Argument`] for another number of devices than ranks, and for GPUs in another order than
+/// that of the ranks, by which they are chosen.
+pub fn device_of_rank(
+    devices: Option<&Devices>,
+    local_rank: usize,
+    local_world_size: usize,
+) -> Result<LogicalDevice> {
+    let refuse = |what: &str, found: String, expected: String| {
+        Err(Error::Argument { what: what.into(), found, expected })
+    };
+    let device = match devices {
+        None => LogicalDevice::Cpu(local_rank),
+        Some(devices) if devices.len() == local_world_size => devices.get(local_rank)?,
+        Some(devices) => {
+            let expected = format!(
+                "one for each rank of this host, here {local_world_size}: every rank has a device \
+                 of its own; `cargo launch -n {}` starts as many",
+                devices.len()
+            );
+            return refuse("devices", devices.to_string(), expected);
+        }
+    };
+    if let LogicalDevice::Cuda(index) = device
+        && index != local_rank
+    {
+        let expected = format!(
+            "cuda:{local_rank}: ranks take GPUs in order; CUDA_VISIBLE_DEVICES picks others"
+        );
+        return refuse("device of this rank", device.to_string(), expected);
+    }
+    Ok(device)
+}
+
 impl FromStr for Backend {
     type Err = Error;
 
@@ -106,5 +144,33 @@ impl FromStr for DeviceChoice {
                 expected: "cpu, cuda or auto".into(),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_has_a_device_of_its_own() {
+        let two: Devices = "cpu:2".parse().unwrap();
+        let device = |devices, rank| device_of_rank(devices, rank, 2).unwrap();
+        assert_eq!(device(None, 1), LogicalDevice::Cpu(1));
+        assert_eq!(device(Some(&two), 1), LogicalDevice::Cpu(1));
+    }
+
+    #[test]
+    fn other_numbers_of_devices_than_of_ranks_are_refused() {
+        let refused = |devices: &str, ranks| {
+            let devices = devices.parse().unwrap();
+            device_of_rank(Some(&devices), 0, ranks).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused("cpu:4", 1),
+            "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank of this host, here \
+             1: every rank has a device of its own; `cargo launch -n 4` starts as many"
+        );
+        let error = refused("cpu:1", 2);
+        assert!(error.starts_with("devices is cpu:0, but must be one for each rank"), "{error}");
     }
 }

@@ -34,6 +34,12 @@ pub struct DdpLoggingData {
 }
 
 impl DdpLoggingData {
+    /// How much of a step this rank only waits: gradients still travel, and its own backward pass
+    /// has ended. On the average of the iterations sampled.
+    pub fn waiting_time(&self) -> Duration {
+        self.avg_backward_comm_time.saturating_sub(self.avg_backward_compute_comm_overlap_time)
+    }
+
     pub(super) fn read(reducer: &Reducer) -> Result<Self> {
         let number = |name| reducer.logged_number(name).map(|n| u64::try_from(n).unwrap_or(0));
         let time = |name| number(name).map(Duration::from_nanos);
@@ -61,5 +67,20 @@ impl DdpLoggingData {
             operation: "logging_data",
             message: error.message().into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_waits_while_gradients_travel_and_nothing_is_computed() {
+        let logging = DdpLoggingData {
+            avg_backward_comm_time: Duration::from_millis(30),
+            avg_backward_compute_comm_overlap_time: Duration::from_millis(25),
+            ..Default::default()
+        };
+        assert_eq!(logging.waiting_time(), Duration::from_millis(5));
     }
 }

@@ -29,7 +29,7 @@ mod same_model;
 
 pub use c10d_sys::ReduceOp;
 pub use ddp::{DdpOptions, DistributedDataParallel};
-pub use device::{Backend, DeviceChoice};
+pub use device::{Backend, DeviceChoice, device_of_rank};
 pub use env::Env;
 pub use init::{ProcessGroupOptions, init_process_group};
 pub use logging::DdpLoggingData;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};
 
@@ -87,6 +88,28 @@ impl MetricsLog {
     }
 }
 
+/// The events of one name that a [`MetricsLog`] has written to `path`, in their order.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds another event by this
+/// name.
+pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> Result<Vec<E>> {
+    let path = path.as_ref();
+    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let event = |line: &str| -> serde_json::Result<Option<E>> {
+        let event: serde_json::Value = serde_json::from_str(line)?;
+        if event["event"] == name { serde_json::from_value(event).map(Some) } else { Ok(None) }
+    };
+    text.lines()
+        .filter_map(|line| event(line).transpose())
+        .collect::<serde_json::Result<_>>()
+        .map_err(|error| Error::Format {
+            path: path.into(),
+            found: error.to_string(),
+            expected: format!("events \"{name}\" as this program writes them"),
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,5 +175,24 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = MetricsLog::create(file.path(), 0, 1).unwrap_err();
         assert_eq!(error.to_string(), format!("cannot create directory {}", file.path().display()));
+    }
+
+    #[test]
+    fn events_are_read_by_their_name() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Loss {
+            loss: f32,
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank0.jsonl");
+        let mut log = MetricsLog::create(dir.path(), 0, 1).unwrap();
+        for (epoch, loss) in [0.1, 1.0 / 3.0].into_iter().enumerate() {
+            log.log("step", &Step { epoch, loss, seconds: 0.1 }).unwrap();
+            log.log("tick", &serde_json::json!({})).unwrap();
+        }
+        let losses: Vec<Loss> = read_events(&path, "step").unwrap();
+        assert_eq!(losses, [Loss { loss: 0.1 }, Loss { loss: 1.0 / 3.0 }]);
+        let error = read_events::<Loss>(&path, "tick").unwrap_err().to_string();
+        assert!(error.contains("rank0.jsonl: missing field `loss`"), "{error}");
     }
 }

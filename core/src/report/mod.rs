@@ -2,13 +2,15 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `metrics_log` | [`MetricsLog`]: numbers for other programs, as JSON lines |
+//! | `metrics_log` | [`MetricsLog`], [`read_events`]: numbers for other programs, as JSON lines |
 //! | `timing` | [`Timing`]: how long a run took to begin, and a step |
 //! | `progress` | [`progress_bar`]: how far an epoch is, for a person |
 //! | `table` | [`table()`]: numbers for a person, in columns |
+//! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit_code`]: why a rank failed |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
 
+mod bytes;
 mod exit;
 mod metrics_log;
 pub mod plot;
@@ -16,8 +18,9 @@ mod progress;
 mod table;
 mod timing;
 
+pub use bytes::{parse_size, size};
 pub use exit::exit_code;
-pub use metrics_log::MetricsLog;
+pub use metrics_log::{MetricsLog, read_events};
 pub use progress::progress_bar;
 pub use table::{Column, milliseconds, table, thousands};
 pub use timing::{Summary, Timing};

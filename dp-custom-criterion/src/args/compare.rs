@@ -1,10 +1,10 @@
 //! The subcommand that runs every method.
 
 use super::{ModelArgs, TextArgs};
-use crate::bytes::parse_size;
 use clap::value_parser;
 use std::path::PathBuf;
-use std::time::Duration;
+use tch_parallel::multiprocessing::TimeLimit;
+use tch_parallel::report::parse_size;
 use tch_parallel::{Devices, Error, Result};
 
 /// Train with each of the four methods, and show where memory and time go.
@@ -80,7 +80,7 @@ impl CompareArgs {
         })
     }
 
-    pub fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout)
+    pub fn time_limit(&self) -> TimeLimit {
+        TimeLimit { seconds: self.timeout, flag: "--timeout" }
     }
 }

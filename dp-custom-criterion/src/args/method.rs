@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use std::fmt;
-use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};
+use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions, device_of_rank};
 use tch_parallel::{Devices, Error, LogicalDevice, Result};
 
 /// The article's ways to train on several GPUs.
@@ -82,7 +82,10 @@ impl MethodArgs {
 
     fn devices_of(&self, place: Place) -> Result<Devices> {
         match (self.method, place.world_size) {
-            (Method::Ddp, _) => self.device_of_rank(place),
+            (Method::Ddp, _) => {
+                let Place { local_rank, local_world_size, .. } = place;
+                Devices::new([device_of_rank(self.devices.as_ref(), local_rank, local_world_size)?])
+            }
             (_, 1) => self.devices.clone().map_or_else(|| Devices::cpu(1), Ok),
             (method, ranks) => {
                 let expected = format!(
@@ -92,34 +95,6 @@ impl MethodArgs {
                 Err(refused("--method", method, expected))
             }
         }
-    }
-
-    fn device_of_rank(&self, place: Place) -> Result<Devices> {
-        let Place { local_rank: rank, local_world_size: ranks, .. } = place;
-        let device = match &self.devices {
-            None => LogicalDevice::Cpu(rank),
-            Some(devices) if devices.len() == ranks => devices.get(rank)?,
-            Some(devices) => {
-                return Err(refused(
-                    "--devices",
-                    devices,
-                    format!(
-                        "one for each rank of this host, here {ranks}: with ddp every device has a \
-                         process of its own; `cargo launch -n {} dp-custom-criterion -- --method \
-                         ddp` starts as many",
-                        devices.len()
-                    ),
-                ));
-            }
-        };
-        if let LogicalDevice::Cuda(index) = device
-            && index != rank
-        {
-            let expected =
-                format!("cuda:{rank}: ranks take GPUs in order; CUDA_VISIBLE_DEVICES picks others");
-            return Err(refused("device of this rank", device, expected));
-        }
-        Devices::new([device])
     }
 
     fn check_flags(&self) -> Result<()> {
@@ -214,10 +189,9 @@ mod tests {
             (
                 "-m ddp --devices cpu:4",
                 ALONE,
-                "--devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank of this host, \
-                 here 1: with ddp every device has a process of its own; `cargo launch -n 4 ",
+                "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank of this host",
             ),
-            ("-m ddp --devices cpu:1", RANK_1_OF_2, "--devices is cpu:0, but must be one"),
+            ("-m ddp --devices cpu:1", RANK_1_OF_2, "devices is cpu:0, but must be one"),
         ] {
             let error = devices(flags, place).unwrap_err();
             assert!(error.starts_with(expected), "{error}");

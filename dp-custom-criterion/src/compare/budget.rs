@@ -2,10 +2,9 @@
 
 use super::runs::{Measured, Runs};
 use crate::args::Method;
-use crate::bytes::size;
 use anyhow::Result;
 use tch_parallel::Error;
-use tch_parallel::report::{Column, table};
+use tch_parallel::report::{Column, size, table};
 
 /// The second finds Adam's state in place, and with a third the median time is not that of the first.
 const STEPS: u64 = 3;

@@ -1,7 +1,7 @@
 //! Peaks as a bar chart.
 
 use super::runs::Measured;
-use crate::device_report::DeviceReport;
+use tch_parallel::meter::DeviceReport;
 use tch_parallel::report::plot::{Bars, Group, Unit};
 
 /// A bar for each method and device, as long as its peak, and what it consists of.

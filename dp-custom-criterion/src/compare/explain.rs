@@ -2,10 +2,9 @@
 
 use super::runs::Measured;
 use crate::args::Method;
-use crate::bytes::size;
-use crate::device_report::DeviceReport;
 use crate::formula;
-use tch_parallel::report::thousands;
+use tch_parallel::meter::DeviceReport;
+use tch_parallel::report::{size, thousands};
 
 /// What the size of the output depends on.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,6 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `runs` | [`Runs`]: a training of some steps with a method, and what its metrics say |
-//! | `processes` | the processes of a run, with a time limit |
 //! | `table` | memory, time and idleness of each device |
 //! | `explain` | the same in words, with the formula's numbers |
 //! | `chart` | peaks as a bar chart |
@@ -12,7 +11,6 @@
 mod budget;
 mod chart;
 mod explain;
-mod processes;
 mod runs;
 mod table;
 
@@ -21,8 +19,6 @@ use anyhow::{Result, ensure};
 use runs::Runs;
 use tch_parallel::distributed::Env;
 use tch_parallel::report::plot;
-
-pub use processes::end_with;
 
 /// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {

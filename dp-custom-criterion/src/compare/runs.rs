@@ -1,18 +1,15 @@
 //! A training of some steps with a method, and what its metrics say.
 
-use super::processes;
 use crate::args::{CompareArgs, Method};
 use crate::data::{Corpus, Vocab};
-use crate::device_report::DeviceReport;
 use anyhow::{Context, Result, ensure};
-use serde::de::DeserializeOwned;
 use std::env::current_exe;
-use std::fs;
-use std::net::TcpListener;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio, id};
+use std::path::PathBuf;
+use std::process::{Command, id};
 use tch_parallel::Devices;
+use tch_parallel::meter::DeviceReport;
+use tch_parallel::multiprocessing::{self, Process};
+use tch_parallel::report::read_events;
 use tempfile::TempDir;
 
 /// Runs this program with everything but the method and the batch given.
@@ -83,25 +80,21 @@ impl<'a> Runs<'a> {
             command.arg("--corpus").arg(self.corpus_for(batch_size)?);
             Ok(command)
         };
-        let ranks = if method == Method::Ddp { self.devices.len() } else { 1 };
-        let commands = match method {
+        let processes = match method {
             Method::Ddp => {
-                let commands = (0..ranks).map(|_| command()).collect::<Result<Vec<_>>>()?;
-                as_ranks(commands)?
+                let ranks = (0..self.devices.len()).map(|_| command());
+                Process::ranks(&method.to_string(), ranks.collect::<Result<_>>()?)?
             }
-            _ => {
-                let mut command = command()?;
-                command.stdin(Stdio::null());
-                vec![(method.to_string(), command)]
-            }
+            _ => vec![Process::new(method.to_string(), command()?)],
         };
-        processes::run(commands, self.args.timeout())?;
+        let ranks = processes.len();
+        multiprocessing::run(processes, self.args.time_limit(), |_, _| {})?;
 
         let mut measured = Measured { method, batch_size, devices: Vec::new(), step_seconds: 0.0 };
         for rank in 0..ranks {
             let path = metrics.join(format!("rank{rank}.jsonl"));
-            measured.devices.extend(events::<DeviceReport>(&path, "device")?);
-            for end in events::<End>(&path, "end")? {
+            measured.devices.extend(read_events::<DeviceReport>(&path, "device")?);
+            for end in read_events::<End>(&path, "end")? {
                 measured.step_seconds = measured.step_seconds.max(end.step_seconds_median);
             }
         }
@@ -122,47 +115,7 @@ impl<'a> Runs<'a> {
 
 const VOCAB: &str = "vocab.txt";
 
-/// The commands as ranks of one job, as a launcher starts them.
-fn as_ranks(commands: Vec<Command>) -> Result<Vec<(String, Command)>> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen on 127.0.0.1")?;
-    let port = listener.local_addr()?.port();
-    let mut listener = Some(OwnedFd::from(listener));
-    let world_size = commands.len().to_string();
-    let mut ranks = Vec::new();
-    for (rank, mut command) in commands.into_iter().enumerate() {
-        command
-            .env("RANK", rank.to_string())
-            .env("LOCAL_RANK", rank.to_string())
-            .env("WORLD_SIZE", &world_size)
-            .env("LOCAL_WORLD_SIZE", &world_size)
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", port.to_string());
-        // Rank 0 finds the listening socket where its standard input would be: nobody else can
-        // take the port meanwhile.
-        match listener.take() {
-            Some(listener) => command.env("TCH_PARALLEL_MASTER_LISTEN_FD", "0").stdin(listener),
-            None => command.stdin(Stdio::null()),
-        };
-        ranks.push((format!("{}, rank {rank},", Method::Ddp), command));
-    }
-    Ok(ranks)
-}
-
 #[derive(serde::Deserialize)]
 struct End {
     step_seconds_median: f64,
-}
-
-/// The events of one name in a file of metrics.
-fn events<E: DeserializeOwned>(path: &Path, name: &str) -> Result<Vec<E>> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut found = Vec::new();
-    for line in text.lines() {
-        let event: serde_json::Value = serde_json::from_str(line)?;
-        if event["event"] == name {
-            found.push(serde_json::from_value(event)?);
-        }
-    }
-    Ok(found)
 }

@@ -1,9 +1,10 @@
 //! What a device held and did, as the event `device` of the metrics says it.
 
-use crate::bytes::size;
+use crate::report::size;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// All in bytes but the last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// `cpu:0`, `cuda:1` …
@@ -16,7 +17,7 @@ pub struct DeviceReport {
     pub parameters: usize,
     /// Bytes of their gradients, between two steps.
     pub gradients: usize,
-    /// Bytes of Adam's state.
+    /// Bytes of the optimizer's state.
     pub optimizer_state: usize,
     /// The share of a step in which the device does nothing.
     pub idle_share: f64,

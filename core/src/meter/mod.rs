@@ -1,19 +1,42 @@
-//! What each device holds and does in a step.
+//! What each device holds and does in a training step.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | this one | [`Meter`]: measures every step |
+//! | `device_report` | [`DeviceReport`]: what it comes to, for one device |
+//! | `idle` | how much of a step a device does nothing |
 
-use crate::device_report::DeviceReport;
-use crate::idle;
-use anyhow::Result;
+mod device_report;
+mod idle;
+
+use crate::data_parallel::Trace;
+use crate::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
+use crate::{Devices, LogicalDevice, Result};
 use std::time::{Duration, Instant};
 use tch::nn::VarStore;
 use tch::{Cuda, Tensor};
-use tch_parallel::data_parallel::Trace;
-use tch_parallel::distributed::DdpLoggingData;
-use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::optim::{Adam, Optimizer};
-use tch_parallel::{Devices, LogicalDevice};
 
-/// Measures every step but the first, which is unlike the others: Adam has no state yet, and threads
-/// and caches are cold. Where there is one step only, that one.
+pub use device_report::DeviceReport;
+
+/// Measures every step but the first, which is unlike the others: the optimizer has no state yet,
+/// and threads and caches are cold. Where there is one step only, that one.
+///
+/// ```no_run
+/// # use tch::nn::{Linear, VarStore};
+/// # use tch_parallel::{Devices, Result, data_parallel::DataParallel, meter::Meter};
+/// # fn train(devices: &Devices, vs: &VarStore, model: &DataParallel<Linear>) -> Result<()> {
+/// let mut meter = Meter::new(devices);
+/// model.set_trace(meter.trace());
+/// for _step in 0..10 {
+///     meter.begin_step()?;
+///     // forward, backward, the optimizer's step
+///     meter.end_step()?;
+/// }
+/// for report in meter.reports(vs, 0, None)? {
+///     println!("{report}");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Meter {
     devices: Devices,
@@ -29,6 +52,7 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// A meter of the devices that this process trains on.
     pub fn new(devices: &Devices) -> Self {
         Self {
             devices: devices.clone(),
@@ -41,12 +65,15 @@ impl Meter {
         }
     }
 
-    /// Records what the devices do. To be given to the model.
+    /// Records what the devices do. To be given to a model with several replicas.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
     /// Begins a step, in which the batch is there already.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for a device that is not there.
     pub fn begin_step(&mut self) -> Result<()> {
         for device in self.devices.iter() {
             reset_peak_memory_stats(device)?;
@@ -63,7 +90,11 @@ impl Meter {
         self.begun.elapsed()
     }
 
-    pub fn end_step(&mut self) -> Result<()> {
+    /// Ends the step, and says how long it took.
+    ///
+    /// # Errors
+    /// As [`begin_step`](Self::begin_step).
+    pub fn end_step(&mut self) -> Result<Duration> {
         let step = self.elapsed();
         if self.steps == 1 {
             self.total = Duration::ZERO;
@@ -77,26 +108,33 @@ impl Meter {
             *peak = (*peak).max(max_memory_allocated(device)?);
             *idle += idle::of_replica(&events, device, step);
         }
-        Ok(())
+        Ok(step)
     }
 
-    /// What there is to say of every device when the last step's tensors are gone. `logging` is
-    /// what DistributedDataParallel measured, where it trained.
+    /// What there is to say of every device when the last step's tensors are gone.
+    ///
+    /// `optimizer_state` is in bytes, as optimizers tell it. `waited` is how much of a step a rank
+    /// only waits for the others ([`DdpLoggingData::waiting_time`]); without it what counts is in
+    /// which part of a step the trace has nothing to tell of a device.
+    ///
+    /// # Errors
+    /// As [`begin_step`](Self::begin_step).
+    ///
+    /// [`DdpLoggingData::waiting_time`]: crate::distributed::DdpLoggingData::waiting_time
     pub fn reports(
         &self,
         vs: &VarStore,
-        optimizer: &Adam,
-        logging: Option<&DdpLoggingData>,
+        mut optimizer_state: usize,
+        waited: Option<Duration>,
     ) -> Result<Vec<DeviceReport>> {
         let (variables, gradients) = (vs.variables(), vs.trainable_variables());
         let parameters = variables.values().map(bytes).sum();
         let gradients = gradients.iter().map(Tensor::grad).filter(Tensor::defined);
         let mut gradients = gradients.map(|gradient| bytes(&gradient)).sum();
-        let mut optimizer_state = optimizer.state_bytes();
         let counted = self.steps.saturating_sub(1).max(1);
         let mut reports = Vec::new();
         for ((device, peak), idle) in self.devices.iter().zip(&self.peaks).zip(&self.idle) {
-            let idle = logging.map_or(*idle / counted, idle::of_rank);
+            let idle = waited.unwrap_or(*idle / counted);
             let step = self.total / counted;
             reports.push(DeviceReport {
                 device: device.to_string(),

@@ -1,16 +1,15 @@
 //! How much of a step a device does nothing.
 
+use crate::LogicalDevice;
+use crate::data_parallel::Event;
 use std::time::Duration;
-use tch_parallel::LogicalDevice;
-use tch_parallel::data_parallel::Event;
-use tch_parallel::distributed::DdpLoggingData;
 
 /// The time within a step in which nothing was done on `device`: neither by the thread of its
 /// replica nor, on its behalf, by the main thread, which copies to it, gathers there, computes the
 /// loss or takes the optimizer's step.
 ///
 /// `events` are those of the step, which took `step` in all.
-pub fn of_replica(events: &[Event], device: LogicalDevice, step: Duration) -> Duration {
+pub(super) fn of_replica(events: &[Event], device: LogicalDevice, step: Duration) -> Duration {
     let mut spans: Vec<_> = events
         .iter()
         .filter(|event| event.device == device)
@@ -27,16 +26,10 @@ pub fn of_replica(events: &[Event], device: LogicalDevice, step: Duration) -> Du
     step.saturating_sub(busy)
 }
 
-/// The time within a step in which a rank of DistributedDataParallel only waits: gradients still
-/// travel, and its own backward pass has ended. The mean over the steps that were sampled.
-pub fn of_rank(logging: &DdpLoggingData) -> Duration {
-    logging.avg_backward_comm_time.saturating_sub(logging.avg_backward_compute_comm_overlap_time)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch_parallel::data_parallel::Step;
+    use crate::data_parallel::Step;
 
     fn event(device: usize, start: u64, duration: u64) -> Event {
         Event {
@@ -64,15 +57,5 @@ mod tests {
         assert_eq!(idle(0), Duration::from_millis(60));
         assert_eq!(idle(1), Duration::from_millis(1));
         assert_eq!(idle(2), Duration::from_millis(100));
-    }
-
-    #[test]
-    fn a_rank_is_idle_while_gradients_travel_and_nothing_is_computed() {
-        let logging = DdpLoggingData {
-            avg_backward_comm_time: Duration::from_millis(30),
-            avg_backward_compute_comm_overlap_time: Duration::from_millis(25),
-            ..Default::default()
-        };
-        assert_eq!(of_rank(&logging), Duration::from_millis(5));
     }
 }

@@ -1,0 +1,274 @@
+//! Processes that a program starts to do its work: `torch.multiprocessing`.
+//!
+//! Like `mp.spawn` with `join=True`, [`run`] waits for all and ends all if one fails. The processes
+//! are programs of their own rather than functions: most often this very program, with other flags.
+
+use crate::{Error, Result};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use std::env::temp_dir;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::parent_id;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two looks at processes that run for seconds.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// How many lines of a process that failed are shown.
+const LINES: usize = 10;
+
+/// A process to be started.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    command: Command,
+}
+
+impl Process {
+    /// `name` is what messages call it. It gets no standard input.
+    pub fn new(name: impl Into<String>, mut command: Command) -> Self {
+        command.stdin(Stdio::null());
+        Process { name: name.into(), command }
+    }
+
+    /// The commands as ranks of one job on this host, as a launcher starts them: each finds its
+    /// place in RANK, WORLD_SIZE, MASTER_ADDR … Messages call them `NAME, rank 0,` and so on.
+    ///
+    /// # Errors
+    /// [`Error::Process`] if there is no port where they can meet.
+    pub fn ranks(name: &str, commands: Vec<Command>) -> Result<Vec<Process>> {
+        let meeting_point = || -> io::Result<(TcpListener, u16)> {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let port = listener.local_addr()?.port();
+            Ok((listener, port))
+        };
+        let (listener, port) = meeting_point()
+            .map_err(|error| failed(name, format!("cannot listen on 127.0.0.1: {error}")))?;
+        let mut listener = Some(OwnedFd::from(listener));
+        let world_size = commands.len().to_string();
+        let rank = |(rank, command): (usize, Command)| {
+            let mut process = Process::new(format!("{name}, rank {rank},"), command);
+            process
+                .command
+                .env("RANK", rank.to_string())
+                .env("LOCAL_RANK", rank.to_string())
+                .env("WORLD_SIZE", &world_size)
+                .env("LOCAL_WORLD_SIZE", &world_size)
+                .env("MASTER_ADDR", "127.0.0.1")
+                .env("MASTER_PORT", port.to_string());
+            if let Some(listener) = listener.take() {
+                // Rank 0 finds the listening socket where its standard input would be: nobody else
+                // can take the port meanwhile.
+                process.command.env("TCH_PARALLEL_MASTER_LISTEN_FD", "0").stdin(listener);
+            }
+            process
+        };
+        Ok(commands.into_iter().enumerate().map(rank).collect())
+    }
+}
+
+/// How long processes may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeLimit {
+    /// After so many they are killed.
+    pub seconds: u64,
+    /// The flag with which the user sets it, for the message.
+    pub flag: &'static str,
+}
+
+/// Runs processes at the same time, and returns when all have ended well. `torch.multiprocessing.spawn`
+///
+/// `on_line` is given every line that one of them prints, with the process's name, as it comes.
+///
+/// # Errors
+/// [`Error::Process`] for the first that fails, with its last lines, and for one that takes too
+/// long. No process is left then.
+pub fn run(
+    processes: Vec<Process>,
+    limit: TimeLimit,
+    mut on_line: impl FnMut(&str, &str),
+) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(limit.seconds);
+    let (sender, lines) = channel();
+    let mut running = Vec::new();
+    for process in processes {
+        running.push(Running::start(process, sender.clone())?);
+    }
+    drop(sender);
+    loop {
+        match lines.recv_timeout(INTERVAL) {
+            Ok((name, line)) => on_line(&name, &line),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) if running.is_empty() => return Ok(()),
+            // They live on and print nothing any more.
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(INTERVAL),
+        }
+        let mut still = Vec::new();
+        for mut process in running {
+            match process.child.try_wait() {
+                Ok(None) => still.push(process),
+                Ok(Some(status)) if status.success() => {}
+                Ok(Some(status)) => {
+                    let said = process.last_lines()?;
+                    return Err(failed(&process.name, format!("failed ({status}); {said}")));
+                }
+                Err(error) => return Err(failed(&process.name, error)),
+            }
+        }
+        running = still;
+        if let Some(process) = running.first_mut()
+            && Instant::now() >= deadline
+        {
+            let TimeLimit { seconds, flag } = limit;
+            let said = process.last_lines()?;
+            let what = format!("took more than {seconds} s; {flag} allows more; {said}");
+            return Err(failed(&process.name, what));
+        }
+    }
+}
+
+/// Killed and reaped when it goes out of scope.
+struct Running {
+    name: String,
+    child: Child,
+    stderr: File,
+}
+
+impl Running {
+    fn start(
+        Process { name, mut command }: Process,
+        lines: Sender<(String, String)>,
+    ) -> Result<Self> {
+        let stderr = tempfile::tempfile().map_err(Error::io("create a file in", temp_dir()))?;
+        let copy = stderr.try_clone().map_err(Error::io("use a file in", temp_dir()))?;
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(copy)
+            .spawn()
+            .map_err(Error::io("start", command.get_program()))?;
+        if let Some(stdout) = child.stdout.take() {
+            let name = name.clone();
+            // Ends with the process.
+            thread::spawn(move || {
+                let mut printed = BufReader::new(stdout);
+                let mut line = Vec::new();
+                while printed.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+                    let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+                    if lines.send((name.clone(), text)).is_err() {
+                        return;
+                    }
+                    line.clear();
+                }
+            });
+        }
+        Ok(Self { name, child, stderr })
+    }
+
+    fn last_lines(&mut self) -> Result<String> {
+        let mut bytes = Vec::new();
+        let read = self.stderr.rewind().and_then(|()| self.stderr.read_to_end(&mut bytes));
+        read.map_err(Error::io("read a file in", temp_dir()))?;
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<_> = text.lines().collect();
+        Ok(match &lines[lines.len().saturating_sub(LINES)..] {
+            [] => "it left no message".into(),
+            last => format!("its last lines:\n  {}", last.join("\n  ")),
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed, and needs not.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lets this process, which `parent` has started, end with it, even if that is killed.
+///
+/// # Errors
+/// [`Error::Process`] if the parent is gone already.
+pub fn end_with(parent: u32) -> Result<()> {
+    let name = || format!("process {parent}, which started this one,");
+    set_pdeathsig(Signal::SIGKILL)
+        .map_err(|error| failed(name(), format!("cannot be waited for: {error}")))?;
+    // A parent that died before that line sends no signal.
+    if parent_id() == parent { Ok(()) } else { Err(failed(name(), "is gone")) }
+}
+
+fn failed(process: impl Into<String>, what: impl Display) -> Error {
+    Error::Process { process: process.into(), what: what.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(name: &str, script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::new(name, command)
+    }
+
+    const MINUTE: TimeLimit = TimeLimit { seconds: 60, flag: "--timeout" };
+
+    #[test]
+    fn the_first_that_fails_is_reported_at_once_and_the_others_end() {
+        let begun = Instant::now();
+        let sleeper = shell("rank 0", "exec sleep 1000");
+        let failing = shell("rank 1", "for i in $(seq 12); do echo line $i >&2; done; exit 3");
+        let error = run(vec![sleeper, failing], MINUTE, |_, _| {}).unwrap_err().to_string();
+        assert!(error.starts_with("rank 1 failed (exit status: 3); its last lines:\n  line 3\n"));
+        assert!(error.ends_with("\n  line 12"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn whoever_takes_too_long_is_killed() {
+        let limit = TimeLimit { seconds: 0, flag: "--timeout" };
+        let sleeper = shell("ddp", "exec sleep 1000");
+        let error = run(vec![sleeper], limit, |_, _| {}).unwrap_err().to_string();
+        assert_eq!(error, "ddp took more than 0 s; --timeout allows more; it left no message");
+    }
+
+    #[test]
+    fn all_that_end_well_are_waited_for_and_every_line_is_told() {
+        let slow = shell("slow", "echo a; exec >&2; sleep 0.2");
+        let quick = shell("quick", "printf 'b\\nno end'");
+        let mut told = Vec::new();
+        run(vec![slow, quick], MINUTE, |name, line| told.push(format!("{name}: {line}"))).unwrap();
+        told.sort();
+        assert_eq!(told, ["quick: b", "quick: no end", "slow: a"]);
+    }
+
+    #[test]
+    fn ranks_know_their_place_and_rank_0_has_the_socket() {
+        let script = "test -S /proc/self/fd/0 && echo \"$RANK listens\"; \
+                      echo $RANK of $WORLD_SIZE at $MASTER_ADDR";
+        let command = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let ranks = Process::ranks("ddp", vec![command(), command()]).unwrap();
+        let mut told = Vec::new();
+        run(ranks, MINUTE, |name, line| told.push(format!("{name} {line}"))).unwrap();
+        told.sort();
+        assert_eq!(
+            told,
+            [
+                "ddp, rank 0, 0 listens",
+                "ddp, rank 0, 0 of 2 at 127.0.0.1",
+                "ddp, rank 1, 1 of 2 at 127.0.0.1"
+            ]
+        );
+    }
+}
