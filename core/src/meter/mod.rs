@@ -104,9 +104,12 @@ impl Meter {
         self.steps += 1;
         self.total += step;
         let events = self.trace.events();
-        for ((device, peak), idle) in self.devices.iter().zip(&mut self.peaks).zip(&mut self.idle) {
-            *peak = (*peak).max(max_memory_allocated(device)?);
-            *idle += idle::of_replica(&events, device, step);
+        for (index, device) in self.devices.iter().enumerate() {
+            self.peaks[index] = self.peaks[index].max(max_memory_allocated(device)?);
+            self.idle[index] += match index {
+                0 => idle::of_home(&events, device),
+                _ => idle::of_replica(&events, device, step),
+            };
         }
         Ok(step)
     }
@@ -114,8 +117,8 @@ impl Meter {
     /// What there is to say of every device when the last step's tensors are gone.
     ///
     /// `optimizer_state` is in bytes, as optimizers tell it. `waited` is how much of a step a rank
-    /// only waits for the others ([`DdpLoggingData::waiting_time`]); without it what counts is in
-    /// which part of a step the trace has nothing to tell of a device.
+    /// only waits for the others ([`DdpLoggingData::waiting_time`]); without it, the trace tells how
+    /// long the devices of one process do nothing.
     ///
     /// # Errors
     /// As [`begin_step`](Self::begin_step).
