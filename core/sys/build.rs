@@ -4,10 +4,11 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "initialize.cpp",
     "store.cpp",
     "process_group.cpp",
+    "comm_hook.cpp",
     "reducer.cpp",
     "autograd.cpp",
     "memory.cpp",

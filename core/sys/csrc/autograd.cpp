@@ -64,11 +64,7 @@ struct GradientHook : torch::autograd::Function<GradientHook> {
       std::unique_ptr<at::Tensor> gradient(static_cast<at::Tensor*>(pointer));
       results.push_back(gradient ? std::move(*gradient) : at::Tensor());
     }
-    if (message != nullptr) {
-      std::string text(message);
-      c10d_free(message);
-      TORCH_CHECK(false, text);
-    }
+    c10d_sys::raise(message);
     return results;
   }
 };

@@ -16,6 +16,7 @@ typedef struct c10d_store c10d_store;
 typedef struct c10d_process_group c10d_process_group;
 typedef struct c10d_work c10d_work;
 typedef struct c10d_reducer c10d_reducer;
+typedef struct c10d_grad_bucket c10d_grad_bucket;
 typedef struct c10d_graph_end c10d_graph_end;
 typedef struct c10d_thread_state c10d_thread_state;
 typedef void c10d_tensor;
@@ -69,6 +70,33 @@ void c10d_process_group_free(c10d_process_group* group);
 
 char* c10d_process_group_add_nccl(c10d_process_group* group, int device_index, int64_t timeout_ms);
 
+// --- comm_hook.cpp: comm.hpp ---
+
+// A communication hook's own functions. Those that return text return null, or a message from
+// c10d_copy_text.
+typedef struct {
+  // Starts the exchange of a bucket, which is borrowed for the call. Puts into `*pending` what
+  // `finish` ends.
+  char* (*start)(void* context, c10d_grad_bucket* bucket, void** pending);
+  // Waits for the exchange and puts a new tensor into `*result`. Takes `pending` over. Called for one
+  // bucket after the other, in their order, on the thread of the backward pass.
+  char* (*finish)(void* pending, c10d_tensor** result);
+  // Gives up an exchange that will not be finished.
+  void (*drop_pending)(void* pending);
+  void (*drop)(void* context);
+} c10d_comm_hook;
+
+size_t c10d_grad_bucket_index(const c10d_grad_bucket* bucket);
+bool c10d_grad_bucket_is_last(const c10d_grad_bucket* bucket);
+// `*out` is a new tensor that shares the bucket's memory.
+char* c10d_grad_bucket_buffer(const c10d_grad_bucket* bucket, c10d_tensor** out);
+char* c10d_grad_bucket_set_buffer(c10d_grad_bucket* bucket, c10d_tensor* buffer);
+// How many parameters have their gradient in the bucket.
+size_t c10d_grad_bucket_len(const c10d_grad_bucket* bucket);
+// Fill `out` with as many new tensors: views into the buffer, and the parameters.
+char* c10d_grad_bucket_gradients(const c10d_grad_bucket* bucket, c10d_tensor** out);
+char* c10d_grad_bucket_parameters(const c10d_grad_bucket* bucket, c10d_tensor** out);
+
 // --- reducer.cpp: reducer.hpp, logger.hpp ---
 
 struct c10d_reducer_options {
@@ -103,6 +131,18 @@ bool c10d_reducer_needs_sink(const c10d_reducer* reducer);
 // `*text` is null where no text of that name is logged; to be freed with c10d_free.
 char* c10d_reducer_logged_text(c10d_reducer* reducer, const char* name, char** text);
 char* c10d_reducer_logged_number(c10d_reducer* reducer, const char* name, int64_t* number);
+// Has the communication hook run for every bucket, instead of dividing it and summing it over the
+// ranks. Takes `context` over, whether or not it succeeds.
+char* c10d_reducer_register_comm_hook(
+    c10d_reducer* reducer, const char* name, const c10d_comm_hook* hook, void* context);
+// Notes in the logging data that ranks may have uneven numbers of inputs.
+char* c10d_reducer_set_uneven_input_join(c10d_reducer* reducer);
+// `work` sums ones over the ranks that train: gradients are divided by its result, unless by the
+// size of the group. Null: as if it had never been called.
+char* c10d_reducer_set_forward_pass_work(
+    c10d_reducer* reducer, const c10d_work* work, bool use_static_world_size);
+// Takes part in the exchanges of other ranks' backward passes, with gradients of zero.
+char* c10d_reducer_shadow_backward(c10d_reducer* reducer);
 void c10d_reducer_free(c10d_reducer* reducer);
 
 // --- autograd.cpp: backward passes in parts ---
@@ -171,6 +211,9 @@ char* c10d_add_scaled(c10d_tensor* tensor, const c10d_tensor* other, double alph
 char* c10d_addcmul(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
 // tensor.addcdiv_(a, b, value=value)
 char* c10d_addcdiv(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
+// For each tensor: tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype)), drawn one after the
+// other from torch.Generator().manual_seed(seed).
+char* c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed);
 // tensor.grad = gradient
 char* c10d_set_grad(c10d_tensor* tensor, const c10d_tensor* gradient);
 // tensor.grad = None

@@ -37,6 +37,15 @@ char* guarded(F&& body) noexcept {
   }
 }
 
+// Throws the message that a function of the caller's has returned, where there is one.
+inline void raise(char* message) {
+  if (message != nullptr) {
+    std::string text(message);
+    c10d_free(message);
+    TORCH_CHECK(false, text);
+  }
+}
+
 inline at::Tensor& tensor(c10d_tensor* pointer) {
   return *static_cast<at::Tensor*>(pointer);
 }

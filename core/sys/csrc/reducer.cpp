@@ -1,3 +1,4 @@
+#include "comm_hook.hpp"
 #include "guard.hpp"
 #include "handles.hpp"
 
@@ -78,7 +79,15 @@ struct c10d_reducer {
   // Members go in reverse order: the logger's destructor still uses the reducer.
   c10::intrusive_ptr<SinkState> sink;
   std::shared_ptr<c10d::Logger> logger;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
   bool find_unused_parameters;
+  // Null where none is registered; belongs to the reducer.
+  c10d_sys::CommHook* comm_hook = nullptr;
+
+  // Whether each backward pass is followed by an exchange of which parameters took part in it.
+  bool exchanges_used_parameters() const {
+    return find_unused_parameters && !sink->static_graph;
+  }
 
   c10d::Reducer& reducer() const {
     return *sink->reducer;
@@ -151,7 +160,8 @@ char* c10d_reducer_new(
       sink->reducer->set_static_graph();
       logger->set_static_graph();
     }
-    *out = new c10d_reducer{std::move(sink), std::move(logger), options->find_unused_parameters};
+    *out = new c10d_reducer{
+        std::move(sink), std::move(logger), handle->group, options->find_unused_parameters};
   });
 }
 
@@ -169,9 +179,8 @@ char* c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
 char* c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
   return guarded([&] {
     // Walking the graph for unused parameters is the price of find_unused_parameters alone.
-    bool search = handle->find_unused_parameters && !handle->sink->static_graph;
     handle->reducer().prepare_for_backward(
-        search ? tensors(outputs, count) : std::vector<at::Tensor>{});
+        handle->exchanges_used_parameters() ? tensors(outputs, count) : std::vector<at::Tensor>{});
   });
 }
 
@@ -224,6 +233,57 @@ char* c10d_reducer_logged_number(c10d_reducer* handle, const char* name, int64_t
     auto data = handle->logger->get_ddp_logging_data();
     auto found = data.ints_map.find(name);
     *number = found == data.ints_map.end() ? 0 : found->second;
+  });
+}
+
+char* c10d_reducer_register_comm_hook(
+    c10d_reducer* handle, const char* name, const c10d_comm_hook* functions, void* context) {
+  return guarded([&] {
+    auto hook = std::make_unique<c10d_sys::CommHook>(*functions, context);
+    auto* borrowed = hook.get();
+    handle->reducer().register_comm_hook(std::move(hook));
+    handle->comm_hook = borrowed;
+    handle->logger->set_comm_hook(name);
+  });
+}
+
+char* c10d_reducer_set_uneven_input_join(c10d_reducer* handle) {
+  return guarded([&] { handle->logger->set_uneven_input_join(); });
+}
+
+char* c10d_reducer_set_forward_pass_work(
+    c10d_reducer* handle, const c10d_work* work, bool use_static_world_size) {
+  return guarded([&] {
+    handle->reducer().set_forward_pass_work_handle(
+        work == nullptr ? nullptr : work->work, use_static_world_size);
+  });
+}
+
+// distributed.py, _match_all_reduce_for_bwd_pass and what follows it in _DDPJoinHook.main_hook.
+char* c10d_reducer_shadow_backward(c10d_reducer* handle) {
+  return guarded([&] {
+    auto& reducer = handle->reducer();
+    std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures;
+    auto buckets = reducer.get_grad_buckets(/*return_zero_tensors=*/true);
+    for (auto& bucket : buckets) {
+      futures.push_back(reducer.run_comm_hook(bucket));
+    }
+    c10::intrusive_ptr<c10d::Work> used;
+    if (handle->exchanges_used_parameters()) {
+      // The reducer's own map still holds what all ranks used the last time this one trained.
+      std::vector<at::Tensor> none{at::zeros_like(reducer.get_local_used_map_on_device())};
+      used = handle->group->allreduce(none);
+    }
+    for (auto& future : futures) {
+      future->waitAndThrow();
+      if (handle->comm_hook != nullptr) {
+        handle->comm_hook->parseHookResult(future->value());
+      }
+    }
+    if (used) {
+      used->wait();
+    }
+    reducer.push_rebuilt_params_for_all_indices();
   });
 }
 

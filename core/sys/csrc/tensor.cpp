@@ -14,6 +14,18 @@ char* c10d_randperm(int64_t n, uint64_t seed, int64_t* out) {
   });
 }
 
+char* c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
+  return guarded([&] {
+    at::NoGradGuard no_grad;
+    auto generator = at::detail::createCPUGenerator(seed);
+    for (size_t i = 0; i < count; ++i) {
+      auto& target = tensor(tensors[i]);
+      target.copy_(at::randn(
+          target.sizes(), generator, at::TensorOptions().dtype(target.scalar_type()).device(at::kCPU)));
+    }
+  });
+}
+
 char* c10d_add_scaled(c10d_tensor* target, const c10d_tensor* other, double alpha) {
   return guarded([&] { tensor(target).add_(*static_cast<const at::Tensor*>(other), alpha); });
 }

@@ -145,7 +145,7 @@ extern "C" fn drop_hook(context: *mut c_void) {
 }
 
 /// A copy that C++ frees.
-fn message_for_c(message: &str) -> *mut c_char {
+pub(crate) fn message_for_c(message: &str) -> *mut c_char {
     let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
     // SAFETY: copies a NUL-terminated string.
     unsafe { ffi::c10d_copy_text(message.as_ptr()) }

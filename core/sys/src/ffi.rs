@@ -11,11 +11,19 @@ macro_rules! opaque {
     )*};
 }
 
-opaque!(Store, ProcessGroup, Work, Reducer, GraphEnd, ThreadState);
+opaque!(Store, ProcessGroup, Work, GradBucket, Reducer, GraphEnd, ThreadState);
 
 pub(crate) type Tensor = c_void;
 /// Null for success, else the text of an exception.
 pub(crate) type Status = *mut c_char;
+
+#[repr(C)]
+pub(crate) struct CommHook {
+    pub(crate) start: extern "C" fn(*mut c_void, *mut GradBucket, *mut *mut c_void) -> *mut c_char,
+    pub(crate) finish: extern "C" fn(*mut c_void, *mut *mut Tensor) -> *mut c_char,
+    pub(crate) drop_pending: extern "C" fn(*mut c_void),
+    pub(crate) drop: extern "C" fn(*mut c_void),
+}
 
 #[repr(C)]
 pub(crate) struct ReducerOptions {
@@ -151,6 +159,26 @@ unsafe extern "C" {
         timeout_ms: i64,
     ) -> Status;
 
+    pub(crate) fn c10d_grad_bucket_index(bucket: *const GradBucket) -> usize;
+    pub(crate) fn c10d_grad_bucket_is_last(bucket: *const GradBucket) -> bool;
+    pub(crate) fn c10d_grad_bucket_buffer(
+        bucket: *const GradBucket,
+        out: *mut *mut Tensor,
+    ) -> Status;
+    pub(crate) fn c10d_grad_bucket_set_buffer(
+        bucket: *mut GradBucket,
+        buffer: *mut Tensor,
+    ) -> Status;
+    pub(crate) fn c10d_grad_bucket_len(bucket: *const GradBucket) -> usize;
+    pub(crate) fn c10d_grad_bucket_gradients(
+        bucket: *const GradBucket,
+        out: *mut *mut Tensor,
+    ) -> Status;
+    pub(crate) fn c10d_grad_bucket_parameters(
+        bucket: *const GradBucket,
+        out: *mut *mut Tensor,
+    ) -> Status;
+
     pub(crate) fn c10d_verify_params(
         group: *mut ProcessGroup,
         parameters: *mut *mut Tensor,
@@ -193,6 +221,19 @@ unsafe extern "C" {
         name: *const c_char,
         number: *mut i64,
     ) -> Status;
+    pub(crate) fn c10d_reducer_register_comm_hook(
+        reducer: *mut Reducer,
+        name: *const c_char,
+        hook: *const CommHook,
+        context: *mut c_void,
+    ) -> Status;
+    pub(crate) fn c10d_reducer_set_uneven_input_join(reducer: *mut Reducer) -> Status;
+    pub(crate) fn c10d_reducer_set_forward_pass_work(
+        reducer: *mut Reducer,
+        work: *const Work,
+        use_static_world_size: bool,
+    ) -> Status;
+    pub(crate) fn c10d_reducer_shadow_backward(reducer: *mut Reducer) -> Status;
     pub(crate) fn c10d_reducer_free(reducer: *mut Reducer);
 
     pub(crate) fn c10d_graph_end_new(tensor: *const Tensor, out: *mut *mut GraphEnd) -> Status;
@@ -245,6 +286,7 @@ unsafe extern "C" {
         b: *const Tensor,
         value: f64,
     ) -> Status;
+    pub(crate) fn c10d_randn(tensors: *mut *mut Tensor, count: usize, seed: u64) -> Status;
     pub(crate) fn c10d_set_grad(tensor: *mut Tensor, gradient: *const Tensor) -> Status;
     pub(crate) fn c10d_clear_grad(tensor: *mut Tensor) -> Status;
     pub(crate) fn c10d_grad_enabled() -> bool;

@@ -9,7 +9,8 @@
 //!
 //! - [`Store`]: keys and values that all ranks see.
 //! - [`ProcessGroup`]: the collectives; each returns [`Work`] to wait for.
-//! - [`Reducer`]: gradient buckets, reduced while the backward pass runs.
+//! - [`Reducer`]: gradient buckets, reduced while the backward pass runs; [`GradBucket`] is what
+//!   its communication hooks get.
 //! - [`autograd`]: backward passes in parts, and a thread's state carried to another.
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`random`]: the state of the global generators.
@@ -21,6 +22,7 @@
 #![deny(missing_docs)]
 
 pub mod autograd;
+mod comm_hook;
 mod error;
 mod ffi;
 mod listener;
@@ -31,6 +33,7 @@ mod reducer;
 mod store;
 pub mod tensor;
 
+pub use comm_hook::{Finish, GradBucket};
 pub use error::Error;
 pub use listener::inherited_listener;
 pub use process_group::{GlooAddress, ProcessGroup, ReduceOp, Work};

@@ -266,7 +266,7 @@ impl ProcessGroup {
 #[derive(Debug)]
 #[must_use = "the tensors hold nothing of use before `wait` has returned"]
 pub struct Work {
-    handle: NonNull<ffi::Work>,
+    pub(crate) handle: NonNull<ffi::Work>,
 }
 
 // SAFETY: the handle owns a reference counted with atomics to an object that locks around its state.

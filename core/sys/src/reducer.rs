@@ -2,9 +2,9 @@
 
 use crate::error::{c_text, check, created};
 use crate::process_group::{c_texts, pointers};
-use crate::{Error, ProcessGroup, ffi};
+use crate::{Error, ProcessGroup, Work, ffi};
 use std::ffi::{CStr, c_char};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 use tch::Tensor;
 
 /// What DistributedDataParallel hands to `c10d::Reducer`.
@@ -27,7 +27,7 @@ pub struct ReducerOptions {
 /// A handle to a `c10d::Reducer` and its `c10d::Logger`.
 #[derive(Debug)]
 pub struct Reducer {
-    handle: NonNull<ffi::Reducer>,
+    pub(crate) handle: NonNull<ffi::Reducer>,
 }
 
 // SAFETY: the C++ object is not bound to a thread. It locks its own mutex in the hooks, which
@@ -128,6 +128,36 @@ impl Reducer {
         check(unsafe {
             ffi::c10d_reducer_sink(self.handle.as_ptr(), pointers.as_mut_ptr(), pointers.len())
         })
+    }
+
+    /// Notes in the logging data that ranks may have uneven numbers of inputs.
+    pub fn set_uneven_input_join(&mut self) -> Result<(), Error> {
+        // SAFETY: the handle is valid until `self` is dropped.
+        check(unsafe { ffi::c10d_reducer_set_uneven_input_join(self.handle.as_ptr()) })
+    }
+
+    /// Hands over the sum of ones over the ranks that train: the gradients of the next backward pass
+    /// are divided by it, unless by the size of the group. `None` goes back to the latter for good.
+    pub fn set_forward_pass_work(
+        &mut self,
+        work: Option<Work>,
+        use_static_world_size: bool,
+    ) -> Result<(), Error> {
+        // SAFETY: the work lives through the call, which takes a reference of its own.
+        check(unsafe {
+            ffi::c10d_reducer_set_forward_pass_work(
+                self.handle.as_ptr(),
+                work.as_ref().map_or(null(), |work| work.handle.as_ptr()),
+                use_static_world_size,
+            )
+        })
+    }
+
+    /// Takes part in the exchanges of other ranks' backward passes, with gradients of zero: those of
+    /// the buckets, and with `find_unused_parameters` that of what was used. Blocks.
+    pub fn shadow_backward(&mut self) -> Result<(), Error> {
+        // SAFETY: the handle is valid until `self` is dropped.
+        check(unsafe { ffi::c10d_reducer_shadow_backward(self.handle.as_ptr()) })
     }
 
     /// A text of `c10::DDPLoggingData`, by its name; empty where nothing of that name was logged.

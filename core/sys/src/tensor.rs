@@ -1,7 +1,7 @@
 //! Tensor operations that PyTorch has and tch lacks.
 
 use crate::error::check;
-use crate::process_group::pointer;
+use crate::process_group::{pointer, pointers};
 use crate::{Error, ffi};
 use tch::Tensor;
 
@@ -13,6 +13,13 @@ pub fn randperm(n: usize, seed: u64) -> Result<Vec<i64>, Error> {
     // fits an i64.
     check(unsafe { ffi::c10d_randperm(n as i64, seed, permutation.as_mut_ptr()) })?;
     Ok(permutation)
+}
+
+/// `tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype))` for one tensor after the other, drawn
+/// on the CPU as after `torch.manual_seed(seed)`; the global generator is left alone.
+pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
+    // SAFETY: `tensors` live through the call, and nobody else holds them, by `&mut`.
+    check(unsafe { ffi::c10d_randn(pointers(tensors).as_mut_ptr(), tensors.len(), seed) })
 }
 
 /// `tensor.add_(other, alpha=alpha)`: one rounding an element where the kernel has a fused

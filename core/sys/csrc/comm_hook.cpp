@@ -1,0 +1,84 @@
+#include "comm_hook.hpp"
+
+#include "guard.hpp"
+
+#include <memory>
+#include <utility>
+
+using c10d_sys::guarded;
+
+namespace {
+
+// An exchange that has been started, on its way through the reducer.
+struct Pending : torch::CustomClassHolder {
+  explicit Pending(void (*drop)(void*)) : drop(drop) {}
+  ~Pending() override {
+    if (pointer != nullptr) {
+      drop(pointer);
+    }
+  }
+
+  void* pointer = nullptr;
+  void (*drop)(void*);
+};
+
+void give(const std::vector<at::Tensor>& tensors, c10d_tensor** out) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    out[i] = new at::Tensor(tensors[i]);
+  }
+}
+
+} // namespace
+
+namespace c10d_sys {
+
+c10::intrusive_ptr<c10::ivalue::Future> CommHook::runHook(c10d::GradBucket& bucket) {
+  at::NoGradGuard no_grad;
+  auto pending = c10::make_intrusive<Pending>(functions_.drop_pending);
+  c10d_grad_bucket borrowed{bucket};
+  raise(functions_.start(context_, &borrowed, &pending->pointer));
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::CapsuleType::get());
+  future->markCompleted(c10::IValue::make_capsule(std::move(pending)));
+  return future;
+}
+
+at::Tensor CommHook::parseHookResult(const c10::IValue& result) {
+  at::NoGradGuard no_grad;
+  auto pending = c10::static_intrusive_pointer_cast<Pending>(result.toCapsule());
+  c10d_tensor* given = nullptr;
+  raise(functions_.finish(std::exchange(pending->pointer, nullptr), &given));
+  std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(given));
+  // The reducer counts gradients' places from the beginning of the memory.
+  bool from_beginning = tensor->is_contiguous() && tensor->storage_offset() == 0;
+  return from_beginning ? std::move(*tensor) : tensor->clone(at::MemoryFormat::Contiguous);
+}
+
+} // namespace c10d_sys
+
+size_t c10d_grad_bucket_index(const c10d_grad_bucket* handle) {
+  return handle->bucket.getIndex();
+}
+
+bool c10d_grad_bucket_is_last(const c10d_grad_bucket* handle) {
+  return handle->bucket.isLast();
+}
+
+char* c10d_grad_bucket_buffer(const c10d_grad_bucket* handle, c10d_tensor** out) {
+  return guarded([&] { *out = new at::Tensor(handle->bucket.getBuffer()); });
+}
+
+char* c10d_grad_bucket_set_buffer(c10d_grad_bucket* handle, c10d_tensor* buffer) {
+  return guarded([&] { handle->bucket.setBuffer(c10d_sys::tensor(buffer)); });
+}
+
+size_t c10d_grad_bucket_len(const c10d_grad_bucket* handle) {
+  return handle->bucket.getParameters().size();
+}
+
+char* c10d_grad_bucket_gradients(const c10d_grad_bucket* handle, c10d_tensor** out) {
+  return guarded([&] { give(handle->bucket.getGradients(), out); });
+}
+
+char* c10d_grad_bucket_parameters(const c10d_grad_bucket* handle, c10d_tensor** out) {
+  return guarded([&] { give(handle->bucket.getParameters(), out); });
+}

@@ -1,0 +1,34 @@
+// Functions of the caller's as a DDP communication hook.
+#pragma once
+
+#include "c10d.h"
+
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+struct c10d_grad_bucket {
+  c10d::GradBucket& bucket;
+};
+
+namespace c10d_sys {
+
+class CommHook : public c10d::CommHookInterface {
+ public:
+  // Takes `context` over.
+  CommHook(const c10d_comm_hook& functions, void* context) : functions_(functions), context_(context) {}
+  ~CommHook() override {
+    functions_.drop(context_);
+  }
+
+  // Starts the exchange. The future that the reducer gets is complete at once: what there is to wait
+  // for, `parseHookResult` waits for. So an exchange in several steps runs on the thread of the
+  // backward pass, in the order of the buckets, which is the same on every rank; on the threads that
+  // complete futures, no step could wait for another without the danger of taking all of them.
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
+  at::Tensor parseHookResult(const c10::IValue& result) override;
+
+ private:
+  c10d_comm_hook functions_;
+  void* context_;
+};
+
+} // namespace c10d_sys

@@ -1,0 +1,166 @@
+//! Communication hooks: what is done with a gradient bucket instead of dividing it and summing it
+//! over the ranks.
+
+use crate::autograd::message_for_c;
+use crate::error::{c_text, check, created};
+use crate::process_group::pointer;
+use crate::reducer::Reducer;
+use crate::{Error, ffi};
+use std::ffi::{c_char, c_void};
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{NonNull, null_mut};
+use tch::Tensor;
+
+/// A bucket whose gradients are complete on this rank; `torch.distributed.GradBucket`.
+///
+/// It lasts as long as the call that gets it, its tensors as long as one keeps them.
+#[derive(Debug)]
+pub struct GradBucket {
+    handle: NonNull<ffi::GradBucket>,
+}
+
+impl GradBucket {
+    /// Its number among the buckets, which are exchanged in this order. `bucket.index()`
+    pub fn index(&self) -> usize {
+        // SAFETY: the handle is valid for as long as anybody has this bucket; see `start`.
+        unsafe { ffi::c10d_grad_bucket_index(self.handle.as_ptr()) }
+    }
+
+    /// Whether no other bucket of this backward pass comes after it. `bucket.is_last()`
+    pub fn is_last(&self) -> bool {
+        // SAFETY: as in `index`.
+        unsafe { ffi::c10d_grad_bucket_is_last(self.handle.as_ptr()) }
+    }
+
+    /// All gradients of the bucket one after the other, in one dimension; not divided by anything.
+    /// Writing to it changes the bucket. `bucket.buffer()`
+    pub fn buffer(&self) -> Result<Tensor, Error> {
+        let mut buffer = null_mut();
+        // SAFETY: as in `index`; the call writes a tensor's address.
+        let status = unsafe { ffi::c10d_grad_bucket_buffer(self.handle.as_ptr(), &mut buffer) };
+        let buffer = created(status, buffer)?;
+        // SAFETY: the call has made this at::Tensor with `new` and given it away.
+        Ok(unsafe { Tensor::from_ptr(buffer.as_ptr().cast()) })
+    }
+
+    /// Puts another tensor in the place of the buffer, for a hook that is called with this bucket
+    /// later. `bucket.set_buffer(tensor)`
+    pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<(), Error> {
+        // SAFETY: as in `index`; the bucket takes a reference of its own.
+        check(unsafe { ffi::c10d_grad_bucket_set_buffer(self.handle.as_ptr(), pointer(buffer)) })
+    }
+
+    /// The gradient of each parameter, as a view into the buffer. `bucket.gradients()`
+    pub fn gradients(&self) -> Result<Vec<Tensor>, Error> {
+        // SAFETY: as in `index`; `tensors` hands over room for as many as the bucket has.
+        self.tensors(|out| unsafe { ffi::c10d_grad_bucket_gradients(self.handle.as_ptr(), out) })
+    }
+
+    /// The parameters, in the order of [`gradients`](Self::gradients). `bucket.parameters()`
+    pub fn parameters(&self) -> Result<Vec<Tensor>, Error> {
+        // SAFETY: as in `gradients`.
+        self.tensors(|out| unsafe { ffi::c10d_grad_bucket_parameters(self.handle.as_ptr(), out) })
+    }
+
+    fn tensors(
+        &self,
+        fill: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
+    ) -> Result<Vec<Tensor>, Error> {
+        // SAFETY: as in `index`.
+        let len = unsafe { ffi::c10d_grad_bucket_len(self.handle.as_ptr()) };
+        let mut pointers = vec![null_mut(); len];
+        check(fill(pointers.as_mut_ptr()))?;
+        // SAFETY: the call has made each at::Tensor with `new` and given it away.
+        Ok(pointers.into_iter().map(|each| unsafe { Tensor::from_ptr(each.cast()) }).collect())
+    }
+}
+
+/// Waits for what the hook has started and gives what takes the bucket's place: a tensor of its
+/// shape.
+pub type Finish = Box<dyn FnOnce() -> Result<Tensor, String> + Send>;
+
+type Hook = Box<dyn FnMut(&mut GradBucket) -> Result<Finish, String> + Send>;
+
+impl Reducer {
+    /// Has `hook` called with every bucket as soon as its gradients are complete, and what it
+    /// returns when all are, for one bucket after the other, on the thread of the backward pass.
+    /// What either returns as an error, `backward` reports.
+    ///
+    /// Once, before the first backward pass. `name` is for the logging data.
+    pub fn register_comm_hook(
+        &mut self,
+        name: &str,
+        hook: impl FnMut(&mut GradBucket) -> Result<Finish, String> + Send + 'static,
+    ) -> Result<(), Error> {
+        let name = c_text(name)?;
+        let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_hook };
+        let hook: Box<Hook> = Box::new(Box::new(hook));
+        // SAFETY: the functions take the context for what it is, the address of a `Hook`, and what
+        // they hand over themselves as pending for a `Finish`. C++ calls `drop_hook` exactly once,
+        // even when it fails, and for each pending one of `finish` and `drop_pending`. Both are
+        // Send, and the reducer calls under its lock.
+        check(unsafe {
+            ffi::c10d_reducer_register_comm_hook(
+                self.handle.as_ptr(),
+                name.as_ptr(),
+                &functions,
+                Box::into_raw(hook).cast(),
+            )
+        })
+    }
+}
+
+extern "C" fn start(
+    context: *mut c_void,
+    bucket: *mut ffi::GradBucket,
+    pending: *mut *mut c_void,
+) -> *mut c_char {
+    guarded(|| {
+        let handle = NonNull::new(bucket).ok_or("there is no bucket")?;
+        // SAFETY: by `register_comm_hook`; nobody else uses the hook meanwhile.
+        let hook = unsafe { &mut *context.cast::<Hook>() };
+        // The hook only borrows it, so that the handle is not used after this call.
+        let finish = hook(&mut GradBucket { handle })?;
+        // SAFETY: `pending` points to a place for one address.
+        unsafe { *pending = Box::into_raw(Box::new(finish)).cast() };
+        Ok(())
+    })
+}
+
+extern "C" fn finish(pending: *mut c_void, result: *mut *mut ffi::Tensor) -> *mut c_char {
+    guarded(|| {
+        // SAFETY: `start` has made it, and C++ hands it back once, here or to `drop_pending`.
+        let finish = unsafe { Box::from_raw(pending.cast::<Finish>()) };
+        let tensor = ManuallyDrop::new(finish()?);
+        // SAFETY: `result` points to a place for one address. C++ deletes the at::Tensor that it
+        // finds there, which `tensor` therefore must not.
+        unsafe { *result = pointer(&tensor) };
+        Ok(())
+    })
+}
+
+extern "C" fn drop_pending(pending: *mut c_void) {
+    // A panic while dropping has nowhere to go.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: as in `finish`.
+        drop(unsafe { Box::from_raw(pending.cast::<Finish>()) });
+    }));
+}
+
+extern "C" fn drop_hook(context: *mut c_void) {
+    // As above.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: by `register_comm_hook`, this is the one call that takes the box back.
+        drop(unsafe { Box::from_raw(context.cast::<Hook>()) });
+    }));
+}
+
+/// What C++ is told of it: no panic may leave a function that C++ calls.
+fn guarded(body: impl FnOnce() -> Result<(), String>) -> *mut c_char {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => null_mut(),
+        Ok(Err(message)) => message_for_c(&message),
+        Err(_) => message_for_c("a communication hook panicked"),
+    }
+}
