@@ -78,10 +78,24 @@ pub fn python_adam<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<C
     Ok(command)
 }
 
+/// The Python original of the example `lr_schedules`; it takes the same arguments.
+pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/lr_schedulers.py")).args(arguments);
+    Ok(command)
+}
+
 /// The Python original of `dp-custom-criterion` on one device; it takes the same arguments.
 pub fn python_bert<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
     command.arg(workspace().join("tests/python/bert.py")).args(arguments);
+    Ok(command)
+}
+
+/// The Python originals of the example `models`; it takes the same arguments.
+pub fn python_models<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/models.py")).args(arguments);
     Ok(command)
 }
 
@@ -204,7 +218,7 @@ fn find_python() -> Result<PathBuf> {
         .map(|directory| directory.join("bin/python"))
         .find(|python| python.exists())
         .with_context(|| format!("{} lies in no Python environment; {advice}", real.display()))?;
-    let imports = "import numpy, safetensors.torch, torch.distributed";
+    let imports = "import numpy, safetensors.torch, torch.distributed, torchvision";
     let output = Command::new(&python).args(["-c", imports]).output()?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{} cannot `{imports}`; {advice}\n{stderr}", python.display());

@@ -1,6 +1,7 @@
 //! Optimizers with PyTorch's order of operations, and a state that can be saved.
 
 mod adam;
+pub mod lr_scheduler;
 mod optimizer;
 mod parameter_states;
 #[cfg(test)]

@@ -47,7 +47,7 @@ struct Run {
 /// Measures whole jobs (loading, training, evaluation), then training steps alone with the data in memory.
 pub(super) fn run(options: &Options) -> Result<()> {
     let folder = workspace::target_dir()?.join("bench");
-    let venv = setup::ensure_python(setup::Level::Bench)?;
+    let venv = setup::ensure_python(setup::Level::Full)?;
     let raw = unpack(&options.data_dir, &folder)?;
     command::run(command::cargo().args([
         "build",

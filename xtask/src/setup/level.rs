@@ -10,10 +10,9 @@ pub(super) const TORCH: &str = "2.11.0";
 pub(crate) enum Level {
     /// What it takes to build and run the programs on the CPU: libtorch, and the two libraries that it loads at its start.
     Minimal,
-    /// And what PyTorch needs to run in Python and on a GPU, with the headers that NCCL's header includes.
+    /// And what PyTorch needs to run in Python and on a GPU, with the headers that NCCL's header includes, and torchvision,
+    /// to compare with.
     Full,
-    /// And torchvision, whose datasets the benchmark measures.
-    Bench,
 }
 
 impl Level {
@@ -27,7 +26,6 @@ impl Level {
         match self {
             Self::Minimal => "minimal",
             Self::Full => "full",
-            Self::Bench => "bench",
         }
     }
 
@@ -41,19 +39,11 @@ impl Level {
             "safetensors",
             "nvidia-cuda-crt==13.0.88",
             "nvidia-cuda-cccl==13.0.85",
-        ];
-        const BENCH: &[&str] = &[
-            "torch==2.11.0",
-            "numpy",
-            "safetensors",
-            "nvidia-cuda-crt==13.0.88",
-            "nvidia-cuda-cccl==13.0.85",
             "torchvision==0.26.0",
         ];
         match self {
             Self::Minimal => MINIMAL,
             Self::Full => FULL,
-            Self::Bench => BENCH,
         }
     }
 
@@ -66,9 +56,7 @@ impl Level {
     pub(super) fn says(self) -> &'static str {
         match self {
             Self::Minimal => "0.55 GB to fetch, 1.3 GB on disk",
-            Self::Full | Self::Bench => {
-                "PyTorch with all that it needs, 2.8 GB to fetch, 4.7 GB on disk"
-            }
+            Self::Full => "PyTorch with all that it needs, 2.8 GB to fetch, 4.7 GB on disk",
         }
     }
 
@@ -76,7 +64,7 @@ impl Level {
     pub(super) fn kilobytes(self) -> u64 {
         match self {
             Self::Minimal => 2_000_000,
-            Self::Full | Self::Bench => 7_500_000,
+            Self::Full => 7_500_000,
         }
     }
 }

@@ -13,7 +13,7 @@ const FILE: &str = ".setup-complete";
 /// The level whose packages are all installed. None without a stamp, or with that of an older set-up that held other versions.
 pub(super) fn read(folder: &Path) -> Option<Level> {
     let found = fs::read_to_string(folder.join(FILE)).ok()?;
-    [Level::Minimal, Level::Full, Level::Bench].into_iter().find(|level| text(*level) == found)
+    [Level::Minimal, Level::Full].into_iter().find(|level| text(*level) == found)
 }
 
 /// Says that the set-up holds all packages of the level.
@@ -47,7 +47,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("xtask-stamp-file-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary folder");
         let mut found = vec![read(&folder)];
-        for level in [Level::Minimal, Level::Full, Level::Bench] {
+        for level in [Level::Minimal, Level::Full] {
             write(&folder, level).expect("a stamp");
             found.push(read(&folder));
         }
@@ -59,10 +59,7 @@ mod tests {
         let again = remove(&folder);
         fs::remove_dir_all(&folder).expect("the folder goes");
 
-        assert_eq!(
-            found,
-            [None, Some(Level::Minimal), Some(Level::Full), Some(Level::Bench), None, None, None]
-        );
+        assert_eq!(found, [None, Some(Level::Minimal), Some(Level::Full), None, None, None]);
         again.expect("no stamp is no error");
     }
 }

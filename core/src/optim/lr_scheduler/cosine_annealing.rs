@@ -1,0 +1,58 @@
+//! `torch.optim.lr_scheduler.CosineAnnealingLR`.
+
+use super::check_length;
+use super::schedule::Schedule;
+use crate::{Error, Result};
+use std::f64::consts::PI;
+
+/// Lowers the learning rate along half a cosine wave (Loshchilov and Hutter, "SGDR", 2016, without
+/// restarts). After `t_max` epochs it would rise again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CosineAnnealingLr {
+    /// In which epoch the lowest rate is reached: PyTorch's `T_max`.
+    pub t_max: u64,
+    /// The lowest rate.
+    pub eta_min: f64,
+}
+
+impl CosineAnnealingLr {
+    /// With PyTorch's default `eta_min`, 0.
+    pub fn new(t_max: u64) -> Self {
+        CosineAnnealingLr { t_max, eta_min: 0.0 }
+    }
+
+    /// 1 plus the cosine at an epoch: 2 at its crest, 0 in its trough.
+    fn height(&self, epoch: u64) -> f64 {
+        1.0 + (PI * epoch as f64 / self.t_max as f64).cos()
+    }
+}
+
+impl Schedule for CosineAnnealingLr {
+    fn check(&self) -> Result<()> {
+        if self.eta_min.is_nan() || self.eta_min < 0.0 {
+            return Err(Error::Argument {
+                what: "eta_min".into(),
+                found: self.eta_min.to_string(),
+                expected: "a learning rate, not below 0".into(),
+            });
+        }
+        check_length("t_max", self.t_max)
+    }
+
+    fn first(&self, lr: f64) -> f64 {
+        lr
+    }
+
+    fn next(&self, epoch: u64, lr: f64, base_lr: f64) -> f64 {
+        let Self { t_max, eta_min } = *self;
+        // Out of the trough no factor leads.
+        if epoch > t_max && (epoch - 1 - t_max).is_multiple_of(2 * t_max) {
+            return lr + (base_lr - eta_min) * (1.0 - (PI / t_max as f64).cos()) / 2.0;
+        }
+        self.height(epoch) / self.height(epoch - 1) * (lr - eta_min) + eta_min
+    }
+
+    fn restart(&self, base_lr: f64) -> f64 {
+        self.eta_min + (base_lr - self.eta_min) * self.height(0) / 2.0
+    }
+}

@@ -1,0 +1,74 @@
+//! A network's initial weights, and what it makes of a batch in training and in evaluation; saves
+//! all of it, which equals Python's to the last bit.
+//!
+//! ```text
+//! cargo run -rq -p ddp-imagenet --example models -- resnet18 resnet18.safetensors
+//! ```
+
+use std::collections::HashMap;
+use std::env;
+
+use anyhow::{Context, Result};
+use ddp_imagenet::models::Arch;
+use tch::nn::{ModuleT, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::nn::NormLayer;
+
+const CLASSES: i64 = 10;
+
+fn main() -> Result<()> {
+    let mut arguments = env::args().skip(1);
+    let arch: Arch =
+        arguments.next().context("the first argument is missing: a network")?.parse()?;
+    let file = arguments.next().context("the second argument is missing: a file to write")?;
+
+    tch::manual_seed(0);
+    let vs = VarStore::new(Device::Cpu);
+    let model = arch.build(&vs.root(), CLASSES, &NormLayer::BatchNorm);
+    let mut saved = copies("initial", vs.variables());
+    let buffers = || vs.variables().into_iter().filter(|(_, variable)| !variable.requires_grad());
+
+    // Drawn after the weights: equal only if these have drawn as many numbers as Python's.
+    let images = Tensor::randn([4, 3, 32, 32], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    let targets = Tensor::arange(4, (Kind::Int64, Device::Cpu));
+    for (mode, train) in [("train", true), ("eval", false)] {
+        let logits = model.forward_t(&images, train);
+        logits.cross_entropy_for_logits(&targets).backward();
+        saved.push((format!("{mode}.logits"), logits.detach()));
+        let mut inputs = parameters(&vs);
+        inputs.push(("images".into(), images.shallow_clone()));
+        for (name, tensor) in inputs {
+            saved.push((format!("{mode}.{name}.grad"), tensor.grad().copy()));
+            let _ = tensor.grad().zero_();
+        }
+        saved.extend(copies(mode, buffers()));
+    }
+
+    for (name, parameter) in parameters(&vs) {
+        println!("{name} {:?}", parameter.size());
+    }
+    Tensor::write_safetensors(&saved, file)?;
+    Ok(())
+}
+
+/// The trainable variables in the order of registration, which DistributedDataParallel needs to be
+/// the same on all ranks. tch knows their names by their addresses only.
+fn parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
+    let names: HashMap<_, _> =
+        vs.variables().into_iter().map(|(name, tensor)| (tensor.data_ptr(), name)).collect();
+    vs.trainable_variables()
+        .into_iter()
+        .map(|parameter| (names[&parameter.data_ptr()].clone(), parameter))
+        .collect()
+}
+
+/// As they are now.
+fn copies(
+    prefix: &str,
+    variables: impl IntoIterator<Item = (String, Tensor)>,
+) -> Vec<(String, Tensor)> {
+    variables
+        .into_iter()
+        .map(|(name, tensor)| (format!("{prefix}.{name}"), tensor.detach().copy()))
+        .collect()
+}
