@@ -1,5 +1,6 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
+use super::hooks::register::Failure;
 use super::logging::DdpLoggingData;
 use super::post_mortem::is_about_connections;
 use super::process_group::ProcessGroup;
@@ -8,7 +9,7 @@ use crate::error::without_backtrace;
 use crate::parameters::{named_buffers, named_parameters};
 use crate::{Error, Result, Tensors};
 use c10d_sys::{Reducer, ReducerOptions, tensor};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Tensor, no_grad};
@@ -73,9 +74,9 @@ impl Default for DdpOptions {
 /// The gradients are those of the mean of the ranks' losses. A loss that sums over the batch must
 /// be scaled by the world size to be what a single process would compute.
 pub struct DistributedDataParallel<M> {
-    reducer: RefCell<Reducer>,
+    pub(super) reducer: RefCell<Reducer>,
     module: M,
-    group: ProcessGroup,
+    pub(super) group: ProcessGroup,
     /// In the order of registration, which all ranks share.
     names: Vec<String>,
     /// What rank 0 sends before each forward pass; empty if the options say not to.
@@ -86,6 +87,10 @@ pub struct DistributedDataParallel<M> {
     no_sync_guards: Cell<usize>,
     /// Whether rank 0's buffers may have moved on; `require_forward_param_sync`.
     sync_buffers: Cell<bool>,
+    /// Whether there has been a forward pass with gradients.
+    pub(super) has_run_forward: Cell<bool>,
+    /// Set when a communication hook is registered.
+    pub(super) hook_failure: OnceCell<Failure>,
 }
 
 impl<M> DistributedDataParallel<M> {
@@ -162,6 +167,8 @@ impl<M> DistributedDataParallel<M> {
             static_graph: options.static_graph,
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
+            has_run_forward: Cell::new(false),
+            hook_failure: OnceCell::new(),
         })
     }
 
@@ -191,6 +198,7 @@ impl<M> DistributedDataParallel<M> {
             });
         }
         if grad {
+            self.has_run_forward.set(true);
             let mut reducer = self.reducer.borrow_mut();
             if sync {
                 reducer.prepare_for_forward().map_err(|error| self.failed("forward", &error))?;
@@ -233,10 +241,13 @@ impl<M> DistributedDataParallel<M> {
     /// panics and names nobody.
     ///
     /// # Errors
-    /// [`Error::Collective`] when a rank has died or has not come within the timeout;
-    /// [`Error::Tensor`] when `loss` itself has no backward pass.
+    /// [`Error::Collective`] when a rank has died or has not come within the timeout, or a
+    /// communication hook has failed; [`Error::Tensor`] when `loss` itself has no backward pass.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         loss.f_backward().map_err(|error| {
+            if let Some(error) = self.take_hook_failure() {
+                return error;
+            }
             let message = without_backtrace(&error);
             if is_about_connections(&message) {
                 self.group.failed("backward", &message)

@@ -31,6 +31,10 @@ pub struct DdpLoggingData {
     pub avg_backward_comm_time: Duration,
     /// The part of it during which gradients were still being computed: exchange that cost nothing.
     pub avg_backward_compute_comm_overlap_time: Duration,
+    /// The name of the communication hook; empty where none is registered.
+    pub comm_hook: String,
+    /// Whether there has been a [`join`](super::DistributedDataParallel::join).
+    pub join_uneven_inputs: bool,
 }
 
 impl DdpLoggingData {
@@ -61,6 +65,8 @@ impl DdpLoggingData {
                 avg_backward_compute_comm_overlap_time: time(
                     "avg_backward_compute_comm_overlap_time",
                 )?,
+                comm_hook: reducer.logged_text("comm_hook")?,
+                join_uneven_inputs: number("join_uneven_inputs")? != 0,
             })
         };
         read().map_err(|error| Error::Tensor {

@@ -6,6 +6,7 @@
 //! - [`process_group`]: the collectives.
 //! - [`pending`]: an exchange in progress, whose result must be waited for.
 //! - [`ddp`]: [`DistributedDataParallel`], which averages gradients while backward runs.
+//! - [`hooks`]: other ways of exchanging gradients, compressed for instance.
 //! - [`logging`]: what DistributedDataParallel measured of itself.
 //! - [`metrics`]: sums and counts over all ranks.
 //!
@@ -17,6 +18,7 @@ mod agreement;
 pub mod ddp;
 pub mod device;
 pub mod env;
+pub mod hooks;
 pub mod init;
 pub mod logging;
 pub mod metrics;

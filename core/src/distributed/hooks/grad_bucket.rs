@@ -1,0 +1,52 @@
+//! What a communication hook gets.
+
+use crate::{Error, Result};
+use tch::Tensor;
+
+/// Gradients that are exchanged together, complete on this rank. `torch.distributed.GradBucket`
+///
+/// It lives as long as the call of the hook, its tensors as long as the hook keeps them.
+#[derive(Debug)]
+pub struct GradBucket<'a> {
+    engine: &'a mut c10d_sys::GradBucket,
+}
+
+impl<'a> GradBucket<'a> {
+    pub(super) fn new(engine: &'a mut c10d_sys::GradBucket) -> Self {
+        GradBucket { engine }
+    }
+
+    /// Its number among the buckets, from 0; they are exchanged in this order. The second forward
+    /// pass of a training orders the buckets anew. `bucket.index()`
+    pub fn index(&self) -> usize {
+        self.engine.index()
+    }
+
+    /// Whether it is the last bucket of this backward pass. `bucket.is_last()`
+    pub fn is_last(&self) -> bool {
+        self.engine.is_last()
+    }
+
+    /// All its gradients one after the other, as a tensor of one dimension. Not a copy: writing to
+    /// it changes the bucket. `bucket.buffer()`
+    pub fn buffer(&self) -> Result<Tensor> {
+        self.engine.buffer().map_err(Error::engine("GradBucket::buffer"))
+    }
+
+    /// Puts another tensor in the place of the buffer, for a hook that is called with this bucket
+    /// later. `bucket.set_buffer(tensor)`
+    pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<()> {
+        self.engine.set_buffer(buffer).map_err(Error::engine("GradBucket::set_buffer"))
+    }
+
+    /// The gradient of each of its parameters, in the parameter's shape, as a view into the buffer.
+    /// `bucket.gradients()`
+    pub fn gradients(&self) -> Result<Vec<Tensor>> {
+        self.engine.gradients().map_err(Error::engine("GradBucket::gradients"))
+    }
+
+    /// Its parameters, in the order of [`gradients`](Self::gradients). `bucket.parameters()`
+    pub fn parameters(&self) -> Result<Vec<Tensor>> {
+        self.engine.parameters().map_err(Error::engine("GradBucket::parameters"))
+    }
+}

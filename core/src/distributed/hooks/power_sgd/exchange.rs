@@ -1,0 +1,161 @@
+//! One bucket's way through a step of PowerSGD.
+
+use super::PowerSgdOptions;
+use super::low_rank::{LowRank, batches, factors};
+use super::orthogonalize::orthogonalize;
+use super::state::State;
+use crate::distributed::hooks::GradBucket;
+use crate::distributed::{ProcessGroup, ReduceOp};
+use crate::{Error, Result};
+use tch::{TchError, Tensor};
+
+/// What is computed before the bucket's first collective and needed after it.
+pub(super) struct Exchange {
+    index: usize,
+    is_last: bool,
+    buffer: Tensor,
+    /// The gradients as they were before the approximation; only with error feedback.
+    original: Option<Tensor>,
+    /// Those that are exchanged as they are: views into the buffer.
+    uncompressed: Vec<Tensor>,
+    compressed: Vec<LowRank>,
+    /// Of all P, and of all Q: each is exchanged at once.
+    memory: [Tensor; 2],
+}
+
+impl Exchange {
+    /// Everything up to the first product, P = M Q.
+    pub(super) fn prepare(
+        options: &PowerSgdOptions,
+        state: &mut State,
+        bucket: &GradBucket<'_>,
+    ) -> Result<Exchange> {
+        let (mut buffer, gradients) = (bucket.buffer()?, bucket.gradients()?);
+        let index = bucket.index();
+        let prepare = || {
+            let original = add_error(options, state, index, &mut buffer)?;
+            let (uncompressed, matrices) = sort_out(options, state, gradients)?;
+            let batches = batches(options, matrices)?;
+            let (memory, compressed) = factors(options, state, index, &buffer, batches)?;
+            for LowRank { m, p, q, .. } in &compressed {
+                let _ = m.f_bmm_out(p, q)?;
+            }
+            Ok((original, uncompressed, compressed, memory))
+        };
+        let (original, uncompressed, compressed, memory) =
+            prepare().map_err(Error::tensor("PowerSGD"))?;
+        let is_last = bucket.is_last();
+        Ok(Exchange { index, is_last, buffer, original, uncompressed, compressed, memory })
+    }
+
+    /// The gradients that are exchanged as they are, one after the other.
+    pub(super) fn uncompressed_memory(&self) -> Result<Tensor> {
+        let flat = || match self.uncompressed.as_slice() {
+            [] => Tensor::f_empty([0], (self.buffer.kind(), self.buffer.device())),
+            some => {
+                let flat: Vec<_> =
+                    some.iter().map(|tensor| tensor.f_view([-1])).collect::<Result<_, _>>()?;
+                Tensor::f_cat(&flat, 0)
+            }
+        };
+        flat().map_err(Error::tensor("PowerSGD"))
+    }
+
+    /// Everything from there, given the sum of [`uncompressed_memory`](Self::uncompressed_memory)
+    /// over the ranks.
+    pub(super) fn finish(
+        mut self,
+        options: &PowerSgdOptions,
+        state: &mut State,
+        group: &ProcessGroup,
+        uncompressed_sum: Tensor,
+    ) -> Result<Tensor> {
+        let world_size = group.world_size() as i64;
+        let failed = || Error::tensor("PowerSGD");
+        self.unpack(uncompressed_sum, world_size).map_err(failed())?;
+        // The length of the columns makes no difference to what is done with them: no division.
+        group.all_reduce(&mut self.memory[0], ReduceOp::Sum)?;
+        self.multiply_by_p(options).map_err(failed())?;
+        group.all_reduce(&mut self.memory[1], ReduceOp::Sum)?;
+        self.decompress(world_size).map_err(failed())?;
+        if let Some(original) = &self.original {
+            let lost = original.f_sub(&self.buffer).map_err(failed())?;
+            state.errors.insert(self.index, lost);
+        }
+        state.count(self.is_last);
+        Ok(self.buffer)
+    }
+
+    fn unpack(&mut self, mut sum: Tensor, world_size: i64) -> Result<(), TchError> {
+        let mean = sum.f_div_scalar_(world_size)?;
+        let mut start = 0;
+        for tensor in &mut self.uncompressed {
+            let len = tensor.numel() as i64;
+            tensor.f_copy_(&mean.f_narrow(0, start, len)?.f_view_as(tensor)?)?;
+            start += len;
+        }
+        Ok(())
+    }
+
+    /// Q = Mᵀ P
+    fn multiply_by_p(&self, options: &PowerSgdOptions) -> Result<(), TchError> {
+        for LowRank { p, .. } in &self.compressed {
+            orthogonalize(p, options.orthogonalization_epsilon)?;
+        }
+        for LowRank { m, p, q, .. } in &self.compressed {
+            let _ = m.f_transpose(1, 2)?.f_bmm_out(q, p)?;
+        }
+        Ok(())
+    }
+
+    /// M = P Qᵀ
+    fn decompress(&mut self, world_size: i64) -> Result<(), TchError> {
+        let _ = self.memory[1].f_div_scalar_(world_size)?;
+        for LowRank { parts, m, p, q } in &mut self.compressed {
+            let _ = p.f_bmm_out(m, &q.f_transpose(1, 2)?)?;
+            for (index, part) in parts.iter_mut().enumerate() {
+                part.f_copy_(&m.f_select(0, index as i64)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds what the last step has lost to the gradients; gives a copy of the sum.
+fn add_error(
+    options: &PowerSgdOptions,
+    state: &State,
+    index: usize,
+    buffer: &mut Tensor,
+) -> Result<Option<Tensor>, TchError> {
+    if !options.use_error_feedback {
+        return Ok(None);
+    }
+    if let Some(error) = state.errors.get(&index) {
+        let _ = buffer.f_add_(error)?;
+    }
+    Ok(Some(buffer.copy()))
+}
+
+/// The gradients that are exchanged as they are, and the others as matrices.
+fn sort_out(
+    options: &PowerSgdOptions,
+    state: &mut State,
+    gradients: Vec<Tensor>,
+) -> Result<(Vec<Tensor>, Vec<Tensor>), TchError> {
+    let (mut uncompressed, mut matrices) = (Vec::new(), Vec::new());
+    for gradient in gradients {
+        let numel = gradient.numel() as u64;
+        // As many rows as the first dimension has; a number without dimensions is one row.
+        let rows = gradient.size().first().copied().unwrap_or(1);
+        let matrix = gradient.f_view([rows, -1])?;
+        let size = options.compressed_size(rows, matrix.size2()?.1);
+        match size {
+            Some(_) => matrices.push(matrix),
+            None => uncompressed.push(gradient),
+        }
+        state.numel[0] += numel;
+        state.numel[1] += size.unwrap_or(numel);
+    }
+    Ok((uncompressed, matrices))
+}

@@ -1,0 +1,125 @@
+//! Matrices and the factors that take their place.
+
+use super::PowerSgdOptions;
+use super::orthogonalize::orthogonalize;
+use super::state::State;
+use c10d_sys::tensor::randn_;
+use tch::{TchError, Tensor};
+
+/// Matrices of one shape.
+pub(super) struct Batch {
+    /// Where they come from, if `m` is a copy of them.
+    parts: Vec<Tensor>,
+    /// `[batch, rows, columns]`
+    m: Tensor,
+}
+
+/// Matrices of one shape and what takes their place: m = p qᵀ.
+pub(super) struct LowRank {
+    /// Where the matrices come from, if `m` is a copy of them.
+    pub(super) parts: Vec<Tensor>,
+    /// `[batch, rows, columns]`
+    pub(super) m: Tensor,
+    /// `[batch, rows, rank]`, a view into the memory of all P.
+    pub(super) p: Tensor,
+    /// `[batch, columns, rank]`, a view into the memory of all Q.
+    pub(super) q: Tensor,
+}
+
+impl Batch {
+    /// The shapes of P and Q.
+    fn shapes(&self, options: &PowerSgdOptions) -> Result<[[i64; 3]; 2], TchError> {
+        let (batch, rows, columns) = self.m.size3()?;
+        let rank = options.rank_of(rows, columns);
+        Ok([[batch, rows, rank], [batch, columns, rank]])
+    }
+}
+
+/// The matrices in the order in which their factors lie in memory: those of the same shape beside
+/// each other.
+pub(super) fn batches(
+    options: &PowerSgdOptions,
+    matrices: Vec<Tensor>,
+) -> Result<Vec<Batch>, TchError> {
+    let mut by_shape: Vec<Vec<Tensor>> = Vec::new();
+    for matrix in matrices {
+        match by_shape.iter_mut().find(|group| group[0].size() == matrix.size()) {
+            Some(group) => group.push(matrix),
+            None => by_shape.push(vec![matrix]),
+        }
+    }
+    let mut batches = Vec::new();
+    for group in by_shape {
+        if options.batch_tensors_with_same_shape && group.len() > 1 {
+            let m = Tensor::f_stack(&group, 0)?;
+            batches.push(Batch { parts: group, m });
+        } else {
+            for matrix in group {
+                batches.push(Batch { parts: Vec::new(), m: matrix.f_unsqueeze(0)? });
+            }
+        }
+    }
+    Ok(batches)
+}
+
+/// Shares memory for P and Q out among the matrices of the bucket with this index. In Q stands what
+/// the step begins with.
+pub(super) fn factors(
+    options: &PowerSgdOptions,
+    state: &mut State,
+    index: usize,
+    buffer: &Tensor,
+    batches: Vec<Batch>,
+) -> Result<([Tensor; 2], Vec<LowRank>), TchError> {
+    let remembered = state.memory.get(&index).map(share);
+    let is_new = remembered.is_none();
+    let memory = match remembered {
+        Some(memory) => memory,
+        None => allocate(options, buffer, &batches)?,
+    };
+    if options.warm_start {
+        state.memory.insert(index, share(&memory));
+    }
+
+    let mut starts = [0, 0];
+    let mut view = |which: usize, shape: [i64; 3]| {
+        let len = shape.iter().product();
+        let view = memory[which].f_narrow(0, starts[which], len)?.f_view(shape);
+        starts[which] += len;
+        view
+    };
+    let mut factors = Vec::new();
+    for batch in batches {
+        let [p_shape, q_shape] = batch.shapes(options)?;
+        let (p, q) = (view(0, p_shape)?, view(1, q_shape)?);
+        factors.push(LowRank { parts: batch.parts, m: batch.m, p, q });
+    }
+    if is_new {
+        let mut qs: Vec<_> = factors.iter().map(|factor| factor.q.shallow_clone()).collect();
+        randn_(&mut qs, state.seed()).map_err(|error| TchError::Torch(error.message().into()))?;
+    }
+    for LowRank { q, .. } in &factors {
+        orthogonalize(q, options.orthogonalization_epsilon)?;
+    }
+    Ok((memory, factors))
+}
+
+/// Memory for all P and for all Q, of the kind of the gradients.
+fn allocate(
+    options: &PowerSgdOptions,
+    buffer: &Tensor,
+    batches: &[Batch],
+) -> Result<[Tensor; 2], TchError> {
+    let mut sizes = [0, 0];
+    for batch in batches {
+        for (size, shape) in sizes.iter_mut().zip(batch.shapes(options)?) {
+            *size += shape.iter().product::<i64>();
+        }
+    }
+    let empty = |size| Tensor::f_empty([size], (buffer.kind(), buffer.device()));
+    Ok([empty(sizes[0])?, empty(sizes[1])?])
+}
+
+fn share(memory: &[Tensor; 2]) -> [Tensor; 2] {
+    memory.each_ref().map(Tensor::shallow_clone)
+}

@@ -1,0 +1,95 @@
+//! PowerSGD: exchanges matrices of low rank in the place of the gradients.
+//!
+//! Vogels, Karimireddy, Jaggi: "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
+//! Optimization", 2019, <https://arxiv.org/abs/1905.13727>; PyTorch's `powerSGD_hook`.
+//!
+//! - [`options`]: what can be set.
+//!
+//! Private: `state` (what is remembered from step to step), `exchange` (one bucket's way through a
+//! step), `low_rank` (its matrices and their factors), `orthogonalize`.
+
+mod exchange;
+mod low_rank;
+pub mod options;
+mod orthogonalize;
+mod state;
+
+pub use options::PowerSgdOptions;
+
+use super::{AllReduce, CommHook, Finish, GradBucket};
+use crate::Result;
+use crate::distributed::{ProcessGroup, ReduceOp};
+use exchange::Exchange;
+use state::State;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Approximates each gradient M of n rows and m columns by P Qᵀ, with few columns in P and Q, and
+/// exchanges P and Q: `(n + m) * rank` numbers instead of `n * m`. `powerSGD_hook`
+///
+/// Gradients that this would not make smaller, those of biases above all, are averaged as they are.
+/// What the approximation has lost is added to the gradient of the next step (error feedback), and
+/// Q of one step is where the next begins (warm start).
+///
+/// Where a whole matrix of gradients can be zero on all ranks, set an `orthogonalization_epsilon`:
+/// else the step divides by zero, as in PyTorch, and the weights become NaN.
+///
+/// Clones share what is remembered; keep one to ask for the [`compression_stats`].
+///
+/// [`compression_stats`]: Self::compression_stats
+#[derive(Debug, Clone)]
+pub struct PowerSgd {
+    options: PowerSgdOptions,
+    state: Arc<Mutex<State>>,
+}
+
+/// How much PowerSGD has saved, in numbers exchanged, since it started to compress.
+/// `PowerSGDState.compression_stats()`
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CompressionStats {
+    /// How many times as many numbers there would have been without compression; 0 before it has
+    /// started.
+    pub rate: f64,
+    /// How many there would have been.
+    pub numel_before_compression: u64,
+    /// How many there were.
+    pub numel_after_compression: u64,
+}
+
+impl PowerSgd {
+    /// Makes the hook's state, `PowerSGDState(…)` in PyTorch.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for options that no training could work with.
+    pub fn new(options: PowerSgdOptions) -> Result<PowerSgd> {
+        options.check()?;
+        Ok(PowerSgd { options, state: Arc::new(Mutex::new(State::new(&options))) })
+    }
+
+    /// What compression has saved so far, on this rank.
+    pub fn compression_stats(&self) -> CompressionStats {
+        self.state().stats()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CommHook for PowerSgd {
+    fn name(&self) -> String {
+        format!("powerSGD_hook {:?}", self.options)
+    }
+
+    fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
+        if self.state().iteration < self.options.start_power_sgd_iter {
+            self.state().count(bucket.is_last());
+            return AllReduce.start(group, bucket);
+        }
+        let exchange = Exchange::prepare(&self.options, &mut self.state(), bucket)?;
+        let unchanged = group.all_reduce_async(exchange.uncompressed_memory()?, ReduceOp::Sum)?;
+        let (hook, group) = (self.clone(), group.clone());
+        Ok(Box::new(move || {
+            exchange.finish(&hook.options, &mut hook.state(), &group, unchanged.wait()?)
+        }))
+    }
+}

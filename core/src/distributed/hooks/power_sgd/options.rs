@@ -1,0 +1,106 @@
+//! What can be set of PowerSGD.
+
+use crate::{Error, Result};
+
+/// PyTorch's keyword arguments of `PowerSGDState`, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PowerSgdOptions {
+    /// How many columns P and Q have: more come closer to the gradient and save less. Usually 1 to 4;
+    /// double it until the accuracy suffices.
+    pub matrix_approximation_rank: usize,
+    /// How many steps exchange whole gradients first. The beginning of a training is sensitive to
+    /// what approximation loses; a tenth of all steps is a good start.
+    pub start_power_sgd_iter: u64,
+    /// How many times fewer numbers a gradient must come to for its compression to be worth the work.
+    pub min_compression_rate: f64,
+    /// Whether what a step has lost is added to the next one's gradient. Costs the memory of the
+    /// gradients twice more, and is what makes PowerSGD converge.
+    pub use_error_feedback: bool,
+    /// Whether a step begins with the Q of the one before, which comes closer than random numbers.
+    pub warm_start: bool,
+    /// Added to the length of a column before it is divided by it: a small number, 1e-8 say, where
+    /// columns can be all zero.
+    pub orthogonalization_epsilon: f64,
+    /// Seeds the first Q, which must be the same on every rank.
+    pub random_seed: u32,
+    /// Whether gradients of the same shape in a bucket are computed with in one go. The result is
+    /// the same; pays off with large buckets on a GPU.
+    pub batch_tensors_with_same_shape: bool,
+}
+
+impl Default for PowerSgdOptions {
+    fn default() -> Self {
+        PowerSgdOptions {
+            matrix_approximation_rank: 1,
+            start_power_sgd_iter: 1000,
+            min_compression_rate: 2.0,
+            use_error_feedback: true,
+            warm_start: true,
+            orthogonalization_epsilon: 0.0,
+            random_seed: 0,
+            batch_tensors_with_same_shape: false,
+        }
+    }
+}
+
+impl PowerSgdOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        let refuse = |what: &str, found: String, expected: &str| {
+            Err(Error::Argument { what: what.into(), found, expected: expected.into() })
+        };
+        if self.matrix_approximation_rank == 0 {
+            return refuse("matrix_approximation_rank", "0".into(), "at least 1");
+        }
+        if (self.use_error_feedback || self.warm_start) && self.start_power_sgd_iter < 2 {
+            return refuse(
+                "start_power_sgd_iter",
+                self.start_power_sgd_iter.to_string(),
+                "at least 2 with use_error_feedback or warm_start: both remember buckets, which \
+                 the second step orders anew",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether a matrix is worth compressing, and into how many numbers. `_should_compress`
+    pub(super) fn compressed_size(&self, rows: i64, columns: i64) -> Option<u64> {
+        let size = (rows + columns) * self.rank_of(rows, columns);
+        (size as f64 * self.min_compression_rate < (rows * columns) as f64).then_some(size as u64)
+    }
+
+    /// No matrix has a higher rank than it has rows or columns.
+    pub(super) fn rank_of(&self, rows: i64, columns: i64) -> i64 {
+        let rank = i64::try_from(self.matrix_approximation_rank).unwrap_or(i64::MAX);
+        rows.min(columns).min(rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_not_get_smaller_is_not_compressed() {
+        let options = PowerSgdOptions::default();
+        assert_eq!(options.compressed_size(128, 784), Some(912));
+        assert_eq!(options.compressed_size(128, 1), None, "a bias");
+        // 8 numbers instead of 16 are not less than half.
+        assert_eq!(options.compressed_size(4, 4), None);
+        assert_eq!(options.compressed_size(5, 5), Some(10));
+        let rank = PowerSgdOptions { matrix_approximation_rank: 100, ..options };
+        assert_eq!(rank.compressed_size(5, 5), None);
+    }
+
+    #[test]
+    fn options_that_cannot_work_are_refused() {
+        let check = |options: PowerSgdOptions| options.check().unwrap_err().to_string();
+        let default = PowerSgdOptions::default();
+        assert!(default.check().is_ok());
+        let error = check(PowerSgdOptions { matrix_approximation_rank: 0, ..default });
+        assert!(error.starts_with("matrix_approximation_rank is 0"), "{error}");
+        let early = PowerSgdOptions { start_power_sgd_iter: 1, warm_start: false, ..default };
+        let error = check(early);
+        assert!(error.starts_with("start_power_sgd_iter is 1"), "{error}");
+        assert!(PowerSgdOptions { use_error_feedback: false, ..early }.check().is_ok());
+    }
+}

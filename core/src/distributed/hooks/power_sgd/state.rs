@@ -1,0 +1,82 @@
+//! What PowerSGD remembers from step to step.
+
+use super::{CompressionStats, PowerSgdOptions};
+use rand_mt::Mt;
+use std::collections::HashMap;
+use tch::Tensor;
+
+/// `PowerSGDState`
+pub(super) struct State {
+    /// How many backward passes there have been.
+    pub(super) iteration: u64,
+    /// What was lost of each bucket, by its index.
+    pub(super) errors: HashMap<usize, Tensor>,
+    /// The memory of each bucket's P and Q.
+    pub(super) memory: HashMap<usize, [Tensor; 2]>,
+    /// Numbers before and after compression.
+    pub(super) numel: [u64; 2],
+    seeds: Mt,
+}
+
+impl State {
+    pub(super) fn new(options: &PowerSgdOptions) -> State {
+        State {
+            iteration: 0,
+            errors: HashMap::new(),
+            memory: HashMap::new(),
+            numel: [0, 0],
+            seeds: Mt::new(options.random_seed),
+        }
+    }
+
+    /// To be called for each bucket.
+    pub(super) fn count(&mut self, is_last: bool) {
+        self.iteration += u64::from(is_last);
+    }
+
+    /// A seed for random numbers, the same on every rank and another each time:
+    /// `numpy.random.RandomState(random_seed).randint(1_000_000_000)`.
+    pub(super) fn seed(&mut self) -> u64 {
+        const LIMIT: u32 = 1_000_000_000;
+        // As many bits as the limit has; what is too large all the same is drawn again.
+        let mask = LIMIT.next_power_of_two() - 1;
+        loop {
+            let number = self.seeds.next_u32() & mask;
+            if number < LIMIT {
+                return number.into();
+            }
+        }
+    }
+
+    pub(super) fn stats(&self) -> CompressionStats {
+        let [before, after] = self.numel;
+        CompressionStats {
+            rate: if after > 0 { before as f64 / after as f64 } else { 0.0 },
+            numel_before_compression: before,
+            numel_after_compression: after,
+        }
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("iteration", &self.iteration)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_those_of_numpy() {
+        // numpy.random.RandomState(7).randint(1_000_000_000), six times.
+        let mut state = State::new(&PowerSgdOptions { random_seed: 7, ..Default::default() });
+        let seeds = [(); 6].map(|()| state.seed());
+        let numpys = [327741615, 976413892, 128500249, 296233462, 809211459, 980209875];
+        assert_eq!(seeds, numpys);
+    }
+}

@@ -1,0 +1,135 @@
+//! How a hook gets into the engine, and how its failures come out.
+
+use super::{CommHook, GradBucket};
+use crate::distributed::{DistributedDataParallel, ProcessGroup};
+use crate::error::of_panic;
+use crate::{Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use tch::Tensor;
+
+/// What went wrong in a hook, as it was: from the engine only a text comes back.
+pub(in crate::distributed) type Failure = Arc<Mutex<Option<Error>>>;
+
+impl<M> DistributedDataParallel<M> {
+    /// From now on `hook` exchanges the gradients. A collective.
+    ///
+    /// Once for a model, before its first forward pass: the engine divides gradients where there is
+    /// no hook. When a hook returns an error or panics, [`backward`](Self::backward) reports it;
+    /// gradients cannot be exchanged afterwards, so end the program. `model.register_comm_hook`
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: the model has a hook already, or has made a forward pass.
+    /// - [`Error::Collective`]: another rank registers a hook of another name.
+    pub fn register_comm_hook(&self, hook: impl CommHook + 'static) -> Result<()> {
+        const OPERATION: &str = "register_comm_hook";
+        let name = hook.name();
+        let misuse = match (self.hook_failure.get(), self.has_run_forward.get()) {
+            (Some(_), _) => Some("registered a second time"),
+            (_, true) => Some("registered after a forward pass"),
+            _ => None,
+        };
+        if let Some(found) = misuse {
+            return Err(Error::Argument {
+                what: format!("the communication hook {name}"),
+                found: found.into(),
+                expected: "registered once, before the first forward pass".into(),
+            });
+        }
+        let objection = self
+            .group
+            .compare_with_rank_0(OPERATION, &name)?
+            .filter(|theirs| *theirs != name)
+            .map(|theirs| {
+                format!(
+                    "it registers the communication hook {name}, where rank 0 registers {theirs}; \
+                     register the same on every rank"
+                )
+            });
+        self.group.agree(OPERATION, objection.as_deref())?;
+
+        let failure = Failure::default();
+        let guard = Guard { name, group: self.group.clone(), failure: Arc::clone(&failure) };
+        self.reducer
+            .borrow_mut()
+            .register_comm_hook(&guard.name.clone(), guard.around(hook))
+            .map_err(|error| self.group.failed(OPERATION, error.message()))?;
+        // Nobody but this function sets it, and not twice.
+        let _ = self.hook_failure.set(failure);
+        Ok(())
+    }
+
+    /// The failure of a hook because of which the engine has failed, where that is so.
+    pub(in crate::distributed) fn take_hook_failure(&self) -> Option<Error> {
+        self.hook_failure.get()?.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Runs a hook and keeps its failures.
+#[derive(Clone)]
+struct Guard {
+    name: String,
+    group: ProcessGroup,
+    failure: Failure,
+}
+
+impl Guard {
+    /// The hook as the engine calls it.
+    fn around(
+        self,
+        mut hook: impl CommHook + 'static,
+    ) -> impl FnMut(&mut c10d_sys::GradBucket) -> Result<c10d_sys::Finish, String> + Send + 'static
+    {
+        move |bucket| {
+            let index = bucket.index();
+            let (buffer, finish) = self.run(|| {
+                let mut bucket = GradBucket::new(bucket);
+                Ok((bucket.buffer()?, hook.start(&self.group, &mut bucket)?))
+            })?;
+            let guard = self.clone();
+            Ok(Box::new(move || {
+                guard.run(|| {
+                    let result = finish()?;
+                    check(&result, &buffer, index)?;
+                    Ok(result)
+                })
+            }))
+        }
+    }
+
+    /// The text of an error is for C++; the error itself is kept.
+    fn run<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T, String> {
+        let error = match catch_unwind(AssertUnwindSafe(part)) {
+            Ok(Ok(value)) => return Ok(value),
+            // The others know of it.
+            Ok(Err(error @ Error::Collective { .. })) => error,
+            Ok(Err(error)) => self.failed(&error.to_string()),
+            Err(panic) => self.failed(&of_panic(&*panic)),
+        };
+        let text = error.to_string();
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        Err(text)
+    }
+
+    fn failed(&self, what: &str) -> Error {
+        let message = format!("communication hook {}: {what}", self.name);
+        self.group.report(&message);
+        Error::Collective { rank: self.group.rank(), operation: "backward", message, blame: None }
+    }
+}
+
+fn check(result: &Tensor, buffer: &Tensor, index: usize) -> Result<()> {
+    let properties = |tensor: &Tensor| (tensor.kind(), tensor.size(), tensor.device());
+    if result.defined() && properties(result) == properties(buffer) {
+        return Ok(());
+    }
+    let describe = |tensor: &Tensor| match tensor.defined() {
+        true => format!("{:?} {:?} on {:?}", tensor.kind(), tensor.size(), tensor.device()),
+        false => "an undefined tensor".into(),
+    };
+    Err(Error::Argument {
+        what: format!("its result for bucket {index}"),
+        found: describe(result),
+        expected: format!("{}, as the bucket", describe(buffer)),
+    })
+}

@@ -1,0 +1,201 @@
+//! Communication hooks that are refused or fail: every rank ends with an error that says why.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+#[path = "common/weights.rs"]
+mod weights;
+
+use tch::Tensor;
+use tch_parallel::distributed::hooks::{self, Finish, GradBucket};
+use tch_parallel::distributed::{ProcessGroup, ReduceOp};
+use tch_parallel::{Error, Result};
+use weights::{TWO_BUCKETS, backward, model, own};
+
+on_ranks!(
+    2,
+    fn a_model_has_one_hook_and_gets_it_before_its_first_forward_pass(group: &ProcessGroup) {
+        let (vs, late) = model(group, TWO_BUCKETS);
+        backward(&vs, &late, &own(group.rank(), 0)).unwrap();
+        let error = late.register_comm_hook(hooks::AllReduce).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the communication hook allreduce_hook is registered after a forward pass, but must be \
+             registered once, before the first forward pass"
+        );
+
+        let (_vs, twice) = model(group, TWO_BUCKETS);
+        twice.register_comm_hook(hooks::AllReduce).unwrap();
+        let error = twice.register_comm_hook(hooks::Fp16Compress).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the communication hook fp16_compress_hook is registered a second"),
+            "{error}"
+        );
+        assert_eq!(twice.logging_data().unwrap().comm_hook, "allreduce_hook");
+    }
+);
+
+on_ranks!(
+    2,
+    fn ranks_with_different_hooks_are_told(group: &ProcessGroup) {
+        let (_vs, model) = model(group, TWO_BUCKETS);
+        let registered = match group.rank() {
+            0 => model.register_comm_hook(hooks::AllReduce),
+            _ => model.register_comm_hook(hooks::Bf16Compress),
+        };
+        let error = registered.unwrap_err().to_string();
+        assert!(
+            error.contains(
+                "rank 1: it registers the communication hook bf16_compress_hook, where rank 0 \
+                 registers allreduce_hook"
+            ),
+            "{error}"
+        );
+    }
+);
+
+/// Sums gradients, but on rank 1 fails in the second bucket of the second step as `fail` does.
+fn failing(
+    group: &ProcessGroup,
+    fail: fn() -> Result<Tensor>,
+    when: When,
+) -> impl FnMut(&ProcessGroup, &mut GradBucket<'_>) -> Result<Finish> + Send + use<> {
+    let fails = group.rank() == 1;
+    move |group, bucket| {
+        let now = fails && bucket.index() == 1;
+        if now && when == When::Start {
+            let _ = fail()?;
+        }
+        let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
+        Ok(Box::new(move || match sum.wait() {
+            Ok(_) if now => fail(),
+            sum => sum,
+        }))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum When {
+    Start,
+    Finish,
+}
+
+/// What `backward` says on this rank when the hook fails on rank 1.
+fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> String {
+    let (vs, model) = model(group, TWO_BUCKETS);
+    model.register_comm_hook(hooks::from_fn("failing", failing(group, fail, when))).unwrap();
+    // One bucket, so nothing fails.
+    backward(&vs, &model, &own(group.rank(), 0)).unwrap();
+    match backward(&vs, &model, &own(group.rank(), 1)) {
+        Err(error @ Error::Collective { .. }) => error.to_string(),
+        // A rank that had all it needed notices in the next step.
+        Ok(()) => backward(&vs, &model, &own(group.rank(), 2)).unwrap_err().to_string(),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn refuses() -> Result<Tensor> {
+    Err(Error::Argument {
+        what: "the gradient".into(),
+        found: "too long".into(),
+        expected: "shorter".into(),
+    })
+}
+
+fn panics() -> Result<Tensor> {
+    panic!("this cannot be")
+}
+
+fn fails_in_torch() -> Result<Tensor> {
+    let numbers = |len| Tensor::zeros([len], tch::kind::FLOAT_CPU);
+    Ok(numbers(2) + numbers(3))
+}
+
+fn gives_too_little() -> Result<Tensor> {
+    Ok(Tensor::zeros([3], tch::kind::DOUBLE_CPU))
+}
+
+fn gives_nothing() -> Result<Tensor> {
+    Ok(Tensor::new())
+}
+
+/// Rank 1 says what went wrong, and rank 0 says it too.
+fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: &str) {
+    let message = message(group, fail, when);
+    let failure = format!("communication hook failing: {what}");
+    match group.rank() {
+        1 => assert_eq!(message, format!("rank 1: backward failed: {failure}")),
+        _ => assert!(message.contains(&format!("rank 1 reports: {failure}")), "{message}"),
+    }
+}
+
+on_ranks!(
+    2,
+    fn an_error_at_the_start_of_an_exchange_reaches_every_rank(group: &ProcessGroup) {
+        expect(group, refuses, When::Start, "the gradient is too long, but must be shorter");
+    }
+);
+
+on_ranks!(
+    2,
+    fn an_error_at_its_end_does_too(group: &ProcessGroup) {
+        expect(group, refuses, When::Finish, "the gradient is too long, but must be shorter");
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_panic_at_the_start_of_an_exchange_is_an_error(group: &ProcessGroup) {
+        expect(group, panics, When::Start, "this cannot be");
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_panic_at_its_end_is_one_too(group: &ProcessGroup) {
+        expect(group, panics, When::Finish, "this cannot be");
+    }
+);
+
+on_ranks!(
+    2,
+    fn what_libtorch_refuses_is_said_without_its_backtrace(group: &ProcessGroup) {
+        let what = "The size of tensor a (2) must match the size of tensor b (3) at non-singleton \
+                    dimension 0";
+        expect(group, fails_in_torch, When::Finish, what);
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_result_of_another_shape_is_refused(group: &ProcessGroup) {
+        let what = "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, \
+                    as the bucket";
+        expect(group, gives_too_little, When::Finish, what);
+    }
+);
+
+on_ranks!(
+    2,
+    fn an_undefined_result_is_refused(group: &ProcessGroup) {
+        let what = "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, \
+                    as the bucket";
+        expect(group, gives_nothing, When::Finish, what);
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_plain_backward_panics_with_the_hooks_error(group: &ProcessGroup) {
+        let (_vs, model) = model(group, TWO_BUCKETS);
+        let hook = |_: &ProcessGroup, _: &mut GradBucket<'_>| refuses().map(|_| unreachable!());
+        model.register_comm_hook(hooks::from_fn("refusing", hook)).unwrap();
+        let loss = model
+            .forward(|weights| {
+                weights.matrix.sum(tch::Kind::Float) + weights.vector.sum(tch::Kind::Float)
+            })
+            .unwrap();
+        let error = loss.f_backward().unwrap_err().to_string();
+        assert!(error.contains("communication hook refusing: the gradient is too long"), "{error}");
+    }
+);

@@ -1,0 +1,216 @@
+//! Communication hooks: the built-in ones against what they should compute, closures, and what
+//! happens when a hook fails.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+#[path = "common/weights.rs"]
+mod weights;
+
+use std::sync::mpsc;
+use tch::{Kind, Tensor};
+use tch_parallel::Result;
+use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
+use tch_parallel::distributed::{DdpOptions, ProcessGroup, ReduceOp};
+use weights::{TWO_BUCKETS, backward, gradients, model, own};
+
+/// What two ranks' gradients come to with this hook, step after step.
+fn steps(
+    group: &ProcessGroup,
+    options: DdpOptions,
+    hook: impl CommHook + 'static,
+) -> Vec<[Tensor; 2]> {
+    let (vs, model) = model(group, options);
+    model.register_comm_hook(hook).unwrap();
+    (0..4)
+        .map(|step| {
+            backward(&vs, &model, &own(group.rank(), step)).unwrap();
+            gradients(&vs)
+        })
+        .collect()
+}
+
+/// `combine` of both ranks' own gradients, step after step.
+fn expected(combine: impl Fn(&Tensor, &Tensor) -> Tensor) -> Vec<[Tensor; 2]> {
+    let pair = |step| {
+        let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
+        [combine(&a_matrix, &b_matrix), combine(&a_vector, &b_vector)]
+    };
+    (0..4).map(pair).collect()
+}
+
+fn plain_mean() -> Vec<[Tensor; 2]> {
+    expected(|a, b| a / 2.0 + b / 2.0)
+}
+
+/// The mean computed in another kind: each operation rounds.
+fn rounded_mean(kind: Kind) -> Vec<[Tensor; 2]> {
+    expected(|a, b| (a.to_kind(kind) / 2.0 + b.to_kind(kind) / 2.0).to_kind(Kind::Float))
+}
+
+on_ranks!(
+    2,
+    fn all_reduce_gives_the_mean_as_no_hook_does(group: &ProcessGroup) {
+        for options in [DdpOptions::default(), TWO_BUCKETS] {
+            assert_eq!(steps(group, options, hooks::AllReduce), plain_mean());
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn sixteen_bit_hooks_round_divide_and_sum_in_16_bits(group: &ProcessGroup) {
+        for options in [DdpOptions::default(), TWO_BUCKETS] {
+            let half = steps(group, options, hooks::Fp16Compress);
+            assert_eq!(half, rounded_mean(Kind::Half));
+            let brain = steps(group, options, hooks::Bf16Compress);
+            assert_eq!(brain, rounded_mean(Kind::BFloat16));
+            assert!(half != plain_mean() && brain != plain_mean() && half != brain);
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_wrapped_hook_works_in_16_bits(group: &ProcessGroup) {
+        let options = DdpOptions::default();
+        let half = steps(group, options, hooks::fp16_compress_wrapper(hooks::AllReduce));
+        assert_eq!(half, rounded_mean(Kind::Half));
+        let brain = steps(group, options, hooks::bf16_compress_wrapper(hooks::AllReduce));
+        assert_eq!(brain, rounded_mean(Kind::BFloat16));
+    }
+);
+
+on_ranks!(
+    2,
+    fn hooks_go_with_every_kind_of_engine(group: &ProcessGroup) {
+        for options in [
+            DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS },
+            DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS },
+            DdpOptions { static_graph: true, ..TWO_BUCKETS },
+        ] {
+            let half = steps(group, options, hooks::Fp16Compress);
+            assert_eq!(half, rounded_mean(Kind::Half), "{options:?}");
+        }
+    }
+);
+
+/// A closure that exchanges nothing.
+fn noop(_: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
+    let buffer = bucket.buffer()?;
+    Ok(Box::new(|| Ok(buffer)))
+}
+
+on_ranks!(
+    2,
+    fn a_hook_that_exchanges_nothing_leaves_each_rank_its_own_gradients(group: &ProcessGroup) {
+        let own: Vec<_> = (0..4).map(|step| own(group.rank(), step)).collect();
+        assert_eq!(steps(group, TWO_BUCKETS, hooks::from_fn("noop", noop)), own);
+    }
+);
+
+on_ranks!(
+    2,
+    fn what_a_hook_gives_takes_the_gradients_place_wherever_it_lies(group: &ProcessGroup) {
+        // A part of a larger tensor, and one that is not contiguous.
+        for contiguous in [true, false] {
+            let shifted = move |_: &ProcessGroup, bucket: &mut GradBucket<'_>| {
+                let buffer = bucket.buffer()?;
+                let len = buffer.numel() as i64;
+                let doubled = Tensor::cat(&[&buffer * 0.0 - 1.0, &buffer * 2.0], 0);
+                let result = match contiguous {
+                    true => doubled.narrow(0, len, len),
+                    false => doubled.view([2, len]).transpose(0, 1).contiguous().select(1, 1),
+                };
+                Ok(Box::new(|| Ok(result)) as Finish)
+            };
+            let hook = hooks::from_fn("shifted", shifted);
+            let doubled: Vec<_> =
+                (0..4).map(|step| own(group.rank(), step).map(|own| own * 2.0)).collect();
+            assert_eq!(steps(group, TWO_BUCKETS, hook), doubled);
+        }
+    }
+);
+
+/// What a hook has seen of a bucket.
+struct Seen {
+    index: usize,
+    is_last: bool,
+    buffer: Tensor,
+    gradients: Vec<Tensor>,
+    parameters: Vec<Tensor>,
+}
+
+on_ranks!(
+    2,
+    fn a_hook_sees_each_bucket_as_this_rank_has_computed_it(group: &ProcessGroup) {
+        let (sender, seen) = mpsc::channel();
+        let (vs, model) = model(group, TWO_BUCKETS);
+        let watch = move |group: &ProcessGroup, bucket: &mut GradBucket<'_>| {
+            let _ = sender.send(Seen {
+                index: bucket.index(),
+                is_last: bucket.is_last(),
+                buffer: bucket.buffer()?.copy(),
+                gradients: bucket.gradients()?.iter().map(Tensor::copy).collect(),
+                parameters: bucket.parameters()?,
+            });
+            let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
+            Ok(Box::new(move || sum.wait()) as Finish)
+        };
+        model.register_comm_hook(hooks::from_fn("watch", watch)).unwrap();
+        for (step, buckets) in [(0, 1), (1, 2), (2, 2)] {
+            let own = own(group.rank(), step);
+            backward(&vs, &model, &own).unwrap();
+            let seen: Vec<_> = seen.try_iter().collect();
+            assert_eq!(seen.len(), buckets);
+            for (index, bucket) in seen.iter().enumerate() {
+                assert_eq!((bucket.index, bucket.is_last), (index, index + 1 == buckets));
+                let flat: Vec<_> =
+                    bucket.gradients.iter().map(|each| each.flatten(0, -1)).collect();
+                assert_eq!(bucket.buffer, Tensor::cat(&flat, 0));
+                for (parameter, gradient) in bucket.parameters.iter().zip(&bucket.gradients) {
+                    let is_matrix = parameter.size() == [24, 16];
+                    assert_eq!(gradient, if is_matrix { &own[0] } else { &own[1] });
+                }
+            }
+        }
+        assert_eq!(model.logging_data().unwrap().comm_hook, "watch");
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_hook_may_exchange_again_when_the_first_exchange_has_ended(group: &ProcessGroup) {
+        // As many buckets as gloo has threads, each with three collectives, of which two wait for the
+        // one before: on gloo's own threads they would wait for each other for ever.
+        let mean_of_means = |group: &ProcessGroup, bucket: &mut GradBucket<'_>| {
+            let group = group.clone();
+            let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
+            Ok(Box::new(move || {
+                let mut tensor = sum.wait()? / 4.0;
+                for _ in 0..2 {
+                    group.all_reduce(&mut tensor, ReduceOp::Sum)?;
+                }
+                Ok(tensor / 2.0)
+            }) as Finish)
+        };
+        let hook = hooks::from_fn("mean of means", mean_of_means);
+        assert_eq!(steps(group, TWO_BUCKETS, hook), plain_mean());
+    }
+);
+
+on_ranks!(
+    2,
+    fn under_no_sync_no_hook_is_called(group: &ProcessGroup) {
+        let (vs, model) = model(group, TWO_BUCKETS);
+        model.register_comm_hook(hooks::Fp16Compress).unwrap();
+        backward(&vs, &model, &own(group.rank(), 0)).unwrap();
+        {
+            let _accumulating = model.no_sync();
+            backward(&vs, &model, &own(group.rank(), 1)).unwrap();
+        }
+        assert_eq!(gradients(&vs), own(group.rank(), 1));
+        backward(&vs, &model, &own(group.rank(), 2)).unwrap();
+        assert_eq!(gradients(&vs), rounded_mean(Kind::Half)[2]);
+    }
+);

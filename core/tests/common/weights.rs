@@ -1,0 +1,61 @@
+//! A model of which a test chooses the gradients.
+
+#![allow(dead_code, reason = "not every test that includes this uses all of it")]
+
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor};
+use tch_parallel::Result;
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+
+/// Parameters of which a test chooses the gradients.
+#[derive(Debug)]
+pub struct Weights {
+    pub matrix: Tensor,
+    pub vector: Tensor,
+}
+
+pub type Model = DistributedDataParallel<Weights>;
+
+/// So small a cap that every parameter has a bucket of its own from the second step on.
+pub const TWO_BUCKETS: DdpOptions = DdpOptions {
+    bucket_cap_mb: Some(1e-5),
+    find_unused_parameters: false,
+    gradient_as_bucket_view: false,
+    static_graph: false,
+    broadcast_buffers: true,
+};
+
+pub fn model(group: &ProcessGroup, options: DdpOptions) -> (VarStore, Model) {
+    let vs = VarStore::new(Device::Cpu);
+    let weights = Weights {
+        matrix: vs.root().zeros("matrix", &[24, 16]),
+        vector: vs.root().zeros("vector", &[16]),
+    };
+    let model = DistributedDataParallel::new(weights, &vs, group, options).unwrap();
+    (vs, model)
+}
+
+/// Gradients that differ from rank to rank and from step to step, and are no numbers of 16 bits.
+pub fn own(rank: usize, step: i64) -> [Tensor; 2] {
+    let numbers = |len: i64, offset: f64| {
+        (Tensor::arange(len, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin()
+    };
+    let offset = rank as f64 + step as f64 * 5.0;
+    [numbers(24 * 16, offset).view([24, 16]), numbers(16, offset + 0.5)]
+}
+
+/// A forward and a backward pass in which these are the gradients of this rank.
+pub fn backward(vs: &VarStore, model: &Model, gradients: &[Tensor; 2]) -> Result<()> {
+    Sgd::new(vs, SgdOptions::default())?.zero_grad()?;
+    let loss = model.forward(|weights| {
+        (&weights.matrix * &gradients[0]).sum(Kind::Float)
+            + (&weights.vector * &gradients[1]).sum(Kind::Float)
+    })?;
+    model.backward(&loss)
+}
+
+pub fn gradients(vs: &VarStore) -> [Tensor; 2] {
+    let parameters = vs.trainable_variables();
+    [parameters[0].grad().copy(), parameters[1].grad().copy()]
+}

@@ -1,0 +1,188 @@
+//! PowerSGD: what it keeps of a gradient, what it loses, and that it makes up for it.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+#[path = "common/weights.rs"]
+mod weights;
+
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor};
+use tch_parallel::distributed::hooks::{self, CompressionStats, PowerSgd, PowerSgdOptions};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use weights::{TWO_BUCKETS, backward, gradients, model};
+
+/// Values of about 1 after a few dozen operations in f32.
+const ROUNDING: f64 = 1e-5;
+
+/// PowerSGD from the third step on, the earliest that there is.
+const EARLY: PowerSgdOptions = PowerSgdOptions {
+    matrix_approximation_rank: 1,
+    start_power_sgd_iter: 2,
+    min_compression_rate: 2.0,
+    use_error_feedback: true,
+    warm_start: true,
+    orthogonalization_epsilon: 0.0,
+    random_seed: 0,
+    batch_tensors_with_same_shape: false,
+};
+
+/// A gradient of the matrix of exactly this rank, and one of the vector.
+fn own(rank_of_process: usize, rank_of_matrix: i64) -> [Tensor; 2] {
+    let wave = |rows: i64, columns: i64, speed: f64| {
+        let steps = Tensor::arange(rows * columns, (Kind::Float, Device::Cpu));
+        (steps * speed + 1.0).sin().view([rows, columns])
+    };
+    // The same columns on all ranks: their mean has this rank as well.
+    let columns = wave(24, rank_of_matrix, 0.7);
+    let rows = wave(rank_of_matrix, 16, 0.3 + rank_of_process as f64);
+    [columns.matmul(&rows), wave(1, 16, 0.9 + rank_of_process as f64).view([16])]
+}
+
+fn mean(rank_of_matrix: i64) -> [Tensor; 2] {
+    let [[matrix, vector], [matrix_1, vector_1]] = [own(0, rank_of_matrix), own(1, rank_of_matrix)];
+    [matrix / 2.0 + matrix_1 / 2.0, vector / 2.0 + vector_1 / 2.0]
+}
+
+fn distance(a: &Tensor, b: &Tensor) -> f64 {
+    (a - b).abs().max().double_value(&[])
+}
+
+/// The gradients of each step when every step's own gradients are the same.
+fn steps(
+    group: &ProcessGroup,
+    count: usize,
+    rank_of_matrix: i64,
+    options: PowerSgdOptions,
+    ddp: DdpOptions,
+) -> (Vec<[Tensor; 2]>, CompressionStats) {
+    let (vs, model) = model(group, ddp);
+    let hook = PowerSgd::new(options).unwrap();
+    model.register_comm_hook(hook.clone()).unwrap();
+    let steps = (0..count)
+        .map(|_| {
+            backward(&vs, &model, &own(group.rank(), rank_of_matrix)).unwrap();
+            gradients(&vs)
+        })
+        .collect();
+    (steps, hook.compression_stats())
+}
+
+on_ranks!(
+    2,
+    fn a_gradient_of_the_rank_of_the_approximation_survives_it(group: &ProcessGroup) {
+        for rank in [1, 2, 3] {
+            for ddp in [DdpOptions::default(), TWO_BUCKETS] {
+                let options = PowerSgdOptions { matrix_approximation_rank: rank, ..EARLY };
+                let (steps, stats) = steps(group, 4, rank as i64, options, ddp);
+                let [matrix, vector] = mean(rank as i64);
+                for step in &steps {
+                    assert!(distance(&step[0], &matrix) < ROUNDING, "rank {rank}");
+                    // Not compressed; what error feedback adds is zero but for rounding.
+                    assert!(distance(&step[1], &vector) < ROUNDING, "rank {rank}");
+                }
+                // Two steps of four: 24 x 16 numbers as 24 + 16, and 16 that stay 16.
+                let (before, after) = (2 * (24 * 16 + 16), 2 * ((24 + 16) * rank as u64 + 16));
+                assert_eq!(stats.numel_before_compression, before);
+                assert_eq!(stats.numel_after_compression, after);
+                assert_eq!(stats.rate, before as f64 / after as f64);
+            }
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn more_than_its_rank_is_lost_from_the_step_on_that_starts_it(group: &ProcessGroup) {
+        let (steps, _) = steps(group, 3, 2, EARLY, DdpOptions::default());
+        let [matrix, _] = mean(2);
+        assert_eq!(steps[0][0], matrix);
+        assert_eq!(steps[1][0], matrix);
+        assert!(distance(&steps[2][0], &matrix) > 0.1);
+    }
+);
+
+on_ranks!(
+    2,
+    fn every_rank_has_the_same_approximation(group: &ProcessGroup) {
+        for warm_start in [true, false] {
+            let options = PowerSgdOptions { warm_start, ..EARLY };
+            let (steps, _) = steps(group, 5, 3, options, TWO_BUCKETS);
+            for step in steps {
+                let ranks = group.all_gather(&step[0]).unwrap();
+                assert_eq!(ranks[0], ranks[1]);
+            }
+        }
+    }
+);
+
+/// How far the mean of 40 compressed steps is from what it should be.
+fn drift(group: &ProcessGroup, use_error_feedback: bool) -> f64 {
+    let options = PowerSgdOptions { use_error_feedback, ..EARLY };
+    let (steps, _) = steps(group, 42, 2, options, DdpOptions::default());
+    let sum = steps[2..]
+        .iter()
+        .fold(Tensor::zeros([24, 16], tch::kind::FLOAT_CPU), |sum, step| sum + &step[0]);
+    distance(&(sum / 40.0), &mean(2)[0])
+}
+
+on_ranks!(
+    2,
+    fn error_feedback_makes_up_for_what_is_lost(group: &ProcessGroup) {
+        let (with, without) = (drift(group, true), drift(group, false));
+        // What is never sent stays away; what is sent later is a step or two behind, out of 40.
+        assert!(without > 0.1 && with < without / 5.0, "{with} with, {without} without");
+    }
+);
+
+/// The last gradients of three matrices, of which two are of the same shape, after four steps.
+fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor> {
+    let vs = VarStore::new(Device::Cpu);
+    let root = vs.root();
+    let matrices: Vec<_> = [("a", [24, 16]), ("b", [20, 10]), ("c", [24, 16])]
+        .iter()
+        .map(|(name, shape)| root.zeros(name, shape))
+        .collect();
+    let model = DistributedDataParallel::new(matrices, &vs, group, DdpOptions::default()).unwrap();
+    model.register_comm_hook(PowerSgd::new(options).unwrap()).unwrap();
+    let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
+    for step in 0..4 {
+        let sum = |(index, matrix): (usize, &Tensor)| {
+            let numbers = Tensor::arange(matrix.numel() as i64, (Kind::Float, Device::Cpu));
+            let speed = 0.1 + (index + step + 3 * group.rank()) as f64 * 0.2;
+            ((numbers * speed).sin().view_as(matrix) * matrix).sum(Kind::Float)
+        };
+        let loss = model.forward(|all| all.iter().enumerate().map(sum).sum::<Tensor>()).unwrap();
+        optimizer.zero_grad().unwrap();
+        model.backward(&loss).unwrap();
+    }
+    vs.trainable_variables().iter().map(Tensor::grad).collect()
+}
+
+on_ranks!(
+    2,
+    fn gradients_of_the_same_shape_may_be_computed_with_together(group: &ProcessGroup) {
+        let together = PowerSgdOptions { batch_tensors_with_same_shape: true, ..EARLY };
+        let (together, apart) = (three_matrices(group, together), three_matrices(group, EARLY));
+        for (together, apart) in together.iter().zip(&apart) {
+            assert!(apart.abs().max().double_value(&[]) > 0.1);
+            assert!(distance(together, apart) < ROUNDING);
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn it_also_works_in_16_bits(group: &ProcessGroup) {
+        let (vs, model) = model(group, DdpOptions::default());
+        let hook = hooks::fp16_compress_wrapper(PowerSgd::new(EARLY).unwrap());
+        model.register_comm_hook(hook).unwrap();
+        for _ in 0..4 {
+            backward(&vs, &model, &own(group.rank(), 1)).unwrap();
+        }
+        let found = distance(&gradients(&vs)[0], &mean(1)[0]);
+        // Values of about 1 with 11 bits: a few thousandths, and more than nothing.
+        assert!(found < 5e-3 && found > ROUNDING, "{found}");
+    }
+);
