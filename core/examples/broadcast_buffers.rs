@@ -49,7 +49,8 @@ fn train(group: &ProcessGroup, broadcast_buffers: bool) -> Result<()> {
 fn report(group: &ProcessGroup, when: &str, running_mean: &Tensor) -> Result<()> {
     let ranks = group.all_gather(running_mean)?;
     if group.rank() == 0 {
-        let means: Vec<_> = ranks.iter().map(|mean| format!("{:.3}", mean.double_value(&[0]))).collect();
+        let means: Vec<_> =
+            ranks.iter().map(|mean| format!("{:.3}", mean.double_value(&[0]))).collect();
         println!("  {when:30} {}", means.join("  "));
     }
     Ok(())

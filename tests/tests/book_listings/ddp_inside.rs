@@ -1,10 +1,12 @@
 //! Chapter "Inside DistributedDataParallel".
 
+use std::fs;
+
 use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::{example, launch};
 
-use super::listing::{EXACT, expect_listing};
+use super::listing::{EXACT, LAST_DIGIT, TRAINED, expect_listing, expect_times};
 use super::{printed, run_by_rank};
 
 const RUN: &str = "cargo run -rq -p tch-parallel --example";
@@ -37,6 +39,26 @@ fn a_program_can_start_its_ranks_itself() -> Result<()> {
         &format!("$ {RUN} spawn_ranks | sort\n{}\n", lines.join("\n")),
         EXACT,
     )
+}
+
+#[test]
+fn the_overlap_is_measured_and_drawn() -> Result<()> {
+    let job = Job::new()?;
+    let program = example("overlap", ["overlap.svg"])?;
+    let text = job.run(launch(2, &program)?)?.expect_success()?.stdout;
+    let svg = fs::read_to_string(job.directory().join("overlap.svg"))?;
+    let shown = format!("$ cargo launch -n 2 -- {RUN} overlap overlap.svg\n");
+    expect_times("overlap.txt", &(shown + &text), "overlap.svg", &svg)
+}
+
+#[test]
+fn hooks_save_and_lose_what_the_book_shows() -> Result<()> {
+    for (name, tolerance) in [("gradient_accumulation", LAST_DIGIT), ("comm_hooks", TRAINED)] {
+        let text = printed(launch(2, &example(name, [])?)?)?;
+        let shown = format!("$ cargo launch -n 2 -- {RUN} {name}\n");
+        expect_listing(&format!("{name}.txt"), &(shown + &text), tolerance)?;
+    }
+    Ok(())
 }
 
 #[test]
