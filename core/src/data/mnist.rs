@@ -11,7 +11,7 @@ use crate::{Error, Result};
 pub const FASHION_MNIST_DIR: &str = "/usr/share/datasets/fashion-mnist";
 
 /// Rows and columns of an image.
-const SIDE: usize = 28;
+pub(super) const SIDE: usize = 28;
 const PIXELS: usize = SIDE * SIDE;
 const CLASSES: u8 = 10;
 
@@ -165,6 +165,12 @@ impl Mnist {
     /// The class of every image, from 0 to 9.
     pub fn labels(&self) -> &[u8] {
         &self.labels
+    }
+
+    /// The bytes of image number `index`, row by row.
+    #[cfg(feature = "images")]
+    pub(super) fn pixels(&self, index: usize) -> &[u8] {
+        &self.images[index * PIXELS..][..PIXELS]
     }
 }
 

@@ -7,17 +7,22 @@
 //! | `loader` | [`DataLoader`]: batches, made ahead by worker threads |
 //! | [`idx`] | the file format of MNIST |
 //! | `mnist` | [`Mnist`]: the digits, or Fashion-MNIST |
-//! | `download` | fetches full MNIST into a cache (feature `download`) |
+//! | `download` | fetches full MNIST, or CIFAR-10, into a cache (feature `download`) |
+//! | `images` | image files, CIFAR-10, MNIST in its shape, and [`transforms`] (feature `images`) |
 
 mod dataset;
 #[cfg(feature = "download")]
 pub mod download;
 pub mod idx;
+#[cfg(feature = "images")]
+mod images;
 mod loader;
 mod mnist;
 mod sampler;
 
 pub use dataset::{Batch, Dataset};
+#[cfg(feature = "images")]
+pub use images::*;
 pub use loader::{DataLoader, DataLoaderOptions, Epoch};
 pub use mnist::{FASHION_MNIST_DIR, Mnist, Split};
 pub use sampler::{DistributedSampler, RandomSampler, Sampler, SequentialSampler, Shard};

@@ -3,7 +3,9 @@
 use crate::error::check;
 use crate::process_group::{pointer, pointers};
 use crate::{Error, ffi};
-use tch::Tensor;
+use std::mem::MaybeUninit;
+use std::slice;
+use tch::{Device, Kind, TchError, Tensor};
 
 /// `torch.randperm(n, generator=torch.Generator().manual_seed(seed))`: the same numbers, and the
 /// global generator is left alone.
@@ -20,6 +22,25 @@ pub fn randperm(n: usize, seed: u64) -> Result<Vec<i64>, Error> {
 pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
     // SAFETY: `tensors` live through the call, and nobody else holds them, by `&mut`.
     check(unsafe { ffi::c10d_randn(pointers(tensors).as_mut_ptr(), tensors.len(), seed) })
+}
+
+/// A new tensor of 32-bit floats on the CPU, which `fill` writes in place, the last dimension running
+/// fastest. For batches: a slice would have to be copied into a tensor, and both be in memory.
+///
+/// As with `torch.empty`, what `fill` leaves out has any value.
+pub fn from_fn(
+    size: &[i64],
+    fill: impl FnOnce(&mut [MaybeUninit<f32>]),
+) -> Result<Tensor, TchError> {
+    let tensor = Tensor::f_empty(size, (Kind::Float, Device::Cpu))?;
+    // A tensor without elements may have no memory.
+    if tensor.numel() > 0 {
+        // SAFETY: a new tensor is contiguous, so its `numel` floats lie at `data_ptr`. Nobody else
+        // has the tensor yet, and it lives through the call. Nothing is read, and MaybeUninit may
+        // hold any bytes.
+        fill(unsafe { slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) });
+    }
+    Ok(tensor)
 }
 
 /// `tensor.add_(other, alpha=alpha)`: one rounding an element where the kernel has a fused

@@ -1,0 +1,95 @@
+use super::*;
+
+/// A folder with the given files of CIFAR-10. Image `i` of a file has the label `i % 10`; its red
+/// pixels are `i`, its green ones count up, its blue ones are 7.
+fn folder(files: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for file in files {
+        fs::write(dir.path().join(file), records()).unwrap();
+    }
+    dir
+}
+
+fn records() -> Vec<u8> {
+    let record = |index: usize| {
+        let green = (0..1024).map(|pixel| pixel as u8);
+        let red = std::iter::repeat_n(index as u8, 1024);
+        [(index % 10) as u8].into_iter().chain(red).chain(green).chain([7; 1024])
+    };
+    (0..10_000).flat_map(record).collect()
+}
+
+#[test]
+fn an_image_has_its_planes_put_together() {
+    let dir = folder(&TEST_FILES);
+    let cifar = Cifar10::from_dir(dir.path(), Split::Test).unwrap();
+    assert_eq!(cifar.len(), 10_000);
+    let (image, label) = cifar.image(9_999).unwrap();
+    assert_eq!((image.width(), image.height(), label), (32, 32, 9));
+    let expected: Vec<u8> =
+        (0..1024).flat_map(|pixel| [(9_999 % 256) as u8, pixel as u8, 7]).collect();
+    assert_eq!(image.pixels(), expected);
+    assert_eq!(cifar.classes()[label], "truck");
+}
+
+#[test]
+fn the_five_training_files_follow_each_other() {
+    let dir = folder(&TRAIN_FILES);
+    let cifar = Cifar10::from_dir(dir.path(), Split::Train).unwrap();
+    assert_eq!(cifar.len(), 50_000);
+    assert_eq!(cifar.image(40_123).unwrap(), cifar.image(123).unwrap());
+}
+
+#[test]
+fn the_files_are_found_where_the_archive_puts_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let below = dir.path().join(FOLDER);
+    fs::create_dir(&below).unwrap();
+    fs::write(below.join("test_batch.bin"), records()).unwrap();
+    assert_eq!(Cifar10::from_dir(dir.path(), Split::Test).unwrap().len(), 10_000);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let dir = folder(&TRAIN_FILES[..2]);
+    let path = dir.path().display().to_string();
+    assert_eq!(
+        Cifar10::from_dir(dir.path(), Split::Test).unwrap_err().to_string(),
+        format!(
+            "{path}: holds no test_batch.bin, nor does cifar-10-batches-bin in it; expected the \
+             binary version of CIFAR-10, unpacked from cifar-10-binary.tar.gz"
+        )
+    );
+    let error = Cifar10::from_dir(dir.path(), Split::Train).unwrap_err().to_string();
+    assert_eq!(error, format!("cannot read {path}/data_batch_3.bin"));
+    let error = Cifar10::from_dir(dir.path().join("none"), Split::Test).unwrap_err().to_string();
+    assert_eq!(error, format!("cannot read directory {path}/none"));
+}
+
+#[test]
+fn a_file_of_another_size_is_named_with_both_sizes() {
+    let dir = folder(&TEST_FILES);
+    let path = dir.path().join("test_batch.bin");
+    fs::write(&path, &records()[..3073 * 9_999]).unwrap();
+    assert_eq!(
+        Cifar10::from_dir(dir.path(), Split::Test).unwrap_err().to_string(),
+        format!(
+            "{}: holds 30726927 bytes; expected 30730000 bytes, 10000 images of 3073 each; fetch \
+             it again",
+            path.display()
+        )
+    );
+}
+
+#[test]
+fn a_label_that_does_not_exist_is_named_with_its_place() {
+    let dir = folder(&TEST_FILES);
+    let path = dir.path().join("test_batch.bin");
+    let mut bytes = records();
+    bytes[3073 * 12] = 10;
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(
+        Cifar10::from_dir(dir.path(), Split::Test).unwrap_err().to_string(),
+        format!("{}: holds the label 10 at index 12; expected labels from 0 to 9", path.display())
+    );
+}

@@ -1,0 +1,159 @@
+//! Files become images.
+
+use std::io::Cursor;
+use std::path::Path;
+
+use png::Transformations;
+use zune_core::colorspace::ColorSpace;
+use zune_core::options::DecoderOptions;
+use zune_jpeg::JpegDecoder;
+
+use super::Image;
+use super::image::CHANNELS;
+use crate::{Error, Result};
+
+/// The largest image that is decoded, as in Pillow: twice the pixels of which a quarter of a GiB is
+/// full. A damaged header, or a hostile one, must not be able to ask for any amount of memory.
+pub const MAX_PIXELS: usize = 178_956_970;
+
+const JPEG_MAGIC: &[u8] = &[0xff, 0xd8, 0xff];
+const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
+
+/// Decodes a JPEG or PNG file of any colours to what `PIL.Image.convert("RGB")` makes of it; `path`
+/// is what error messages call it.
+///
+/// The first bytes tell the format, not the file's name. Grey images get three equal channels,
+/// transparency is left out, and the orientation that a camera has noted (EXIF) is ignored, all as
+/// in torchvision. PNG gives Pillow's bytes exactly; JPEG may differ by a few levels, because the
+/// standard leaves the decoder's rounding open.
+///
+/// A truncated or damaged file is an error, never an image that is half grey.
+pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
+    let format = |found: String, expected: &str| Error::Format {
+        path: path.into(),
+        found,
+        expected: expected.into(),
+    };
+    let decoded = if bytes.starts_with(JPEG_MAGIC) {
+        jpeg(bytes)
+    } else if bytes.starts_with(PNG_MAGIC) {
+        png(bytes)
+    } else {
+        let found = match bytes {
+            [] => "is empty".to_owned(),
+            first => {
+                let first = &first[..first.len().min(4)];
+                let hex: String = first.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("begins with 0x{hex}")
+            }
+        };
+        let expected = "a JPEG or PNG image, which begins with 0xffd8ff or 0x89504e47";
+        return Err(format(found, expected));
+    };
+    decoded.map_err(|problem| match problem {
+        Problem::Damaged(reason) => {
+            format(format!("cannot be decoded ({reason})"), "an undamaged JPEG or PNG image")
+        }
+        Problem::TooLarge(width, height) => format(
+            format!("claims to be an image of {width}×{height} pixels"),
+            &format!("at most {MAX_PIXELS} pixels; make it smaller"),
+        ),
+    })
+}
+
+/// Why an image cannot be had.
+enum Problem {
+    /// In the decoder's words.
+    Damaged(String),
+    /// Width and height, of more than [`MAX_PIXELS`] together.
+    TooLarge(usize, usize),
+}
+
+impl Problem {
+    fn damaged(reason: impl ToString) -> Self {
+        Self::Damaged(reason.to_string())
+    }
+}
+
+fn check_size(width: usize, height: usize) -> Result<(), Problem> {
+    match width.checked_mul(height) {
+        Some(pixels) if pixels <= MAX_PIXELS => Ok(()),
+        _ => Err(Problem::TooLarge(width, height)),
+    }
+}
+
+fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {
+    let options = DecoderOptions::default()
+        .jpeg_set_out_colorspace(ColorSpace::RGB)
+        // Otherwise what is missing is filled up with grey.
+        .set_strict_mode(true)
+        // The number of pixels is what counts; a panorama may be wide.
+        .set_max_width(usize::from(u16::MAX))
+        .set_max_height(usize::from(u16::MAX));
+    let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options);
+    decoder.decode_headers().map_err(Problem::damaged)?;
+    let (width, height) =
+        decoder.dimensions().ok_or_else(|| Problem::damaged("it has no dimensions"))?;
+    check_size(width, height)?;
+    if !has_end(bytes) {
+        return Err(Problem::damaged("it ends before the marker for the end of the image"));
+    }
+    let pixels = decoder.decode().map_err(Problem::damaged)?;
+    Image::new(width, height, pixels).map_err(Problem::damaged)
+}
+
+/// Whether a JPEG file goes on to its end: the decoder does not see that bits are missing in the
+/// last row of blocks. Pillow asks for the marker as well.
+fn has_end(bytes: &[u8]) -> bool {
+    const END_OF_IMAGE: u8 = 0xd9;
+    const START_OF_SCAN: u8 = 0xda;
+    if bytes.ends_with(&[0xff, END_OF_IMAGE]) {
+        return true;
+    }
+    // Something may follow the image. Its end is the first marker of that kind outside of a
+    // segment, because a segment may hold a whole small image.
+    let mut rest = bytes.get(2..).unwrap_or_default();
+    let mut in_scan = false;
+    loop {
+        match rest {
+            [0xff, END_OF_IMAGE, ..] => return true,
+            // Within a scan: a byte 0xff of the data, a restart, and a byte that fills up.
+            [0xff, 0x00 | 0xd0..=0xd7 | 0xff, ..] => rest = &rest[1..],
+            [0xff, marker, high, low, ..] => {
+                in_scan = *marker == START_OF_SCAN;
+                let length = usize::from(u16::from_be_bytes([*high, *low]));
+                rest = rest.get(2 + length..).unwrap_or_default();
+            }
+            [_, ..] if in_scan => rest = &rest[1..],
+            _ => return false,
+        }
+    }
+}
+
+fn png(bytes: &[u8]) -> Result<Image, Problem> {
+    let mut decoder = png::Decoder::new(Cursor::new(bytes));
+    // Palettes become colours, and everything has 8 bits.
+    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
+    let header = decoder.read_header_info().map_err(Problem::damaged)?;
+    let (width, height) = (header.width as usize, header.height as usize);
+    check_size(width, height)?;
+    let mut reader = decoder.read_info().map_err(Problem::damaged)?;
+    let channels = reader.output_color_type().0.samples();
+    let mut samples = vec![0; width * height * channels];
+    reader.next_frame(&mut samples).map_err(Problem::damaged)?;
+    // What follows the pixels tells whether the file is whole.
+    reader.finish().map_err(Problem::damaged)?;
+    let pixels = match channels {
+        CHANNELS => samples,
+        // Grey, or grey and its opacity.
+        1 | 2 => samples.chunks_exact(channels).flat_map(|sample| [sample[0]; 3]).collect(),
+        _ => samples
+            .chunks_exact(channels)
+            .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
+            .collect(),
+    };
+    Image::new(width, height, pixels).map_err(Problem::damaged)
+}
+
+#[cfg(test)]
+mod tests;

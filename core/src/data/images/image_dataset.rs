@@ -1,0 +1,155 @@
+//! Batches of transformed images.
+
+use std::mem::MaybeUninit;
+
+use rayon::prelude::*;
+use tch::Tensor;
+
+use super::transforms::{Normalize, Transform};
+use super::{Image, ImageSource, SampleRng};
+use crate::data::Dataset;
+use crate::{Error, Result};
+
+/// The images of a source, transformed one by one and put together to batches.
+///
+/// A batch is `(images, labels)`: 32-bit floats `[batch, 3, height, width]` and 64-bit integers
+/// `[batch]`. The transforms must leave all images with the same size. What comes out is that of
+/// torchvision's `Compose([*transforms, ToTensor(), Normalize(mean, std)])`.
+///
+/// Random transforms draw from a [`SampleRng`] of `(seed, epoch, index)`. A loader's worker
+/// threads share the images of a batch: the first batch is ready sooner than if one thread made it.
+///
+/// ```
+/// use tch_parallel::data::transforms::{Normalize, RandomCrop, RandomHorizontalFlip};
+/// use tch_parallel::data::{DataLoader, ImageDataset, Mnist, RandomSampler, Split};
+/// use tch_parallel::data::{MNIST_CLASSES, MnistImages};
+///
+/// let digits = MnistImages::new(Mnist::embedded(Split::Train)?, MNIST_CLASSES);
+/// let seed = 42;
+/// let dataset = ImageDataset::new(
+///     digits,
+///     vec![Box::new(RandomCrop::new(32, 4)), Box::new(RandomHorizontalFlip::default())],
+///     Normalize::MNIST,
+///     seed,
+/// )?;
+///
+/// let loader = DataLoader::new(dataset, RandomSampler { seed }, 128)?;
+/// for batch in loader.epoch(0)?.take(1) {
+///     let (images, labels) = batch?;
+///     assert_eq!(images.size(), [128, 3, 32, 32]);
+///     assert_eq!(labels.size(), [128]);
+/// }
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ImageDataset<S> {
+    source: S,
+    transforms: Vec<Box<dyn Transform>>,
+    /// What each byte becomes, in each channel.
+    normalized: [[f32; 256]; 3],
+    /// Together with epoch and index it determines what random transforms draw.
+    seed: u64,
+}
+
+impl<S: ImageSource> ImageDataset<S> {
+    /// Applies `transforms` in their order, then `normalize`, which is refused if it would divide
+    /// by 0. `seed` should be the same on all ranks, so that a sample does not depend on whose it
+    /// is.
+    pub fn new(
+        source: S,
+        transforms: Vec<Box<dyn Transform>>,
+        normalize: Normalize,
+        seed: u64,
+    ) -> Result<Self> {
+        Ok(Self { source, transforms, normalized: normalize.table()?, seed })
+    }
+
+    /// Where the images come from.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Image number `index` as epoch number `epoch` shows it, before it becomes floats; and its
+    /// label.
+    pub fn image(&self, index: usize, epoch: u64) -> Result<(Image, usize)> {
+        if index >= self.source.len() {
+            return Err(Error::Argument {
+                what: "index".into(),
+                found: index.to_string(),
+                expected: format!("less than the number of images, {}", self.source.len()),
+            });
+        }
+        let (mut image, label) = self.source.image(index)?;
+        let mut rng = SampleRng::new(self.seed, epoch, index);
+        for transform in &self.transforms {
+            image = transform.apply(image, &mut rng)?;
+        }
+        Ok((image, label))
+    }
+}
+
+impl<S: ImageSource> Dataset for ImageDataset<S> {
+    type Batch = (Tensor, Tensor);
+
+    fn len(&self) -> usize {
+        self.source.len()
+    }
+
+    fn batch(&self, indices: &[usize], epoch: u64) -> Result<(Tensor, Tensor)> {
+        let made = map(indices.to_vec(), |index| self.image(index, epoch));
+        let (images, labels): (Vec<_>, Vec<_>) =
+            made.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let labels: Vec<_> = labels.into_iter().map(|label| label as i64).collect();
+        let labels = Tensor::f_from_slice(&labels).map_err(Error::tensor("batch of labels"))?;
+        Ok((to_tensor(&images, indices, &self.normalized)?, labels))
+    }
+}
+
+/// `[images, 3, height, width]`. The colours of a pixel stand apart in it, not side by side.
+fn to_tensor(images: &[Image], indices: &[usize], table: &[[f32; 256]; 3]) -> Result<Tensor> {
+    let size = |image: &Image| (image.width(), image.height());
+    let (width, height) = images.first().map_or((0, 0), size);
+    if let Some((image, index)) =
+        images.iter().zip(indices).find(|(image, _)| size(image) != (width, height))
+    {
+        return Err(Error::Argument {
+            what: format!("size of image {index}"),
+            found: format!("{}×{}", image.width(), image.height()),
+            expected: format!(
+                "{width}×{height}, as that of image {}: end the transforms with one that gives all \
+                 images the same size",
+                indices[0]
+            ),
+        });
+    }
+    let plane = height * width;
+    let shape = [images.len(), 3, height, width].map(|dim| dim as i64);
+    let fill = |elements: &mut [MaybeUninit<f32>]| {
+        // Each image has its part of the tensor, so threads need not wait for each other.
+        let parts = elements.chunks_exact_mut((3 * plane).max(1)).zip(images).collect::<Vec<_>>();
+        map(parts, |(part, image)| {
+            let (red, rest) = part.split_at_mut(plane);
+            let (green, blue) = rest.split_at_mut(plane);
+            let targets = red.iter_mut().zip(green).zip(blue);
+            for (pixel, ((red, green), blue)) in image.pixels().chunks_exact(3).zip(targets) {
+                red.write(table[0][usize::from(pixel[0])]);
+                green.write(table[1][usize::from(pixel[1])]);
+                blue.write(table[2][usize::from(pixel[2])]);
+            }
+        });
+    };
+    c10d_sys::tensor::from_fn(&shape, fill).map_err(Error::tensor("batch of images"))
+}
+
+/// Spreads the items over the worker threads of the loader whose worker calls this. Another thread,
+/// such as a training loop without workers, does all the work itself: rayon's global pool has a
+/// thread for every core, which would be too many where several ranks share the machine.
+fn map<I: Send, T: Send>(items: Vec<I>, f: impl Fn(I) -> T + Send + Sync) -> Vec<T> {
+    match rayon::current_thread_index() {
+        Some(_) => items.into_par_iter().map(f).collect(),
+        None => items.into_iter().map(f).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

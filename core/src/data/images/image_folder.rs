@@ -1,0 +1,225 @@
+//! Image files, a folder for every class.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Image, ImageSource, decode};
+use crate::{Error, Result};
+
+/// What is read, in lower case.
+const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];
+/// What torchvision reads and this does not: leaving it out in silence would shrink the data set.
+const OTHER_EXTENSIONS: [&str; 7] = ["bmp", "pgm", "pnm", "ppm", "tif", "tiff", "webp"];
+
+/// How an [`ImageFolder`] reads its files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ImageFolderOptions {
+    /// Whether a damaged image is replaced by the next good one in the folder's order (after the
+    /// last comes the first), label included, and counted. Otherwise it is an error.
+    pub skip_bad: bool,
+}
+
+/// torchvision's `ImageFolder`: `root/CLASS/any/where/FILE.jpg`, in its order.
+///
+/// The classes are the folders in `root`, sorted by name; a class's files are found in its folder
+/// and those below it. JPEG and PNG are read, see [`decode()`]. Files are only listed at first; a
+/// file is read and decoded when a batch needs it.
+#[derive(Debug)]
+pub struct ImageFolder {
+    root: PathBuf,
+    classes: Vec<String>,
+    /// Files and their labels.
+    samples: Vec<(PathBuf, usize)>,
+    options: ImageFolderOptions,
+    /// The samples that were found damaged, so that none is counted or read again.
+    bad: Mutex<BTreeSet<usize>>,
+}
+
+impl ImageFolder {
+    /// Lists the files in `root`.
+    ///
+    /// Refuses a folder without classes, a class without images, and image files in a format that
+    /// torchvision reads and this does not.
+    pub fn new(root: impl Into<PathBuf>) -> Result<Self> {
+        Self::with_options(root, ImageFolderOptions::default())
+    }
+
+    /// The same, with all its options.
+    pub fn with_options(root: impl Into<PathBuf>, options: ImageFolderOptions) -> Result<Self> {
+        let root = root.into();
+        let (mut classes, mut samples) = (Vec::new(), Vec::new());
+        for (folder, _) in entries(&root)?.into_iter().filter(|(_, is_folder)| *is_folder) {
+            let label = classes.len();
+            let files = images_below(&folder)?;
+            if files.is_empty() {
+                return Err(Error::Format {
+                    path: folder,
+                    found: "is the folder of a class, but holds no image".into(),
+                    expected: format!(
+                        "at least one file that ends in .{}; or remove the folder",
+                        EXTENSIONS.join(", .")
+                    ),
+                });
+            }
+            classes.push(name(&folder));
+            samples.extend(files.into_iter().map(|file| (file, label)));
+        }
+        if classes.is_empty() {
+            return Err(Error::Format {
+                path: root,
+                found: "holds no folder".into(),
+                expected: "a folder for every class".into(),
+            });
+        }
+        Ok(Self { root, classes, samples, options, bad: Mutex::default() })
+    }
+
+    /// The files in their order, each with its label.
+    pub fn samples(&self) -> &[(PathBuf, usize)] {
+        &self.samples
+    }
+
+    /// The files that were found damaged so far, with
+    /// [`skip_bad`](ImageFolderOptions::skip_bad).
+    pub fn bad_files(&self) -> Vec<&Path> {
+        let bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
+        bad.iter().map(|&index| self.samples[index].0.as_path()).collect()
+    }
+
+    /// Refuses a validation set whose classes are not those of this training set: a label would
+    /// mean something else there.
+    pub fn check_same_classes(&self, validation: &ImageFolder) -> Result<()> {
+        let missing = |from: &ImageFolder, of: &ImageFolder| -> Vec<String> {
+            of.classes.iter().filter(|class| !from.classes.contains(class)).cloned().collect()
+        };
+        let found =
+            [("lacks", missing(validation, self)), ("has besides", missing(self, validation))]
+                .into_iter()
+                .filter(|(_, classes)| !classes.is_empty())
+                .map(|(says, classes)| format!("{says} {}", some_of(&classes)))
+                .collect::<Vec<_>>();
+        if found.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Format {
+            path: validation.root.clone(),
+            found: format!("{} of the classes", found.join(" and ")),
+            expected: format!("the {} classes of {}", self.classes.len(), self.root.display()),
+        })
+    }
+
+    fn is_bad(&self, index: usize) -> bool {
+        self.bad.lock().unwrap_or_else(PoisonError::into_inner).contains(&index)
+    }
+
+    fn read(&self, index: usize) -> Result<(Image, usize)> {
+        let (path, label) = &self.samples[index];
+        let bytes = fs::read(path).map_err(Error::io("read", path))?;
+        Ok((decode(&bytes, path)?, *label))
+    }
+}
+
+impl ImageSource for ImageFolder {
+    fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn image(&self, index: usize) -> Result<(Image, usize)> {
+        if !self.options.skip_bad {
+            return self.read(index);
+        }
+        let in_turn = (index..self.len()).chain(0..index);
+        let mut first_problem = None;
+        for candidate in in_turn.filter(|&candidate| !self.is_bad(candidate)) {
+            match self.read(candidate) {
+                // A file that cannot be read at all is another trouble than one that is damaged: a
+                // disk that is gone must not look like an epoch of bad images.
+                Err(problem @ Error::Format { .. }) => {
+                    self.bad.lock().unwrap_or_else(PoisonError::into_inner).insert(candidate);
+                    first_problem.get_or_insert(problem);
+                }
+                image => return image,
+            }
+        }
+        Err(first_problem.unwrap_or_else(|| Error::Format {
+            path: self.root.clone(),
+            found: "holds damaged images only".into(),
+            expected: "at least one image that can be decoded".into(),
+        }))
+    }
+
+    fn skipped(&self) -> usize {
+        self.bad.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// The files below the folder, in torchvision's order: folder by folder, the folders in the order of
+/// their whole paths.
+fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let (mut folders, mut unseen) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = unseen.pop() {
+        let (below, files): (Vec<_>, Vec<_>) =
+            entries(&folder)?.into_iter().partition(|(_, is_folder)| *is_folder);
+        unseen.extend(below.into_iter().map(|(path, _)| path));
+        folders.push((folder, files));
+    }
+    // As text: a path's own order compares names, so that "a/b" would come before "a-b".
+    folders.sort_by(|(a, _), (b, _)| a.as_os_str().cmp(b.as_os_str()));
+
+    let mut images = Vec::new();
+    for (path, _) in folders.into_iter().flat_map(|(_, files)| files) {
+        let extension =
+            path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+        let is_one_of = |all: &[&str]| extension.as_deref().is_some_and(|own| all.contains(&own));
+        if is_one_of(&OTHER_EXTENSIONS) {
+            return Err(Error::Format {
+                path,
+                found: "is named as an image in another format".into(),
+                expected: "JPEG or PNG images only; convert it, or remove it".into(),
+            });
+        }
+        if is_one_of(&EXTENSIONS) {
+            images.push(path);
+        }
+    }
+    Ok(images)
+}
+
+/// What is in the folder, sorted by name, and whether it is a folder. Links are followed.
+fn entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io("read directory", folder))? {
+        let entry = entry.map_err(Error::io("read directory", folder))?;
+        let path = entry.path();
+        let mut kind = entry.file_type().map_err(Error::io("read", &path))?;
+        if kind.is_symlink() {
+            kind = fs::metadata(&path).map_err(Error::io("follow", &path))?.file_type();
+        }
+        entries.push((path, kind.is_dir()));
+    }
+    entries.sort();
+    Ok(entries)
+}
+
+fn name(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The first few: two folders that have nothing to do with each other differ in all of them.
+fn some_of(classes: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = classes[..classes.len().min(SHOWN)].join(", ");
+    match classes.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Noise in the place of images.
+
+use super::{Image, ImageSource, SampleRng};
+use crate::{Error, Result};
+
+/// What [`SyntheticImages`] are like; by default like the training images of ImageNet, as with
+/// `--dummy` in PyTorch's ImageNet example.
+#[derive(Debug, Clone, Copy)]
+pub struct SyntheticImagesOptions {
+    /// How many there are.
+    pub len: usize,
+    /// Width and height, in pixels.
+    pub size: usize,
+    /// How many classes the labels are drawn from.
+    pub num_classes: usize,
+    /// Another seed gives other images.
+    pub seed: u64,
+}
+
+impl Default for SyntheticImagesOptions {
+    fn default() -> Self {
+        Self { len: 1_281_167, size: 224, num_classes: 1000, seed: 0 }
+    }
+}
+
+/// Random pixels with random labels, for measuring how fast a model trains where there is no data
+/// set. There is nothing in them to be learned.
+///
+/// Each image is drawn when it is asked for, from a generator seeded with its index: it is the same
+/// every time, and takes no memory.
+#[derive(Debug)]
+pub struct SyntheticImages {
+    options: SyntheticImagesOptions,
+    classes: Vec<String>,
+}
+
+impl SyntheticImages {
+    /// Refuses images without pixels and labels without classes.
+    pub fn new(options: SyntheticImagesOptions) -> Result<Self> {
+        for (what, value) in [("size", options.size), ("num_classes", options.num_classes)] {
+            if value == 0 {
+                return Err(Error::Argument {
+                    what: format!("{what} of synthetic images"),
+                    found: "0".into(),
+                    expected: "at least 1".into(),
+                });
+            }
+        }
+        // A name that nobody takes for a class of real images.
+        let classes = (0..options.num_classes).map(|class| format!("synthetic-{class}")).collect();
+        Ok(Self { options, classes })
+    }
+}
+
+impl ImageSource for SyntheticImages {
+    fn len(&self) -> usize {
+        self.options.len
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn image(&self, index: usize) -> Result<(Image, usize)> {
+        let SyntheticImagesOptions { size, num_classes, seed, .. } = self.options;
+        let mut rng = SampleRng::new(seed, 0, index);
+        let label = rng.randint(0..num_classes);
+        let mut pixels = vec![0; size * size * 3];
+        rng.fill(&mut pixels);
+        Ok((Image::new(size, size, pixels)?, label))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise() -> SyntheticImages {
+        let options = SyntheticImagesOptions { size: 16, num_classes: 10, ..Default::default() };
+        SyntheticImages::new(options).unwrap()
+    }
+
+    #[test]
+    fn an_index_always_has_the_same_image_and_another_index_another() {
+        assert_eq!(noise().len(), 1_281_167);
+        assert_eq!(noise().image(3).unwrap(), noise().image(3).unwrap());
+        assert_ne!(noise().image(3).unwrap().0, noise().image(4).unwrap().0);
+    }
+
+    #[test]
+    fn labels_are_of_all_classes_and_pixels_of_all_levels() {
+        let images: Vec<_> = (0..100).map(|index| noise().image(index).unwrap()).collect();
+        for class in 0..10 {
+            assert!(images.iter().any(|(_, label)| *label == class), "no image of class {class}");
+        }
+        for level in 0..=255 {
+            assert!(images.iter().any(|(image, _)| image.pixels().contains(&level)), "no {level}");
+        }
+        assert_eq!(noise().classes()[9], "synthetic-9");
+    }
+
+    #[test]
+    fn images_without_pixels_are_refused() {
+        let options = SyntheticImagesOptions { size: 0, ..Default::default() };
+        assert_eq!(
+            SyntheticImages::new(options).unwrap_err().to_string(),
+            "size of synthetic images is 0, but must be at least 1"
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! What is done to an image before a network sees it: torchvision's transforms under their names,
+//! with their defaults and their ways of drawing.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `random_resized_crop` | [`RandomResizedCrop`]: a random part at a fixed size; training on ImageNet |
+//! | `random_crop` | [`RandomCrop`]: a random part, padding included; training on CIFAR-10 |
+//! | `random_horizontal_flip` | [`RandomHorizontalFlip`]: left and right exchanged, or not |
+//! | `resize` | [`Resize`]: the shorter edge gets a fixed length |
+//! | `center_crop` | [`CenterCrop`]: the middle |
+//! | `normalize` | [`Normalize`]: bytes become floats of mean 0 and standard deviation 1 |
+//! | [`functional`] | the operations that these are made of, with nothing random |
+
+use std::fmt::Debug;
+
+use super::{Image, SampleRng};
+use crate::Result;
+
+mod center_crop;
+pub mod functional;
+mod normalize;
+mod random_crop;
+mod random_horizontal_flip;
+mod random_resized_crop;
+mod resize;
+
+pub use center_crop::CenterCrop;
+pub use normalize::Normalize;
+pub use random_crop::RandomCrop;
+pub use random_horizontal_flip::RandomHorizontalFlip;
+pub use random_resized_crop::RandomResizedCrop;
+pub use resize::Resize;
+
+/// Makes another image of an image.
+pub trait Transform: Debug + Send + Sync {
+    /// The transformed image. Whatever is random comes from `rng`, so that the result depends on
+    /// nothing else.
+    fn apply(&self, image: Image, rng: &mut SampleRng) -> Result<Image>;
+}

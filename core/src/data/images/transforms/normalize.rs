@@ -1,0 +1,75 @@
+//! Bytes become floats of mean 0 and standard deviation 1.
+
+use crate::{Error, Result};
+
+/// Mean and standard deviation of a data set in each of the three channels, black being 0 and full
+/// colour 1. A byte x becomes `(x / 255 − mean) / std`: `ToTensor` and `Normalize`, to the last bit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Normalize {
+    /// Subtracted first.
+    pub mean: [f32; 3],
+    /// Divided by then.
+    pub std: [f32; 3],
+}
+
+impl Normalize {
+    /// ImageNet's, as PyTorch's own examples have them.
+    pub const IMAGENET: Self = Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
+    /// CIFAR-10's, as its tutorials have them. The standard deviations are those of an image, in
+    /// the mean over all images.
+    pub const CIFAR10: Self =
+        Self { mean: [0.4914, 0.4822, 0.4465], std: [0.2023, 0.1994, 0.2010] };
+    /// MNIST's, of images that are not padded.
+    pub const MNIST: Self = Self { mean: [0.1307; 3], std: [0.3081; 3] };
+    /// Fashion-MNIST's, of images that are not padded.
+    pub const FASHION_MNIST: Self = Self { mean: [0.2860; 3], std: [0.3530; 3] };
+
+    /// What each of the 256 bytes becomes, in each channel.
+    pub(crate) fn table(self) -> Result<[[f32; 256]; 3]> {
+        if let Some(std) = self.std.into_iter().find(|std| *std == 0.0 || !std.is_finite()) {
+            return Err(Error::Argument {
+                what: "std".into(),
+                found: std.to_string(),
+                expected: "finite and not 0, because pixels are divided by it".into(),
+            });
+        }
+        if let Some(mean) = self.mean.into_iter().find(|mean| !mean.is_finite()) {
+            return Err(Error::Argument {
+                what: "mean".into(),
+                found: mean.to_string(),
+                expected: "finite".into(),
+            });
+        }
+        Ok(std::array::from_fn(|channel| {
+            let (mean, std) = (self.mean[channel], self.std[channel]);
+            // Two divisions and a subtraction in 32 bits, in torchvision's order.
+            std::array::from_fn(|byte| (byte as f32 / 255.0 - mean) / std)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_and_black_become_what_can_be_computed_by_hand() {
+        let table = Normalize { mean: [0.5, 0.0, 0.25], std: [0.5, 1.0, 0.25] }.table().unwrap();
+        assert_eq!(table.map(|channel| channel[0]), [-1.0, 0.0, -1.0]);
+        assert_eq!(table.map(|channel| channel[255]), [1.0, 1.0, 3.0]);
+        assert_eq!(table[1][51], 0.2);
+    }
+
+    #[test]
+    fn what_cannot_be_divided_by_is_refused() {
+        for std in [0.0, f32::NAN, f32::INFINITY] {
+            let error = Normalize { std: [1.0, std, 1.0], ..Normalize::IMAGENET }.table();
+            let expected = format!(
+                "std is {std}, but must be finite and not 0, because pixels are divided by it"
+            );
+            assert_eq!(error.unwrap_err().to_string(), expected);
+        }
+        let error = Normalize { mean: [f32::NAN; 3], ..Normalize::IMAGENET }.table().unwrap_err();
+        assert_eq!(error.to_string(), "mean is NaN, but must be finite");
+    }
+}

@@ -1,0 +1,57 @@
+//! An image at another size.
+
+use super::functional::resize;
+use super::{Image, SampleRng, Transform};
+use crate::Result;
+
+/// Makes the shorter edge of an image `size` pixels long and keeps its aspect ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resize {
+    /// The length of the shorter edge, in pixels.
+    pub size: usize,
+}
+
+impl Resize {
+    /// With a shorter edge of `size` pixels.
+    pub fn new(size: usize) -> Self {
+        Self { size }
+    }
+
+    /// Height and width of what becomes of an image of this height and width.
+    pub fn output_size(&self, height: usize, width: usize) -> (usize, usize) {
+        // Rounded down, as torchvision does it.
+        let longer = self.size * height.max(width) / height.min(width);
+        if height < width { (self.size, longer) } else { (longer, self.size) }
+    }
+}
+
+impl Transform for Resize {
+    fn apply(&self, image: Image, _rng: &mut SampleRng) -> Result<Image> {
+        let (height, width) = self.output_size(image.height(), image.width());
+        if (height, width) == (image.height(), image.width()) {
+            return Ok(image);
+        }
+        resize(&image, height, width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shorter_edge_gets_the_size_and_the_ratio_is_kept() {
+        let resize = Resize::new(256);
+        assert_eq!(resize.output_size(375, 500), (256, 341));
+        assert_eq!(resize.output_size(500, 375), (341, 256));
+        assert_eq!(resize.output_size(256, 256), (256, 256));
+        assert_eq!(resize.output_size(1, 3), (256, 768));
+    }
+
+    #[test]
+    fn a_single_pixel_becomes_a_square_of_its_colour() {
+        let image = Image::new(1, 1, vec![7, 8, 9]).unwrap();
+        let result = Resize::new(3).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap();
+        assert_eq!(result, Image::new(3, 3, [7, 8, 9].repeat(9)).unwrap());
+    }
+}
