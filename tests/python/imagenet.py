@@ -12,20 +12,18 @@ import gzip
 import itertools
 import json
 import os
-import re
 from pathlib import Path
 
 import numpy
 import torch
 import torch.distributed as dist
-import torchvision
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
 
-from pyramidnet import PyramidNet
+from models import build
 
 DIGITS = Path(__file__).resolve().parents[2] / "core/assets/mnist-10k"
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -78,17 +76,6 @@ def digits(part):
     images.sub_(torch.tensor(0.1307)).div_(torch.tensor(0.3081))
     labels = read_idx(DIGITS / f"{part}-labels-idx1-ubyte.gz").to(torch.int64)
     return TensorDataset(images[:, None].expand(-1, 3, -1, -1), labels)
-
-
-# === Model ===
-
-
-def create_model(arch):
-    pyramid = re.fullmatch(r"pyramidnet(\d+)_a(\d+)(_bn)?", arch)
-    if pyramid:
-        depth, alpha, bottleneck = pyramid.groups()
-        return PyramidNet(int(depth), int(alpha), bool(bottleneck), num_classes=10)
-    return torchvision.models.get_model(arch, num_classes=10)
 
 
 # === Recipe ===
@@ -193,7 +180,7 @@ def main():
     val_loader = DataLoader(val_set, batch_size, generator=torch.Generator())
 
     torch.manual_seed(args.seed + rank)
-    model = DistributedDataParallel(create_model(args.arch))
+    model = DistributedDataParallel(build(args.arch))
     optimizer = torch.optim.SGD(
         model.parameters(), lr=args.lr, momentum=args.momentum, weight_decay=args.weight_decay
     )

@@ -46,6 +46,11 @@ pub fn ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Com
     built("ddp-mnist", arguments)
 }
 
+/// The ImageNet trainer.
+pub fn ddp_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    built("ddp-imagenet", arguments)
+}
+
 /// The first steps in data parallelism.
 pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     built("dp-basic", arguments)
@@ -89,6 +94,15 @@ pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) ->
 pub fn python_bert<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
     command.arg(workspace().join("tests/python/bert.py")).args(arguments);
+    Ok(command)
+}
+
+/// The Python original of `ddp-imagenet`; it takes the same arguments.
+pub fn python_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/imagenet.py")).args(arguments);
+    // Else gloo looks the machine's name up.
+    command.env("GLOO_SOCKET_IFNAME", "lo");
     Ok(command)
 }
 

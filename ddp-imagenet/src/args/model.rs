@@ -1,6 +1,9 @@
 //! Which network.
 
+use crate::layout::channels_last;
+use anyhow::Result;
 use ddp_imagenet::models::Arch;
+use tch::Tensor;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct ModelArgs {
@@ -14,4 +17,11 @@ pub struct ModelArgs {
     /// Keep the channels of a pixel side by side, which suits a GPU's tensor cores.
     #[arg(long)]
     pub channels_last: bool,
+}
+
+impl ModelArgs {
+    /// The images in the order in memory that was asked for.
+    pub fn layout(&self, images: Tensor) -> Result<Tensor> {
+        if self.channels_last { channels_last(&images) } else { Ok(images) }
+    }
 }

@@ -2,12 +2,19 @@
 
 use clap::{ValueEnum, value_parser};
 use tch::Kind;
-use tch_parallel::optim::SgdOptions;
+use tch::nn::VarStore;
+use tch_parallel::amp::GradScalerOptions;
+use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::optim::lr_scheduler::{
+    CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
+};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::{Error, Result};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RecipeArgs {
     /// How often to go through the training set.
-    #[arg(long, default_value_t = 90)]
+    #[arg(long, default_value_t = 90, value_parser = value_parser!(u64).range(1..))]
     pub epochs: u64,
     /// The learning rate at the beginning, or after the warm-up.
     #[arg(long, default_value_t = 0.1, value_parser = not_negative)]
@@ -19,25 +26,25 @@ pub struct RecipeArgs {
     #[arg(long, visible_alias = "wd", default_value_t = 1e-4, value_parser = not_negative)]
     weight_decay: f64,
     /// How the learning rate falls from epoch to epoch.
-    #[arg(long, value_enum, default_value_t = Schedule::Step)]
-    pub schedule: Schedule,
+    #[arg(long, value_enum, default_value_t = Decay::Step)]
+    schedule: Decay,
     /// Epochs in which the learning rate rises to --lr first, from a hundredth of it.
     #[arg(long, default_value_t = 0)]
-    pub warmup_epochs: u64,
+    warmup_epochs: u64,
     /// Batches whose gradients add up to one step; the ranks exchange them once.
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     accumulate: u32,
     /// Mixed precision; fp16 with a scaled loss.
     #[arg(long, value_enum)]
-    pub amp: Option<Precision>,
+    amp: Option<Precision>,
     /// Share out the optimizer's state among the ranks (ZeroRedundancyOptimizer).
     #[arg(long)]
-    pub zero: bool,
+    zero: bool,
 }
 
 /// How the learning rate falls from epoch to epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Schedule {
+pub enum Decay {
     /// Divided by 10 every 30 epochs.
     Step,
     /// Along half a cosine, to 0 at the end.
@@ -53,15 +60,6 @@ pub enum Precision {
     Fp16,
 }
 
-impl Precision {
-    pub fn kind(self) -> Kind {
-        match self {
-            Precision::Bf16 => Kind::BFloat16,
-            Precision::Fp16 => Kind::Half,
-        }
-    }
-}
-
 /// A batch's place among those whose gradients add up to one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accumulation {
@@ -74,13 +72,55 @@ pub struct Accumulation {
 }
 
 impl RecipeArgs {
-    pub fn sgd(&self) -> SgdOptions {
+    pub fn optimizer(&self, vs: &VarStore, _group: &ProcessGroup) -> Result<Box<dyn Optimizer>> {
+        Ok(Box::new(Sgd::new(vs, self.sgd())?))
+    }
+
+    fn sgd(&self) -> SgdOptions {
         SgdOptions {
             lr: self.lr,
             momentum: self.momentum,
             weight_decay: self.weight_decay,
             ..Default::default()
         }
+    }
+
+    /// The learning rate of every epoch.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a warm-up as long as the training.
+    pub fn schedule(&self) -> Result<Box<dyn Schedule>> {
+        if self.warmup_epochs >= self.epochs {
+            return Err(Error::Argument {
+                what: "--warmup-epochs".into(),
+                found: self.warmup_epochs.to_string(),
+                expected: format!("less than --epochs, which is {}", self.epochs),
+            });
+        }
+        let decay: Box<dyn Schedule> = match self.schedule {
+            Decay::Step => Box::new(StepLr::new(30)),
+            Decay::Cosine => Box::new(CosineAnnealingLr::new(self.epochs - self.warmup_epochs)),
+        };
+        if self.warmup_epochs == 0 {
+            return Ok(decay);
+        }
+        let (start_factor, total_iters) = (0.01, self.warmup_epochs);
+        let warm_up = Box::new(LinearLr { start_factor, total_iters, ..Default::default() });
+        let milestones = vec![self.warmup_epochs];
+        Ok(Box::new(SequentialLr { schedules: vec![warm_up, decay], milestones }))
+    }
+
+    /// What autocast computes in, if anything else than 32-bit floats.
+    pub fn precision(&self) -> Option<Kind> {
+        self.amp.map(|precision| match precision {
+            Precision::Bf16 => Kind::BFloat16,
+            Precision::Fp16 => Kind::Half,
+        })
+    }
+
+    /// Only in 16-bit floats of little range gradients vanish.
+    pub fn scaler(&self) -> GradScalerOptions {
+        GradScalerOptions { enabled: self.amp == Some(Precision::Fp16), ..Default::default() }
     }
 
     /// For batch number `batch` of an epoch of `batches`. What is left at the end of an epoch makes

@@ -21,15 +21,15 @@ pub struct TrainArgs {
     /// Go on from this checkpoint.
     #[arg(long, value_name = "PATH")]
     pub resume: Option<PathBuf>,
-    /// The epoch to begin with, instead of the checkpoint's.
-    #[arg(long)]
-    pub start_epoch: Option<u64>,
+    /// The epoch to begin with, where there is no checkpoint.
+    #[arg(long, default_value_t = 0, conflicts_with = "resume")]
+    pub start_epoch: u64,
     /// Validate the model, and do nothing else.
     #[arg(short, long)]
     pub evaluate: bool,
     /// Where rank 0 puts checkpoint.safetensors and model_best.safetensors.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub checkpoint_dir: PathBuf,
+    checkpoint_dir: PathBuf,
     /// Save after every so many batches as well, not only after an epoch.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     save_every: Option<u32>,
@@ -62,6 +62,16 @@ impl TrainArgs {
             device: self.device,
             timeout: Duration::from_secs(self.timeout),
         }
+    }
+
+    /// Where a training goes on from.
+    pub fn checkpoint(&self) -> PathBuf {
+        self.checkpoint_dir.join("checkpoint.safetensors")
+    }
+
+    /// The weights of the epoch that was best.
+    pub fn model_best(&self) -> PathBuf {
+        self.checkpoint_dir.join("model_best.safetensors")
     }
 
     /// How many of a loader's batches are taken.

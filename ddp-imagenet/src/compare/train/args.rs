@@ -7,7 +7,7 @@ use ddp_imagenet::models::Arch;
 use std::fmt;
 use std::path::PathBuf;
 use tch::nn::VarStore;
-use tch_parallel::data::{DataLoaderOptions, ImageSource};
+use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::distributed::{
     DeviceChoice, Env, ProcessGroup, ProcessGroupOptions, device_of_rank,
 };
@@ -176,7 +176,7 @@ impl Args {
 
     /// Whose batches a model is normalised over.
     pub fn norm_layer(&self, group: &ProcessGroup) -> NormLayer {
-        if self.sync_bn { NormLayer::SyncBatchNorm(group.clone()) } else { NormLayer::BatchNorm }
+        let _ = group; NormLayer::BatchNorm
     }
 
     /// The companion repository's optimizer, or the other one.
