@@ -1,6 +1,7 @@
 //! Which images, and how they become batches.
 
 use clap::ValueEnum;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use tch_parallel::data::transforms::{
     CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform,
@@ -67,8 +68,14 @@ pub enum Source {
 /// Height and width of ImageNet's networks' images.
 const IMAGENET_SIZE: usize = 224;
 
+/// Images of ImageNet's validation set.
+const IMAGENET_VAL_LEN: usize = 50_000;
+
 /// Height and width of CIFAR-10's images.
 const CIFAR_SIZE: usize = 32;
+
+/// By how many pixels a training moves them.
+const CIFAR_PADDING: usize = 4;
 
 impl DataArgs {
     /// Where the images come from.
@@ -81,16 +88,8 @@ impl DataArgs {
     /// # Errors
     /// For flags that do not go together, and for data that is not there or not sound.
     pub fn load(&self, seed: u64) -> Result<(Images, Images)> {
-        let size = self.image_size()?;
-        let [train, val] = self.sources(size)?;
-        if train.classes() != val.classes() {
-            return Err(refused(
-                "the classes of the validation set",
-                difference(val.classes(), train.classes()),
-                "those of the training set, by name",
-            ));
-        }
-        let source = self.source();
+        let (source, size) = (self.source(), self.image_size()?);
+        let [train, val] = self.splits(size)?;
         let train_transforms =
             if self.no_augment { source.as_is(size) } else { source.augmented(size) };
         let normalize = source.normalize();
@@ -104,7 +103,7 @@ impl DataArgs {
     ///
     /// # Errors
     /// [`Error::Argument`] for a batch that does not give every rank an image.
-    pub fn loader(&self, ranks: usize, pin_memory: bool) -> Result<DataLoaderOptions> {
+    pub fn loader(&self, ranks: usize) -> Result<DataLoaderOptions> {
         if self.batch_size < ranks {
             return Err(refused(
                 "--batch-size",
@@ -115,7 +114,6 @@ impl DataArgs {
         Ok(DataLoaderOptions {
             batch_size: self.batch_size / ranks,
             num_workers: self.workers.div_ceil(ranks),
-            pin_memory,
             ..Default::default()
         })
     }
@@ -132,20 +130,60 @@ impl DataArgs {
         }
     }
 
-    /// The images of training and validation, as they are.
-    fn sources(&self, size: usize) -> Result<[Box<dyn ImageSource>; 2]> {
-        let splits = [Split::Train, Split::Test];
-        let options = ImageFolderOptions { skip_bad: self.skip_bad };
-        Ok(match (self.source(), &self.dir) {
-            (Source::Imagefolder, dir) => {
+    /// The images of training and validation, as they lie there.
+    fn splits(&self, size: usize) -> Result<[Box<dyn ImageSource>; 2]> {
+        let dir = self.dir()?;
+        let mnist = |split, classes| -> Result<Box<dyn ImageSource>> {
+            let mnist = match (&dir, self.source()) {
+                (Some(dir), _) => Mnist::from_dir(dir, split),
+                (None, Source::FashionMnist) => Mnist::fashion(split),
+                (None, _) => Mnist::embedded(split),
+            };
+            Ok(Box::new(MnistImages::new(mnist?, classes)))
+        };
+        Ok(match self.source() {
+            Source::Imagefolder => {
                 let dir = dir.as_deref().unwrap_or(Path::new("imagenet"));
+                let options = ImageFolderOptions { skip_bad: self.skip_bad };
+                let train = ImageFolder::with_options(dir.join("train"), options)?;
+                let val = ImageFolder::with_options(dir.join("val"), options)?;
+                train.check_same_classes(&val)?;
+                [Box::new(train), Box::new(val)]
+            }
+            Source::Cifar10 => {
+                let dir = dir.as_deref().unwrap_or(Path::new("."));
                 [
-                    Box::new(ImageFolder::with_options(&dir.join("train"), options)?),
-                    Box::new(ImageFolder::with_options(&dir.join("val"), options)?),
+                    Box::new(Cifar10::from_dir(dir, Split::Train)?),
+                    Box::new(Cifar10::from_dir(dir, Split::Test)?),
                 ]
             }
-            (Source::Synthetic, _) => [],
+            Source::Mnist => {
+                [mnist(Split::Train, MNIST_CLASSES)?, mnist(Split::Test, MNIST_CLASSES)?]
+            }
+            Source::FashionMnist => [
+                mnist(Split::Train, FASHION_MNIST_CLASSES)?,
+                mnist(Split::Test, FASHION_MNIST_CLASSES)?,
+            ],
+            Source::Synthetic => {
+                let train = SyntheticImagesOptions { size, ..Default::default() };
+                let val = SyntheticImagesOptions { len: IMAGENET_VAL_LEN, seed: 1, ..train };
+                [Box::new(SyntheticImages::new(train)?), Box::new(SyntheticImages::new(val)?)]
+            }
         })
+    }
+
+    /// Where the files lie: where the user says, or where a download has put them.
+    fn dir(&self) -> Result<Option<PathBuf>> {
+        match (self.download, self.source()) {
+            (false, _) => Ok(self.dir.clone()),
+            (true, Source::Cifar10) => download::cifar10().map(Some),
+            (true, Source::Mnist) => download::mnist().map(Some),
+            (true, _) => Err(refused(
+                "--download",
+                "given",
+                "left out: only CIFAR-10 and MNIST can be fetched",
+            )),
+        }
     }
 }
 
@@ -187,15 +225,65 @@ impl Source {
     }
 }
 
-/// What is in one list of classes only.
-fn difference(found: &[String], expected: &[String]) -> String {
-    let without = |a: &[String], b: &[String]| -> Vec<String> {
-        a.iter().filter(|name| !b.contains(name)).cloned().collect()
-    };
-    let (extra, missing) = (without(found, expected), without(expected, found));
-    match (extra.is_empty(), missing.is_empty()) {
-        (false, true) => format!("those and {extra:?}"),
-        (true, _) => format!("without {missing:?}"),
-        (false, false) => format!("with {extra:?} and without {missing:?}"),
+fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) -> Error {
+    Error::Argument { what: what.into(), found: found.to_string(), expected: expected.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        data: DataArgs,
+    }
+
+    fn data(flags: &str) -> DataArgs {
+        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace())).unwrap().data
+    }
+
+    fn shares(flags: &str, ranks: usize) -> (usize, usize) {
+        let options = data(flags).loader(ranks).unwrap();
+        (options.batch_size, options.num_workers)
+    }
+
+    #[test]
+    fn the_ranks_of_a_host_divide_its_batch_and_its_workers() {
+        assert_eq!(shares("", 1), (256, 4));
+        assert_eq!(shares("", 4), (64, 1));
+        assert_eq!(shares("-b 768 -j 4", 4), (192, 1));
+        // Workers are rounded up, so that each rank has one; the batch is rounded down (S4.29).
+        assert_eq!(shares("-b 100 -j 4", 3), (33, 2));
+        assert_eq!(shares("-b 240 -j 8", 4), (60, 2));
+        assert_eq!(shares("-j 0", 2), (128, 0));
+    }
+
+    #[test]
+    fn a_batch_that_is_smaller_than_the_number_of_ranks_is_refused() {
+        let error = data("-b 3").loader(4).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--batch-size is 3, but must be at least 4, an image for each rank of this host"
+        );
+    }
+
+    #[test]
+    fn digits_come_as_images_of_32_by_32_pixels_and_augmentation_moves_them() {
+        let augmented = data("--dataset mnist").load(0).unwrap().0;
+        let as_is = data("--dataset mnist --no-augment").load(0).unwrap().0;
+        let batch = |images: &Images, epoch| images.batch(&[0, 1, 2, 3], epoch).unwrap().0;
+        assert_eq!(batch(&as_is, 0).size(), [4, 3, 32, 32]);
+        assert_eq!(batch(&as_is, 0), batch(&as_is, 1));
+        assert_ne!(batch(&augmented, 0), batch(&augmented, 1));
+        assert_eq!(batch(&augmented, 1), batch(&augmented, 1));
+    }
+
+    #[test]
+    fn synthetic_images_have_the_size_asked_for() {
+        let (train, val) = data("--dummy --image-size 64").load(0).unwrap();
+        assert_eq!((train.len(), val.len()), (1_281_167, 50_000));
+        assert_eq!(train.batch(&[7], 0).unwrap().0.size(), [1, 3, 64, 64]);
     }
 }

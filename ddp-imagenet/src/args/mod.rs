@@ -15,7 +15,7 @@ mod train;
 use crate::compare::{self, CompareArgs};
 use clap::{Parser, Subcommand};
 
-pub use data::{DataArgs, Images};
+pub use data::{DataArgs, Images, Source};
 pub use model::ModelArgs;
 pub use recipe::RecipeArgs;
 pub use train::TrainArgs;
