@@ -18,7 +18,8 @@
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader, MNIST.
 //! - [`nn`]: layers initialised as PyTorch's are.
 //! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved.
-//! - [`checkpoint`]: weights in a file.
+//! - [`amp`]: mixed precision: autocast, and the scaling of gradients.
+//! - [`checkpoint`]: weights, and whole trainings, in a file.
 //! - [`report`]: metrics as JSON lines, the progress bar, how a program ends.
 //! - [`error`]: the one error type.
 //!
@@ -27,6 +28,7 @@
 
 #![deny(missing_docs)]
 
+pub mod amp;
 pub mod checkpoint;
 pub mod data;
 pub mod data_parallel;

@@ -4,7 +4,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
+    "amp.cpp",
     "initialize.cpp",
     "store.cpp",
     "process_group.cpp",

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::comm_hook::CommHookArgs;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -92,6 +93,8 @@ pub struct Args {
     /// Do not send rank 0's buffers before each step.
     #[arg(long)]
     pub no_broadcast_buffers: bool,
+    #[command(flatten)]
+    pub comm_hook: CommHookArgs,
 }
 
 /// Ten classes of 28 by 28 grey pixels.

@@ -7,6 +7,7 @@
 //! ```
 
 mod args;
+mod comm_hook;
 mod model;
 
 use anyhow::{Result, ensure};
@@ -57,6 +58,7 @@ fn train(args: &Args) -> Result<()> {
         checkpoint::load(path, &mut vs)?;
     }
     let model = DistributedDataParallel::new(mlp, &vs, &group, args.ddp())?;
+    args.comm_hook.register(&model)?;
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
     // ANCHOR_END: model
 

@@ -18,6 +18,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -45,6 +46,10 @@ def parse_args():
     parser.add_argument("--gradient-as-bucket-view", action="store_true")
     parser.add_argument("--static-graph", action="store_true")
     parser.add_argument("--no-broadcast-buffers", dest="broadcast_buffers", action="store_false")
+    # Communication hooks.
+    parser.add_argument("--comm-hook", choices=["allreduce", "fp16", "bf16", "power-sgd"])
+    parser.add_argument("--power-sgd-rank", type=int, default=1)
+    parser.add_argument("--start-power-sgd-iter", type=int, default=1000)
     return parser.parse_args()
 
 
@@ -80,6 +85,23 @@ def create_model():
         nn.ReLU(),
         nn.Linear(128, 10, bias=False),
     )
+
+
+def register_comm_hook(model, args):
+    if args.comm_hook == "power-sgd":
+        state = powerSGD_hook.PowerSGDState(
+            None,
+            matrix_approximation_rank=args.power_sgd_rank,
+            start_powerSGD_iter=args.start_power_sgd_iter,
+        )
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    elif args.comm_hook is not None:
+        hooks = {
+            "allreduce": default_hooks.allreduce_hook,
+            "fp16": default_hooks.fp16_compress_hook,
+            "bf16": default_hooks.bf16_compress_hook,
+        }
+        model.register_comm_hook(None, hooks[args.comm_hook])
 
 
 def f32(value):
@@ -158,6 +180,7 @@ def main():
         static_graph=args.static_graph,
         broadcast_buffers=args.broadcast_buffers,
     )
+    register_comm_hook(model, args)
     optimizer = torch.optim.SGD(
         model.parameters(),
         lr=args.lr,

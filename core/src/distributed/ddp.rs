@@ -1,6 +1,7 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
 use super::hooks::register::Failure;
+use super::join::Joining;
 use super::logging::DdpLoggingData;
 use super::post_mortem::is_about_connections;
 use super::process_group::ProcessGroup;
@@ -81,16 +82,20 @@ pub struct DistributedDataParallel<M> {
     names: Vec<String>,
     /// What rank 0 sends before each forward pass; empty if the options say not to.
     buffers: Vec<Tensor>,
-    static_graph: bool,
+    /// All that the ranks have in common: parameters, frozen ones included, and those buffers.
+    state: Vec<Tensor>,
+    pub(super) static_graph: bool,
     /// How many guards keep gradients from being exchanged; with none of them
     /// `require_backward_grad_sync` in distributed.py is true.
     no_sync_guards: Cell<usize>,
     /// Whether rank 0's buffers may have moved on; `require_forward_param_sync`.
-    sync_buffers: Cell<bool>,
+    pub(super) sync_buffers: Cell<bool>,
     /// Whether there has been a forward pass with gradients.
     pub(super) has_run_forward: Cell<bool>,
     /// Set when a communication hook is registered.
     pub(super) hook_failure: OnceCell<Failure>,
+    /// Set within a join.
+    pub(super) joining: Cell<Option<Joining>>,
 }
 
 impl<M> DistributedDataParallel<M> {
@@ -164,11 +169,13 @@ impl<M> DistributedDataParallel<M> {
             group: group.clone(),
             names,
             buffers: buffers.into_iter().map(|(_, buffer)| buffer).collect(),
+            state,
             static_graph: options.static_graph,
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
             has_run_forward: Cell::new(false),
             hook_failure: OnceCell::new(),
+            joining: Cell::new(None),
         })
     }
 
@@ -197,16 +204,25 @@ impl<M> DistributedDataParallel<M> {
                     .into(),
             });
         }
+        let failed = |error| self.failed("forward", &error);
+        if sync {
+            self.reducer.borrow_mut().prepare_for_forward().map_err(failed)?;
+        }
+        let joining = self.joining.get();
+        if let Some(joining) = joining {
+            self.notify_join_context(joining)?;
+        }
         if grad {
             self.has_run_forward.set(true);
-            let mut reducer = self.reducer.borrow_mut();
-            if sync {
-                reducer.prepare_for_forward().map_err(|error| self.failed("forward", &error))?;
-            }
-            reducer.rebuild_buckets().map_err(|error| self.failed("forward", &error))?;
+            self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
         }
-        if self.sync_buffers.get() {
-            self.sync_buffers()?;
+        if self.syncs_buffers() {
+            // Rank 0 may have no more inputs, and old buffers.
+            let source = if joining.is_some() { self.common_rank(true)? } else { 0 };
+            self.broadcast_buffers(source)?;
+        }
+        if joining.is_some() {
+            self.announce_backward(sync)?;
         }
 
         let mut outputs = f(&self.module);
@@ -215,7 +231,6 @@ impl<M> DistributedDataParallel<M> {
         if !grad {
             return Ok(outputs);
         }
-        let failed = |error| self.failed("forward", &error);
         let mut reducer = self.reducer.borrow_mut();
         let mut tensors = Vec::new();
         outputs.visit(&mut |tensor| tensors.push(tensor.shallow_clone()));
@@ -276,10 +291,7 @@ impl<M> DistributedDataParallel<M> {
         if self.buffers.is_empty() {
             return Ok(());
         }
-        no_grad(|| {
-            self.group.engine().broadcast_coalesced(&self.buffers, BROADCAST_BUFFER_BYTES, 0)
-        })
-        .map_err(|error| self.group.failed("broadcast of buffers", error.message()))
+        self.broadcast_buffers(0)
     }
 
     /// The module itself, which exchanges nothing. `model.module`
@@ -297,7 +309,29 @@ impl<M> DistributedDataParallel<M> {
         DdpLoggingData::read(&self.reducer.borrow())
     }
 
-    fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
+    /// Whether the next forward pass begins with a broadcast of buffers.
+    pub(super) fn syncs_buffers(&self) -> bool {
+        self.sync_buffers.get() && !self.buffers.is_empty()
+    }
+
+    pub(super) fn broadcast_buffers(&self, source: usize) -> Result<()> {
+        self.broadcast("broadcast of buffers", &self.buffers, source)
+    }
+
+    /// Copies all parameters and buffers of one rank to every rank. `_sync_module_states`
+    pub(super) fn broadcast_state(&self, source: usize) -> Result<()> {
+        self.broadcast("broadcast of the model", &self.state, source)
+    }
+
+    fn broadcast(&self, operation: &'static str, tensors: &[Tensor], source: usize) -> Result<()> {
+        no_grad(|| self.group.engine().broadcast_coalesced(tensors, BROADCAST_BUFFER_BYTES, source))
+            .map_err(|error| self.group.failed(operation, error.message()))
+    }
+
+    pub(super) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
+        if let Some(error) = self.take_hook_failure() {
+            return error;
+        }
         if let Some(names) = unused(error.message(), &self.names) {
             let error = Error::UnusedParameters { rank: self.group.rank(), names };
             self.group.report(&error.to_string());

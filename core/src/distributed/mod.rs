@@ -7,6 +7,7 @@
 //! - [`pending`]: an exchange in progress, whose result must be waited for.
 //! - [`ddp`]: [`DistributedDataParallel`], which averages gradients while backward runs.
 //! - [`hooks`]: other ways of exchanging gradients, compressed for instance.
+//! - [`join`]: training in which ranks make different numbers of steps.
 //! - [`logging`]: what DistributedDataParallel measured of itself.
 //! - [`metrics`]: sums and counts over all ranks.
 //!
@@ -20,6 +21,7 @@ pub mod device;
 pub mod env;
 pub mod hooks;
 pub mod init;
+pub mod join;
 pub mod logging;
 pub mod metrics;
 pub mod pending;
@@ -34,6 +36,7 @@ pub use ddp::{DdpOptions, DistributedDataParallel};
 pub use device::{Backend, DeviceChoice, device_of_rank};
 pub use env::Env;
 pub use init::{ProcessGroupOptions, init_process_group};
+pub use join::JoinOptions;
 pub use logging::DdpLoggingData;
 pub use metrics::AvgMetric;
 pub use pending::Pending;

@@ -199,6 +199,11 @@ impl ProcessGroup {
         self.inner.abandoned.store(true, Ordering::Relaxed);
     }
 
+    /// Whether an exchange has failed: this rank may be the victim of another.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.inner.abandoned.load(Ordering::Relaxed)
+    }
+
     /// Tells every rank of it if one has something against going on. A collective of the ranks of
     /// this library.
     pub(crate) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {
@@ -235,7 +240,7 @@ impl ProcessGroup {
 
     /// What rank 0 has to say where this rank says `own`. `None` on rank 0 itself, and where rank 0
     /// runs Python. To be followed by [`agree`](Self::agree).
-    pub(super) fn compare_with_rank_0(
+    pub(crate) fn compare_with_rank_0(
         &self,
         operation: &'static str,
         own: &str,

@@ -124,7 +124,7 @@ impl Optimizer for Adam {
     /// (`PARAMETER.step`, a scalar), and the means over past steps of its gradient
     /// (`PARAMETER.exp_avg`) and of that squared (`PARAMETER.exp_avg_sq`).
     fn state_dict(&self) -> Result<OptimizerState> {
-        OptimizerState::new(self.name(), &self.options, self.states.copy()?)
+        OptimizerState::new(self.name(), &self.options, self.states.named())
     }
 
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {

@@ -37,10 +37,13 @@ pub trait Optimizer: Debug {
     /// Sets the learning rate of the steps to come.
     fn set_lr(&mut self, lr: f64);
 
-    /// A copy of what the next step depends on beside parameters and gradients.
+    /// What the next step depends on beside parameters and gradients.
+    ///
+    /// The tensors are the optimizer's own, as in PyTorch, so that saving them takes no memory: the
+    /// next step changes them.
     fn state_dict(&self) -> Result<OptimizerState>;
 
-    /// Takes over a state that [`state_dict`](Self::state_dict) gave, and with it the learning rate
+    /// Takes over a copy of a state that [`state_dict`](Self::state_dict) gave, and with it the learning rate
     /// and all other options, as in PyTorch. To go on with other ones, set them afterwards.
     ///
     /// # Errors

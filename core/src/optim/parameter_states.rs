@@ -63,19 +63,18 @@ impl<const N: usize> ParameterStates<N> {
         states.map(|tensor| tensor.numel() * tensor.kind().elt_size_in_bytes()).sum()
     }
 
-    /// A copy of all states, by `PARAMETER.NAME`.
-    pub(super) fn copy(&self) -> Result<Vec<(String, Tensor)>> {
+    /// All states, by `PARAMETER.NAME`.
+    pub(super) fn named(&self) -> Vec<(String, Tensor)> {
         let mut dict = Vec::new();
         for parameter in &self.parameters {
             for (name, tensor) in self.layout.names.iter().zip(parameter.state.iter().flatten()) {
-                let copy = tensor.f_detach_copy().map_err(Error::tensor("state_dict"))?;
-                dict.push((format!("{}.{name}", parameter.name), copy));
+                dict.push((format!("{}.{name}", parameter.name), tensor.shallow_clone()));
             }
         }
-        Ok(dict)
+        dict
     }
 
-    /// Takes over what [`copy`](Self::copy) gave, all of it or nothing.
+    /// Takes over a copy of what [`named`](Self::named) gave, all of it or nothing.
     pub(super) fn load(&mut self, dict: &[(String, Tensor)]) -> Result<()> {
         let mut dict: BTreeMap<&str, &Tensor> =
             dict.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();

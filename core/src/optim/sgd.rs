@@ -89,7 +89,7 @@ impl Optimizer for Sgd {
     /// Its tensors are the momentum buffers, named `PARAMETER.momentum_buffer`. There are none
     /// without momentum and before the first step.
     fn state_dict(&self) -> Result<OptimizerState> {
-        OptimizerState::new(NAME, &self.options, self.states.copy()?)
+        OptimizerState::new(NAME, &self.options, self.states.named())
     }
 
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {

@@ -177,6 +177,22 @@ char* c10d_thread_state_new(c10d_thread_state** out);
 char* c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context);
 void c10d_thread_state_free(c10d_thread_state* state);
 
+// --- amp.cpp: mixed precision ---
+
+// What autocast was set to on a thread: whether it is on, and a c10::ScalarType.
+typedef struct {
+  bool enabled;
+  int32_t kind;
+} c10d_autocast;
+
+// torch.autocast(…).__enter__(); `kind` is a c10::ScalarType, or -1 for enabled=False.
+char* c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous);
+// torch.autocast(…).__exit__()
+char* c10d_autocast_leave(bool cuda, const c10d_autocast* previous);
+// torch._amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, inv_scale)
+char* c10d_non_finite_check_and_unscale(
+    c10d_tensor** gradients, size_t count, c10d_tensor* found_inf, const c10d_tensor* inv_scale);
+
 // --- memory.cpp: bytes per device ---
 
 // Every CPU block is booked to the device that is current on the thread that asks for it.

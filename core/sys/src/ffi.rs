@@ -35,6 +35,12 @@ pub(crate) struct ReducerOptions {
     pub(crate) broadcast_buffers: bool,
 }
 
+#[repr(C)]
+pub(crate) struct Autocast {
+    pub(crate) enabled: bool,
+    pub(crate) kind: i32,
+}
+
 unsafe extern "C" {
     pub(crate) fn c10d_free(memory: *mut c_void);
     pub(crate) fn c10d_copy_text(text: *const c_char) -> *mut c_char;
@@ -260,6 +266,15 @@ unsafe extern "C" {
         context: *mut c_void,
     ) -> Status;
     pub(crate) fn c10d_thread_state_free(state: *mut ThreadState);
+
+    pub(crate) fn c10d_autocast_enter(cuda: bool, kind: i32, previous: *mut Autocast) -> Status;
+    pub(crate) fn c10d_autocast_leave(cuda: bool, previous: *const Autocast) -> Status;
+    pub(crate) fn c10d_non_finite_check_and_unscale(
+        gradients: *mut *mut Tensor,
+        count: usize,
+        found_inf: *mut Tensor,
+        inv_scale: *const Tensor,
+    ) -> Status;
 
     pub(crate) fn c10d_exchange_cpu_device(device: i32) -> i32;
     pub(crate) fn c10d_cpu_memory(device: i32, live: *mut i64, peak: *mut i64);

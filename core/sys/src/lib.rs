@@ -11,6 +11,7 @@
 //! - [`ProcessGroup`]: the collectives; each returns [`Work`] to wait for.
 //! - [`Reducer`]: gradient buckets, reduced while the backward pass runs; [`GradBucket`] is what
 //!   its communication hooks get.
+//! - [`amp`]: autocast, and the scan of scaled gradients.
 //! - [`autograd`]: backward passes in parts, and a thread's state carried to another.
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`random`]: the state of the global generators.
@@ -21,6 +22,7 @@
 
 #![deny(missing_docs)]
 
+pub mod amp;
 pub mod autograd;
 mod comm_hook;
 mod error;

@@ -1,41 +1,15 @@
-//! Weights in a file: safetensors, written atomically, by rank 0 alone.
-//!
-//! The format holds names, shapes and numbers, so loading a file runs no code. Python reads and
-//! writes it with `safetensors.torch`.
+//! The variables of a model in a file.
 
+use super::file::{self, Tensors};
+use super::training;
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tch::nn::VarStore;
-use tch::{TchError, Tensor, no_grad};
+use tch::no_grad;
 
 /// What `DataParallel` and `DistributedDataParallel` put before every name in Python.
 const WRAPPER_PREFIX: &str = "module.";
-
-/// Refuses a destination to which [`save`] could not write, so that a long training does not end
-/// in that error. For the process that will write: rank 0.
-pub fn check_destination(path: &Path) -> Result<()> {
-    let directory = directory(path);
-    if !directory.is_dir() {
-        return Err(Error::Format {
-            path: path.into(),
-            found: format!("the directory {} does not exist", directory.display()),
-            expected: "a file in an existing directory; create it first".into(),
-        });
-    }
-    if path.is_dir() {
-        return Err(Error::Format {
-            path: path.into(),
-            found: "a directory".into(),
-            expected: "the name of a file to write".into(),
-        });
-    }
-    let temporary = temporary(path);
-    File::create(&temporary).map_err(Error::io("write to the directory of", path))?;
-    fs::remove_file(&temporary).map_err(Error::io("remove", temporary))
-}
 
 /// Writes all variables of `vs`, under their names, without any prefix. A collective.
 ///
@@ -46,36 +20,17 @@ pub fn check_destination(path: &Path) -> Result<()> {
 /// # Errors
 /// On every rank, with the reason, if rank 0 could not write.
 pub fn save(path: &Path, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
-    let written = if group.rank() == 0 { write(path, vs) } else { Ok(()) };
+    let written = match group.rank() {
+        0 => file::write(path, &vs.variables(), None),
+        _ => Ok(()),
+    };
     let objection = written.as_ref().err().map(Error::to_string);
     let agreed = group.agree("checkpoint::save", objection.as_deref());
     written.and(agreed)
 }
 
-fn write(path: &Path, vs: &VarStore) -> Result<()> {
-    let variables: Vec<_> = vs.variables().into_iter().collect();
-    let temporary = temporary(path);
-    let result = Tensor::write_safetensors(&variables, &temporary)
-        .map_err(|error| Error::Io {
-            operation: "write",
-            path: path.into(),
-            source: std::io::Error::other(reason(&error)),
-        })
-        .and_then(|()| {
-            // Without it the name could reach the disk before the contents.
-            File::open(&temporary)
-                .and_then(|file| file.sync_all())
-                .map_err(Error::io("write", &temporary))
-        })
-        .and_then(|()| fs::rename(&temporary, path).map_err(Error::io("rename to", path)));
-    if result.is_err() {
-        // Whether it is there at all depends on how far the writing came.
-        let _ = fs::remove_file(&temporary);
-    }
-    result
-}
-
-/// Sets the variables of `vs` from a file, which must hold exactly these, by name and shape.
+/// Sets the variables of `vs` from a file, which must hold exactly these, by name and shape. Of a
+/// whole [`Training`](super::Training) it takes the weights and leaves the rest.
 ///
 /// Names may carry the prefix `module.`, which PyTorch's wrappers add and which makes a state dict
 /// saved from a wrapped model unreadable for a bare one (S1.49).
@@ -83,9 +38,19 @@ fn write(path: &Path, vs: &VarStore) -> Result<()> {
 /// # Errors
 /// [`Error::Format`] naming the file and the variables at fault; `vs` is unchanged then.
 pub fn load(path: &Path, vs: &mut VarStore) -> Result<()> {
+    let (tensors, metadata) = file::read(path)?;
+    let saved = match training::is_one(&metadata) {
+        true => training::weights(tensors),
+        false => tensors,
+    };
     let variables = vs.variables();
-    let saved = without_prefix(read(path)?, &variables);
+    let saved = without_prefix(saved, &variables);
     check(path, &variables, &saved)?;
+    assign(variables, &saved)
+}
+
+/// Sets variables from saved ones that [`check`] has compared with them.
+pub(super) fn assign(variables: Tensors, saved: &Tensors) -> Result<()> {
     no_grad(|| {
         variables.into_iter().try_for_each(|(name, mut variable)| {
             variable.f_copy_(&saved[&name]).map_err(Error::tensor("copy of a loaded variable"))
@@ -93,22 +58,8 @@ pub fn load(path: &Path, vs: &mut VarStore) -> Result<()> {
     })
 }
 
-fn read(path: &Path) -> Result<HashMap<String, Tensor>> {
-    // tch reports a missing file as broken contents.
-    File::open(path).map_err(Error::io("open", path))?;
-    let tensors = Tensor::read_safetensors(path).map_err(|error| Error::Format {
-        path: path.into(),
-        found: format!("no whole safetensors file ({})", reason(&error)),
-        expected: "one that `save`, or safetensors in Python, has written to its end".into(),
-    })?;
-    Ok(tensors.into_iter().collect())
-}
-
 /// Takes the prefix off, unless the model itself has names that begin so.
-fn without_prefix(
-    saved: HashMap<String, Tensor>,
-    variables: &HashMap<String, Tensor>,
-) -> HashMap<String, Tensor> {
+fn without_prefix(saved: Tensors, variables: &Tensors) -> Tensors {
     let wrapped = saved.keys().all(|name| name.starts_with(WRAPPER_PREFIX));
     if !wrapped || variables.keys().all(|name| name.starts_with(WRAPPER_PREFIX)) {
         return saved;
@@ -119,11 +70,8 @@ fn without_prefix(
         .collect()
 }
 
-fn check(
-    path: &Path,
-    variables: &HashMap<String, Tensor>,
-    saved: &HashMap<String, Tensor>,
-) -> Result<()> {
+/// Refuses saved variables that are not exactly those of the model, by name and shape.
+pub(super) fn check(path: &Path, variables: &Tensors, saved: &Tensors) -> Result<()> {
     let refuse = |found: String, expected: &str| {
         Err(Error::Format { path: path.into(), found, expected: expected.into() })
     };
@@ -152,27 +100,11 @@ fn check(
     Ok(())
 }
 
-fn reason(error: &TchError) -> String {
-    match error {
-        TchError::SafeTensorError { err, .. } => err.to_string(),
-        other => other.to_string(),
-    }
-}
-
-fn directory(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// In the same directory, since a rename across file systems is not atomic.
-fn temporary(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    directory(path).join(format!(".{name}.{}.tmp", std::process::id()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::{Device, Kind, nn};
+    use std::fs;
+    use tch::{Device, Kind, Tensor, nn};
 
     fn model(features: i64) -> VarStore {
         let vs = VarStore::new(Device::Cpu);
@@ -269,15 +201,5 @@ mod tests {
         save(&path, &larger, &group()).unwrap();
         let error = load(&path, &mut model(3)).unwrap_err().to_string();
         assert!(error.contains(r#"["extra"]; expected no variable"#), "{error}");
-    }
-
-    #[test]
-    fn a_destination_in_a_missing_directory_is_found_before_training() {
-        let directory = tempfile::tempdir().unwrap();
-        let missing = directory.path().join("missing/model.safetensors");
-        let error = check_destination(&missing).unwrap_err().to_string();
-        assert!(error.contains("does not exist"), "{error}");
-        assert!(check_destination(directory.path()).is_err());
-        check_destination(&directory.path().join("model.safetensors")).unwrap();
     }
 }

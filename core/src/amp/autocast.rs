@@ -1,0 +1,67 @@
+//! `torch.autocast`.
+
+use crate::{Error, Result};
+use c10d_sys::amp::{self, AutocastKind};
+use tch::{Device, Kind};
+
+/// Runs `body` so that operations on tensors of this device type choose their kind themselves: matrix
+/// products and convolutions run in `dtype`, sums and losses in 32 bits.
+/// `with torch.autocast(device.type, dtype=dtype):`
+///
+/// None turns it off (`enabled=False`), inside another block as well. On a CPU PyTorch's own choice
+/// is [`Kind::BFloat16`], on CUDA [`Kind::Half`].
+///
+/// To be used for the forward pass and the loss, not for the backward pass. The setting is the
+/// thread's own; [`DataParallel`](crate::data_parallel::DataParallel) carries it to its replicas.
+///
+/// # Errors
+/// [`Error::Argument`] for a kind that autocast does not compute in, and for devices other than CPU
+/// and CUDA.
+pub fn autocast<R>(device: Device, dtype: Option<Kind>, body: impl FnOnce() -> R) -> Result<R> {
+    let cuda = match device {
+        Device::Cpu => false,
+        Device::Cuda(_) => true,
+        other => return Err(refused("device", format!("{other:?}"), "a CPU or CUDA device")),
+    };
+    let kind = match dtype {
+        None => None,
+        Some(Kind::Half) => Some(AutocastKind::Half),
+        Some(Kind::BFloat16) => Some(AutocastKind::BFloat16),
+        Some(other) => return Err(refused("dtype", format!("{other:?}"), "Half or BFloat16")),
+    };
+    amp::autocast(cuda, kind, body).map_err(Error::engine("autocast"))
+}
+
+fn refused(what: &str, found: String, expected: &str) -> Error {
+    Error::Argument { what: what.into(), found, expected: expected.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::Tensor;
+    use tch::kind::FLOAT_CPU;
+
+    #[test]
+    fn products_run_in_the_kind_asked_for_and_softmax_in_32_bits() {
+        let x = Tensor::ones([2, 2], FLOAT_CPU);
+        for kind in [Kind::Half, Kind::BFloat16] {
+            let kinds = autocast(Device::Cpu, Some(kind), || {
+                let product = x.matmul(&x);
+                (
+                    product.kind(),
+                    product.cross_entropy_for_logits(&Tensor::from_slice(&[0i64, 1])).kind(),
+                )
+            });
+            assert_eq!(kinds.unwrap(), (kind, Kind::Float));
+        }
+        let off = || autocast(Device::Cpu, None, || x.matmul(&x).kind());
+        assert_eq!(autocast(Device::Cpu, Some(Kind::Half), off).unwrap().unwrap(), Kind::Float);
+    }
+
+    #[test]
+    fn another_kind_is_refused() {
+        let error = autocast(Device::Cpu, Some(Kind::Float), || ()).unwrap_err().to_string();
+        assert_eq!(error, "dtype is Float, but must be Half or BFloat16");
+    }
+}

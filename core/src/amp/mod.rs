@@ -1,0 +1,32 @@
+//! Automatic mixed precision: `torch.amp`. Matrix products and convolutions in half the bits, what
+//! needs the full range in 32.
+//!
+//! ```
+//! use tch::{Device, Kind, Tensor, nn};
+//! use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
+//! use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+//!
+//! # let (images, labels) = (Tensor::ones([4, 8], (Kind::Float, Device::Cpu)), Tensor::from_slice(&[0i64, 1, 2, 0]));
+//! let vs = nn::VarStore::new(Device::Cpu);
+//! let model = nn::linear(vs.root() / "fc", 8, 3, Default::default());
+//! let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
+//! let mut scaler = GradScaler::new(GradScalerOptions::default())?;
+//!
+//! // The forward pass and the loss inside; the backward pass takes the kinds that it finds.
+//! let loss = autocast(vs.device(), Some(Kind::Half), || {
+//!     images.apply(&model).cross_entropy_for_logits(&labels)
+//! })?;
+//! optimizer.zero_grad()?;
+//! scaler.scale(&loss)?.backward();
+//! scaler.step(&mut optimizer)?;
+//! scaler.update()?;
+//! # Ok::<(), tch_parallel::Error>(())
+//! ```
+//!
+//! With [`Kind::BFloat16`](tch::Kind::BFloat16), whose range is that of 32 bits, no scaler is needed.
+
+mod autocast;
+mod grad_scaler;
+
+pub use autocast::autocast;
+pub use grad_scaler::{GradScaler, GradScalerOptions, GradScalerState};

@@ -1,0 +1,147 @@
+//! Where a checkpoint is written: beside its place first, then in it.
+
+use crate::{Error, Result};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Refuses a destination to which [`save`](super::save) could not write, so that a long training
+/// does not end in that error. For the process that will write: rank 0.
+pub fn check_destination(path: &Path) -> Result<()> {
+    let directory = directory(path);
+    if !directory.is_dir() {
+        return Err(Error::Format {
+            path: path.into(),
+            found: format!("the directory {} does not exist", directory.display()),
+            expected: "a file in an existing directory; create it first".into(),
+        });
+    }
+    if path.is_dir() {
+        return Err(Error::Format {
+            path: path.into(),
+            found: "a directory".into(),
+            expected: "the name of a file to write".into(),
+        });
+    }
+    let temporary = temporary(path);
+    File::create(&temporary).map_err(Error::io("write to the directory of", path))?;
+    fs::remove_file(&temporary).map_err(Error::io("remove", temporary))
+}
+
+/// Has `write` write a file that then takes the place of `path`: whoever looks there, whenever the
+/// process or the machine stops, finds the old file or the new one, whole.
+///
+/// What a run that was killed has left of such a file is removed. Should another run be writing to
+/// the same path, which is a mistake, then one of them fails, and the file is the other's.
+pub(super) fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    remove_leftovers(path).map_err(Error::io("write to the directory of", path))?;
+    let temporary = temporary(path);
+    let result = write(&temporary).and_then(|()| {
+        // Without it the name could reach the disk before the contents.
+        sync(&temporary)?;
+        fs::rename(&temporary, path).map_err(Error::io("rename to", path))?;
+        // Without it the old name could come back with the power.
+        sync(directory(path))
+    });
+    if result.is_err() {
+        // Whether it is there at all depends on how far the writing came.
+        let _ = fs::remove_file(&temporary);
+    }
+    result
+}
+
+fn sync(path: &Path) -> Result<()> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(Error::io("write to disk", path))
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// In the same directory, since a rename across file systems is not atomic.
+fn temporary(path: &Path) -> PathBuf {
+    let [begin, end] = around_process_id(path);
+    directory(path).join(format!("{begin}{}{end}", std::process::id()))
+}
+
+/// What stands in the name of a temporary file before and after the number of the process.
+fn around_process_id(path: &Path) -> [String; 2] {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    [format!(".{name}."), ".tmp".into()]
+}
+
+fn remove_leftovers(path: &Path) -> io::Result<()> {
+    let [begin, end] = around_process_id(path);
+    for entry in fs::read_dir(directory(path))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let process_id =
+            name.to_str().and_then(|name| name.strip_prefix(&begin)?.strip_suffix(&end));
+        if process_id.is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit())) {
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_destination_in_a_missing_directory_is_found_before_training() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing/model.safetensors");
+        let error = check_destination(&missing).unwrap_err().to_string();
+        assert!(error.contains("does not exist"), "{error}");
+        assert!(check_destination(directory.path()).is_err());
+        check_destination(&directory.path().join("model.safetensors")).unwrap();
+        assert!(names(directory.path()).is_empty());
+    }
+
+    #[test]
+    fn a_failure_leaves_the_old_file_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
+        let refused = || Error::Io {
+            operation: "write",
+            path: "model".into(),
+            source: io::ErrorKind::StorageFull.into(),
+        };
+        fs::write(&path, "old").unwrap();
+        replace(&path, |temporary| {
+            fs::write(temporary, "n").unwrap();
+            Err(refused())
+        })
+        .unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(names(directory.path()), ["model"]);
+    }
+
+    #[test]
+    fn what_killed_runs_have_left_is_removed_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
+        for name in [".model.1.tmp", ".model.4294967295.tmp", ".model.best.tmp", ".model..tmp"] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        replace(&path, |temporary| {
+            fs::write(temporary, "new").unwrap();
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(names(directory.path()), [".model..tmp", ".model.best.tmp", "model"]);
+    }
+}

@@ -1,0 +1,83 @@
+//! The state of every rank's random generators, from which dropout draws.
+
+use super::file::Tensors;
+use crate::distributed::{Backend, ProcessGroup};
+use crate::{Error, Result};
+use c10d_sys::random::{rng_state, set_rng_state};
+use tch::{Device, Tensor};
+
+/// What became of the random generators when a training was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generators {
+    /// Each rank goes on with the numbers that it would have drawn next.
+    Restored,
+    /// The training was saved by another number of ranks, each of which had its own state. All go on
+    /// as the program has seeded them: the run is as random as before, but not the same.
+    OtherWorldSize {
+        /// How many ranks there were.
+        saved: usize,
+    },
+    /// The training was saved on devices of another type. What is drawn on the CPU goes on; a GPU
+    /// draws as the program has seeded it.
+    OtherDevice,
+}
+
+/// The states of all ranks, under their names in the file. A collective.
+pub(super) fn gather(group: &ProcessGroup) -> Result<Vec<(String, Tensor)>> {
+    // NCCL moves nothing that lies on the CPU.
+    let on = match group.backend() {
+        Backend::Nccl => group.device(),
+        Backend::Gloo => Device::Cpu,
+    };
+    let mut states = Vec::new();
+    for cuda in generators(group.device()) {
+        let state = rng_state(cuda).map_err(Error::engine("get_rng_state"))?;
+        let state = state.f_to(on).map_err(Error::tensor("get_rng_state"))?;
+        let all = group.all_gather(&state)?;
+        states.extend(all.into_iter().enumerate().map(|(rank, state)| (name(rank, cuda), state)));
+    }
+    Ok(states)
+}
+
+/// Sets this rank's generators to what [`gather`] had found in a world of `saved` ranks.
+pub(super) fn restore(group: &ProcessGroup, saved: usize, states: &Tensors) -> Result<Generators> {
+    if saved != group.world_size() {
+        return Ok(Generators::OtherWorldSize { saved });
+    }
+    let own = generators(group.device());
+    let mut same_devices = states.len() == saved * own.len();
+    for cuda in own {
+        match states.get(&name(group.rank(), cuda)) {
+            Some(state) => set_rng_state(cuda, state).map_err(Error::engine("set_rng_state"))?,
+            None => same_devices = false,
+        }
+    }
+    Ok(if same_devices { Generators::Restored } else { Generators::OtherDevice })
+}
+
+/// That of the CPU, and that of the GPU on which the rank trains.
+fn generators(device: Device) -> Vec<Option<usize>> {
+    match device {
+        Device::Cuda(index) => vec![None, Some(index)],
+        _ => vec![None],
+    }
+}
+
+/// Without the number of the GPU: a rank may be given another one.
+fn name(rank: usize, cuda: Option<usize>) -> String {
+    format!("{rank}.{}", if cuda.is_some() { "cuda" } else { "cpu" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_another_number_of_ranks_are_left_alone() {
+        // No launcher starts unit tests.
+        let group = ProcessGroup::from_env().unwrap();
+        let states = gather(&group).unwrap().into_iter().collect();
+        let restored = restore(&group, 2, &states).unwrap();
+        assert_eq!(restored, Generators::OtherWorldSize { saved: 2 });
+    }
+}

@@ -1,0 +1,167 @@
+//! What is refused, and what comes back.
+
+use super::*;
+use crate::checkpoint;
+use crate::optim::lr_scheduler::StepLr;
+use crate::optim::{Adam, AdamOptions, Sgd, SgdOptions};
+use std::fs;
+use std::path::PathBuf;
+use tch::{Device, Kind, Tensor, nn};
+use tempfile::TempDir;
+
+fn model(features: i64) -> VarStore {
+    let vs = VarStore::new(Device::Cpu);
+    let _ = nn::linear(&vs.root() / "fc", features, 2, Default::default());
+    vs
+}
+
+fn sgd(vs: &VarStore) -> Sgd {
+    let mut optimizer = Sgd::new(vs, SgdOptions { momentum: 0.9, ..Default::default() }).unwrap();
+    let loss: Tensor = vs.trainable_variables().iter().map(|t| t.sum(Kind::Float)).sum();
+    loss.backward();
+    optimizer.step().unwrap();
+    optimizer
+}
+
+fn group() -> ProcessGroup {
+    // No launcher starts unit tests.
+    ProcessGroup::from_env().unwrap()
+}
+
+fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> Training<'a> {
+    Training { architecture: "linear", vs, optimizer, scheduler: None, scaler: None }
+}
+
+/// A training whose progress is 7.
+fn saved() -> (TempDir, PathBuf, VarStore) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("training.safetensors");
+    let mut vs = model(3);
+    let mut optimizer = sgd(&vs);
+    training(&mut vs, &mut optimizer).save(&path, &7, &group()).unwrap();
+    (directory, path, vs)
+}
+
+fn refused<P: DeserializeOwned + std::fmt::Debug>(
+    path: &Path,
+    mut training: Training<'_>,
+) -> String {
+    let before: Vec<_> = training.vs.trainable_variables().iter().map(Tensor::copy).collect();
+    let error = training.load::<P>(path, &group()).unwrap_err().to_string();
+    assert_eq!(training.vs.trainable_variables(), before);
+    error
+}
+
+#[test]
+fn its_weights_are_loaded_alone_as_well() {
+    let (_directory, path, saved) = saved();
+    let mut vs = model(3);
+    checkpoint::load(&path, &mut vs).unwrap();
+    assert_eq!(vs.trainable_variables(), saved.trainable_variables());
+}
+
+#[test]
+fn another_architecture_is_refused_and_both_are_named() {
+    let (_directory, path, _) = saved();
+    let mut vs = model(3);
+    let mut optimizer = sgd(&vs);
+    let other = Training { architecture: "resnet18", ..training(&mut vs, &mut optimizer) };
+    let error = refused::<u64>(&path, other);
+    let expected = "a training of linear; expected one of resnet18, which this model is";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+#[test]
+fn the_same_architecture_in_another_size_is_refused() {
+    let (_directory, path, _) = saved();
+    let mut vs = model(4);
+    let mut optimizer = sgd(&vs);
+    let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
+    assert!(error.contains("fc.weight has the shape [2, 3]; expected [2, 4]"), "{error}");
+}
+
+#[test]
+fn another_optimizer_is_refused_and_both_are_named() {
+    let (_directory, path, _) = saved();
+    let mut vs = model(3);
+    let mut optimizer = Adam::new(&vs, AdamOptions::adamw()).unwrap();
+    let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
+    let expected = "the optimizer state is that of SGD; expected that of AdamW, which this \
+                    optimizer is";
+    assert!(error.starts_with(&path.display().to_string()), "{error}");
+    assert!(error.ends_with(expected), "{error}");
+}
+
+#[test]
+fn a_schedule_or_a_scaler_on_one_side_only_is_refused() {
+    let (_directory, path, _) = saved();
+    let mut vs = model(3);
+    let mut optimizer = sgd(&vs);
+    let mut scheduler = LrScheduler::new(&mut optimizer, StepLr::new(30)).unwrap();
+    let error = refused::<u64>(
+        &path,
+        Training { scheduler: Some(&mut scheduler), ..training(&mut vs, &mut optimizer) },
+    );
+    let expected = "a training without a learning-rate schedule; expected one with a \
+                    learning-rate schedule, as this one is";
+    assert!(error.ends_with(expected), "{error}");
+
+    let mut scaler = GradScaler::new(Default::default()).unwrap();
+    let error = refused::<u64>(
+        &path,
+        Training { scaler: Some(&mut scaler), ..training(&mut vs, &mut optimizer) },
+    );
+    assert!(error.contains("a training without a gradient scaler"), "{error}");
+}
+
+#[test]
+fn weights_alone_are_refused() {
+    let (_directory, path, mut vs) = saved();
+    checkpoint::save(&path, &vs, &group()).unwrap();
+    let mut optimizer = sgd(&vs);
+    let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
+    assert!(error.contains("weights alone; expected a whole training"), "{error}");
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_refused_at_every_length() {
+    let (_directory, path, mut vs) = saved();
+    let whole = fs::read(&path).unwrap();
+    let (mut optimizer, group) = (sgd(&vs), group());
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = training(&mut vs, &mut optimizer).load::<u64>(&path, &group);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("no whole safetensors file"), "{length}: {error}");
+    }
+}
+
+#[test]
+fn progress_of_another_program_is_refused() {
+    let (_directory, path, mut vs) = saved();
+    let mut optimizer = sgd(&vs);
+    let error = refused::<String>(&path, training(&mut vs, &mut optimizer));
+    assert!(error.contains("the progress 7 (invalid type"), "{error}");
+}
+
+#[test]
+fn progress_that_could_not_be_read_again_is_refused_at_once() {
+    let (_directory, path, mut vs) = saved();
+    let before = fs::read(&path).unwrap();
+    let mut optimizer = sgd(&vs);
+    let error = training(&mut vs, &mut optimizer).save(&path, &f64::INFINITY, &group());
+    let error = error.unwrap_err().to_string();
+    assert!(error.starts_with("progress is nothing that could be read again"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn numbers_of_the_progress_come_back_to_the_last_bit() {
+    let (_directory, path, mut vs) = saved();
+    let mut optimizer = sgd(&vs);
+    type Numbers = (f64, f64, f32, u64, i64);
+    let numbers: Numbers = (0.1 + 0.2, 1.0 / 3.0, 0.1f32, u64::MAX, i64::MIN);
+    let mut training = training(&mut vs, &mut optimizer);
+    training.save(&path, &numbers, &group()).unwrap();
+    assert_eq!(training.load::<Numbers>(&path, &group()).unwrap().progress, numbers);
+}

@@ -1,0 +1,236 @@
+//! Uneven inputs: a rank that has no more of them goes along with the exchanges of the others.
+//!
+//! `torch.distributed.algorithms.join`, with DistributedDataParallel's part of it.
+
+use super::device::Backend;
+use super::process_group::ProcessGroup;
+use super::{DistributedDataParallel, ReduceOp};
+use crate::{Error, Result};
+use std::cell::Cell;
+use std::fmt::Display;
+use tch::{Device, Tensor};
+
+const OPERATION: &str = "join";
+
+/// PyTorch's keyword arguments of `DistributedDataParallel.join`, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinOptions {
+    /// Whether gradients are divided by the number of all ranks to the end: every sample weighs the
+    /// same, and steps of fewer ranks are smaller. If not, by the number of ranks that still train:
+    /// samples of later steps weigh more. A communication hook divides by itself, by the number of
+    /// all ranks as a rule.
+    pub divide_by_initial_world_size: bool,
+    /// Whether training ends on all ranks, with an error, as soon as one has no more inputs.
+    pub throw_on_early_termination: bool,
+}
+
+impl Default for JoinOptions {
+    fn default() -> Self {
+        JoinOptions { divide_by_initial_world_size: true, throw_on_early_termination: false }
+    }
+}
+
+/// What a model knows while it is within a join.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Joining {
+    options: JoinOptions,
+    /// Whether this rank has been told that another has no more inputs.
+    terminated: bool,
+}
+
+impl<M> DistributedDataParallel<M> {
+    /// Runs `training`, in which ranks may make different numbers of steps with this model. A
+    /// collective. `with model.join():`
+    ///
+    /// A rank that comes to the end of its training takes part in the others' exchanges, with
+    /// gradients of zero, until all have come to theirs. Then all take over the parameters and
+    /// buffers of a rank that trained to the last, and of these of the one with the highest number.
+    ///
+    /// ```no_run
+    /// # use tch::nn::{Linear, ModuleT};
+    /// # use tch_parallel::distributed::{DistributedDataParallel, JoinOptions};
+    /// # use tch_parallel::optim::{Optimizer, Sgd};
+    /// # fn f(model: DistributedDataParallel<Linear>, batches: Vec<(tch::Tensor, tch::Tensor)>, mut optimizer: Sgd) -> tch_parallel::Result<()> {
+    /// model.join(JoinOptions::default(), || {
+    ///     for (inputs, targets) in &batches {
+    ///         let loss = model.f_forward_t(inputs, true)?.mse_loss(targets, tch::Reduction::Mean);
+    ///         optimizer.zero_grad()?;
+    ///         model.backward(&loss)?;
+    ///         optimizer.step()?;
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// What is not shared afterwards is the state of the optimizer: momentum is that of each rank's
+    /// own steps. Other collectives do not belong into `training`: a rank that has no more inputs
+    /// does not know of them.
+    ///
+    /// # Errors
+    /// Those of `training`; the other ranks are told of them when this one ends. An error that says
+    /// who has no more inputs, where the options ask for it. [`Error::Argument`]: a join within a
+    /// join, or a static graph and a rank without a single step before it.
+    pub fn join<T, E>(
+        &self,
+        options: JoinOptions,
+        training: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: From<Error> + Display,
+    {
+        let engine_failed = |error: c10d_sys::Error| self.failed(OPERATION, &error);
+        let outcome = {
+            let _joining = self.begin_join(options)?;
+            let outcome = training();
+            self.reducer.borrow_mut().set_forward_pass_work(None, true).map_err(engine_failed)?;
+            // A rank that fails by another's fault has nothing to report.
+            let terminated = self.joining.get().is_some_and(|joining| joining.terminated);
+            if let Err(error) = &outcome
+                && !terminated
+                && !self.group.is_abandoned()
+            {
+                self.group.report(&error.to_string());
+            }
+            outcome?
+        };
+        let is_last = self.shadow_the_others(options)?;
+        let source = self.common_rank(is_last)?;
+        self.broadcast_state(source)?;
+        Ok(outcome)
+    }
+
+    fn begin_join(&self, options: JoinOptions) -> Result<JoinGuard<'_>> {
+        if self.joining.get().is_some() {
+            return Err(Error::Argument {
+                what: OPERATION.into(),
+                found: "called within a join of the same model".into(),
+                expected: "called outside of it; one join holds a whole training".into(),
+            });
+        }
+        self.reducer
+            .borrow_mut()
+            .set_uneven_input_join()
+            .map_err(|error| self.failed(OPERATION, &error))?;
+        self.joining.set(Some(Joining { options, terminated: false }));
+        Ok(JoinGuard { joining: &self.joining })
+    }
+
+    /// Before a forward pass: tells the ranks without inputs that this one still has some.
+    /// `Join.notify_join_context`
+    pub(super) fn notify_join_context(&self, joining: Joining) -> Result<()> {
+        let engine_failed = |error: c10d_sys::Error| self.failed(OPERATION, &error);
+        let work = self
+            .group
+            .engine()
+            .all_reduce(&flag(&self.group, true), ReduceOp::Sum)
+            .map_err(engine_failed)?;
+        if joining.options.throw_on_early_termination && self.count(false)? > 0.0 {
+            self.joining.set(Some(Joining { terminated: true, ..joining }));
+            return Err(self.ended(
+                "Detected at least one rank that exhausted inputs. Throwing across all ranks."
+                    .into(),
+            ));
+        }
+        self.reducer
+            .borrow_mut()
+            .set_forward_pass_work(Some(work), joining.options.divide_by_initial_world_size)
+            .map_err(engine_failed)
+    }
+
+    /// Before a forward pass: tells the ranks without inputs whether a backward pass will exchange
+    /// gradients. `_check_global_requires_backward_grad_sync(is_joined_rank=False)`
+    pub(super) fn announce_backward(&self, sync: bool) -> Result<()> {
+        // Only the others need the result.
+        self.group
+            .engine()
+            .all_reduce(&flag(&self.group, sync), ReduceOp::Sum)
+            .map(drop)
+            .map_err(|error| self.failed(OPERATION, &error))
+    }
+
+    /// A rank that all agree upon: the highest of the candidates. `_find_common_rank`
+    pub(super) fn common_rank(&self, is_candidate: bool) -> Result<usize> {
+        let own = if is_candidate { self.group.rank() as i64 } else { -1 };
+        let mut highest = Tensor::from_slice(&[own]).to(device(&self.group));
+        self.group.all_reduce(&mut highest, ReduceOp::Max)?;
+        usize::try_from(highest.int64_value(&[0]))
+            .map_err(|_| self.group.failed(OPERATION, "no rank is left that has a model to share"))
+    }
+
+    /// Goes along with the others' steps until all have come to the end. Gives whether this rank was
+    /// among the last. `Join.__exit__`
+    fn shadow_the_others(&self, options: JoinOptions) -> Result<bool> {
+        let mut is_last = true;
+        while self.count(false)? > 0.0 {
+            if options.throw_on_early_termination {
+                self.count(true)?;
+                return Err(self.ended(format!("Rank {} exhausted all inputs.", self.group.rank())));
+            }
+            self.shadow_step()?;
+            is_last = false;
+        }
+        Ok(is_last)
+    }
+
+    /// Every collective of another rank's step, in its order. `_DDPJoinHook.main_hook`
+    fn shadow_step(&self) -> Result<()> {
+        let engine_failed = |error: c10d_sys::Error| self.failed(OPERATION, &error);
+        let mut reducer = self.reducer.borrow_mut();
+        if self.static_graph && reducer.needs_sink() {
+            let error = Error::Argument {
+                what: format!("the number of steps of rank {}", self.group.rank()),
+                found: "0".into(),
+                expected: "at least 1 with static_graph: the first backward pass learns the graph"
+                    .into(),
+            };
+            self.group.report(&error.to_string());
+            return Err(error);
+        }
+        reducer.rebuild_buckets().map_err(engine_failed)?;
+        if self.syncs_buffers() {
+            let source = self.common_rank(false)?;
+            self.broadcast_buffers(source)?;
+        }
+        let sync = self.count(false)? > 0.0;
+        self.sync_buffers.set(sync);
+        if sync {
+            reducer.shadow_backward().map_err(engine_failed)?;
+        }
+        Ok(())
+    }
+
+    /// How many ranks say yes.
+    fn count(&self, own: bool) -> Result<f64> {
+        let mut sum = flag(&self.group, own);
+        self.group.all_reduce(&mut sum, ReduceOp::Sum)?;
+        Ok(sum.double_value(&[0]))
+    }
+
+    fn ended(&self, message: String) -> Error {
+        Error::Collective { rank: self.group.rank(), operation: OPERATION, message, blame: None }
+    }
+}
+
+/// Ends a join even when the training panics.
+struct JoinGuard<'a> {
+    joining: &'a Cell<Option<Joining>>,
+}
+
+impl Drop for JoinGuard<'_> {
+    fn drop(&mut self) {
+        self.joining.set(None);
+    }
+}
+
+fn flag(group: &ProcessGroup, value: bool) -> Tensor {
+    Tensor::from_slice(&[f32::from(u8::from(value))]).to(device(group))
+}
+
+/// Where tensors for the ranks' own arrangements live.
+fn device(group: &ProcessGroup) -> Device {
+    match group.backend() {
+        Backend::Gloo => Device::Cpu,
+        Backend::Nccl => group.device(),
+    }
+}

@@ -1,0 +1,47 @@
+#include "guard.hpp"
+
+#include <ATen/autocast_mode.h>
+
+using c10d_sys::guarded;
+using c10d_sys::tensor;
+using c10d_sys::tensors;
+
+namespace {
+
+c10::DeviceType device_type(bool cuda) {
+  return cuda ? c10::kCUDA : c10::kCPU;
+}
+
+} // namespace
+
+char* c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous) {
+  return guarded([&] {
+    const auto device = device_type(cuda);
+    previous->enabled = at::autocast::is_autocast_enabled(device);
+    previous->kind = static_cast<int32_t>(at::autocast::get_autocast_dtype(device));
+    at::autocast::set_autocast_enabled(device, kind >= 0);
+    if (kind >= 0) {
+      at::autocast::set_autocast_dtype(device, static_cast<c10::ScalarType>(kind));
+    }
+    at::autocast::increment_nesting();
+  });
+}
+
+char* c10d_autocast_leave(bool cuda, const c10d_autocast* previous) {
+  return guarded([&] {
+    const auto device = device_type(cuda);
+    if (at::autocast::decrement_nesting() == 0) {
+      at::autocast::clear_cache();
+    }
+    at::autocast::set_autocast_enabled(device, previous->enabled);
+    at::autocast::set_autocast_dtype(device, static_cast<c10::ScalarType>(previous->kind));
+  });
+}
+
+char* c10d_non_finite_check_and_unscale(
+    c10d_tensor** gradients, size_t count, c10d_tensor* found_inf, const c10d_tensor* inv_scale) {
+  return guarded([&] {
+    at::_amp_foreach_non_finite_check_and_unscale_(
+        tensors(gradients, count), tensor(found_inf), *static_cast<const at::Tensor*>(inv_scale));
+  });
+}

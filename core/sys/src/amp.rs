@@ -1,0 +1,136 @@
+//! What mixed precision needs of libtorch: `torch.autocast`, and the scan of the gradients.
+
+use crate::error::check;
+use crate::process_group::{pointer, pointers};
+use crate::{Error, ffi};
+use std::marker::PhantomData;
+use tch::Tensor;
+
+/// The kinds that autocast computes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AutocastKind {
+    /// `torch.float16`
+    Half,
+    /// `torch.bfloat16`
+    BFloat16,
+}
+
+impl AutocastKind {
+    /// The number of the kind in `c10::ScalarType`.
+    fn number(self) -> i32 {
+        match self {
+            AutocastKind::Half => 5,
+            AutocastKind::BFloat16 => 15,
+        }
+    }
+}
+
+/// Runs `body` with autocast set on this thread: `with torch.autocast(device_type, dtype=kind)`, and
+/// `enabled=False` for None. What was set before is put back, after a panic of `body` as well.
+pub fn autocast<R>(
+    cuda: bool,
+    kind: Option<AutocastKind>,
+    body: impl FnOnce() -> R,
+) -> Result<R, Error> {
+    let mut previous = ffi::Autocast { enabled: false, kind: 0 };
+    let kind = kind.map_or(-1, AutocastKind::number);
+    // SAFETY: the call writes to `previous`.
+    check(unsafe { ffi::c10d_autocast_enter(cuda, kind, &mut previous) })?;
+    let _entered = Entered { cuda, previous, _on_this_thread: PhantomData };
+    Ok(body())
+}
+
+/// Leaves when it is dropped.
+struct Entered {
+    cuda: bool,
+    previous: ffi::Autocast,
+    /// The settings are the thread's own.
+    _on_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // SAFETY: `previous` lives through the call. It only sets what it has read: there is nothing
+        // that could fail.
+        let _ = check(unsafe { ffi::c10d_autocast_leave(self.cuda, &self.previous) });
+    }
+}
+
+/// Multiplies the gradients, which are of one kind and on one device, by `inv_scale`, and sets
+/// `found_inf` to 1 if one of their elements is infinite or no number:
+/// `torch._amp_foreach_non_finite_check_and_unscale_`.
+pub fn non_finite_check_and_unscale_(
+    gradients: &mut [Tensor],
+    found_inf: &mut Tensor,
+    inv_scale: &Tensor,
+) -> Result<(), Error> {
+    // SAFETY: the tensors live through the call, and the list is of the length given.
+    check(unsafe {
+        ffi::c10d_non_finite_check_and_unscale(
+            pointers(gradients).as_mut_ptr(),
+            gradients.len(),
+            pointer(found_inf),
+            pointer(inv_scale),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+    use super::*;
+    use std::panic::catch_unwind;
+    use tch::Kind;
+    use tch::kind::FLOAT_CPU;
+
+    /// What a matrix product gives, for float inputs, shows what autocast is set to.
+    fn product() -> Kind {
+        Tensor::ones([2, 2], FLOAT_CPU).matmul(&Tensor::ones([2, 2], FLOAT_CPU)).kind()
+    }
+
+    #[test]
+    fn inside_it_is_set_and_outside_it_is_as_before_at_every_depth() {
+        let inner = || {
+            let half = autocast(false, Some(AutocastKind::Half), product).unwrap();
+            let off = autocast(false, None, product).unwrap();
+            (half, off, product())
+        };
+        let kinds = autocast(false, Some(AutocastKind::BFloat16), inner).unwrap();
+        assert_eq!(kinds, (Kind::Half, Kind::Float, Kind::BFloat16));
+        assert_eq!(product(), Kind::Float);
+    }
+
+    #[test]
+    fn a_panic_leaves_it_as_before() {
+        let panic = catch_unwind(|| autocast(false, Some(AutocastKind::Half), || panic!("inside")));
+        assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"inside"));
+        assert_eq!(product(), Kind::Float);
+    }
+
+    #[test]
+    fn a_weight_that_was_cast_is_cast_anew_in_the_next_block() {
+        let mut weight = Tensor::ones([1, 1], FLOAT_CPU).set_requires_grad(true);
+        let times_weight = |weight: &Tensor| {
+            let x = Tensor::ones([1, 1], FLOAT_CPU);
+            let product = autocast(false, Some(AutocastKind::BFloat16), || x.matmul(weight));
+            product.unwrap().double_value(&[0, 0])
+        };
+        assert_eq!(times_weight(&weight), 1.0);
+        tch::no_grad(|| weight.fill_(3.0));
+        assert_eq!(times_weight(&weight), 3.0);
+    }
+
+    #[test]
+    fn gradients_are_divided_and_what_is_not_finite_is_found() {
+        let one = |value: f32| Tensor::from_slice(&[value]);
+        for (value, found) in [(8.0, 0.0), (f32::INFINITY, 1.0), (f32::NAN, 1.0)] {
+            let mut gradients = [one(4.0), one(value)];
+            let mut found_inf = Tensor::from(0f32);
+            let inv_scale = Tensor::from(0.25f32);
+            non_finite_check_and_unscale_(&mut gradients, &mut found_inf, &inv_scale).unwrap();
+            assert_eq!(found_inf.double_value(&[]), found);
+            assert_eq!(gradients[0].double_value(&[0]), 1.0);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A training that is resumed takes the course of one that was not interrupted.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tch::nn::{self, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
+use tch_parallel::checkpoint::{Generators, Training};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
+use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
+
+/// A directory of a job's own, which rank 0 makes and removes.
+struct Directory<'a> {
+    path: PathBuf,
+    group: &'a ProcessGroup,
+}
+
+impl<'a> Directory<'a> {
+    fn new(group: &'a ProcessGroup) -> Self {
+        // No two jobs that run at once have the same port.
+        let port = std::env::var("MASTER_PORT").unwrap();
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("checkpoint-{port}"));
+        if group.rank() == 0 {
+            fs::create_dir_all(&path).unwrap();
+        }
+        group.barrier().unwrap();
+        Directory { path, group }
+    }
+}
+
+impl Drop for Directory<'_> {
+    fn drop(&mut self) {
+        let all_done = self.group.barrier();
+        if self.group.rank() == 0 && all_done.is_ok() {
+            fs::remove_dir_all(&self.path).unwrap();
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Progress {
+    step: i64,
+    arguments: Vec<String>,
+}
+
+/// Draws in every step, on every rank for itself; has running statistics; counts in its optimizer,
+/// its schedule and its scaler.
+struct Job {
+    vs: VarStore,
+    model: DistributedDataParallel<nn::SequentialT>,
+    optimizer: Adam,
+    scheduler: LrScheduler,
+    scaler: GradScaler,
+    group: ProcessGroup,
+}
+
+impl Job {
+    fn new(group: &ProcessGroup, seed: i64) -> Job {
+        tch::manual_seed(seed + group.rank() as i64);
+        let vs = VarStore::new(Device::Cpu);
+        let p = vs.root();
+        let net = nn::seq_t()
+            .add(nn::linear(&p / "0", 6, 8, Default::default()))
+            .add(nn::batch_norm1d(&p / "1", 8, Default::default()))
+            .add_fn_t(|xs, train| xs.dropout(0.5, train))
+            .add(nn::linear(&p / "2", 8, 3, Default::default()));
+        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let mut optimizer =
+            Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() }).unwrap();
+        let scheduler = LrScheduler::new(&mut optimizer, StepLr::new(2)).unwrap();
+        let options = GradScalerOptions { growth_interval: 2, ..Default::default() };
+        let scaler = GradScaler::new(options).unwrap();
+        Job { vs, model, optimizer, scheduler, scaler, group: group.clone() }
+    }
+
+    fn train(&mut self, steps: std::ops::Range<i64>) {
+        for step in steps {
+            let offset = step * 7 + self.group.rank() as i64;
+            let xs =
+                (Tensor::arange(5 * 6, (Kind::Float, Device::Cpu)) + offset).sin().view([5, 6]);
+            let labels = Tensor::from_slice(&[0i64, 1, 2, 1, 0]);
+            let loss = autocast(Device::Cpu, Some(Kind::BFloat16), || {
+                self.model.f_forward_t(&xs, true).unwrap().cross_entropy_for_logits(&labels)
+            });
+            self.optimizer.zero_grad().unwrap();
+            let scaled = self.scaler.scale(&loss.unwrap()).unwrap();
+            self.model.backward(&scaled).unwrap();
+            assert!(self.scaler.step(&mut self.optimizer).unwrap());
+            self.scaler.update().unwrap();
+            self.scheduler.step(&mut self.optimizer);
+        }
+    }
+
+    fn parts(&mut self) -> Training<'_> {
+        Training {
+            architecture: "mlp",
+            vs: &mut self.vs,
+            optimizer: &mut self.optimizer,
+            scheduler: Some(&mut self.scheduler),
+            scaler: Some(&mut self.scaler),
+        }
+    }
+
+    /// Everything that a next step depends on, but for the generators.
+    fn state(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let mut variables: Vec<_> =
+            self.vs.variables().into_iter().map(|(name, t)| (name, t.copy())).collect();
+        variables.sort_by(|(a, _), (b, _)| a.cmp(b));
+        (
+            variables,
+            self.optimizer.state_dict().unwrap(),
+            self.scheduler.state_dict(),
+            self.scaler.state_dict().unwrap(),
+        )
+    }
+}
+
+on_ranks!(
+    2,
+    fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let path = directory.path.join("training.safetensors");
+        let progress = || Progress { step: 3, arguments: vec!["--lr".into(), "0.01".into()] };
+
+        let mut whole = Job::new(group, 1);
+        whole.train(0..3);
+        whole.parts().save(&path, &progress(), group).unwrap();
+        whole.train(3..8);
+
+        // Another seed: what is not loaded shows.
+        let mut resumed = Job::new(group, 100);
+        let found = resumed.parts().load::<Progress>(&path, group).unwrap();
+        assert_eq!(found.progress, progress());
+        assert_eq!(found.generators, Generators::Restored);
+        resumed.train(3..8);
+        assert_eq!(resumed.state(), whole.state());
+
+        // The negative control: with other numbers from the generator the course is another one.
+        resumed.parts().load::<Progress>(&path, group).unwrap();
+        tch::manual_seed(100);
+        resumed.train(3..8);
+        assert_ne!(resumed.state(), whole.state());
+    }
+);
+
+on_ranks!(
+    2,
+    fn each_rank_gets_the_state_of_its_own_generator_back(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let path = directory.path.join("training.safetensors");
+        let draw = || Tensor::rand([3], (Kind::Float, Device::Cpu));
+        let mut job = Job::new(group, 1);
+        job.parts().save(&path, &0, group).unwrap();
+        let drawn = draw();
+        job.parts().load::<i64>(&path, group).unwrap();
+        assert_eq!(draw(), drawn);
+        let all = group.all_gather(&drawn).unwrap();
+        assert_ne!(all[0], all[1]);
+    }
+);
+
+on_ranks!(
+    2,
+    fn ranks_that_find_different_files_are_told_so(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let path = |number: usize| directory.path.join(format!("{number}.safetensors"));
+        let mut job = Job::new(group, 1);
+        for number in 0..2 {
+            job.parts().save(&path(number), &number, group).unwrap();
+        }
+        let error = job.parts().load::<usize>(&path(group.rank()), group).unwrap_err().to_string();
+        assert!(error.contains("not the training that rank 0 has found"), "{error}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn what_one_rank_cannot_read_none_goes_on_with(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let path = directory.path.join("training.safetensors");
+        let mut job = Job::new(group, 1);
+        job.parts().save(&path, &0, group).unwrap();
+        let path = if group.rank() == 1 { directory.path.join("missing") } else { path };
+        let error = job.parts().load::<i64>(&path, group).unwrap_err().to_string();
+        assert!(error.contains("cannot read"), "{error}");
+    }
+);

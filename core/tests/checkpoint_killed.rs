@@ -1,0 +1,126 @@
+//! Whenever a run is killed, its checkpoint is the old one or the new one, whole.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tch::nn::{self, VarStore};
+use tch::{Device, no_grad};
+use tch_parallel::checkpoint::Training;
+use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::optim::{Sgd, SgdOptions};
+
+/// Tells the test's process that it is the run, and where to save.
+const DIRECTORY: &str = "SAVES_UNTIL_KILLED_IN";
+
+/// How many runs are killed: every second one as soon as a file that it writes is there, the others
+/// some time after they have saved once.
+const KILLS: u64 = 24;
+
+/// Far more than saving twice takes.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// 4 MB: writing them takes long enough to be killed meanwhile.
+const WEIGHTS: i64 = 1 << 20;
+
+fn with_training<R>(f: impl FnOnce(&mut Training<'_>, &ProcessGroup) -> R) -> R {
+    let group = ProcessGroup::from_env().unwrap();
+    let mut vs = VarStore::new(Device::Cpu);
+    let _ = vs.root().var("weights", &[WEIGHTS], nn::Init::Const(-1.0));
+    let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
+    let mut training = Training {
+        architecture: "weights",
+        vs: &mut vs,
+        optimizer: &mut optimizer,
+        scheduler: None,
+        scaler: None,
+    };
+    f(&mut training, &group)
+}
+
+/// Which save the file is of: all weights bear its number, and so does the progress.
+fn load(path: &Path) -> i64 {
+    with_training(|training, group| {
+        let number = training.load::<i64>(path, group).unwrap().progress;
+        let weights = &training.vs.variables()["weights"];
+        assert_eq!([weights.min(), weights.max()].map(|t| t.double_value(&[])), [number as f64; 2]);
+        number
+    })
+}
+
+/// Saves over and over, from the number on that the last run has come to.
+fn save_until_killed(path: &Path) -> ! {
+    let first = if path.exists() { load(path) + 1 } else { 0 };
+    with_training(|training, group| {
+        for number in first.. {
+            let weights = &mut training.vs.trainable_variables()[0];
+            let _ = no_grad(|| weights.fill_(number as f64));
+            training.save(path, &number, group).unwrap();
+        }
+    });
+    unreachable!("there are more numbers than time")
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // SIGKILL: it cannot clean up.
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !reached() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        thread::yield_now();
+    }
+}
+
+fn others(directory: &Path, path: &Path) -> usize {
+    let entries = fs::read_dir(directory).unwrap().filter_map(Result::ok);
+    entries.filter(|entry| entry.path() != path).count()
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        save_until_killed(&Path::new(&directory).join("training.safetensors"));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("training.safetensors");
+    let (mut last, mut killed_while_writing) = (-1, 0);
+    for kill in 0..KILLS {
+        let modified = || fs::metadata(&path).and_then(|found| found.modified()).ok();
+        let before = modified();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "a_run_that_is_killed_leaves_a_whole_checkpoint"])
+            .env(DIRECTORY, directory.path())
+            .stdout(Stdio::null());
+        let run = Killed(command.spawn().unwrap());
+        wait_until("the run has saved", || modified() != before);
+        if kill % 2 == 0 {
+            wait_until("the run saves", || others(directory.path(), &path) > 0);
+        } else {
+            // Any moment will do, and each round has another one.
+            thread::sleep(Duration::from_micros(kill * 397));
+        }
+        drop(run);
+
+        let left = others(directory.path(), &path);
+        assert!(left <= 1, "what killed runs leave piles up: {left}");
+        killed_while_writing += left;
+        let number = load(&path);
+        assert!(number > last, "{number} follows upon {last}");
+        last = number;
+    }
+    assert!(killed_while_writing > 0, "no run was killed at the moment that matters");
+    with_training(|training, group| training.save(&path, &last, group).unwrap());
+    assert_eq!(others(directory.path(), &path), 0);
+}

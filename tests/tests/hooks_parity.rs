@@ -1,0 +1,74 @@
+//! Communication hooks equal PyTorch's to the last bit: every loss of every rank, and the final
+//! weights.
+
+use anyhow::{Result, ensure};
+use tests::programs::{ddp_mnist, launch, python_ddp_mnist, start_by_hand};
+use tests::training::OUTPUTS;
+use tests::{Job, Training, expect_all_succeed};
+
+/// Trains on two ranks for one epoch, which is 40 steps.
+const FLAGS: [&str; 6] = ["--epochs", "1", "--lr", "0.05", "--momentum", "0.9"];
+
+fn rust(flags: &[&str]) -> Result<Training> {
+    let job = Job::new()?;
+    let flags = FLAGS.iter().chain(flags).copied().chain(OUTPUTS);
+    job.run(launch(2, &ddp_mnist(flags)?)?)?.expect_success()?;
+    Training::of(&job, 2)
+}
+
+fn python(flags: &[&str]) -> Result<Training> {
+    let job = Job::new()?;
+    let program = || python_ddp_mnist(FLAGS.iter().chain(flags).copied().chain(OUTPUTS));
+    expect_all_succeed(start_by_hand(&job, vec![program()?, program()?])?)?;
+    Training::of(&job, 2)
+}
+
+/// Trains twice with these flags, once here and once there, and compares.
+fn expect_parity(flags: &[&str]) -> Result<Training> {
+    let ours = rust(flags)?;
+    ours.expect_equal(&python(flags)?)?;
+    Ok(ours)
+}
+
+#[test]
+fn all_reduce_equals_python_and_no_hook_at_all() -> Result<()> {
+    expect_parity(&["--comm-hook", "allreduce"])?.expect_equal(&rust(&[])?)
+}
+
+#[test]
+fn fp16_equals_python() -> Result<()> {
+    expect_another_training(&expect_parity(&["--comm-hook", "fp16"])?)
+}
+
+#[test]
+fn bf16_in_several_buckets_equals_python() -> Result<()> {
+    expect_another_training(&expect_parity(&["--comm-hook", "bf16", "--bucket-cap-mb", "0.05"])?)
+}
+
+#[test]
+fn power_sgd_of_rank_1_equals_python() -> Result<()> {
+    let hook = ["--comm-hook", "power-sgd", "--start-power-sgd-iter", "2"];
+    expect_another_training(&expect_parity(&hook)?)
+}
+
+#[test]
+fn power_sgd_of_rank_2_in_several_buckets_equals_python() -> Result<()> {
+    let hook = ["--comm-hook", "power-sgd", "--power-sgd-rank", "2", "--bucket-cap-mb", "0.05"];
+    expect_another_training(&expect_parity(
+        &[&hook[..], &["--start-power-sgd-iter", "10"]].concat(),
+    )?)
+}
+
+#[test]
+fn power_sgd_of_rank_4_equals_python() -> Result<()> {
+    let hook = ["--comm-hook", "power-sgd", "--power-sgd-rank", "4"];
+    expect_another_training(&expect_parity(
+        &[&hook[..], &["--start-power-sgd-iter", "5"]].concat(),
+    )?)
+}
+
+/// A hook that did nothing would train as none does.
+fn expect_another_training(hooked: &Training) -> Result<()> {
+    ensure!(hooked.expect_equal(&rust(&[])?).is_err(), "the hook makes no difference");
+    Ok(())
+}
