@@ -4,10 +4,10 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{example, launch};
+use tests::programs::{example, launch, launch_with};
 
 use super::listing::{EXACT, LAST_DIGIT, TRAINED, expect_listing, expect_times};
-use super::{printed, run_by_rank};
+use super::{by_rank, printed, run_by_rank};
 
 const RUN: &str = "cargo run -rq -p tch-parallel --example";
 
@@ -83,6 +83,21 @@ fn a_parameter_without_a_gradient_ends_the_job_unless_it_is_expected() -> Result
     let of_rank_0 = errors.lines().next().context("rank 0 fails")?;
     let listing = format!("{}{}{of_rank_0}\n", shown(" static_graph"), ended.stdout);
     expect_listing("static_graph.txt", &listing, EXACT)
+}
+
+#[test]
+fn ranks_with_different_numbers_of_batches_need_join() -> Result<()> {
+    for (option, succeeds) in
+        [("without", false), ("with", true), ("divide_by_those_left", true), ("throw", false)]
+    {
+        let flags = ["-n", "2", "--tee", "1", "--log-dir", "logs"];
+        let ended = Job::new()?.run(launch_with(&flags, &example("join", [option])?)?)?;
+        let ended = if succeeds { ended.expect_success()? } else { ended.expect_code(1)? };
+        let shown = format!("$ cargo launch -n 2 --tee 1 -- {RUN} join {option}\n");
+        let listing = shown + &by_rank(&ended.stdout) + &errors(&ended.stderr);
+        expect_listing(&format!("join_{option}.txt"), &listing, EXACT)?;
+    }
+    Ok(())
 }
 
 /// What the ranks say themselves, in order of their ranks, without gloo's words about a connection:

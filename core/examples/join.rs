@@ -1,10 +1,10 @@
 //! Rank 0 has five batches, rank 1 has three.
 //!
 //! ```text
-//! cargo launch -n 2 --tee 1 -- cargo run -rq -p tch-parallel --example uneven_inputs
-//! cargo launch -n 2 --tee 1 -- cargo run -rq -p tch-parallel --example uneven_inputs join
-//! cargo launch -n 2 --tee 1 -- cargo run -rq -p tch-parallel --example uneven_inputs divide_by_those_left
-//! cargo launch -n 2 --tee 1 -- cargo run -rq -p tch-parallel --example uneven_inputs throw
+//! cargo launch -n 2 --tee 1 -- cargo run -rq -p tch-parallel --example join without
+//! cargo launch -n 2 --tee 1 -- cargo run -rq -p tch-parallel --example join with
+//! cargo launch -n 2 --tee 1 -- cargo run -rq -p tch-parallel --example join divide_by_those_left
+//! cargo launch -n 2 --tee 1 -- cargo run -rq -p tch-parallel --example join throw
 //! ```
 
 use anyhow::{Result, bail};
@@ -23,15 +23,15 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     let options = match env::args().nth(1).as_deref() {
-        None => None,
-        Some("join") => Some(JoinOptions::default()),
+        Some("without") => None,
+        Some("with") => Some(JoinOptions::default()),
         Some("divide_by_those_left") => {
             Some(JoinOptions { divide_by_initial_world_size: false, ..Default::default() })
         }
         Some("throw") => {
             Some(JoinOptions { throw_on_early_termination: true, ..Default::default() })
         }
-        Some(other) => bail!("{other} is none of join, divide_by_those_left and throw"),
+        _ => bail!("expected one of without, with, divide_by_those_left and throw"),
     };
     let vs = VarStore::new(group.device());
     let line = nn::LinearConfig { ws_init: nn::Init::Const(1.0), bs_init: None, bias: false };
@@ -42,7 +42,7 @@ fn run() -> Result<()> {
 
     // ANCHOR: training
     let batches = 5 - 2 * group.rank();
-    let training = || -> Result<()> {
+    let mut training = || -> Result<()> {
         for step in 1..=batches {
             // Each rank's own gradient is 1.
             let x = Tensor::ones([1, 1], (Kind::Float, group.device()));
