@@ -1,6 +1,7 @@
 //! Which images, and how they become batches.
 
 use clap::ValueEnum;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use tch_parallel::data::transforms::{
@@ -116,6 +117,38 @@ impl DataArgs {
             num_workers: self.workers.div_ceil(ranks),
             ..Default::default()
         })
+    }
+
+    /// The flags that make these arguments, for another process.
+    pub fn flags(&self) -> Vec<OsString> {
+        let Self {
+            dir,
+            dataset,
+            dummy,
+            download,
+            image_size,
+            no_augment,
+            skip_bad,
+            batch_size,
+            workers,
+        } = self;
+        let dataset = dataset.to_possible_value().map(|value| value.get_name().to_owned());
+        let values = [
+            ("--dataset", dataset.filter(|_| !dummy)),
+            ("--image-size", image_size.map(|size| size.to_string())),
+            ("--batch-size", Some(batch_size.to_string())),
+            ("--workers", Some(workers.to_string())),
+        ];
+        let switches = [
+            ("--dummy", *dummy),
+            ("--download", *download),
+            ("--no-augment", *no_augment),
+            ("--skip-bad", *skip_bad),
+        ];
+        let values = values.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?)));
+        let switches = switches.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.into());
+        let dir = dir.iter().map(|dir| dir.clone().into_os_string());
+        values.chain(switches).map(OsString::from).chain(dir).collect()
     }
 
     fn image_size(&self) -> Result<usize> {
@@ -285,5 +318,18 @@ mod tests {
         let (train, val) = data("--dummy --image-size 64").load(0).unwrap();
         assert_eq!((train.len(), val.len()), (1_281_167, 50_000));
         assert_eq!(train.batch(&[7], 0).unwrap().0.size(), [1, 3, 64, 64]);
+    }
+
+    #[test]
+    fn flags_for_another_process_make_the_same_arguments() {
+        for given in [
+            "--dataset cifar10 -b 60 -j 2 --download",
+            "--dummy --image-size 64 --no-augment",
+            "--skip-bad some/dir",
+        ] {
+            let flags = data(given).flags().into_iter().map(|flag| flag.into_string().unwrap());
+            let again = data(&flags.collect::<Vec<_>>().join(" "));
+            assert_eq!(format!("{again:?}"), format!("{:?}", data(given)));
+        }
     }
 }

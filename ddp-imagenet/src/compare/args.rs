@@ -43,7 +43,7 @@ pub struct CompareArgs {
     single_batch_size: Option<usize>,
     /// Batches of each training, the first of which does not count. As many as an epoch has, or
     /// more, measure the epoch; less project it.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(2..))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(2..))]
     pub steps: u32,
     /// Determines the first weights, the order of the images and what is done to them.
     #[arg(long, default_value_t = 0)]
@@ -86,7 +86,7 @@ impl CompareArgs {
     /// [`Error::Argument`] for a batch that the devices cannot share evenly.
     pub fn shares(&self) -> Result<Shares> {
         let devices = self.devices.len();
-        let all = self.data.loader(1, false)?;
+        let all = self.data.loader(1)?;
         let total = all.batch_size;
         if total == 0 || !total.is_multiple_of(devices) {
             let expected =

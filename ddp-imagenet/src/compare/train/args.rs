@@ -7,7 +7,7 @@ use ddp_imagenet::models::Arch;
 use std::fmt;
 use std::path::PathBuf;
 use tch::nn::VarStore;
-use tch_parallel::data::DataLoaderOptions;
+use tch_parallel::data::{DataLoaderOptions, ImageSource};
 use tch_parallel::distributed::{
     DeviceChoice, Env, ProcessGroup, ProcessGroupOptions, device_of_rank,
 };
@@ -153,16 +153,16 @@ impl Args {
     /// # Errors
     /// [`Error::Argument`] for a batch that does not give every device an image.
     pub fn loader(&self, device: LogicalDevice) -> Result<DataLoaderOptions> {
-        let pin_memory = matches!(device, LogicalDevice::Cuda(_));
         let ranks = match self.method {
             Method::Ddp => Env::read()?.map_or(1, |env| env.local_world_size),
             Method::Single | Method::DataParallel | Method::Apex => 1,
         };
-        self.loader_of(ranks, pin_memory)
+        let pin_memory = matches!(device, LogicalDevice::Cuda(_));
+        Ok(DataLoaderOptions { pin_memory, ..self.loader_of(ranks)? })
     }
 
-    fn loader_of(&self, ranks: usize, pin_memory: bool) -> Result<DataLoaderOptions> {
-        let options = self.data.loader(ranks, pin_memory)?;
+    fn loader_of(&self, ranks: usize) -> Result<DataLoaderOptions> {
+        let options = self.data.loader(ranks)?;
         let replicas = match (self.method, &self.devices) {
             (Method::DataParallel, Some(devices)) => devices.len(),
             _ => 1,
@@ -224,7 +224,7 @@ mod tests {
 
     /// Batch and workers of a process, one of so many.
     fn share(flags: &str, ranks: usize) -> (usize, usize) {
-        let options = args(flags).loader_of(ranks, false).unwrap();
+        let options = args(flags).loader_of(ranks).unwrap();
         (options.batch_size, options.num_workers)
     }
 
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_batch_with_fewer_images_than_devices_is_refused() {
-        let refused = |flags, ranks| args(flags).loader_of(ranks, false).unwrap_err().to_string();
+        let refused = |flags, ranks| args(flags).loader_of(ranks).unwrap_err().to_string();
         assert_eq!(
             refused("--method data-parallel --devices cpu:4 --batch-size 3", 1),
             "--batch-size is 3, but must be at least 4, an image for each device"
