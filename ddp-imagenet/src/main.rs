@@ -39,7 +39,6 @@ use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, Env, ProcessGroup, init_process_group,
 };
 use tch_parallel::nn::NormLayer;
-use tch_parallel::optim::Sgd;
 use tch_parallel::optim::lr_scheduler::LrScheduler;
 use tch_parallel::report::{MetricsLog, Timing, exit_code};
 use train_state::{Progress, TrainState};
@@ -81,11 +80,8 @@ fn train(args: &TrainArgs) -> Result<()> {
     // ANCHOR: model
     say(format!("=> creating model '{}'", args.model.arch));
     tch::manual_seed(args.seed.wrapping_add(rank as u64) as i64);
-    let vs = VarStore::new(device);
-    let norm_layer = match args.model.sync_bn {
-        true => NormLayer::SyncBatchNorm(group.clone()),
-        false => NormLayer::BatchNorm,
-    };
+    let mut vs = VarStore::new(device);
+    let norm_layer = NormLayer::BatchNorm;
     let model = args.model.arch.build(&vs.root(), num_classes, &norm_layer);
     if args.model.channels_last {
         channels_last_weights(&vs)?;
