@@ -13,10 +13,10 @@ fn main() {
     let back = |kind| in_32_bits.to_kind(kind).to_kind(Kind::Double);
     let (half, bfloat16) = (back(Kind::Half), back(Kind::BFloat16));
     // ANCHOR_END: numbers
-    println!("{:>12}  {:>12}  {:>12}", "32 bits", "fp16", "bf16");
+    println!("{:>9}  {:>10}  {:>10}", "32 bits", "fp16", "bf16");
     for (index, number) in (0..).zip(numbers) {
         let [half, bfloat16] = [&half, &bfloat16].map(|kind| kind.double_value(&[index]));
-        println!("{number:12}  {half:>12.7}  {bfloat16:>12.7}");
+        println!("{number:>9e}  {half:>10.3e}  {bfloat16:>10.3e}");
     }
 
     // ANCHOR: sum
@@ -24,5 +24,5 @@ fn main() {
     let (large, small) = (half(40_000.0), half(1e-4));
     let sum = |values: &Tensor| values.sum(Kind::Half).double_value(&[]);
     // ANCHOR_END: sum
-    println!("in fp16, 40000 + 40000 = {}, 1e-4 + 1e-4 = {:.7}", sum(&large), sum(&small));
+    println!("in fp16, 40000 + 40000 = {}, 1e-4 + 1e-4 = {:.3e}", sum(&large), sum(&small));
 }
