@@ -76,6 +76,15 @@ pub fn python_ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Res
     Ok(command)
 }
 
+/// The Python original of the example `uneven_inputs`; it takes the same arguments.
+pub fn python_uneven_inputs<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/uneven_inputs.py")).args(arguments);
+    // As above.
+    command.env("GLOO_SOCKET_IFNAME", "lo");
+    Ok(command)
+}
+
 /// The Python original of the example `adam`; it takes the same arguments.
 pub fn python_adam<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
@@ -87,6 +96,14 @@ pub fn python_adam<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<C
 pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
     command.arg(workspace().join("tests/python/lr_schedulers.py")).args(arguments);
+    Ok(command)
+}
+
+/// What the example `images` must equal: the photograph to use, a folder for it in many formats, and
+/// the file to write.
+pub fn python_images<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/images.py")).args(arguments);
     Ok(command)
 }
 

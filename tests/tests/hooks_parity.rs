@@ -52,15 +52,16 @@ fn power_sgd_of_rank_1_equals_python() -> Result<()> {
 }
 
 #[test]
-fn power_sgd_of_rank_2_in_several_buckets_equals_python() -> Result<()> {
-    let hook = ["--comm-hook", "power-sgd", "--power-sgd-rank", "2", "--bucket-cap-mb", "0.05"];
-    expect_another_training(&expect_parity(
-        &[&hook[..], &["--start-power-sgd-iter", "10"]].concat(),
-    )?)
+fn power_sgd_of_rank_2_equals_python() -> Result<()> {
+    // In one bucket: with several, PyTorch's hook takes up all of gloo's threads and waits for ever.
+    let hook = ["--comm-hook", "power-sgd", "--power-sgd-rank", "2"];
+    let start = ["--start-power-sgd-iter", "10"];
+    expect_another_training(&expect_parity(&[&hook[..], &start].concat())?)
 }
 
 #[test]
 fn power_sgd_of_rank_4_equals_python() -> Result<()> {
+    // From rank 3 on, matrices are orthogonalized by QR decomposition.
     let hook = ["--comm-hook", "power-sgd", "--power-sgd-rank", "4"];
     expect_another_training(&expect_parity(
         &[&hook[..], &["--start-power-sgd-iter", "5"]].concat(),

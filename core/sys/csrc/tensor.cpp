@@ -57,3 +57,20 @@ bool c10d_grad_enabled(void) {
 const void* c10d_tensor_identity(const c10d_tensor* pointer) {
   return static_cast<const at::Tensor*>(pointer)->unsafeGetTensorImpl();
 }
+
+float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
+  try {
+    const at::Tensor& floats = tensor(pointer);
+    if (!floats.defined() || !floats.device().is_cpu() || floats.layout() != at::kStrided ||
+        floats.scalar_type() != at::kFloat || !floats.is_contiguous()) {
+      return nullptr;
+    }
+    // Handles share the tensor, views its storage. A weak reference could become a handle at any time.
+    if (floats.use_count() != 1 || floats.weak_use_count() != 1 || floats.storage().use_count() != 1) {
+      return nullptr;
+    }
+    return floats.mutable_data_ptr<float>();
+  } catch (...) {
+    return nullptr;
+  }
+}

@@ -33,6 +33,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Where a whole matrix of gradients can be zero on all ranks, set an `orthogonalization_epsilon`:
 /// else the step divides by zero, as in PyTorch, and the weights become NaN.
 ///
+/// Results equal PyTorch's to the last bit. Its hook waits on gloo's two threads, and where both wait,
+/// with two buckets or more, it never ends (seen with 2.11); this one waits on the thread of the
+/// backward pass.
+///
 /// Clones share what is remembered; keep one to ask for the [`compression_stats`].
 ///
 /// [`compression_stats`]: Self::compression_stats

@@ -1,0 +1,375 @@
+//! Ranks that make different numbers of steps, within `join`: every step's gradients against those
+//! computed by hand.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+#[path = "common/weights.rs"]
+mod weights;
+
+use std::cell::RefCell;
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel::distributed::{
+    DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup, hooks,
+};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::{Error, Result};
+use weights::{TWO_BUCKETS, Weights, backward, gradients, model, own};
+
+const WORLD: usize = 3;
+
+/// Sums of three numbers below 1 in another order, over a few steps.
+const ROUNDING: f64 = 1e-6;
+
+const BY_RANKS_THAT_TRAIN: JoinOptions =
+    JoinOptions { divide_by_initial_world_size: false, throw_on_early_termination: false };
+
+fn alive(steps: [i64; WORLD], step: i64) -> Vec<usize> {
+    (0..WORLD).filter(|&rank| step < steps[rank]).collect()
+}
+
+/// What the gradients of a step come to, of which each rank has those of [`own`].
+fn expected(steps: [i64; WORLD], step: i64, options: JoinOptions) -> [Tensor; 2] {
+    let alive = alive(steps, step);
+    let divisor = if options.divide_by_initial_world_size { WORLD } else { alive.len() } as f64;
+    [0, 1].map(|part| {
+        let gradients = alive.iter().map(|&rank| own(rank, step)[part].shallow_clone());
+        gradients.sum::<Tensor>() / divisor
+    })
+}
+
+fn assert_close(found: &[Tensor], expected: &[Tensor], what: &str) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        let difference = (found - expected).abs().max().double_value(&[]);
+        assert!(difference < ROUNDING, "{what}: {difference}");
+    }
+}
+
+fn parameters(vs: &VarStore) -> Vec<Tensor> {
+    vs.trainable_variables().iter().map(|parameter| parameter.detach().copy()).collect()
+}
+
+/// That all ranks have them.
+fn assert_shared(group: &ProcessGroup, tensors: &[Tensor]) {
+    for tensor in tensors {
+        for theirs in group.all_gather(tensor).unwrap() {
+            assert_eq!(&theirs, tensor);
+        }
+    }
+}
+
+/// Trains with these numbers of steps, checks every step's gradients, and that all ranks end with the
+/// weights of those that trained to the last.
+fn train(
+    group: &ProcessGroup,
+    steps: [i64; WORLD],
+    options: JoinOptions,
+    (vs, model): &(VarStore, DistributedDataParallel<Weights>),
+) {
+    let rate = 0.1;
+    let mut optimizer = Sgd::new(vs, SgdOptions { lr: rate, ..Default::default() }).unwrap();
+    let mut weights = parameters(vs);
+    let last = *steps.iter().max().unwrap();
+    for step in 0..last {
+        let step = expected(steps, step, options);
+        weights.iter_mut().zip(step).for_each(|(weight, gradient)| *weight -= gradient * rate);
+    }
+    let joined: Result<()> = model.join(options, || {
+        for step in 0..steps[group.rank()] {
+            backward(vs, model, &own(group.rank(), step))?;
+            assert_close(&gradients(vs), &expected(steps, step, options), &format!("step {step}"));
+            optimizer.step()?;
+        }
+        Ok(())
+    });
+    joined.unwrap();
+    assert_close(&parameters(vs), &weights, "the final weights");
+    assert_shared(group, &parameters(vs));
+}
+
+on_ranks!(
+    3,
+    fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others(group: &ProcessGroup) {
+        for steps in [[3, 5, 7], [7, 3, 5], [4, 4, 4], [0, 1, 3]] {
+            for options in [JoinOptions::default(), BY_RANKS_THAT_TRAIN] {
+                for ddp in [DdpOptions::default(), TWO_BUCKETS] {
+                    train(group, steps, options, &model(group, ddp));
+                }
+            }
+        }
+    }
+);
+
+on_ranks!(
+    3,
+    fn so_it_does_with_every_kind_of_engine(group: &ProcessGroup) {
+        for ddp in [
+            DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS },
+            DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS },
+            DdpOptions { static_graph: true, ..TWO_BUCKETS },
+        ] {
+            train(group, [2, 4, 3], BY_RANKS_THAT_TRAIN, &model(group, ddp));
+        }
+    }
+);
+
+on_ranks!(
+    3,
+    fn a_training_may_join_again_and_go_on_without(group: &ProcessGroup) {
+        let wrapped = model(group, TWO_BUCKETS);
+        train(group, [3, 5, 4], BY_RANKS_THAT_TRAIN, &wrapped);
+        train(group, [6, 2, 4], BY_RANKS_THAT_TRAIN, &wrapped);
+        // The last joins ended with a single rank, by which nothing is divided any more.
+        let (vs, model) = &wrapped;
+        backward(vs, model, &own(group.rank(), 0)).unwrap();
+        assert_close(&gradients(vs), &expected([1; WORLD], 0, JoinOptions::default()), "after");
+        assert!(model.logging_data().unwrap().join_uneven_inputs);
+    }
+);
+
+on_ranks!(
+    3,
+    fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient(group: &ProcessGroup) {
+        let options = DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS };
+        let (vs, model) = model(group, options);
+        let steps = [1, 3, 2];
+        let mut vectors = Vec::new();
+        let joined: Result<()> = model.join(JoinOptions::default(), || {
+            for step in 0..steps[group.rank()] {
+                let [matrix, vector] = own(group.rank(), step);
+                // From the second step on only rank 2 uses the vector, and it has two steps.
+                let uses_vector = step == 0 || group.rank() == 2;
+                let loss = model.forward(|weights| {
+                    let loss = (&weights.matrix * matrix).sum(Kind::Float);
+                    if uses_vector {
+                        loss + (&weights.vector * vector).sum(Kind::Float)
+                    } else {
+                        loss
+                    }
+                })?;
+                Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
+                model.backward(&loss)?;
+                let gradient = vs.trainable_variables()[1].grad();
+                vectors.push(gradient.defined().then(|| gradient.copy()));
+            }
+            Ok(())
+        });
+        joined.unwrap();
+        if group.rank() == 1 {
+            let second = &own(2, 1)[1] / WORLD as f64;
+            assert_close(&[vectors[1].take().unwrap()], &[second], "used by another rank");
+            assert!(vectors[2].is_none(), "used by nobody");
+        }
+    }
+);
+
+on_ranks!(
+    3,
+    fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
+        let (vs, model) = model(group, TWO_BUCKETS);
+        // Pairs of passes, of which the second exchanges the sum.
+        let pairs = [1, 3, 2];
+        let sum = |rank, pair| {
+            let (first, second) = (own(rank, 2 * pair), own(rank, 2 * pair + 1));
+            [&first[0] + &second[0], &first[1] + &second[1]]
+        };
+        let pass = |step| {
+            let [matrix, vector] = own(group.rank(), step);
+            let loss = model.forward(|weights| {
+                (&weights.matrix * matrix).sum(Kind::Float)
+                    + (&weights.vector * vector).sum(Kind::Float)
+            })?;
+            model.backward(&loss)
+        };
+        let joined: Result<()> = model.join(BY_RANKS_THAT_TRAIN, || {
+            for pair in 0..pairs[group.rank()] {
+                Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
+                {
+                    let _accumulating = model.no_sync();
+                    pass(2 * pair)?;
+                }
+                assert_close(&gradients(&vs), &own(group.rank(), 2 * pair), "not exchanged");
+                pass(2 * pair + 1)?;
+                let alive = alive(pairs, pair);
+                let mean = [0, 1].map(|part| {
+                    let sums = alive.iter().map(|&rank| sum(rank, pair)[part].shallow_clone());
+                    sums.sum::<Tensor>() / alive.len() as f64
+                });
+                assert_close(&gradients(&vs), &mean, &format!("pair {pair}"));
+            }
+            Ok(())
+        });
+        joined.unwrap();
+    }
+);
+
+on_ranks!(
+    3,
+    fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let weights = Weights {
+            matrix: vs.root().zeros("matrix", &[24, 16]),
+            vector: vs.root().zeros("vector", &[16]),
+        };
+        let buffer = vs.root().zeros_no_train("buffer", &[1]);
+        let model = DistributedDataParallel::new(weights, &vs, group, TWO_BUCKETS).unwrap();
+        let steps = [5, 3, 2];
+        let seen = RefCell::new(Vec::new());
+        let joined: Result<()> = model.join(JoinOptions::default(), || {
+            for step in 0..steps[group.rank()] {
+                let loss = model.forward(|weights| {
+                    seen.borrow_mut().push(buffer.double_value(&[0]));
+                    let own = (10 * step + group.rank() as i64) as f64;
+                    let _ = no_grad(|| buffer.shallow_clone().fill_(own));
+                    weights.matrix.sum(Kind::Float) + weights.vector.sum(Kind::Float)
+                })?;
+                model.backward(&loss)?;
+            }
+            Ok(())
+        });
+        joined.unwrap();
+        let expected: Vec<_> = (0..steps[group.rank()])
+            .map(|step| match step {
+                0 => 0.0,
+                _ => (10 * (step - 1)) as f64 + *alive(steps, step).last().unwrap() as f64,
+            })
+            .collect();
+        assert_eq!(*seen.borrow(), expected);
+        assert_eq!(buffer.double_value(&[0]), 40.0, "that of rank 0, the last");
+    }
+);
+
+on_ranks!(
+    3,
+    fn a_communication_hook_gets_zeros_of_a_rank_without_inputs(group: &ProcessGroup) {
+        let (vs, model) = model(group, TWO_BUCKETS);
+        model.register_comm_hook(hooks::Fp16Compress).unwrap();
+        let steps = [3, 4, 2];
+        let joined: Result<()> = model.join(BY_RANKS_THAT_TRAIN, || {
+            for step in 0..steps[group.rank()] {
+                backward(&vs, &model, &own(group.rank(), step))?;
+                // The hook divides, and always by three.
+                let exact = expected(steps, step, JoinOptions::default());
+                for (found, exact) in gradients(&vs).iter().zip(&exact) {
+                    let difference = (found - exact).abs().max().double_value(&[]);
+                    // Three numbers below 1/3 with 11 bits each.
+                    assert!(difference < 1e-3 && difference > ROUNDING, "{difference}");
+                }
+            }
+            Ok(())
+        });
+        joined.unwrap();
+    }
+);
+
+on_ranks!(
+    3,
+    fn a_hook_that_exchanges_in_several_steps_is_gone_along_with(group: &ProcessGroup) {
+        let (vs, model) = model(group, DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS });
+        let options = hooks::PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
+        model.register_comm_hook(hooks::PowerSgd::new(options).unwrap()).unwrap();
+        let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
+        let joined: Result<()> = model.join(JoinOptions::default(), || {
+            for step in 0..[6, 3, 4][group.rank()] {
+                backward(&vs, &model, &own(group.rank(), step))?;
+                optimizer.step()?;
+            }
+            Ok(())
+        });
+        joined.unwrap();
+        assert_shared(group, &parameters(&vs));
+    }
+);
+
+/// The error of a training with these numbers of steps that is to end with the first of them.
+fn early_end(group: &ProcessGroup, steps: [i64; WORLD]) -> (i64, Result<()>) {
+    let (vs, model) = model(group, TWO_BUCKETS);
+    let options = JoinOptions { throw_on_early_termination: true, ..Default::default() };
+    let mut made = 0;
+    let joined = model.join(options, || {
+        for step in 0..steps[group.rank()] {
+            backward(&vs, &model, &own(group.rank(), step))?;
+            made += 1;
+        }
+        Ok(())
+    });
+    (made, joined)
+}
+
+on_ranks!(
+    3,
+    fn training_ends_everywhere_with_the_first_rank_where_that_is_asked_for(group: &ProcessGroup) {
+        let (made, joined) = early_end(group, [4, 2, 3]);
+        assert_eq!(made, 2);
+        let rank = group.rank();
+        let message = match rank {
+            1 => "Rank 1 exhausted all inputs.",
+            _ => "Detected at least one rank that exhausted inputs. Throwing across all ranks.",
+        };
+        let error = joined.unwrap_err().to_string();
+        assert_eq!(error, format!("rank {rank}: join failed: {message}"));
+        // Nothing is lost by it: all ranks go on from the same place.
+        let (made, joined) = early_end(group, [2, 2, 2]);
+        joined.unwrap();
+        assert_eq!(made, 2);
+    }
+);
+
+on_ranks!(
+    3,
+    fn a_rank_whose_training_fails_is_named_by_the_others(group: &ProcessGroup) {
+        let (vs, model) = model(group, TWO_BUCKETS);
+        let joined: Result<()> = model.join(JoinOptions::default(), || {
+            // Rank 0 has no more inputs when rank 1 fails, rank 2 still has.
+            for step in 0..[2, 9, 9][group.rank()] {
+                if group.rank() == 1 && step == 4 {
+                    return Err(Error::Argument {
+                        what: "sample 4".into(),
+                        found: "damaged".into(),
+                        expected: "whole".into(),
+                    });
+                }
+                backward(&vs, &model, &own(group.rank(), step))?;
+            }
+            Ok(())
+        });
+        let error = joined.unwrap_err().to_string();
+        let fault = "sample 4 is damaged, but must be whole";
+        match group.rank() {
+            1 => assert_eq!(error, fault),
+            _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_static_graph_needs_a_step_on_every_rank(group: &ProcessGroup) {
+        let (vs, model) = model(group, DdpOptions { static_graph: true, ..TWO_BUCKETS });
+        let joined: Result<()> = model.join(JoinOptions::default(), || {
+            for step in 0..[2, 0][group.rank()] {
+                backward(&vs, &model, &own(group.rank(), step))?;
+            }
+            Ok(())
+        });
+        let error = joined.unwrap_err().to_string();
+        let fault = "the number of steps of rank 1 is 0, but must be at least 1 with static_graph";
+        match group.rank() {
+            1 => assert!(error.starts_with(fault), "{error}"),
+            _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
+        }
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_join_within_a_join_is_refused(group: &ProcessGroup) {
+        let (_vs, model) = model(group, TWO_BUCKETS);
+        let join = || JoinOptions::default();
+        let joined: Result<()> = model.join(join(), || model.join(join(), || Ok(())));
+        let error = joined.unwrap_err().to_string();
+        assert!(error.starts_with("join is called within a join of the same model"), "{error}");
+    }
+);

@@ -1,0 +1,57 @@
+//! Training with uneven inputs equals PyTorch's to the last bit: every loss of every rank, and the
+//! weights with which all ranks end.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use tests::programs::{example, launch, python_uneven_inputs, start_by_hand};
+use tests::safetensors::{self, Tensor};
+use tests::{Job, expect_all_succeed};
+
+/// What each rank has left behind.
+fn read(job: &Job, world_size: usize) -> Result<Vec<BTreeMap<String, Tensor>>> {
+    let file = |rank| job.directory().join(format!("rank{rank}.safetensors"));
+    (0..world_size).map(|rank| safetensors::read(&file(rank))).collect()
+}
+
+/// Trains with these keyword arguments, once here and once there, and compares.
+fn expect_parity(world_size: usize, arguments: &str) -> Result<Vec<BTreeMap<String, Tensor>>> {
+    let job = Job::new()?;
+    job.run(launch(world_size, &example("uneven_inputs", [arguments, "."])?)?)?.expect_success()?;
+    let rust = read(&job, world_size)?;
+    drop(job);
+
+    let job = Job::new()?;
+    let programs =
+        (0..world_size).map(|_| python_uneven_inputs([arguments, "."])).collect::<Result<_>>()?;
+    expect_all_succeed(start_by_hand(&job, programs)?)?;
+    let python = read(&job, world_size)?;
+
+    for rank in 0..world_size {
+        let names = [&rust, &python].map(|all| all[rank].keys().cloned().collect::<Vec<_>>());
+        ensure!(names[0] == names[1] && names[0].len() == 5, "saved were {names:?}");
+        let steps = rust[rank]["losses"].shape[0];
+        ensure!(steps as usize == 4 + 3 * rank, "rank {rank} made {steps} steps");
+        for (name, tensor) in &rust[rank] {
+            ensure!(tensor == &python[rank][name], "{name} of rank {rank} differs from Python's");
+            ensure!(
+                name == "losses" || tensor == &rust[0][name],
+                "{name} of rank {rank} differs from that of rank 0"
+            );
+        }
+    }
+    Ok(rust)
+}
+
+#[test]
+fn two_ranks_equal_python_whichever_way_gradients_are_divided() -> Result<()> {
+    let all = expect_parity(2, "{}")?;
+    let those_that_train = expect_parity(2, r#"{"divide_by_initial_world_size": false}"#)?;
+    ensure!(all != those_that_train, "the way makes no difference");
+    Ok(())
+}
+
+#[test]
+fn three_ranks_that_leave_one_after_the_other_equal_python() -> Result<()> {
+    expect_parity(3, r#"{"divide_by_initial_world_size": false}"#).map(drop)
+}
