@@ -1,6 +1,6 @@
 """Training steps of a network on one device: what `cargo xtask bench imagenet` measures ddp-imagenet against.
 
-It takes ddp-imagenet train-cifar's flags, and writes its events `batch`. The clock starts when the
+It takes ddp-imagenet train-cifar's flags, and writes its events `step`. The clock starts when the
 batch is there, as in dnddnjs/pytorch-multigpu.
 
     python tests/python/imagenet_bench.py --arch resnet18 --image-size 224 --batch-size 8 --steps 12 --metrics out
@@ -42,7 +42,7 @@ def main():
 
     args.metrics.mkdir(parents=True, exist_ok=True)
     with open(args.metrics / "rank0.jsonl", "w") as metrics:
-        for batch, (images, labels) in enumerate(batches):
+        for step, (images, labels) in enumerate(batches):
             begun = time.perf_counter()
             outputs = model(images)
             loss = criterion(outputs, labels)
@@ -52,7 +52,7 @@ def main():
             loss.item()
             outputs.argmax(-1).eq(labels).sum().item()
             seconds = time.perf_counter() - begun
-            event = {"event": "batch", "epoch": 0, "batch": batch, "batch_seconds": seconds}
+            event = {"event": "step", "epoch": 0, "step": step, "batch_seconds": seconds}
             print(json.dumps(event), file=metrics)
 
 

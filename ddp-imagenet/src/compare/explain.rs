@@ -6,57 +6,90 @@ use super::train::OptimizerKind;
 use tch_parallel::meter::DeviceReport;
 use tch_parallel::report::{size, thousands};
 
-/// Classes of CIFAR-10, and of the digits: the numbers that a network gives for an image.
+/// In characters.
+const WIDTH: usize = 100;
+
+/// Classes of CIFAR-10: the numbers that the article's network gives for an image.
 const CLASSES: usize = 10;
 
 /// Training images of CIFAR-10.
 const CIFAR10_IMAGES: usize = 50_000;
 
-/// The article's batches: of one GPU, and of its four.
+/// The article's batch on one GPU.
 const SINGLE_BATCH: usize = 240;
+
+/// And on four.
 const PARALLEL_BATCH: usize = 768;
 const GPUS: usize = 4;
 
 /// Parameters of the article's network.
 const PARAMETERS: usize = 24_253_410;
 
-/// Paragraphs on time, memory and what the article says of them.
+/// Paragraphs on time and memory, and on what the article says of them.
 pub fn explain(measured: &[Measured]) -> String {
     let of = |method, optimizer| {
         measured
             .iter()
             .find(|found| found.run.method == method && found.run.optimizer == optimizer)
     };
-    let mut text = clock(measured);
+    let mut paragraphs = vec![clock(measured)];
     let data_parallel = of(Method::DataParallel, OptimizerKind::Sgd);
     let with_adam = of(Method::DataParallel, OptimizerKind::Adam);
     if let (Some(sgd), Some(adam)) = (data_parallel, with_adam) {
-        text += "\n";
-        text += &imbalance(sgd, adam);
+        paragraphs.push(evenness(sgd, adam));
+        paragraphs.push(article_on_memory());
     }
-    for method in [Method::Ddp, Method::Apex] {
-        if let Some(found) = of(method, OptimizerKind::Sgd) {
-            text += "\n";
-            text += &ranks(found);
-        }
+    let ranks = [Method::Ddp, Method::Apex].map(|method| of(method, OptimizerKind::Sgd));
+    paragraphs.extend(ranks.into_iter().flatten().map(evenness_of_ranks));
+    if let Some(single) = of(Method::Single, OptimizerKind::Sgd) {
+        paragraphs.push(speed(single, measured));
+        paragraphs.push(article_on_speed());
     }
-    text += "\n";
-    text += &speed(measured);
-    text
+    paragraphs.iter().map(|text| textwrap::fill(text, WIDTH) + "\n").collect::<Vec<_>>().join("\n")
 }
 
 /// What is counted (S4.46).
 fn clock(measured: &[Measured]) -> String {
-    let waits = measured.iter().map(|found| {
-        let whole = found.batch_seconds + found.fetch_seconds;
-        100.0 * found.fetch_seconds / whole
-    });
-    let longest = waits.fold(0.0, f64::max);
+    let share =
+        |found: &Measured| found.fetch_seconds / (found.batch_seconds + found.fetch_seconds);
+    let longest = measured.iter().map(share).fold(0.0, f64::max);
     format!(
-        "The batch time is the article's: its clock starts when the batch is there. For that a step \
-         waits up to {longest:.0} % of its\ntime here, the column fetch; epoch and images/s count \
-         both.\n"
+        "The batch time is the article's: its clock starts when the batch is there. How long a batch \
+         is waited for stands under fetch, here up to {:.0} % of both together; epoch and images/s \
+         count it.",
+        100.0 * longest
     )
+}
+
+/// DataParallel's devices, with either optimizer (S4.42, S4.47).
+fn evenness(sgd: &Measured, adam: &Measured) -> String {
+    let home = &sgd.devices[0].device;
+    let [more, more_with_adam] = [sgd, adam].map(|found| surplus(&found.devices));
+    let [state, adams_state] = [sgd, adam].map(|found| found.devices[0].optimizer_state);
+    let gathered = sgd.batch_size() - sgd.images;
+    format!(
+        "data-parallel: {home} needs {} more than the others, and with Adam {}. It alone has the \
+         optimizer's state: SGD's momentum, {}, or Adam's two numbers for each parameter, {}. Without \
+         that the devices are the same to {:.1} %. The outputs that {home} gathers, of {gathered} \
+         images, take {}.",
+        signed(more),
+        signed(more_with_adam),
+        size(state),
+        size(adams_state),
+        100.0 * (more - state as i64).unsigned_abs() as f64 / sgd.devices[0].peak as f64,
+        size(output_bytes(gathered)),
+    )
+}
+
+/// By how much the first device exceeds the fullest of the others.
+fn surplus(devices: &[DeviceReport]) -> i64 {
+    let others = devices[1..].iter().map(|device| device.peak).max().unwrap_or(0);
+    devices[0].peak as i64 - others as i64
+}
+
+fn signed(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{}", size(bytes.unsigned_abs() as usize))
 }
 
 /// The bytes of a network's outputs for so many images.
@@ -64,79 +97,63 @@ fn output_bytes(images: usize) -> usize {
     images * CLASSES * size_of::<f32>()
 }
 
-/// By how much the first device exceeds the emptiest of the others.
-fn surplus(devices: &[DeviceReport]) -> usize {
-    let least = devices.iter().map(|device| device.peak).min().unwrap_or(0);
-    devices[0].peak.saturating_sub(least)
-}
-
-/// DataParallel's first device, with either optimizer (S4.42, S4.47).
-fn imbalance(sgd: &Measured, adam: &Measured) -> String {
-    let home = &sgd.devices[0];
-    let [more, more_with_adam] = [sgd, adam].map(|found| surplus(&found.devices));
-    let [state, adams] = [sgd, adam].map(|found| found.devices[0].optimizer_state);
-    let gathered = output_bytes(sgd.batch_size() - sgd.images);
+/// What the article sees on its GPUs, and why.
+fn article_on_memory() -> String {
+    let numbers = |count: usize| size(count * size_of::<f32>());
     format!(
-        "data-parallel: {} needs {} more than the others, {:.1} % of its own, and with Adam {}.\n  \
-         It alone has the optimizer's state: {} of momentum, or Adam's {}, two numbers for each \
-         parameter instead of one.\n  The outputs that it gathers from the others are {} images x \
-         {CLASSES} classes x 4 bytes, {}; the article's were at most\n  {PARALLEL_BATCH} x {CLASSES} \
-         x 4 = {} bytes, where BERT's are gigabytes. So where there is a difference, the optimizer \
-         makes it.\n  The article sees none, \"because of SGD\"; but the script that it ran has Adam. \
-         For its {} parameters that are {} or {},\n  of 10 GB: nvidia-smi would hardly show either.\n",
-        home.device,
-        size(more),
-        100.0 * more as f64 / home.peak as f64,
-        size(more_with_adam),
-        size(state),
-        size(adams),
-        sgd.batch_size() - sgd.images,
-        size(gathered),
+        "The article finds DataParallel's memory even here and uneven with BERT, and gives two \
+         reasons: an image's output is small, and BERT has Adam where this has SGD. The first holds: \
+         {PARALLEL_BATCH} x {CLASSES} numbers are {} bytes, and BERT's are gigabytes. The second does \
+         not: the script of the companion repository for DataParallel has Adam. Its state takes {} \
+         for {} parameters, SGD's {}: with 10 GB in use, nvidia-smi hardly shows either.",
         thousands(output_bytes(PARALLEL_BATCH)),
+        numbers(2 * PARAMETERS),
         thousands(PARAMETERS),
-        size(4 * PARAMETERS),
-        size(2 * 4 * PARAMETERS),
+        numbers(PARAMETERS),
     )
 }
 
-/// Processes for each device.
-fn ranks(found: &Measured) -> String {
+/// Processes with a device each.
+fn evenness_of_ranks(found: &Measured) -> String {
     let first = &found.devices[0];
     let same = found.devices.iter().all(|device| device.peak == first.peak);
+    let buckets = found.devices.iter().map(DeviceReport::buckets).max().unwrap_or(0);
     format!(
-        "{}: {}. Each has the optimizer's state, {}, and\n  its gradients once more where they \
-         travel, {}.\n",
+        "{}: {}. Each has the optimizer's state, {}, and beside its gradients the buckets in which \
+         they travel, {}.",
         found.run.method,
         if same { "all ranks need the same, to the byte" } else { "the ranks differ" },
         size(first.optimizer_state),
-        size(found.buckets()),
+        size(buckets),
     )
 }
 
-/// How much faster several devices are, and what the article makes of it (S4.46, S4.49).
-fn speed(measured: &[Measured]) -> String {
-    let Some(single) = measured.iter().find(|found| found.run.method == Method::Single) else {
-        return String::new();
-    };
-    let mut text = format!("Images a second, as multiples of one device with {} images:", single.images);
-    for found in measured.iter().filter(|found| found.run.method != Method::Single) {
+/// How much faster several devices are.
+fn speed(single: &Measured, measured: &[Measured]) -> String {
+    let others = measured.iter().filter(|found| found.run.method != Method::Single);
+    let times = others.map(|found| {
         let times = found.images_per_second() / single.images_per_second();
-        text += &format!(
-            "\n  {}: {times:.2} on {} devices with {} images each",
-            found.run,
-            found.devices.len(),
-            found.images
-        );
-    }
+        format!("{times:.2} with {} on {} devices", found.run, found.devices.len())
+    });
+    format!(
+        "Images a second, as multiples of those of one device with {} a batch: {}.",
+        single.images,
+        times.collect::<Vec<_>>().join("; ")
+    )
+}
+
+/// What the article makes of its times (S4.44, S4.45, S4.46, S4.49).
+fn article_on_speed() -> String {
     let [single_batches, parallel_batches] =
         [SINGLE_BATCH, PARALLEL_BATCH].map(|batch| CIFAR10_IMAGES.div_ceil(batch));
-    text + &format!(
-        "\nThe article has 22 minutes for an epoch on one GPU, {single_batches} batches of \
-         {SINGLE_BATCH}, and 5 on four, {parallel_batches} batches of {PARALLEL_BATCH}: 4.4 times \
-         as fast,\nwhich is more than four GPUs can give ({parallel_batches} x 5 s are 5.5 minutes). \
-         {PARALLEL_BATCH} on {GPUS} are {} on each, although one could hold {SINGLE_BATCH}.\nIt \
-         advises distributed training for larger batches and more speed, \"but then not on one \
-         computer\". Its own ran on one, and\nso did these.\n",
+    format!(
+        "The article's epoch takes 22 minutes on one GPU, in {single_batches} batches of \
+         {SINGLE_BATCH}, and 5 on {GPUS}, in {parallel_batches} of {PARALLEL_BATCH}: 4.4 times as \
+         fast, which is more than {GPUS} GPUs can be ({parallel_batches} batches of 5 s take 5.5 \
+         minutes). On each of the {GPUS} a batch has {} images, although one can hold \
+         {SINGLE_BATCH}. For larger batches and more speed it advises distributed training, and \
+         says that this is not for a single computer; its own ran on one, and so did ddp and apex \
+         here.",
         PARALLEL_BATCH / GPUS
     )
 }
@@ -153,14 +170,13 @@ mod tests {
 
     #[test]
     fn an_epoch_of_cifar_10_has_209_batches_of_240_and_66_of_768() {
-        let batches = |batch: usize| (CIFAR10_IMAGES.div_ceil(batch), CIFAR10_IMAGES % batch);
-        assert_eq!(batches(240), (209, 80));
-        assert_eq!(batches(768), (66, 80));
-        assert_eq!(batches(512).0, 98);
-        // A rank's share of an epoch, in batches of its own.
-        let ranks = |batch: usize| (12_500usize.div_ceil(batch), 12_500 % batch);
-        assert_eq!(ranks(192), (66, 20));
-        assert_eq!(ranks(60), (209, 20));
+        let batches = |images: usize, batch: usize| (images.div_ceil(batch), images % batch);
+        assert_eq!(batches(CIFAR10_IMAGES, 240), (209, 80));
+        assert_eq!(batches(CIFAR10_IMAGES, 768), (66, 80));
+        assert_eq!(batches(CIFAR10_IMAGES, 512).0, 98);
+        // A rank's quarter, in batches of its own.
+        assert_eq!(batches(CIFAR10_IMAGES / 4, 192), (66, 20));
+        assert_eq!(batches(CIFAR10_IMAGES / 4, 60), (209, 20));
     }
 
     #[test]

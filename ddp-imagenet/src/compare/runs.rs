@@ -2,7 +2,7 @@
 
 use super::args::{CompareArgs, Shares};
 use super::method::Method;
-use super::train::{BatchEvent, EpochEvent, OptimizerKind};
+use super::train::{StepEvent, EpochEvent, OptimizerKind};
 use anyhow::{Context, Result, ensure};
 use std::env::current_exe;
 use std::fmt;
@@ -76,12 +76,6 @@ impl Measured {
     pub fn epoch_seconds(&self) -> f64 {
         let projected = self.batches as f64 * (self.batch_seconds + self.fetch_seconds);
         self.epoch_seconds.unwrap_or(projected)
-    }
-
-    /// Bytes that live on a device between two batches beside parameters, gradients and the
-    /// optimizer's state; of the fullest.
-    pub fn buckets(&self) -> usize {
-        self.devices.iter().map(DeviceReport::buckets).max().unwrap_or(0)
     }
 }
 
@@ -180,10 +174,10 @@ impl<'a> Runs<'a> {
         };
         for path in ranks {
             measured.devices.extend(read_events::<DeviceReport>(&path, "device")?);
-            let batches = read_events::<BatchEvent>(&path, "batch")?;
-            let seconds = |of: fn(&BatchEvent) -> f64| median(batches.iter().skip(1).map(of));
-            measured.batch_seconds = measured.batch_seconds.max(seconds(|b| b.batch_seconds));
-            measured.fetch_seconds = measured.fetch_seconds.max(seconds(|b| b.fetch_seconds));
+            let steps = read_events::<StepEvent>(&path, "step")?;
+            let seconds = |of: fn(&StepEvent) -> f64| median(steps.iter().skip(1).map(of));
+            measured.batch_seconds = measured.batch_seconds.max(seconds(|s| s.batch_seconds));
+            measured.fetch_seconds = measured.fetch_seconds.max(seconds(|s| s.fetch_seconds));
             for EpochEvent { batches, taken, seconds, .. } in read_events(&path, "epoch")? {
                 measured.batches = batches;
                 let slowest = measured.epoch_seconds.unwrap_or(0.0).max(seconds);

@@ -25,13 +25,7 @@ struct Network {
 
 /// A PyramidNet small enough for a CPU, and ResNet-18 with ImageNet's images.
 const NETWORKS: [Network; 2] = [
-    Network {
-        name: "PyramidNet",
-        arch: "pyramidnet20_a24",
-        image_size: 32,
-        batch: 32,
-        steps: 24,
-    },
+    Network { name: "PyramidNet", arch: "pyramidnet20_a24", image_size: 32, batch: 32, steps: 24 },
     Network { name: "ResNet-18", arch: "resnet18", image_size: 224, batch: 8, steps: 12 },
 ];
 
@@ -58,7 +52,12 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let python = |network: &Network, threads: usize| {
         let mut program = Command::new(venv.executable("python"));
         program.arg(workspace::root().join(SCRIPT));
-        measure(program, network, threads, folder.join(format!("python-{}-{threads}", network.arch)))
+        measure(
+            program,
+            network,
+            threads,
+            folder.join(format!("python-{}-{threads}", network.arch)),
+        )
     };
 
     let cores = report::cores();
@@ -99,7 +98,7 @@ fn measure(
     ]);
     program.arg("--metrics").arg(log.folder());
     log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
-    log.read(0, |lines| job::median(lines, "batch", "batch_seconds", WARM_UP))
+    log.read(0, |lines| job::median(lines, "step", "batch_seconds", WARM_UP))
 }
 
 /// What was run, and on what.

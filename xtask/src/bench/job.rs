@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn the_first_events_of_a_run_do_not_count() {
-        let step = |seconds: f64| format!("{{\"event\":\"step\",\"seconds\":{seconds},\"lr\":0.1}}\n");
+        let step =
+            |seconds: f64| format!("{{\"event\":\"step\",\"seconds\":{seconds},\"lr\":0.1}}\n");
         let steps = [9.0, 8.0, 0.3, 0.1, 0.2].map(step);
         let of = |lines: &str| median(lines, "step", "seconds", 2);
         assert_eq!(of(&steps.concat()).expect("there are steps"), 0.2);

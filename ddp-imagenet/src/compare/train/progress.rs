@@ -40,11 +40,11 @@ pub struct Progress<'a> {
     fetch: Duration,
 }
 
-/// The event `batch` of the metrics.
+/// The event `step` of the metrics: a batch.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct BatchEvent {
+pub struct StepEvent {
     pub epoch: u64,
-    pub batch: usize,
+    pub step: usize,
     /// Of this rank's share; NaN, which becomes `null`, where the training has failed.
     pub loss: Option<f32>,
     /// From when the batch was there to the end of the optimizer's step.
@@ -139,25 +139,25 @@ impl<'a> Progress<'a> {
         self.timing.step_took(took);
         self.loss.update(f64::from(loss), 1);
         self.accuracy.update(100.0 * correct, images);
-        let (epoch, batch) = (self.epoch, self.ended);
-        let event = BatchEvent {
+        let (epoch, step) = (self.epoch, self.ended);
+        let event = StepEvent {
             epoch,
-            batch,
+            step,
             loss: Some(loss),
             batch_seconds: took.as_secs_f64(),
             fetch_seconds: self.fetch.as_secs_f64(),
         };
-        self.metrics.log("batch", &event)?;
+        self.metrics.log("step", &event)?;
         ensure!(
             loss.is_finite() || self.args.measured_by.is_some(),
-            "the loss is {loss} at epoch {epoch}, batch {batch}; try a smaller --lr"
+            "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr"
         );
-        if batch.is_multiple_of(self.args.print_freq as usize) {
+        if step.is_multiple_of(self.args.print_freq as usize) {
             let [loss, accuracy] =
                 [self.loss.summarize(self.group)?, self.accuracy.summarize(self.group)?];
             let (batches, took) = (self.batches, took.as_secs_f64());
             self.say(&format!(
-                "Epoch: [{batch}/{batches}]| loss: {loss:.3} | acc: {accuracy:.3} | batch time: {took:.3}s "
+                "Epoch: [{step}/{batches}]| loss: {loss:.3} | acc: {accuracy:.3} | batch time: {took:.3}s "
             ));
         }
         self.ended += 1;
