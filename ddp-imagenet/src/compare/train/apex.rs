@@ -1,11 +1,11 @@
-//! A process for each device, with a model of its own; only gradients travel.
+//! A process for each device, as Apex's ImageNet example has it.
 
 use super::{Args, Progress};
 use anyhow::Result;
 use tch::nn::VarStore;
 use tch_parallel::LogicalDevice;
 use tch_parallel::data::{Batch, DataLoader, DistributedSampler};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
 
 /// Trains on `device` as one of the group's ranks.
 pub fn train(
@@ -24,7 +24,9 @@ pub fn train(
     progress.say("==> Making model..");
     let vs = VarStore::new(device.into());
     let model = args.arch.build(&vs.root(), classes, &args.norm_layer(group));
-    let model = DistributedDataParallel::new(model, &vs, group, DdpOptions::default())?;
+    // As in that example: all gradients travel after the backward pass, and none need be there.
+    let options = ApexOptions { delay_allreduce: true, ..Default::default() };
+    let model = ApexDistributedDataParallel::new(model, &vs, group, options)?;
     let mut optimizer = args.optimizer(&vs)?;
     progress.say_parameters(&vs);
 

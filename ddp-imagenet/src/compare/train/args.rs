@@ -176,7 +176,7 @@ impl Args {
 
     /// Whose batches a model is normalised over.
     pub fn norm_layer(&self, group: &ProcessGroup) -> NormLayer {
-        let _ = group; NormLayer::BatchNorm
+        if self.sync_bn { NormLayer::SyncBatchNorm(group.clone()) } else { NormLayer::BatchNorm }
     }
 
     /// The companion repository's optimizer, or the other one.
