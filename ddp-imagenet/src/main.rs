@@ -1,4 +1,271 @@
-//! PyramidNet trained four ways side by side, and the ImageNet trainer, after matthew l's "Learn
-//! PyTorch Multi-GPU properly".
+//! The ImageNet trainer: PyTorch's example main.py, which matthew l's "Learn PyTorch Multi-GPU
+//! properly" walks through, grown into one to work with.
+//!
+//! ```text
+//! cargo launch -n 2 ddp-imagenet -- --dataset mnist -a pyramidnet14_a48 --epochs 2
+//! cargo launch -n 8 ddp-imagenet -- -a resnet50 --amp bf16 --channels-last /data/imagenet
+//! cargo launch -n 8 ddp-imagenet -- -a resnet50 --resume checkpoint.safetensors /data/imagenet
+//! cargo run --release -p ddp-imagenet -- --dummy --steps 10
+//! cargo run --release -p ddp-imagenet -- compare --devices cpu:2 --svg charts
+//! ```
 
-fn main() {}
+mod accuracy;
+mod args;
+mod compare;
+mod layout;
+mod meter;
+mod shard_sampler;
+mod train_state;
+
+use accuracy::accuracy;
+use anyhow::{Result, ensure};
+use args::{Args, Command, Images, Source, TrainArgs};
+use clap::Parser;
+use ddp_imagenet::models::Model;
+use layout::channels_last_weights;
+use meter::Meters;
+use serde::Serialize;
+use shard_sampler::ShardSampler;
+use std::process::ExitCode;
+use std::time::Instant;
+use tch::nn::{ModuleT, VarStore};
+use tch::{Reduction, Tensor, no_grad};
+use tch_parallel::amp::{GradScaler, autocast};
+use tch_parallel::checkpoint;
+use tch_parallel::data::{
+    Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource,
+};
+use tch_parallel::distributed::{
+    DdpOptions, DistributedDataParallel, Env, ProcessGroup, init_process_group,
+};
+use tch_parallel::nn::NormLayer;
+use tch_parallel::optim::lr_scheduler::LrScheduler;
+use tch_parallel::report::{MetricsLog, Timing, exit_code};
+use train_state::{Progress, TrainState};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    exit_code(match &args.command {
+        Some(Command::Compare(args)) => compare::compare(args),
+        Some(Command::TrainCifar(args)) => compare::train::train(args),
+        None => train(&args.train),
+    })
+}
+
+fn train(args: &TrainArgs) -> Result<()> {
+    // ANCHOR: data
+    let (train_set, val_set) = args.data.load(args.seed)?;
+    let num_classes = train_set.source().classes().len() as i64;
+    let ranks_of_host = Env::read()?.map_or(1, |env| env.local_world_size);
+    let options = args.data.loader(ranks_of_host)?;
+    let group = init_process_group(args.process_group())?;
+    let (rank, device) = (group.rank(), group.device());
+    let say = |line: String| {
+        if rank == 0 {
+            println!("{line}");
+        }
+    };
+    if args.data.source() == Source::Synthetic {
+        say("=> Dummy data is used: noise, of which nothing can be learnt".into());
+    }
+
+    let options = DataLoaderOptions { pin_memory: device.is_cuda(), ..options };
+    let sampler = DistributedSampler::new(&group, args.seed);
+    let train_loader = DataLoader::with_options(train_set, sampler, options.clone())?;
+    let val_sampler = ShardSampler((&group).into());
+    let val_loader = DataLoader::with_options(val_set, val_sampler, options)?;
+    let steps = args.steps(train_loader.len());
+    // ANCHOR_END: data
+
+    if rank == 0 && !args.evaluate {
+        checkpoint::check_destination(&args.checkpoint())?;
+    }
+
+    // ANCHOR: model
+    say(format!("=> creating model '{}'", args.model.arch));
+    tch::manual_seed(args.seed.wrapping_add(rank as u64) as i64);
+    let mut vs = VarStore::new(device);
+    let norm_layer = NormLayer::BatchNorm;
+    let model = args.model.arch.build(&vs.root(), num_classes, &norm_layer);
+    if args.model.channels_last {
+        channels_last_weights(&vs)?;
+    }
+    let model = DistributedDataParallel::new(model, &vs, &group, DdpOptions::default())?;
+    args.recipe.register_comm_hook(&model)?;
+    // ANCHOR_END: model
+
+    let mut metrics = match &args.metrics {
+        Some(directory) => MetricsLog::create(directory, rank, group.world_size())?,
+        None => MetricsLog::disabled(),
+    };
+    let mut timing = Timing::new();
+
+    if args.evaluate {
+        if let Some(path) = &args.resume {
+            checkpoint::load(path, &mut vs)?;
+        }
+        let validation = validate(args, &model, &val_loader, &group)?;
+        metrics.log("validation", &validation)?;
+        return Ok(());
+    }
+
+    // ANCHOR: state
+    let mut optimizer = args.recipe.optimizer(&vs, &group)?;
+    let mut scheduler = LrScheduler::new(&mut *optimizer, args.recipe.schedule()?)?;
+    let scaler = GradScaler::new(args.recipe.scaler())?;
+    (0..args.start_epoch).for_each(|_| scheduler.step(&mut *optimizer));
+    let progress = Progress { epoch: args.start_epoch, steps, ..Default::default() };
+    let arch = args.model.arch.to_string();
+    let mut state = TrainState { arch, vs, optimizer, scheduler, scaler, progress };
+    if let Some(path) = &args.resume {
+        say(format!("=> loading checkpoint '{}'", path.display()));
+        state.resume(path, &group)?;
+        let Progress { epoch, step, .. } = state.progress;
+        say(format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));
+    }
+    // ANCHOR_END: state
+
+    // ANCHOR: loop
+    let precision = args.recipe.precision();
+    for epoch in state.progress.epoch..args.recipe.epochs {
+        let mut end = Instant::now();
+        let first_step = state.progress.step;
+        for (step, batch) in (first_step..steps).zip(train_loader.epoch_from(epoch, first_step)?) {
+            let (images, labels) = batch?.to_device(device)?;
+            let images = args.model.layout(images)?;
+            let data_seconds = end.elapsed().as_secs_f64();
+            let begun = Instant::now();
+
+            // ANCHOR: step
+            // The gradients of a group of batches add up, and with its last one the ranks exchange
+            // them.
+            let accumulation = args.recipe.accumulation(step, steps);
+            if accumulation.first {
+                state.optimizer.zero_grad()?;
+            }
+            let no_sync = (!accumulation.last).then(|| model.no_sync());
+            let (output, loss) = autocast(device, precision, || -> Result<_> {
+                let output = model.f_forward_t(&images, true)?;
+                let loss = cross_entropy(&output, &labels)?;
+                Ok((output, loss))
+            })??;
+            let share = loss.f_div_scalar(accumulation.batches as f64)?;
+            model.backward(&state.scaler.scale(&share)?)?;
+            drop(no_sync);
+            if accumulation.last {
+                state.scaler.step(&mut *state.optimizer)?;
+                state.scaler.update()?;
+            }
+            // ANCHOR_END: step
+
+            let loss = f32::try_from(&loss)?;
+            timing.step_took(begun.elapsed());
+            metrics.log("step", &Step { epoch, step, loss })?;
+            ensure!(
+                loss.is_finite(),
+                "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr than {}",
+                args.recipe.lr
+            );
+            let meters = &mut state.progress.meters;
+            meters.data_time.update(data_seconds, 1);
+            meters.add(loss.into(), accuracy(&output, &labels, [1, 5])?, labels.size()[0]);
+            meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
+            end = Instant::now();
+            if args.prints(step) {
+                say(meters.train_line(epoch, step + 1, steps));
+            }
+            if accumulation.last && args.saves(step + 1 - accumulation.batches, step + 1) {
+                state.progress.step = step + 1;
+                state.save(&args.checkpoint(), &group)?;
+            }
+        }
+
+        let train_loss = state.progress.meters.losses.all_reduce(&group)?;
+        let validation = validate(args, &model, &val_loader, &group)?;
+        metrics.log("epoch", &Epoch { epoch, train_loss, lr: state.optimizer.lr(), validation })?;
+        state.scheduler.step(&mut *state.optimizer);
+
+        let best = state.progress.end_epoch(validation.accuracy);
+        state.save(&args.checkpoint(), &group)?;
+        if best {
+            checkpoint::save(&args.model_best(), &state.vs, &group)?;
+        }
+    }
+    // ANCHOR_END: loop
+    let skipped = train_loader.dataset().source().skipped() + val_loader.dataset().source().skipped();
+    if skipped > 0 {
+        eprintln!("[rank {rank}] images left out because they cannot be read: {skipped}");
+    }
+    metrics.log("end", &timing.summary())?;
+    Ok(())
+}
+
+// ANCHOR: validate
+/// The mean loss, and how often the network is right. The ranks share the images out, and each
+/// image counts once.
+fn validate(
+    args: &TrainArgs,
+    model: &DistributedDataParallel<Model>,
+    loader: &DataLoader<Images, ShardSampler>,
+    group: &ProcessGroup,
+) -> Result<Validation> {
+    // Every rank has running statistics of its own batches by now; rank 0's are those that are saved.
+    model.sync_buffers()?;
+    let steps = args.steps(loader.len());
+    let mut meters = Meters::default();
+    let mut end = Instant::now();
+    for (step, batch) in (0..steps).zip(loader.epoch(0)?) {
+        let (images, labels) = batch?.to_device(group.device())?;
+        let images = args.model.layout(images)?;
+        let (output, loss) = no_grad(|| -> Result<_> {
+            let output = model.module().forward_t(&images, false);
+            let loss = cross_entropy(&output, &labels)?;
+            Ok((output, loss))
+        })?;
+        meters.add(f64::try_from(loss)?, accuracy(&output, &labels, [1, 5])?, labels.size()[0]);
+        meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
+        end = Instant::now();
+        if group.rank() == 0 && args.prints(step) {
+            println!("{}", meters.test_line(step + 1, steps));
+        }
+    }
+    let val_loss = meters.losses.all_reduce(group)?;
+    let [acc1, acc5] = [meters.top1.all_reduce(group)?, meters.top5.all_reduce(group)?];
+    if group.rank() == 0 {
+        println!(" * Acc@1 {acc1:.3} Acc@5 {acc5:.3}");
+    }
+    Ok(Validation { val_loss, accuracy: acc1 / 100.0, accuracy_top5: acc5 / 100.0 })
+}
+// ANCHOR_END: validate
+
+/// The criterion, `nn.CrossEntropyLoss()`: the mean over the batch.
+fn cross_entropy(output: &Tensor, labels: &Tensor) -> Result<Tensor> {
+    const IGNORE_INDEX: i64 = -100;
+    Ok(output.f_cross_entropy_loss(labels, None::<Tensor>, Reduction::Mean, IGNORE_INDEX, 0.0)?)
+}
+
+#[derive(Serialize)]
+struct Step {
+    epoch: u64,
+    step: usize,
+    loss: f32,
+}
+
+#[derive(Serialize)]
+struct Epoch {
+    epoch: u64,
+    /// Of the epoch that has ended.
+    lr: f64,
+    train_loss: f64,
+    #[serde(flatten)]
+    validation: Validation,
+}
+
+#[derive(Serialize, Clone, Copy)]
+struct Validation {
+    val_loss: f64,
+    /// The share of images that the first guess names rightly, as in `ddp-mnist`.
+    accuracy: f64,
+    /// The share that one of the first five guesses names rightly.
+    accuracy_top5: f64,
+}

@@ -46,6 +46,11 @@ pub fn ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Com
     built("ddp-mnist", arguments)
 }
 
+/// The ImageNet trainer.
+pub fn ddp_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    built("ddp-imagenet", arguments)
+}
+
 /// The first steps in data parallelism.
 pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     built("dp-basic", arguments)
@@ -87,6 +92,13 @@ pub fn python_adam<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<C
     Ok(command)
 }
 
+/// The Python original of the example `amp`; it takes the same arguments.
+pub fn python_amp<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/amp.py")).args(arguments);
+    Ok(command)
+}
+
 /// The Python original of the example `lr_schedules`; it takes the same arguments.
 pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
@@ -94,10 +106,34 @@ pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) ->
     Ok(command)
 }
 
+/// What the example `images` must equal: the photograph to use, a folder for it in many formats, and
+/// the file to write.
+pub fn python_images<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/images.py")).args(arguments);
+    Ok(command)
+}
+
 /// The Python original of `dp-custom-criterion` on one device; it takes the same arguments.
 pub fn python_bert<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
     command.arg(workspace().join("tests/python/bert.py")).args(arguments);
+    Ok(command)
+}
+
+/// The Python original of `ddp-imagenet`; it takes the same arguments.
+pub fn python_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/imagenet.py")).args(arguments);
+    // Else gloo looks the machine's name up.
+    command.env("GLOO_SOCKET_IFNAME", "lo");
+    Ok(command)
+}
+
+/// What the ranks of the example `sync_batch_norm` come to together, in one Python process.
+pub fn python_batch_norm<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/batch_norm.py")).args(arguments);
     Ok(command)
 }
 

@@ -28,11 +28,21 @@ pub struct Training {
 impl Training {
     /// Reads what the job's ranks have written, told so by [`OUTPUTS`].
     pub fn of(job: &Job, world_size: usize) -> Result<Self> {
+        let weights = safetensors::read(&job.directory().join("model.safetensors"))?;
+        Self::with_weights(job, world_size, weights)
+    }
+
+    /// The same, for a program that puts the weights elsewhere.
+    pub fn with_weights(
+        job: &Job,
+        world_size: usize,
+        weights: BTreeMap<String, Tensor>,
+    ) -> Result<Self> {
         let directory = job.directory();
         Ok(Self {
             losses: (0..world_size).map(|rank| losses(directory, rank)).collect::<Result<_>>()?,
             epochs: (0..world_size).map(|rank| epochs(directory, rank)).collect::<Result<_>>()?,
-            weights: safetensors::read(&directory.join("model.safetensors"))?,
+            weights,
         })
     }
 
@@ -90,7 +100,7 @@ fn epochs(directory: &Path, rank: usize) -> Result<Vec<[f64; 3]>> {
 }
 
 /// What `read` finds in each of a rank's events of this name.
-fn events<T>(
+pub fn events<T>(
     directory: &Path,
     rank: usize,
     name: &str,

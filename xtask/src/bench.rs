@@ -3,6 +3,8 @@
 //! A table is all that comes of it: a benchmark is no test, and a missed target no failure.
 
 mod data_parallel;
+mod imagenet;
+mod images;
 mod job;
 mod mnist;
 mod report;
@@ -16,6 +18,10 @@ pub(crate) enum Benchmark {
     Mnist(mnist::Options),
     /// BERT, forward and backward: Rust against Python on one device, and two replicas against one.
     DataParallel(data_parallel::Options),
+    /// JPEG files become augmented batches: Rust against torchvision.
+    Images(images::Options),
+    /// A small PyramidNet and ResNet-18, a training step: Rust against Python.
+    Imagenet(imagenet::Options),
 }
 
 /// How often a benchmark measures.
@@ -30,5 +36,7 @@ pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
     match benchmark {
         Benchmark::Mnist(options) => mnist::run(options),
         Benchmark::DataParallel(options) => data_parallel::run(options),
+        Benchmark::Images(options) => images::run(options),
+        Benchmark::Imagenet(options) => imagenet::run(options),
     }
 }

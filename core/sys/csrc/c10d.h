@@ -230,6 +230,16 @@ char* c10d_addcdiv(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor*
 // For each tensor: tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype)), drawn one after the
 // other from torch.Generator().manual_seed(seed).
 char* c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed);
+// What a batch norm's gradients are made of: over every channel of images [N, C, …], the sums of the gradient and of the
+// gradient times the input normalised by these means and variances. Assigns to the two tensors, which may be undefined.
+char* c10d_batch_norm_backward_reduce(
+    const c10d_tensor* gradient,
+    const c10d_tensor* input,
+    const c10d_tensor* mean,
+    const c10d_tensor* var,
+    double eps,
+    c10d_tensor* sum,
+    c10d_tensor* sum_normalized);
 // tensor.grad = gradient
 char* c10d_set_grad(c10d_tensor* tensor, const c10d_tensor* gradient);
 // tensor.grad = None
@@ -238,4 +248,6 @@ char* c10d_clear_grad(c10d_tensor* tensor);
 bool c10d_grad_enabled(void);
 // Equal for two handles exactly if they are the same tensor.
 const void* c10d_tensor_identity(const c10d_tensor* tensor);
+// The floats of a contiguous tensor on the CPU; null for another tensor, and for one that has another handle or view.
+float* c10d_exclusive_floats(c10d_tensor* tensor) noexcept;
 }

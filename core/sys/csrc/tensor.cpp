@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
+#include <array>
+
 using c10d_sys::guarded;
 using c10d_sys::tensor;
 
@@ -42,6 +44,33 @@ char* c10d_addcdiv(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor*
   });
 }
 
+char* c10d_batch_norm_backward_reduce(
+    const c10d_tensor* gradient,
+    const c10d_tensor* input,
+    const c10d_tensor* mean,
+    const c10d_tensor* var,
+    double eps,
+    c10d_tensor* sum,
+    c10d_tensor* sum_normalized) {
+  return guarded([&] {
+    constexpr bool kTrain = false;
+    constexpr std::array<bool, 3> kSumsOnly = {false, true, true};
+    auto sums = at::native_batch_norm_backward(
+        *static_cast<const at::Tensor*>(gradient),
+        *static_cast<const at::Tensor*>(input),
+        /*weight=*/{},
+        *static_cast<const at::Tensor*>(mean),
+        *static_cast<const at::Tensor*>(var),
+        /*save_mean=*/{},
+        /*save_invstd=*/{},
+        kTrain,
+        eps,
+        kSumsOnly);
+    tensor(sum_normalized) = std::get<1>(sums);
+    tensor(sum) = std::get<2>(sums);
+  });
+}
+
 char* c10d_set_grad(c10d_tensor* target, const c10d_tensor* gradient) {
   return guarded([&] { tensor(target).mutable_grad() = *static_cast<const at::Tensor*>(gradient); });
 }
@@ -56,4 +85,21 @@ bool c10d_grad_enabled(void) {
 
 const void* c10d_tensor_identity(const c10d_tensor* pointer) {
   return static_cast<const at::Tensor*>(pointer)->unsafeGetTensorImpl();
+}
+
+float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
+  try {
+    const at::Tensor& floats = tensor(pointer);
+    if (!floats.defined() || !floats.device().is_cpu() || floats.layout() != at::kStrided ||
+        floats.scalar_type() != at::kFloat || !floats.is_contiguous()) {
+      return nullptr;
+    }
+    // Handles share the tensor, views its storage. A weak reference could become a handle at any time.
+    if (floats.use_count() != 1 || floats.weak_use_count() != 1 || floats.storage().use_count() != 1) {
+      return nullptr;
+    }
+    return floats.mutable_data_ptr<float>();
+  } catch (...) {
+    return nullptr;
+  }
 }

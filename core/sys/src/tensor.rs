@@ -3,9 +3,9 @@
 use crate::error::check;
 use crate::process_group::{pointer, pointers};
 use crate::{Error, ffi};
-use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::slice;
-use tch::{Device, Kind, TchError, Tensor};
+use tch::Tensor;
 
 /// `torch.randperm(n, generator=torch.Generator().manual_seed(seed))`: the same numbers, and the
 /// global generator is left alone.
@@ -24,23 +24,18 @@ pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
     check(unsafe { ffi::c10d_randn(pointers(tensors).as_mut_ptr(), tensors.len(), seed) })
 }
 
-/// A new tensor of 32-bit floats on the CPU, which `fill` writes in place, the last dimension running
-/// fastest. For batches: a slice would have to be copied into a tensor, and both be in memory.
-///
-/// As with `torch.empty`, what `fill` leaves out has any value.
-pub fn from_fn(
-    size: &[i64],
-    fill: impl FnOnce(&mut [MaybeUninit<f32>]),
-) -> Result<Tensor, TchError> {
-    let tensor = Tensor::f_empty(size, (Kind::Float, Device::Cpu))?;
-    // A tensor without elements may have no memory.
-    if tensor.numel() > 0 {
-        // SAFETY: a new tensor is contiguous, so its `numel` floats lie at `data_ptr`. Nobody else
-        // has the tensor yet, and it lives through the call. Nothing is read, and MaybeUninit may
-        // hold any bytes.
-        fill(unsafe { slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) });
-    }
-    Ok(tensor)
+/// The elements of a tensor of 32-bit floats, contiguous and on the CPU, to be written in place; the
+/// last dimension runs fastest. None for another tensor, and for one that anybody else can get at:
+/// through another handle, a view, a graph of gradients. It is to a tensor what `Arc::get_mut` is to
+/// an `Arc`.
+pub fn get_mut(tensor: &mut Tensor) -> Option<&mut [f32]> {
+    // SAFETY: `tensor` lives through the call.
+    let elements = unsafe { ffi::c10d_exclusive_floats(pointer(tensor)) };
+    let elements = NonNull::new(elements)?;
+    // SAFETY: there lie `numel` floats, which are contiguous. This is the only handle to them, and
+    // it is borrowed as long as the slice, so nobody reads or writes them meanwhile. Every pattern
+    // of bits is a float.
+    Some(unsafe { slice::from_raw_parts_mut(elements.as_ptr(), tensor.numel()) })
 }
 
 /// `tensor.add_(other, alpha=alpha)`: one rounding an element where the kernel has a fused
@@ -60,6 +55,33 @@ pub fn addcmul_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Resu
 pub fn addcdiv_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), Error> {
     // SAFETY: the tensors live through the call.
     check(unsafe { ffi::c10d_addcdiv(pointer(tensor), pointer(a), pointer(b), value) })
+}
+
+/// What a batch norm's gradients are made of: over every channel of images `[N, C, ..]`, the sum of
+/// `gradient`, and that of `gradient` times the input normalised by `mean` and `var`, each `[C]`.
+/// `torch.batch_norm_backward_reduce` is the same, on a GPU only.
+pub fn batch_norm_backward_reduce(
+    gradient: &Tensor,
+    input: &Tensor,
+    mean: &Tensor,
+    var: &Tensor,
+    eps: f64,
+) -> Result<(Tensor, Tensor), Error> {
+    let (sum, sum_normalized) = (Tensor::new(), Tensor::new());
+    // SAFETY: all tensors live through the call, which assigns to the last two: nobody else holds
+    // them yet.
+    check(unsafe {
+        ffi::c10d_batch_norm_backward_reduce(
+            pointer(gradient),
+            pointer(input),
+            pointer(mean),
+            pointer(var),
+            eps,
+            pointer(&sum),
+            pointer(&sum_normalized),
+        )
+    })?;
+    Ok((sum, sum_normalized))
 }
 
 /// `tensor.grad = gradient`.
@@ -84,4 +106,48 @@ pub fn grad_enabled() -> bool {
 pub fn identity(tensor: &Tensor) -> usize {
     // SAFETY: `tensor` lives through the call.
     unsafe { ffi::c10d_tensor_identity(pointer(tensor)) as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+    use super::*;
+    use tch::kind::{DOUBLE_CPU, FLOAT_CPU};
+
+    #[test]
+    fn whoever_has_a_tensor_alone_can_write_its_elements() {
+        let mut tensor = Tensor::zeros([2, 2], FLOAT_CPU);
+        get_mut(&mut tensor).unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(tensor, Tensor::from_slice2(&[[1.0f32, 2.0], [3.0, 4.0]]));
+    }
+
+    #[test]
+    fn elements_that_somebody_else_can_see_are_not_given_out() {
+        let mut tensor = Tensor::zeros([2, 2], FLOAT_CPU);
+        let handle = tensor.shallow_clone();
+        assert!(get_mut(&mut tensor).is_none());
+        drop(handle);
+        let view = tensor.get(1);
+        assert!(get_mut(&mut tensor).is_none());
+        drop(view);
+        let detached = tensor.detach();
+        assert!(get_mut(&mut tensor).is_none());
+        drop(detached);
+
+        // The product keeps its factors for the backward pass.
+        let weight = Tensor::ones([2, 2], FLOAT_CPU).set_requires_grad(true);
+        let product = &weight * &tensor;
+        assert!(get_mut(&mut tensor).is_none());
+        drop(product);
+        assert!(get_mut(&mut tensor).is_some());
+    }
+
+    #[test]
+    fn elements_that_are_no_floats_in_a_row_are_not_given_out() {
+        assert!(get_mut(&mut Tensor::zeros([2], DOUBLE_CPU)).is_none());
+        assert!(get_mut(&mut Tensor::zeros([0], FLOAT_CPU)).is_none());
+        assert!(get_mut(&mut Tensor::zeros([2, 3], FLOAT_CPU).transpose(0, 1)).is_none());
+        assert!(get_mut(&mut Tensor::new()).is_none());
+    }
 }

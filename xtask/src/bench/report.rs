@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::thread;
 
-/// What two sides came to, round by round. The side that is to take less comes first.
+/// What two sides came to, round by round. The side that is to do better comes first.
 pub(super) type Sides<T> = [Vec<T>; 2];
 
 /// Adds a round.
@@ -30,6 +30,8 @@ pub(super) const SECONDS: Unit = Unit { scale: 1.0, name: "s" };
 pub(super) const MILLISECONDS: Unit = Unit { scale: 1e3, name: "ms" };
 /// Of figures in bytes.
 pub(super) const MEGABYTES: Unit = Unit { scale: 1e-6, name: "MB" };
+/// Of figures that count what is done in a second.
+pub(super) const PER_SECOND: Unit = Unit { scale: 1.0, name: "/s" };
 
 impl Table {
     /// A table without rows.
@@ -40,12 +42,35 @@ impl Table {
 
     /// Adds a figure of both sides, and the largest ratio that meets the target.
     pub(super) fn row(&mut self, what: &str, figures: Sides<f64>, unit: Unit, target: f64) {
+        self.add(what, figures, unit, |ratio| (format!("at most {target:.2}x"), ratio <= target));
+    }
+
+    /// The same where more is better: `target` is the smallest ratio that meets it.
+    pub(super) fn row_at_least(
+        &mut self,
+        what: &str,
+        figures: Sides<f64>,
+        unit: Unit,
+        target: f64,
+    ) {
+        self.add(what, figures, unit, |ratio| (format!("at least {target:.2}x"), ratio >= target));
+    }
+
+    /// `judge` says of the ratio what was wanted, and whether it is met.
+    fn add(
+        &mut self,
+        what: &str,
+        figures: Sides<f64>,
+        unit: Unit,
+        judge: impl FnOnce(f64) -> (String, bool),
+    ) {
         let [first, second] = figures.map(median);
         let ratio = first / second;
-        let verdict = if ratio <= target { "met" } else { "missed" };
+        let (wanted, met) = judge(ratio);
+        let verdict = if met { "met" } else { "missed" };
         let said = |figure: f64| format!("{:.2} {}", figure * unit.scale, unit.name);
         self.0.push(format!(
-            "{what:<38}{:>12}{:>12}{ratio:>6.2}x  at most {target:.2}x: {verdict}",
+            "{what:<38}{:>12}{:>12}{ratio:>6.2}x  {wanted}: {verdict}",
             said(first),
             said(second)
         ));
@@ -103,11 +128,13 @@ mod tests {
         table.row("the whole job", [vec![1.0, 1.2, 9.0], vec![7.0, 6.0, 8.0]], SECONDS, 0.2);
         table.row("memory", [vec![150e6], vec![600e6]], MEGABYTES, 0.35);
         table.row("a training step", [vec![0.0012], vec![0.001]], MILLISECONDS, 1.0);
+        table.row_at_least("images", [vec![900.0], vec![300.0]], PER_SECOND, 2.0);
         let expected = [
             "                                              Rust      Python  ratio  target",
             "the whole job                               1.20 s      7.00 s  0.17x  at most 0.20x: met",
             "memory                                   150.00 MB   600.00 MB  0.25x  at most 0.35x: met",
             "a training step                            1.20 ms     1.00 ms  1.20x  at most 1.00x: missed",
+            "images                                   900.00 /s   300.00 /s  3.00x  at least 2.00x: met",
         ];
         assert_eq!(table.to_string().lines().collect::<Vec<_>>(), expected);
     }

@@ -1,10 +1,9 @@
 //! Batches of transformed images.
 
-use std::mem::MaybeUninit;
-
 use rayon::prelude::*;
 use tch::Tensor;
 
+use super::batch_memory::BatchMemory;
 use super::transforms::{Normalize, Transform};
 use super::{Image, ImageSource, SampleRng};
 use crate::data::Dataset;
@@ -49,6 +48,7 @@ pub struct ImageDataset<S> {
     normalized: [[f32; 256]; 3],
     /// Together with epoch and index it determines what random transforms draw.
     seed: u64,
+    memory: BatchMemory,
 }
 
 impl<S: ImageSource> ImageDataset<S> {
@@ -61,7 +61,13 @@ impl<S: ImageSource> ImageDataset<S> {
         normalize: Normalize,
         seed: u64,
     ) -> Result<Self> {
-        Ok(Self { source, transforms, normalized: normalize.table()?, seed })
+        Ok(Self {
+            source,
+            transforms,
+            normalized: normalize.table()?,
+            seed,
+            memory: BatchMemory::default(),
+        })
     }
 
     /// Where the images come from.
@@ -86,6 +92,43 @@ impl<S: ImageSource> ImageDataset<S> {
         }
         Ok((image, label))
     }
+
+    /// `[images, 3, height, width]`. The colours of a pixel stand apart in it, not side by side.
+    fn to_tensor(&self, images: &[Image], indices: &[usize]) -> Result<Tensor> {
+        let (width, height) =
+            images.first().map_or((0, 0), |first| (first.width(), first.height()));
+        for (image, index) in images.iter().zip(indices) {
+            if (image.width(), image.height()) != (width, height) {
+                return Err(Error::Argument {
+                    what: format!("size of image {index}"),
+                    found: format!("{}×{}", image.width(), image.height()),
+                    expected: format!(
+                        "{width}×{height}, as that of image {}: end the transforms with one that \
+                         gives all images the same size",
+                        indices[0]
+                    ),
+                });
+            }
+        }
+        let size = [images.len(), 3, height, width].map(|dim| dim as i64);
+        self.memory.tensor(&size, |elements| {
+            // Each image has its part of the tensor, so threads need not wait for each other.
+            let parts = elements.chunks_exact_mut(3 * height * width).zip(images).collect();
+            map(parts, |(part, image)| normalize(image, &self.normalized, part));
+        })
+    }
+}
+
+/// Writes the image's red, green and blue plane.
+fn normalize(image: &Image, normalized: &[[f32; 256]; 3], planes: &mut [f32]) {
+    let (red, rest) = planes.split_at_mut(planes.len() / 3);
+    let (green, blue) = rest.split_at_mut(red.len());
+    let targets = red.iter_mut().zip(green).zip(blue);
+    for (pixel, ((red, green), blue)) in image.pixels().chunks_exact(3).zip(targets) {
+        *red = normalized[0][usize::from(pixel[0])];
+        *green = normalized[1][usize::from(pixel[1])];
+        *blue = normalized[2][usize::from(pixel[2])];
+    }
 }
 
 impl<S: ImageSource> Dataset for ImageDataset<S> {
@@ -101,44 +144,8 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
             made.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let labels: Vec<_> = labels.into_iter().map(|label| label as i64).collect();
         let labels = Tensor::f_from_slice(&labels).map_err(Error::tensor("batch of labels"))?;
-        Ok((to_tensor(&images, indices, &self.normalized)?, labels))
+        Ok((self.to_tensor(&images, indices)?, labels))
     }
-}
-
-/// `[images, 3, height, width]`. The colours of a pixel stand apart in it, not side by side.
-fn to_tensor(images: &[Image], indices: &[usize], table: &[[f32; 256]; 3]) -> Result<Tensor> {
-    let size = |image: &Image| (image.width(), image.height());
-    let (width, height) = images.first().map_or((0, 0), size);
-    if let Some((image, index)) =
-        images.iter().zip(indices).find(|(image, _)| size(image) != (width, height))
-    {
-        return Err(Error::Argument {
-            what: format!("size of image {index}"),
-            found: format!("{}×{}", image.width(), image.height()),
-            expected: format!(
-                "{width}×{height}, as that of image {}: end the transforms with one that gives all \
-                 images the same size",
-                indices[0]
-            ),
-        });
-    }
-    let plane = height * width;
-    let shape = [images.len(), 3, height, width].map(|dim| dim as i64);
-    let fill = |elements: &mut [MaybeUninit<f32>]| {
-        // Each image has its part of the tensor, so threads need not wait for each other.
-        let parts = elements.chunks_exact_mut((3 * plane).max(1)).zip(images).collect::<Vec<_>>();
-        map(parts, |(part, image)| {
-            let (red, rest) = part.split_at_mut(plane);
-            let (green, blue) = rest.split_at_mut(plane);
-            let targets = red.iter_mut().zip(green).zip(blue);
-            for (pixel, ((red, green), blue)) in image.pixels().chunks_exact(3).zip(targets) {
-                red.write(table[0][usize::from(pixel[0])]);
-                green.write(table[1][usize::from(pixel[1])]);
-                blue.write(table[2][usize::from(pixel[2])]);
-            }
-        });
-    };
-    c10d_sys::tensor::from_fn(&shape, fill).map_err(Error::tensor("batch of images"))
 }
 
 /// Spreads the items over the worker threads of the loader whose worker calls this. Another thread,

@@ -12,7 +12,9 @@
 //! | [`transforms`] | crops, flips, resizing, normalisation |
 //! | `sample_rng` | [`SampleRng`]: what random transforms draw from |
 //! | `image_dataset` | [`ImageDataset`]: a source and its transforms; it makes batches |
+//! | `batch_memory` | memory of batches that are no longer in use |
 
+mod batch_memory;
 mod cifar10;
 mod decode;
 mod image;

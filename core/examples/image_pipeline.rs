@@ -1,0 +1,57 @@
+//! How many images a second the loader decodes, augments and puts into batches.
+//!
+//! It goes through the images twice, with the same workers, and measures the second time.
+//! `cargo xtask bench images` compares it with torchvision.
+//!
+//! ```text
+//! cargo run -rq -p tch-parallel --features images --example image_pipeline -- IMAGES WORKERS BATCH_SIZE METRICS
+//! ```
+
+use std::env;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use tch_parallel::data::transforms::{Normalize, RandomHorizontalFlip, RandomResizedCrop};
+use tch_parallel::data::{DataLoader, DataLoaderOptions, ImageDataset, ImageFolder, RandomSampler};
+use tch_parallel::report::MetricsLog;
+
+#[derive(Serialize)]
+struct End {
+    images: usize,
+    images_per_second: f64,
+}
+
+fn main() -> Result<()> {
+    let arguments = env::args().skip(1).collect::<Vec<_>>();
+    let [images, workers, batch_size, metrics] = &arguments[..] else {
+        anyhow::bail!(
+            "expected a folder of images, the numbers of workers and of images in a batch, and a folder for metrics"
+        );
+    };
+    let workers = workers.parse().context("the number of workers is no number")?;
+    let batch_size = batch_size.parse().context("the batch size is no number")?;
+
+    let dataset = ImageDataset::new(
+        ImageFolder::new(images)?,
+        vec![Box::new(RandomResizedCrop::new(224)), Box::new(RandomHorizontalFlip::default())],
+        Normalize::IMAGENET,
+        0,
+    )?;
+    let options = DataLoaderOptions { batch_size, num_workers: workers, ..Default::default() };
+    let loader = DataLoader::with_options(dataset, RandomSampler { seed: 0 }, options)?;
+
+    let mut end = End { images: 0, images_per_second: 0.0 };
+    for epoch in 0..2 {
+        let start = Instant::now();
+        end.images = 0;
+        for batch in loader.epoch(epoch)? {
+            let (_, labels) = batch?;
+            end.images += labels.numel();
+        }
+        end.images_per_second = end.images as f64 / start.elapsed().as_secs_f64();
+    }
+    MetricsLog::create(Path::new(metrics), 0, 1)?.log("end", &end)?;
+    Ok(())
+}

@@ -1,0 +1,337 @@
+//! Which images, and how they become batches.
+
+use clap::ValueEnum;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use tch_parallel::data::transforms::{
+    CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform,
+};
+use tch_parallel::data::{
+    Cifar10, DataLoaderOptions, FASHION_MNIST_CLASSES, ImageDataset, ImageFolder,
+    ImageFolderOptions, ImageSource, MNIST_CLASSES, Mnist, MnistImages, Split, SyntheticImages,
+    SyntheticImagesOptions, download,
+};
+use tch_parallel::{Error, Result};
+
+/// The images of a training or a validation.
+pub type Images = ImageDataset<Box<dyn ImageSource>>;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct DataArgs {
+    /// Where the images lie: for imagefolder a directory with train and val, for the others their
+    /// own files.
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// What to learn.
+    #[arg(long, value_enum, default_value_t = Source::Imagefolder)]
+    dataset: Source,
+    /// The same as --dataset synthetic.
+    #[arg(long, conflicts_with = "dataset")]
+    dummy: bool,
+    /// Fetch CIFAR-10, or all 70,000 digits of MNIST, first.
+    #[arg(long, conflicts_with = "dir")]
+    download: bool,
+    /// Height and width of what the network sees, for imagefolder and synthetic; by default 224.
+    #[arg(long, value_name = "PIXELS")]
+    image_size: Option<usize>,
+    /// Show the network every image as it is, at its best: cut out of its middle.
+    #[arg(long)]
+    no_augment: bool,
+    /// Leave images out that cannot be read, and count them, instead of stopping.
+    #[arg(long)]
+    skip_bad: bool,
+    /// Images in a batch, of all ranks of this host together.
+    #[arg(short, long, default_value_t = 256)]
+    batch_size: usize,
+    /// Threads of this host that make batches ahead, shared out among its ranks; 0 makes them in the
+    /// training loop.
+    #[arg(short = 'j', long, default_value_t = 4)]
+    workers: usize,
+}
+
+/// Where images come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Source {
+    /// JPEG and PNG files in a folder for each class, as ImageNet comes.
+    Imagefolder,
+    /// CIFAR-10, in its binary files.
+    Cifar10,
+    /// Handwritten digits as images of 32 by 32 pixels; by default 10,000 that are part of the
+    /// program.
+    Mnist,
+    /// Clothes as images of 32 by 32 pixels; Debian's package dataset-fashion-mnist has all 70,000.
+    FashionMnist,
+    /// Noise, to measure speed with.
+    Synthetic,
+}
+
+/// Height and width of ImageNet's networks' images.
+const IMAGENET_SIZE: usize = 224;
+
+/// Images of ImageNet's validation set.
+const IMAGENET_VAL_LEN: usize = 50_000;
+
+/// Height and width of CIFAR-10's images.
+const CIFAR_SIZE: usize = 32;
+
+/// By how many pixels a training moves them.
+const CIFAR_PADDING: usize = 4;
+
+impl DataArgs {
+    /// Where the images come from.
+    pub fn source(&self) -> Source {
+        if self.dummy { Source::Synthetic } else { self.dataset }
+    }
+
+    /// The training set and the validation set. `seed` determines the augmentation.
+    ///
+    /// # Errors
+    /// For flags that do not go together, and for data that is not there or not sound.
+    pub fn load(&self, seed: u64) -> Result<(Images, Images)> {
+        let (source, size) = (self.source(), self.image_size()?);
+        let [train, val] = self.splits(size)?;
+        let train_transforms =
+            if self.no_augment { source.as_is(size) } else { source.augmented(size) };
+        let normalize = source.normalize();
+        Ok((
+            ImageDataset::new(train, train_transforms, normalize, seed)?,
+            ImageDataset::new(val, source.as_is(size), normalize, seed)?,
+        ))
+    }
+
+    /// How each of a host's `ranks` makes its share of the batches: main.py's division.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a batch that does not give every rank an image.
+    pub fn loader(&self, ranks: usize) -> Result<DataLoaderOptions> {
+        if self.batch_size < ranks {
+            return Err(refused(
+                "--batch-size",
+                self.batch_size,
+                format!("at least {ranks}, an image for each rank of this host"),
+            ));
+        }
+        Ok(DataLoaderOptions {
+            batch_size: self.batch_size / ranks,
+            num_workers: self.workers.div_ceil(ranks),
+            ..Default::default()
+        })
+    }
+
+    /// The flags that make these arguments, for another process.
+    pub fn flags(&self) -> Vec<OsString> {
+        let Self {
+            dir,
+            dataset,
+            dummy,
+            download,
+            image_size,
+            no_augment,
+            skip_bad,
+            batch_size,
+            workers,
+        } = self;
+        let dataset = dataset.to_possible_value().map(|value| value.get_name().to_owned());
+        let values = [
+            ("--dataset", dataset.filter(|_| !dummy)),
+            ("--image-size", image_size.map(|size| size.to_string())),
+            ("--batch-size", Some(batch_size.to_string())),
+            ("--workers", Some(workers.to_string())),
+        ];
+        let switches = [
+            ("--dummy", *dummy),
+            ("--download", *download),
+            ("--no-augment", *no_augment),
+            ("--skip-bad", *skip_bad),
+        ];
+        let values = values.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?)));
+        let switches = switches.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.into());
+        let dir = dir.iter().map(|dir| dir.clone().into_os_string());
+        values.chain(switches).map(OsString::from).chain(dir).collect()
+    }
+
+    fn image_size(&self) -> Result<usize> {
+        match (self.source(), self.image_size) {
+            (Source::Imagefolder | Source::Synthetic, size) => Ok(size.unwrap_or(IMAGENET_SIZE)),
+            (_, None) => Ok(CIFAR_SIZE),
+            (_, Some(size)) => Err(refused(
+                "--image-size",
+                size,
+                format!("left out: images of this data set have {CIFAR_SIZE} pixels"),
+            )),
+        }
+    }
+
+    /// The images of training and validation, as they lie there.
+    fn splits(&self, size: usize) -> Result<[Box<dyn ImageSource>; 2]> {
+        let dir = self.dir()?;
+        let mnist = |split, classes| -> Result<Box<dyn ImageSource>> {
+            let mnist = match (&dir, self.source()) {
+                (Some(dir), _) => Mnist::from_dir(dir, split),
+                (None, Source::FashionMnist) => Mnist::fashion(split),
+                (None, _) => Mnist::embedded(split),
+            };
+            Ok(Box::new(MnistImages::new(mnist?, classes)))
+        };
+        Ok(match self.source() {
+            Source::Imagefolder => {
+                let dir = dir.as_deref().unwrap_or(Path::new("imagenet"));
+                let options = ImageFolderOptions { skip_bad: self.skip_bad };
+                let train = ImageFolder::with_options(dir.join("train"), options)?;
+                let val = ImageFolder::with_options(dir.join("val"), options)?;
+                train.check_same_classes(&val)?;
+                [Box::new(train), Box::new(val)]
+            }
+            Source::Cifar10 => {
+                let dir = dir.as_deref().unwrap_or(Path::new("."));
+                [
+                    Box::new(Cifar10::from_dir(dir, Split::Train)?),
+                    Box::new(Cifar10::from_dir(dir, Split::Test)?),
+                ]
+            }
+            Source::Mnist => {
+                [mnist(Split::Train, MNIST_CLASSES)?, mnist(Split::Test, MNIST_CLASSES)?]
+            }
+            Source::FashionMnist => [
+                mnist(Split::Train, FASHION_MNIST_CLASSES)?,
+                mnist(Split::Test, FASHION_MNIST_CLASSES)?,
+            ],
+            Source::Synthetic => {
+                let train = SyntheticImagesOptions { size, ..Default::default() };
+                let val = SyntheticImagesOptions { len: IMAGENET_VAL_LEN, seed: 1, ..train };
+                [Box::new(SyntheticImages::new(train)?), Box::new(SyntheticImages::new(val)?)]
+            }
+        })
+    }
+
+    /// Where the files lie: where the user says, or where a download has put them.
+    fn dir(&self) -> Result<Option<PathBuf>> {
+        match (self.download, self.source()) {
+            (false, _) => Ok(self.dir.clone()),
+            (true, Source::Cifar10) => download::mnist().map(Some),
+            (true, Source::Mnist) => download::mnist().map(Some),
+            (true, _) => Err(refused(
+                "--download",
+                "given",
+                "left out: only CIFAR-10 and MNIST can be fetched",
+            )),
+        }
+    }
+}
+
+impl Source {
+    // ANCHOR: augmented
+    /// What a validation shows the network.
+    fn as_is(self, size: usize) -> Vec<Box<dyn Transform>> {
+        match self {
+            // main.py's 256 for 224.
+            Source::Imagefolder => {
+                vec![Box::new(Resize::new(size * 8 / 7)), Box::new(CenterCrop::new(size))]
+            }
+            Source::Cifar10 | Source::Mnist | Source::FashionMnist | Source::Synthetic => vec![],
+        }
+    }
+
+    /// What a training shows it: the same image is another one in every epoch.
+    fn augmented(self, size: usize) -> Vec<Box<dyn Transform>> {
+        match self {
+            Source::Imagefolder | Source::Synthetic => vec![
+                Box::new(RandomResizedCrop::new(size)),
+                Box::new(RandomHorizontalFlip::default()),
+            ],
+            Source::Cifar10 | Source::FashionMnist => vec![
+                Box::new(RandomCrop::new(size, CIFAR_PADDING)),
+                Box::new(RandomHorizontalFlip::default()),
+            ],
+            // A digit that is flipped is none.
+            Source::Mnist => vec![Box::new(RandomCrop::new(size, CIFAR_PADDING))],
+        }
+    }
+    // ANCHOR_END: augmented
+
+    fn normalize(self) -> Normalize {
+        match self {
+            Source::Imagefolder | Source::Synthetic => Normalize::IMAGENET,
+            Source::Cifar10 => Normalize::CIFAR10,
+            Source::Mnist => Normalize::MNIST,
+            Source::FashionMnist => Normalize::FASHION_MNIST,
+        }
+    }
+}
+
+fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) -> Error {
+    Error::Argument { what: what.into(), found: found.to_string(), expected: expected.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        data: DataArgs,
+    }
+
+    fn data(flags: &str) -> DataArgs {
+        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace())).unwrap().data
+    }
+
+    fn shares(flags: &str, ranks: usize) -> (usize, usize) {
+        let options = data(flags).loader(ranks).unwrap();
+        (options.batch_size, options.num_workers)
+    }
+
+    #[test]
+    fn the_ranks_of_a_host_divide_its_batch_and_its_workers() {
+        assert_eq!(shares("", 1), (256, 4));
+        assert_eq!(shares("", 4), (64, 1));
+        assert_eq!(shares("-b 768 -j 4", 4), (192, 1));
+        // Workers are rounded up, so that each rank has one; the batch is rounded down (S4.29).
+        assert_eq!(shares("-b 100 -j 4", 3), (33, 2));
+        assert_eq!(shares("-b 240 -j 8", 4), (60, 2));
+        assert_eq!(shares("-j 0", 2), (128, 0));
+    }
+
+    #[test]
+    fn a_batch_that_is_smaller_than_the_number_of_ranks_is_refused() {
+        let error = data("-b 3").loader(4).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--batch-size is 3, but must be at least 4, an image for each rank of this host"
+        );
+    }
+
+    #[test]
+    fn digits_come_as_images_of_32_by_32_pixels_and_augmentation_moves_them() {
+        let augmented = data("--dataset mnist").load(0).unwrap().0;
+        let as_is = data("--dataset mnist --no-augment").load(0).unwrap().0;
+        let batch = |images: &Images, epoch| images.batch(&[0, 1, 2, 3], epoch).unwrap().0;
+        assert_eq!(batch(&as_is, 0).size(), [4, 3, 32, 32]);
+        assert_eq!(batch(&as_is, 0), batch(&as_is, 1));
+        assert_ne!(batch(&augmented, 0), batch(&augmented, 1));
+        assert_eq!(batch(&augmented, 1), batch(&augmented, 1));
+    }
+
+    #[test]
+    fn synthetic_images_have_the_size_asked_for() {
+        let (train, val) = data("--dummy --image-size 64").load(0).unwrap();
+        assert_eq!((train.len(), val.len()), (1_281_167, 50_000));
+        assert_eq!(train.batch(&[7], 0).unwrap().0.size(), [1, 3, 64, 64]);
+    }
+
+    #[test]
+    fn flags_for_another_process_make_the_same_arguments() {
+        for given in [
+            "--dataset cifar10 -b 60 -j 2 --download",
+            "--dummy --image-size 64 --no-augment",
+            "--skip-bad some/dir",
+        ] {
+            let flags = data(given).flags().into_iter().map(|flag| flag.into_string().unwrap());
+            let again = data(&flags.collect::<Vec<_>>().join(" "));
+            assert_eq!(format!("{again:?}"), format!("{:?}", data(given)));
+        }
+    }
+}

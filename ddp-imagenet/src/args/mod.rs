@@ -1,0 +1,49 @@
+//! The command line: the flags of ImageNet's main.py, and more.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `data` | which images, and how they become batches |
+//! | `model` | which network |
+//! | `recipe` | how it is trained: optimizer, schedule, precision |
+//! | `train` | [`TrainArgs`]: all of it, and where results go |
+
+mod data;
+mod model;
+mod recipe;
+mod train;
+
+use crate::compare::{self, CompareArgs};
+use clap::{Parser, Subcommand};
+
+pub use data::{DataArgs, Images, Source};
+pub use model::ModelArgs;
+pub use recipe::RecipeArgs;
+pub use train::TrainArgs;
+
+/// Trains an image classifier on all ranks of a job, as PyTorch's ImageNet example does.
+#[derive(Debug, Parser)]
+// As in argparse, of a flag given twice the last one counts.
+#[command(version, args_override_self = true, args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub train: TrainArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Compare(Box<CompareArgs>),
+    TrainCifar(Box<compare::train::Args>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,207 @@
+//! How a network is trained: optimizer, schedule, precision.
+
+use clap::{ValueEnum, value_parser};
+use tch::Kind;
+use tch::nn::VarStore;
+use tch_parallel::amp::GradScalerOptions;
+use tch_parallel::distributed::hooks::{Bf16Compress, Fp16Compress};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::optim::lr_scheduler::{
+    CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
+};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::{Error, Result};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct RecipeArgs {
+    /// How often to go through the training set.
+    #[arg(long, default_value_t = 90, value_parser = value_parser!(u64).range(1..))]
+    pub epochs: u64,
+    /// The learning rate at the beginning, or after the warm-up.
+    #[arg(long, default_value_t = 0.1, value_parser = not_negative)]
+    pub lr: f64,
+    /// How much of the last step is kept in the next.
+    #[arg(long, default_value_t = 0.9, value_parser = not_negative)]
+    momentum: f64,
+    /// How strongly weights are drawn to zero.
+    #[arg(long, visible_alias = "wd", default_value_t = 1e-4, value_parser = not_negative)]
+    weight_decay: f64,
+    /// How the learning rate falls from epoch to epoch.
+    #[arg(long, value_enum, default_value_t = Decay::Step)]
+    schedule: Decay,
+    /// Epochs in which the learning rate rises to --lr first, from a hundredth of it.
+    #[arg(long, default_value_t = 0)]
+    warmup_epochs: u64,
+    /// Batches whose gradients add up to one step; the ranks exchange them once.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
+    accumulate: u32,
+    /// Mixed precision; fp16 with a scaled loss.
+    #[arg(long, value_enum)]
+    amp: Option<Precision>,
+    /// Exchange gradients in 16 bits.
+    #[arg(long, value_enum)]
+    comm_hook: Option<Precision>,
+    /// Share out the optimizer's state among the ranks (ZeroRedundancyOptimizer).
+    #[arg(long)]
+    zero: bool,
+}
+
+/// How the learning rate falls from epoch to epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Decay {
+    /// Divided by 10 every 30 epochs.
+    Step,
+    /// Along half a cosine, to 0 at the end.
+    Cosine,
+}
+
+/// The kinds of 16-bit floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Precision {
+    /// The range of 32-bit floats with 8 bits of precision.
+    Bf16,
+    /// 11 bits of precision; small gradients vanish unless the loss is scaled.
+    Fp16,
+}
+
+/// A batch's place among those whose gradients add up to one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accumulation {
+    /// Whether the gradients of the last step are to be forgotten first.
+    pub first: bool,
+    /// Whether the ranks exchange the gradients, and the step is taken.
+    pub last: bool,
+    /// How many batches there are: the loss of each is divided by it.
+    pub batches: usize,
+}
+
+impl RecipeArgs {
+    pub fn optimizer(&self, vs: &VarStore, _group: &ProcessGroup) -> Result<Box<dyn Optimizer>> {
+        Ok(Box::new(Sgd::new(vs, self.sgd())?))
+    }
+
+    fn sgd(&self) -> SgdOptions {
+        SgdOptions {
+            lr: self.lr,
+            momentum: self.momentum,
+            weight_decay: self.weight_decay,
+            ..Default::default()
+        }
+    }
+
+    /// The learning rate of every epoch.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a warm-up as long as the training.
+    pub fn schedule(&self) -> Result<Box<dyn Schedule>> {
+        if self.warmup_epochs >= self.epochs {
+            return Err(Error::Argument {
+                what: "--warmup-epochs".into(),
+                found: self.warmup_epochs.to_string(),
+                expected: format!("less than --epochs, which is {}", self.epochs),
+            });
+        }
+        let decay: Box<dyn Schedule> = match self.schedule {
+            Decay::Step => Box::new(StepLr::new(30)),
+            Decay::Cosine => Box::new(CosineAnnealingLr::new(self.epochs - self.warmup_epochs)),
+        };
+        if self.warmup_epochs == 0 {
+            return Ok(decay);
+        }
+        let (start_factor, total_iters) = (0.01, self.warmup_epochs);
+        let warm_up = Box::new(LinearLr { start_factor, total_iters, ..Default::default() });
+        let milestones = vec![self.warmup_epochs];
+        Ok(Box::new(SequentialLr { schedules: vec![warm_up, decay], milestones }))
+    }
+
+    /// Tells the model how to exchange gradients, if in another way than the usual one. None of these
+    /// hooks remembers anything, so a checkpoint is whole without them.
+    pub fn register_comm_hook<M>(&self, model: &DistributedDataParallel<M>) -> Result<()> {
+        match self.comm_hook {
+            None => Ok(()),
+            Some(Precision::Fp16) => model.register_comm_hook(Fp16Compress),
+            Some(Precision::Bf16) => model.register_comm_hook(Bf16Compress),
+        }
+    }
+
+    /// What autocast computes in, if anything else than 32-bit floats.
+    pub fn precision(&self) -> Option<Kind> {
+        self.amp.map(|precision| match precision {
+            Precision::Bf16 => Kind::BFloat16,
+            Precision::Fp16 => Kind::Half,
+        })
+    }
+
+    /// Only in 16-bit floats of little range gradients vanish.
+    pub fn scaler(&self) -> GradScalerOptions {
+        GradScalerOptions { enabled: self.amp == Some(Precision::Fp16), ..Default::default() }
+    }
+
+    /// For batch number `batch` of an epoch of `batches`. What is left at the end of an epoch makes
+    /// a step of its own.
+    pub fn accumulation(&self, batch: usize, batches: usize) -> Accumulation {
+        let accumulate = self.accumulate as usize;
+        let begin = batch - batch % accumulate;
+        let end = batches.min(begin + accumulate);
+        Accumulation { first: batch == begin, last: batch + 1 == end, batches: end - begin }
+    }
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
+        _ => Err("expected a finite number not below 0".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        recipe: RecipeArgs,
+    }
+
+    fn recipe(flags: &str) -> Result<RecipeArgs, clap::Error> {
+        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace()))
+            .map(|line| line.recipe)
+    }
+
+    #[test]
+    fn the_defaults_are_main_pys() {
+        let sgd = recipe("").unwrap().sgd();
+        assert_eq!((sgd.lr, sgd.momentum, sgd.weight_decay), (0.1, 0.9, 1e-4));
+        assert_eq!(recipe("").unwrap().epochs, 90);
+    }
+
+    #[test]
+    fn numbers_that_no_training_could_work_with_are_refused() {
+        for flag in ["--lr", "--momentum", "--weight-decay", "--wd"] {
+            for number in ["nan", "inf", "-1", "much"] {
+                let error = recipe(&format!("{flag}={number}")).err().map(|e| e.to_string());
+                let error = error.unwrap_or_default();
+                assert!(error.contains("a finite number not below 0"), "{flag}={number}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_add_up_in_groups_and_what_is_left_makes_a_step() {
+        let recipe = recipe("--accumulate 3").unwrap();
+        let of = |first, last, batches| Accumulation { first, last, batches };
+        let groups: Vec<_> = (0..5).map(|batch| recipe.accumulation(batch, 5)).collect();
+        assert_eq!(
+            groups,
+            [
+                of(true, false, 3),
+                of(false, false, 3),
+                of(false, true, 3),
+                of(true, false, 2),
+                of(false, true, 2)
+            ]
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! A training: what is trained on what and how, and where results go.
+
+use super::{DataArgs, ModelArgs, RecipeArgs};
+use clap::value_parser;
+use std::path::PathBuf;
+use std::time::Duration;
+use tch_parallel::distributed::{Backend, DeviceChoice, ProcessGroupOptions};
+
+#[derive(Debug, clap::Args)]
+pub struct TrainArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub recipe: RecipeArgs,
+    /// Rank r seeds its weights with this plus r; the order of the images depends on it as well.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+
+    /// Go on from this checkpoint.
+    #[arg(long, value_name = "PATH")]
+    pub resume: Option<PathBuf>,
+    /// The epoch to begin with, where there is no checkpoint.
+    #[arg(long, default_value_t = 0, conflicts_with = "resume")]
+    pub start_epoch: u64,
+    /// Validate the model, and do nothing else.
+    #[arg(short, long)]
+    pub evaluate: bool,
+    /// Where rank 0 puts checkpoint.safetensors and model_best.safetensors.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    checkpoint_dir: PathBuf,
+    /// Save after every so many batches as well, not only after an epoch.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    save_every: Option<u32>,
+
+    /// Batches between two lines of output.
+    #[arg(short, long, default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
+    print_freq: u32,
+    /// A directory for the losses of every step, as JSON lines, a file for each rank.
+    #[arg(long, value_name = "DIR")]
+    pub metrics: Option<PathBuf>,
+    /// Take only so many batches of an epoch, and of a validation.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    steps: Option<u32>,
+
+    /// Where to train: cpu, cuda or auto.
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// Who moves gradients: gloo or nccl; by default nccl for cuda.
+    #[arg(long)]
+    backend: Option<Backend>,
+    /// Seconds to wait for another rank.
+    #[arg(long, default_value_t = 1800, value_parser = value_parser!(u64).range(1..))]
+    timeout: u64,
+}
+
+impl TrainArgs {
+    pub fn process_group(&self) -> ProcessGroupOptions {
+        ProcessGroupOptions {
+            backend: self.backend,
+            device: self.device,
+            timeout: Duration::from_secs(self.timeout),
+        }
+    }
+
+    /// Where a training goes on from.
+    pub fn checkpoint(&self) -> PathBuf {
+        self.checkpoint_dir.join("checkpoint.safetensors")
+    }
+
+    /// The weights of the epoch that was best.
+    pub fn model_best(&self) -> PathBuf {
+        self.checkpoint_dir.join("model_best.safetensors")
+    }
+
+    /// How many of a loader's batches are taken.
+    pub fn steps(&self, batches: usize) -> usize {
+        self.steps.map_or(batches, |steps| batches.min(steps as usize))
+    }
+
+    /// Whether the line of batch number `step`, from 0, is printed.
+    pub fn prints(&self, step: usize) -> bool {
+        step.is_multiple_of(self.print_freq as usize)
+    }
+
+    /// Whether a checkpoint is due when `from` batches had been trained with at the last step, and
+    /// now `to` have: between the batches of a step there is nothing to save.
+    pub fn saves(&self, from: usize, to: usize) -> bool {
+        self.save_every.is_some_and(|every| from / every as usize != to / every as usize)
+    }
+}

@@ -1,0 +1,48 @@
+//! The order of an image's numbers in memory.
+
+use anyhow::Result;
+use tch::Tensor;
+use tch::nn::VarStore;
+
+/// The same images `[N, C, H, W]`, with the channels of a pixel side by side in memory:
+/// `x.to(memory_format=torch.channels_last)`.
+pub fn channels_last(images: &Tensor) -> Result<Tensor> {
+    Ok(images.f_permute([0, 2, 3, 1])?.f_contiguous()?.f_permute([0, 3, 1, 2])?)
+}
+
+/// `model.to(memory_format=torch.channels_last)`: what has four dimensions, the convolutions'
+/// weights. To be called before anything else knows the variables' layout.
+pub fn channels_last_weights(vs: &VarStore) -> Result<()> {
+    for mut variable in vs.variables().into_values() {
+        if variable.dim() == 4 {
+            let values = channels_last(&variable.detach())?;
+            variable.f_set_data(&values)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind, nn};
+
+    #[test]
+    fn only_the_order_in_memory_changes() {
+        let images = Tensor::arange(2 * 3 * 4 * 5, (Kind::Float, Device::Cpu)).view([2, 3, 4, 5]);
+        let turned = channels_last(&images).unwrap();
+        assert_eq!(turned, images);
+        assert_eq!(turned.stride(), [60, 1, 15, 3]);
+    }
+
+    #[test]
+    fn a_models_weights_change_where_the_model_has_them() {
+        let vs = VarStore::new(Device::Cpu);
+        let conv = nn::conv2d(vs.root(), 3, 8, 5, Default::default());
+        let before = conv.ws.detach().copy();
+        channels_last_weights(&vs).unwrap();
+        assert_eq!(conv.ws.stride(), [75, 1, 15, 3]);
+        assert_eq!(conv.ws.detach(), before);
+        assert!(conv.ws.requires_grad());
+    }
+}

@@ -1,0 +1,133 @@
+//! Running averages, and the lines in which ImageNet's main.py shows them.
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use tch_parallel::distributed::{AvgMetric, ProcessGroup};
+
+/// The last value, and the mean of all: main.py's class of this name. It can be saved, so that a
+/// run that goes on in the middle of an epoch goes on with the epoch's averages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct AverageMeter {
+    val: f64,
+    sum: f64,
+    count: usize,
+}
+
+impl AverageMeter {
+    /// Adds `val`, which is the mean of `n` samples.
+    pub fn update(&mut self, val: f64, n: usize) {
+        self.val = val;
+        self.sum += val * n as f64;
+        self.count += n;
+    }
+
+    /// The mean over this rank's samples; NaN where there are none.
+    pub fn avg(&self) -> f64 {
+        self.sum / self.count as f64
+    }
+
+    /// The mean over the samples of all ranks. A collective.
+    pub fn all_reduce(&self, group: &ProcessGroup) -> Result<f64> {
+        let mut metric = AvgMetric::new();
+        metric.update(self.sum, self.count);
+        Ok(metric.summarize(group)?)
+    }
+}
+
+/// What is measured in an epoch of training, or in a validation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Meters {
+    /// Seconds of a step, the wait for its batch included.
+    pub batch_time: AverageMeter,
+    /// Seconds for which a step waited for its batch.
+    pub data_time: AverageMeter,
+    pub losses: AverageMeter,
+    /// How many per cent of the images the first guess names rightly.
+    pub top1: AverageMeter,
+    /// How many per cent one of the first five guesses names rightly.
+    pub top5: AverageMeter,
+}
+
+impl Meters {
+    /// Adds a batch of so many images: its mean loss, and how many per cent are right.
+    pub fn add(&mut self, loss: f64, [top1, top5]: [f64; 2], images: i64) {
+        let images = images as usize;
+        self.losses.update(loss, images);
+        self.top1.update(top1, images);
+        self.top5.update(top5, images);
+    }
+
+    /// A line of training, for the batch of number `batch`, from 1:
+    ///
+    /// ```text
+    /// Epoch: [0][  11/5005]	Time  0.123 ( 0.456)	Data  0.001 ( 0.010)	Loss …	Acc@1 …	Acc@5 …
+    /// ```
+    pub fn train_line(&self, epoch: u64, batch: usize, batches: usize) -> String {
+        let times =
+            [seconds("Time", &self.batch_time), seconds("Data", &self.data_time)].join("\t");
+        self.line(&format!("Epoch: [{epoch}]"), batch, batches, &times)
+    }
+
+    /// A line of validation, which begins with `Test: ` and has no `Data`.
+    pub fn test_line(&self, batch: usize, batches: usize) -> String {
+        self.line("Test: ", batch, batches, &seconds("Time", &self.batch_time))
+    }
+
+    fn line(&self, prefix: &str, batch: usize, batches: usize, times: &str) -> String {
+        let digits = batches.to_string().len();
+        let AverageMeter { val: loss, .. } = self.losses;
+        let losses = format!("Loss {} ({})", scientific(loss), scientific(self.losses.avg()));
+        let [top1, top5] = [("Acc@1", &self.top1), ("Acc@5", &self.top5)]
+            .map(|(name, meter)| format!("{name} {:6.2} ({:6.2})", meter.val, meter.avg()));
+        format!("{prefix}[{batch:digits$}/{batches}]\t{times}\t{losses}\t{top1}\t{top5}")
+    }
+}
+
+fn seconds(name: &str, meter: &AverageMeter) -> String {
+    format!("{name} {:6.3} ({:6.3})", meter.val, meter.avg())
+}
+
+/// Python's `.4e`: Rust writes the exponent without sign and leading zero.
+fn scientific(value: f64) -> String {
+    let text = format!("{value:.4e}");
+    match text.split_once('e') {
+        Some((mantissa, exponent)) => {
+            let (sign, digits) =
+                exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+            format!("{mantissa}e{sign}{digits:0>2}")
+        }
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_main_py() {
+        let mut meters = Meters::default();
+        for (seconds, loss, images) in [(0.5, 7.0, 3), (0.25, 6.0, 1)] {
+            meters.batch_time.update(seconds, 1);
+            meters.data_time.update(seconds / 100.0, 1);
+            meters.add(loss, [25.0, 100.0], images);
+        }
+        assert_eq!(
+            meters.train_line(0, 2, 5005),
+            "Epoch: [0][   2/5005]\tTime  0.250 ( 0.375)\tData  0.003 ( 0.004)\t\
+             Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)"
+        );
+        assert_eq!(
+            meters.test_line(2, 20),
+            "Test: [ 2/20]\tTime  0.250 ( 0.375)\t\
+             Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)"
+        );
+    }
+
+    #[test]
+    fn exponents_are_written_as_in_python() {
+        let written = [0.0, 1.0, 12345.678, 0.00012345, 1e100].map(scientific);
+        let python = ["0.0000e+00", "1.0000e+00", "1.2346e+04", "1.2345e-04", "1.0000e+100"];
+        assert_eq!(written, python);
+    }
+}

@@ -1,0 +1,59 @@
+//! What tests of ddp-imagenet share.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use jpeg_encoder::{ColorType, Encoder};
+
+use crate::job::Job;
+use crate::safetensors;
+use crate::training::Training;
+
+/// Where a training that a test compares writes its metrics, in the job's directory. The
+/// checkpoints go there anyway.
+pub const OUTPUTS: [&str; 2] = ["--metrics", "metrics"];
+
+/// From what a training goes on.
+pub const CHECKPOINT: &str = "checkpoint.safetensors";
+
+/// What a training comes to that was told so by [`OUTPUTS`].
+pub fn training(job: &Job, world_size: usize) -> Result<Training> {
+    let checkpoint = safetensors::read(&job.directory().join(CHECKPOINT))?;
+    let weights = checkpoint.into_iter().filter_map(|(name, tensor)| {
+        let name = name.strip_prefix("model.")?.to_owned();
+        Some((name, tensor))
+    });
+    Training::with_weights(job, world_size, weights.collect())
+}
+
+/// The classes of [`write_image_folder`].
+pub const CLASSES: [&str; 2] = ["blue", "red"];
+
+/// Writes `train` and `val` with `count` small JPEG files for each of [`CLASSES`]. No two are equal,
+/// not even in size.
+pub fn write_image_folder(root: &Path, count: u8) -> Result<()> {
+    for part in ["train", "val"] {
+        for (label, class) in CLASSES.into_iter().enumerate() {
+            let folder = root.join(part).join(class);
+            fs::create_dir_all(&folder)?;
+            for index in 0..count {
+                write_jpeg(&folder.join(format!("{index}.jpg")), label, index)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A picture that is blue or red, and darker towards a corner.
+fn write_jpeg(path: &Path, label: usize, index: u8) -> Result<()> {
+    let (width, height) = (40 + u16::from(index), 48);
+    let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y))).flat_map(|(x, y)| {
+        let light = 255 - ((x + y) % 256) as u8;
+        let dim = light / 4;
+        if label == 0 { [dim, dim, light] } else { [light, dim, index] }
+    });
+    let encoder = Encoder::new_file(path, 90)?;
+    encoder.encode(&pixels.collect::<Vec<_>>(), width, height, ColorType::Rgb)?;
+    Ok(())
+}

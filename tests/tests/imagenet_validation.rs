@@ -1,0 +1,55 @@
+//! A validation counts every image once, however many ranks share the images out.
+
+use anyhow::{Context, Result};
+use tests::Job;
+use tests::imagenet::{OUTPUTS, write_image_folder};
+use tests::programs::{ddp_imagenet, launch};
+use tests::training::events;
+
+/// Loss and accuracy of an untrained network, as every rank tells them.
+fn validated(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<[f64; 2]>> {
+    let network = ["--evaluate", "--arch", "pyramidnet8_a6", "--seed", "3"];
+    let program = ddp_imagenet([&network, &OUTPUTS, flags].concat())?;
+    job.run(launch(ranks, &program)?)?.expect_success()?;
+    (0..ranks)
+        .map(|rank| {
+            let found = events(job.directory(), rank, "validation", |event| {
+                Some([event["val_loss"].as_f64()?, event["accuracy"].as_f64()?])
+            })?;
+            found.first().copied().with_context(|| format!("rank {rank} has not validated"))
+        })
+        .collect()
+}
+
+/// The same batches in other parts are added up in another order, and the loss of a batch is a
+/// 32-bit float.
+fn expect_equal_but_for_rounding(results: &[[f64; 2]]) {
+    for [loss, accuracy] in results {
+        assert!((loss - results[0][0]).abs() < 1e-6, "{results:?}");
+        assert!((accuracy - results[0][1]).abs() < 1e-12, "{results:?}");
+    }
+}
+
+#[test]
+fn digits_that_ranks_share_out_unevenly_come_to_the_same() -> Result<()> {
+    let job = Job::new()?;
+    let mut results = Vec::new();
+    for ranks in [1, 2, 3] {
+        // 2,000 digits: two of three ranks have one more, and the last batches differ as well.
+        results.extend(validated(&job, ranks, &["--dataset", "mnist", "--batch-size", "300"])?);
+    }
+    expect_equal_but_for_rounding(&results);
+    Ok(())
+}
+
+#[test]
+fn fewer_images_than_ranks_are_counted_once() -> Result<()> {
+    let job = Job::new()?;
+    write_image_folder(&job.directory().join("images"), 1)?;
+    let mut results = Vec::new();
+    for ranks in [1, 3] {
+        results.extend(validated(&job, ranks, &["images", "--image-size", "32"])?);
+    }
+    expect_equal_but_for_rounding(&results);
+    Ok(())
+}
