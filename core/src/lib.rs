@@ -16,7 +16,7 @@
 //! - [`multiprocessing`]: processes that a program starts, with a time limit.
 //! - [`tensors`]: what modules may take and return.
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader, MNIST.
-//! - [`nn`]: layers initialised as PyTorch's are.
+//! - [`nn`]: layers initialised as PyTorch's are, [`SyncBatchNorm`](nn::SyncBatchNorm).
 //! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved.
 //! - [`amp`]: mixed precision: autocast, and the scaling of gradients.
 //! - [`checkpoint`]: weights, and whole trainings, in a file.

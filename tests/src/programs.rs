@@ -123,6 +123,13 @@ pub fn python_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Resu
     Ok(command)
 }
 
+/// What the ranks of the example `sync_batch_norm` come to together, in one Python process.
+pub fn python_batch_norm<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/batch_norm.py")).args(arguments);
+    Ok(command)
+}
+
 /// The Python originals of the example `models`; it takes the same arguments.
 pub fn python_models<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
