@@ -38,6 +38,7 @@ pub mod error;
 pub mod memory;
 pub mod meter;
 pub mod multiprocessing;
+mod named_tensors;
 pub mod nn;
 pub mod optim;
 mod parameters;

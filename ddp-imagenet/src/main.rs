@@ -77,6 +77,10 @@ fn train(args: &TrainArgs) -> Result<()> {
     let steps = args.steps(train_loader.len());
     // ANCHOR_END: data
 
+    if rank == 0 && !args.evaluate {
+        checkpoint::check_destination(&args.checkpoint())?;
+    }
+
     // ANCHOR: model
     say(format!("=> creating model '{}'", args.model.arch));
     tch::manual_seed(args.seed.wrapping_add(rank as u64) as i64);
@@ -87,6 +91,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         channels_last_weights(&vs)?;
     }
     let model = DistributedDataParallel::new(model, &vs, &group, DdpOptions::default())?;
+    args.recipe.register_comm_hook(&model)?;
     // ANCHOR_END: model
 
     let mut metrics = match &args.metrics {
@@ -187,6 +192,10 @@ fn train(args: &TrainArgs) -> Result<()> {
         }
     }
     // ANCHOR_END: loop
+    let skipped = train_loader.dataset().source().skipped() + val_loader.dataset().source().skipped();
+    if skipped > 0 {
+        eprintln!("[rank {rank}] images left out because they cannot be read: {skipped}");
+    }
     metrics.log("end", &timing.summary())?;
     Ok(())
 }

@@ -41,6 +41,7 @@ def parse_args():
     parser.add_argument("--warmup-epochs", type=int, default=0)
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--amp", choices=PRECISIONS)
+    parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--seed", type=int, default=0, help="rank r takes seed + r")
     parser.add_argument("--steps", type=int, help="batches of an epoch, by default all")
     parser.add_argument("--dataset", choices=["mnist"], required=True)
@@ -124,12 +125,17 @@ def mean(total):
 # === Training ===
 
 
+def layout(args):
+    return torch.channels_last if args.channels_last else torch.contiguous_format
+
+
 def train(model, loader, optimizer, scaler, epoch, args, metrics):
     """One epoch; returns the mean loss over the samples of all ranks."""
     model.train()
     total = torch.zeros(2, dtype=torch.float64)
     steps = min(args.steps or len(loader), len(loader))
     for step, (images, target) in enumerate(itertools.islice(loader, steps)):
+        images = images.to(memory_format=layout(args))
         # The gradients of a group of batches add up, and only the last exchanges them.
         begin = step - step % args.accumulate
         end = min(begin + args.accumulate, steps)
@@ -149,14 +155,14 @@ def train(model, loader, optimizer, scaler, epoch, args, metrics):
     return mean(total)
 
 
-def validate(model, loader, steps):
+def validate(model, loader, args):
     """The ranks share the images out, none is counted twice: mean loss and accuracy."""
     model.eval()
     loss = torch.zeros(2, dtype=torch.float64)
     correct = torch.zeros(2, dtype=torch.float64)
     with torch.no_grad():
-        for images, target in itertools.islice(loader, steps):
-            output = model(images)
+        for images, target in itertools.islice(loader, args.steps):
+            output = model(images.to(memory_format=layout(args)))
             count = len(target)
             mean_loss = nn.functional.cross_entropy(output, target).item()
             loss += torch.tensor([mean_loss * count, count], dtype=torch.float64)
@@ -180,7 +186,7 @@ def main():
     val_loader = DataLoader(val_set, batch_size, generator=torch.Generator())
 
     torch.manual_seed(args.seed + rank)
-    model = DistributedDataParallel(build(args.arch))
+    model = DistributedDataParallel(build(args.arch).to(memory_format=layout(args)))
     optimizer = torch.optim.SGD(
         model.parameters(), lr=args.lr, momentum=args.momentum, weight_decay=args.weight_decay
     )
@@ -190,7 +196,7 @@ def main():
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
         train_loss = train(model, train_loader, optimizer, scaler, epoch, args, metrics)
-        val_loss, accuracy = validate(model, val_loader, args.steps)
+        val_loss, accuracy = validate(model, val_loader, args)
         scheduler.step()
         results = {"train_loss": train_loss, "val_loss": val_loss, "accuracy": accuracy}
         metrics.write("epoch", epoch=epoch, **results)

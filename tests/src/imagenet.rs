@@ -7,11 +7,25 @@ use anyhow::Result;
 use jpeg_encoder::{ColorType, Encoder};
 
 use crate::job::Job;
+use crate::safetensors;
 use crate::training::Training;
 
 /// Where a training that a test compares writes its metrics, in the job's directory. The
 /// checkpoints go there anyway.
 pub const OUTPUTS: [&str; 2] = ["--metrics", "metrics"];
+
+/// From what a training goes on.
+pub const CHECKPOINT: &str = "checkpoint.safetensors";
+
+/// What a training comes to that was told so by [`OUTPUTS`].
+pub fn training(job: &Job, world_size: usize) -> Result<Training> {
+    let checkpoint = safetensors::read(&job.directory().join(CHECKPOINT))?;
+    let weights = checkpoint.into_iter().filter_map(|(name, tensor)| {
+        let name = name.strip_prefix("model.")?.to_owned();
+        Some((name, tensor))
+    });
+    Training::with_weights(job, world_size, weights.collect())
+}
 
 /// The classes of [`write_image_folder`].
 pub const CLASSES: [&str; 2] = ["blue", "red"];

@@ -92,6 +92,13 @@ pub fn python_adam<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<C
     Ok(command)
 }
 
+/// The Python original of the example `amp`; it takes the same arguments.
+pub fn python_amp<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/amp.py")).args(arguments);
+    Ok(command)
+}
+
 /// The Python original of the example `lr_schedules`; it takes the same arguments.
 pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);

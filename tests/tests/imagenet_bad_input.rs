@@ -16,7 +16,7 @@ const DIGITS: [&str; 4] = ["--dataset", "mnist", "--steps", "2"];
 const FOLDER: [&str; 3] = ["images", "--image-size", "32"];
 
 fn small(flags: &[&str]) -> Result<Command> {
-    ddp_imagenet([&SMALL, &OUTPUTS, flags].concat())
+    ddp_imagenet([&SMALL[..], &OUTPUTS, flags].concat())
 }
 
 /// Runs a command that must fail with this code and say all of these texts, before the first step.
@@ -117,7 +117,7 @@ fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> 
     }
     let lenient = small(&[&FOLDER[..], &["--skip-bad"]].concat())?;
     let ended = job.run(lenient)?.expect_success()?;
-    ended.expect_messages(&["left out 1 image"])?;
+    ended.expect_messages(&["images left out because they cannot be read: 1\n"])?;
     Ok(())
 }
 
@@ -144,12 +144,11 @@ fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
 fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     let job = Job::new()?;
     job.run(small(&DIGITS)?)?.expect_success()?;
-    fs::rename(
-        job.directory().join("checkpoint.safetensors"),
-        job.directory().join("old.safetensors"),
-    )?;
+    let path = job.directory().join("old.safetensors");
+    fs::rename(job.directory().join("checkpoint.safetensors"), &path)?;
+    fs::remove_dir_all(job.directory().join("metrics"))?;
     let resume = |flags: &[&'static str]| {
-        small(&[&DIGITS, &["--resume", "old.safetensors"], flags].concat())
+        small(&[&DIGITS[..], &["--resume", "old.safetensors"], flags].concat())
     };
     let other_arch = resume(&["--arch", "pyramidnet8_a7"])?;
     let texts = ["error: ", "old.safetensors", "pyramidnet8_a6", "pyramidnet8_a7"];
@@ -157,7 +156,6 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     let other_schedule = resume(&["--schedule", "cosine"])?;
     expect_refusal(&job, other_schedule, 1, &["error: ", "old.safetensors", "Cosine"])?;
 
-    let path = job.directory().join("old.safetensors");
     let whole = fs::read(&path)?;
     for length in [0, 4, 100, whole.len() - 1] {
         fs::write(&path, &whole[..length])?;
@@ -170,11 +168,24 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
 
 #[test]
 fn the_middle_of_an_epoch_of_another_length_is_refused() -> Result<()> {
-    let job = Job::new()?;
-    let digits = ["--dataset", "mnist", "--batch-size", "100"];
-    let save = ["--steps", "3", "--save-every", "2", "--epochs", "2"];
-    // What is left of a training that is killed right after its first checkpoint.
-    let _ = (digits, save);
+    let job = job_with_images()?;
+    let images = job.directory().join("images/val/blue/0.jpg");
+    let whole = fs::read(&images)?;
+    // A training that ends between its last checkpoint and the end of the epoch.
+    fs::write(&images, "this is no picture")?;
+    let flags = [&FOLDER[..], &["--batch-size", "2", "--save-every", "3"]].concat();
+    job.run(small(&flags)?)?.expect_code(1)?;
+    fs::write(&images, whole)?;
+    let checkpoint = job.directory().join("checkpoint.safetensors");
+    fs::rename(&checkpoint, job.directory().join("old.safetensors"))?;
+    fs::remove_dir_all(job.directory().join("metrics"))?;
+
+    let resume = [&flags[..], &["--resume", "old.safetensors"]].concat();
+    let other = small(&[&resume[..], &["--batch-size", "4"]].concat())?;
+    let texts = ["error: ", "old.safetensors", "after 3 of 4 batches", "an epoch of 2"];
+    expect_refusal(&job, other, 1, &texts)?;
+    job.run(small(&resume)?)?.expect_success()?;
+    assert_eq!(losses(job.directory(), 0)?.len(), 1, "one batch was left");
     Ok(())
 }
 

@@ -55,6 +55,11 @@ fn steps_over_several_batches_equal_python() -> Result<()> {
 }
 
 #[test]
+fn images_with_their_channels_last_equal_python() -> Result<()> {
+    expect_parity(2, &["--arch", "pyramidnet8_a6", "--channels-last"])
+}
+
+#[test]
 fn schedules_with_a_warm_up_equal_python() -> Result<()> {
     let cosine = ["--schedule", "cosine", "--warmup-epochs", "2", "--epochs", "4", "--steps", "3"];
     expect_parity(1, &[&["--arch", "pyramidnet8_a6"], &cosine[..]].concat())

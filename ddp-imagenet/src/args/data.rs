@@ -221,6 +221,7 @@ impl DataArgs {
 }
 
 impl Source {
+    // ANCHOR: augmented
     /// What a validation shows the network.
     fn as_is(self, size: usize) -> Vec<Box<dyn Transform>> {
         match self {
@@ -247,6 +248,7 @@ impl Source {
             Source::Mnist => vec![Box::new(RandomCrop::new(size, CIFAR_PADDING))],
         }
     }
+    // ANCHOR_END: augmented
 
     fn normalize(self) -> Normalize {
         match self {

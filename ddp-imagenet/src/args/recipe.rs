@@ -4,7 +4,8 @@ use clap::{ValueEnum, value_parser};
 use tch::Kind;
 use tch::nn::VarStore;
 use tch_parallel::amp::GradScalerOptions;
-use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::distributed::hooks::{Bf16Compress, Fp16Compress};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::lr_scheduler::{
     CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
 };
@@ -37,6 +38,9 @@ pub struct RecipeArgs {
     /// Mixed precision; fp16 with a scaled loss.
     #[arg(long, value_enum)]
     amp: Option<Precision>,
+    /// Exchange gradients in 16 bits.
+    #[arg(long, value_enum)]
+    comm_hook: Option<Precision>,
     /// Share out the optimizer's state among the ranks (ZeroRedundancyOptimizer).
     #[arg(long)]
     zero: bool,
@@ -51,7 +55,7 @@ pub enum Decay {
     Cosine,
 }
 
-/// What autocast computes in.
+/// The kinds of 16-bit floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Precision {
     /// The range of 32-bit floats with 8 bits of precision.
@@ -108,6 +112,16 @@ impl RecipeArgs {
         let warm_up = Box::new(LinearLr { start_factor, total_iters, ..Default::default() });
         let milestones = vec![self.warmup_epochs];
         Ok(Box::new(SequentialLr { schedules: vec![warm_up, decay], milestones }))
+    }
+
+    /// Tells the model how to exchange gradients, if in another way than the usual one. None of these
+    /// hooks remembers anything, so a checkpoint is whole without them.
+    pub fn register_comm_hook<M>(&self, model: &DistributedDataParallel<M>) -> Result<()> {
+        match self.comm_hook {
+            None => Ok(()),
+            Some(Precision::Fp16) => model.register_comm_hook(Fp16Compress),
+            Some(Precision::Bf16) => model.register_comm_hook(Bf16Compress),
+        }
     }
 
     /// What autocast computes in, if anything else than 32-bit floats.

@@ -1,0 +1,170 @@
+//! A training that is killed and resumed, however often and wherever, comes to the same losses and
+//! the same weights, to the last bit, as one that was left in peace.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use rand::Rng;
+use tests::imagenet::CHECKPOINT;
+use tests::programs::{ddp_imagenet, launch};
+use tests::training::{events, has_taken_steps};
+use tests::wait::until;
+use tests::{Job, Process, safetensors};
+
+/// How often a training is killed before it may come to its end.
+const KILLS: usize = 10;
+
+/// After how many steps of an attempt.
+const STEPS: RangeInclusive<usize> = 3..=12;
+
+/// Two epochs of 80 batches, more than `KILLS` attempts can take. With all that a checkpoint must
+/// hold: momentum, a schedule, a scaler that has shrunk, steps over two batches; and images that
+/// are augmented anew in each epoch.
+const TRAINING: [&str; 11] = [
+    "--arch=pyramidnet8_a6",
+    "--dataset=mnist",
+    "--batch-size=4",
+    "--steps=80",
+    "--epochs=2",
+    "--lr=0.05",
+    "--schedule=cosine",
+    "--accumulate=2",
+    "--amp=fp16",
+    "--save-every=3",
+    "--workers=2",
+];
+
+/// Starts the training, or goes on with it where there is a checkpoint. Its metrics are `name`'s.
+fn start(job: &Job, ranks: usize, name: &str) -> Result<Process> {
+    let metrics = format!("{name}/metrics");
+    let mut flags = [&TRAINING[..], &["--metrics", &metrics]].concat();
+    if job.directory().join(CHECKPOINT).exists() {
+        flags.extend(["--resume", CHECKPOINT]);
+    }
+    job.start(launch(ranks, &ddp_imagenet(flags)?)?)
+}
+
+/// Kills all that there is of a training, at once.
+fn kill_all(job: &Job, launcher: &mut Process) -> Result<()> {
+    for pid in job.processes()? {
+        // It may have ended by itself in this moment.
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+    launcher.wait()?;
+    job.expect_nobody_left(Duration::from_secs(5))
+}
+
+/// The bits of every loss of a rank, by epoch and step.
+fn losses(directory: &Path, rank: usize) -> Result<BTreeMap<(u64, u64), u32>> {
+    let losses = events(directory, rank, "step", |event| {
+        let loss = event["loss"].as_f64()? as f32;
+        Some(((event["epoch"].as_u64()?, event["step"].as_u64()?), loss.to_bits()))
+    })?;
+    Ok(losses.into_iter().collect())
+}
+
+/// What each epoch came to: training loss, validation loss, accuracy.
+fn epochs(directory: &Path) -> Result<BTreeMap<u64, [f64; 3]>> {
+    let epochs = events(directory, 0, "epoch", |event| {
+        let value = |name: &str| event[name].as_f64();
+        Some((
+            event["epoch"].as_u64()?,
+            [value("train_loss")?, value("val_loss")?, value("accuracy")?],
+        ))
+    })?;
+    Ok(epochs.into_iter().collect())
+}
+
+fn expect_that_kills_change_nothing(ranks: usize) -> Result<()> {
+    let job = Job::new()?;
+    start(&job, ranks, "peace")?.wait()?.expect_success()?;
+    let peace = job.directory().join("peace");
+    let checkpoint = job.directory().join(CHECKPOINT);
+    let weights = safetensors::read(&checkpoint)?;
+    fs::remove_file(&checkpoint)?;
+
+    let mut seen = vec![BTreeMap::new(); ranks];
+    let mut epochs_seen = BTreeMap::new();
+    for attempt in 0..=KILLS {
+        let name = format!("attempt{attempt}");
+        let directory = job.directory().join(&name);
+        let mut launcher = start(&job, ranks, &name)?;
+        if attempt == KILLS {
+            launcher.wait()?.expect_success()?;
+        } else {
+            let steps = rand::rng().random_range(STEPS);
+            until(&format!("attempt {attempt} has taken {steps} steps"), job.deadline(), || {
+                Ok(has_taken_steps(&directory, ranks - 1, steps).then_some(()))
+            })?;
+            kill_all(&job, &mut launcher)?;
+        }
+        for (rank, seen) in seen.iter_mut().enumerate() {
+            let expected = losses(&peace, rank)?;
+            for (place, loss) in losses(&directory, rank)? {
+                ensure!(
+                    expected.get(&place) == Some(&loss),
+                    "attempt {attempt}, rank {rank}: another loss at (epoch, step) {place:?}"
+                );
+                seen.insert(place, loss);
+            }
+        }
+        epochs_seen.extend(epochs(&directory)?);
+    }
+    for (rank, seen) in seen.iter().enumerate() {
+        ensure!(*seen == losses(&peace, rank)?, "steps of rank {rank} were left out");
+    }
+    assert_eq!(epochs_seen, epochs(&peace)?);
+    for (name, tensor) in safetensors::read(&checkpoint)? {
+        ensure!(weights.get(&name) == Some(&tensor), "{name} differs in the end");
+    }
+    Ok(())
+}
+
+#[test]
+fn one_rank_that_is_killed_ten_times_comes_to_the_same() -> Result<()> {
+    expect_that_kills_change_nothing(1)
+}
+
+#[test]
+fn two_ranks_that_are_killed_ten_times_come_to_the_same() -> Result<()> {
+    expect_that_kills_change_nothing(2)
+}
+
+/// What is in the job's directory while a checkpoint is written.
+fn is_saving(job: &Job) -> Result<bool> {
+    Ok(job.files()?.iter().any(|name| name.ends_with(".tmp")))
+}
+
+#[test]
+fn a_kill_while_it_saves_leaves_the_checkpoint_before() -> Result<()> {
+    let job = Job::new()?;
+    // 90 MB, which take a moment to write.
+    let flags = || -> Result<Command> {
+        ddp_imagenet(["--arch=resnet18", "--dataset=mnist", "--batch-size=4", "--save-every=1"])
+    };
+    loop {
+        let mut process = job.start(flags()?)?;
+        until("it saves for the second time", job.deadline(), || {
+            let first = job.directory().join(CHECKPOINT).exists();
+            Ok((first && is_saving(&job)?).then_some(()))
+        })?;
+        kill(process.pid(), Signal::SIGKILL)?;
+        process.wait()?;
+        // Else it was done before the blow came.
+        if is_saving(&job)? {
+            break;
+        }
+    }
+    let mut resumed = flags()?;
+    resumed.args(["--resume", CHECKPOINT, "--metrics=metrics"]);
+    let _resumed = job.start(resumed)?;
+    until("it goes on", job.deadline(), || {
+        Ok(has_taken_steps(job.directory(), 0, 2).then_some(()))
+    })
+}
