@@ -268,6 +268,7 @@ fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) ->
 mod tests {
     use super::*;
     use clap::Parser;
+    use tch_parallel::data::Dataset;
 
     #[derive(Parser)]
     struct Line {
