@@ -15,7 +15,8 @@ use tests::training::losses;
 use tests::wait::until;
 
 /// The smallest network with the shape of the article's.
-const SMALL: [&str; 4] = ["train-cifar", "--arch=pyramidnet8_a6", "--workers=0", "--metrics=metrics"];
+const SMALL: [&str; 4] =
+    ["train-cifar", "--arch=pyramidnet8_a6", "--workers=0", "--metrics=metrics"];
 
 const METHODS: [&str; 4] = ["single", "data-parallel", "ddp", "apex"];
 
@@ -110,7 +111,8 @@ fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
 
 #[test]
 fn every_epoch_begins_with_its_own_images_and_its_own_means() -> Result<()> {
-    let (program, _) = on_devices("ddp", &["--batch-size=16", "--steps=1", "--epochs=2", "--lr=0"])?;
+    let (program, _) =
+        on_devices("ddp", &["--batch-size=16", "--steps=1", "--epochs=2", "--lr=0"])?;
     let printed = Job::new()?.run(program)?.expect_success()?.stdout;
     let lines: Vec<_> = printed
         .lines()
@@ -126,9 +128,10 @@ fn every_epoch_begins_with_its_own_images_and_its_own_means() -> Result<()> {
 /// S4.38: with Apex 60 images and 2 workers for each of 4 GPUs, which are 240 and 8 in all.
 #[test]
 fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
-    for flags in
-        [["--method=apex", "--batch-size=60", "--workers=2"], ["--method=ddp", "--batch-size=240", "--workers=8"]]
-    {
+    for flags in [
+        ["--method=apex", "--batch-size=60", "--workers=2"],
+        ["--method=ddp", "--batch-size=240", "--workers=8"],
+    ] {
         let program = train_cifar(&[&flags[..], &["--steps=1"]].concat())?;
         let printed = Job::new()?.run(launch(4, &program)?)?.expect_success()?.stdout;
         // 8,000 digits in batches of 240.
@@ -245,10 +248,9 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
         }
         let bytes = |index: usize, name: &str| found[index][name].as_i64().context("no number");
         match method {
-            "data-parallel" => surplus.push((
-                bytes(0, "peak")? - bytes(1, "peak")?,
-                bytes(0, "optimizer_state")?,
-            )),
+            "data-parallel" => {
+                surplus.push((bytes(0, "peak")? - bytes(1, "peak")?, bytes(0, "optimizer_state")?))
+            }
             "single" => {}
             _ => assert_eq!(bytes(0, "peak")?, bytes(1, "peak")?, "{method}"),
         }
@@ -327,7 +329,9 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     }
     // Every device of every training.
     assert_eq!(table.len(), 9, "{printed}");
-    for text in ["2 x 4", "The outputs that cpu:0 gathers, of 4 images, take 160 B.", "30,720 bytes"] {
+    for text in
+        ["2 x 4", "The outputs that cpu:0 gathers, of 4 images, take 160 B.", "30,720 bytes"]
+    {
         assert!(printed.contains(text), "no {text}: {printed}");
     }
     assert_eq!(printed.matches("all ranks need the same, to the byte").count(), 2, "{printed}");

@@ -8,7 +8,8 @@ use super::listing::{EXACT, TRAINED, expect_listing};
 use super::run_by_rank;
 
 /// A name, how many ranks it takes (0: no launcher), and whether more of them than rank 0 print.
-const EXAMPLES: [(&str, usize, bool); 19] = [
+const EXAMPLES: [(&str, usize, bool); 20] = [
+    ("apex", 2, false),
     ("autocast", 0, false),
     ("averaged_gradient", 2, true),
     ("batch_norm_across_ranks", 2, true),
