@@ -32,9 +32,7 @@ use tch::nn::{ModuleT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
 use tch_parallel::amp::{GradScaler, autocast};
 use tch_parallel::checkpoint;
-use tch_parallel::data::{
-    Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource,
-};
+use tch_parallel::data::{Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource};
 use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, Env, ProcessGroup, init_process_group,
 };
@@ -193,7 +191,8 @@ fn train(args: &TrainArgs) -> Result<()> {
         }
     }
     // ANCHOR_END: loop
-    let skipped = train_loader.dataset().source().skipped() + val_loader.dataset().source().skipped();
+    let skipped =
+        train_loader.dataset().source().skipped() + val_loader.dataset().source().skipped();
     if skipped > 0 {
         eprintln!("[rank {rank}] images left out because they cannot be read: {skipped}");
     }
