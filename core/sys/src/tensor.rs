@@ -150,4 +150,15 @@ mod tests {
         assert!(get_mut(&mut Tensor::zeros([2, 3], FLOAT_CPU).transpose(0, 1)).is_none());
         assert!(get_mut(&mut Tensor::new()).is_none());
     }
+
+    #[test]
+    fn normal_numbers_are_pythons_drawn_for_one_tensor_after_the_other() {
+        let mut tensors = [[3, 5], [2, 20]].map(|shape| Tensor::zeros(shape, FLOAT_CPU));
+        randn_(&mut tensors, 7).unwrap();
+        // torch.manual_seed(7); torch.randn(3, 5); torch.randn(2, 20)
+        let first = [[0, 0], [2, 4]].map(|place| tensors[0].double_value(&place) as f32);
+        assert_eq!(first, [-0.1467951, 1.3954508]);
+        let second = [[0, 0], [1, 19]].map(|place| tensors[1].double_value(&place) as f32);
+        assert_eq!(second, [-0.08352823, -0.9632286]);
+    }
 }
