@@ -215,9 +215,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
     use super::*;
+    use crate::amp::{AutocastKind, autocast};
     use crate::tensor::grad_enabled;
     use std::sync::{Arc, Mutex};
     use std::thread;
+    use tch::Kind;
+    use tch::kind::FLOAT_CPU;
 
     fn leaf(value: f64) -> Tensor {
         Tensor::from(value as f32).set_requires_grad(true)
@@ -302,21 +305,14 @@ mod tests {
 
     #[test]
     fn another_thread_takes_over_grad_mode_and_autocast_and_gives_them_back() {
-        let autocast = || {
-            // SAFETY: reads a thread-local flag.
-            unsafe { torch_sys::at_autocast_is_enabled() != 0 }
-        };
-        let settings = move || (grad_enabled(), autocast());
-        let cast_automatically = |enabled: bool| {
-            // SAFETY: writes a thread-local flag. tch's own function needs a GPU.
-            unsafe { torch_sys::at_autocast_set_enabled(enabled.into()) };
-        };
-        cast_automatically(true);
-        let state = tch::no_grad(ThreadState::of_this_thread).unwrap();
-        cast_automatically(false);
+        let ones = || Tensor::ones([2, 2], FLOAT_CPU);
+        let settings = move || (grad_enabled(), ones().matmul(&ones()).kind());
+        let state =
+            autocast(false, Some(AutocastKind::Half), || tch::no_grad(ThreadState::of_this_thread));
+        let state = state.unwrap().unwrap();
         let inside_and_after =
             thread::spawn(move || (state.run(settings).unwrap(), settings())).join().unwrap();
-        assert_eq!(inside_and_after, ((false, true), (true, false)));
+        assert_eq!(inside_and_after, ((false, Kind::Half), (true, Kind::Float)));
     }
 
     #[test]
