@@ -15,8 +15,9 @@
 //! - [`meter`]: what each device holds and does in a training step.
 //! - [`multiprocessing`]: processes that a program starts, with a time limit.
 //! - [`tensors`]: what modules may take and return.
-//! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader, MNIST.
-//! - [`nn`]: layers initialised as PyTorch's are.
+//! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader; MNIST, CIFAR-10,
+//!   image folders and torchvision's transforms.
+//! - [`nn`]: layers initialised as PyTorch's are, [`SyncBatchNorm`](nn::SyncBatchNorm).
 //! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved.
 //! - [`amp`]: mixed precision: autocast, and the scaling of gradients.
 //! - [`checkpoint`]: weights, and whole trainings, in a file.
@@ -38,6 +39,7 @@ pub mod error;
 pub mod memory;
 pub mod meter;
 pub mod multiprocessing;
+mod named_tensors;
 pub mod nn;
 pub mod optim;
 mod parameters;

@@ -6,10 +6,12 @@
 //! cargo launch -n 8 ddp-imagenet -- -a resnet50 --amp bf16 --channels-last /data/imagenet
 //! cargo launch -n 8 ddp-imagenet -- -a resnet50 --resume checkpoint.safetensors /data/imagenet
 //! cargo run --release -p ddp-imagenet -- --dummy --steps 10
+//! cargo run --release -p ddp-imagenet -- compare --devices cpu:2 --svg charts
 //! ```
 
 mod accuracy;
 mod args;
+mod compare;
 mod layout;
 mod meter;
 mod shard_sampler;
@@ -17,7 +19,7 @@ mod train_state;
 
 use accuracy::accuracy;
 use anyhow::{Result, ensure};
-use args::{Args, Images, Source, TrainArgs};
+use args::{Args, Command, Images, Source, TrainArgs};
 use clap::Parser;
 use ddp_imagenet::models::Model;
 use layout::channels_last_weights;
@@ -30,9 +32,7 @@ use tch::nn::{ModuleT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
 use tch_parallel::amp::{GradScaler, autocast};
 use tch_parallel::checkpoint;
-use tch_parallel::data::{
-    Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource,
-};
+use tch_parallel::data::{Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource};
 use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, Env, ProcessGroup, init_process_group,
 };
@@ -42,7 +42,12 @@ use tch_parallel::report::{MetricsLog, Timing, exit_code};
 use train_state::{Progress, TrainState};
 
 fn main() -> ExitCode {
-    exit_code(train(&Args::parse().train))
+    let args = Args::parse();
+    exit_code(match &args.command {
+        Some(Command::Compare(args)) => compare::compare(args),
+        Some(Command::TrainCifar(args)) => compare::train::train(args),
+        None => train(&args.train),
+    })
 }
 
 fn train(args: &TrainArgs) -> Result<()> {
@@ -186,7 +191,8 @@ fn train(args: &TrainArgs) -> Result<()> {
         }
     }
     // ANCHOR_END: loop
-    let skipped = train_loader.dataset().source().skipped() + val_loader.dataset().source().skipped();
+    let skipped =
+        train_loader.dataset().source().skipped() + val_loader.dataset().source().skipped();
     if skipped > 0 {
         eprintln!("[rank {rank}] images left out because they cannot be read: {skipped}");
     }

@@ -12,9 +12,11 @@ use tch_parallel::data::{Sampler, Shard};
 pub struct ShardSampler(pub Shard);
 
 impl Sampler for ShardSampler {
+    // ANCHOR: indices
     fn indices(&self, len: usize, _epoch: u64) -> Result<Vec<usize>> {
         Ok((self.0.rank()..len).step_by(self.0.num_replicas()).collect())
     }
+    // ANCHOR_END: indices
 
     fn num_samples(&self, len: usize) -> usize {
         (self.0.rank()..len).step_by(self.0.num_replicas()).len()

@@ -92,6 +92,13 @@ pub fn python_adam<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<C
     Ok(command)
 }
 
+/// The Python original of the example `amp`; it takes the same arguments.
+pub fn python_amp<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/amp.py")).args(arguments);
+    Ok(command)
+}
+
 /// The Python original of the example `lr_schedules`; it takes the same arguments.
 pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);
@@ -120,6 +127,13 @@ pub fn python_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Resu
     command.arg(workspace().join("tests/python/imagenet.py")).args(arguments);
     // Else gloo looks the machine's name up.
     command.env("GLOO_SOCKET_IFNAME", "lo");
+    Ok(command)
+}
+
+/// What the ranks of the example `sync_batch_norm` come to together, in one Python process.
+pub fn python_batch_norm<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/batch_norm.py")).args(arguments);
     Ok(command)
 }
 

@@ -166,7 +166,5 @@ fn a_kill_while_it_saves_leaves_the_checkpoint_before() -> Result<()> {
     let mut resumed = flags()?;
     resumed.args(["--resume", CHECKPOINT, "--metrics=metrics"]);
     let _resumed = job.start(resumed)?;
-    until("it goes on", job.deadline(), || {
-        Ok(has_taken_steps(job.directory(), 0, 2).then_some(()))
-    })
+    until("it goes on", job.deadline(), || Ok(has_taken_steps(job.directory(), 0, 2).then_some(())))
 }

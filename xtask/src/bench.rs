@@ -3,6 +3,7 @@
 //! A table is all that comes of it: a benchmark is no test, and a missed target no failure.
 
 mod data_parallel;
+mod imagenet;
 mod images;
 mod job;
 mod mnist;
@@ -19,6 +20,8 @@ pub(crate) enum Benchmark {
     DataParallel(data_parallel::Options),
     /// JPEG files become augmented batches: Rust against torchvision.
     Images(images::Options),
+    /// A small PyramidNet and ResNet-18, a training step: Rust against Python.
+    Imagenet(imagenet::Options),
 }
 
 /// How often a benchmark measures.
@@ -34,5 +37,6 @@ pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
         Benchmark::Mnist(options) => mnist::run(options),
         Benchmark::DataParallel(options) => data_parallel::run(options),
         Benchmark::Images(options) => images::run(options),
+        Benchmark::Imagenet(options) => imagenet::run(options),
     }
 }

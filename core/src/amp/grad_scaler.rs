@@ -258,7 +258,7 @@ fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
         return Err(refused(
             "the optimizer",
             "without a gradient".into(),
-            "stepped after backward",
+            "stepped after a backward pass",
         ));
     }
     // In 64 bits, as in PyTorch: some compilers approximate the reciprocal of an f32.
@@ -291,3 +291,6 @@ fn not_scaled(what: &str) -> Error {
 fn refused(what: &str, found: String, expected: &str) -> Error {
     Error::Argument { what: what.into(), found, expected: expected.into() }
 }
+
+#[cfg(test)]
+mod tests;

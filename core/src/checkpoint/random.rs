@@ -1,7 +1,7 @@
 //! The state of every rank's random generators, from which dropout draws.
 
-use super::file::Tensors;
 use crate::distributed::{Backend, ProcessGroup};
+use crate::named_tensors::NamedTensors;
 use crate::{Error, Result};
 use c10d_sys::random::{rng_state, set_rng_state};
 use tch::{Device, Tensor};
@@ -40,7 +40,11 @@ pub(super) fn gather(group: &ProcessGroup) -> Result<Vec<(String, Tensor)>> {
 }
 
 /// Sets this rank's generators to what [`gather`] had found in a world of `saved` ranks.
-pub(super) fn restore(group: &ProcessGroup, saved: usize, states: &Tensors) -> Result<Generators> {
+pub(super) fn restore(
+    group: &ProcessGroup,
+    saved: usize,
+    states: &NamedTensors,
+) -> Result<Generators> {
     if saved != group.world_size() {
         return Ok(Generators::OtherWorldSize { saved });
     }

@@ -1,10 +1,11 @@
 //! All that a training depends on, in a file.
 
-use super::file::{self, Metadata, Tensors};
+use super::file;
 use super::random::{self, Generators};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
 use crate::distributed::ProcessGroup;
+use crate::named_tensors::{Metadata, NamedTensors};
 use crate::optim::lr_scheduler::{LrScheduler, LrSchedulerState};
 use crate::optim::{Optimizer, OptimizerState};
 use crate::{Error, Result};
@@ -16,6 +17,9 @@ use tch::nn::VarStore;
 
 /// Where the file's `__metadata__` holds the [`Header`].
 const HEADER: &str = "training";
+
+/// The rank that writes.
+const WRITER: usize = 0;
 
 /// What stands before the names of tensors, by what they belong to.
 const MODEL: &str = "model.";
@@ -119,9 +123,10 @@ impl Training<'_> {
         progress: &P,
         group: &ProcessGroup,
     ) -> Result<()> {
+        self.optimizer.consolidate_state_dict(WRITER)?;
         let generators = random::gather(group)?;
         let written = match group.rank() {
-            0 => self.write(path, progress, generators, group.world_size()),
+            WRITER => self.write(path, progress, generators, group.world_size()),
             _ => Ok(()),
         };
         let objection = written.as_ref().err().map(Error::to_string);
@@ -200,7 +205,7 @@ impl Training<'_> {
     fn apply<P: DeserializeOwned>(
         &mut self,
         path: &Path,
-        mut tensors: Tensors,
+        mut tensors: NamedTensors,
         header: &str,
         group: &ProcessGroup,
     ) -> Result<Resumed<P>> {
@@ -269,12 +274,12 @@ pub(super) fn is_one(metadata: &Metadata) -> bool {
 }
 
 /// The weights among a training's tensors.
-pub(super) fn weights(mut tensors: Tensors) -> Tensors {
+pub(super) fn weights(mut tensors: NamedTensors) -> NamedTensors {
     take(&mut tensors, MODEL)
 }
 
 /// Takes out what belongs together, by names without the prefix.
-fn take(tensors: &mut Tensors, prefix: &str) -> Tensors {
+fn take(tensors: &mut NamedTensors, prefix: &str) -> NamedTensors {
     let names: Vec<_> = tensors.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
     let taken = names.into_iter().filter_map(|name| {
         let tensor = tensors.remove(&name)?;
@@ -283,7 +288,7 @@ fn take(tensors: &mut Tensors, prefix: &str) -> Tensors {
     taken.collect()
 }
 
-fn read(path: &Path) -> Result<(Tensors, String)> {
+fn read(path: &Path) -> Result<(NamedTensors, String)> {
     let (tensors, mut metadata) = file::read(path)?;
     match metadata.remove(HEADER) {
         Some(header) => Ok((tensors, header)),

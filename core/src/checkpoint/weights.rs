@@ -1,8 +1,9 @@
 //! The variables of a model in a file.
 
-use super::file::{self, Tensors};
+use super::file;
 use super::training;
 use crate::distributed::ProcessGroup;
+use crate::named_tensors::NamedTensors;
 use crate::{Error, Result};
 use std::path::Path;
 use tch::nn::VarStore;
@@ -50,7 +51,7 @@ pub fn load(path: &Path, vs: &mut VarStore) -> Result<()> {
 }
 
 /// Sets variables from saved ones that [`check`] has compared with them.
-pub(super) fn assign(variables: Tensors, saved: &Tensors) -> Result<()> {
+pub(super) fn assign(variables: NamedTensors, saved: &NamedTensors) -> Result<()> {
     no_grad(|| {
         variables.into_iter().try_for_each(|(name, mut variable)| {
             variable.f_copy_(&saved[&name]).map_err(Error::tensor("copy of a loaded variable"))
@@ -59,7 +60,7 @@ pub(super) fn assign(variables: Tensors, saved: &Tensors) -> Result<()> {
 }
 
 /// Takes the prefix off, unless the model itself has names that begin so.
-fn without_prefix(saved: Tensors, variables: &Tensors) -> Tensors {
+fn without_prefix(saved: NamedTensors, variables: &NamedTensors) -> NamedTensors {
     let wrapped = saved.keys().all(|name| name.starts_with(WRAPPER_PREFIX));
     if !wrapped || variables.keys().all(|name| name.starts_with(WRAPPER_PREFIX)) {
         return saved;
@@ -71,7 +72,7 @@ fn without_prefix(saved: Tensors, variables: &Tensors) -> Tensors {
 }
 
 /// Refuses saved variables that are not exactly those of the model, by name and shape.
-pub(super) fn check(path: &Path, variables: &Tensors, saved: &Tensors) -> Result<()> {
+pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors) -> Result<()> {
     let refuse = |found: String, expected: &str| {
         Err(Error::Format { path: path.into(), found, expected: expected.into() })
     };

@@ -1,4 +1,13 @@
-//! Fetches full MNIST (60,000 training and 10,000 test images) from its public mirrors.
+//! Fetches data sets from their public mirrors into the user's cache.
+//!
+//! | file | what it fetches |
+//! |---|---|
+//! | `mnist` | [`mnist()`]: the digits, 60,000 for training and 10,000 to test |
+//! | `cifar10` | [`cifar10()`]: colour images, 50,000 for training and 10,000 to test |
+//!
+//! The cache is `tch-parallel` in `XDG_CACHE_HOME` or else in `~/.cache`. All ranks may ask for a
+//! data set at once: one downloads, the others wait for it. What is there already is not fetched
+//! again.
 //!
 //! A file is written under another name first and gets its own only after its checksum was
 //! found right, so a file of the right name is whole. What an interrupted download has left is
@@ -14,50 +23,29 @@ use ureq::Agent;
 
 use crate::{Error, Result};
 
-/// Where the files of MNIST are found; the original server asks not to be used for downloads.
-pub const MNIST_MIRRORS: [&str; 2] = [
-    "https://ossci-datasets.s3.amazonaws.com/mnist",
-    "https://storage.googleapis.com/cvdf-datasets/mnist",
-];
+mod cifar10;
+mod mnist;
 
-const MNIST_FILES: [RemoteFile; 4] = [
-    RemoteFile { name: "train-images-idx3-ubyte.gz", md5: "f68b3c2dcbeaaa9fbdd348bbdeb94873" },
-    RemoteFile { name: "train-labels-idx1-ubyte.gz", md5: "d53e105ee54ea40749a09fcbcd1e9432" },
-    RemoteFile { name: "t10k-images-idx3-ubyte.gz", md5: "9fb629c4189551a2d022fa330f9573f3" },
-    RemoteFile { name: "t10k-labels-idx1-ubyte.gz", md5: "ec29112dd5afa0611ce80d1b7f02629c" },
-];
+pub use cifar10::{CIFAR10_MIRRORS, cifar10, cifar10_from};
+pub use mnist::{MNIST_MIRRORS, mnist, mnist_from};
 
 /// A connection that breaks off is taken up once more before the next mirror is asked.
 const ATTEMPTS_PER_MIRROR: usize = 2;
 
 struct RemoteFile {
     name: &'static str,
-    /// As torchvision has it.
+    /// As whoever publishes the file has it, or torchvision.
     md5: &'static str,
 }
 
-/// Makes sure that MNIST is in the user's cache and returns the directory, which
-/// [`Mnist::from_dir`](super::Mnist::from_dir) reads. What is there already is not fetched again.
-///
-/// The cache is `tch-parallel/mnist` in `XDG_CACHE_HOME` or else in `~/.cache`. All ranks may
-/// call this at once: one downloads, the others wait for it.
-pub fn mnist() -> Result<PathBuf> {
-    let dir = cache_dir()?.join("tch-parallel").join("mnist");
-    mnist_from(&MNIST_MIRRORS, &dir)?;
-    Ok(dir)
-}
-
-/// Like [`mnist`], from other mirrors (tried in this order) and into another directory.
-pub fn mnist_from(mirrors: &[&str], dir: &Path) -> Result<()> {
-    fetch_missing(&MNIST_FILES, mirrors, dir)
-}
-
-fn cache_dir() -> Result<PathBuf> {
+/// The folder of a data set in the cache; it need not exist.
+fn cache_dir(dataset: &str) -> Result<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     variable("XDG_CACHE_HOME")
         // The specification says that a relative path is to be ignored.
         .filter(|dir| dir.is_absolute())
         .or_else(|| Some(variable("HOME")?.join(".cache")))
+        .map(|cache| cache.join("tch-parallel").join(dataset))
         .ok_or_else(|| Error::Environment {
             variable: "HOME".into(),
             found: "is not set".into(),
@@ -69,12 +57,22 @@ fn fetch_missing(files: &[RemoteFile], mirrors: &[&str], dir: &Path) -> Result<(
     if files.iter().all(|file| dir.join(file.name).is_file()) {
         return Ok(());
     }
-    fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
-    // Held until the end of this function, and no longer than the process lives.
-    let lock_path = dir.join(".lock");
-    let lock = File::create(&lock_path).map_err(Error::io("create", &lock_path))?;
-    lock.lock().map_err(Error::io("lock", &lock_path))?;
+    let _lock = lock(dir)?;
+    fetch_each(files, mirrors, dir)
+}
 
+/// Makes the directory, and waits until no other process is at work in it. Held until it is dropped,
+/// and no longer than the process lives.
+fn lock(dir: &Path) -> Result<File> {
+    fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
+    let path = dir.join(".lock");
+    let lock = File::create(&path).map_err(Error::io("create", &path))?;
+    lock.lock().map_err(Error::io("lock", &path))?;
+    Ok(lock)
+}
+
+/// Fetches what is missing, for whoever holds the lock of the directory.
+fn fetch_each(files: &[RemoteFile], mirrors: &[&str], dir: &Path) -> Result<()> {
     let agent: Agent = Agent::config_builder()
         .timeout_connect(Some(Duration::from_secs(10)))
         .timeout_recv_response(Some(Duration::from_secs(30)))

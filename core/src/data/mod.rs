@@ -7,7 +7,7 @@
 //! | `loader` | [`DataLoader`]: batches, made ahead by worker threads |
 //! | [`idx`] | the file format of MNIST |
 //! | `mnist` | [`Mnist`]: the digits, or Fashion-MNIST |
-//! | `download` | fetches full MNIST, or CIFAR-10, into a cache (feature `download`) |
+//! | `download` | fetches full MNIST or CIFAR-10 into a cache (feature `download`) |
 //! | `images` | image files, CIFAR-10, MNIST in its shape, and [`transforms`] (feature `images`) |
 
 mod dataset;

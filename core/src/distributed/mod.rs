@@ -6,6 +6,7 @@
 //! - [`process_group`]: the collectives.
 //! - [`pending`]: an exchange in progress, whose result must be waited for.
 //! - [`ddp`]: [`DistributedDataParallel`], which averages gradients while backward runs.
+//! - [`apex`]: the same as NVIDIA Apex does it.
 //! - [`hooks`]: other ways of exchanging gradients, compressed for instance.
 //! - [`join`]: training in which ranks make different numbers of steps.
 //! - [`logging`]: what DistributedDataParallel measured of itself.
@@ -16,6 +17,7 @@
 //! exchange fails), `process` (whether it still runs).
 
 mod agreement;
+pub mod apex;
 pub mod ddp;
 pub mod device;
 pub mod env;
@@ -31,6 +33,7 @@ pub mod process_group;
 mod rendezvous;
 mod same_model;
 
+pub use apex::{ApexDistributedDataParallel, ApexOptions};
 pub use c10d_sys::ReduceOp;
 pub use ddp::{DdpOptions, DistributedDataParallel};
 pub use device::{Backend, DeviceChoice, device_of_rank};

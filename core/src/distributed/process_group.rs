@@ -264,6 +264,20 @@ impl ProcessGroup {
         self.inner.post_mortem.report(fault);
     }
 
+    /// Copies the tensors of rank `src` into those of every other rank, through buffers of so many
+    /// bytes. `dist._broadcast_coalesced`.
+    pub(crate) fn broadcast_coalesced(
+        &self,
+        operation: &'static str,
+        tensors: &[Tensor],
+        buffer_bytes: usize,
+        src: usize,
+    ) -> Result<()> {
+        self.engine()
+            .broadcast_coalesced(tensors, buffer_bytes, src)
+            .map_err(|error| self.failed(operation, error.message()))
+    }
+
     fn run(&self, operation: &'static str, work: Result<Work, c10d_sys::Error>) -> Result<()> {
         work.and_then(Work::wait).map_err(|error| self.failed(operation, error.message()))
     }

@@ -32,7 +32,7 @@ pub struct BatchNorm {
     pub bs: Option<Tensor>,
     /// What an evaluation uses instead of its batch's mean and variance.
     pub running_stats: Option<RunningStats>,
-    options: BatchNormOptions,
+    pub(super) options: BatchNormOptions,
 }
 
 /// Averages over the batches so far, the last ones weighing most.
@@ -78,6 +78,10 @@ impl RunningStats {
             num_batches_tracked: path.add("num_batches_tracked", none, false),
         }
     }
+
+    pub(super) fn count_batch(&self) {
+        let _ = self.num_batches_tracked.shallow_clone().g_add_scalar_(1);
+    }
 }
 
 impl ModuleT for BatchNorm {
@@ -89,7 +93,7 @@ impl ModuleT for BatchNorm {
             "in training batch_norm2d needs more than one value a channel, but got {size:?}"
         );
         if train && let Some(stats) = &self.running_stats {
-            let _ = stats.num_batches_tracked.shallow_clone().g_add_scalar_(1);
+            stats.count_batch();
         }
         Tensor::batch_norm(
             xs,

@@ -1,6 +1,8 @@
 //! Which normalisation a model is built with: torchvision's `norm_layer`.
 
 use super::batch_norm::{BatchNormOptions, batch_norm2d};
+use super::sync_batch_norm::sync_batch_norm;
+use crate::distributed::ProcessGroup;
 use std::borrow::Borrow;
 use tch::nn::{ModuleT, Path};
 
@@ -10,6 +12,8 @@ pub enum NormLayer {
     /// Each replica or rank normalises its own part of the batch. `nn.BatchNorm2d`.
     #[default]
     BatchNorm,
+    /// All ranks of the group normalise their batches as one. `nn.SyncBatchNorm`.
+    SyncBatchNorm(ProcessGroup),
 }
 
 impl NormLayer {
@@ -18,6 +22,9 @@ impl NormLayer {
         let options = BatchNormOptions::default();
         match self {
             NormLayer::BatchNorm => Box::new(batch_norm2d(path, num_features, options)),
+            NormLayer::SyncBatchNorm(group) => {
+                Box::new(sync_batch_norm(path, num_features, options, group))
+            }
         }
     }
 }

@@ -7,7 +7,9 @@ mod parameter_states;
 #[cfg(test)]
 mod problem;
 mod sgd;
+mod zero_redundancy;
 
 pub use adam::{Adam, AdamOptions};
 pub use optimizer::{Optimizer, OptimizerState};
 pub use sgd::{Sgd, SgdOptions};
+pub use zero_redundancy::ZeroRedundancyOptimizer;

@@ -37,6 +37,14 @@ pub trait Optimizer: Debug {
     /// Sets the learning rate of the steps to come.
     fn set_lr(&mut self, lr: f64);
 
+    /// Collects on rank `to` the state that lies on other ranks, so that
+    /// [`state_dict`](Self::state_dict) has all of it there. A collective. Nothing is to be done for
+    /// an optimizer that has its whole state on every rank.
+    fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
+        let _ = to;
+        Ok(())
+    }
+
     /// What the next step depends on beside parameters and gradients.
     ///
     /// The tensors are the optimizer's own, as in PyTorch, so that saving them takes no memory: the

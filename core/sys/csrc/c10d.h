@@ -230,6 +230,16 @@ char* c10d_addcdiv(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor*
 // For each tensor: tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype)), drawn one after the
 // other from torch.Generator().manual_seed(seed).
 char* c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed);
+// What a batch norm's gradients are made of: over every channel of images [N, C, …], the sums of the gradient and of the
+// gradient times the input normalised by these means and variances. Assigns to the two tensors, which may be undefined.
+char* c10d_batch_norm_backward_reduce(
+    const c10d_tensor* gradient,
+    const c10d_tensor* input,
+    const c10d_tensor* mean,
+    const c10d_tensor* var,
+    double eps,
+    c10d_tensor* sum,
+    c10d_tensor* sum_normalized);
 // tensor.grad = gradient
 char* c10d_set_grad(c10d_tensor* tensor, const c10d_tensor* gradient);
 // tensor.grad = None

@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
+#include <array>
+
 using c10d_sys::guarded;
 using c10d_sys::tensor;
 
@@ -39,6 +41,33 @@ char* c10d_addcmul(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor*
 char* c10d_addcdiv(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
   return guarded([&] {
     tensor(target).addcdiv_(*static_cast<const at::Tensor*>(a), *static_cast<const at::Tensor*>(b), value);
+  });
+}
+
+char* c10d_batch_norm_backward_reduce(
+    const c10d_tensor* gradient,
+    const c10d_tensor* input,
+    const c10d_tensor* mean,
+    const c10d_tensor* var,
+    double eps,
+    c10d_tensor* sum,
+    c10d_tensor* sum_normalized) {
+  return guarded([&] {
+    constexpr bool kTrain = false;
+    constexpr std::array<bool, 3> kSumsOnly = {false, true, true};
+    auto sums = at::native_batch_norm_backward(
+        *static_cast<const at::Tensor*>(gradient),
+        *static_cast<const at::Tensor*>(input),
+        /*weight=*/{},
+        *static_cast<const at::Tensor*>(mean),
+        *static_cast<const at::Tensor*>(var),
+        /*save_mean=*/{},
+        /*save_invstd=*/{},
+        kTrain,
+        eps,
+        kSumsOnly);
+    tensor(sum_normalized) = std::get<1>(sums);
+    tensor(sum) = std::get<2>(sums);
   });
 }
 

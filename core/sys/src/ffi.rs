@@ -302,6 +302,15 @@ unsafe extern "C" {
         value: f64,
     ) -> Status;
     pub(crate) fn c10d_randn(tensors: *mut *mut Tensor, count: usize, seed: u64) -> Status;
+    pub(crate) fn c10d_batch_norm_backward_reduce(
+        gradient: *const Tensor,
+        input: *const Tensor,
+        mean: *const Tensor,
+        var: *const Tensor,
+        eps: f64,
+        sum: *mut Tensor,
+        sum_normalized: *mut Tensor,
+    ) -> Status;
     pub(crate) fn c10d_set_grad(tensor: *mut Tensor, gradient: *const Tensor) -> Status;
     pub(crate) fn c10d_clear_grad(tensor: *mut Tensor) -> Status;
     pub(crate) fn c10d_grad_enabled() -> bool;

@@ -57,6 +57,33 @@ pub fn addcdiv_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Resu
     check(unsafe { ffi::c10d_addcdiv(pointer(tensor), pointer(a), pointer(b), value) })
 }
 
+/// What a batch norm's gradients are made of: over every channel of images `[N, C, ..]`, the sum of
+/// `gradient`, and that of `gradient` times the input normalised by `mean` and `var`, each `[C]`.
+/// `torch.batch_norm_backward_reduce` is the same, on a GPU only.
+pub fn batch_norm_backward_reduce(
+    gradient: &Tensor,
+    input: &Tensor,
+    mean: &Tensor,
+    var: &Tensor,
+    eps: f64,
+) -> Result<(Tensor, Tensor), Error> {
+    let (sum, sum_normalized) = (Tensor::new(), Tensor::new());
+    // SAFETY: all tensors live through the call, which assigns to the last two: nobody else holds
+    // them yet.
+    check(unsafe {
+        ffi::c10d_batch_norm_backward_reduce(
+            pointer(gradient),
+            pointer(input),
+            pointer(mean),
+            pointer(var),
+            eps,
+            pointer(&sum),
+            pointer(&sum_normalized),
+        )
+    })?;
+    Ok((sum, sum_normalized))
+}
+
 /// `tensor.grad = gradient`.
 pub fn set_grad(tensor: &mut Tensor, gradient: &Tensor) -> Result<(), Error> {
     // SAFETY: both tensors live through the call, which takes a reference of its own.

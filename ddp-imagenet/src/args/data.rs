@@ -1,6 +1,7 @@
 //! Which images, and how they become batches.
 
 use clap::ValueEnum;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use tch_parallel::data::transforms::{
@@ -118,6 +119,40 @@ impl DataArgs {
         })
     }
 
+    /// The flags that make these arguments, for another process.
+    pub fn flags(&self) -> Vec<OsString> {
+        let Self {
+            dir,
+            dataset,
+            dummy,
+            download,
+            image_size,
+            no_augment,
+            skip_bad,
+            batch_size,
+            workers,
+        } = self;
+        let dataset = dataset.to_possible_value().map(|value| value.get_name().to_owned());
+        let values = [
+            ("--dataset", dataset.filter(|_| !dummy)),
+            ("--image-size", image_size.map(|size| size.to_string())),
+            ("--batch-size", Some(batch_size.to_string())),
+            ("--workers", Some(workers.to_string())),
+        ];
+        let switches = [
+            ("--dummy", *dummy),
+            ("--download", *download),
+            ("--no-augment", *no_augment),
+            ("--skip-bad", *skip_bad),
+        ];
+        let values =
+            values.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?)));
+        let switches =
+            switches.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.into());
+        let dir = dir.iter().map(|dir| dir.clone().into_os_string());
+        values.chain(switches).map(OsString::from).chain(dir).collect()
+    }
+
     fn image_size(&self) -> Result<usize> {
         match (self.source(), self.image_size) {
             (Source::Imagefolder | Source::Synthetic, size) => Ok(size.unwrap_or(IMAGENET_SIZE)),
@@ -188,6 +223,7 @@ impl DataArgs {
 }
 
 impl Source {
+    // ANCHOR: augmented
     /// What a validation shows the network.
     fn as_is(self, size: usize) -> Vec<Box<dyn Transform>> {
         match self {
@@ -214,6 +250,7 @@ impl Source {
             Source::Mnist => vec![Box::new(RandomCrop::new(size, CIFAR_PADDING))],
         }
     }
+    // ANCHOR_END: augmented
 
     fn normalize(self) -> Normalize {
         match self {
@@ -233,6 +270,7 @@ fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) ->
 mod tests {
     use super::*;
     use clap::Parser;
+    use tch_parallel::data::Dataset;
 
     #[derive(Parser)]
     struct Line {
@@ -285,5 +323,18 @@ mod tests {
         let (train, val) = data("--dummy --image-size 64").load(0).unwrap();
         assert_eq!((train.len(), val.len()), (1_281_167, 50_000));
         assert_eq!(train.batch(&[7], 0).unwrap().0.size(), [1, 3, 64, 64]);
+    }
+
+    #[test]
+    fn flags_for_another_process_make_the_same_arguments() {
+        for given in [
+            "--dataset cifar10 -b 60 -j 2 --download",
+            "--dummy --image-size 64 --no-augment",
+            "--skip-bad some/dir",
+        ] {
+            let flags = data(given).flags().into_iter().map(|flag| flag.into_string().unwrap());
+            let again = data(&flags.collect::<Vec<_>>().join(" "));
+            assert_eq!(format!("{again:?}"), format!("{:?}", data(given)));
+        }
     }
 }

@@ -12,7 +12,8 @@ mod model;
 mod recipe;
 mod train;
 
-use clap::Parser;
+use crate::compare::{self, CompareArgs};
+use clap::{Parser, Subcommand};
 
 pub use data::{DataArgs, Images, Source};
 pub use model::ModelArgs;
@@ -22,10 +23,18 @@ pub use train::TrainArgs;
 /// Trains an image classifier on all ranks of a job, as PyTorch's ImageNet example does.
 #[derive(Debug, Parser)]
 // As in argparse, of a flag given twice the last one counts.
-#[command(version, args_override_self = true)]
+#[command(version, args_override_self = true, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    pub command: Option<Command>,
     #[command(flatten)]
     pub train: TrainArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Compare(Box<CompareArgs>),
+    TrainCifar(Box<compare::train::Args>),
 }
 
 #[cfg(test)]

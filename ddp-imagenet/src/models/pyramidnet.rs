@@ -190,6 +190,7 @@ impl Block {
         Block { bn1, layers, added_channels: last - channels, stride }
     }
 
+    // ANCHOR: block
     fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
         let mut out = self.bn1.forward_t(x, train);
         for (index, (conv, norm)) in self.layers.iter().enumerate() {
@@ -209,6 +210,7 @@ impl Block {
         }
         x.avg_pool2d([self.stride; 2], [self.stride; 2], [0, 0], true, true, None)
     }
+    // ANCHOR_END: block
 }
 
 #[cfg(test)]

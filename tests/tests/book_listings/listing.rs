@@ -19,6 +19,9 @@ pub const LAST_DIGIT: f64 = 1.5e-4;
 /// For what is computed without rounding, or printed with few enough digits.
 pub const EXACT: f64 = 0.0;
 
+/// What is named in lines whose numbers differ from run to run.
+const BY_CHANCE: [&str; 4] = [" ms", "(pid ", "at the peak, idle", "Training time"];
+
 /// Of amounts of memory.
 const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
 
@@ -43,10 +46,28 @@ pub fn expect_times(name: &str, text: &str, picture: &str, svg: &str) -> Result<
 /// Compares texts that tell amounts of memory, and the picture of them that the same run has drawn.
 /// Amounts have to be equal, times and shares of time need not. All are replaced if one differs.
 pub fn expect_amounts(texts: &[(&str, &str)], picture: &str, svg: &str) -> Result<()> {
-    let same_amounts = |listing: &str, text: &str| without_times(listing) == without_times(text);
+    expect_drawn(texts, picture, svg, &|listing, text| {
+        without_times(listing) == without_times(text)
+    })
+}
+
+/// The same for texts with measurements of all kinds. Of their numbers, amounts of memory have to be
+/// equal, and what is written with commas between groups of digits.
+pub fn expect_measured(texts: &[(&str, &str)], picture: &str, svg: &str) -> Result<()> {
+    expect_drawn(texts, picture, svg, &|listing, text| {
+        without_measurements(listing) == without_measurements(text)
+    })
+}
+
+fn expect_drawn(
+    texts: &[(&str, &str)],
+    picture: &str,
+    svg: &str,
+    same_text: &dyn Fn(&str, &str) -> bool,
+) -> Result<()> {
     let same_picture = |picture: &str, svg: &str| picture == svg;
     let mut outputs = vec![Output { name: picture, text: svg, same: &same_picture }];
-    outputs.extend(texts.iter().map(|&(name, text)| Output { name, text, same: &same_amounts }));
+    outputs.extend(texts.iter().map(|&(name, text)| Output { name, text, same: same_text }));
     expect(&outputs)
 }
 
@@ -83,14 +104,15 @@ fn expect(outputs: &[Output<'_>]) -> Result<()> {
 }
 
 /// Whether two texts agree word for word, their numbers within the tolerance of their line. Lines
-/// in which milliseconds, process ids or a device's idle time are named may have any.
+/// in which milliseconds, process ids, a device's idle time or a whole training's time are named may
+/// have any, and so may seconds: those of the meters `Time` and `Data`, and what is written `0.5s`.
 fn same(listing: &str, text: &str, tolerance: impl Fn(&str) -> f64) -> bool {
     let same_line = |(listing, text): (&str, &str)| {
-        let by_chance =
-            [" ms", "(pid ", "at the peak, idle"].iter().any(|name| listing.contains(name));
+        let by_chance = BY_CHANCE.iter().any(|name| listing.contains(name));
         let tolerance = if by_chance { f64::INFINITY } else { tolerance(listing) };
-        words(listing).count() == words(text).count()
-            && words(listing).zip(words(text)).all(|(a, b)| same_word(a, b, tolerance))
+        let (listing, text) = (without_seconds(listing), without_seconds(text));
+        listing.len() == text.len()
+            && listing.iter().zip(text).all(|(a, b)| same_word(a, b, tolerance))
     };
     listing.lines().count() == text.lines().count()
         && listing.lines().zip(text.lines()).all(same_line)
@@ -98,7 +120,21 @@ fn same(listing: &str, text: &str, tolerance: impl Fn(&str) -> f64) -> bool {
 
 /// Columns are as wide as their numbers, so blanks do not count.
 fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split([' ', '\t', '=', ',', ':', '}', ')']).filter(|word| !word.is_empty())
+    line.split([' ', '\t', '=', ',', ':', '}', '(', ')']).filter(|word| !word.is_empty())
+}
+
+/// The words of a line, without how many seconds something took.
+fn without_seconds(line: &str) -> Vec<&str> {
+    let words: Vec<_> = words(line).collect();
+    let is_number = |word: &str| word.parse::<f64>().is_ok();
+    // A meter shows the last value and the mean.
+    let of_a_meter = |index: usize| {
+        words[index.saturating_sub(2)..index].iter().any(|word| ["Time", "Data"].contains(word))
+    };
+    let kept = words.iter().enumerate().filter(|&(index, word)| {
+        !(word.strip_suffix('s').is_some_and(is_number) || (is_number(word) && of_a_meter(index)))
+    });
+    kept.map(|(_, word)| *word).collect()
 }
 
 fn same_word(listing: &str, text: &str, tolerance: f64) -> bool {
@@ -126,6 +162,26 @@ fn without_times(text: &str) -> Vec<Vec<&str>> {
             let kept = words.iter().enumerate();
             let kept =
                 kept.filter(|(index, word)| word.parse::<f64>().is_err() || !by_chance(*index));
+            kept.map(|(_, word)| *word).collect()
+        })
+        .collect()
+}
+
+/// The words of a text without numbers, but for amounts of memory.
+fn without_measurements(text: &str) -> Vec<Vec<&str>> {
+    let is_number = |word: &str| {
+        word.chars().all(|c| c.is_ascii_digit() || ".:".contains(c))
+            && word.contains(|c: char| c.is_ascii_digit())
+    };
+    text.lines()
+        .map(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let is_amount = |index: usize| {
+                let next = words.get(index + 1).map(|word| word.trim_end_matches(['.', ',']));
+                next.is_some_and(|word| UNITS.contains(&word))
+            };
+            let kept = words.iter().enumerate();
+            let kept = kept.filter(|&(index, word)| !is_number(word) || is_amount(index));
             kept.map(|(_, word)| *word).collect()
         })
         .collect()
@@ -183,6 +239,22 @@ fn amounts_have_to_be_equal_while_times_and_shares_of_time_need_not() {
     assert_eq!(row("178", "0.53", "5"), "ddp cpu 0 0 B 178 MiB %");
     assert_eq!(row("178", "0.53", "5"), row("178", "1.2", "17"));
     assert_ne!(row("178", "0.53", "5"), row("179", "0.53", "5"));
+}
+
+#[test]
+fn seconds_may_differ_and_what_was_measured_beside_them_may_not() {
+    let meters = |time: &str, loss: &str| {
+        format!("Epoch: [0][1/5]\tTime {time} ( {time})\tLoss {loss} ({loss})\tbatch time: {time}s")
+    };
+    let same = |a: &str, b: &str| same(a, b, |_| LAST_DIGIT);
+    assert!(same(&meters("0.123", "2.3026e+00"), &meters("9.5", "2.3026e+00")));
+    assert!(!same(&meters("0.123", "2.3026e+00"), &meters("0.123", "2.3126e+00")));
+    let row = |seconds: &str, peak: &str, bytes: &str| {
+        let row = format!("ddp  {seconds} s  0:00:{seconds}  {peak} MiB  {bytes}");
+        without_measurements(&row).concat().join(" ")
+    };
+    assert_eq!(row("12", "178", "1,024"), "ddp s 178 MiB 1,024");
+    assert_eq!(row("12", "178", "1,024"), row("7.5", "178", "1,024"));
 }
 
 #[test]

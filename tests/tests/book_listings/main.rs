@@ -6,11 +6,14 @@
 mod bert;
 mod data_parallel;
 mod data_parallel_questions;
+mod ddp_inside;
 mod ddp_mnist;
 mod examples;
+mod imagenet;
 mod index;
 mod launching;
 mod listing;
+mod pyramidnet;
 mod sampler;
 
 use std::process::Command;

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 
 use super::Rounds;
@@ -101,20 +101,8 @@ fn measure(
     // An epoch has a step at least.
     program.arg(format!("--epochs={steps}")).arg("--metrics").arg(log.folder());
     log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
-    log.read(0, step_seconds)
-}
-
-/// The median of what a training's steps took, in seconds: forward, loss, zero_grad and backward.
-fn step_seconds(lines: &str) -> Result<f64> {
-    let steps = job::events(lines, "step")
-        .map(|step| job::number(step, "forward_backward_seconds"))
-        .collect::<Result<Vec<_>>>()?;
-    ensure!(
-        steps.len() > WARM_UP,
-        "there are {} steps, of which the first {WARM_UP} do not count",
-        steps.len()
-    );
-    Ok(report::median(steps[WARM_UP..].to_vec()))
+    // Forward, loss, zero_grad and backward.
+    log.read(0, |lines| job::median(lines, "step", "forward_backward_seconds", WARM_UP))
 }
 
 /// What was run, and on what.
@@ -128,29 +116,4 @@ fn setting(rounds: u32) -> String {
         REPLICAS.batch,
         report::machine()
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_steps_of_a_run_do_not_count() {
-        let step = |seconds: f64| {
-            format!("{{\"event\":\"step\",\"forward_backward_seconds\":{seconds},\"lr\":0.1}}\n")
-        };
-        let steps = [9.0, 8.0, 0.3, 0.1, 0.2].map(step);
-        assert_eq!(step_seconds(&steps.concat()).expect("there are steps"), 0.2);
-        let error = step_seconds(&steps[..2].concat()).expect_err("only those that do not count");
-        assert_eq!(error.to_string(), "there are 2 steps, of which the first 2 do not count");
-    }
-
-    #[test]
-    fn a_step_without_its_time_is_an_error() {
-        let error = step_seconds("{\"event\":\"step\",\"loss\":2.3}\n").expect_err("no time");
-        assert!(
-            error.to_string().starts_with("there is no \"forward_backward_seconds\""),
-            "{error}"
-        );
-    }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
+use super::report;
 use crate::command;
 
 /// The folder of one run: its ranks' metrics, and all that it printed.
@@ -80,6 +81,17 @@ pub(super) fn number(line: &str, key: &str) -> Result<f64> {
     Ok(number)
 }
 
+/// The median of a figure over the events of a name, but for the first `warm_up`, which do not count.
+pub(super) fn median(lines: &str, name: &str, key: &str, warm_up: usize) -> Result<f64> {
+    let figures = events(lines, name).map(|line| number(line, key)).collect::<Result<Vec<_>>>()?;
+    ensure!(
+        figures.len() > warm_up,
+        "there are {} events \"{name}\", of which the first {warm_up} do not count",
+        figures.len()
+    );
+    Ok(report::median(figures[warm_up..].to_vec()))
+}
+
 /// A field's value as it is written in a flat JSON object, such as the programs write.
 fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(&format!("\"{key}\":"))?;
@@ -106,6 +118,20 @@ mod tests {
         for line in [r#"{"event":"end"}"#, r#"{"t":null}"#, r#"{"t":NaN}"#] {
             number(line, "t").expect_err(line);
         }
+    }
+
+    #[test]
+    fn the_first_events_of_a_run_do_not_count() {
+        let step =
+            |seconds: f64| format!("{{\"event\":\"step\",\"seconds\":{seconds},\"lr\":0.1}}\n");
+        let steps = [9.0, 8.0, 0.3, 0.1, 0.2].map(step);
+        let of = |lines: &str| median(lines, "step", "seconds", 2);
+        assert_eq!(of(&steps.concat()).expect("there are steps"), 0.2);
+        let error = of(&steps[..2].concat()).expect_err("only those that do not count");
+        assert_eq!(
+            error.to_string(),
+            "there are 2 events \"step\", of which the first 2 do not count"
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ use rand_chacha::ChaCha8Rng;
 pub struct SampleRng(ChaCha8Rng);
 
 impl SampleRng {
+    // ANCHOR: new
     /// The generator of sample number `index` in epoch number `epoch`.
     pub fn new(seed: u64, epoch: u64, index: usize) -> Self {
         let mut key = [0; 32];
@@ -26,6 +27,7 @@ impl SampleRng {
         }
         Self(ChaCha8Rng::from_seed(key))
     }
+    // ANCHOR_END: new
 
     /// A number between `low` and `high`, each as likely as the others: `uniform_` of a tensor.
     /// If both are equal it is this number.

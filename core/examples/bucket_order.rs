@@ -1,0 +1,61 @@
+//! Which gradient travels in which bucket, as a communication hook sees it.
+//!
+//! ```text
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example bucket_order
+//! ```
+
+use anyhow::Result;
+use std::collections::HashMap;
+use tch::nn::{self, Module, VarStore};
+use tch::{Kind, Tensor};
+use tch_parallel::distributed::hooks::{self, AllReduce, CommHook};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::nn::{LinearOptions, linear};
+
+fn main() -> Result<()> {
+    let group = ProcessGroup::from_env()?;
+    for find_unused_parameters in [false, true] {
+        if group.rank() == 0 {
+            println!("find_unused_parameters {find_unused_parameters}");
+        }
+        train(&group, find_unused_parameters)?;
+    }
+    Ok(())
+}
+
+fn train(group: &ProcessGroup, find_unused_parameters: bool) -> Result<()> {
+    // ANCHOR: model
+    let vs = VarStore::new(group.device());
+    let layer = |name| linear(vs.root() / name, 64, 64, LinearOptions::default());
+    // Registered in another order than they are used.
+    let (output, input, middle) = (layer("output"), layer("input"), layer("middle"));
+    let net = nn::func_t(move |x, _| output.forward(&middle.forward(&input.forward(x))));
+    // A weight has 16 KiB, a bias 256 bytes.
+    let bucket_cap_mb = Some(16.0 / 1024.0);
+    let options = DdpOptions { bucket_cap_mb, find_unused_parameters, ..Default::default() };
+    let model = DistributedDataParallel::new(net, &vs, group, options)?;
+    // ANCHOR_END: model
+
+    // ANCHOR: hook
+    let address = |parameter: &Tensor| parameter.data_ptr() as usize;
+    let addresses = vs.trainable_variables().into_iter().map(|parameter| address(&parameter));
+    let names: HashMap<_, _> = addresses.zip(model.parameter_names().to_vec()).collect();
+    model.register_comm_hook(hooks::from_fn("show and average", move |group, bucket| {
+        if group.rank() == 0 {
+            let parameters = bucket.parameters()?;
+            let names: Vec<_> = parameters.iter().map(|each| &*names[&address(each)]).collect();
+            println!("    bucket {}: {}", bucket.index(), names.join(", "));
+        }
+        AllReduce.start(group, bucket)
+    }))?;
+    // ANCHOR_END: hook
+
+    for step in 1..=2 {
+        if group.rank() == 0 {
+            println!("  step {step}");
+        }
+        let x = Tensor::ones([8, 64], (Kind::Float, group.device()));
+        model.backward(&model.f_forward_t(&x, true)?.mean(Kind::Float))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What communication hooks save, and what they lose.
+//!
+//! ```text
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example comm_hooks
+//! ```
+
+use anyhow::{Context, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tch::nn::{self, VarStore};
+use tch::{Kind, Tensor};
+use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Split};
+use tch_parallel::distributed::hooks::{
+    AllReduce, CommHook, Finish, GradBucket, PowerSgd, PowerSgdOptions, bf16_compress_wrapper,
+    fp16_compress_wrapper,
+};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::nn::{LinearOptions, linear};
+
+/// With the same weights and the same batch in each, so that all have the same gradient.
+const STEPS: usize = 32;
+
+/// PowerSGD exchanges whole gradients so often.
+const WHOLE: usize = 2;
+
+fn main() -> Result<()> {
+    let group = ProcessGroup::from_env()?;
+    // ANCHOR: hooks
+    let counted = Counted::default();
+    let exact = gradients(&group, counted.clone())?;
+    let report = |name: &str, bytes: usize, gradients: Vec<Tensor>| -> Result<()> {
+        let of_one = relative_error(&gradients[WHOLE], &exact[0])?;
+        let mean = Tensor::stack(&gradients[WHOLE..], 0).mean_dim(0, false, Kind::Float);
+        let of_all = relative_error(&mean, &exact[0])?;
+        if group.rank() == 0 {
+            println!("{name:28} {bytes:7}   {of_one:.5}     {of_all:.5}");
+        }
+        Ok(())
+    };
+    if group.rank() == 0 {
+        println!("{:28}   bytes   one step   mean of {}", "", STEPS - WHOLE);
+    }
+    report("average", counted.bytes_a_step(), gradients(&group, AllReduce)?)?;
+
+    let counted = Counted::default();
+    let rounded = gradients(&group, fp16_compress_wrapper(counted.clone()))?;
+    report("fp16", counted.bytes_a_step(), rounded)?;
+
+    let counted = Counted::default();
+    let rounded = gradients(&group, bf16_compress_wrapper(counted.clone()))?;
+    report("bf16", counted.bytes_a_step(), rounded)?;
+
+    for (matrix_approximation_rank, use_error_feedback) in [(1, true), (1, false), (2, true)] {
+        let hook = PowerSgd::new(PowerSgdOptions {
+            matrix_approximation_rank,
+            use_error_feedback,
+            start_power_sgd_iter: WHOLE as u64,
+            ..Default::default()
+        })?;
+        let approximated = gradients(&group, hook.clone())?;
+        let stats = hook.compression_stats();
+        let bytes = stats.numel_after_compression as usize * 4 / (STEPS - WHOLE);
+        let feedback = if use_error_feedback { "" } else { ", no feedback" };
+        let name = format!("PowerSGD, rank {matrix_approximation_rank}{feedback}");
+        report(&name, bytes, approximated)?;
+    }
+    // ANCHOR_END: hooks
+    Ok(())
+}
+
+/// The averaged gradient of each step, all parameters in one tensor.
+fn gradients(group: &ProcessGroup, hook: impl CommHook + 'static) -> Result<Vec<Tensor>> {
+    tch::manual_seed(0);
+    let vs = VarStore::new(group.device());
+    let layer =
+        |name, inputs, outputs| linear(vs.root() / name, inputs, outputs, LinearOptions::default());
+    let net = nn::seq_t()
+        .add_fn(|images| images.flat_view())
+        .add(layer("first", 784, 128))
+        .add_fn(|x| x.relu())
+        .add(layer("last", 128, 10));
+    let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default())?;
+    model.register_comm_hook(hook)?;
+
+    let sampler = DistributedSampler::new(group, 42);
+    let loader = DataLoader::new(Mnist::embedded(Split::Train)?, sampler, 128)?;
+    let (images, labels) = loader.epoch(0)?.next().context("there are digits")??;
+    let mut steps = Vec::new();
+    for _ in 0..STEPS {
+        let parameters = &mut vs.trainable_variables();
+        parameters.iter_mut().for_each(|parameter| parameter.zero_grad());
+        let outputs = model.f_forward_t(&images.to(group.device()), true)?;
+        model.backward(&outputs.cross_entropy_for_logits(&labels.to(group.device())))?;
+        let flat: Vec<_> = parameters.iter().map(|each| each.grad().flatten(0, -1)).collect();
+        steps.push(Tensor::cat(&flat, 0));
+    }
+    Ok(steps)
+}
+
+fn relative_error(gradient: &Tensor, exact: &Tensor) -> Result<f64> {
+    Ok(f64::try_from((gradient - exact).norm() / exact.norm())?)
+}
+
+/// Averages, and counts what is exchanged.
+#[derive(Debug, Clone, Default)]
+struct Counted {
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Counted {
+    fn bytes_a_step(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed) / STEPS
+    }
+}
+
+// ANCHOR: counted
+impl CommHook for Counted {
+    fn name(&self) -> String {
+        "count and average".into()
+    }
+
+    fn start(
+        &mut self,
+        group: &ProcessGroup,
+        bucket: &mut GradBucket<'_>,
+    ) -> tch_parallel::Result<Finish> {
+        let buffer = bucket.buffer()?;
+        let bytes = buffer.numel() * buffer.kind().elt_size_in_bytes();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        AllReduce.start(group, bucket)
+    }
+}
+// ANCHOR_END: counted

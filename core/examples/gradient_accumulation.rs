@@ -1,0 +1,62 @@
+//! Four batches make one step: exchanged after each of them, and once.
+//!
+//! ```text
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example gradient_accumulation
+//! ```
+
+use anyhow::Result;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tch::nn::{ModuleT, VarStore};
+use tch::{Kind, Tensor};
+use tch_parallel::distributed::hooks::{self, AllReduce, CommHook};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::nn::{LinearOptions, linear};
+
+const BATCHES: usize = 4;
+
+fn main() -> Result<()> {
+    let group = ProcessGroup::from_env()?;
+    let after_each = gradient(&group, false)?;
+    let once = gradient(&group, true)?;
+    if group.rank() == 0 {
+        let difference = f64::try_from((after_each - once).abs().max())?;
+        println!("largest difference between the gradients: {difference:.0e}");
+    }
+    Ok(())
+}
+
+fn gradient(group: &ProcessGroup, no_sync: bool) -> Result<Tensor> {
+    tch::manual_seed(group.rank() as i64);
+    let vs = VarStore::new(group.device());
+    let layer = linear(vs.root(), 100, 10, LinearOptions::default());
+    let model = DistributedDataParallel::new(layer, &vs, group, DdpOptions::default())?;
+    let exchanged = count_bytes(&model)?;
+
+    // ANCHOR: accumulate
+    for batch in 1..=BATCHES {
+        let x = Tensor::randn([32, 100], (Kind::Float, group.device()));
+        // Only the last batch's backward pass exchanges what has come together.
+        let _at_home = (no_sync && batch < BATCHES).then(|| model.no_sync());
+        let loss = model.forward_t(&x, true).square().mean(Kind::Float) / BATCHES as f64;
+        model.backward(&loss)?;
+    }
+    // ANCHOR_END: accumulate
+    if group.rank() == 0 {
+        println!("no_sync {no_sync}: {} bytes exchanged", exchanged.load(Ordering::Relaxed));
+    }
+    Ok(vs.trainable_variables()[0].grad())
+}
+
+/// How much the rank has handed over for exchange.
+fn count_bytes<M>(model: &DistributedDataParallel<M>) -> Result<Arc<AtomicUsize>> {
+    let bytes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&bytes);
+    model.register_comm_hook(hooks::from_fn("count and average", move |group, bucket| {
+        let buffer = bucket.buffer()?;
+        let size = buffer.numel() * buffer.kind().elt_size_in_bytes();
+        counted.fetch_add(size, Ordering::Relaxed);
+        AllReduce.start(group, bucket)
+    }))?;
+    Ok(bytes)
+}

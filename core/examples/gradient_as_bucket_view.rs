@@ -1,0 +1,46 @@
+//! Gradients beside the buckets, and gradients that are views into them.
+//!
+//! ```text
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example gradient_as_bucket_view
+//! ```
+
+use anyhow::Result;
+use tch::nn::{self, VarStore};
+use tch::{Kind, Tensor};
+use tch_parallel::LogicalDevice;
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::memory::memory_allocated;
+
+fn main() -> Result<()> {
+    let group = ProcessGroup::from_env()?;
+    for gradient_as_bucket_view in [false, true] {
+        let [weights, wrapped, after_a_step] = bytes(&group, gradient_as_bucket_view)?;
+        if group.rank() == 0 {
+            println!(
+                "gradient_as_bucket_view {gradient_as_bucket_view}: \
+                 weights {weights}, wrapped {wrapped}, after a step {after_a_step} bytes"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn bytes(group: &ProcessGroup, gradient_as_bucket_view: bool) -> Result<[usize; 3]> {
+    // ANCHOR: bytes
+    let vs = VarStore::new(group.device());
+    let layer = nn::linear(vs.root(), 1024, 1024, Default::default());
+    let device = LogicalDevice::of(&layer.ws);
+    let weights = memory_allocated(device)?;
+
+    let options = DdpOptions { gradient_as_bucket_view, ..Default::default() };
+    let model = DistributedDataParallel::new(layer, &vs, group, options)?;
+    let wrapped = memory_allocated(device)?;
+
+    {
+        let x = Tensor::ones([1, 1024], (Kind::Float, group.device()));
+        model.backward(&model.f_forward_t(&x, true)?.mean(Kind::Float))?;
+    }
+    let after_a_step = memory_allocated(device)?;
+    // ANCHOR_END: bytes
+    Ok([weights, wrapped, after_a_step])
+}

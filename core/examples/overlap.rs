@@ -1,0 +1,105 @@
+//! When each bucket is complete and when its exchange ends, drawn to scale.
+//!
+//! ```text
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example overlap overlap.svg
+//! ```
+
+use anyhow::{Context, Result};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+use tch::nn::{self, VarStore};
+use tch::{Kind, Tensor};
+use tch_parallel::distributed::hooks;
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
+use tch_parallel::nn::{LinearOptions, linear};
+use tch_parallel::report::plot::{self, Lane, Span, Timeline};
+
+/// Layers of 4 MiB, each of which fills a bucket.
+const LAYERS: usize = 6;
+
+fn main() -> Result<()> {
+    let path = std::env::args().nth(1).context("expected the path of a picture to draw")?;
+    let group = ProcessGroup::from_env()?;
+    let vs = VarStore::new(group.device());
+    let layers = (0..LAYERS).fold(nn::seq_t(), |layers, number| {
+        layers.add(linear(vs.root() / number, 1024, 1024, LinearOptions::default()))
+    });
+    let options = DdpOptions { bucket_cap_mb: Some(4.0), ..Default::default() };
+    let model = DistributedDataParallel::new(layers, &vs, &group, options)?;
+    let buckets = watch(&model)?;
+
+    let mut begin = Instant::now();
+    for _ in 0..5 {
+        let images = Tensor::randn([512, 1024], (Kind::Float, group.device()));
+        let loss = model.f_forward_t(&images, true)?.square().mean(Kind::Float);
+        buckets.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        begin = Instant::now();
+        model.backward(&loss)?;
+    }
+    let buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
+    if group.rank() == 0 {
+        println!("bucket  complete after ms  exchanged after ms");
+        for (number, bucket) in buckets.iter().enumerate() {
+            let millis = |moment: Instant| (moment - begin).as_secs_f64() * 1e3;
+            println!("{number:6} {:18.3} {:19.3}", millis(bucket.start), millis(bucket.end));
+        }
+        draw(path.as_ref(), begin, &buckets)?;
+    }
+    Ok(())
+}
+
+/// A bucket's exchange.
+struct Bucket {
+    start: Instant,
+    end: Instant,
+}
+
+/// Writes down when each bucket is complete, and when its average is there.
+fn watch<M>(model: &DistributedDataParallel<M>) -> Result<Arc<Mutex<Vec<Bucket>>>> {
+    let buckets = Arc::new(Mutex::new(Vec::new()));
+    let written = Arc::clone(&buckets);
+    // ANCHOR: hook
+    model.register_comm_hook(hooks::from_fn("watch and average", move |group, bucket| {
+        let start = Instant::now();
+        let gradients = bucket.buffer()? / group.world_size() as i64;
+        let exchange = group.all_reduce_async(gradients, ReduceOp::Sum)?;
+        // Another thread waits, so as not to stop the backward pass.
+        let waiting = thread::spawn(move || (exchange.wait(), Instant::now()));
+        let written = Arc::clone(&written);
+        Ok(Box::new(move || {
+            let (average, end) =
+                waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            written.lock().unwrap_or_else(PoisonError::into_inner).push(Bucket { start, end });
+            average
+        }))
+    }))?;
+    // ANCHOR_END: hook
+    Ok(buckets)
+}
+
+fn draw(path: &std::path::Path, begin: Instant, buckets: &[Bucket]) -> Result<()> {
+    let categories: Vec<_> = (0..buckets.len()).map(|number| format!("bucket {number}")).collect();
+    let span = |number: usize, from: Instant, to: Instant| Span {
+        category: categories[number].clone(),
+        start: from - begin,
+        duration: to - from,
+    };
+    let mut last = begin;
+    let mut backward = Vec::new();
+    for (number, bucket) in buckets.iter().enumerate() {
+        backward.push(span(number, last, bucket.start));
+        last = bucket.start;
+    }
+    let exchange = buckets.iter().enumerate();
+    let exchange = exchange.map(|(number, bucket)| span(number, bucket.start, bucket.end));
+    let chart = Timeline {
+        title: "A backward pass and its exchange".into(),
+        lanes: vec![
+            Lane { name: "backward".into(), spans: backward },
+            Lane { name: "exchange".into(), spans: exchange.collect() },
+        ],
+        categories: categories.clone(),
+    };
+    Ok(plot::save(path, &plot::timeline(&chart)?)?)
+}

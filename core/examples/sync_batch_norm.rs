@@ -1,0 +1,51 @@
+//! SyncBatchNorm on a batch that the ranks share: two steps of training, and an evaluation. Each rank
+//! saves its part of the result, and all together are what a BatchNorm2d in Python makes of the whole
+//! batch.
+//!
+//! ```text
+//! cargo launch -n 3 -- cargo run -rq -p tch-parallel --example sync_batch_norm -- DIRECTORY
+//! ```
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor};
+use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
+
+/// Images of all ranks: three ranks cannot have equally many.
+const BATCH: i64 = 7;
+const CHANNELS: i64 = 4;
+
+fn main() -> Result<()> {
+    let directory = env::args().nth(1).context("the argument is missing: where to save")?;
+    let group = ProcessGroup::from_env()?;
+    let vs = VarStore::new(Device::Cpu);
+    let layer = sync_batch_norm(vs.root(), CHANNELS, BatchNormOptions::default(), &group);
+
+    // The same numbers on every rank, each of which takes its rows of them.
+    tch::manual_seed(0);
+    let mine =
+        |all: Tensor| all.tensor_split(group.world_size() as i64, 0).swap_remove(group.rank());
+    let draw = || Tensor::randn([BATCH, CHANNELS, 5, 6], (Kind::Float, Device::Cpu));
+    let mut saved = Vec::new();
+    for step in 0..2 {
+        let images = mine(draw() * 3 + 2).set_requires_grad(true);
+        let output = layer.f_forward_t(&images, true)?;
+        (&output * mine(draw())).sum(Kind::Float).backward();
+        saved.push((format!("output.{step}"), output.detach()));
+        saved.push((format!("images.grad.{step}"), images.grad()));
+    }
+    saved.push(("output.eval".into(), layer.f_forward_t(&mine(draw()), false)?.detach()));
+    for (name, variable) in vs.variables() {
+        if variable.requires_grad() {
+            saved.push((format!("{name}.grad"), variable.grad()));
+        }
+        saved.push((name, variable.detach()));
+    }
+    let file = PathBuf::from(directory).join(format!("rank{}.safetensors", group.rank()));
+    Tensor::write_safetensors(&saved, file)?;
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! A head of the model that not every rank uses in its loss.
+//!
+//! ```text
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example unused_parameters
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example unused_parameters find_unused_parameters
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example unused_parameters static_graph
+//! ```
+
+use anyhow::Result;
+use std::process::ExitCode;
+use tch::nn::{self, Linear, Module, VarStore};
+use tch::{Kind, Tensor};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::report::exit_code;
+
+fn main() -> ExitCode {
+    exit_code(run())
+}
+
+fn run() -> Result<()> {
+    let group = ProcessGroup::from_env()?;
+    let option = std::env::args().nth(1).unwrap_or_default();
+    let vs = VarStore::new(group.device());
+    let options = DdpOptions {
+        find_unused_parameters: option == "find_unused_parameters",
+        static_graph: option == "static_graph",
+        ..Default::default()
+    };
+    let model = DistributedDataParallel::new(Heads::new(&vs), &vs, &group, options)?;
+    let x = Tensor::ones([1, 1], (Kind::Float, group.device()));
+    for step in 1..=4 {
+        // ANCHOR: loss
+        // Rank 0 uses the second head in steps 1 and 2, rank 1 never does.
+        let with_second = group.rank() == 0 && step <= 2;
+        let output = model.forward(|heads| {
+            let hidden = heads.trunk.forward(&x);
+            let first = heads.first.forward(&hidden);
+            if with_second { first + heads.second.forward(&hidden) } else { first }
+        })?;
+        vs.trainable_variables().iter_mut().for_each(clear_grad);
+        model.backward(&output.sum(Kind::Float))?;
+        // ANCHOR_END: loss
+        if group.rank() == 0 {
+            report(step, &model);
+        }
+    }
+    Ok(())
+}
+
+fn clear_grad(parameter: &mut Tensor) {
+    parameter.zero_grad();
+}
+
+fn report(step: i64, model: &DistributedDataParallel<Heads>) {
+    let Heads { trunk, first, second } = model.module();
+    let gradient = |layer: &Linear| match layer.ws.grad() {
+        gradient if gradient.defined() => gradient.double_value(&[0, 0]).to_string(),
+        _ => "none".into(),
+    };
+    println!(
+        "step {step}: gradient of trunk {}, of first {}, of second {}",
+        gradient(trunk),
+        gradient(first),
+        gradient(second)
+    );
+}
+
+/// Two heads over a common trunk.
+#[derive(Debug)]
+struct Heads {
+    trunk: Linear,
+    first: Linear,
+    second: Linear,
+}
+
+impl Heads {
+    /// All weights are 1, so that gradients can be checked by hand.
+    fn new(vs: &VarStore) -> Heads {
+        let config = nn::LinearConfig { ws_init: nn::Init::Const(1.0), bs_init: None, bias: false };
+        let layer = |name| nn::linear(vs.root() / name, 1, 1, config);
+        let (trunk, first) = (layer("trunk"), layer("first"));
+        Heads { trunk, first, second: layer("second") }
+    }
+}

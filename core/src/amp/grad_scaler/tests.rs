@@ -1,0 +1,191 @@
+//! The rules by which the scale moves, and in which order the methods are to be called.
+
+use super::*;
+use crate::optim::{Sgd, SgdOptions};
+use tch::nn::VarStore;
+
+const OPTIONS: GradScalerOptions = GradScalerOptions {
+    init_scale: 1024.0,
+    growth_factor: 2.0,
+    backoff_factor: 0.5,
+    growth_interval: 2,
+    enabled: true,
+};
+
+/// One weight, 1, whose gradient is what the loss is multiplied by.
+struct Problem {
+    weight: Tensor,
+    optimizer: Sgd,
+    scaler: GradScaler,
+}
+
+impl Problem {
+    fn new(options: GradScalerOptions) -> Problem {
+        let vs = VarStore::new(Device::Cpu);
+        let weight = vs.root().ones("weight", &[1]);
+        let optimizer = Sgd::new(&vs, SgdOptions { lr: 0.25, ..Default::default() }).unwrap();
+        Problem { weight, optimizer, scaler: GradScaler::new(options).unwrap() }
+    }
+
+    fn backward(&mut self, slope: f64) {
+        self.optimizer.zero_grad().unwrap();
+        self.scaler.scale(&(&self.weight * slope).sum(Kind::Float)).unwrap().backward();
+    }
+
+    fn iteration(&mut self, slope: f64) -> bool {
+        self.backward(slope);
+        let made = self.scaler.step(&mut self.optimizer).unwrap();
+        self.scaler.update().unwrap();
+        made
+    }
+
+    fn weight(&self) -> f64 {
+        self.weight.double_value(&[0])
+    }
+
+    fn gradient(&self) -> f64 {
+        self.weight.grad().double_value(&[0])
+    }
+
+    fn scale(&self) -> f64 {
+        self.scaler.get_scale().unwrap()
+    }
+}
+
+#[test]
+fn gradients_are_scaled_for_the_backward_pass_and_not_for_the_step() {
+    let mut problem = Problem::new(OPTIONS);
+    problem.backward(2.0);
+    assert_eq!(problem.gradient(), 2.0 * 1024.0);
+    assert!(problem.scaler.step(&mut problem.optimizer).unwrap());
+    assert_eq!(problem.gradient(), 2.0);
+    assert_eq!(problem.weight(), 1.0 - 0.25 * 2.0);
+}
+
+#[test]
+fn a_step_with_an_overflow_is_left_out_and_the_scale_shrinks() {
+    for slope in [f64::INFINITY, f64::NAN, 1e37] {
+        let mut problem = Problem::new(OPTIONS);
+        assert!(!problem.iteration(slope));
+        assert_eq!((problem.weight(), problem.scale()), (1.0, 512.0));
+    }
+}
+
+#[test]
+fn the_scale_grows_when_no_step_was_left_out_for_long_enough() {
+    let mut problem = Problem::new(OPTIONS);
+    let scales = [1.0, 1.0, 1.0, f64::INFINITY, 1.0, 1.0].map(|slope| {
+        problem.iteration(slope);
+        problem.scale()
+    });
+    assert_eq!(scales, [1024.0, 2048.0, 2048.0, 1024.0, 1024.0, 2048.0]);
+}
+
+#[test]
+fn gradients_may_be_looked_at_unscaled_before_the_step() {
+    let mut problem = Problem::new(OPTIONS);
+    problem.backward(2.0);
+    problem.scaler.unscale_(&mut problem.optimizer).unwrap();
+    assert_eq!(problem.gradient(), 2.0);
+    problem.scaler.step(&mut problem.optimizer).unwrap();
+    assert_eq!(problem.weight(), 1.0 - 0.25 * 2.0);
+}
+
+#[test]
+fn one_optimizers_overflow_does_not_stop_the_other() {
+    let mut problem = Problem::new(OPTIONS);
+    let mut other = Problem::new(OPTIONS);
+    problem.backward(1.0);
+    problem.scaler.scale(&(&other.weight * f64::INFINITY).sum(Kind::Float)).unwrap().backward();
+    assert!(problem.scaler.step(&mut problem.optimizer).unwrap());
+    assert!(!problem.scaler.step(&mut other.optimizer).unwrap());
+    problem.scaler.update().unwrap();
+    assert_eq!(problem.scale(), 512.0);
+}
+
+#[test]
+fn turned_off_it_does_nothing() {
+    let mut problem = Problem::new(GradScalerOptions { enabled: false, ..OPTIONS });
+    assert!(problem.iteration(2.0));
+    assert_eq!((problem.weight(), problem.gradient(), problem.scale()), (0.5, 2.0, 1.0));
+    assert_eq!(problem.scaler.state_dict().unwrap(), None);
+}
+
+#[test]
+fn it_goes_on_from_a_saved_state() {
+    let mut before = Problem::new(OPTIONS);
+    before.iteration(f64::INFINITY);
+    before.iteration(1.0);
+    let state = before.scaler.state_dict().unwrap().unwrap();
+    assert_eq!(
+        serde_json::to_string(&state).unwrap(),
+        r#"{"scale":512.0,"growth_factor":2.0,"backoff_factor":0.5,"growth_interval":2,"_growth_tracker":1}"#
+    );
+    let mut after = Problem::new(GradScalerOptions::default());
+    after.iteration(1.0);
+    after.scaler.load_state_dict(&state);
+    assert_eq!(after.scale(), 512.0);
+    after.iteration(1.0);
+    assert_eq!(after.scale(), 1024.0);
+}
+
+#[test]
+fn what_is_called_out_of_turn_is_refused() {
+    let mut problem = Problem::new(OPTIONS);
+    let refused = |result: Result<()>| result.unwrap_err().to_string();
+    let step = |problem: &mut Problem| problem.scaler.step(&mut problem.optimizer).map(|_| ());
+    assert_eq!(
+        refused(step(&mut problem)),
+        "unscale_ is called before scale, but must be called after the backward pass of a scaled loss"
+    );
+    problem.backward(1.0);
+    assert_eq!(
+        refused(problem.scaler.update()),
+        "update is called without a step, but must be called after step"
+    );
+    problem.scaler.unscale_(&mut problem.optimizer).unwrap();
+    assert_eq!(
+        refused(problem.scaler.unscale_(&mut problem.optimizer)),
+        "unscale_ is called twice, but must be called once before update"
+    );
+    step(&mut problem).unwrap();
+    assert_eq!(
+        refused(step(&mut problem)),
+        "step is called twice, but must be called once before update"
+    );
+}
+
+#[test]
+fn gradients_must_be_there_and_of_32_bits() {
+    let mut problem = Problem::new(OPTIONS);
+    problem.backward(1.0);
+    problem.optimizer.zero_grad().unwrap();
+    let error = problem.scaler.unscale_(&mut problem.optimizer).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the optimizer is without a gradient, but must be stepped after a backward pass"
+    );
+
+    let half = Tensor::ones([1], (Kind::Half, Device::Cpu)).set_requires_grad(true);
+    (&half * 2.0).sum(Kind::Half).backward();
+    let named = vec![("half".into(), half)];
+    let mut optimizer = Sgd::from_named_parameters(named, SgdOptions::default()).unwrap();
+    let error = problem.scaler.unscale_(&mut optimizer).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "a gradient is of Half, but must be of Float: parameters stay in 32 bits under autocast"
+    );
+}
+
+#[test]
+fn factors_that_pytorch_refuses_are_refused() {
+    let refused = |options| GradScaler::new(options).unwrap_err().to_string();
+    assert_eq!(
+        refused(GradScalerOptions { growth_factor: 1.0, ..OPTIONS }),
+        "growth_factor is 1, but must be above 1"
+    );
+    assert_eq!(
+        refused(GradScalerOptions { backoff_factor: 1.0, ..OPTIONS }),
+        "backoff_factor is 1, but must be below 1"
+    );
+}

@@ -1,0 +1,145 @@
+//! CIFAR-10.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use tar::Archive;
+
+use super::{RemoteFile, cache_dir, fetch_each, lock};
+use crate::{Error, Result};
+
+/// Where the archive is found: with the data set's author.
+pub const CIFAR10_MIRRORS: [&str; 1] = ["https://www.cs.toronto.edu/~kriz"];
+
+const ARCHIVE: RemoteFile =
+    RemoteFile { name: "cifar-10-binary.tar.gz", md5: "c32a1d4ab5d03f1284b67883e8d87530" };
+/// The folder in the archive.
+const FOLDER: &str = "cifar-10-batches-bin";
+const FILES: [&str; 6] = [
+    "data_batch_1.bin",
+    "data_batch_2.bin",
+    "data_batch_3.bin",
+    "data_batch_4.bin",
+    "data_batch_5.bin",
+    "test_batch.bin",
+];
+
+/// Makes sure that CIFAR-10 (170 MB to fetch, 184 MB unpacked) is in the user's cache, in
+/// `cifar-10`, and returns the directory, which `Cifar10::from_dir` reads.
+pub fn cifar10() -> Result<PathBuf> {
+    let dir = cache_dir("cifar-10")?;
+    cifar10_from(&CIFAR10_MIRRORS, &dir)?;
+    Ok(dir)
+}
+
+/// Like [`cifar10`], from other mirrors (tried in this order) and into another directory.
+pub fn cifar10_from(mirrors: &[&str], dir: &Path) -> Result<()> {
+    let folder = dir.join(FOLDER);
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let _lock = lock(dir)?;
+    // Another process may have done it while this one waited for the lock.
+    if !folder.is_dir() {
+        fetch_each(&[ARCHIVE], mirrors, dir)?;
+        let archive = dir.join(ARCHIVE.name);
+        unpack(&archive, &folder)?;
+        fs::remove_file(&archive).map_err(Error::io("remove", &archive))?;
+    }
+    Ok(())
+}
+
+/// Writes the archive's files into `folder`, which gets its name when it is complete.
+fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+    let part = folder.with_extension("part");
+    fs::create_dir_all(&part).map_err(Error::io("create directory", &part))?;
+    let file = File::open(archive).map_err(Error::io("open", archive))?;
+    let mut found = Vec::new();
+    let mut entries = Archive::new(GzDecoder::new(file));
+    for entry in entries.entries().map_err(Error::io("unpack", archive))? {
+        let mut entry = entry.map_err(Error::io("unpack", archive))?;
+        let path = entry.path().map_err(Error::io("unpack", archive))?.into_owned();
+        // Known names only, so that nothing is written to another place.
+        let Some(name) = FILES.iter().find(|name| path == Path::new(FOLDER).join(name)) else {
+            continue;
+        };
+        let target = part.join(name);
+        let mut file = File::create(&target).map_err(Error::io("create", &target))?;
+        io::copy(&mut entry, &mut file).map_err(Error::io("unpack", archive))?;
+        file.sync_all().map_err(Error::io("write", &target))?;
+        found.push(*name);
+    }
+    if let Some(missing) = FILES.iter().find(|name| !found.contains(name)) {
+        return Err(Error::Format {
+            path: archive.into(),
+            found: format!("holds no {FOLDER}/{missing}"),
+            expected: "the archive of CIFAR-10's binary version".into(),
+        });
+    }
+    fs::rename(&part, folder).map_err(Error::io("create", folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use tar::{Builder, Header};
+
+    use super::*;
+
+    /// An archive of these files, whose content is their name.
+    fn archive(dir: &Path, files: &[&str]) -> PathBuf {
+        let path = dir.join("archive.tar.gz");
+        let file = File::create(&path).unwrap();
+        let mut builder = Builder::new(GzEncoder::new(file, Compression::fast()));
+        for name in files {
+            let mut header = Header::new_gnu();
+            header.set_size(name.len() as u64);
+            header.set_mode(0o644);
+            let path = Path::new(FOLDER).join(name);
+            builder.append_data(&mut header, path, name.as_bytes()).unwrap();
+        }
+        builder.into_inner().unwrap().finish().unwrap();
+        path
+    }
+
+    #[test]
+    fn the_archives_images_are_unpacked_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [&["readme.html", "deep/er.bin"], &FILES[..]].concat();
+        let folder = dir.path().join(FOLDER);
+        unpack(&archive(dir.path(), &files), &folder).unwrap();
+        let mut names: Vec<_> =
+            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, FILES);
+        assert_eq!(fs::read_to_string(folder.join("test_batch.bin")).unwrap(), "test_batch.bin");
+        assert!(!dir.path().join("cifar-10-batches-bin.part").exists());
+    }
+
+    #[test]
+    fn an_archive_that_lacks_a_file_leaves_no_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = archive(dir.path(), &FILES[..5]);
+        let folder = dir.path().join(FOLDER);
+        assert_eq!(
+            unpack(&path, &folder).unwrap_err().to_string(),
+            format!(
+                "{}: holds no cifar-10-batches-bin/test_batch.bin; expected the archive of \
+                 CIFAR-10's binary version",
+                path.display()
+            )
+        );
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn what_is_unpacked_is_not_fetched_again() {
+        let dir = tempfile::tempdir().unwrap();
+        cifar10_from(&[], dir.path()).unwrap_err();
+        fs::create_dir(dir.path().join(FOLDER)).unwrap();
+        cifar10_from(&[], dir.path()).unwrap();
+    }
+}

@@ -1,0 +1,174 @@
+//! NVIDIA Apex's DistributedDataParallel: what was used with mixed precision before PyTorch had its
+//! own, and what that one does not do.
+//!
+//! `apex.parallel.DistributedDataParallel`, which Apex has removed in 2025.
+
+use super::hooks::{CommHook, Finish, GradBucket};
+use super::{DdpLoggingData, DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
+use crate::{Error, Result, Tensors};
+use tch::nn::{ModuleT, VarStore};
+use tch::{Kind, Tensor};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// Apex's keyword arguments, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ApexOptions {
+    /// How many gradients, counted in numbers of the kind of the first parameter, are exchanged at
+    /// once at the least.
+    pub message_size: usize,
+    /// Whether all gradients are exchanged when the last has come, those of a kind at once, instead
+    /// of while others are still being computed. Parameters without a gradient are allowed then:
+    /// they are left out.
+    pub delay_allreduce: bool,
+    /// Whether gradients are exchanged as `float32`, whatever their kind: sums of `float16` overflow
+    /// above 65,504.
+    pub allreduce_always_fp32: bool,
+    /// Whether gradients are averaged over the ranks. If not, they are summed.
+    pub gradient_average: bool,
+    /// What gradients are divided by before they are summed. Afterwards they are multiplied by it and
+    /// divided by the number of ranks, but only with `gradient_average`: without it the sum stays
+    /// divided.
+    pub gradient_predivide_factor: f64,
+}
+
+impl Default for ApexOptions {
+    fn default() -> Self {
+        ApexOptions {
+            message_size: 10_000_000,
+            delay_allreduce: false,
+            allreduce_always_fp32: false,
+            gradient_average: true,
+            gradient_predivide_factor: 1.0,
+        }
+    }
+}
+
+/// Averages gradients over the ranks as `apex.parallel.DistributedDataParallel` does, on PyTorch's
+/// engine.
+///
+/// Unlike [`DistributedDataParallel`], it hands out rank 0's parameters but never buffers, so that
+/// each rank keeps running statistics of its own, and it can exchange everything after the backward
+/// pass.
+///
+/// Evaluate through [`module`](Self::module).
+#[derive(Debug)]
+pub struct ApexDistributedDataParallel<M> {
+    model: DistributedDataParallel<M>,
+}
+
+impl<M> ApexDistributedDataParallel<M> {
+    /// Wraps `module`, whose parameters are the trainable variables of `vs`. A collective.
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::new`], and [`Error::Argument`] for options that no
+    /// training could work with.
+    pub fn new(
+        module: M,
+        vs: &VarStore,
+        group: &ProcessGroup,
+        options: ApexOptions,
+    ) -> Result<Self> {
+        options.check()?;
+        let element =
+            vs.trainable_variables().first().map_or(0, |first| first.kind().elt_size_in_bytes());
+        let ddp = DdpOptions {
+            bucket_cap_mb: Some(match options.delay_allreduce {
+                true => f64::INFINITY,
+                false => options.message_size as f64 * element.max(1) as f64 / MIB,
+            }),
+            find_unused_parameters: options.delay_allreduce,
+            broadcast_buffers: false,
+            ..Default::default()
+        };
+        let model = DistributedDataParallel::new(module, vs, group, ddp)?;
+        model.register_comm_hook(AllReduce { options })?;
+        Ok(ApexDistributedDataParallel { model })
+    }
+
+    /// [`DistributedDataParallel::forward`]
+    pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
+        self.model.forward(f)
+    }
+
+    /// [`DistributedDataParallel::backward`]
+    pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        self.model.backward(loss)
+    }
+
+    /// The module itself, which exchanges nothing. `model.module`
+    pub fn module(&self) -> &M {
+        self.model.module()
+    }
+
+    /// [`DistributedDataParallel::logging_data`]
+    pub fn logging_data(&self) -> Result<DdpLoggingData> {
+        self.model.logging_data()
+    }
+}
+
+impl<M: ModuleT> ApexDistributedDataParallel<M> {
+    /// [`ModuleT::forward_t`] that returns errors.
+    pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
+        self.model.f_forward_t(xs, train)
+    }
+}
+
+impl<M: ModuleT> ModuleT for ApexDistributedDataParallel<M> {
+    /// Panics where [`f_forward_t`](Self::f_forward_t) returns an error.
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        self.model.forward_t(xs, train)
+    }
+}
+
+/// `allreduce_bucket`
+struct AllReduce {
+    options: ApexOptions,
+}
+
+impl CommHook for AllReduce {
+    fn name(&self) -> String {
+        format!("apex {:?}", self.options)
+    }
+
+    fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
+        let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = self.options;
+        let failed = || Error::tensor("exchange of gradients");
+        let mut buffer = bucket.buffer()?;
+        let mut sent = match self.options.allreduce_always_fp32 {
+            true => buffer.f_to_kind(Kind::Float).map_err(failed())?,
+            false => buffer.shallow_clone(),
+        };
+        if factor != 1.0 {
+            let _ = sent.f_mul_scalar_(1.0 / factor).map_err(failed())?;
+        }
+        let sum = group.all_reduce_async(sent, ReduceOp::Sum)?;
+        let after = gradient_average.then_some(factor / group.world_size() as f64);
+        Ok(Box::new(move || {
+            let mut sum = sum.wait()?;
+            if let Some(after) = after {
+                let _ = sum.f_mul_scalar_(after).map_err(failed())?;
+            }
+            if sum.kind() != buffer.kind() {
+                buffer.f_copy_(&sum).map_err(failed())?;
+            }
+            Ok(buffer)
+        }))
+    }
+}
+
+impl ApexOptions {
+    fn check(&self) -> Result<()> {
+        let refuse = |what: &str, found: String, expected: &str| {
+            Err(Error::Argument { what: what.into(), found, expected: expected.into() })
+        };
+        let factor = self.gradient_predivide_factor;
+        if self.message_size == 0 {
+            return refuse("message_size", "0".into(), "at least 1");
+        }
+        if !factor.is_finite() || factor <= 0.0 {
+            return refuse("gradient_predivide_factor", factor.to_string(), "more than 0");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Named tensors as bytes: the safetensors format.
+
+use crate::{Error, Result};
+use safetensors::tensor::{serialize, serialize_to_file};
+use safetensors::{Dtype, SafeTensorError, SafeTensors, View};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use tch::{TchError, Tensor};
+
+/// Tensors by name.
+pub(crate) type NamedTensors = HashMap<String, Tensor>;
+
+/// The text in the header, by the names of the format's `__metadata__`.
+pub(crate) type Metadata = HashMap<String, String>;
+
+/// Writes them to a file.
+pub(crate) fn to_file(
+    tensors: &NamedTensors,
+    metadata: Option<Metadata>,
+    path: &Path,
+) -> Result<()> {
+    with_views(tensors, |views| {
+        serialize_to_file(views, &metadata, path).map_err(|error| {
+            let source = match error {
+                SafeTensorError::IoError(error) => error,
+                other => io::Error::other(other.to_string()),
+            };
+            Error::Io { operation: "write", path: path.into(), source }
+        })
+    })
+}
+
+/// What such a file would hold.
+pub(crate) fn to_bytes(tensors: &NamedTensors) -> Result<Vec<u8>> {
+    with_views(tensors, |views| serialize(views, &None).map_err(unreadable))
+}
+
+/// What such a file holds; else the reason why it is none, or is not whole.
+pub(crate) fn from_bytes(bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
+    let file = SafeTensors::deserialize(bytes).map_err(unreadable)?;
+    let tensors = file
+        .tensors()
+        .into_iter()
+        .map(|(name, view)| Ok((name, Tensor::try_from(view)?)))
+        .collect::<Result<_, TchError>>()
+        .map_err(Error::tensor(SAFETENSORS))?;
+    Ok((tensors, header.metadata().clone().unwrap_or_default()))
+}
+
+const SAFETENSORS: &str = "safetensors";
+
+fn unreadable(error: SafeTensorError) -> Error {
+    Error::Tensor { operation: SAFETENSORS, message: error.to_string() }
+}
+
+fn with_views<R>(
+    tensors: &NamedTensors,
+    write: impl FnOnce(Vec<(&str, Source<'_>)>) -> Result<R>,
+) -> Result<R> {
+    let failure = RefCell::new(None);
+    let views = tensors
+        .iter()
+        .map(|(name, tensor)| Ok((name.as_str(), Source::new(tensor, &failure)?)))
+        .collect::<Result<_, TchError>>()
+        .map_err(Error::tensor(SAFETENSORS))?;
+    let written = write(views)?;
+    match failure.take() {
+        Some(error) => Err(Error::tensor(SAFETENSORS)(error)),
+        None => Ok(written),
+    }
+}
+
+/// A tensor whose bytes are fetched when it is its turn: no second copy of all lies in memory.
+struct Source<'a> {
+    tensor: &'a Tensor,
+    shape: Vec<usize>,
+    dtype: Dtype,
+    /// The trait has no place for an error.
+    failure: &'a RefCell<Option<TchError>>,
+}
+
+impl<'a> Source<'a> {
+    fn new(tensor: &'a Tensor, failure: &'a RefCell<Option<TchError>>) -> Result<Self, TchError> {
+        // No dimension is negative.
+        let shape = tensor.size().iter().map(|&size| size as usize).collect();
+        Ok(Source { tensor, shape, dtype: tensor.kind().try_into()?, failure })
+    }
+}
+
+impl View for Source<'_> {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let mut bytes = vec![0; self.data_len()];
+        if let Err(error) = self.tensor.f_copy_data_u8(&mut bytes, self.tensor.numel()) {
+            self.failure.replace(Some(error));
+        }
+        bytes.into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.tensor.numel() * self.dtype.size()
+    }
+}

@@ -1,0 +1,303 @@
+//! Channels of mean 0 and variance 1 over the batches of all ranks: `torch.nn.SyncBatchNorm`.
+
+use super::batch_norm::{BatchNorm, BatchNormOptions, RunningStats, batch_norm2d};
+use crate::distributed::{ProcessGroup, ReduceOp};
+use crate::{Error, Result};
+use c10d_sys::autograd::hook_gradients;
+use c10d_sys::tensor::{batch_norm_backward_reduce, grad_enabled};
+use std::borrow::Borrow;
+use tch::nn::{ModuleT, Path};
+use tch::{Kind, TchError, Tensor, no_grad};
+
+/// What errors call the forward pass.
+const FORWARD: &str = "the forward pass of SyncBatchNorm";
+
+const BACKWARD: &str = "the backward pass of SyncBatchNorm";
+
+const RUN_TWICE: &str = "the backward pass of SyncBatchNorm has been run already, and gave back what \
+                         it needs; run all but the last one with retain_graph";
+
+/// See [`sync_batch_norm`].
+#[derive(Debug)]
+pub struct SyncBatchNorm {
+    /// The variables, and the layer that this is wherever nothing is exchanged.
+    pub batch_norm: BatchNorm,
+    num_features: i64,
+    group: ProcessGroup,
+}
+
+/// `torch.nn.SyncBatchNorm(num_features, process_group=group)`: a [`batch_norm2d`] whose mean and
+/// variance in training are those of all ranks' batches together.
+///
+/// For batches that are too small on one rank to tell the mean and the variance of the data.
+/// Variables, names and evaluation are those of [`batch_norm2d`]. Unlike PyTorch's it works on a CPU
+/// as well. A rank whose batch is empty takes part.
+///
+/// In training both passes are collectives: all ranks must run the same layers in the same order,
+/// and each must call backward. The forward pass gathers the statistics of every rank, 2C + 1
+/// numbers; the backward pass adds up 2C numbers, which the gradient of the input needs. The
+/// gradients of weight and bias are of this rank's batch, for
+/// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) to average.
+pub fn sync_batch_norm<'a>(
+    path: impl Borrow<Path<'a>>,
+    num_features: i64,
+    options: BatchNormOptions,
+    group: &ProcessGroup,
+) -> SyncBatchNorm {
+    let batch_norm = batch_norm2d(path, num_features, options);
+    SyncBatchNorm { batch_norm, num_features, group: group.clone() }
+}
+
+impl SyncBatchNorm {
+    /// [`ModuleT::forward_t`] that returns errors, named as tch names its fallible functions.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: the input is no `[N, num_features, H, W]`, or all ranks together have
+    ///   but one value a channel, which has no variance.
+    /// - [`Error::Collective`]: another rank could not be reached.
+    pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
+        let size = xs.size();
+        if size.len() != 4 || size[1] != self.num_features {
+            let expected = format!("[N, {}, H, W]", self.num_features);
+            return Err(argument(format!("{size:?}"), expected));
+        }
+        if !train || self.group.world_size() == 1 {
+            if train {
+                check_count(count(xs))?;
+            }
+            return Ok(self.batch_norm.forward_t(xs, train));
+        }
+        let (normalized, statistics) = no_grad(|| {
+            let statistics = Statistics::of_all_ranks(xs, &self.group)?;
+            if let Some(running_stats) = &self.batch_norm.running_stats {
+                self.update(running_stats, &statistics);
+            }
+            Ok((self.normalize(xs, &statistics)?, statistics))
+        })?;
+        self.connect(xs, normalized, statistics)
+    }
+
+    fn update(&self, running_stats: &RunningStats, statistics: &Statistics) {
+        let momentum = self.batch_norm.options.momentum;
+        let unbiased = &statistics.var * (statistics.count / (statistics.count - 1.0));
+        for (running, new) in
+            [(&running_stats.mean, &statistics.mean), (&running_stats.var, &unbiased)]
+        {
+            let mut running = running.shallow_clone();
+            let _ = running.g_mul_scalar_(1.0 - momentum);
+            running += new * momentum;
+        }
+        running_stats.count_batch();
+    }
+
+    fn normalize(&self, xs: &Tensor, statistics: &Statistics) -> Result<Tensor> {
+        let BatchNorm { ws, bs, options, .. } = &self.batch_norm;
+        statistics
+            .normalize(xs, ws.as_ref(), bs.as_ref(), options.eps)
+            .map_err(Error::tensor(FORWARD))
+    }
+
+    /// Gives `normalized` a graph: the backward pass of this layer.
+    fn connect(&self, xs: &Tensor, normalized: Tensor, statistics: Statistics) -> Result<Tensor> {
+        let BatchNorm { ws, bs, options, .. } = &self.batch_norm;
+        let inputs: Vec<_> = [Some(xs), ws.as_ref(), bs.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Tensor::shallow_clone)
+            .collect();
+        if !grad_enabled() || !inputs.iter().any(Tensor::requires_grad) {
+            return Ok(normalized);
+        }
+        // Given back as soon as no further backward pass may come.
+        let mut saved = Some(Saved {
+            version: xs.internal_version(),
+            xs: xs.detach(),
+            ws: ws.as_ref().map(Tensor::detach),
+            statistics,
+            eps: options.eps,
+            group: xs.requires_grad().then(|| self.group.clone()),
+        });
+        let mut outputs = [normalized];
+        hook_gradients(&mut outputs, &inputs, move |gradients, keep_graph| {
+            let pass = saved.as_ref().ok_or(RUN_TWICE)?;
+            let gradients = pass.backward(gradients.into_iter().next().flatten());
+            if !keep_graph {
+                saved = None;
+            }
+            gradients.map_err(|error| error.to_string())
+        })
+        .map_err(Error::engine(FORWARD))?;
+        let [output] = outputs;
+        Ok(output)
+    }
+}
+
+impl ModuleT for SyncBatchNorm {
+    /// Panics where [`f_forward_t`](Self::f_forward_t) returns an error.
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        match self.f_forward_t(xs, train) {
+            Ok(output) => output,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Of each channel, over the batches of all ranks.
+#[derive(Debug)]
+struct Statistics {
+    /// `[C]`
+    mean: Tensor,
+    /// The biased variance, `[C]`.
+    var: Tensor,
+    /// How many values each is of.
+    count: f64,
+}
+
+impl Statistics {
+    /// Those of this rank's batch, put together with those of the others. A collective.
+    ///
+    /// The variance is put together from deviations, within the ranks and of their means, and not as
+    /// the difference of two large numbers, E[x²] − E[x]².
+    fn of_all_ranks(xs: &Tensor, group: &ProcessGroup) -> Result<Statistics> {
+        let channels = xs.size()[1];
+        let kind = kind(xs);
+        let own = Self::of_this_rank(xs).map_err(Error::tensor(FORWARD))?;
+        let all = Tensor::stack(&group.all_gather(&own)?, 0);
+        let [means, vars, counts] = [(0, channels), (channels, channels), (2 * channels, 1)]
+            .map(|(start, length)| all.narrow(1, start, length));
+        let count = counts.sum(Kind::Double).double_value(&[]);
+        check_count(count)?;
+        let over_ranks = |values: Tensor| {
+            (values * &counts).sum_dim_intlist([0].as_slice(), false, Kind::Double) / count
+        };
+        let mean = over_ranks(means.copy());
+        let var = over_ranks(vars + (means - &mean).square());
+        Ok(Statistics { mean: mean.to_kind(kind), var: var.to_kind(kind), count })
+    }
+
+    /// The mean and the variance of every channel, and how many values each has: `[2C + 1]`.
+    fn of_this_rank(xs: &Tensor) -> std::result::Result<Tensor, TchError> {
+        let channels = xs.size()[1];
+        let place = (Kind::Double, xs.device());
+        let count = count(xs);
+        if count == 0.0 {
+            return Tensor::f_zeros([2 * channels + 1], place);
+        }
+        // Running statistics make the results, as themselves, more precise than images of 16 bits.
+        let unused = || Tensor::zeros([channels], (kind(xs), xs.device()));
+        let (mean, var) = xs.f_batch_norm_update_stats(Some(unused()), Some(unused()), 0.0)?;
+        let count = Tensor::full([1], count, place);
+        Tensor::f_cat(&[mean.to_kind(Kind::Double), var.to_kind(Kind::Double), count], 0)
+    }
+
+    /// `(xs - mean) / sqrt(var + eps) * weight + bias`, in one go.
+    fn normalize(
+        &self,
+        xs: &Tensor,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> std::result::Result<Tensor, TchError> {
+        if xs.numel() == 0 {
+            return xs.f_empty_like();
+        }
+        let of_kind = |tensor: &Tensor| tensor.to_kind(self.mean.kind());
+        let (normalized, _, _) = xs.f_native_batch_norm(
+            weight.map(of_kind).as_ref(),
+            bias.map(of_kind).as_ref(),
+            Some(&self.mean),
+            Some(&self.var),
+            // As in evaluation: by the statistics given.
+            false,
+            0.0,
+            eps,
+        )?;
+        Ok(normalized)
+    }
+}
+
+/// How many values each channel has.
+fn count(xs: &Tensor) -> f64 {
+    xs.numel() as f64 / xs.size()[1] as f64
+}
+
+fn check_count(count: f64) -> Result<()> {
+    if count > 1.0 {
+        return Ok(());
+    }
+    let found = format!("{count} values a channel on all ranks together");
+    Err(argument(found, "more than one in training".into()))
+}
+
+/// In which statistics are kept: images of 16 bits have means of 32.
+fn kind(xs: &Tensor) -> Kind {
+    if xs.kind() == Kind::Double { Kind::Double } else { Kind::Float }
+}
+
+/// What a backward pass needs of the forward pass.
+struct Saved {
+    /// The input, without its graph.
+    xs: Tensor,
+    /// Which it had: it changes when the input is written to.
+    version: i64,
+    ws: Option<Tensor>,
+    statistics: Statistics,
+    eps: f64,
+    /// With whom to exchange; None if the input wants no gradient.
+    group: Option<ProcessGroup>,
+}
+
+impl Saved {
+    /// The gradients of the input, the weight and the bias. A collective, if the input wants one.
+    fn backward(&self, gradient: Option<Tensor>) -> Result<Vec<Option<Tensor>>> {
+        if self.xs.internal_version() != self.version {
+            let found = "changed in place after the forward pass".into();
+            return Err(argument(found, "as it was until the backward pass".into()));
+        }
+        let Saved { xs, statistics, eps, .. } = self;
+        // An output that took no part in the loss: the other ranks need this one all the same.
+        let gradient = gradient.unwrap_or_else(|| xs.zeros_like());
+        let (sum, sum_normalized) = if xs.numel() == 0 {
+            (statistics.mean.zeros_like(), statistics.mean.zeros_like())
+        } else {
+            batch_norm_backward_reduce(&gradient, xs, &statistics.mean, &statistics.var, *eps)
+                .map_err(Error::engine(BACKWARD))?
+        };
+        let of_input = match &self.group {
+            Some(group) => {
+                let mut sums = Tensor::cat(&[&sum, &sum_normalized], 0);
+                group.all_reduce(&mut sums, ReduceOp::Sum)?;
+                let means = (sums / statistics.count).chunk(2, 0);
+                Some(self.of_input(&gradient, &means[0], &means[1])?)
+            }
+            None => None,
+        };
+        Ok(vec![of_input, Some(sum_normalized), Some(sum)])
+    }
+
+    /// Every value of a channel has moved its mean and its variance, and these all outputs.
+    ///
+    /// With x̂ the normalised input and g the gradient: weight / sqrt(var + eps) times
+    /// g − mean(g) − x̂ · mean(g · x̂).
+    fn of_input(
+        &self,
+        gradient: &Tensor,
+        mean: &Tensor,
+        mean_normalized: &Tensor,
+    ) -> Result<Tensor> {
+        let std = (&self.statistics.var + self.eps).sqrt();
+        let scale = match &self.ws {
+            Some(ws) => ws / std,
+            None => std.reciprocal(),
+        };
+        let (weight, bias) = (-(&scale * mean_normalized), -(&scale * mean));
+        let moved = self.statistics.normalize(&self.xs, Some(&weight), Some(&bias), self.eps);
+        moved
+            .and_then(|mut moved| moved.f_addcmul_(gradient, &scale.view([-1, 1, 1])))
+            .map_err(Error::tensor(BACKWARD))
+    }
+}
+
+fn argument(found: String, expected: String) -> Error {
+    Error::Argument { what: "the input of SyncBatchNorm".into(), found, expected }
+}

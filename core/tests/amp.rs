@@ -1,0 +1,38 @@
+//! Mixed precision on several ranks.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use tch::nn::{self, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::amp::{GradScaler, autocast};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+
+on_ranks!(
+    2,
+    fn what_overflows_on_one_rank_is_a_step_that_all_leave_out(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let net = nn::seq_t().add(nn::linear(vs.root() / "fc", 4, 2, Default::default()));
+        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
+        let mut scaler = GradScaler::new(Default::default()).unwrap();
+        let mut iteration = |factor: f64| {
+            let xs = Tensor::ones([3, 4], (Kind::Float, Device::Cpu));
+            let loss = autocast(Device::Cpu, Some(Kind::Half), || {
+                model.f_forward_t(&xs, true).unwrap().square().mean(Kind::Float) * factor
+            });
+            optimizer.zero_grad().unwrap();
+            model.backward(&scaler.scale(&loss.unwrap()).unwrap()).unwrap();
+            let made = scaler.step(&mut optimizer).unwrap();
+            scaler.update().unwrap();
+            (made, scaler.get_scale().unwrap())
+        };
+        assert_eq!(iteration(1.0), (true, 65536.0));
+        // Only rank 1's own gradients are not finite.
+        let factor = if group.rank() == 1 { f64::INFINITY } else { 1.0 };
+        assert_eq!(iteration(factor), (false, 32768.0));
+        assert_eq!(iteration(1.0), (true, 32768.0));
+    }
+);

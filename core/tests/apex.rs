@@ -1,0 +1,166 @@
+//! Apex's wrapper: what it divides and when, what it leaves out, what it hands out.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor};
+use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
+use tch_parallel::{Error, Result};
+
+/// Two parameters of which a test chooses the gradients, and a buffer.
+struct Weights {
+    first: Tensor,
+    second: Tensor,
+    buffer: Tensor,
+}
+
+type Model = ApexDistributedDataParallel<Weights>;
+
+fn model(group: &ProcessGroup, kind: Kind, options: ApexOptions) -> Result<(VarStore, Model)> {
+    let mut vs = VarStore::new(Device::Cpu);
+    let rank = group.rank() as f64;
+    let mut weights = Weights {
+        first: vs.root().var("first", &[8], tch::nn::Init::Const(rank)),
+        second: vs.root().var("second", &[4], tch::nn::Init::Const(rank)),
+        buffer: vs.root().zeros_no_train("buffer", &[1]),
+    };
+    let _ = weights.buffer.fill_(rank);
+    vs.set_kind(kind);
+    let model = ApexDistributedDataParallel::new(weights, &vs, group, options)?;
+    Ok((vs, model))
+}
+
+/// A step in which every number of the gradients is this one.
+fn step(model: &Model, gradient: f64, uses_second: bool) -> Result<()> {
+    let loss = model.forward(|weights| {
+        let sum = |parameter: &Tensor| (parameter * gradient).sum(Kind::Float);
+        let first = sum(&weights.first);
+        if uses_second { first + sum(&weights.second) } else { first }
+    })?;
+    model.backward(&loss)
+}
+
+/// The first number of each parameter's gradient; None for a parameter without one.
+fn gradients(vs: &VarStore) -> Vec<Option<f64>> {
+    let first = |gradient: Tensor| gradient.defined().then(|| gradient.double_value(&[0]));
+    vs.trainable_variables().iter().map(|parameter| first(parameter.grad())).collect()
+}
+
+/// What the gradients come to when rank 0 has 1 times this number and rank 1 has 3 times.
+fn result(group: &ProcessGroup, number: f64, kind: Kind, options: ApexOptions) -> f64 {
+    let (vs, model) = model(group, kind, options).unwrap();
+    step(&model, number * (1 + 2 * group.rank()) as f64, true).unwrap();
+    let [Some(first), Some(second)] = gradients(&vs)[..] else { panic!("a gradient is missing") };
+    assert_eq!(first, second);
+    first
+}
+
+on_ranks!(
+    2,
+    fn gradients_are_averaged_or_summed_and_divided_before_and_after(group: &ProcessGroup) {
+        for delay_allreduce in [false, true] {
+            let result = |gradient_average, gradient_predivide_factor| {
+                let options = ApexOptions {
+                    delay_allreduce,
+                    gradient_average,
+                    gradient_predivide_factor,
+                    ..Default::default()
+                };
+                result(group, 1.0, Kind::Float, options)
+            };
+            assert_eq!(result(true, 1.0), 2.0);
+            assert_eq!(result(true, 8.0), 2.0);
+            assert_eq!(result(false, 1.0), 4.0);
+            assert_eq!(result(false, 8.0), 0.5, "only the division before");
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn sums_of_half_precision_are_kept_from_overflowing(group: &ProcessGroup) {
+        let result = |options| result(group, 20_000.0, Kind::Half, options);
+        let default = ApexOptions::default();
+        assert_eq!(result(default), f64::INFINITY, "80,000 is too large");
+        assert_eq!(result(ApexOptions { gradient_predivide_factor: 2.0, ..default }), 40_000.0);
+        assert_eq!(result(ApexOptions { allreduce_always_fp32: true, ..default }), 40_000.0);
+    }
+);
+
+on_ranks!(
+    2,
+    fn without_a_delay_gradients_travel_in_messages_and_all_must_come(group: &ProcessGroup) {
+        let options = ApexOptions { message_size: 4, ..Default::default() };
+        let (_vs, model) = model(group, Kind::Float, options).unwrap();
+        for _ in 0..3 {
+            step(&model, 1.0, true).unwrap();
+        }
+        let data = model.logging_data().unwrap();
+        let mut sizes = data.rebuilt_bucket_sizes;
+        sizes.sort();
+        assert_eq!((data.bucket_sizes, sizes), (vec![48], vec![16, 32]));
+        step(&model, 1.0, false).unwrap();
+        let error = step(&model, 1.0, true).unwrap_err();
+        assert!(matches!(error, Error::UnusedParameters { .. }), "{error}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn with_a_delay_they_travel_at_once_and_what_has_none_is_left_out(group: &ProcessGroup) {
+        let options = ApexOptions { message_size: 4, delay_allreduce: true, ..Default::default() };
+        let (vs, model) = model(group, Kind::Float, options).unwrap();
+        let mut buckets = Vec::new();
+        for _ in 0..3 {
+            vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
+            step(&model, (1 + 2 * group.rank()) as f64, false).unwrap();
+            buckets.push(model.logging_data().unwrap().bucket_sizes);
+            assert_eq!(gradients(&vs), [Some(2.0), None]);
+        }
+        assert_eq!(buckets.last(), Some(&vec![48]), "one bucket");
+    }
+);
+
+on_ranks!(
+    2,
+    fn parameters_are_rank_0s_and_buffers_stay_each_ranks_own(group: &ProcessGroup) {
+        let (vs, model) = model(group, Kind::Float, ApexOptions::default()).unwrap();
+        for parameter in vs.trainable_variables() {
+            assert_eq!(parameter.double_value(&[0]), 0.0);
+        }
+        step(&model, 1.0, true).unwrap();
+        step(&model, 1.0, true).unwrap();
+        assert_eq!(model.module().buffer.double_value(&[0]), group.rank() as f64);
+    }
+);
+
+on_ranks!(
+    2,
+    fn ranks_must_have_the_same_options(group: &ProcessGroup) {
+        let gradient_average = group.rank() == 0;
+        let options = ApexOptions { gradient_average, ..Default::default() };
+        let error = model(group, Kind::Float, options).err().unwrap().to_string();
+        assert!(
+            error.contains("rank 1: it registers") && error.contains("average: false"),
+            "{error}"
+        );
+    }
+);
+
+on_ranks!(
+    1,
+    fn options_that_cannot_work_are_refused(group: &ProcessGroup) {
+        let message = |options| model(group, Kind::Float, options).err().unwrap().to_string();
+        let default = ApexOptions::default();
+        assert_eq!(
+            message(ApexOptions { message_size: 0, ..default }),
+            "message_size is 0, but must be at least 1"
+        );
+        for gradient_predivide_factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let error = message(ApexOptions { gradient_predivide_factor, ..default });
+            assert!(error.ends_with("but must be more than 0"), "{error}");
+        }
+    }
+);

@@ -1,0 +1,380 @@
+//! SyncBatchNorm between processes, held against a batch norm of one process with all the data.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use tch::nn::{Module, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
+use tch_parallel::nn::{
+    BatchNorm, BatchNormOptions, Conv2d, Conv2dOptions, NormLayer, SyncBatchNorm, batch_norm2d,
+    conv2d, sync_batch_norm,
+};
+
+const CHANNELS: i64 = 3;
+
+/// Means of 32 bits, rounded and added up in another order: a few units in the last place.
+const ROUNDING: f64 = 1e-6;
+
+/// The same with 64 bits, by way of several layers.
+const ROUNDING_OF_DOUBLES: f64 = 1e-12;
+
+/// A batch of all ranks, which have so many rows of it each.
+struct Batch<'a> {
+    rows: &'a [i64],
+    images: Tensor,
+    targets: Tensor,
+}
+
+impl<'a> Batch<'a> {
+    fn new(rows: &'a [i64], step: i64) -> Self {
+        let size = [rows.iter().sum(), CHANNELS, 4, 5];
+        let numbers = Tensor::arange(size.iter().product::<i64>(), (Kind::Float, Device::Cpu));
+        // No two ranks' rows have the same mean, nor the same variance.
+        let images =
+            (&numbers * 0.37 + step as f64).sin() * (&numbers * 0.005 + 1) + &numbers * 0.01;
+        let targets = (numbers * 0.61 + step as f64).cos();
+        Batch { rows, images: images.view(size), targets: targets.view(size) }
+    }
+
+    /// This rank's rows of a tensor that has all of them.
+    fn part(&self, group: &ProcessGroup, all: &Tensor) -> Tensor {
+        let start = self.rows[..group.rank()].iter().sum();
+        all.narrow(0, start, self.rows[group.rank()])
+    }
+}
+
+/// What a pass over images gives: the output, and the gradients of the images, the weight and the
+/// bias.
+fn pass(layer: &dyn ModuleT, vs: &VarStore, images: &Tensor, targets: &Tensor) -> Vec<Tensor> {
+    let images = images.copy().set_requires_grad(true);
+    let output = layer.forward_t(&images, true);
+    (&output * targets).sum(Kind::Float).backward();
+    let mut results = vec![output.detach(), images.grad()];
+    for parameter in vs.trainable_variables() {
+        results.push(parameter.grad().copy());
+        let _ = parameter.grad().zero_();
+    }
+    results
+}
+
+fn assert_close(what: &str, found: &Tensor, expected: &Tensor, tolerance: f64) {
+    assert_eq!(found.size(), expected.size(), "{what}");
+    if expected.numel() > 0 {
+        let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);
+        let difference = largest(&(found - expected)) / largest(expected).max(1.0);
+        assert!(difference < tolerance, "{what} is wrong by {difference}");
+    }
+}
+
+fn vary_weights(vs: &VarStore) {
+    for (index, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
+        let values = Tensor::arange(parameter.numel() as i64, (parameter.kind(), Device::Cpu));
+        no_grad(|| parameter.copy_(&(values * 0.4 + 0.3 * (index + 1) as f64).view_as(&parameter)));
+    }
+}
+
+fn layers(
+    group: &ProcessGroup,
+    options: BatchNormOptions,
+) -> ((VarStore, SyncBatchNorm), (VarStore, BatchNorm)) {
+    let stores = [VarStore::new(Device::Cpu), VarStore::new(Device::Cpu)];
+    let layer = sync_batch_norm(stores[0].root(), CHANNELS, options, group);
+    let alone = batch_norm2d(stores[1].root(), CHANNELS, options);
+    stores.iter().for_each(vary_weights);
+    let [vs, vs_alone] = stores;
+    ((vs, layer), (vs_alone, alone))
+}
+
+/// Trains two batches and compares everything that can be seen.
+fn follows_one_process(group: &ProcessGroup, rows: &[i64], options: BatchNormOptions) {
+    let ((vs, layer), (vs_alone, alone)) = layers(group, options);
+    for step in 0..2 {
+        let batch = Batch::new(rows, step);
+        let expected = pass(&alone, &vs_alone, &batch.images, &batch.targets);
+        let (images, targets) =
+            (batch.part(group, &batch.images), batch.part(group, &batch.targets));
+        let mut found = pass(&layer, &vs, &images, &targets);
+        assert_close("the output", &found[0], &batch.part(group, &expected[0]), ROUNDING);
+        assert_close("the images' gradient", &found[1], &batch.part(group, &expected[1]), ROUNDING);
+        for (found, expected) in found[2..].iter_mut().zip(&expected[2..]) {
+            group.all_reduce(found, ReduceOp::Sum).unwrap();
+            assert_close("a parameter's gradient", found, expected, ROUNDING);
+        }
+        let (found, expected) = (vs.variables(), vs_alone.variables());
+        assert_eq!(found.len(), expected.len());
+        for (name, expected) in expected {
+            assert_close(&name, &found[&name], &expected, ROUNDING);
+        }
+    }
+}
+
+on_ranks!(
+    1,
+    fn alone_it_is_a_batch_norm(group: &ProcessGroup) {
+        follows_one_process(group, &[4], BatchNormOptions::default());
+    }
+);
+
+on_ranks!(
+    2,
+    fn two_ranks_follow_one_process(group: &ProcessGroup) {
+        follows_one_process(group, &[3, 3], BatchNormOptions::default());
+    }
+);
+
+on_ranks!(
+    3,
+    fn three_ranks_follow_one_process(group: &ProcessGroup) {
+        follows_one_process(group, &[2, 2, 2], BatchNormOptions::default());
+    }
+);
+
+on_ranks!(
+    3,
+    fn batches_may_differ_in_size(group: &ProcessGroup) {
+        follows_one_process(group, &[1, 5, 2], BatchNormOptions::default());
+    }
+);
+
+on_ranks!(
+    3,
+    fn a_rank_may_have_nothing(group: &ProcessGroup) {
+        follows_one_process(group, &[3, 0, 2], BatchNormOptions::default());
+    }
+);
+
+on_ranks!(
+    2,
+    fn without_weights_and_running_statistics_ranks_follow_one_process(group: &ProcessGroup) {
+        let options =
+            BatchNormOptions { affine: false, track_running_stats: false, ..Default::default() };
+        follows_one_process(group, &[1, 3], options);
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_plain_batch_norm_would_not_follow(group: &ProcessGroup) {
+        let ((_vs, layer), (_vs_alone, alone)) = layers(group, BatchNormOptions::default());
+        let batch = Batch::new(&[3, 3], 0);
+        let images = batch.part(group, &batch.images);
+        let difference = layer.forward_t(&images, true) - alone.forward_t(&images, true);
+        assert!(difference.abs().max().double_value(&[]) > 0.1);
+    }
+);
+
+on_ranks!(
+    2,
+    fn images_of_16_bits_have_statistics_of_32(group: &ProcessGroup) {
+        let ((_vs, layer), (_vs_alone, alone)) = layers(group, BatchNormOptions::default());
+        let batch = Batch::new(&[2, 4], 0);
+        let images = batch.images.to_kind(Kind::BFloat16);
+        let expected = alone.forward_t(&images, true);
+        let found = layer.forward_t(&batch.part(group, &images), true);
+        assert_eq!(found.kind(), Kind::BFloat16);
+        // The last of 8 bits.
+        assert_close("the output", &found, &batch.part(group, &expected), 0.01);
+        let (found, expected) =
+            (layer.batch_norm.running_stats.unwrap(), alone.running_stats.unwrap());
+        assert_close("running_mean", &found.mean, &expected.mean, ROUNDING);
+        assert_close("running_var", &found.var, &expected.var, ROUNDING);
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_large_mean_does_not_swallow_the_variance(group: &ProcessGroup) {
+        let options = BatchNormOptions { momentum: 1.0, ..Default::default() };
+        let ((_vs, layer), _) = layers(group, options);
+        let batch = Batch::new(&[3, 3], 0);
+        // 32 bits hold 1000 to some 1/30,000, but its square only to 1/16: the variance is less.
+        let images = &batch.images * 0.1 + 1000;
+        let _ = layer.forward_t(&batch.part(group, &images), true);
+        let expected = images.to_kind(Kind::Double).var_dim([0, 2, 3].as_slice(), true, false);
+        let found = layer.batch_norm.running_stats.unwrap().var;
+        assert_close(
+            "the variance",
+            &(found / expected),
+            &Tensor::ones([3], (Kind::Float, Device::Cpu)),
+            1e-3,
+        );
+    }
+);
+
+on_ranks!(
+    2,
+    fn an_evaluation_needs_no_other_rank(group: &ProcessGroup) {
+        let ((_vs, layer), (_vs_alone, alone)) = layers(group, BatchNormOptions::default());
+        let batch = Batch::new(&[3, 3], 0);
+        let _ = layer.forward_t(&batch.part(group, &batch.images), true);
+        let _ = alone.forward_t(&batch.images, true);
+        if group.rank() == 0 {
+            let found = layer.forward_t(&batch.images, false);
+            assert_close("the output", &found, &alone.forward_t(&batch.images, false), ROUNDING);
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn where_the_input_wants_no_gradient_a_backward_pass_needs_no_other_rank(group: &ProcessGroup) {
+        let ((vs, layer), _) = layers(group, BatchNormOptions::default());
+        let batch = Batch::new(&[3, 3], 0);
+        let output = layer.forward_t(&batch.part(group, &batch.images), true);
+        if group.rank() == 0 {
+            output.sum(Kind::Float).backward();
+            assert!(vs.trainable_variables().iter().all(|parameter| parameter.grad().defined()));
+        }
+        let frozen = no_grad(|| layer.forward_t(&batch.part(group, &batch.images), true));
+        assert!(!frozen.requires_grad());
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_backward_pass_may_be_run_twice_only_if_the_graph_is_kept(group: &ProcessGroup) {
+        let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
+        let batch = Batch::new(&[3, 3], 0);
+        let images = batch.part(group, &batch.images).copy().set_requires_grad(true);
+        let loss =
+            (layer.forward_t(&images, true) * batch.part(group, &batch.targets)).sum(Kind::Float);
+        let pass = |keep_graph| Tensor::f_run_backward(&[&loss], &[&images], keep_graph, false);
+        assert_eq!(pass(true).unwrap()[0], pass(false).unwrap()[0]);
+        // The product before it would complain first.
+        let output = layer.forward_t(&images, true);
+        let pass = |keep_graph| {
+            Tensor::f_run_backward(&[&output.sum(Kind::Float)], &[&images], keep_graph, false)
+        };
+        pass(false).unwrap();
+        let error = pass(false).unwrap_err().to_string();
+        assert!(error.contains("has been run already"), "{error}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn an_input_that_was_changed_in_place_has_no_gradient(group: &ProcessGroup) {
+        let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
+        let batch = Batch::new(&[3, 3], 0);
+        let images = batch.part(group, &batch.images).copy().set_requires_grad(true);
+        let mut images = images * 2;
+        let output = layer.forward_t(&images, true);
+        let _ = images.g_add_scalar_(1);
+        let error = output.sum(Kind::Float).f_backward().unwrap_err().to_string();
+        assert!(error.contains("changed in place after the forward pass"), "{error}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn one_value_on_all_ranks_together_is_refused(group: &ProcessGroup) {
+        let ((vs, layer), _) = layers(group, BatchNormOptions::default());
+        let images =
+            |rows: usize| Tensor::ones([rows as i64, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
+        let error = layer.f_forward_t(&images(group.rank()), true).unwrap_err().to_string();
+        assert!(error.contains("1 values a channel on all ranks together"), "{error}");
+        assert_eq!(vs.variables()["num_batches_tracked"].int64_value(&[]), 0);
+        let _ = layer.f_forward_t(&images(1), true).unwrap();
+    }
+);
+
+on_ranks!(
+    1,
+    fn one_value_without_other_ranks_is_refused(group: &ProcessGroup) {
+        let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
+        let images = Tensor::ones([1, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
+        let error = layer.f_forward_t(&images, true).unwrap_err().to_string();
+        assert!(error.contains("1 values a channel on all ranks together"), "{error}");
+    }
+);
+
+on_ranks!(
+    1,
+    fn images_of_another_shape_are_refused(group: &ProcessGroup) {
+        let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
+        for size in [&[2, 4, 3, 3][..], &[2, 3]] {
+            let images = Tensor::zeros(size, (Kind::Float, Device::Cpu));
+            let error = layer.f_forward_t(&images, false).unwrap_err().to_string();
+            assert!(error.ends_with("but must be [N, 3, H, W]"), "{error}");
+        }
+    }
+);
+
+/// Two convolutions, each with a normalisation after it, and the second with a shortcut: its graph
+/// has two ways.
+#[derive(Debug)]
+struct Net {
+    convs: [Conv2d; 2],
+    norms: [Box<dyn ModuleT>; 2],
+}
+
+impl Net {
+    fn new(vs: &VarStore, norm_layer: &NormLayer) -> Net {
+        let path = vs.root();
+        let options = Conv2dOptions { padding: 1, ..Default::default() };
+        let norm = |name: &str| norm_layer.build(&path / name, CHANNELS);
+        let conv = |name: &str| conv2d(&path / name, CHANNELS, CHANNELS, 3, options);
+        Net { convs: [conv("conv1"), conv("conv2")], norms: [norm("bn1"), norm("bn2")] }
+    }
+}
+
+impl ModuleT for Net {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        let xs = self.norms[0].forward_t(&self.convs[0].forward(xs), train).relu();
+        self.norms[1].forward_t(&self.convs[1].forward(&xs), train) + xs
+    }
+}
+
+/// Trains a net wrapped in DistributedDataParallel, with a bucket for every gradient, so that their
+/// exchanges come between those of the normalisations; and the same net alone.
+fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
+    let norm_layers = [NormLayer::SyncBatchNorm(group.clone()), NormLayer::BatchNorm];
+    let [(vs, net), (vs_alone, alone)] = norm_layers.map(|norm_layer| {
+        let mut vs = VarStore::new(Device::Cpu);
+        let net = Net::new(&vs, &norm_layer);
+        vs.double();
+        vary_weights(&vs);
+        (vs, net)
+    });
+    let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
+    let model = DistributedDataParallel::new(net, &vs, group, options).unwrap();
+    for step in 0..3 {
+        let batch = Batch::new(rows, step);
+        let double = |tensor: &Tensor| tensor.to_kind(Kind::Double);
+        let (images, targets) = (double(&batch.images), double(&batch.targets));
+        (alone.forward_t(&images, true) * &targets).sum(Kind::Double).backward();
+        let output = model.f_forward_t(&batch.part(group, &images), true).unwrap();
+        let loss = (output * batch.part(group, &targets)).sum(Kind::Double);
+        // The gradients are averaged over the ranks.
+        model.backward(&(loss * group.world_size() as f64)).unwrap();
+
+        let (found, expected) = (vs.trainable_variables(), vs_alone.trainable_variables());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_close("a gradient", &found.grad(), &expected.grad(), ROUNDING_OF_DOUBLES);
+        }
+        for parameter in found.into_iter().chain(expected) {
+            let gradient = parameter.grad();
+            let _ = no_grad(|| parameter.shallow_clone().g_sub_(&(&gradient * 0.01)));
+            let _ = gradient.shallow_clone().zero_();
+        }
+    }
+    for (name, expected) in vs_alone.variables() {
+        assert_close(&name, &vs.variables()[&name], &expected, ROUNDING_OF_DOUBLES);
+    }
+}
+
+on_ranks!(
+    2,
+    fn under_ddp_two_ranks_train_as_one_process(group: &ProcessGroup) {
+        ddp_follows_one_process(group, &[3, 3]);
+    }
+);
+
+on_ranks!(
+    3,
+    fn under_ddp_a_rank_may_have_nothing(group: &ProcessGroup) {
+        ddp_follows_one_process(group, &[4, 0, 1]);
+    }
+);

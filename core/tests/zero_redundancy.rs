@@ -1,0 +1,237 @@
+//! A sharded optimizer does what the whole one does, with its share of the memory.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use std::path::Path;
+use tch::nn::{self, Module, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::amp::GradScaler;
+use tch_parallel::checkpoint::Training;
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
+use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
+
+const SGD: SgdOptions =
+    SgdOptions { lr: 0.1, momentum: 0.9, dampening: 0.0, weight_decay: 0.01, nesterov: true };
+
+/// Trained by steps whose data is each rank's own.
+struct Job {
+    inputs: i64,
+    vs: VarStore,
+    model: DistributedDataParallel<nn::Sequential>,
+    optimizer: Box<dyn Optimizer>,
+    group: ProcessGroup,
+}
+
+impl Job {
+    /// The same weights each time.
+    fn new(
+        group: &ProcessGroup,
+        widths: &[i64],
+        optimizer: impl FnOnce(&VarStore, &ProcessGroup) -> Box<dyn Optimizer>,
+    ) -> Job {
+        tch::manual_seed(1);
+        let vs = VarStore::new(Device::Cpu);
+        let mut net = nn::seq();
+        for (index, pair) in widths.windows(2).enumerate() {
+            let path = vs.root() / index.to_string();
+            net = net
+                .add(nn::linear(path, pair[0], pair[1], Default::default()))
+                .add_fn(Tensor::tanh);
+        }
+        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let optimizer = optimizer(&vs, group);
+        Job { inputs: widths[0], vs, model, optimizer, group: group.clone() }
+    }
+
+    fn loss(&self, step: i64) -> Tensor {
+        let inputs = self.inputs;
+        let offset = step * 7 + self.group.rank() as i64;
+        let xs = (Tensor::arange(5 * inputs, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin();
+        self.model
+            .forward(|net| net.forward(&xs.view([5, inputs])))
+            .unwrap()
+            .square()
+            .mean(Kind::Float)
+    }
+
+    fn train(&mut self, steps: std::ops::Range<i64>) {
+        for step in steps {
+            let loss = self.loss(step);
+            self.optimizer.zero_grad().unwrap();
+            self.model.backward(&loss).unwrap();
+            self.optimizer.step().unwrap();
+        }
+    }
+
+    fn weights(&self) -> Vec<Tensor> {
+        self.vs.trainable_variables().iter().map(Tensor::copy).collect()
+    }
+
+    /// On rank 0: the state of the whole optimizer, by name.
+    fn state(&mut self) -> Vec<(String, Tensor)> {
+        self.optimizer.consolidate_state_dict(0).unwrap();
+        if self.group.rank() != 0 {
+            return Vec::new();
+        }
+        let mut state = self.optimizer.state_dict().unwrap().tensors;
+        state.sort_by(|(a, _), (b, _)| a.cmp(b));
+        state
+    }
+}
+
+fn sgd(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
+    Box::new(Sgd::new(vs, SGD).unwrap())
+}
+
+fn sharded_sgd(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
+    let share = |parameters| Sgd::from_named_parameters(parameters, SGD);
+    Box::new(ZeroRedundancyOptimizer::new(vs, group, share).unwrap())
+}
+
+fn adam(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
+    Box::new(Adam::new(vs, AdamOptions::adamw()).unwrap())
+}
+
+fn sharded_adam(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
+    let share = |parameters| Adam::from_named_parameters(parameters, AdamOptions::adamw());
+    Box::new(ZeroRedundancyOptimizer::new(vs, group, share).unwrap())
+}
+
+type Make = fn(&VarStore, &ProcessGroup) -> Box<dyn Optimizer>;
+
+/// Ten steps, with each kind of optimizer, whole and sharded.
+fn follows_the_whole_optimizer(group: &ProcessGroup, widths: &[i64]) {
+    for [whole, sharded] in [[sgd as Make, sharded_sgd], [adam, sharded_adam]] {
+        let (mut whole, mut sharded) =
+            (Job::new(group, widths, whole), Job::new(group, widths, sharded));
+        let begin = whole.weights();
+        for step in 0..10 {
+            whole.train(step..step + 1);
+            sharded.train(step..step + 1);
+            assert_eq!(sharded.weights(), whole.weights(), "step {step}");
+        }
+        assert_ne!(whole.weights(), begin);
+        assert_eq!(sharded.state(), whole.state());
+    }
+}
+
+on_ranks!(
+    2,
+    fn on_two_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
+        follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
+    }
+);
+
+on_ranks!(
+    3,
+    fn on_three_ranks_they_are_as_well(group: &ProcessGroup) {
+        follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
+    }
+);
+
+on_ranks!(
+    3,
+    fn more_ranks_than_parameters_are_no_harm(group: &ProcessGroup) {
+        follows_the_whole_optimizer(group, &[6, 4]);
+    }
+);
+
+on_ranks!(
+    3,
+    fn each_rank_keeps_the_state_of_its_share_only(group: &ProcessGroup) {
+        let widths = [32; 13];
+        let (mut whole, mut sharded) =
+            (Job::new(group, &widths, adam), Job::new(group, &widths, sharded_adam));
+        whole.train(0..1);
+        sharded.train(0..1);
+        let bytes = sharded.optimizer.state_bytes() as i64;
+        let all: Vec<i64> = group
+            .all_gather(&Tensor::from(bytes))
+            .unwrap()
+            .iter()
+            .map(|bytes| bytes.int64_value(&[]))
+            .collect();
+        let total = whole.optimizer.state_bytes() as i64;
+        assert_eq!(all.iter().sum::<i64>(), total);
+        // Twelve equal layers go evenly into three.
+        assert_eq!(all, [total / 3; 3]);
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_state_that_is_spread_over_the_ranks_cannot_be_saved(group: &ProcessGroup) {
+        let mut job = Job::new(group, &[6, 4], sharded_sgd);
+        job.train(0..1);
+        let refused = |job: &Job| job.optimizer.state_dict().unwrap_err().to_string();
+        let expected = format!(
+            "the optimizer's state is spread over the ranks, but must be brought to this one, by \
+             `consolidate_state_dict({})` on all of them",
+            group.rank()
+        );
+        assert_eq!(refused(&job), expected);
+        job.optimizer.consolidate_state_dict(1).unwrap();
+        assert_eq!(job.optimizer.state_dict().is_ok(), group.rank() == 1);
+        // It would be that of a step ago.
+        job.train(1..2);
+        assert_eq!(refused(&job), expected);
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back(group: &ProcessGroup) {
+        let port = std::env::var("MASTER_PORT").unwrap();
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("zero-{port}.safetensors"));
+        fn parts(job: &mut Job) -> Training<'_> {
+            Training {
+                architecture: "mlp",
+                vs: &mut job.vs,
+                optimizer: &mut *job.optimizer,
+                scheduler: None,
+                scaler: None,
+            }
+        }
+        let widths = [6, 9, 7, 4];
+        let mut uninterrupted = Job::new(group, &widths, adam);
+        uninterrupted.train(0..9);
+
+        let mut job = Job::new(group, &widths, adam);
+        for (from, next) in [(0, sharded_adam as Make), (3, adam), (6, sharded_adam)] {
+            job.train(from..from + 3);
+            parts(&mut job).save(&path, &from, group).unwrap();
+            job = Job::new(group, &widths, next);
+            parts(&mut job).load::<i64>(&path, group).unwrap();
+        }
+        group.barrier().unwrap();
+        if group.rank() == 0 {
+            std::fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(job.weights(), uninterrupted.weights());
+        assert_eq!(job.state(), uninterrupted.state());
+    }
+);
+
+on_ranks!(
+    2,
+    fn schedules_and_scalers_work_with_it(group: &ProcessGroup) {
+        let weights = |make: Make| {
+            let mut job = Job::new(group, &[6, 9, 4], make);
+            let mut scheduler = LrScheduler::new(&mut *job.optimizer, StepLr::new(2)).unwrap();
+            let mut scaler = GradScaler::new(Default::default()).unwrap();
+            for step in 0..5 {
+                let loss = job.loss(step);
+                job.optimizer.zero_grad().unwrap();
+                job.model.backward(&scaler.scale(&loss).unwrap()).unwrap();
+                assert!(scaler.step(&mut *job.optimizer).unwrap());
+                scaler.update().unwrap();
+                scheduler.step(&mut *job.optimizer);
+            }
+            job.weights()
+        };
+        assert_eq!(weights(sharded_adam), weights(adam));
+    }
+);

@@ -1,0 +1,41 @@
+//! How large a PyramidNet is: the tutorial's, the one that it is taken for, and smaller ones.
+//!
+//! ```text
+//! cargo run -rq -p ddp-imagenet --example pyramidnet_parameters
+//! ```
+
+use anyhow::{Result, bail};
+use ddp_imagenet::models::Arch;
+use tch::nn::VarStore;
+use tch::{Device, Tensor};
+use tch_parallel::nn::NormLayer;
+use tch_parallel::report::{Column, table, thousands};
+
+fn main() -> Result<()> {
+    // ANCHOR: count
+    let mut rows = Vec::new();
+    for name in ["pyramidnet", "pyramidnet110_a270", "pyramidnet110_a84", "pyramidnet110_a48"] {
+        let arch: Arch = name.parse()?;
+        let vs = VarStore::new(Device::Cpu);
+        arch.build(&vs.root(), 10, &NormLayer::BatchNorm);
+        let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
+        // ANCHOR_END: count
+        let Arch::PyramidNet(options) = arch else { bail!("{name} is not a PyramidNet") };
+        rows.push(vec![
+            name.to_owned(),
+            options.depth().to_string(),
+            options.blocks_per_stage.to_string(),
+            options.alpha.to_string(),
+            thousands(parameters),
+        ]);
+    }
+    let columns = [
+        Column::Left("-a"),
+        Column::Right("depth"),
+        Column::Right("blocks a stage"),
+        Column::Right("alpha"),
+        Column::Right("parameters"),
+    ];
+    print!("{}", table(&columns, &rows));
+    Ok(())
+}

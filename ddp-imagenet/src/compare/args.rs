@@ -1,0 +1,156 @@
+//! The flags of the comparison.
+
+use crate::args::DataArgs;
+use clap::value_parser;
+use ddp_imagenet::models::Arch;
+use std::path::PathBuf;
+use tch_parallel::multiprocessing::TimeLimit;
+use tch_parallel::{Devices, Error, Result};
+
+/// Train with each of the four methods, and show where time and memory go.
+///
+/// Every training runs in processes of its own, ddp and apex in one for each device. Without a flag
+/// it is a small PyramidNet on digits that are part of the program, less than a minute on two cores.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_override_self = true,
+    mut_arg("dataset", |dataset| dataset.default_value("mnist")),
+    mut_arg("batch_size", |batch_size| batch_size.default_value("32").help(
+        "Images in a batch, of all devices together"
+    )),
+    mut_arg("workers", |workers| workers.default_value("0").help(
+        "Threads that make batches ahead, for all devices together; with 0, which makes them in the \
+         training loop, the bytes of logical devices are exact"
+    )),
+    after_help = "The article's sizes, on four GPUs and on four parts of a CPU with much memory:
+  ddp-imagenet compare --dataset cifar10 --download --arch pyramidnet --workers 4 \\
+      --batch-size 768 --single-batch-size 240 --devices cuda:0,cuda:1,cuda:2,cuda:3
+  ddp-imagenet compare --dataset cifar10 --download --arch pyramidnet \\
+      --batch-size 768 --single-batch-size 240 --devices cpu:4 --timeout 36000"
+)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The network: pyramidnet, which is the article's; pyramidnet20_a24 or another of any depth and
+    /// α; resnet18, 34, 50, 101 or 152.
+    #[arg(short, long, default_value = "pyramidnet20_a24")]
+    pub arch: Arch,
+    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
+    #[arg(long, default_value = "cpu:2")]
+    devices: Devices,
+    /// Images in a batch of the single device; by default as many as each device has of --batch-size.
+    #[arg(long, value_name = "IMAGES")]
+    single_batch_size: Option<usize>,
+    /// Batches of each training, the first of which does not count. As many as an epoch has, or
+    /// more, measure the epoch; less project it.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(2..))]
+    pub steps: u32,
+    /// Determines the first weights, the order of the images and what is done to them.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Draw speed, memory and utilisation as charts in this directory.
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
+    /// Seconds that a training may take.
+    #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
+    timeout: u64,
+}
+
+/// How images and the threads that make batches are shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Images in a batch of all devices.
+    pub total: usize,
+    /// Those of each device.
+    pub device: usize,
+    /// Images in a batch of the single device.
+    pub single: usize,
+    /// Threads of all devices.
+    pub workers: usize,
+    /// Those of each device, rounded up.
+    pub device_workers: usize,
+}
+
+impl CompareArgs {
+    /// # Errors
+    /// [`Error::Argument`] for a single device.
+    pub fn devices(&self) -> Result<&Devices> {
+        if self.devices.len() > 1 {
+            return Ok(&self.devices);
+        }
+        let expected = "at least two devices: on one there is nothing to compare";
+        Err(refused("--devices", self.devices.to_string(), expected.into()))
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] for a batch that the devices cannot share evenly.
+    pub fn shares(&self) -> Result<Shares> {
+        let devices = self.devices.len();
+        let all = self.data.loader(1)?;
+        let total = all.batch_size;
+        if total == 0 || !total.is_multiple_of(devices) {
+            let expected = format!("{devices} or a multiple of it: an equal share for each device");
+            return Err(refused("--batch-size", total.to_string(), expected));
+        }
+        let device = total / devices;
+        let single = self.single_batch_size.unwrap_or(device);
+        if single == 0 {
+            return Err(refused("--single-batch-size", "0".into(), "at least 1 image".into()));
+        }
+        let (workers, device_workers) = (all.num_workers, all.num_workers.div_ceil(devices));
+        Ok(Shares { total, device, single, workers, device_workers })
+    }
+
+    /// For each training.
+    pub fn time_limit(&self) -> TimeLimit {
+        TimeLimit { seconds: self.timeout, flag: "--timeout" }
+    }
+}
+
+fn refused(what: &str, found: String, expected: String) -> Error {
+    Error::Argument { what: what.into(), found, expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        compare: CompareArgs,
+    }
+
+    fn compare(flags: &str) -> CompareArgs {
+        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace()))
+            .unwrap()
+            .compare
+    }
+
+    #[test]
+    fn the_single_device_has_what_each_of_several_has_unless_told_otherwise() {
+        let shares = |flags| compare(flags).shares().unwrap();
+        let expected =
+            Shares { total: 768, device: 192, single: 192, workers: 6, device_workers: 2 };
+        let flags = "--devices cpu:4 --batch-size 768 --workers 6";
+        assert_eq!(shares(flags), expected);
+        // The article's single GPU had more (S4.46).
+        let articles = shares(&format!("{flags} --single-batch-size 240"));
+        assert_eq!(articles, Shares { single: 240, ..expected });
+    }
+
+    #[test]
+    fn what_cannot_be_shared_or_compared_is_refused() {
+        for (flags, expected) in [
+            ("--batch-size 1", "--batch-size is 1, but must be 2 or a multiple of it: an equal"),
+            ("--batch-size 33", "--batch-size is 33, but must be 2 or a multiple of it"),
+            ("--single-batch-size 0", "--single-batch-size is 0, but must be at least 1 image"),
+        ] {
+            let error = compare(flags).shares().unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        let error = compare("--devices cpu:1").devices().unwrap_err().to_string();
+        assert!(error.starts_with("--devices is cpu:0, but must be at least two"), "{error}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Time, memory and utilisation of each device.
+
+use super::runs::Measured;
+use tch_parallel::report::{Column, size, table, thousands};
+
+/// A row for each training and device.
+pub fn table_of(measured: &[Measured]) -> String {
+    let columns = [
+        Column::Left("method"),
+        Column::Right("batch"),
+        Column::Right("batch time"),
+        Column::Right("fetch"),
+        Column::Right("epoch"),
+        Column::Left(""),
+        Column::Right("images/s"),
+        Column::Left("device"),
+        Column::Right("peak memory"),
+        Column::Right("in bytes"),
+        Column::Right("utilisation"),
+    ];
+    let mut rows = Vec::new();
+    for measured in measured {
+        for (index, device) in measured.devices.iter().enumerate() {
+            let of_training = [
+                measured.run.to_string(),
+                format!("{} x {}", measured.devices.len(), measured.images),
+                format!("{:.3} s", measured.batch_seconds),
+                format!("{:.3} s", measured.fetch_seconds),
+                hours(measured.epoch_seconds()),
+                if measured.epoch_seconds.is_some() { "measured" } else { "projected" }.into(),
+                format!("{:.1}", measured.images_per_second()),
+            ];
+            let of_device = [
+                device.device.clone(),
+                size(device.peak),
+                thousands(device.peak),
+                format!("{:.0} %", 100.0 * (1.0 - device.idle_share)),
+            ];
+            let once = |cell: String| if index == 0 { cell } else { String::new() };
+            rows.push(of_training.into_iter().map(once).chain(of_device).collect());
+        }
+    }
+    table(&columns, &rows)
+}
+
+/// As `h:mm:ss`.
+fn hours(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::runs::RUNS;
+    use super::*;
+    use tch_parallel::meter::DeviceReport;
+
+    /// S4.44 and S4.45: 22 minutes, and 5.
+    #[test]
+    fn the_articles_numbers_make_this_table() {
+        let device = |index| DeviceReport {
+            device: format!("cuda:{index}"),
+            live: 0,
+            peak: 10 << 30,
+            parameters: 0,
+            gradients: 0,
+            optimizer_state: 0,
+            idle_share: 0.01,
+        };
+        let article = |run: usize, images, devices, batches, batch_seconds| Measured {
+            run: RUNS[run],
+            images,
+            devices: (0..devices).map(device).collect(),
+            batches,
+            batch_seconds,
+            fetch_seconds: 0.0,
+            epoch_seconds: None,
+        };
+        let text = table_of(&[article(0, 240, 1, 209, 6.3), article(1, 192, 4, 66, 5.0)]);
+        let rows: Vec<_> =
+            text.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>()).collect();
+        let expected: [Vec<_>; 2] = [
+            "single, SGD 1 x 240 6.300 s 0.000 s 0:21:57 projected 38.1 cuda:0 10.0 GiB 10,737,418,240 99 %",
+            "data-parallel, SGD 4 x 192 5.000 s 0.000 s 0:05:30 projected 153.6 cuda:0 10.0 GiB 10,737,418,240 99 %",
+        ]
+        .map(|row| row.split_whitespace().collect());
+        assert_eq!(rows[..2], expected);
+        assert_eq!(rows[4], ["cuda:3", "10.0", "GiB", "10,737,418,240", "99", "%"]);
+    }
+}

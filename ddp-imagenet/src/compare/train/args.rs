@@ -1,0 +1,283 @@
+//! The flags of one training, and what follows from them.
+
+use crate::args::{DataArgs, Images};
+use crate::compare::Method;
+use clap::{ValueEnum, value_parser};
+use ddp_imagenet::models::Arch;
+use std::fmt;
+use std::path::PathBuf;
+use tch::nn::VarStore;
+use tch_parallel::data::{DataLoaderOptions, ImageSource};
+use tch_parallel::distributed::{
+    DeviceChoice, Env, ProcessGroup, ProcessGroupOptions, device_of_rank,
+};
+use tch_parallel::nn::NormLayer;
+use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
+use tch_parallel::{Devices, Error, LogicalDevice, Result};
+
+/// Train PyramidNet on CIFAR-10 with one method, as the article's companion repository does.
+///
+/// Without a flag it is the article's network, of which a step takes a minute on two cores, on
+/// digits that are part of the program. The single methods of a comparison:
+#[derive(Debug, clap::Args)]
+#[command(
+    args_override_self = true,
+    mut_arg("dataset", |dataset| dataset.default_value("mnist")),
+    mut_arg("batch_size", |batch_size| batch_size.default_value("240").help(
+        "Images in a batch, of all devices together; with apex, on each"
+    )),
+    mut_arg("workers", |workers| workers.help(
+        "Threads that make batches ahead, shared out like the batch; 0 makes them in the training \
+         loop, which is what the bytes of cpu:0 are exact with"
+    )),
+    after_help = "The companion repository's four GPUs, and two logical devices:
+  ddp-imagenet train-cifar --method data-parallel --dataset cifar10 --download \\
+      --devices cuda:0,cuda:1,cuda:2,cuda:3 --batch-size 768
+  ddp-imagenet train-cifar --method data-parallel --devices cpu:2 \\
+      --arch pyramidnet20_a24 --batch-size 32 --steps 41"
+)]
+pub struct Args {
+    /// How the batch is shared out among the devices.
+    #[arg(short, long, value_enum, default_value_t = Method::Single)]
+    pub method: Method,
+    #[command(flatten)]
+    data: DataArgs,
+    /// The network: pyramidnet, which is the article's; pyramidnet20_a24 or another of any depth and
+    /// α; resnet18, 34, 50, 101 or 152.
+    #[arg(short, long, default_value = "pyramidnet")]
+    pub arch: Arch,
+    /// Normalise over the batches of all ranks (SyncBatchNorm). For ddp and apex.
+    #[arg(long)]
+    sync_bn: bool,
+    /// What makes steps of gradients. The companion repository has Adam where it has DataParallel.
+    #[arg(long, value_enum, default_value_t = OptimizerKind::Sgd)]
+    optimizer: OptimizerKind,
+    /// The learning rate.
+    #[arg(long, default_value_t = 0.1)]
+    lr: f64,
+    /// How often to go through the training set.
+    #[arg(long, default_value_t = 1)]
+    pub epochs: u64,
+    /// Take only so many batches of an epoch.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    steps: Option<u32>,
+    /// Determines the first weights, the order of the images and what is done to them.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+
+    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1; by default cpu:1. With ddp and
+    /// apex one for each rank of this host, by default cpu:N for N ranks.
+    #[arg(long)]
+    devices: Option<Devices>,
+    /// Batches between two lines of output.
+    #[arg(short, long, default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
+    pub print_freq: u32,
+    /// A directory for what every batch took and came to, and for the memory of every device, as
+    /// JSON lines.
+    #[arg(long, value_name = "DIR")]
+    pub metrics: Option<PathBuf>,
+
+    /// A run that compare has started: it is about bytes and seconds, and ends with that process.
+    #[arg(long, hide = true)]
+    pub measured_by: Option<u32>,
+}
+
+/// What makes steps of gradients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OptimizerKind {
+    /// With momentum 0.9, one number for each parameter; and weight decay 1e-4.
+    Sgd,
+    /// With two numbers for each parameter.
+    Adam,
+}
+
+impl fmt::Display for OptimizerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            OptimizerKind::Sgd => "SGD",
+            OptimizerKind::Adam => "Adam",
+        })
+    }
+}
+
+impl Args {
+    /// The devices of this process.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for devices and numbers of ranks that do not go with the method.
+    pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
+        let (rank, ranks) = env.map_or((0, 1), |env| (env.local_rank, env.local_world_size));
+        if self.method.is_distributed() {
+            return Devices::new([device_of_rank(self.devices.as_ref(), rank, ranks)?]);
+        }
+        if env.is_some_and(|env| env.world_size > 1) {
+            let expected = "ddp or apex where there are several ranks: one process serves all its \
+                            devices";
+            return Err(refused("--method", self.method, expected));
+        }
+        if self.sync_bn {
+            let expected = "left out unless --method is ddp or apex: replicas of one process are \
+                            normalised each for itself, as in PyTorch";
+            return Err(refused("--sync-bn", "given", expected));
+        }
+        let devices = self.devices.clone().map_or_else(|| Devices::cpu(1), Ok)?;
+        if self.method == Method::Single && devices.len() > 1 {
+            let expected = "a single device; --method data-parallel trains on several";
+            return Err(refused("--devices", devices, expected));
+        }
+        Ok(devices)
+    }
+
+    /// The ranks meet on their own devices. A process that is alone has nobody to meet, and needs no
+    /// GPU for that.
+    pub fn process_group(&self, device: LogicalDevice) -> ProcessGroupOptions {
+        let device = match device {
+            LogicalDevice::Cuda(_) if self.method.is_distributed() => DeviceChoice::Cuda,
+            _ => DeviceChoice::Cpu,
+        };
+        ProcessGroupOptions { device, ..Default::default() }
+    }
+
+    /// The images to learn from, and the number of their classes.
+    pub fn train_set(&self) -> Result<(Images, i64)> {
+        let (train_set, _) = self.data.load(self.seed)?;
+        let classes = train_set.source().classes().len();
+        Ok((train_set, classes as i64))
+    }
+
+    /// How this process makes its share of the batches, on its way to `device`.
+    ///
+    /// ddp divides batch and workers by the ranks of this host, as PyTorch's ImageNet example does;
+    /// Apex's example counts both for each process (S4.38).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a batch that does not give every device an image.
+    pub fn loader(&self, device: LogicalDevice) -> Result<DataLoaderOptions> {
+        let ranks = match self.method {
+            Method::Ddp => Env::read()?.map_or(1, |env| env.local_world_size),
+            Method::Single | Method::DataParallel | Method::Apex => 1,
+        };
+        let pin_memory = matches!(device, LogicalDevice::Cuda(_));
+        Ok(DataLoaderOptions { pin_memory, ..self.loader_of(ranks)? })
+    }
+
+    fn loader_of(&self, ranks: usize) -> Result<DataLoaderOptions> {
+        let options = self.data.loader(ranks)?;
+        let replicas = match (self.method, &self.devices) {
+            (Method::DataParallel, Some(devices)) => devices.len(),
+            _ => 1,
+        };
+        if options.batch_size < replicas {
+            let expected = format!("at least {replicas}, an image for each device");
+            return Err(refused("--batch-size", options.batch_size, expected));
+        }
+        Ok(options)
+    }
+
+    /// Whose batches a model is normalised over.
+    pub fn norm_layer(&self, group: &ProcessGroup) -> NormLayer {
+        if self.sync_bn { NormLayer::SyncBatchNorm(group.clone()) } else { NormLayer::BatchNorm }
+    }
+
+    /// The companion repository's optimizer, or the other one.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a learning rate that no optimizer can work with.
+    pub fn optimizer(&self, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
+        let lr = self.lr;
+        Ok(match self.optimizer {
+            OptimizerKind::Sgd => {
+                let options =
+                    SgdOptions { lr, momentum: 0.9, weight_decay: 1e-4, ..Default::default() };
+                Box::new(Sgd::new(vs, options)?)
+            }
+            OptimizerKind::Adam => {
+                Box::new(Adam::new(vs, AdamOptions { lr, ..Default::default() })?)
+            }
+        })
+    }
+
+    /// How many batches of an epoch are taken, at most.
+    pub fn steps(&self) -> usize {
+        self.steps.map_or(usize::MAX, |steps| steps as usize)
+    }
+}
+
+fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) -> Error {
+    Error::Argument { what: what.into(), found: found.to_string(), expected: expected.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(flags: &str) -> Args {
+        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace())).unwrap().args
+    }
+
+    /// Batch and workers of a process, one of so many.
+    fn share(flags: &str, ranks: usize) -> (usize, usize) {
+        let options = args(flags).loader_of(ranks).unwrap();
+        (options.batch_size, options.num_workers)
+    }
+
+    #[test]
+    fn a_batch_of_60_and_2_workers_for_each_gpu_are_240_and_8_in_all() {
+        // S4.38: Apex's flags are those of a process, and ddp's those of all.
+        assert_eq!(share("--method apex --batch-size 60 --workers 2", 1), (60, 2));
+        assert_eq!(share("--method ddp --batch-size 240 --workers 8", 4), (60, 2));
+    }
+
+    #[test]
+    fn ddp_divides_the_articles_batch_and_rounds_workers_up() {
+        assert_eq!(share("--method ddp --batch-size 768 --workers 4", 4), (192, 1));
+        assert_eq!(share("--method ddp --batch-size 768 --workers 5", 4), (192, 2));
+        assert_eq!(share("--method ddp --batch-size 768 --workers 0", 4), (192, 0));
+    }
+
+    #[test]
+    fn without_flags_it_is_the_articles_single_gpu() {
+        let args = args("");
+        assert_eq!((args.method, args.arch.to_string().as_str()), (Method::Single, "pyramidnet"));
+        assert_eq!(share("", 1), (240, 4));
+        assert_eq!((args.epochs, args.print_freq, args.steps()), (1, 20, usize::MAX));
+    }
+
+    #[test]
+    fn a_batch_with_fewer_images_than_devices_is_refused() {
+        let refused = |flags, ranks| args(flags).loader_of(ranks).unwrap_err().to_string();
+        assert_eq!(
+            refused("--method data-parallel --devices cpu:4 --batch-size 3", 1),
+            "--batch-size is 3, but must be at least 4, an image for each device"
+        );
+        let error = refused("--method ddp --batch-size 3", 4);
+        assert!(error.starts_with("--batch-size is 3, but must be at least 4"), "{error}");
+    }
+
+    #[test]
+    fn flags_that_do_not_go_with_the_method_are_refused() {
+        for (flags, expected) in [
+            ("--devices cpu:2", "--devices is cpu:0,cpu:1, but must be a single device; --method"),
+            ("--sync-bn", "--sync-bn is given, but must be left out unless --method is ddp or"),
+            ("--method ddp --devices cpu:2", "devices is cpu:0,cpu:1, but must be one for each"),
+        ] {
+            let error = args(flags).devices(None).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn one_process_has_all_devices_and_a_rank_has_one() {
+        let devices = |flags| args(flags).devices(None).unwrap().to_string();
+        assert_eq!(devices(""), "cpu:0");
+        assert_eq!(devices("--method data-parallel --devices cpu:2"), "cpu:0,cpu:1");
+        assert_eq!(devices("--method apex"), "cpu:0");
+    }
+}

@@ -1,0 +1,51 @@
+//! A process for each device, with a model of its own; only gradients travel.
+
+use super::{Args, Progress};
+use anyhow::Result;
+use tch::nn::VarStore;
+use tch_parallel::LogicalDevice;
+use tch_parallel::data::{Batch, DataLoader, DistributedSampler};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+
+/// Trains on `device` as one of the group's ranks.
+pub fn train(
+    args: &Args,
+    device: LogicalDevice,
+    group: &ProcessGroup,
+    progress: &mut Progress<'_>,
+) -> Result<()> {
+    // ANCHOR: train
+    progress.say_device(device);
+    progress.say("==> Preparing data..");
+    let (train_set, classes) = args.train_set()?;
+    let sampler = DistributedSampler::new(group, args.seed);
+    let loader = DataLoader::with_options(train_set, sampler, args.loader(device)?)?;
+
+    progress.say("==> Making model..");
+    let vs = VarStore::new(device.into());
+    let model = args.arch.build(&vs.root(), classes, &args.norm_layer(group));
+    let model = DistributedDataParallel::new(model, &vs, group, DdpOptions::default())?;
+    let mut optimizer = args.optimizer(&vs)?;
+    progress.say_parameters(&vs);
+
+    for epoch in 0..args.epochs {
+        progress.begin_epoch(epoch, loader.len());
+        for batch in loader.epoch(epoch)?.take(args.steps()) {
+            let batch = batch?;
+            progress.begin_batch()?;
+            let (images, labels) = batch.to_device(device.into())?;
+
+            let outputs = model.f_forward_t(&images, true)?;
+            let loss = outputs.cross_entropy_for_logits(&labels);
+            optimizer.zero_grad()?;
+            model.backward(&loss)?;
+            optimizer.step()?;
+
+            progress.end_batch(&loss, &outputs, &labels)?;
+        }
+        progress.end_epoch()?;
+    }
+    let waited = model.logging_data()?.waiting_time();
+    progress.finish(&vs, optimizer.as_ref(), Some(waited))
+    // ANCHOR_END: train
+}

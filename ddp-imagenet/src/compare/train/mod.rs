@@ -1,0 +1,57 @@
+//! PyramidNet on small images, trained in four ways: what matthew l's companion repository,
+//! dnddnjs/pytorch-multigpu, does in one directory for each.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `args` | [`Args`]: the flags, and what follows from them |
+//! | `single` | one device |
+//! | `data_parallel` | several devices of one process |
+//! | `distributed` | a process for each device |
+//! | `apex` | the same with Apex's wrapper |
+//! | `progress` | [`Progress`]: the repository's lines, and the numbers for a comparison |
+//!
+//! The four are to be read side by side: each differs from the last by a handful of lines.
+
+mod apex;
+mod args;
+mod data_parallel;
+mod distributed;
+mod progress;
+mod single;
+
+use super::Method;
+use anyhow::Result;
+use tch::Device;
+use tch_parallel::distributed::{Env, init_process_group};
+use tch_parallel::multiprocessing::end_with;
+
+pub use args::{Args, OptimizerKind};
+pub use progress::{EpochEvent, Progress, StepEvent};
+
+/// Trains with the method of the flags.
+pub fn train(args: &Args) -> Result<()> {
+    if let Some(parent) = args.measured_by {
+        end_with(parent)?;
+    }
+    let env = Env::read()?;
+    let devices = args.devices(env.as_ref())?;
+    // What this thread allocates belongs to the first of them.
+    let home = devices.first();
+    let _on = home.guard()?;
+    let ranks = env.as_ref().map_or(1, |env| env.world_size);
+    if Device::from(home) == Device::Cpu && devices.len().max(ranks) > 1 {
+        // Replicas that help each other out would tell nothing of devices that cannot. And bytes
+        // that one of OpenMP's threads allocates would belong to no replica.
+        tch::set_num_threads(1);
+    }
+    let group = init_process_group(args.process_group(home))?;
+    // Before the model is built: the first weights depend on nothing else.
+    tch::manual_seed((args.seed + group.rank() as u64) as i64);
+    let mut progress = Progress::new(args, &devices, &group)?;
+    match args.method {
+        Method::Single => single::train(args, home, &mut progress),
+        Method::DataParallel => data_parallel::train(args, &devices, &mut progress),
+        Method::Ddp => distributed::train(args, home, &group, &mut progress),
+        Method::Apex => apex::train(args, home, &group, &mut progress),
+    }
+}

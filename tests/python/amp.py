@@ -1,0 +1,46 @@
+"""Twelve steps of a small network in mixed precision: what the example amp must equal. It takes the same arguments.
+
+    python tests/python/amp.py float16 amp.safetensors
+"""
+
+import sys
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import nn
+
+
+def waves(count):
+    return (torch.arange(count, dtype=torch.float32) * 0.37).sin()
+
+
+def main(kind, file):
+    conv, fc = nn.Conv2d(3, 8, 3), nn.Linear(8 * 6 * 6, 5)
+    model = nn.ModuleDict({"conv": conv, "fc": fc})
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_((waves(parameter.numel()) * 0.1).view_as(parameter))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20, growth_interval=3)
+
+    losses, scales = [], []
+    for step in range(12):
+        images = (waves(4 * 3 * 8 * 8) + step).view(4, 3, 8, 8)
+        labels = (torch.arange(4) + step) % 5
+        with torch.autocast("cpu", dtype=getattr(torch, kind)):
+            logits = fc(F.relu(conv(images)).flatten(1))
+            loss = F.cross_entropy(logits, labels)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.detach())
+        scales.append(scaler.get_scale())
+
+    saved = model.state_dict() | {"losses": torch.stack(losses), "scales": torch.tensor(scales)}
+    save_file(saved, file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

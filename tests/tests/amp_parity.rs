@@ -1,0 +1,39 @@
+//! Mixed precision equals Python's to the last bit: losses, the scale after each step, weights.
+
+use anyhow::{Result, ensure};
+use tests::programs::{example, python_amp};
+use tests::{Job, safetensors};
+
+/// Takes twelve steps, once here and once there, compares, and returns the scale after each.
+fn expect_parity(kind: &str) -> Result<Vec<f32>> {
+    let job = Job::new()?;
+    job.run(example("amp", [kind, "rust.safetensors"])?)?.expect_success()?;
+    job.run(python_amp([kind, "python.safetensors"])?)?.expect_success()?;
+    let rust = safetensors::read(&job.directory().join("rust.safetensors"))?;
+    let python = safetensors::read(&job.directory().join("python.safetensors"))?;
+
+    let names: Vec<_> = rust.keys().collect();
+    ensure!(names == ["conv.bias", "conv.weight", "fc.bias", "fc.weight", "losses", "scales"]);
+    ensure!(names == python.keys().collect::<Vec<_>>(), "Python saved {:?}", python.keys());
+    for (name, tensor) in &rust {
+        ensure!(tensor == &python[name], "{name} differs with {kind}");
+    }
+    let (scales, []) = rust["scales"].bytes.as_chunks() else { unreachable!("f32 has 4 bytes") };
+    Ok(scales.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+}
+
+#[test]
+fn autocast_to_bfloat16_equals_python() -> Result<()> {
+    let scales = expect_parity("bfloat16")?;
+    ensure!(scales.is_sorted(), "nothing overflows in 32 bits' range: {scales:?}");
+    Ok(())
+}
+
+#[test]
+fn autocast_to_float16_with_steps_left_out_equals_python() -> Result<()> {
+    let scales = expect_parity("float16")?;
+    let steps = || scales.windows(2);
+    ensure!(steps().any(|pair| pair[1] < pair[0]), "no step was left out: {scales:?}");
+    ensure!(steps().any(|pair| pair[1] > pair[0]), "the scale has never grown: {scales:?}");
+    Ok(())
+}

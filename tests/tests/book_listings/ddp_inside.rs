@@ -1,0 +1,120 @@
+//! Chapter "Inside DistributedDataParallel".
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use tests::Job;
+use tests::programs::{example, launch, launch_with};
+
+use super::listing::{EXACT, LAST_DIGIT, TRAINED, expect_listing, expect_times};
+use super::{by_rank, printed, run_by_rank};
+
+const RUN: &str = "cargo run -rq -p tch-parallel --example";
+
+#[test]
+fn without_the_sampler_two_ranks_do_the_work_of_one_twice() -> Result<()> {
+    let name = "without_the_sampler";
+    let alone = printed(example(name, [])?)?;
+    let ranks = run_by_rank(2, &example(name, [])?)?;
+    let listing =
+        format!("$ {RUN} {name}\n{alone}$ cargo launch -n 2 --tee 1 -- {RUN} {name}\n{ranks}");
+    expect_listing("without_the_sampler.txt", &listing, EXACT)?;
+
+    let weight = |line: &str| line.split_once("weight ").map(|(_, weight)| weight.to_owned());
+    let unshared = |text: &str| -> Vec<_> {
+        text.lines().filter(|line| line.contains("SequentialSampler")).filter_map(weight).collect()
+    };
+    let expected = unshared(&alone).pop().context("it prints the weight")?;
+    assert_eq!(unshared(&ranks), [expected.clone(), expected]);
+    Ok(())
+}
+
+#[test]
+fn a_program_can_start_its_ranks_itself() -> Result<()> {
+    let text = printed(example("spawn_ranks", [])?)?;
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    expect_listing(
+        "spawn_ranks.txt",
+        &format!("$ {RUN} spawn_ranks | sort\n{}\n", lines.join("\n")),
+        EXACT,
+    )
+}
+
+#[test]
+fn the_overlap_is_measured_and_drawn() -> Result<()> {
+    let job = Job::new()?;
+    let program = example("overlap", ["overlap.svg"])?;
+    let text = job.run(launch(2, &program)?)?.expect_success()?.stdout;
+    let svg = fs::read_to_string(job.directory().join("overlap.svg"))?;
+    let shown = format!("$ cargo launch -n 2 -- {RUN} overlap overlap.svg\n");
+    expect_times("overlap.txt", &(shown + &text), "overlap.svg", &svg)
+}
+
+#[test]
+fn hooks_save_and_lose_what_the_book_shows() -> Result<()> {
+    for (name, tolerance) in [("gradient_accumulation", LAST_DIGIT), ("comm_hooks", TRAINED)] {
+        let text = printed(launch(2, &example(name, [])?)?)?;
+        let shown = format!("$ cargo launch -n 2 -- {RUN} {name}\n");
+        expect_listing(&format!("{name}.txt"), &(shown + &text), tolerance)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_parameter_without_a_gradient_ends_the_job_unless_it_is_expected() -> Result<()> {
+    let shown = |option: &str| format!("$ cargo launch -n 2 -- {RUN} unused_parameters{option}\n");
+    let run = |options: &[&str]| -> Result<_> {
+        let program = example("unused_parameters", options.iter().copied())?;
+        Job::new()?.run(launch(2, &program)?)
+    };
+
+    let ended = run(&[])?.expect_code(1)?;
+    let listing = shown("") + &errors(&ended.stderr);
+    expect_listing("unused_parameters.txt", &listing, EXACT)?;
+
+    let ended = run(&["find_unused_parameters"])?.expect_success()?;
+    let listing = shown(" find_unused_parameters") + &ended.stdout;
+    expect_listing("find_unused_parameters.txt", &listing, EXACT)?;
+
+    let ended = run(&["static_graph"])?.expect_code(1)?;
+    // What rank 1 says depends on how fast it notices rank 0's end.
+    let errors = errors(&ended.stderr);
+    let of_rank_0 = errors.lines().next().context("rank 0 fails")?;
+    let listing = format!("{}{}{of_rank_0}\n", shown(" static_graph"), ended.stdout);
+    expect_listing("static_graph.txt", &listing, EXACT)
+}
+
+#[test]
+fn ranks_with_different_numbers_of_batches_need_join() -> Result<()> {
+    for (option, succeeds) in
+        [("without", false), ("with", true), ("divide_by_those_left", true), ("throw", false)]
+    {
+        let flags = ["-n", "2", "--tee", "1", "--log-dir", "logs"];
+        let ended = Job::new()?.run(launch_with(&flags, &example("join", [option])?)?)?;
+        let ended = if succeeds { ended.expect_success()? } else { ended.expect_code(1)? };
+        let shown = format!("$ cargo launch -n 2 --tee 1 -- {RUN} join {option}\n");
+        let listing = shown + &by_rank(&ended.stdout) + &errors(&ended.stderr);
+        expect_listing(&format!("join_{option}.txt"), &listing, EXACT)?;
+    }
+    Ok(())
+}
+
+/// What the ranks say themselves, in order of their ranks, without gloo's words about a connection:
+/// they name a line of its code and a port, and depend on how the connection ended.
+fn errors(stderr: &str) -> String {
+    let mut lines: Vec<_> =
+        stderr.lines().filter(|line| line.starts_with("[rank ")).map(shortened).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    lines.concat()
+}
+
+fn shortened(line: &str) -> String {
+    let around_gloos = || {
+        let (before, gloos) = line.split_once("[/")?;
+        let (_, blame) = gloos.split_once(" (")?;
+        Some(format!("{before}… ({blame}\n"))
+    };
+    around_gloos().unwrap_or_else(|| format!("{line}\n"))
+}

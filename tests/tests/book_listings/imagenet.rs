@@ -1,0 +1,68 @@
+//! Chapter "The ImageNet trainer".
+
+use std::fs;
+
+use anyhow::Result;
+use tests::Job;
+use tests::programs::{ddp_imagenet, launch};
+
+use super::listing::{TRAINED, expect_listing};
+
+/// A small network and few images, so that the chapter takes seconds.
+const SMALL: &str = "--dataset mnist -a pyramidnet14_a24 -b 64 --lr 0.05 --steps 20";
+
+/// Accuracies, in per cent, of networks that have hardly begun to learn.
+const PER_CENT: f64 = 3.0;
+
+#[test]
+fn the_trainer_prints_what_the_book_shows() -> Result<()> {
+    let job = Job::new()?;
+    let text = train(&job, 2, &format!("{SMALL} --epochs 2 -p 5"))?;
+    expect_listing("imagenet.txt", &text, PER_CENT)?;
+
+    let mut listing = String::new();
+    for ranks in 1..=3 {
+        let flags = "--dataset mnist -a pyramidnet14_a24 -e --resume model_best.safetensors";
+        let text = train(&job, ranks, flags)?;
+        let shown = |line: &&str| line.starts_with('$') || line.starts_with(" *");
+        text.lines().filter(shown).for_each(|line| listing += &format!("{line}\n"));
+    }
+    expect_listing("imagenet_evaluate.txt", &listing, PER_CENT)?;
+    let mut results: Vec<_> = listing.lines().filter(|line| line.starts_with(" *")).collect();
+    results.dedup();
+    assert_eq!(results.len(), 1, "{listing}");
+    Ok(())
+}
+
+#[test]
+fn a_training_that_is_resumed_is_as_the_book_shows() -> Result<()> {
+    let job = Job::new()?;
+    let mut listing = String::new();
+    for flags in [
+        "--epochs 2 --metrics whole",
+        "--epochs 1 --metrics first",
+        "--epochs 2 --metrics second --resume checkpoint.safetensors",
+    ] {
+        train(&job, 2, &format!("{SMALL} {flags}"))?;
+        listing += &format!("$ cargo launch -n 2 ddp-imagenet -- {SMALL} \\\n    {flags}\n");
+    }
+    let mut losses = Vec::new();
+    for directory in ["whole", "second"] {
+        let metrics = fs::read_to_string(job.directory().join(directory).join("rank1.jsonl"))?;
+        let of_epoch_1 =
+            |line: &&str| line.contains(r#""event":"step""#) && line.contains(r#""epoch":1"#);
+        let lines: Vec<_> = metrics.lines().filter(of_epoch_1).map(str::to_owned).collect();
+        listing += &format!("$ grep step {directory}/rank1.jsonl | tail -n 2\n");
+        let last = lines.iter().rev().take(2).rev();
+        last.for_each(|line| listing += &format!("{line}\n"));
+        losses.push(lines);
+    }
+    assert_eq!(losses[0], losses[1]);
+    expect_listing("imagenet_resume.txt", &listing, TRAINED)
+}
+
+/// The command, and what it prints.
+fn train(job: &Job, ranks: usize, flags: &str) -> Result<String> {
+    let ended = job.run(launch(ranks, &ddp_imagenet(flags.split(' '))?)?)?.expect_success()?;
+    Ok(format!("$ cargo launch -n {ranks} ddp-imagenet -- {flags}\n{}", ended.stdout))
+}
