@@ -202,7 +202,8 @@ def main():
         metrics.write("epoch", epoch=epoch, **results)
 
     if rank == 0 and args.save is not None:
-        save_file(model.module.state_dict(), args.save)
+        weights = {name: t.contiguous() for name, t in model.module.state_dict().items()}
+        save_file(weights, args.save)
     dist.destroy_process_group()
 
 
