@@ -15,7 +15,8 @@
 //! - [`meter`]: what each device holds and does in a training step.
 //! - [`multiprocessing`]: processes that a program starts, with a time limit.
 //! - [`tensors`]: what modules may take and return.
-//! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader, MNIST.
+//! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader; MNIST, CIFAR-10,
+//!   image folders and torchvision's transforms.
 //! - [`nn`]: layers initialised as PyTorch's are, [`SyncBatchNorm`](nn::SyncBatchNorm).
 //! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved.
 //! - [`amp`]: mixed precision: autocast, and the scaling of gradients.

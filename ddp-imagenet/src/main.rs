@@ -32,9 +32,7 @@ use tch::nn::{ModuleT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
 use tch_parallel::amp::{GradScaler, autocast};
 use tch_parallel::checkpoint;
-use tch_parallel::data::{
-    Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource,
-};
+use tch_parallel::data::{Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource};
 use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, Env, ProcessGroup, init_process_group,
 };
@@ -116,7 +114,8 @@ fn train(args: &TrainArgs) -> Result<()> {
     (0..args.start_epoch).for_each(|_| scheduler.step(&mut *optimizer));
     let progress = Progress { epoch: args.start_epoch, steps, ..Default::default() };
     let arch = args.model.arch.to_string();
-    let mut state = TrainState { arch, vs, optimizer, scheduler, scaler, progress };
+    let meters = Meters::default();
+    let mut state = TrainState { arch, vs, optimizer, scheduler, scaler, progress, meters };
     if let Some(path) = &args.resume {
         say(format!("=> loading checkpoint '{}'", path.display()));
         state.resume(path, &group)?;
@@ -166,7 +165,7 @@ fn train(args: &TrainArgs) -> Result<()> {
                 "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr than {}",
                 args.recipe.lr
             );
-            let meters = &mut state.progress.meters;
+            let meters = &mut state.meters;
             meters.data_time.update(data_seconds, 1);
             meters.add(loss.into(), accuracy(&output, &labels, [1, 5])?, labels.size()[0]);
             meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
@@ -180,19 +179,20 @@ fn train(args: &TrainArgs) -> Result<()> {
             }
         }
 
-        let train_loss = state.progress.meters.losses.all_reduce(&group)?;
+        let train_loss = state.meters.losses.all_reduce(&group)?;
         let validation = validate(args, &model, &val_loader, &group)?;
         metrics.log("epoch", &Epoch { epoch, train_loss, lr: state.optimizer.lr(), validation })?;
         state.scheduler.step(&mut *state.optimizer);
 
-        let best = state.progress.end_epoch(validation.accuracy);
+        let best = state.end_epoch(validation.accuracy);
         state.save(&args.checkpoint(), &group)?;
         if best {
             checkpoint::save(&args.model_best(), &state.vs, &group)?;
         }
     }
     // ANCHOR_END: loop
-    let skipped = train_loader.dataset().source().skipped() + val_loader.dataset().source().skipped();
+    let skipped =
+        train_loader.dataset().source().skipped() + val_loader.dataset().source().skipped();
     if skipped > 0 {
         eprintln!("[rank {rank}] images left out because they cannot be read: {skipped}");
     }

@@ -20,10 +20,12 @@ pub struct TrainState {
     pub scheduler: LrScheduler,
     pub scaler: GradScaler,
     pub progress: Progress,
+    /// What was measured in the present epoch so far.
+    pub meters: Meters,
 }
 
 /// How far a training has come.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// The epoch to go on with.
     pub epoch: u64,
@@ -33,27 +35,22 @@ pub struct Progress {
     pub steps: usize,
     /// The best share of right answers after an epoch so far.
     pub best_accuracy: f64,
-    /// What was measured in that epoch so far.
-    pub meters: Meters,
 }
 
-impl Progress {
-    /// Goes on to the next epoch; whether none has been as good as this one.
-    pub fn end_epoch(&mut self, accuracy: f64) -> bool {
-        let best = accuracy > self.best_accuracy;
-        self.best_accuracy = self.best_accuracy.max(accuracy);
-        self.epoch += 1;
-        self.step = 0;
-        self.meters = Meters::default();
-        best
-    }
+/// What stands in the file for the program itself.
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    progress: Progress,
+    /// By rank: each has seen other images.
+    meters: Vec<Meters>,
 }
 
 impl TrainState {
     /// Writes everything, and the random generators of all ranks. A collective.
     pub fn save(&mut self, path: &Path, group: &ProcessGroup) -> Result<()> {
-        let progress = self.progress.clone();
-        Ok(self.training().save(path, &progress, group)?)
+        let meters = self.meters.all_gather(group)?;
+        let saved = Saved { progress: self.progress, meters };
+        Ok(self.training().save(path, &saved, group)?)
     }
 
     /// Goes on where the file was written. A collective.
@@ -63,7 +60,8 @@ impl TrainState {
     /// was written in the middle of an epoch of another length.
     pub fn resume(&mut self, path: &Path, group: &ProcessGroup) -> Result<Generators> {
         let steps = self.progress.steps;
-        let Resumed { progress, generators } = self.training().load::<Progress>(path, group)?;
+        let Resumed { progress: saved, generators } = self.training().load::<Saved>(path, group)?;
+        let Saved { progress, meters } = saved;
         ensure!(
             progress.step == 0 || progress.steps == steps,
             "{}: saved after {} of {} batches of epoch {}; expected an epoch of {steps}, as this \
@@ -74,7 +72,21 @@ impl TrainState {
             progress.epoch
         );
         self.progress = Progress { steps, ..progress };
+        // Another number of ranks begins the epoch's averages anew.
+        if meters.len() == group.world_size() {
+            self.meters = meters[group.rank()];
+        }
         Ok(generators)
+    }
+
+    /// Goes on to the next epoch; whether none has been as good as this one.
+    pub fn end_epoch(&mut self, accuracy: f64) -> bool {
+        let Progress { epoch, best_accuracy, steps, .. } = self.progress;
+        let best = accuracy > best_accuracy;
+        let best_accuracy = best_accuracy.max(accuracy);
+        self.progress = Progress { epoch: epoch + 1, step: 0, steps, best_accuracy };
+        self.meters = Meters::default();
+        best
     }
 
     fn training(&mut self) -> Training<'_> {

@@ -9,7 +9,7 @@ use tests::training::events;
 /// Loss and accuracy of an untrained network, as every rank tells them.
 fn validated(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<[f64; 2]>> {
     let network = ["--evaluate", "--arch", "pyramidnet8_a6", "--seed", "3"];
-    let program = ddp_imagenet([&network, &OUTPUTS, flags].concat())?;
+    let program = ddp_imagenet([&network[..], &OUTPUTS, flags].concat())?;
     job.run(launch(ranks, &program)?)?.expect_success()?;
     (0..ranks)
         .map(|rank| {

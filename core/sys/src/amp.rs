@@ -117,7 +117,7 @@ mod tests {
             product.unwrap().double_value(&[0, 0])
         };
         assert_eq!(times_weight(&weight), 1.0);
-        tch::no_grad(|| weight.fill_(3.0));
+        let _ = tch::no_grad(|| weight.fill_(3.0));
         assert_eq!(times_weight(&weight), 3.0);
     }
 

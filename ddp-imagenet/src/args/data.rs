@@ -145,8 +145,10 @@ impl DataArgs {
             ("--no-augment", *no_augment),
             ("--skip-bad", *skip_bad),
         ];
-        let values = values.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?)));
-        let switches = switches.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.into());
+        let values =
+            values.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?)));
+        let switches =
+            switches.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.into());
         let dir = dir.iter().map(|dir| dir.clone().into_os_string());
         values.chain(switches).map(OsString::from).chain(dir).collect()
     }
@@ -268,6 +270,7 @@ fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) ->
 mod tests {
     use super::*;
     use clap::Parser;
+    use tch_parallel::data::Dataset;
 
     #[derive(Parser)]
     struct Line {

@@ -89,8 +89,7 @@ impl CompareArgs {
         let all = self.data.loader(1)?;
         let total = all.batch_size;
         if total == 0 || !total.is_multiple_of(devices) {
-            let expected =
-                format!("{devices} or a multiple of it: an equal share for each device");
+            let expected = format!("{devices} or a multiple of it: an equal share for each device");
             return Err(refused("--batch-size", total.to_string(), expected));
         }
         let device = total / devices;

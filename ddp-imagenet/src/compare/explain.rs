@@ -28,9 +28,7 @@ const PARAMETERS: usize = 24_253_410;
 /// Paragraphs on time and memory, and on what the article says of them.
 pub fn explain(measured: &[Measured]) -> String {
     let of = |method, optimizer| {
-        measured
-            .iter()
-            .find(|found| found.run.method == method && found.run.optimizer == optimizer)
+        measured.iter().find(|found| found.run.method == method && found.run.optimizer == optimizer)
     };
     let mut paragraphs = vec![clock(measured)];
     let data_parallel = of(Method::DataParallel, OptimizerKind::Sgd);

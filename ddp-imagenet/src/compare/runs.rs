@@ -2,7 +2,7 @@
 
 use super::args::{CompareArgs, Shares};
 use super::method::Method;
-use super::train::{StepEvent, EpochEvent, OptimizerKind};
+use super::train::{EpochEvent, OptimizerKind, StepEvent};
 use anyhow::{Context, Result, ensure};
 use std::env::current_exe;
 use std::fmt;

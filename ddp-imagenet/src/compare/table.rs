@@ -77,7 +77,8 @@ mod tests {
             epoch_seconds: None,
         };
         let text = table_of(&[article(0, 240, 1, 209, 6.3), article(1, 192, 4, 66, 5.0)]);
-        let rows: Vec<_> = text.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>()).collect();
+        let rows: Vec<_> =
+            text.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>()).collect();
         let expected: [Vec<_>; 2] = [
             "single, SGD 1 x 240 6.300 s 0.000 s 0:21:57 projected 38.1 cuda:0 10.0 GiB 10,737,418,240 99 %",
             "data-parallel, SGD 4 x 192 5.000 s 0.000 s 0:05:30 projected 153.6 cuda:0 10.0 GiB 10,737,418,240 99 %",

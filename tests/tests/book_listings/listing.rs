@@ -132,7 +132,7 @@ fn without_seconds(line: &str) -> Vec<&str> {
         words[index.saturating_sub(2)..index].iter().any(|word| ["Time", "Data"].contains(word))
     };
     let kept = words.iter().enumerate().filter(|&(index, word)| {
-        !word.strip_suffix('s').is_some_and(is_number) && !(is_number(word) && of_a_meter(index))
+        !(word.strip_suffix('s').is_some_and(is_number) || (is_number(word) && of_a_meter(index)))
     });
     kept.map(|(_, word)| *word).collect()
 }

@@ -12,8 +12,8 @@ use super::Image;
 use super::image::CHANNELS;
 use crate::{Error, Result};
 
-/// The largest image that is decoded, as in Pillow: twice the pixels of which a quarter of a GiB is
-/// full. A damaged header, or a hostile one, must not be able to ask for any amount of memory.
+/// The most pixels that an image may have, Pillow's limit: twice as many as fit into a quarter of a
+/// GiB. A damaged header, or a hostile one, must not be able to ask for any amount of memory.
 pub const MAX_PIXELS: usize = 178_956_970;
 
 const JPEG_MAGIC: &[u8] = &[0xff, 0xd8, 0xff];

@@ -26,7 +26,7 @@ use tch_parallel::distributed::{Env, init_process_group};
 use tch_parallel::multiprocessing::end_with;
 
 pub use args::{Args, OptimizerKind};
-pub use progress::{StepEvent, EpochEvent, Progress};
+pub use progress::{EpochEvent, Progress, StepEvent};
 
 /// Trains with the method of the flags.
 pub fn train(args: &Args) -> Result<()> {
