@@ -5,10 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{ddp_imagenet, example, launch, source};
+use tests::programs::{ddp_imagenet, example, source};
 
 use super::listing::{EXACT, TRAINED, expect_listing, expect_measured};
-use super::printed;
+use super::{printed, run_by_rank};
 
 #[test]
 fn the_articles_network_is_smaller_than_the_one_it_is_taken_for() -> Result<()> {
@@ -51,8 +51,8 @@ fn training(name: &str) -> Result<String> {
 #[test]
 fn a_training_prints_the_repositorys_lines() -> Result<()> {
     let flags = "train-cifar --method ddp --arch pyramidnet20_a24 --batch-size 32 --steps 41";
-    let text = printed(launch(2, &ddp_imagenet(flags.split(' '))?)?)?;
-    let shown = format!("$ cargo launch -n 2 ddp-imagenet -- {flags}\n");
+    let text = run_by_rank(2, &ddp_imagenet(flags.split(' '))?)?;
+    let shown = format!("$ cargo launch -n 2 --tee 1 ddp-imagenet -- {flags}\n");
     expect_listing("train_cifar.txt", &(shown + &text), TRAINED)
 }
 
