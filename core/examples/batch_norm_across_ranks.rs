@@ -57,9 +57,7 @@ fn images(group: &ProcessGroup) -> Tensor {
 fn network<'a>(vs: &VarStore, norm_layer: &NormLayer) -> nn::FuncT<'a> {
     let norm = norm_layer.build(vs.root() / "norm", 3);
     let last = linear(vs.root() / "last", 3 * 8 * 8, 10, LinearOptions::default());
-    nn::func_t(move |images, train| {
-        last.forward(&norm.forward_t(images, train).relu().flat_view())
-    })
+    nn::func_t(move |images, train| last.forward(&norm.forward_t(images, train).relu().flat_view()))
 }
 
 fn gradients(vs: &VarStore) -> Tensor {
