@@ -6,11 +6,12 @@ mod common;
 #[path = "common/weights.rs"]
 mod weights;
 
-use tch::Tensor;
-use tch_parallel::distributed::hooks::{self, Finish, GradBucket};
-use tch_parallel::distributed::{ProcessGroup, ReduceOp};
+use std::sync::{Arc, Mutex};
+use tch::{Kind, Tensor};
+use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
+use tch_parallel::distributed::{JoinOptions, ProcessGroup, ReduceOp};
 use tch_parallel::{Error, Result};
-use weights::{TWO_BUCKETS, backward, model, own};
+use weights::{TWO_BUCKETS, Weights, backward, model, own};
 
 on_ranks!(
     2,
@@ -197,5 +198,42 @@ on_ranks!(
             .unwrap();
         let error = loss.f_backward().unwrap_err().to_string();
         assert!(error.contains("communication hook refusing: the gradient is too long"), "{error}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_backward_pass_within_a_hook_is_refused(group: &ProcessGroup) {
+        let (_vs, model) = model(group, TWO_BUCKETS);
+        let held = Arc::new(Mutex::new(None::<Tensor>));
+        let loss = Arc::clone(&held);
+        let hook = hooks::from_fn("nested", move |group, bucket| {
+            let taken = loss.lock().unwrap().take();
+            if let Some(loss) = taken {
+                loss.f_backward().map_err(|error| Error::Argument {
+                    what: "the inner backward pass".into(),
+                    found: error.to_string(),
+                    expected: "possible".into(),
+                })?;
+            }
+            hooks::AllReduce.start(group, bucket)
+        });
+        model.register_comm_hook(hook).unwrap();
+        let [matrix, vector] = own(group.rank(), 0);
+        let loss = |weights: &Weights| {
+            (&weights.matrix * &matrix).sum(Kind::Float)
+                + (&weights.vector * &vector).sum(Kind::Float)
+        };
+        let output = model.forward(loss).unwrap();
+        // Rank 1 makes no step within the join: there no backward pass of its own calls the hook.
+        if group.rank() == 1 {
+            *held.lock().unwrap() = Some(output);
+        }
+        let joined: Result<()> = model.join(JoinOptions::default(), || match group.rank() {
+            0 => model.backward(&model.forward(loss)?),
+            _ => Ok(()),
+        });
+        let error = joined.unwrap_err().to_string();
+        assert!(error.contains("a model can have one backward pass at a time"), "{error}");
     }
 );

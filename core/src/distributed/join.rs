@@ -65,7 +65,9 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// What is not shared afterwards is the state of the optimizer: momentum is that of each rank's
     /// own steps. Other collectives do not belong into `training`: a rank that has no more inputs
-    /// does not know of them.
+    /// does not know of them. So a model with [`SyncBatchNorm`](crate::nn::SyncBatchNorm) or a
+    /// [`ZeroRedundancyOptimizer`](crate::optim::ZeroRedundancyOptimizer) needs
+    /// `throw_on_early_termination`: with it, all ranks end before the first step that one lacks.
     ///
     /// # Errors
     /// Those of `training`; the other ranks are told of them when this one ends. An error that says

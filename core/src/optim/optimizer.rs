@@ -82,11 +82,19 @@ impl OptimizerState {
         options: &impl Serialize,
         tensors: Vec<(String, Tensor)>,
     ) -> Result<Self> {
-        let options = serde_json::to_value(options).map_err(|error| Error::Argument {
+        let refused = |found: String| Error::Argument {
             what: format!("the options of {optimizer}"),
-            found: error.to_string(),
-            expected: "numbers that JSON knows".into(),
-        })?;
+            found,
+            expected: "made of finite numbers, to be saved: JSON knows no others".into(),
+        };
+        let options = serde_json::to_value(options).map_err(|error| refused(error.to_string()))?;
+        // What is infinite or NaN becomes null, which could not be loaded again.
+        let lost = |options: &serde_json::Map<_, serde_json::Value>| {
+            options.values().any(serde_json::Value::is_null)
+        };
+        if options.as_object().is_some_and(lost) {
+            return Err(refused(options.to_string()));
+        }
         Ok(OptimizerState { optimizer: optimizer.into(), options, tensors })
     }
 

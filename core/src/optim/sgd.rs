@@ -263,6 +263,17 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_could_not_be_loaded_again_is_not_given() {
+        let mut optimizer = Sgd::new(&Problem::new().vs, VARIANTS[0]).unwrap();
+        for lr in [f64::INFINITY, f64::NAN] {
+            optimizer.set_lr(lr);
+            let error = optimizer.state_dict().unwrap_err().to_string();
+            assert!(error.starts_with("the options of SGD is {"), "{error}");
+            assert!(error.contains(r#""lr":null"#), "{error}");
+        }
+    }
+
+    #[test]
     fn a_parameter_without_a_gradient_stays_as_it_is() {
         let problem = Problem::new();
         let before = problem.weights();

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <array>
+#include <atomic>
 
 using c10d_sys::guarded;
 using c10d_sys::tensor;
@@ -98,6 +99,9 @@ float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
     if (floats.use_count() != 1 || floats.weak_use_count() != 1 || floats.storage().use_count() != 1) {
       return nullptr;
     }
+    // The counts are read without any order; whoever gave up the last other handle may have read
+    // the elements just before, on another thread.
+    std::atomic_thread_fence(std::memory_order_acquire);
     return floats.mutable_data_ptr<float>();
   } catch (...) {
     return nullptr;

@@ -10,6 +10,7 @@ use std::ffi::{c_char, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
+use std::sync::{Mutex, TryLockError};
 use tch::Tensor;
 
 /// A bucket whose gradients are complete on this rank; `torch.distributed.GradBucket`.
@@ -80,7 +81,9 @@ impl GradBucket {
 /// shape.
 pub type Finish = Box<dyn FnOnce() -> Result<Tensor, String> + Send>;
 
-type Hook = Box<dyn FnMut(&mut GradBucket) -> Result<Finish, String> + Send>;
+/// In a mutex because the reducer's lock does not cover the calls of `shadow_backward`: meanwhile a
+/// backward pass may run on another thread, or within the hook itself.
+type Hook = Mutex<Box<dyn FnMut(&mut GradBucket) -> Result<Finish, String> + Send>>;
 
 impl Reducer {
     /// Has `hook` called with every bucket as soon as its gradients are complete, and what it
@@ -95,11 +98,11 @@ impl Reducer {
     ) -> Result<(), Error> {
         let name = c_text(name)?;
         let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_hook };
-        let hook: Box<Hook> = Box::new(Box::new(hook));
+        let hook: Box<Hook> = Box::new(Mutex::new(Box::new(hook)));
         // SAFETY: the functions take the context for what it is, the address of a `Hook`, and what
         // they hand over themselves as pending for a `Finish`. C++ calls `drop_hook` exactly once,
-        // even when it fails, and for each pending one of `finish` and `drop_pending`. Both are
-        // Send, and the reducer calls under its lock.
+        // even when it fails, and for each pending one of `finish` and `drop_pending`. A `Hook` is
+        // Sync, a `Finish` is Send.
         check(unsafe {
             ffi::c10d_reducer_register_comm_hook(
                 self.handle.as_ptr(),
@@ -118,8 +121,19 @@ extern "C" fn start(
 ) -> *mut c_char {
     guarded(|| {
         let handle = NonNull::new(bucket).ok_or("there is no bucket")?;
-        // SAFETY: by `register_comm_hook`; nobody else uses the hook meanwhile.
-        let hook = unsafe { &mut *context.cast::<Hook>() };
+        // SAFETY: by `register_comm_hook`; it is only shared.
+        let hook = unsafe { &*context.cast::<Hook>() };
+        let mut hook = match hook.try_lock() {
+            Ok(hook) => hook,
+            // What it has left undone is its own business, as a panic's message is the caller's.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Two backward passes at once exchange buckets in no order that ranks agree upon.
+            Err(TryLockError::WouldBlock) => {
+                return Err("a communication hook was called while it was running: a model can \
+                            have one backward pass at a time"
+                    .into());
+            }
+        };
         // The hook only borrows it, so that the handle is not used after this call.
         let finish = hook(&mut GradBucket { handle })?;
         // SAFETY: `pending` points to a place for one address.

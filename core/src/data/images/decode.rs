@@ -24,10 +24,12 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 ///
 /// The first bytes tell the format, not the file's name. Grey images get three equal channels,
 /// transparency is left out, and the orientation that a camera has noted (EXIF) is ignored, all as
-/// in torchvision. PNG gives Pillow's bytes exactly; JPEG may differ by a few levels, because the
-/// standard leaves the decoder's rounding open.
+/// in torchvision. PNG gives Pillow's bytes exactly, but for grey of 16 bits: here its upper 8 are
+/// taken, as of colours, where Pillow makes all above 255 white. JPEG may differ by a few levels,
+/// because the standard leaves the decoder's rounding open.
 ///
-/// A truncated or damaged file is an error, never an image that is half grey.
+/// A truncated file is an error, and so is one that the decoder finds damaged. JPEG has no checksum: a
+/// file that lacks data and yet has an end becomes an image that is partly grey, as in Pillow.
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     let format = |found: String, expected: &str| Error::Format {
         path: path.into(),

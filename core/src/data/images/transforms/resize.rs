@@ -2,7 +2,8 @@
 
 use super::functional::resize;
 use super::{Image, SampleRng, Transform};
-use crate::Result;
+use crate::data::images::MAX_PIXELS;
+use crate::{Error, Result};
 
 /// Makes the shorter edge of an image `size` pixels long and keeps its aspect ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,14 @@ impl Transform for Resize {
         if (height, width) == (image.height(), image.width()) {
             return Ok(image);
         }
+        // An image of 1×65,500 pixels fits into a kilobyte and would become one of gigabytes.
+        if height.checked_mul(width).is_none_or(|pixels| pixels > MAX_PIXELS) {
+            return Err(Error::Argument {
+                what: format!("what Resize({}) makes of {image:?}", self.size),
+                found: format!("{width}×{height} pixels"),
+                expected: format!("at most {MAX_PIXELS} pixels; remove the image, or crop it"),
+            });
+        }
         resize(&image, height, width)
     }
 }
@@ -46,6 +55,17 @@ mod tests {
         assert_eq!(resize.output_size(500, 375), (341, 256));
         assert_eq!(resize.output_size(256, 256), (256, 256));
         assert_eq!(resize.output_size(1, 3), (256, 768));
+    }
+
+    #[test]
+    fn a_narrow_image_that_would_take_gigabytes_is_refused() {
+        let image = Image::new(1, 65_500, vec![0; 3 * 65_500]).unwrap();
+        let error = Resize::new(224).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "what Resize(224) makes of Image(1×65500) is 224×14672000 pixels, but must be at most \
+             178956970 pixels; remove the image, or crop it"
+        );
     }
 
     #[test]

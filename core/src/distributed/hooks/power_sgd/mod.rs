@@ -33,6 +33,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Where a whole matrix of gradients can be zero on all ranks, set an `orthogonalization_epsilon`:
 /// else the step divides by zero, as in PyTorch, and the weights become NaN.
 ///
+/// A gradient that is infinite or NaN stays in what error feedback and warm start remember, and makes
+/// all later ones NaN, as in PyTorch: not to be used where a
+/// [`GradScaler`](crate::amp::GradScaler) finds its scale by overflowing. What is remembered is in no
+/// checkpoint: a training that is resumed begins it anew.
+///
 /// Results equal PyTorch's to the last bit. Its hook waits on gloo's two threads, and where both wait,
 /// with two buckets or more, it never ends (seen with 2.11); this one waits on the thread of the
 /// backward pass.
