@@ -29,7 +29,7 @@ use shard_sampler::ShardSampler;
 use std::process::ExitCode;
 use std::time::Instant;
 use tch::nn::{ModuleT, VarStore};
-use tch::{Reduction, Tensor, no_grad};
+use tch::{Device, Reduction, Tensor, no_grad};
 use tch_parallel::amp::{GradScaler, autocast};
 use tch_parallel::checkpoint;
 use tch_parallel::data::{Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource};
@@ -118,6 +118,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     let mut state = TrainState { arch, vs, optimizer, scheduler, scaler, progress, meters };
     if let Some(path) = &args.resume {
         say(format!("=> loading checkpoint '{}'", path.display()));
+        order_buckets(args, &model, &train_loader, device)?;
         state.resume(path, &group)?;
         let Progress { epoch, step, .. } = state.progress;
         say(format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));
@@ -197,6 +198,28 @@ fn train(args: &TrainArgs) -> Result<()> {
         eprintln!("[rank {rank}] images left out because they cannot be read: {skipped}");
     }
     metrics.log("end", &timing.summary())?;
+    Ok(())
+}
+
+/// A forward and a backward pass, of which a checkpoint that is loaded next leaves no trace but one.
+///
+/// DistributedDataParallel orders its buckets by the first backward pass that it sees, and from three
+/// ranks on a gradient's place in a bucket decides in which order gloo adds up what the ranks have.
+/// A training that goes on must find the buckets as they were, or it rounds differently.
+fn order_buckets(
+    args: &TrainArgs,
+    model: &DistributedDataParallel<Model>,
+    loader: &DataLoader<Images, DistributedSampler>,
+    device: Device,
+) -> Result<()> {
+    if let Some(batch) = loader.epoch(0)?.next() {
+        let (images, labels) = batch?.to_device(device)?;
+        let images = args.model.layout(images)?;
+        let loss = autocast(device, args.recipe.precision(), || {
+            cross_entropy(&model.f_forward_t(&images, true)?, &labels)
+        })??;
+        model.backward(&loss)?;
+    }
     Ok(())
 }
 
