@@ -44,6 +44,10 @@ const TRAINING: [&str; 11] = [
 fn start(job: &Job, ranks: usize, name: &str) -> Result<Process> {
     let metrics = format!("{name}/metrics");
     let mut flags = [&TRAINING[..], &["--metrics", &metrics]].concat();
+    if ranks > 1 {
+        // Else each rank would have the state of all parameters.
+        flags.push("--zero");
+    }
     if job.directory().join(CHECKPOINT).exists() {
         flags.extend(["--resume", CHECKPOINT]);
     }
