@@ -83,7 +83,10 @@ fn train(args: &TrainArgs) -> Result<()> {
     say(format!("=> creating model '{}'", args.model.arch));
     tch::manual_seed(args.seed.wrapping_add(rank as u64) as i64);
     let mut vs = VarStore::new(device);
-    let norm_layer = NormLayer::BatchNorm;
+    let norm_layer = match args.model.sync_bn {
+        true => NormLayer::SyncBatchNorm(group.clone()),
+        false => NormLayer::BatchNorm,
+    };
     let model = args.model.arch.build(&vs.root(), num_classes, &norm_layer);
     if args.model.channels_last {
         channels_last_weights(&vs)?;

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
@@ -41,6 +42,7 @@ def parse_args():
     parser.add_argument("--warmup-epochs", type=int, default=0)
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--amp", choices=PRECISIONS)
+    parser.add_argument("--zero", action="store_true")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--seed", type=int, default=0, help="rank r takes seed + r")
     parser.add_argument("--steps", type=int, help="batches of an epoch, by default all")
@@ -187,9 +189,11 @@ def main():
 
     torch.manual_seed(args.seed + rank)
     model = DistributedDataParallel(build(args.arch).to(memory_format=layout(args)))
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=args.lr, momentum=args.momentum, weight_decay=args.weight_decay
-    )
+    sgd = {"lr": args.lr, "momentum": args.momentum, "weight_decay": args.weight_decay}
+    if args.zero:
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, **sgd)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), **sgd)
     scheduler = create_scheduler(optimizer, args)
     scaler = torch.amp.GradScaler("cpu", enabled=args.amp == "fp16")
 

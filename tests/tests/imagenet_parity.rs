@@ -49,6 +49,11 @@ fn two_ranks_with_a_resnet_equal_python() -> Result<()> {
 }
 
 #[test]
+fn two_ranks_that_share_out_the_optimizers_state_equal_python() -> Result<()> {
+    expect_parity(2, &["--arch", "pyramidnet8_a6", "--zero", "--steps", "5"])
+}
+
+#[test]
 fn a_schedule_with_a_warm_up_equals_python() -> Result<()> {
     let cosine = ["--schedule", "cosine", "--warmup-epochs", "2", "--epochs", "4", "--steps", "3"];
     expect_parity(1, &[&["--arch", "pyramidnet8_a6"], &cosine[..]].concat())

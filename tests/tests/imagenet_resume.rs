@@ -40,6 +40,10 @@ const TRAINING: [&str; 10] = [
 fn start(job: &Job, ranks: usize, arch: &str, name: &str) -> Result<Process> {
     let metrics = format!("{name}/metrics");
     let mut flags = [&TRAINING[..], &["--arch", arch, "--metrics", &metrics]].concat();
+    if ranks > 1 {
+        // Else each rank would have the state of all parameters.
+        flags.push("--zero");
+    }
     if job.directory().join(CHECKPOINT).exists() {
         flags.extend(["--resume", CHECKPOINT]);
     }

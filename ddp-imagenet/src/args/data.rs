@@ -211,7 +211,7 @@ impl DataArgs {
     fn dir(&self) -> Result<Option<PathBuf>> {
         match (self.download, self.source()) {
             (false, _) => Ok(self.dir.clone()),
-            (true, Source::Cifar10) => download::mnist().map(Some),
+            (true, Source::Cifar10) => download::cifar10().map(Some),
             (true, Source::Mnist) => download::mnist().map(Some),
             (true, _) => Err(refused(
                 "--download",

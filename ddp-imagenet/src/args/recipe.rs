@@ -9,7 +9,7 @@ use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::lr_scheduler::{
     CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
 };
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
 use tch_parallel::{Error, Result};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -76,8 +76,13 @@ pub struct Accumulation {
 }
 
 impl RecipeArgs {
-    pub fn optimizer(&self, vs: &VarStore, _group: &ProcessGroup) -> Result<Box<dyn Optimizer>> {
-        Ok(Box::new(Sgd::new(vs, self.sgd())?))
+    /// SGD, of all parameters or of this rank's share.
+    pub fn optimizer(&self, vs: &VarStore, group: &ProcessGroup) -> Result<Box<dyn Optimizer>> {
+        if !self.zero {
+            return Ok(Box::new(Sgd::new(vs, self.sgd())?));
+        }
+        let of_share = |share| Sgd::from_named_parameters(share, self.sgd());
+        Ok(Box::new(ZeroRedundancyOptimizer::new(vs, group, of_share)?))
     }
 
     fn sgd(&self) -> SgdOptions {
