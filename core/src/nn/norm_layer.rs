@@ -6,6 +6,7 @@ use crate::distributed::ProcessGroup;
 use std::borrow::Borrow;
 use tch::nn::{ModuleT, Path};
 
+// ANCHOR: norm_layer
 /// What a model builder takes so that one model can be built with either.
 #[derive(Debug, Clone, Default)]
 pub enum NormLayer {
@@ -28,3 +29,4 @@ impl NormLayer {
         }
     }
 }
+// ANCHOR_END: norm_layer
