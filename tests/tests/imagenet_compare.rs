@@ -86,7 +86,16 @@ fn without_measurements(printed: &str) -> String {
 fn a_training_prints_the_companion_repositorys_lines() -> Result<()> {
     let (program, _) = on_devices("single", &["--batch-size=16", "--steps=41", "--lr=0.01"])?;
     let printed = Job::new()?.run(program)?.expect_success()?.stdout;
-    insta::assert_snapshot!(without_measurements(&printed), @"");
+    insta::assert_snapshot!(without_measurements(&printed), @"
+    ==> Preparing data..
+    ==> Making model..
+    The number of parameters of model is 21750
+    Epoch: [0/500]| loss: 2.416 | acc: 0.000 | batch time: …s 
+    Epoch: [20/500]| loss: 2.309 | acc: 8.333 | batch time: …s 
+    Epoch: [40/500]| loss: 2.304 | acc: 10.671 | batch time: …s 
+    Training time 0:00:…
+    cpu:0: …
+    ");
     Ok(())
 }
 
