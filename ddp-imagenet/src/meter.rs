@@ -89,7 +89,7 @@ impl Meters {
     /// A line of training, for the batch of number `batch`, from 1:
     ///
     /// ```text
-    /// Epoch: [0][  11/5005]	Time  0.123 ( 0.456)	Data  0.001 ( 0.010)	Loss …	Acc@1 …	Acc@5 …
+    /// Epoch: [0][  11/5005]  Time  0.123 ( 0.456)  Data  0.001 ( 0.010)  Loss …  Acc@1 …  Acc@5 …
     /// ```
     pub fn train_line(&self, epoch: u64, batch: usize, batches: usize) -> String {
         let times =
