@@ -26,8 +26,8 @@ impl ImageSource for Single {
         &[]
     }
 
-    fn image(&self, _index: usize) -> tch_parallel::Result<(Image, usize)> {
-        Ok((self.0.clone(), 0))
+    fn image(&self, _index: usize) -> tch_parallel::Result<Option<(Image, usize)>> {
+        Ok(Some((self.0.clone(), 0)))
     }
 }
 

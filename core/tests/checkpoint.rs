@@ -191,3 +191,18 @@ on_ranks!(
         assert!(error.contains("cannot read"), "{error}");
     }
 );
+
+on_ranks!(
+    2,
+    fn what_rank_0_cannot_read_the_others_are_told_of(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let path = directory.path.join("training.safetensors");
+        let mut job = Job::new(group, 1);
+        job.parts().save(&path, &0, group).unwrap();
+        let missing = directory.path.join("missing");
+        let path = if group.rank() == 0 { missing.clone() } else { path };
+        let error = job.parts().load::<i64>(&path, group).unwrap_err().to_string();
+        let reason = format!("cannot read {}", missing.display());
+        assert!(error.contains(&reason), "{error}");
+    }
+);

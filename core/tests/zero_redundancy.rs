@@ -217,6 +217,22 @@ on_ranks!(
 
 on_ranks!(
     2,
+    fn a_rank_whose_step_fails_is_named_by_the_other(group: &ProcessGroup) {
+        let mut job = Job::new(group, &[6, 4], sharded_sgd);
+        job.model.backward(&job.loss(0)).unwrap();
+        if group.rank() == 1 {
+            // No gradient fits such a parameter.
+            for mut parameter in job.vs.trainable_variables() {
+                parameter.set_data(&Tensor::zeros([5], (Kind::Float, Device::Cpu)));
+            }
+        }
+        let error = job.optimizer.step().unwrap_err().to_string();
+        assert_eq!(error.contains("rank 1 reports: "), group.rank() == 0, "{error}");
+    }
+);
+
+on_ranks!(
+    2,
     fn schedules_and_scalers_work_with_it(group: &ProcessGroup) {
         let weights = |make: Make| {
             let mut job = Job::new(group, &[6, 9, 4], make);

@@ -79,7 +79,8 @@ struct Checked {
 
 impl GradScaler {
     /// # Errors
-    /// [`Error::Argument`] for factors that PyTorch refuses as well.
+    /// [`Error::Argument`] for factors that PyTorch refuses as well, and for a scale or a factor that
+    /// is infinite or no number.
     pub fn new(options: GradScalerOptions) -> Result<Self> {
         let GradScalerOptions {
             init_scale,
@@ -88,11 +89,23 @@ impl GradScaler {
             growth_interval,
             enabled,
         } = options;
-        if growth_factor.is_nan() || growth_factor <= 1.0 {
-            return Err(refused("growth_factor", growth_factor.to_string(), "above 1"));
+        // It is an f32 on the device.
+        if !(init_scale as f32).is_finite() {
+            return Err(refused("init_scale", init_scale.to_string(), "a finite 32-bit number"));
         }
-        if backoff_factor.is_nan() || backoff_factor >= 1.0 {
-            return Err(refused("backoff_factor", backoff_factor.to_string(), "below 1"));
+        if !growth_factor.is_finite() || growth_factor <= 1.0 {
+            return Err(refused(
+                "growth_factor",
+                growth_factor.to_string(),
+                "a finite number above 1",
+            ));
+        }
+        if !backoff_factor.is_finite() || backoff_factor >= 1.0 {
+            return Err(refused(
+                "backoff_factor",
+                backoff_factor.to_string(),
+                "a finite number below 1",
+            ));
         }
         let state = GradScalerState {
             scale: init_scale,

@@ -21,6 +21,9 @@ const HEADER: &str = "training";
 /// The rank that writes.
 const WRITER: usize = 0;
 
+/// In place of a header: it could not be read.
+const UNREADABLE: &str = "";
+
 /// What stands before the names of tensors, by what they belong to.
 const MODEL: &str = "model.";
 const OPTIMIZER: &str = "optimizer.";
@@ -63,6 +66,18 @@ const GENERATORS: &str = "rng.";
 /// assert_eq!(resumed.progress.epoch, 5);
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
+///
+/// What is not in the file:
+///
+/// - buffers of other ranks than 0. With `broadcast_buffers` off, each rank has its own, and those of
+///   the others are lost.
+/// - the state of a communication hook: the errors and the matrices of
+///   [`PowerSgd`](crate::distributed::hooks::PowerSgd) begin anew.
+/// - DistributedDataParallel's buckets. It rebuilds them once, after its first backward pass, and
+///   from three ranks on the order in which Gloo adds up depends on a gradient's place in its bucket.
+///   So there a resumed training equals the uninterrupted one to the last bit only if the buckets are
+///   rebuilt before its first step: make one forward and backward pass before [`load`](Self::load),
+///   as `ddp-imagenet` does.
 ///
 /// In the file, the names of the model's variables begin with `model.`, those of the optimizer's
 /// state with `optimizer.`, those of the generators' with `rng.`, and `__metadata__["training"]` is
@@ -184,10 +199,10 @@ impl Training<'_> {
         group: &ProcessGroup,
     ) -> Result<Resumed<P>> {
         let read = read(path);
-        let header = read.as_ref().map_or("", |(_, header)| header.as_str());
-        let other_file = group
-            .compare_with_rank_0("checkpoint::Training::load", header)?
-            .is_some_and(|theirs| theirs != header);
+        let header = read.as_ref().map_or(UNREADABLE, |(_, header)| header.as_str());
+        let theirs = group.compare_with_rank_0("checkpoint::Training::load", header)?;
+        let rank_0_failed = theirs.as_deref() == Some(UNREADABLE);
+        let other_file = theirs.is_some_and(|theirs| theirs != header);
         let loaded = match read {
             Ok(_) if other_file => Err(Error::Format {
                 path: path.into(),
@@ -197,9 +212,14 @@ impl Training<'_> {
             Ok((tensors, header)) => self.apply(path, tensors, &header, group),
             Err(error) => Err(error),
         };
-        let objection = loaded.as_ref().err().map(Error::to_string);
+        // Rank 0's reason is the one to be told; another one would only compete with it.
+        let own_error = loaded.as_ref().err().filter(|_| !rank_0_failed);
+        let objection = own_error.map(Error::to_string);
         let agreed = group.agree("checkpoint::Training::load", objection.as_deref());
-        loaded.and_then(|resumed| agreed.map(|()| resumed))
+        match rank_0_failed {
+            true => agreed.and(loaded),
+            false => loaded.and_then(|resumed| agreed.map(|()| resumed)),
+        }
     }
 
     fn apply<P: DeserializeOwned>(

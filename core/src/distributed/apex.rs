@@ -20,6 +20,9 @@ pub struct ApexOptions {
     /// Whether all gradients are exchanged when the last has come, those of a kind at once, instead
     /// of while others are still being computed. Parameters without a gradient are allowed then:
     /// they are left out.
+    ///
+    /// Where parameters are of several kinds, those of one are exchanged when the last gradient of
+    /// that kind has come; Apex waits for the last of all. The results are the same.
     pub delay_allreduce: bool,
     /// Whether gradients are exchanged as `float32`, whatever their kind: sums of `float16` overflow
     /// above 65,504.

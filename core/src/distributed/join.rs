@@ -64,7 +64,9 @@ impl<M> DistributedDataParallel<M> {
     /// ```
     ///
     /// What is not shared afterwards is the state of the optimizer: momentum is that of each rank's
-    /// own steps. Other collectives do not belong into `training`: a rank that has no more inputs
+    /// own steps. Nor is that of a [`GradScaler`](crate::amp::GradScaler) or an
+    /// [`LrScheduler`](crate::optim::lr_scheduler::LrScheduler): a rank that ended earlier has updated
+    /// them less often. Other collectives do not belong into `training`: a rank that has no more inputs
     /// does not know of them. So a model with [`SyncBatchNorm`](crate::nn::SyncBatchNorm) or a
     /// [`ZeroRedundancyOptimizer`](crate::optim::ZeroRedundancyOptimizer) needs
     /// `throw_on_early_termination`: with it, all ranks end before the first step that one lacks.

@@ -259,7 +259,7 @@ impl ProcessGroup {
     }
 
     /// Lets the other ranks name this rank's fault as the reason of their failure.
-    pub(super) fn report(&self, fault: &str) {
+    pub(crate) fn report(&self, fault: &str) {
         self.abandon();
         self.inner.post_mortem.report(fault);
     }

@@ -53,8 +53,8 @@ pub struct RunningStats {
 /// PyTorch's names, `num_batches_tracked` included. Ioffe and Szegedy, "Batch Normalization" (2015).
 ///
 /// # Panics
-/// In the forward pass, as tch's layers do: if the input is no `[N, num_features, H, W]`, and in
-/// training if it has but one value a channel, which has no variance.
+/// In the forward pass, as tch's layers do: if the input is no `[N, num_features, H, W]`; and if it
+/// has but one value a channel, which has no variance, in training or without running statistics.
 pub fn batch_norm2d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -88,9 +88,11 @@ impl ModuleT for BatchNorm {
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         let size = xs.size();
         assert!(size.len() == 4, "batch_norm2d takes [N, C, H, W], but got {size:?}");
+        let of_batch = train || self.running_stats.is_none();
         assert!(
-            !train || size[0] * size[2] * size[3] != 1,
-            "in training batch_norm2d needs more than one value a channel, but got {size:?}"
+            !of_batch || size[0] * size[2] * size[3] != 1,
+            "with statistics of its batch batch_norm2d needs more than one value a channel, but got \
+             {size:?}"
         );
         if train && let Some(stats) = &self.running_stats {
             stats.count_batch();
@@ -101,7 +103,7 @@ impl ModuleT for BatchNorm {
             self.bs.as_ref(),
             self.running_stats.as_ref().map(|stats| &stats.mean),
             self.running_stats.as_ref().map(|stats| &stats.var),
-            train || self.running_stats.is_none(),
+            of_batch,
             self.options.momentum,
             self.options.eps,
             // PyTorch's default; without cuDNN it is of no meaning.
@@ -170,5 +172,13 @@ mod tests {
     fn one_value_has_no_variance() {
         let (_vs, layer) = layer(BatchNormOptions::default());
         let _ = layer.forward_t(&Tensor::zeros([1, 2, 1, 1], (Kind::Float, Device::Cpu)), true);
+    }
+
+    #[test]
+    #[should_panic = "more than one value a channel, but got [1, 2, 1, 1]"]
+    fn nor_has_it_in_an_evaluation_without_running_statistics() {
+        let options = BatchNormOptions { track_running_stats: false, ..Default::default() };
+        let (_vs, layer) = layer(options);
+        let _ = layer.forward_t(&Tensor::zeros([1, 2, 1, 1], (Kind::Float, Device::Cpu)), false);
     }
 }

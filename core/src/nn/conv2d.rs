@@ -44,7 +44,8 @@ pub struct Conv2d {
 /// does it the other way round, from another distribution.
 ///
 /// # Panics
-/// If tensors of such shapes cannot be made, and in the forward pass for what they do not fit, as
+/// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if tensors
+/// of such shapes cannot be made; and in the forward pass for what they do not fit, as
 /// tch's layers do.
 pub fn conv2d<'a>(
     path: impl Borrow<Path<'a>>,
@@ -54,7 +55,15 @@ pub fn conv2d<'a>(
     options: Conv2dOptions,
 ) -> Conv2d {
     let path = path.borrow();
-    let kernel = [out_channels, in_channels / options.groups, kernel_size, kernel_size];
+    let groups = options.groups;
+    assert!(groups >= 1, "groups is {groups}, but must be at least 1");
+    for (name, channels) in [("in_channels", in_channels), ("out_channels", out_channels)] {
+        assert!(
+            channels % groups == 0,
+            "{name} is {channels}, but must be divisible by groups, {groups}"
+        );
+    }
+    let kernel = [out_channels, in_channels / groups, kernel_size, kernel_size];
     let fan_in = kernel[1..].iter().product();
     let ws = path.var("weight", &kernel, default_weight(fan_in));
     let bs = options.bias.then(|| path.var("bias", &[out_channels], default_bias(fan_in)));
@@ -94,5 +103,17 @@ mod tests {
         let options = Conv2dOptions { groups: 2, bias: false, ..Default::default() };
         assert_eq!(conv2d(vs.root(), 4, 6, 3, options).ws.size(), [6, 2, 3, 3]);
         assert_eq!(vs.len(), 1);
+    }
+
+    #[test]
+    #[should_panic = "groups is 0, but must be at least 1"]
+    fn no_groups_at_all_are_refused() {
+        output(Conv2dOptions { groups: 0, ..Default::default() });
+    }
+
+    #[test]
+    #[should_panic = "in_channels is 4, but must be divisible by groups, 3"]
+    fn channels_that_do_not_go_into_the_groups_are_refused() {
+        output(Conv2dOptions { groups: 3, ..Default::default() });
     }
 }

@@ -53,7 +53,8 @@ impl SyncBatchNorm {
     ///
     /// # Errors
     /// - [`Error::Argument`]: the input is no `[N, num_features, H, W]`, or all ranks together have
-    ///   but one value a channel, which has no variance.
+    ///   but one value a channel, which has no variance; in an evaluation without running statistics,
+    ///   if this rank has but one.
     /// - [`Error::Collective`]: another rank could not be reached.
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         let size = xs.size();
@@ -62,7 +63,7 @@ impl SyncBatchNorm {
             return Err(argument(format!("{size:?}"), expected));
         }
         if !train || self.group.world_size() == 1 {
-            if train {
+            if train || self.batch_norm.running_stats.is_none() {
                 check_count(count(xs))?;
             }
             return Ok(self.batch_norm.forward_t(xs, train));
@@ -226,7 +227,7 @@ fn check_count(count: f64) -> Result<()> {
         return Ok(());
     }
     let found = format!("{count} values a channel on all ranks together");
-    Err(argument(found, "more than one in training".into()))
+    Err(argument(found, "more than one, to have a variance".into()))
 }
 
 /// In which statistics are kept: images of 16 bits have means of 32.

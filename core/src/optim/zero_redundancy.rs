@@ -111,9 +111,12 @@ const CONSOLIDATE: &str = "consolidate_state_dict";
 impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
     /// One step of this rank's share, upon which all ranks hand their parameters to each other. A
     /// collective.
+    ///
+    /// # Errors
+    /// Those of this rank's own optimizer; the other ranks are told of them when this one ends.
     fn step(&mut self) -> Result<()> {
         self.consolidated = None;
-        self.optimizer.step()?;
+        self.optimizer.step().inspect_err(|error| self.group.report(&error.to_string()))?;
         for (rank, share) in self.shares.iter().enumerate() {
             let tensors: Vec<_> =
                 share.iter().map(|&place| self.parameters[place].1.shallow_clone()).collect();

@@ -178,14 +178,22 @@ fn gradients_must_be_there_and_of_32_bits() {
 }
 
 #[test]
-fn factors_that_pytorch_refuses_are_refused() {
+fn factors_and_scales_that_no_run_could_work_with_are_refused() {
     let refused = |options| GradScaler::new(options).unwrap_err().to_string();
+    for init_scale in [f64::NAN, f64::INFINITY, 1e39] {
+        let message = refused(GradScalerOptions { init_scale, ..OPTIONS });
+        assert!(message.ends_with("but must be a finite 32-bit number"), "{message}");
+    }
+    assert_eq!(
+        refused(GradScalerOptions { growth_factor: f64::INFINITY, ..OPTIONS }),
+        "growth_factor is inf, but must be a finite number above 1"
+    );
     assert_eq!(
         refused(GradScalerOptions { growth_factor: 1.0, ..OPTIONS }),
-        "growth_factor is 1, but must be above 1"
+        "growth_factor is 1, but must be a finite number above 1"
     );
     assert_eq!(
         refused(GradScalerOptions { backoff_factor: 1.0, ..OPTIONS }),
-        "backoff_factor is 1, but must be below 1"
+        "backoff_factor is 1, but must be a finite number below 1"
     );
 }

@@ -22,8 +22,11 @@ impl BatchMemory {
     pub(super) fn tensor(&self, size: &[i64], fill: impl FnOnce(&mut [f32])) -> Result<Tensor> {
         let mut tensor = match self.unused(size) {
             Some(tensor) => tensor,
-            None => Tensor::f_zeros(size, (Kind::Float, Device::Cpu))
-                .map_err(Error::tensor("batch of images"))?,
+            None => {
+                self.drop_other_sizes(size);
+                Tensor::f_zeros(size, (Kind::Float, Device::Cpu))
+                    .map_err(Error::tensor("batch of images"))?
+            }
         };
         // A batch without images has no elements.
         if let Some(elements) = c10d_sys::tensor::get_mut(&mut tensor) {
@@ -35,6 +38,12 @@ impl BatchMemory {
         }
         tensors.push(tensor.shallow_clone());
         Ok(tensor)
+    }
+
+    /// The next batches are likely to be of this size: what is kept of another would lie idle.
+    fn drop_other_sizes(&self, size: &[i64]) {
+        let mut tensors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tensors.retain(|tensor| tensor.size() == size);
     }
 
     /// A tensor of this size that nobody has but this memory, which gives it away.
@@ -62,10 +71,20 @@ mod tests {
         let first = filled(&memory, 4, 1.0);
         let address = first.data_ptr();
         drop(first);
-        assert_ne!(filled(&memory, 5, 2.0).data_ptr(), address);
         let second = filled(&memory, 4, 3.0);
         assert_eq!(second.data_ptr(), address);
         assert_eq!(second, Tensor::from_slice(&[3.0f32; 4]));
+    }
+
+    #[test]
+    fn batches_of_another_size_are_given_back_when_a_new_one_is_made() {
+        let memory = BatchMemory::default();
+        let in_use = filled(&memory, 4, 1.0);
+        drop(filled(&memory, 4, 2.0));
+        drop(filled(&memory, 5, 3.0));
+        let kept: Vec<_> = memory.0.lock().unwrap().iter().map(Tensor::size).collect();
+        assert_eq!(kept, [[5]]);
+        assert_eq!(in_use, Tensor::from_slice(&[1.0f32; 4]));
     }
 
     #[test]

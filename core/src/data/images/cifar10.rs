@@ -78,13 +78,13 @@ impl ImageSource for Cifar10 {
         &self.classes
     }
 
-    fn image(&self, index: usize) -> Result<(Image, usize)> {
+    fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
         let (label, planes) = (self.records[index * RECORD], &self.records[index * RECORD + 1..]);
         let (red, rest) = planes.split_at(SIDE * SIDE);
         let (green, blue) = rest.split_at(SIDE * SIDE);
         let colours = red.iter().zip(green).zip(blue);
         let pixels = colours.flat_map(|((&red, &green), &blue)| [red, green, blue]).collect();
-        Ok((Image::new(SIDE, SIDE, pixels)?, usize::from(label)))
+        Ok(Some((Image::new(SIDE, SIDE, pixels)?, usize::from(label))))
     }
 }
 

@@ -13,7 +13,8 @@ use crate::{Error, Result};
 ///
 /// A batch is `(images, labels)`: 32-bit floats `[batch, 3, height, width]` and 64-bit integers
 /// `[batch]`. The transforms must leave all images with the same size. What comes out is that of
-/// torchvision's `Compose([*transforms, ToTensor(), Normalize(mean, std)])`.
+/// torchvision's `Compose([*transforms, ToTensor(), Normalize(mean, std)])`. Where the source leaves
+/// images out, the batch is smaller; one without any image is an error.
 ///
 /// Random transforms draw from a [`SampleRng`] of `(seed, epoch, index)`. A loader's worker
 /// threads share the images of a batch: the first batch is ready sooner than if one thread made it.
@@ -76,8 +77,8 @@ impl<S: ImageSource> ImageDataset<S> {
     }
 
     /// Image number `index` as epoch number `epoch` shows it, before it becomes floats; and its
-    /// label.
-    pub fn image(&self, index: usize, epoch: u64) -> Result<(Image, usize)> {
+    /// label. None if the source leaves it out.
+    pub fn image(&self, index: usize, epoch: u64) -> Result<Option<(Image, usize)>> {
         if index >= self.source.len() {
             return Err(Error::Argument {
                 what: "index".into(),
@@ -85,12 +86,14 @@ impl<S: ImageSource> ImageDataset<S> {
                 expected: format!("less than the number of images, {}", self.source.len()),
             });
         }
-        let (mut image, label) = self.source.image(index)?;
+        let Some((mut image, label)) = self.source.image(index)? else {
+            return Ok(None);
+        };
         let mut rng = SampleRng::new(self.seed, epoch, index);
         for transform in &self.transforms {
             image = transform.apply(image, &mut rng)?;
         }
-        Ok((image, label))
+        Ok(Some((image, label)))
     }
 
     /// `[images, 3, height, width]`. The colours of a pixel stand apart in it, not side by side.
@@ -140,11 +143,25 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
 
     fn batch(&self, indices: &[usize], epoch: u64) -> Result<(Tensor, Tensor)> {
         let made = map(indices.to_vec(), |index| self.image(index, epoch));
-        let (images, labels): (Vec<_>, Vec<_>) =
-            made.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
-        let labels: Vec<_> = labels.into_iter().map(|label| label as i64).collect();
+        let (mut kept, mut images, mut labels) = (Vec::new(), Vec::new(), Vec::new());
+        for (&index, made) in indices.iter().zip(made) {
+            if let Some((image, label)) = made? {
+                kept.push(index);
+                images.push(image);
+                labels.push(label as i64);
+            }
+        }
+        if images.is_empty() && !indices.is_empty() {
+            return Err(Error::Argument {
+                what: "a batch".into(),
+                found: format!("of damaged images only, {indices:?}"),
+                expected: "one with a good image at least: repair or remove the files, or make \
+                           larger batches"
+                    .into(),
+            });
+        }
         let labels = Tensor::f_from_slice(&labels).map_err(Error::tensor("batch of labels"))?;
-        Ok((self.to_tensor(&images, indices)?, labels))
+        Ok((self.to_tensor(&images, &kept)?, labels))
     }
 }
 

@@ -16,8 +16,9 @@ const OTHER_EXTENSIONS: [&str; 7] = ["bmp", "pgm", "pnm", "ppm", "tif", "tiff", 
 /// How an [`ImageFolder`] reads its files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ImageFolderOptions {
-    /// Whether a damaged image is replaced by the next good one in the folder's order (after the
-    /// last comes the first), label included, and counted. Otherwise it is an error.
+    /// Whether a damaged image is left out of its batch, which is smaller then, and counted.
+    /// Otherwise it is an error. The number of batches stays, so ranks still make equally many steps,
+    /// and no other image counts twice.
     pub skip_bad: bool,
 }
 
@@ -40,8 +41,8 @@ pub struct ImageFolder {
 impl ImageFolder {
     /// Lists the files in `root`.
     ///
-    /// Refuses a folder without classes, a class without images, and image files in a format that
-    /// torchvision reads and this does not.
+    /// Refuses a folder without classes, a class without images, image files in a format that
+    /// torchvision reads and this does not, and links that lead round in a circle.
     pub fn new(root: impl Into<PathBuf>) -> Result<Self> {
         Self::with_options(root, ImageFolderOptions::default())
     }
@@ -130,28 +131,19 @@ impl ImageSource for ImageFolder {
         &self.classes
     }
 
-    fn image(&self, index: usize) -> Result<(Image, usize)> {
-        if !self.options.skip_bad {
-            return self.read(index);
+    fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
+        if self.is_bad(index) {
+            return Ok(None);
         }
-        let in_turn = (index..self.len()).chain(0..index);
-        let mut first_problem = None;
-        for candidate in in_turn.filter(|&candidate| !self.is_bad(candidate)) {
-            match self.read(candidate) {
-                // A file that cannot be read at all is another trouble than one that is damaged: a
-                // disk that is gone must not look like an epoch of bad images.
-                Err(problem @ Error::Format { .. }) => {
-                    self.bad.lock().unwrap_or_else(PoisonError::into_inner).insert(candidate);
-                    first_problem.get_or_insert(problem);
-                }
-                image => return image,
+        match self.read(index) {
+            // A file that cannot be read at all is another trouble than one that is damaged: a disk
+            // that is gone must not look like an epoch of bad images.
+            Err(Error::Format { .. }) if self.options.skip_bad => {
+                self.bad.lock().unwrap_or_else(PoisonError::into_inner).insert(index);
+                Ok(None)
             }
+            image => image.map(Some),
         }
-        Err(first_problem.unwrap_or_else(|| Error::Format {
-            path: self.root.clone(),
-            found: "holds damaged images only".into(),
-            expected: "at least one image that can be decoded".into(),
-        }))
     }
 
     fn skipped(&self) -> usize {
@@ -162,11 +154,20 @@ impl ImageSource for ImageFolder {
 /// The files below the folder, in torchvision's order: folder by folder, the folders in the order of
 /// their whole paths.
 fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
-    let (mut folders, mut unseen) = (Vec::new(), vec![folder.to_owned()]);
-    while let Some(folder) = unseen.pop() {
+    let (mut folders, mut unseen) = (Vec::new(), vec![(folder.to_owned(), Vec::new())]);
+    while let Some((folder, mut above)) = unseen.pop() {
+        let itself = fs::canonicalize(&folder).map_err(Error::io("follow", &folder))?;
+        if above.contains(&itself) {
+            return Err(Error::Format {
+                path: folder,
+                found: format!("is {} once more, in which it lies", itself.display()),
+                expected: "no link to a folder above it; remove the link".into(),
+            });
+        }
+        above.push(itself);
         let (below, files): (Vec<_>, Vec<_>) =
             entries(&folder)?.into_iter().partition(|(_, is_folder)| *is_folder);
-        unseen.extend(below.into_iter().map(|(path, _)| path));
+        unseen.extend(below.into_iter().map(|(path, _)| (path, above.clone())));
         folders.push((folder, files));
     }
     // As text: a path's own order compares names, so that "a/b" would come before "a-b".

@@ -51,7 +51,7 @@ impl ImageSource for MnistImages {
         &self.classes
     }
 
-    fn image(&self, index: usize) -> Result<(Image, usize)> {
+    fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
         let mut image = Image::new(SIDE, SIDE, vec![0; SIDE * SIDE * 3])?;
         let inner = image.rows_mut().skip(PADDING);
         for (row, levels) in inner.zip(self.mnist.pixels(index).chunks_exact(INNER_SIDE)) {
@@ -60,7 +60,7 @@ impl ImageSource for MnistImages {
                 *pixel = [level; 3];
             }
         }
-        Ok((image, usize::from(self.mnist.labels()[index])))
+        Ok(Some((image, usize::from(self.mnist.labels()[index]))))
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
         let mnist = Mnist::embedded(Split::Test).unwrap();
         let images = MnistImages::new(mnist.clone(), MNIST_CLASSES);
         assert_eq!(images.len(), 2000);
-        let (image, label) = images.image(7).unwrap();
+        let (image, label) = images.image(7).unwrap().unwrap();
         assert_eq!((image.width(), image.height()), (32, 32));
         assert_eq!(images.classes()[label], mnist.labels()[7].to_string());
 

@@ -21,13 +21,14 @@ pub trait ImageSource: Send + Sync {
     /// The names of the classes; a label is an index into them.
     fn classes(&self) -> &[String];
 
-    /// Image number `index`, which is less than [`len`](Self::len), and its label.
+    /// Image number `index`, which is less than [`len`](Self::len), and its label; None for an image
+    /// that batches are to be made without.
     ///
     /// Several worker threads call it at the same time.
-    fn image(&self, index: usize) -> Result<(Image, usize)>;
+    fn image(&self, index: usize) -> Result<Option<(Image, usize)>>;
 
-    /// How many images have turned out to be unreadable so far and were replaced by others; where
-    /// that is not asked for, such an image is an error and this stays 0.
+    /// How many images have turned out to be unreadable so far and were left out; where that is not
+    /// asked for, such an image is an error and this stays 0.
     fn skipped(&self) -> usize {
         0
     }
@@ -45,7 +46,7 @@ macro_rules! delegate {
                 (**self).classes()
             }
 
-            fn image(&self, index: usize) -> Result<(Image, usize)> {
+            fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
                 (**self).image(index)
             }
 

@@ -29,7 +29,7 @@ impl CosineAnnealingLr {
 
 impl Schedule for CosineAnnealingLr {
     fn check(&self) -> Result<()> {
-        if self.eta_min.is_nan() || self.eta_min < 0.0 {
+        if !self.eta_min.is_finite() || self.eta_min < 0.0 {
             return Err(Error::Argument {
                 what: "eta_min".into(),
                 found: self.eta_min.to_string(),

@@ -197,6 +197,10 @@ mod tests {
             "t_max is 0, but must be 1 epoch or more"
         );
         assert_eq!(
+            refused(Box::new(CosineAnnealingLr { t_max: 1, eta_min: f64::INFINITY })),
+            "eta_min is inf, but must be a learning rate, not below 0"
+        );
+        assert_eq!(
             refused(linear(0.0, 1.0)),
             "start_factor is 0, but must be above 0 and at most 1"
         );

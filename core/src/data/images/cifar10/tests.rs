@@ -24,7 +24,7 @@ fn an_image_has_its_planes_put_together() {
     let dir = folder(&TEST_FILES);
     let cifar = Cifar10::from_dir(dir.path(), Split::Test).unwrap();
     assert_eq!(cifar.len(), 10_000);
-    let (image, label) = cifar.image(9_999).unwrap();
+    let (image, label) = cifar.image(9_999).unwrap().unwrap();
     assert_eq!((image.width(), image.height(), label), (32, 32, 9));
     let expected: Vec<u8> =
         (0..1024).flat_map(|pixel| [(9_999 % 256) as u8, pixel as u8, 7]).collect();

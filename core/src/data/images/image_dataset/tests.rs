@@ -81,7 +81,7 @@ fn a_batch_holds_normalised_planes_and_labels() {
     assert_eq!((images.size(), images.kind()), (vec![2, 3, 24, 24], Kind::Float));
     assert_eq!((labels.size(), labels.kind()), (vec![2], Kind::Int64));
     for (place, index) in [8, 2].into_iter().enumerate() {
-        let (image, label) = noise(9).image(index).unwrap();
+        let (image, label) = noise(9).image(index).unwrap().unwrap();
         assert_eq!(labels.int64_value(&[place as i64]), label as i64);
         // PyTorch's own operations, in the order of ToTensor and Normalize.
         let mean = Tensor::from_slice(&normalize.mean).view([3, 1, 1]);
@@ -110,7 +110,7 @@ fn one_batch_is_spread_over_the_workers() {
             &[]
         }
 
-        fn image(&self, _index: usize) -> Result<(Image, usize)> {
+        fn image(&self, _index: usize) -> Result<Option<(Image, usize)>> {
             let mut threads = self.threads.lock().unwrap();
             threads.insert(thread::current().id());
             self.changed.notify_all();
@@ -119,7 +119,7 @@ fn one_batch_is_spread_over_the_workers() {
             let (_threads, waited) =
                 self.changed.wait_timeout_while(threads, limit, alone).unwrap();
             assert!(!waited.timed_out(), "one thread makes the batch alone");
-            Ok((Image::new(1, 1, vec![0; 3])?, 0))
+            Ok(Some((Image::new(1, 1, vec![0; 3])?, 0)))
         }
     }
 
@@ -162,8 +162,8 @@ fn images_of_different_sizes_make_no_batch() {
             &[]
         }
 
-        fn image(&self, index: usize) -> Result<(Image, usize)> {
-            Ok((Image::new(2, index + 1, vec![0; 6 * (index + 1)])?, 0))
+        fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
+            Ok(Some((Image::new(2, index + 1, vec![0; 6 * (index + 1)])?, 0)))
         }
     }
 
@@ -176,6 +176,35 @@ fn images_of_different_sizes_make_no_batch() {
     let transforms: Vec<Box<dyn Transform>> = vec![Box::new(CenterCrop::new(2))];
     let dataset = ImageDataset::new(Growing, transforms, UNCHANGED, 0).unwrap();
     assert_eq!(dataset.batch(&[2, 2, 1], 0).unwrap().0.size(), [3, 3, 2, 2]);
+}
+
+#[test]
+fn an_image_that_the_source_leaves_out_is_missing_in_its_batch_and_nothing_else_changes() {
+    /// Of the noise, the images with even numbers.
+    struct Even(SyntheticImages);
+
+    impl ImageSource for Even {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn classes(&self) -> &[String] {
+            self.0.classes()
+        }
+
+        fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
+            if index.is_multiple_of(2) { self.0.image(index) } else { Ok(None) }
+        }
+    }
+
+    let dataset = ImageDataset::new(Even(noise(8)), Vec::new(), UNCHANGED, 0).unwrap();
+    let whole = ImageDataset::new(noise(8), Vec::new(), UNCHANGED, 0).unwrap();
+    assert_eq!(dataset.batch(&[1, 4, 3, 2], 0).unwrap(), whole.batch(&[4, 2], 0).unwrap());
+    assert_eq!(
+        dataset.batch(&[5, 1], 0).unwrap_err().to_string(),
+        "a batch is of damaged images only, [5, 1], but must be one with a good image at least: \
+         repair or remove the files, or make larger batches"
+    );
 }
 
 #[test]
