@@ -1,0 +1,156 @@
+//! The command line.
+
+use crate::pace::Straggler;
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tch_parallel::Result;
+use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Shard, Split, download};
+use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions};
+
+/// Brings the gradients or parameters of several workers together in every way that the article
+/// names, and measures what each costs.
+#[derive(Debug, Parser)]
+// As in argparse, of a flag given twice the last one counts.
+#[command(version, args_override_self = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// All ranks take the mean of their gradients with c10d's all_reduce.
+    SyncAllreduce(TrainArgs),
+    /// Rank 0 collects all gradients, makes the update, and sends the model back.
+    SyncPs(TrainArgs),
+    /// All ranks take the mean of their gradients, chunk by chunk, around a ring.
+    Ring(TrainArgs),
+    /// Every rank makes its own steps; now and then all take the mean of their parameters.
+    LocalSgd(LocalSgdArgs),
+    /// First as sync-allreduce, and from some step on as local-sgd.
+    PostLocal(PostLocalArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct LocalSgdArgs {
+    /// Steps that each rank makes by itself before all take the mean.
+    #[arg(long, default_value = "8")]
+    pub period: NonZeroUsize,
+    #[command(flatten)]
+    pub train: TrainArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct PostLocalArgs {
+    /// Steps that all ranks make together first.
+    #[arg(long, default_value_t = 50)]
+    pub start: usize,
+    #[command(flatten)]
+    pub local: LocalSgdArgs,
+}
+
+/// What all methods have in common.
+#[derive(Debug, ClapArgs)]
+pub struct TrainArgs {
+    /// How often to go through the training set, all workers together.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    pub epochs: u64,
+    /// Samples in a batch, for each worker.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
+    pub batch_size: u64,
+    /// The learning rate.
+    #[arg(long, default_value_t = 0.1, value_parser = finite)]
+    pub lr: f64,
+    /// Seeds the weights.
+    #[arg(long, default_value_t = 0)]
+    pub seed: i64,
+    /// Seeds the order of the samples, the same on every rank.
+    #[arg(long, default_value_t = 42)]
+    pub sampler_seed: u64,
+
+    /// Milliseconds that computing a gradient takes at least, as if the worker had a device of its own.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub step_time: u64,
+    /// A rank that takes so many milliseconds longer for each gradient; may be given several times.
+    #[arg(long, value_name = "RANK:MS")]
+    pub straggle: Vec<Straggler>,
+
+    /// Where MNIST's IDX files lie; by default 10,000 digits that are part of the program.
+    #[arg(long)]
+    pub data_dir: Option<PathBuf>,
+    /// Fetch all 70,000 digits of MNIST first.
+    #[arg(long, conflicts_with = "data_dir")]
+    pub download: bool,
+    /// A directory for what happens in every step, as JSON lines, a file for each rank.
+    #[arg(long)]
+    pub metrics: Option<PathBuf>,
+    /// Seconds to wait for another rank.
+    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+}
+
+impl TrainArgs {
+    /// The training set and the test set.
+    pub fn data(&self) -> Result<(Arc<Mnist>, Arc<Mnist>)> {
+        let directory = match &self.data_dir {
+            Some(directory) => Some(directory.clone()),
+            None if self.download => Some(download::mnist()?),
+            None => None,
+        };
+        let split = |split| match &directory {
+            Some(directory) => Mnist::from_dir(directory, split),
+            None => Mnist::embedded(split),
+        };
+        Ok((Arc::new(split(Split::Train)?), Arc::new(split(Split::Test)?)))
+    }
+
+    /// How long a gradient takes at least.
+    pub fn step_time(&self) -> Duration {
+        Duration::from_millis(self.step_time)
+    }
+
+    pub fn process_group(&self) -> ProcessGroupOptions {
+        ProcessGroupOptions {
+            device: DeviceChoice::Cpu,
+            timeout: Duration::from_secs(self.timeout),
+            ..Default::default()
+        }
+    }
+
+    /// One worker's part of the data.
+    pub fn loader(
+        &self,
+        data: &Arc<Mnist>,
+        worker: Shard,
+    ) -> Result<DataLoader<Arc<Mnist>, DistributedSampler>> {
+        let sampler = DistributedSampler::new(worker, self.sampler_seed);
+        DataLoader::new(Arc::clone(data), sampler, self.batch_size as usize)
+    }
+
+    /// How many batches all workers do together, so that every method sees as many samples.
+    pub fn batches(&self, samples: usize) -> usize {
+        (samples * self.epochs as usize).div_ceil(self.batch_size as usize)
+    }
+}
+
+fn finite(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        Ok(number) => Err(format!("{number} is not finite")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,84 @@
+//! Point-to-point exchanges whose bytes are counted.
+
+use crate::model::PARAMETERS;
+use std::cell::Cell;
+use tch::Tensor;
+use tch_parallel::Result;
+use tch_parallel::distributed::ProcessGroup;
+
+/// A group in which this rank sends and receives, and how much it has.
+#[derive(Debug)]
+pub struct Link {
+    group: ProcessGroup,
+    sent: Cell<usize>,
+    received: Cell<usize>,
+}
+
+/// What has gone over a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Traffic {
+    /// Bytes handed to `send`.
+    pub sent: usize,
+    /// Bytes that `recv` has filled.
+    pub received: usize,
+}
+
+impl Traffic {
+    /// In words, and in units of the article's K, the size of all parameters.
+    pub fn per_step(self, rank: usize, steps: usize) -> String {
+        let Traffic { sent, received } = self;
+        let model = PARAMETERS * size_of::<f32>();
+        let in_k = |bytes: usize| bytes as f64 / (model * steps) as f64;
+        format!(
+            "rank {rank} sent {sent} bytes and received {received}, in each of {steps} steps {:.4} K and {:.4} K, with K = {model} bytes",
+            in_k(sent),
+            in_k(received)
+        )
+    }
+}
+
+impl Link {
+    pub fn new(group: ProcessGroup) -> Link {
+        Link { group, sent: Cell::new(0), received: Cell::new(0) }
+    }
+
+    pub fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    pub fn world_size(&self) -> usize {
+        self.group.world_size()
+    }
+
+    pub fn traffic(&self) -> Traffic {
+        Traffic { sent: self.sent.get(), received: self.received.get() }
+    }
+
+    /// Sends a tensor to rank `dst`, which must receive one of this shape.
+    pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
+        self.sent.set(self.sent.get() + bytes(tensor));
+        self.group.send(tensor, dst)
+    }
+
+    /// Fills a tensor with what rank `src` sends.
+    pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
+        self.received.set(self.received.get() + bytes(tensor));
+        self.group.recv(tensor, src)
+    }
+
+    /// Sends to one rank and receives from another at the same time. In a ring everybody does
+    /// this at once; if all sent first, and a send waited for its receiver, nobody would receive.
+    pub fn exchange(&self, send: Tensor, dst: usize, recv: Tensor, src: usize) -> Result<Tensor> {
+        self.sent.set(self.sent.get() + bytes(&send));
+        self.received.set(self.received.get() + bytes(&recv));
+        let received = self.group.irecv(recv, src)?;
+        let sent = self.group.isend(send, dst)?;
+        // The tensor sent is whole again.
+        let _ = sent.wait()?;
+        received.wait()
+    }
+}
+
+fn bytes(tensor: &Tensor) -> usize {
+    tensor.numel() * tensor.kind().elt_size_in_bytes()
+}

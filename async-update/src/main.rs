@@ -1,0 +1,139 @@
+//! Synchronous and asynchronous updates, after bobondemon's "Distributed Data Parallel and Its
+//! Pytorch Example".
+//!
+//! ```text
+//! cargo launch -n 4 async-update -- sync-allreduce      the mean of all gradients, as DDP takes it
+//! cargo launch -n 4 async-update -- ring                the same, chunk by chunk around a ring
+//! ```
+
+mod args;
+mod batches;
+mod link;
+mod methods;
+mod model;
+mod pace;
+mod report;
+mod ring;
+
+use anyhow::{Result, ensure};
+use args::{Args, Command, LocalSgdArgs, PostLocalArgs, TrainArgs};
+use clap::Parser;
+use link::Link;
+use methods::{LocalSgd, Method, PostLocal, Ring, Steps, SyncAllReduce, SyncPs};
+use pace::Pace;
+use report::{Log, Outcome};
+use std::process::ExitCode;
+use std::time::Instant;
+use tch::Tensor;
+use tch_parallel::data::{Dataset, Shard};
+use tch_parallel::distributed::{ProcessGroup, init_process_group};
+use tch_parallel::report::exit_code;
+
+fn main() -> ExitCode {
+    exit_code(run(&Args::parse().command))
+}
+
+fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::SyncAllreduce(args) => synchronous("sync-allreduce", args, |group, steps| {
+            let updates = steps.number();
+            Ok((Box::new(SyncAllReduce { group, steps, lr: args.lr }), updates))
+        }),
+        Command::SyncPs(args) => synchronous("sync-ps", args, |group, steps| {
+            let updates = steps.number();
+            Ok((Box::new(SyncPs { link: several(group)?, steps, lr: args.lr }), updates))
+        }),
+        Command::Ring(args) => synchronous("ring", args, |group, steps| {
+            let updates = steps.number();
+            Ok((Box::new(Ring { link: several(group)?, steps, lr: args.lr }), updates))
+        }),
+        Command::LocalSgd(args) => synchronous("local-sgd", &args.train, |group, steps| {
+            let updates = steps.number() * group.world_size();
+            Ok((Box::new(local_sgd(args, group, steps)), updates))
+        }),
+        Command::PostLocal(PostLocalArgs { start, local: args }) => {
+            synchronous("post-local", &args.train, |group, steps| {
+                let (first, rest) = steps.split(*start);
+                let updates = first.number() + rest.number() * group.world_size();
+                let together =
+                    SyncAllReduce { group: group.clone(), steps: first, lr: args.train.lr };
+                let local = local_sgd(args, group, rest);
+                Ok((Box::new(PostLocal { together, local, has_parted: false }), updates))
+            })
+        }
+    }
+}
+
+/// One loop for all methods: what differs is where θ comes from, and where the gradient goes.
+// ANCHOR: loop
+fn train(
+    args: &TrainArgs,
+    worker: Shard,
+    theta: &mut Tensor,
+    method: &mut dyn Method,
+    log: &mut Log,
+) -> Result<()> {
+    let (train_set, _) = args.data()?;
+    let loader = args.loader(&train_set, worker)?;
+    let pace = Pace::new(args.step_time(), &args.straggle, log.rank());
+    for batch in batches::forever(&loader) {
+        if method.before_batch(theta)?.is_break() {
+            break;
+        }
+        let (images, labels) = batch?;
+        let begun = Instant::now();
+        let (loss, gradient) = model::loss_and_gradient(theta, &images, &labels)?;
+        ensure!(loss.is_finite(), "the loss is {loss}; try a smaller --lr than {}", args.lr);
+        pace.keep(begun);
+        method.after_batch(theta, gradient)?;
+        log.step(loss)?;
+    }
+    Ok(())
+}
+// ANCHOR_END: loop
+
+/// Trains with a method in which all ranks are workers, and all hold the same θ in the end.
+/// `method` says as well how many updates the steps of all ranks make.
+fn synchronous(
+    name: &str,
+    args: &TrainArgs,
+    method: impl FnOnce(ProcessGroup, Steps) -> Result<(Box<dyn Method>, usize)>,
+) -> Result<()> {
+    let (train_set, test_set) = args.data()?;
+    let group = init_process_group(args.process_group())?;
+    let (rank, ranks) = (group.rank(), group.world_size());
+    pace::check(&args.straggle, 0..ranks)?;
+
+    let mut theta = model::initial_parameters(args.seed);
+    group.broadcast(&mut theta, 0)?;
+    let steps = args.batches(train_set.len()).div_ceil(ranks);
+    let (mut method, updates) = method(group.clone(), Steps::new(steps))?;
+    let mut log = Log::create(args.metrics.as_deref(), rank, ranks)?;
+    let begun = Instant::now();
+    train(args, Shard::from(&group), &mut theta, method.as_mut(), &mut log)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    log.end(method.traffic())?;
+    group.barrier()?;
+    if rank == 0 {
+        let (loss, accuracy) = model::evaluate(&theta, &test_set)?;
+        let batches = steps * ranks;
+        println!("{}", Outcome { name, workers: ranks, updates, batches, seconds, loss, accuracy });
+        if let Some(traffic) = method.traffic() {
+            println!("{}", traffic.per_step(rank, steps));
+        }
+    }
+    Ok(())
+}
+
+fn local_sgd(args: &LocalSgdArgs, group: ProcessGroup, steps: Steps) -> LocalSgd {
+    LocalSgd { group, steps, lr: args.train.lr, period: args.period, since_mean: 0 }
+}
+
+/// What exchanges between ranks needs more than one.
+fn several(group: ProcessGroup) -> Result<Link> {
+    ensure!(
+        group.world_size() > 1,
+        "a world of 1 has nobody to exchange with; start at least 2 ranks, as with `cargo launch -n 2 async-update -- …`"
+    );
+    Ok(Link::new(group))
+}

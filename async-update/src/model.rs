@@ -1,0 +1,105 @@
+//! The model that every method trains: a function of images and of one vector, θ.
+//!
+//! A parameter server sends θ, a ring cuts θ's gradient into chunks, averaging averages θ: with all
+//! parameters in one tensor, each of these is one operation, and reads as the article draws it.
+
+use std::sync::Arc;
+use tch::{Device, Tensor, nn::VarStore};
+use tch_parallel::data::{DataLoader, Dataset, Mnist, SequentialSampler};
+use tch_parallel::nn::{LinearOptions, linear};
+use tch_parallel::{Error, Result};
+
+const PIXELS: i64 = 28 * 28;
+const HIDDEN: i64 = 128;
+const DIGITS: i64 = 10;
+
+/// The shapes of the parameters, in the order in which they lie in θ.
+const SHAPES: [&[i64]; 4] = [&[HIDDEN, PIXELS], &[HIDDEN], &[DIGITS, HIDDEN], &[DIGITS]];
+
+/// How long θ is: 101,770.
+pub const PARAMETERS: usize = (HIDDEN * PIXELS + HIDDEN + DIGITS * HIDDEN + DIGITS) as usize;
+
+/// θ at the beginning, `[PARAMETERS]`, drawn as PyTorch initialises `nn.Linear`.
+pub fn initial_parameters(seed: i64) -> Tensor {
+    tch::manual_seed(seed);
+    let vs = VarStore::new(Device::Cpu);
+    let _ = linear(vs.root() / "0", PIXELS, HIDDEN, LinearOptions::default());
+    let _ = linear(vs.root() / "2", HIDDEN, DIGITS, LinearOptions::default());
+    let flat: Vec<_> =
+        vs.trainable_variables().iter().map(|tensor| tensor.detach().flatten(0, -1)).collect();
+    Tensor::cat(&flat, 0)
+}
+
+// ANCHOR: forward
+/// `Linear(784, 128), ReLU, Linear(128, 10)`: images `[batch, 1, 28, 28]` become logits `[batch, 10]`.
+pub fn forward(theta: &Tensor, images: &Tensor) -> Result<Tensor> {
+    let [weight_0, bias_0, weight_2, bias_2] = parameters(theta)?;
+    let compute = || {
+        let hidden = images.f_flatten(1, -1)?.f_linear(&weight_0, Some(&bias_0))?.f_relu()?;
+        hidden.f_linear(&weight_2, Some(&bias_2))
+    };
+    compute().map_err(Error::tensor("the model"))
+}
+
+/// The loss of a batch, and its gradient with respect to θ, `[PARAMETERS]`.
+pub fn loss_and_gradient(
+    theta: &Tensor,
+    images: &Tensor,
+    labels: &Tensor,
+) -> Result<(f32, Tensor)> {
+    let theta = theta.detach().set_requires_grad(true);
+    let loss = forward(&theta, images)?.cross_entropy_for_logits(labels);
+    let gradient = Tensor::f_run_backward(&[&loss], &[&theta], false, false)
+        .map_err(Error::tensor("backward"))?
+        .swap_remove(0);
+    let loss = f32::try_from(&loss).map_err(Error::tensor("read the loss"))?;
+    Ok((loss, gradient))
+}
+// ANCHOR_END: forward
+
+/// The parameters as views into θ.
+fn parameters(theta: &Tensor) -> Result<[Tensor; 4]> {
+    let lengths = SHAPES.map(|shape| shape.iter().product::<i64>());
+    let parts = theta.f_split_with_sizes(lengths, 0).map_err(Error::tensor("cut θ up"))?;
+    let mut parts = parts.into_iter().zip(SHAPES).map(|(part, shape)| part.view(shape));
+    let mut next = || parts.next().unwrap_or_else(|| unreachable!("split gives a part a length"));
+    Ok([next(), next(), next(), next()])
+}
+
+/// The mean loss over a data set, and the share of right answers.
+pub fn evaluate(theta: &Tensor, data: &Arc<Mnist>) -> Result<(f64, f64)> {
+    let loader = DataLoader::new(Arc::clone(data), SequentialSampler, 1000)?;
+    let (mut loss, mut correct) = (0.0, 0.0);
+    for batch in loader.epoch(0)? {
+        let (images, labels) = batch?;
+        let logits = tch::no_grad(|| forward(theta, &images))?;
+        let count = labels.size()[0] as f64;
+        let number = |tensor: Tensor| f64::try_from(tensor).map_err(Error::tensor("evaluate"));
+        loss += number(logits.cross_entropy_for_logits(&labels))? * count;
+        correct += number(logits.accuracy_for_logits(&labels))? * count;
+    }
+    let count = data.len() as f64;
+    Ok((loss / count, correct / count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::Kind;
+
+    #[test]
+    fn theta_has_101_770_elements() {
+        assert_eq!(initial_parameters(0).size(), [101_770]);
+        assert_eq!(PARAMETERS, 101_770);
+    }
+
+    #[test]
+    fn a_step_against_the_gradient_makes_the_loss_smaller() {
+        let theta = initial_parameters(0);
+        let images = Tensor::rand([16, 1, 28, 28], (Kind::Float, Device::Cpu));
+        let labels = Tensor::arange(16, (Kind::Int64, Device::Cpu)).remainder(10);
+        let (before, gradient) = loss_and_gradient(&theta, &images, &labels).unwrap();
+        let (after, _) = loss_and_gradient(&(theta - gradient * 0.1), &images, &labels).unwrap();
+        assert!(after < before, "{after} is not below {before}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What is written down while a worker trains, and what is said at the end.
+
+use crate::link::Traffic;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tch_parallel::Result;
+use tch_parallel::report::MetricsLog;
+
+/// A worker's lines in `--metrics`.
+#[derive(Debug)]
+pub struct Log {
+    metrics: MetricsLog,
+    rank: usize,
+    steps: usize,
+}
+
+/// A worker has done a batch: the event `step`.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Step {
+    /// How many batches this worker had done before.
+    pub step: usize,
+    /// The loss of the batch, before the update that it leads to.
+    pub loss: f32,
+    /// When, in seconds since 1970: the clock that all processes of a host share.
+    pub at: f64,
+}
+
+impl Log {
+    pub fn create(directory: Option<&Path>, rank: usize, ranks: usize) -> Result<Log> {
+        let metrics = match directory {
+            Some(directory) => MetricsLog::create(directory, rank, ranks)?,
+            None => MetricsLog::disabled(),
+        };
+        Ok(Log { metrics, rank, steps: 0 })
+    }
+
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    pub fn step(&mut self, loss: f32) -> Result<()> {
+        let step = Step { step: self.steps, loss, at: now() };
+        self.steps += 1;
+        self.metrics.log("step", &step)
+    }
+
+    pub fn end(&mut self, traffic: Option<Traffic>) -> Result<()> {
+        self.metrics.log("end", &End { traffic })
+    }
+}
+
+/// Whatever a rank has sent and received in a training: the event `end`.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct End {
+    /// None where a library's collective did it unseen.
+    pub traffic: Option<Traffic>,
+}
+
+/// Seconds since 1970.
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |duration| duration.as_secs_f64())
+}
+
+/// What a training has come to, as its last line tells it.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome<'a> {
+    /// The method, as on the command line.
+    pub name: &'a str,
+    /// How many processes computed gradients.
+    pub workers: usize,
+    /// How often a model was changed: once for each gradient that a worker or a server applied by
+    /// itself, and once for all gradients that were added up first.
+    pub updates: usize,
+    /// How many gradients were computed and went into θ.
+    pub batches: usize,
+    /// How long the training took.
+    pub seconds: f64,
+    /// The mean loss over the test set.
+    pub loss: f64,
+    /// The share of right answers in the test set.
+    pub accuracy: f64,
+}
+
+impl fmt::Display for Outcome<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { name, workers, updates, batches, seconds, loss, accuracy } = self;
+        let (per_second, batches_per_second) =
+            (*updates as f64 / seconds, *batches as f64 / seconds);
+        write!(
+            f,
+            "{name}: {workers} workers, {updates} updates from {batches} batches in {seconds:.2} s \
+             ({per_second:.1} updates/s, {batches_per_second:.1} batches/s), loss={loss:.4}, accuracy={accuracy:.4}"
+        )
+    }
+}

@@ -1,0 +1,33 @@
+//! The exchange itself, over send and receive.
+
+use super::schedule::{self, Iteration};
+use crate::link::Link;
+use tch::Tensor;
+use tch_parallel::Result;
+
+// ANCHOR: all_reduce
+/// The sum over all ranks of a flat tensor, in place on every one, the same to the bit.
+///
+/// Every rank sends 2(N − 1) chunks of 1/N of the tensor to its right neighbour and receives as
+/// many from its left one. Lengths that are no multiple of N do.
+pub fn all_reduce(link: &Link, tensor: &mut Tensor) -> Result<()> {
+    let (rank, ranks) = (link.rank(), link.world_size());
+    let chunk = |number| {
+        let range = schedule::chunk(tensor.numel(), ranks, number);
+        tensor.narrow(0, range.start as i64, range.len() as i64)
+    };
+    let pass = |Iteration { send, recv }| {
+        let received = chunk(recv).empty_like();
+        link.exchange(chunk(send), (rank + 1) % ranks, received, (rank + ranks - 1) % ranks)
+    };
+    for iteration in schedule::scatter_reduce(rank, ranks) {
+        let received = pass(iteration)?;
+        let _ = chunk(iteration.recv).g_add_(&received);
+    }
+    for iteration in schedule::all_gather(rank, ranks) {
+        let received = pass(iteration)?;
+        chunk(iteration.recv).copy_(&received);
+    }
+    Ok(())
+}
+// ANCHOR_END: all_reduce
