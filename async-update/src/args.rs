@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::compare::CompareArgs;
 use crate::pace::Straggler;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::num::NonZeroUsize;
@@ -32,6 +33,7 @@ pub enum Command {
     LocalSgd(LocalSgdArgs),
     /// First as sync-allreduce, and from some step on as local-sgd.
     PostLocal(PostLocalArgs),
+    Compare(CompareArgs),
 }
 
 #[derive(Debug, ClapArgs)]
