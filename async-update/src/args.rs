@@ -79,8 +79,8 @@ pub struct AsyncPsArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub n_push: u64,
     /// After so many updates each worker waits until all others have made as many.
-    #[arg(long, value_name = "UPDATES")]
-    pub sync_every: Option<NonZeroUsize>,
+    #[arg(long, value_name = "UPDATES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub sync_every: Option<u64>,
     /// Divide the learning rate for a gradient by the number of updates that have overtaken it.
     #[arg(long)]
     pub staleness_aware: bool,
@@ -92,8 +92,8 @@ pub struct AsyncPsArgs {
 pub struct SspArgs {
     /// By how many updates a worker may lead the slowest when it begins a batch.
     #[arg(long, default_value_t = 4, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32))]
-    pub staleness: u32,
+          value_parser = clap::value_parser!(i64).range(0..))]
+    pub staleness: i64,
     #[command(flatten)]
     pub server: ServerArgs,
 }

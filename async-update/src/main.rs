@@ -73,7 +73,7 @@ fn run(command: &Command) -> Result<()> {
         Command::AsyncPs(args) => {
             let (train, servers) = (&args.server.train, args.server.servers as usize);
             let rule = Rule::Gradient { lr: train.lr, staleness_aware: args.staleness_aware };
-            let gate = args.sync_every.map_or(Gate::Free, Gate::Every);
+            let gate = args.sync_every.map_or(Gate::Free, |updates| Gate::Every(updates as usize));
             let (n_fetch, n_push) = (args.n_fetch as usize, args.n_push as usize);
             asynchronous(Service { name: "async-ps", servers, rule, gate }, train, |shards| {
                 Box::new(AsyncPs::new(shards, train.lr, n_fetch, n_push))
