@@ -4,9 +4,11 @@
 //! ```text
 //! cargo launch -n 4 async-update -- sync-allreduce      the mean of all gradients, as DDP takes it
 //! cargo launch -n 4 async-update -- ring                the same, chunk by chunk around a ring
+//! cargo launch -n 5 async-update -- async-ps            a server and four workers that wait for nobody
 //! ```
 
 mod args;
+mod asynchronous;
 mod batches;
 mod compare;
 mod link;
@@ -15,14 +17,19 @@ mod model;
 mod pace;
 mod report;
 mod ring;
+mod server;
 
 use anyhow::{Result, ensure};
 use args::{Args, Command, LocalSgdArgs, PostLocalArgs, TrainArgs};
+use asynchronous::{Service, asynchronous};
 use clap::Parser;
 use link::Link;
-use methods::{LocalSgd, Method, PostLocal, Ring, Steps, SyncAllReduce, SyncPs};
+use methods::{
+    AsyncPs, Easgd, LocalSgd, Method, PostLocal, Ring, Steps, SyncAllReduce, SyncPs, ssp, ssp_gate,
+};
 use pace::Pace;
 use report::{Log, Outcome};
+use server::{Gate, Rule};
 use std::process::ExitCode;
 use std::time::Instant;
 use tch::Tensor;
@@ -61,6 +68,32 @@ fn run(command: &Command) -> Result<()> {
                     SyncAllReduce { group: group.clone(), steps: first, lr: args.train.lr };
                 let local = local_sgd(args, group, rest);
                 Ok((Box::new(PostLocal { together, local, has_parted: false }), updates))
+            })
+        }
+        Command::AsyncPs(args) => {
+            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let rule = Rule::Gradient { lr: train.lr, staleness_aware: args.staleness_aware };
+            let gate = args.sync_every.map_or(Gate::Free, |updates| Gate::Every(updates as usize));
+            let (n_fetch, n_push) = (args.n_fetch as usize, args.n_push as usize);
+            asynchronous(Service { name: "async-ps", servers, rule, gate }, train, |shards| {
+                Box::new(AsyncPs::new(shards, train.lr, n_fetch, n_push))
+            })
+        }
+        Command::Ssp(args) => {
+            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let rule = Rule::Gradient { lr: train.lr, staleness_aware: false };
+            let gate = ssp_gate(args.staleness as usize);
+            asynchronous(Service { name: "ssp", servers, rule, gate }, train, |shards| {
+                Box::new(ssp(shards, train.lr))
+            })
+        }
+        Command::Easgd(args) => {
+            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let (lr, tau) = (train.lr, args.tau as usize);
+            let rule = Rule::Elastic { alpha: args.alpha()? };
+            let service = Service { name: "easgd", servers, rule, gate: Gate::Free };
+            asynchronous(service, train, |shards| {
+                Box::new(Easgd { shards, lr, tau, granted: 0, batches: None })
             })
         }
     }

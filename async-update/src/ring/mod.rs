@@ -9,3 +9,4 @@ mod all_reduce;
 mod schedule;
 
 pub use all_reduce::all_reduce;
+pub use schedule::chunk;
