@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::compare::CompareArgs;
 use crate::pace::Straggler;
 use crate::{cost, ring};
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -33,6 +34,7 @@ pub enum Command {
     LocalSgd(LocalSgdArgs),
     /// First as sync-allreduce, and from some step on as local-sgd.
     PostLocal(PostLocalArgs),
+    Compare(CompareArgs),
     /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
     Cost(cost::Args),
 }

@@ -10,6 +10,7 @@
 
 mod args;
 mod batches;
+mod compare;
 mod cost;
 mod link;
 mod methods;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<()> {
     match command {
+        Command::Compare(args) => compare::compare(args),
         Command::SyncAllreduce(args) => synchronous("sync-allreduce", args, |group, steps| {
             let updates = steps.number();
             Ok((Box::new(SyncAllReduce { group, steps, lr: args.lr }), updates))
@@ -98,7 +100,7 @@ fn train(
         ensure!(loss.is_finite(), "the loss is {loss}; try a smaller --lr than {}", args.lr);
         pace.keep(begun);
         method.after_batch(theta, gradient)?;
-        log.step(loss)?;
+        log.step(loss, theta)?;
     }
     Ok(())
 }
@@ -129,7 +131,9 @@ fn synchronous(
     if rank == 0 {
         let (loss, accuracy) = model::evaluate(&theta, &test_set)?;
         let batches = steps * ranks;
-        println!("{}", Outcome { name, workers: ranks, updates, batches, seconds, loss, accuracy });
+        let name = name.to_owned();
+        let workers = ranks;
+        log.outcome(&Outcome { name, workers, updates, batches, seconds, loss, accuracy })?;
         if let Some(traffic) = method.traffic() {
             println!("{}", traffic.per_step(rank, steps));
         }
