@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::pace::Straggler;
+use crate::{quadratic, trace};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -32,6 +33,15 @@ pub enum Command {
     LocalSgd(LocalSgdArgs),
     /// First as sync-allreduce, and from some step on as local-sgd.
     PostLocal(PostLocalArgs),
+    /// Threads of one process change the same parameters, without a lock.
+    Hogwild(HogwildArgs),
+    /// Tells the article's two asynchronous stories, number by number.
+    Trace {
+        #[command(subcommand)]
+        story: trace::Story,
+    },
+    /// Measures what theory says of asynchronous updates, on a quadratic function.
+    Quadratic(quadratic::Args),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -50,6 +60,15 @@ pub struct PostLocalArgs {
     pub start: usize,
     #[command(flatten)]
     pub local: LocalSgdArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct HogwildArgs {
+    /// How many threads train; --straggle counts them from 0, like ranks.
+    #[arg(long, default_value = "4")]
+    pub threads: NonZeroUsize,
+    #[command(flatten)]
+    pub train: TrainArgs,
 }
 
 /// What all methods have in common.

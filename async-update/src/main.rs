@@ -4,6 +4,9 @@
 //! ```text
 //! cargo launch -n 4 async-update -- sync-allreduce      the mean of all gradients, as DDP takes it
 //! cargo launch -n 4 async-update -- ring                the same, chunk by chunk around a ring
+//! cargo run --release -p async-update -- hogwild        threads, without a lock
+//! cargo run --release -p async-update -- trace case1    the article's first asynchronous story
+//! cargo run --release -p async-update -- quadratic      what theory says of its guesses
 //! ```
 
 mod args;
@@ -12,21 +15,25 @@ mod link;
 mod methods;
 mod model;
 mod pace;
+mod quadratic;
 mod report;
 mod ring;
+mod trace;
 
-use anyhow::{Result, ensure};
-use args::{Args, Command, LocalSgdArgs, PostLocalArgs, TrainArgs};
+use anyhow::{Context, Result, bail, ensure};
+use args::{Args, Command, HogwildArgs, LocalSgdArgs, PostLocalArgs, TrainArgs};
 use clap::Parser;
 use link::Link;
-use methods::{LocalSgd, Method, PostLocal, Ring, Steps, SyncAllReduce, SyncPs};
+use methods::{
+    Hogwild, LocalSgd, Method, PostLocal, Ring, SharedModel, Steps, SyncAllReduce, SyncPs,
+};
 use pace::Pace;
 use report::{Log, Outcome};
 use std::process::ExitCode;
 use std::time::Instant;
 use tch::Tensor;
 use tch_parallel::data::{Dataset, Shard};
-use tch_parallel::distributed::{ProcessGroup, init_process_group};
+use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
 use tch_parallel::report::exit_code;
 
 fn main() -> ExitCode {
@@ -61,6 +68,9 @@ fn run(command: &Command) -> Result<()> {
                 Ok((Box::new(PostLocal { together, local, has_parted: false }), updates))
             })
         }
+        Command::Hogwild(args) => hogwild(args),
+        Command::Trace { story } => trace::run(*story),
+        Command::Quadratic(args) => quadratic::run(args),
     }
 }
 
@@ -122,6 +132,59 @@ fn synchronous(
             println!("{}", traffic.per_step(rank, steps));
         }
     }
+    Ok(())
+}
+
+/// Trains with threads of this process, which is the only one.
+fn hogwild(args: &HogwildArgs) -> Result<()> {
+    let HogwildArgs { threads, train: args } = args;
+    let threads = threads.get();
+    if let Some(Env { world_size: ranks @ 2.., .. }) = Env::read()? {
+        bail!(
+            "hogwild is one process with --threads, and {ranks} ranks were started; start it without a launcher"
+        );
+    }
+    pace::check(&args.straggle, 0..threads)?;
+
+    let (train_set, test_set) = args.data()?;
+    let batches = args.batches(train_set.len());
+    let shared = SharedModel::new(model::initial_parameters(args.seed), batches)?;
+    let begun = Instant::now();
+    let work = |thread| -> Result<Vec<usize>> {
+        // One for each worker, as launchers have it; libtorch asks every thread by itself.
+        tch::set_num_threads(1);
+        let mut method = Hogwild { shared: &shared, lr: args.lr, read: 0, staleness: Vec::new() };
+        let mut log = Log::create(args.metrics.as_deref(), thread, threads)?;
+        let mut theta = Tensor::new();
+        train(args, Shard::new(thread, threads)?, &mut theta, &mut method, &mut log)?;
+        log.end(method.traffic())?;
+        Ok(method.staleness)
+    };
+    let staleness = std::thread::scope(|scope| -> Result<Vec<usize>> {
+        let workers: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        let ended = workers.into_iter().enumerate().map(|(thread, worker)| {
+            let result = worker.join().unwrap_or_else(|_| bail!("it panicked"));
+            result.with_context(|| format!("thread {thread} failed"))
+        });
+        Ok(ended.collect::<Result<Vec<_>>>()?.concat())
+    })?;
+    let seconds = begun.elapsed().as_secs_f64();
+
+    let (loss, accuracy) = model::evaluate(&shared.into_theta(), &test_set)?;
+    let outcome = Outcome {
+        name: "hogwild",
+        workers: threads,
+        updates: batches,
+        batches,
+        seconds,
+        loss,
+        accuracy,
+    };
+    println!("{outcome}");
+    let mean = staleness.iter().sum::<usize>() as f64 / staleness.len() as f64;
+    let most = staleness.iter().max().copied().unwrap_or_default();
+    println!("staleness: {mean:.2} in the mean, at most {most}");
     Ok(())
 }
 

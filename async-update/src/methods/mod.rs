@@ -7,13 +7,16 @@
 //! | `ring` | all for all, through neighbours | the article's ring; Baidu 2017 |
 //! | `local_sgd` | all for all, now and then | Stich 2019 |
 //! | `post_local` | all for all, first always, then now and then | Lin 2020 |
+//! | `hogwild` | nobody; threads, not processes | Niu 2011 |
 
+mod hogwild;
 mod local_sgd;
 mod post_local;
 mod ring;
 mod sync_allreduce;
 mod sync_ps;
 
+pub use hogwild::{Hogwild, SharedModel};
 pub use local_sgd::LocalSgd;
 pub use post_local::PostLocal;
 pub use ring::Ring;
