@@ -135,9 +135,9 @@ pub fn measured_single(workers: usize, seed: u64) -> f64 {
             state.farthest()
         });
         // By far more than chance takes a run to and fro.
-        end(sizes, 1e100).converges()
+        end(sizes, 1e40).converges()
     };
-    limit(4.0, 12, |rate| {
+    limit(2.0, 10, |rate| {
         let converged = (0..RUNS).filter(|run| converges(rate, seed.wrapping_add(*run))).count();
         2 * converged > RUNS as usize
     })

@@ -9,7 +9,7 @@ pub const RATE: f64 = 0.25;
 pub const GROUPS: usize = 20;
 
 /// Runs of the simulated queue in each group.
-const RUNS: usize = 5_000;
+const RUNS: usize = 2_500;
 
 /// w at the beginning and after each update, a mean over many runs.
 pub type Trajectory = Vec<f64>;

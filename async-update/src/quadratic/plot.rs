@@ -17,7 +17,7 @@ pub fn draw(directory: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<
         ]
     });
     let chart = Lines {
-        title: "Asynchronous updates in the mean, and momentum".into(),
+        title: "Asynchronous updates, in the mean".into(),
         x: Axis { title: "updates".into(), scale: Scale::Linear },
         y: Axis { title: "w".into(), scale: Scale::Linear },
         series: series.collect(),

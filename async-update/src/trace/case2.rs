@@ -39,10 +39,10 @@ pub fn tell() -> String {
         introduction(),
         shared.story(),
         format!("\nGPU1's step was made for θ_a, and {staleness} updates later it is added to θ_e.\n\n"),
-        format!("the step that it adds         ΔP1(θ_a) = {}\n", exact(stale)),
-        format!("the one that would be right   ΔP1(θ_e) = {}\n", exact(fresh)),
-        format!("so it ends at                      θ_f = {}\n", exact(shared.now())),
-        format!("instead of             θ_e + ΔP1(θ_e) = {}\n\n", exact(add(theta_e, fresh))),
+        format!("the step that it adds          ΔP1(θ_a) = {}\n", exact(stale)),
+        format!("the one that would be right    ΔP1(θ_e) = {}\n", exact(fresh)),
+        format!("so it ends at                       θ_f = {}\n", exact(shared.now())),
+        format!("instead of               θ_e + ΔP1(θ_e) = {}\n\n", exact(add(theta_e, fresh))),
         "The old step goes on in a direction that was right a while ago: that is what the article calls\nsimilar to momentum. `async-update quadratic` measures how similar.\n"
             .to_owned(),
     ];
