@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::compare::CompareArgs;
 use crate::pace::Straggler;
 use crate::{quadratic, trace};
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -42,6 +43,7 @@ pub enum Command {
     },
     /// Measures what theory says of asynchronous updates, on a quadratic function.
     Quadratic(quadratic::Args),
+    Compare(CompareArgs),
 }
 
 #[derive(Debug, ClapArgs)]

@@ -11,6 +11,7 @@
 
 mod args;
 mod batches;
+mod compare;
 mod link;
 mod methods;
 mod model;
@@ -28,8 +29,9 @@ use methods::{
     Hogwild, LocalSgd, Method, PostLocal, Ring, SharedModel, Steps, SyncAllReduce, SyncPs,
 };
 use pace::Pace;
-use report::{Log, Outcome};
+use report::{Log, Outcome, Update};
 use std::process::ExitCode;
+use std::thread;
 use std::time::Instant;
 use tch::Tensor;
 use tch_parallel::data::{Dataset, Shard};
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<()> {
     match command {
+        Command::Compare(args) => compare::compare(args),
         Command::SyncAllreduce(args) => synchronous("sync-allreduce", args, |group, steps| {
             let updates = steps.number();
             Ok((Box::new(SyncAllReduce { group, steps, lr: args.lr }), updates))
@@ -96,7 +99,7 @@ fn train(
         ensure!(loss.is_finite(), "the loss is {loss}; try a smaller --lr than {}", args.lr);
         pace.keep(begun);
         method.after_batch(theta, gradient)?;
-        log.step(loss)?;
+        log.step(loss, theta)?;
     }
     Ok(())
 }
@@ -127,7 +130,9 @@ fn synchronous(
     if rank == 0 {
         let (loss, accuracy) = model::evaluate(&theta, &test_set)?;
         let batches = steps * ranks;
-        println!("{}", Outcome { name, workers: ranks, updates, batches, seconds, loss, accuracy });
+        let name = name.to_owned();
+        let workers = ranks;
+        log.outcome(&Outcome { name, workers, updates, batches, seconds, loss, accuracy })?;
         if let Some(traffic) = method.traffic() {
             println!("{}", traffic.per_step(rank, steps));
         }
@@ -150,38 +155,41 @@ fn hogwild(args: &HogwildArgs) -> Result<()> {
     let batches = args.batches(train_set.len());
     let shared = SharedModel::new(model::initial_parameters(args.seed), batches)?;
     let begun = Instant::now();
-    let work = |thread| -> Result<Vec<usize>> {
+    let work = |thread| -> Result<(Log, Vec<Update>)> {
         // One for each worker, as launchers have it; libtorch asks every thread by itself.
         tch::set_num_threads(1);
-        let mut method = Hogwild { shared: &shared, lr: args.lr, read: 0, staleness: Vec::new() };
+        let mut method = Hogwild::new(&shared, args.lr, thread);
         let mut log = Log::create(args.metrics.as_deref(), thread, threads)?;
         let mut theta = Tensor::new();
         train(args, Shard::new(thread, threads)?, &mut theta, &mut method, &mut log)?;
-        log.end(method.traffic())?;
-        Ok(method.staleness)
+        Ok((log, method.into_updates()))
     };
-    let staleness = std::thread::scope(|scope| -> Result<Vec<usize>> {
-        let workers: Vec<_> =
-            (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+    let ended = thread::scope(|scope| {
+        let start = |thread| scope.spawn(move || work(thread));
+        let workers: Vec<_> = (0..threads).map(start).collect();
         let ended = workers.into_iter().enumerate().map(|(thread, worker)| {
             let result = worker.join().unwrap_or_else(|_| bail!("it panicked"));
             result.with_context(|| format!("thread {thread} failed"))
         });
-        Ok(ended.collect::<Result<Vec<_>>>()?.concat())
+        ended.collect::<Result<Vec<_>>>()
     })?;
     let seconds = begun.elapsed().as_secs_f64();
 
     let (loss, accuracy) = model::evaluate(&shared.into_theta(), &test_set)?;
-    let outcome = Outcome {
-        name: "hogwild",
-        workers: threads,
-        updates: batches,
-        batches,
-        seconds,
-        loss,
-        accuracy,
-    };
-    println!("{outcome}");
+    let name = "hogwild".to_owned();
+    let (workers, updates) = (threads, batches);
+    let outcome = Outcome { name, workers, updates, batches, seconds, loss, accuracy };
+    let mut staleness = Vec::new();
+    for (thread, (mut log, updates)) in ended.into_iter().enumerate() {
+        for update in &updates {
+            log.update(update)?;
+            staleness.push(update.staleness);
+        }
+        if thread == 0 {
+            log.outcome(&outcome)?;
+        }
+        log.end(None)?;
+    }
     let mean = staleness.iter().sum::<usize>() as f64 / staleness.len() as f64;
     let most = staleness.iter().max().copied().unwrap_or_default();
     println!("staleness: {mean:.2} in the mean, at most {most}");

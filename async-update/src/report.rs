@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tch_parallel::Result;
+use tch::{Kind, Tensor};
 use tch_parallel::report::MetricsLog;
+use tch_parallel::{Error, Result};
 
 /// A worker's lines in `--metrics`.
 #[derive(Debug)]
@@ -23,7 +24,25 @@ pub struct Step {
     pub step: usize,
     /// The loss of the batch, before the update that it leads to.
     pub loss: f32,
+    /// The sum of θ's elements after the batch: different wherever models differ.
+    pub theta: f64,
     /// When, in seconds since 1970: the clock that all processes of a host share.
+    pub at: f64,
+}
+
+/// A gradient has gone into parameters that others change as well: the event `update` of whoever
+/// keeps them.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Update {
+    /// Whose gradient, by the number of the rank or thread.
+    pub worker: usize,
+    /// How many updates this worker had made before.
+    pub clock: usize,
+    /// Updates that others made since this worker had read the parameters.
+    pub staleness: usize,
+    /// How many updates there had been before.
+    pub version: usize,
+    /// When, in seconds since 1970.
     pub at: f64,
 }
 
@@ -40,10 +59,22 @@ impl Log {
         self.rank
     }
 
-    pub fn step(&mut self, loss: f32) -> Result<()> {
-        let step = Step { step: self.steps, loss, at: now() };
+    pub fn step(&mut self, loss: f32, theta: &Tensor) -> Result<()> {
+        let sum = theta.f_sum(Kind::Double).and_then(f64::try_from);
+        let theta = sum.map_err(Error::tensor("add θ up"))?;
+        let step = Step { step: self.steps, loss, theta, at: now() };
         self.steps += 1;
         self.metrics.log("step", &step)
+    }
+
+    pub fn update(&mut self, update: &Update) -> Result<()> {
+        self.metrics.log("update", update)
+    }
+
+    /// Says what the training has come to, and writes it down.
+    pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
+        println!("{outcome}");
+        self.metrics.log("outcome", outcome)
     }
 
     pub fn end(&mut self, traffic: Option<Traffic>) -> Result<()> {
@@ -64,10 +95,11 @@ pub fn now() -> f64 {
 }
 
 /// What a training has come to, as its last line tells it.
-#[derive(Debug, Clone, Copy)]
-pub struct Outcome<'a> {
+/// In `--metrics` it is the event `outcome` of rank 0.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Outcome {
     /// The method, as on the command line.
-    pub name: &'a str,
+    pub name: String,
     /// How many processes computed gradients.
     pub workers: usize,
     /// How often a model was changed: once for each gradient that a worker or a server applied by
@@ -83,7 +115,7 @@ pub struct Outcome<'a> {
     pub accuracy: f64,
 }
 
-impl fmt::Display for Outcome<'_> {
+impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Outcome { name, workers, updates, batches, seconds, loss, accuracy } = self;
         let (per_second, batches_per_second) =

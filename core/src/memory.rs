@@ -41,6 +41,16 @@ pub fn reset_peak_memory_stats(device: LogicalDevice) -> Result<()> {
     }
 }
 
+/// Lets this process keep the CPU's memory that tensors give back, for the next ones; to be called
+/// first in `main`, by a program that trains.
+///
+/// Every training step asks for the same blocks. glibc returns large ones to the system at once,
+/// and fetching them again costs a page fault for every 4 KiB: of a step of ResNet-18 on the CPU 2 %.
+/// The process stays as large as it was at its peak. GPUs have PyTorch's caching allocator for this.
+pub fn keep_freed_memory() {
+    memory::keep_freed_memory();
+}
+
 fn bytes(device: LogicalDevice) -> Result<Bytes> {
     match device.check()? {
         LogicalDevice::Cpu(index) => Ok(memory::cpu_bytes(index)),

@@ -36,12 +36,14 @@ use tch_parallel::data::{Batch, DataLoader, DataLoaderOptions, DistributedSample
 use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, Env, ProcessGroup, init_process_group,
 };
+use tch_parallel::memory::keep_freed_memory;
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::lr_scheduler::LrScheduler;
 use tch_parallel::report::{MetricsLog, Timing, exit_code};
 use train_state::{Progress, TrainState};
 
 fn main() -> ExitCode {
+    keep_freed_memory();
     let args = Args::parse();
     exit_code(match &args.command {
         Some(Command::Compare(args)) => compare::compare(args),

@@ -51,6 +51,11 @@ pub fn ddp_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<
     built("ddp-imagenet", arguments)
 }
 
+/// Synchronous and asynchronous updates.
+pub fn async_update<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    built("async-update", arguments)
+}
+
 /// The first steps in data parallelism.
 pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     built("dp-basic", arguments)

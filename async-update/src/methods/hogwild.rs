@@ -2,6 +2,7 @@
 
 use super::Method;
 use crate::link::Traffic;
+use crate::report::{Update, now};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tch::Tensor;
@@ -40,12 +41,24 @@ impl SharedModel {
 /// Each thread copies θ, computes a gradient there, and subtracts it from what θ has become
 /// meanwhile, element by element, while the others do the same.
 pub struct Hogwild<'a> {
-    pub shared: &'a SharedModel,
-    pub lr: f64,
+    shared: &'a SharedModel,
+    lr: f64,
+    thread: usize,
     /// The version that this thread has read last; of the elements some may be newer.
-    pub read: usize,
-    /// For each of this thread's updates, how many updates others had finished since it read θ.
-    pub staleness: Vec<usize>,
+    read: usize,
+    /// What this thread has done, kept in memory: writing it down would make others stale.
+    updates: Vec<Update>,
+}
+
+impl<'a> Hogwild<'a> {
+    pub fn new(shared: &'a SharedModel, lr: f64, thread: usize) -> Self {
+        Hogwild { shared, lr, thread, read: 0, updates: Vec::new() }
+    }
+
+    /// All updates of this thread. Their staleness counts what others had finished since it read θ.
+    pub fn into_updates(self) -> Vec<Update> {
+        self.updates
+    }
 }
 
 // ANCHOR: hogwild
@@ -63,7 +76,13 @@ impl Method for Hogwild<'_> {
     fn after_batch(&mut self, _theta: &mut Tensor, gradient: Tensor) -> Result<()> {
         self.shared.theta.fetch_sub_scaled(&gradient, self.lr as f32);
         let version = self.shared.version.fetch_add(1, Relaxed);
-        self.staleness.push(version - self.read);
+        self.updates.push(Update {
+            worker: self.thread,
+            clock: self.updates.len(),
+            staleness: version - self.read,
+            version,
+            at: now(),
+        });
         Ok(())
     }
 

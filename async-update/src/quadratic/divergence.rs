@@ -14,8 +14,8 @@ pub enum End {
     Neither,
 }
 
-/// Updates after which a run is given up. A ten-thousandth beside the limit it takes far fewer.
-const PATIENCE: usize = 10_000_000;
+/// Updates after which a run is given up. Half a thousandth beside the limit it takes fewer.
+const PATIENCE: usize = 3_000_000;
 
 impl End {
     fn converges(self) -> bool {

@@ -22,6 +22,7 @@ use divergence::End;
 use momentum::{Fit, Trajectory};
 use ssp::View;
 use std::path::PathBuf;
+use tch_parallel::checkpoint::check_destination;
 use tch_parallel::report::{Column, table, thousands};
 
 #[derive(Debug, clap::Args)]
@@ -43,9 +44,13 @@ const BOUNDS: [usize; 4] = [0, 2, 8, 32];
 
 pub fn run(args: &Args) -> Result<()> {
     let workers: Vec<_> = args.workers.iter().copied().map(usize::from).collect();
+    let picture = args.plot.as_ref().map(|directory| directory.join("momentum.svg"));
+    if let Some(path) = &picture {
+        check_destination(path)?;
+    }
     let simulated = print_momentum(&workers, args.seed)?;
-    if let Some(directory) = &args.plot {
-        plot::draw(directory, &simulated)?;
+    if let Some(path) = &picture {
+        plot::draw(path, &simulated)?;
     }
     print_in_turn();
     print_queue(&workers, args.seed);

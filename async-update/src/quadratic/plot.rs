@@ -6,7 +6,7 @@ use tch_parallel::Result;
 use tch_parallel::report::plot::{self, Axis, Lines, Scale, Series};
 
 /// Draws for each number of workers what the queue did in the mean, and explicit momentum 1 - 1/M.
-pub fn draw(directory: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<()> {
+pub fn draw(path: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<()> {
     let series = simulated.iter().flat_map(|(workers, groups)| {
         let measured = mean(groups.iter().cloned());
         let theory = explicit(*workers, measured.len() - 1);
@@ -22,7 +22,7 @@ pub fn draw(directory: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<
         y: Axis { title: "w".into(), scale: Scale::Linear },
         series: series.collect(),
     };
-    plot::save(&directory.join("momentum.svg"), &plot::lines(&chart)?)
+    plot::save(path, &plot::lines(&chart)?)
 }
 
 fn series(name: String, trajectory: Trajectory) -> Series {

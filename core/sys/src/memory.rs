@@ -49,6 +49,20 @@ pub fn reset_cpu_peak(device: usize) {
     unsafe { ffi::c10d_reset_cpu_peak(cpu(device)) }
 }
 
+/// Asks the C library to keep memory that is given back, of whatever size, for who asks next; does
+/// nothing where the C library is not glibc.
+pub fn keep_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: sets two numbers under malloc's own lock. No block is ever mapped by itself, and
+        // the end of the heap is never given back.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_MAX, 0);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
+        }
+    }
+}
+
 /// To which part of the CPU's memory a tensor's block is booked; None if it has none of its own:
 /// an empty tensor, a sparse one, or one over memory that libtorch has been lent.
 pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {

@@ -1,0 +1,40 @@
+//! The flags of the comparison.
+
+use clap::value_parser;
+use std::path::PathBuf;
+use tch_parallel::multiprocessing::TimeLimit;
+
+/// Train with every method, with equal workers and with a slow one, and show what each makes of it.
+///
+/// Every training runs in processes of its own; no launcher is needed.
+#[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
+pub struct CompareArgs {
+    /// How many processes compute gradients; methods with a server have one more.
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(2..))]
+    pub workers: u32,
+    /// Milliseconds that a gradient takes at least, so that workers do not wait for a processor.
+    #[arg(long, value_name = "MS", default_value_t = 10)]
+    pub step_time: u32,
+    /// How many times longer the slow worker takes.
+    #[arg(long, value_name = "FACTOR", default_value_t = 5, value_parser = value_parser!(u32).range(2..))]
+    pub slowdown: u32,
+    /// How often to go through the training set, all workers together.
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..))]
+    pub epochs: u32,
+    /// The learning rate of all methods.
+    #[arg(long, default_value_t = 0.1)]
+    pub lr: f64,
+    /// Draw losses, updates and staleness as charts in this directory.
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
+    /// Seconds that a training may take.
+    #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
+    timeout: u64,
+}
+
+impl CompareArgs {
+    pub fn time_limit(&self) -> TimeLimit {
+        TimeLimit { seconds: self.timeout, flag: "--timeout" }
+    }
+}

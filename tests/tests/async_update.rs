@@ -1,0 +1,174 @@
+//! The synchronous methods of async-update, and those that average parameters: what they make of
+//! the same batches, and what they refuse.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tests::Job;
+use tests::programs::{async_update, launch, launch_with};
+use tests::training::events;
+
+/// What a rank has written after each batch.
+struct Curve {
+    losses: Vec<f64>,
+    /// The sum of all parameters.
+    theta: Vec<f64>,
+    at: Vec<f64>,
+}
+
+/// Runs a method in so many ranks, and gives their curves and the event `outcome` of rank 0.
+fn trained(ranks: usize, flags: &[&str]) -> Result<(Vec<Curve>, Value)> {
+    let job = Job::new()?;
+    let program = async_update(flags.iter().copied().chain(["--metrics=metrics"]))?;
+    job.run(launch(ranks, &program)?)?.expect_success()?;
+    let curve = |rank| {
+        let column = |name: &str| events(job.directory(), rank, "step", |step| step[name].as_f64());
+        Ok(Curve { losses: column("loss")?, theta: column("theta")?, at: column("at")? })
+    };
+    let curves = (0..ranks).map(curve).collect::<Result<_>>()?;
+    let outcomes = events(job.directory(), 0, "outcome", |outcome| Some(outcome.clone()))?;
+    let outcome = outcomes.into_iter().next().context("no outcome")?;
+    Ok((curves, outcome))
+}
+
+fn number(value: &Value, name: &str) -> Result<f64> {
+    value[name].as_f64().with_context(|| format!("{name} in {value}"))
+}
+
+// === What they learn ===
+
+/// At the settings that the README names.
+#[test]
+fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
+    for method in ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local"] {
+        let (_, outcome) = trained(4, &[method])?;
+        let accuracy = number(&outcome, "accuracy")?;
+        ensure!(accuracy >= 0.9, "{method}: {accuracy}");
+    }
+    Ok(())
+}
+
+/// S1.44: sums in another order differ in their last bits, and so do losses a few steps later; a
+/// thousandth is far less than what one gradient left out would change.
+#[test]
+fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()> {
+    let flags = |method| [method, "--epochs=1", "--batch-size=64"];
+    let (expected, _) = trained(3, &flags("sync-allreduce"))?;
+    for method in ["ring", "sync-ps", "local-sgd"] {
+        let flags = flags(method);
+        let period: &[&str] = if method == "local-sgd" { &["--period=1"] } else { &[] };
+        let (found, _) = trained(3, &[&flags[..], period].concat())?;
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.losses.len(), expected.losses.len());
+            for (a, b) in found.losses.iter().zip(&expected.losses) {
+                ensure!((a / b - 1.0).abs() < 1e-3, "{method}: a loss is {a} instead of {b}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// S1.39, S1.41: gradients are equal, so the models that each rank updates for itself are.
+#[test]
+fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result<()> {
+    for method in ["sync-allreduce", "sync-ps", "ring"] {
+        let (curves, _) = trained(3, &[method, "--epochs=1"])?;
+        ensure!(curves[0].losses != curves[1].losses, "{method}: both ranks saw the same batches");
+        for curve in &curves[1..] {
+            assert_eq!(curve.theta, curves[0].theta, "{method}");
+        }
+    }
+    Ok(())
+}
+
+/// S1.22: dispatching data alone makes as many models as there are ranks.
+#[test]
+fn between_two_means_the_models_of_local_sgd_differ() -> Result<()> {
+    let (curves, _) = trained(2, &["local-sgd", "--period=5", "--epochs=1"])?;
+    let equal: Vec<_> = curves[0].theta.iter().zip(&curves[1].theta).map(|(a, b)| a == b).collect();
+    let expected: Vec<_> = (1..=equal.len()).map(|step| step % 5 == 0).collect();
+    assert_eq!(equal, expected);
+    Ok(())
+}
+
+#[test]
+fn post_local_sgd_is_synchronous_up_to_its_start() -> Result<()> {
+    let flags = ["post-local", "--start=7", "--period=5", "--epochs=1"];
+    let (curves, _) = trained(2, &flags)?;
+    let (together, _) = trained(2, &["sync-allreduce", "--epochs=1"])?;
+    assert_eq!(curves[0].theta[..7], together[0].theta[..7]);
+    let equal: Vec<_> = curves[0].theta.iter().zip(&curves[1].theta).map(|(a, b)| a == b).collect();
+    let expected: Vec<_> = (1..=equal.len()).map(|step| step <= 7 || (step - 7) % 5 == 0).collect();
+    assert_eq!(equal, expected);
+    Ok(())
+}
+
+// === Who waits for whom ===
+
+/// S1.30, S1.43: a synchronous step is as slow as its slowest rank.
+#[test]
+fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
+    const DELAY: f64 = 0.02;
+    for method in ["sync-allreduce", "sync-ps", "ring"] {
+        let flags = [method, "--epochs=1", "--batch-size=256", "--straggle=1:20"];
+        for curve in trained(2, &flags)?.0 {
+            let took = curve.at[curve.at.len() - 1] - curve.at[0];
+            let least = DELAY * (curve.at.len() - 1) as f64;
+            ensure!(took >= 0.9 * least, "{method}: {took} s for at least {least} s of waiting");
+        }
+    }
+    Ok(())
+}
+
+/// Between two means nobody waits, so the fast rank is done with its period first.
+#[test]
+fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
+    let flags = ["local-sgd", "--period=5", "--epochs=1", "--batch-size=256", "--straggle=1:20"];
+    let (curves, _) = trained(2, &flags)?;
+    let [fast, slow] = [&curves[0].at, &curves[1].at];
+    for period in 0..2 {
+        let fourth = 5 * period + 3;
+        ensure!(fast[fourth] < slow[fourth], "step {fourth}: {fast:?} {slow:?}");
+        ensure!(fast[fourth + 1] > slow[fourth], "nobody waited: {fast:?} {slow:?}");
+    }
+    Ok(())
+}
+
+// === What they refuse ===
+
+fn refused(program: Command, text: &str) -> Result<()> {
+    Job::new()?.run(program)?.expect_messages(&[text])?;
+    Ok(())
+}
+
+#[test]
+fn flags_that_make_no_sense_are_refused() -> Result<()> {
+    for (flags, text) in [
+        (&["local-sgd", "--period=0"][..], "--period"),
+        (&["local-sgd", "--epochs=0"], "--epochs"),
+        (&["ring", "--batch-size=0"], "--batch-size"),
+        (&["ring", "--lr=nan"], "NaN is not finite"),
+        (&["ring", "--straggle=1"], "expected RANK:MS, as in 3:40, and found \"1\""),
+    ] {
+        let ended = Job::new()?.run(async_update(flags.iter().copied())?)?.expect_code(2)?;
+        ensure!(ended.stderr.contains(text), "{flags:?}: {ended}");
+    }
+    Ok(())
+}
+
+#[test]
+fn who_has_nobody_to_exchange_with_is_told_so() -> Result<()> {
+    for method in ["ring", "sync-ps"] {
+        refused(async_update([method])?, "a world of 1 has nobody to exchange with")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_slow_rank_that_does_not_exist_is_refused() -> Result<()> {
+    let program = async_update(["ring", "--straggle=2:40"])?;
+    let launched = launch_with(&["-n", "2"], &program)?;
+    let expected = "--straggle is rank 2, but must be a rank that trains, from 0 to 1";
+    refused(launched, expected)
+}
