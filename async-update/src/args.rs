@@ -2,7 +2,7 @@
 
 use crate::compare::CompareArgs;
 use crate::pace::Straggler;
-use crate::{cost, ring};
+use crate::{cost, quadratic, ring, trace};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -40,6 +40,15 @@ pub enum Command {
     Ssp(SspArgs),
     /// Workers go their own ways, tied to a common centre that a server keeps.
     Easgd(EasgdArgs),
+    /// Threads of one process change the same parameters, without a lock.
+    Hogwild(HogwildArgs),
+    /// Tells the article's two asynchronous stories, number by number.
+    Trace {
+        #[command(subcommand)]
+        story: trace::Story,
+    },
+    /// Measures what theory says of asynchronous updates, on a quadratic function.
+    Quadratic(quadratic::Args),
     Compare(CompareArgs),
     /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
     Cost(cost::Args),
@@ -79,6 +88,15 @@ pub struct PostLocalArgs {
     pub start: usize,
     #[command(flatten)]
     pub local: LocalSgdArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct HogwildArgs {
+    /// How many threads train; --straggle counts them from 0, like ranks.
+    #[arg(long, default_value = "4")]
+    pub threads: NonZeroUsize,
+    #[command(flatten)]
+    pub train: TrainArgs,
 }
 
 /// The server's part of the job.

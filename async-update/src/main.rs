@@ -7,6 +7,9 @@
 //! cargo launch -n 5 async-update -- async-ps            a server and four workers that wait for nobody
 //! cargo run -rq -p async-update -- ring show            where the chunks are after each iteration
 //! cargo launch -n 4 async-update -- cost                what a message costs, and so an update
+//! cargo run --release -p async-update -- hogwild        threads, without a lock
+//! cargo run --release -p async-update -- trace case1    the article's first asynchronous story
+//! cargo run --release -p async-update -- quadratic      what theory says of its guesses
 //! ```
 
 mod args;
@@ -18,26 +21,32 @@ mod link;
 mod methods;
 mod model;
 mod pace;
+mod quadratic;
 mod report;
 mod ring;
 mod server;
+mod trace;
 
-use anyhow::{Result, ensure};
-use args::{Args, Command, LocalSgdArgs, PostLocalArgs, RingArgs, RingCommand, TrainArgs};
+use anyhow::{Context, Result, bail, ensure};
+use args::{
+    Args, Command, HogwildArgs, LocalSgdArgs, PostLocalArgs, RingArgs, RingCommand, TrainArgs,
+};
 use asynchronous::{Service, asynchronous};
 use clap::Parser;
 use link::Link;
 use methods::{
-    AsyncPs, Easgd, LocalSgd, Method, PostLocal, Ring, Steps, SyncAllReduce, SyncPs, ssp, ssp_gate,
+    AsyncPs, Easgd, Hogwild, LocalSgd, Method, PostLocal, Ring, SharedModel, Steps, SyncAllReduce,
+    SyncPs, ssp, ssp_gate,
 };
 use pace::Pace;
-use report::{Log, Outcome};
+use report::{Log, Outcome, Update};
 use server::{Gate, Rule};
 use std::process::ExitCode;
+use std::thread;
 use std::time::Instant;
 use tch::Tensor;
 use tch_parallel::data::{Dataset, Shard};
-use tch_parallel::distributed::{ProcessGroup, init_process_group};
+use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
 use tch_parallel::report::exit_code;
 
 fn main() -> ExitCode {
@@ -108,6 +117,9 @@ fn run(command: &Command) -> Result<()> {
                 Box::new(Easgd { shards, lr, tau, granted: 0, batches: None })
             })
         }
+        Command::Hogwild(args) => hogwild(args),
+        Command::Trace { story } => trace::run(*story),
+        Command::Quadratic(args) => quadratic::run(args),
     }
 }
 
@@ -171,6 +183,62 @@ fn synchronous(
             println!("{}", traffic.per_step(rank, steps));
         }
     }
+    Ok(())
+}
+
+/// Trains with threads of this process, which is the only one.
+fn hogwild(args: &HogwildArgs) -> Result<()> {
+    let HogwildArgs { threads, train: args } = args;
+    let threads = threads.get();
+    if let Some(Env { world_size: ranks @ 2.., .. }) = Env::read()? {
+        bail!(
+            "hogwild is one process with --threads, and {ranks} ranks were started; start it without a launcher"
+        );
+    }
+    pace::check(&args.straggle, 0..threads)?;
+
+    let (train_set, test_set) = args.data()?;
+    let batches = args.batches(train_set.len());
+    let shared = SharedModel::new(model::initial_parameters(args.seed), batches)?;
+    let begun = Instant::now();
+    let work = |thread| -> Result<(Log, Vec<Update>)> {
+        // One for each worker, as launchers have it; libtorch asks every thread by itself.
+        tch::set_num_threads(1);
+        let mut method = Hogwild::new(&shared, args.lr, thread);
+        let mut log = Log::create(args.metrics.as_deref(), thread, threads)?;
+        let mut theta = Tensor::new();
+        train(args, Shard::new(thread, threads)?, &mut theta, &mut method, &mut log)?;
+        Ok((log, method.into_updates()))
+    };
+    let ended = thread::scope(|scope| {
+        let start = |thread| scope.spawn(move || work(thread));
+        let workers: Vec<_> = (0..threads).map(start).collect();
+        let ended = workers.into_iter().enumerate().map(|(thread, worker)| {
+            let result = worker.join().unwrap_or_else(|_| bail!("it panicked"));
+            result.with_context(|| format!("thread {thread} failed"))
+        });
+        ended.collect::<Result<Vec<_>>>()
+    })?;
+    let seconds = begun.elapsed().as_secs_f64();
+
+    let (loss, accuracy) = model::evaluate(&shared.into_theta(), &test_set)?;
+    let name = "hogwild".to_owned();
+    let (workers, updates) = (threads, batches);
+    let outcome = Outcome { name, workers, updates, batches, seconds, loss, accuracy };
+    let mut staleness = Vec::new();
+    for (thread, (mut log, updates)) in ended.into_iter().enumerate() {
+        for update in &updates {
+            log.update(update)?;
+            staleness.push(update.staleness);
+        }
+        if thread == 0 {
+            log.outcome(&outcome)?;
+        }
+        log.end(None)?;
+    }
+    let mean = staleness.iter().sum::<usize>() as f64 / staleness.len() as f64;
+    let most = staleness.iter().max().copied().unwrap_or_default();
+    println!("staleness: {mean:.2} in the mean, at most {most}");
     Ok(())
 }
 

@@ -12,6 +12,7 @@
 //! - [`data_parallel`]: one process and several devices; [`DataParallel`], and a criterion that is
 //!   parallel as well.
 //! - [`device`], [`memory`]: GPUs and logical devices, and how many bytes live on each.
+//! - [`hogwild`]: parameters that threads share without a lock.
 //! - [`meter`]: what each device holds and does in a training step.
 //! - [`multiprocessing`]: processes that a program starts, with a time limit.
 //! - [`tensors`]: what modules may take and return.
@@ -36,6 +37,7 @@ pub mod data_parallel;
 pub mod device;
 pub mod distributed;
 pub mod error;
+pub mod hogwild;
 pub mod memory;
 pub mod meter;
 pub mod multiprocessing;

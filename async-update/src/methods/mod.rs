@@ -10,9 +10,11 @@
 //! | `async_ps` | nobody for anybody | Downpour: Dean 2012 |
 //! | `ssp` | the fast for the slow, when they lead by too much | Ho 2013 |
 //! | `easgd` | nobody for anybody; all are tied to a centre | Zhang 2015 |
+//! | `hogwild` | nobody; threads, not processes | Niu 2011 |
 
 mod async_ps;
 mod easgd;
+mod hogwild;
 mod local_sgd;
 mod post_local;
 mod ring;
@@ -22,6 +24,7 @@ mod sync_ps;
 
 pub use async_ps::AsyncPs;
 pub use easgd::Easgd;
+pub use hogwild::{Hogwild, SharedModel};
 pub use local_sgd::LocalSgd;
 pub use post_local::PostLocal;
 pub use ring::Ring;

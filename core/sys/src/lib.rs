@@ -13,6 +13,7 @@
 //!   its communication hooks get.
 //! - [`amp`]: autocast, and the scan of scaled gradients.
 //! - [`autograd`]: backward passes in parts, and a thread's state carried to another.
+//! - [`AtomicTensor`]: parameters that threads share without a lock.
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`random`]: the state of the global generators.
 //! - [`tensor`]: the few things of PyTorch's tensors that tch lacks.
@@ -27,6 +28,7 @@ pub mod autograd;
 mod comm_hook;
 mod error;
 mod ffi;
+mod hogwild;
 mod listener;
 pub mod memory;
 mod process_group;
@@ -37,6 +39,7 @@ pub mod tensor;
 
 pub use comm_hook::{Finish, GradBucket};
 pub use error::Error;
+pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
 pub use process_group::{GlooAddress, ProcessGroup, ReduceOp, Work};
 pub use reducer::{Reducer, ReducerOptions};

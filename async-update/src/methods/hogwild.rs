@@ -1,0 +1,94 @@
+//! Hogwild!: threads of one process on shared parameters, without a lock (Niu 2011).
+
+use super::Method;
+use crate::link::Traffic;
+use crate::report::{Update, now};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tch::Tensor;
+use tch_parallel::hogwild::AtomicTensor;
+use tch_parallel::{Error, Result};
+
+/// What all threads have in common.
+#[derive(Debug)]
+pub struct SharedModel {
+    theta: AtomicTensor,
+    /// How many updates have been made to `theta`; those at work are not counted yet.
+    version: AtomicUsize,
+    /// How many batches there are left, for whoever comes first.
+    batches: AtomicUsize,
+}
+
+impl SharedModel {
+    /// Takes over parameters that nobody else has.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if somebody has.
+    pub fn new(theta: Tensor, batches: usize) -> Result<SharedModel> {
+        let theta = AtomicTensor::new(theta).ok_or_else(|| Error::Argument {
+            what: "θ".into(),
+            found: "a tensor that is not for one owner to write".into(),
+            expected: "floats on the CPU, without another handle or view".into(),
+        })?;
+        Ok(SharedModel { theta, version: AtomicUsize::new(0), batches: AtomicUsize::new(batches) })
+    }
+
+    pub fn into_theta(self) -> Tensor {
+        self.theta.into_tensor()
+    }
+}
+
+/// Each thread copies θ, computes a gradient there, and subtracts it from what θ has become
+/// meanwhile, element by element, while the others do the same.
+pub struct Hogwild<'a> {
+    shared: &'a SharedModel,
+    lr: f64,
+    thread: usize,
+    /// The version that this thread has read last; of the elements some may be newer.
+    read: usize,
+    /// What this thread has done, kept in memory: writing it down would make others stale.
+    updates: Vec<Update>,
+}
+
+impl<'a> Hogwild<'a> {
+    pub fn new(shared: &'a SharedModel, lr: f64, thread: usize) -> Self {
+        Hogwild { shared, lr, thread, read: 0, updates: Vec::new() }
+    }
+
+    /// All updates of this thread. Their staleness counts what others had finished since it read θ.
+    pub fn into_updates(self) -> Vec<Update> {
+        self.updates
+    }
+}
+
+// ANCHOR: hogwild
+impl Method for Hogwild<'_> {
+    fn before_batch(&mut self, theta: &mut Tensor) -> Result<ControlFlow<()>> {
+        let take = |left: usize| left.checked_sub(1);
+        if self.shared.batches.fetch_update(Relaxed, Relaxed, take).is_err() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.read = self.shared.version.load(Relaxed);
+        *theta = self.shared.theta.load();
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn after_batch(&mut self, _theta: &mut Tensor, gradient: Tensor) -> Result<()> {
+        self.shared.theta.fetch_sub_scaled(&gradient, self.lr as f32);
+        let version = self.shared.version.fetch_add(1, Relaxed);
+        self.updates.push(Update {
+            worker: self.thread,
+            clock: self.updates.len(),
+            staleness: version - self.read,
+            version,
+            at: now(),
+        });
+        Ok(())
+    }
+
+    /// Nothing goes anywhere: that is the point.
+    fn traffic(&self) -> Option<Traffic> {
+        None
+    }
+}
+// ANCHOR_END: hogwild

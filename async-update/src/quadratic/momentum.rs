@@ -1,0 +1,151 @@
+//! The momentum that is in asynchronous updates, fitted to what w does in the mean.
+
+use super::workers::{Queue, Workers};
+
+/// How long a step is, ηh: small enough that single runs come to rest, with eight workers too.
+pub const RATE: f64 = 0.25;
+
+/// Runs are averaged in so many groups, which tell how far chance reaches.
+pub const GROUPS: usize = 20;
+
+/// Runs of the simulated queue in each group.
+const RUNS: usize = 2_500;
+
+/// w at the beginning and after each update, a mean over many runs.
+pub type Trajectory = Vec<f64>;
+
+/// An estimate, and how far it is off by chance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// What was found.
+    pub value: f64,
+    /// Its standard error.
+    pub error: f64,
+}
+
+/// The two coefficients of w_{t+1} - w_t = momentum · (w_t - w_{t-1}) - step · w_t.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fit {
+    /// Theory: 1 - 1/M.
+    pub momentum: Estimate,
+    /// Theory: ηh/M.
+    pub step: Estimate,
+}
+
+/// What theory says for M workers (Mitliagkas 2016, "Asynchrony begets Momentum").
+///
+/// Of M workers with exponential work times, any is the next to finish with probability 1/M. Let a be
+/// the mean of the gradients at work. An update is -ηa in the mean, and replaces one gradient of M by one at
+/// the new w, so that a becomes (1 - 1/M) a + (1/M) ∇f(w). Hence in the mean over all runs
+///
+///   w_{t+1} - w_t = (1 - 1/M) (w_t - w_{t-1}) - (η/M) ∇f(w_t),
+///
+/// momentum SGD with another learning rate. At the beginning a is ∇f(w_0): the first update is
+/// -η∇f(w_0), not M times shorter as with momentum from rest.
+pub fn theory(workers: usize) -> (f64, f64) {
+    let one_of = 1.0 / workers as f64;
+    (1.0 - one_of, RATE * one_of)
+}
+
+/// w under explicit momentum: the theory as an algorithm without any randomness.
+pub fn explicit(workers: usize, updates: usize) -> Trajectory {
+    let (momentum, step) = theory(workers);
+    let mut trajectory = vec![1.0, 1.0 - RATE];
+    while let [.., before, now] = trajectory[..]
+        && trajectory.len() <= updates
+    {
+        trajectory.push(now + momentum * (now - before) - step * now);
+    }
+    trajectory
+}
+
+/// The simulated queue, a trajectory for each group of runs.
+pub fn simulated(workers: usize, updates: usize, seed: u64) -> Vec<Trajectory> {
+    let group = |group: usize| {
+        let runs = (0..RUNS).map(|run| {
+            let seed = seed.wrapping_add((group * RUNS + run) as u64);
+            let mut state = Workers::new(workers);
+            let mut trajectory = vec![state.w()];
+            for worker in Queue::new(workers, seed).take(updates) {
+                state.update(worker, RATE);
+                trajectory.push(state.w());
+            }
+            trajectory
+        });
+        mean(runs)
+    };
+    (0..GROUPS).map(group).collect()
+}
+
+/// The mean of trajectories of the same length.
+pub fn mean(trajectories: impl IntoIterator<Item = Trajectory>) -> Trajectory {
+    let mut sum = Trajectory::new();
+    let mut count = 0.0;
+    for trajectory in trajectories {
+        sum.resize(trajectory.len(), 0.0);
+        sum.iter_mut().zip(trajectory).for_each(|(sum, w)| *sum += w);
+        count += 1.0;
+    }
+    sum.into_iter().map(|sum| sum / count).collect()
+}
+
+/// Fits both coefficients to the mean of all groups; how the fits of the groups differ tells the
+/// standard errors.
+pub fn fit(groups: &[Trajectory]) -> Fit {
+    let all = least_squares(&mean(groups.iter().cloned()));
+    let each: Vec<_> = groups.iter().map(|group| least_squares(group)).collect();
+    let estimate = |index: usize| {
+        let count = each.len() as f64;
+        let mean = each.iter().map(|fit| fit[index]).sum::<f64>() / count;
+        let squares = each.iter().map(|fit| (fit[index] - mean).powi(2)).sum::<f64>();
+        Estimate { value: all[index], error: (squares / (count - 1.0) / count).sqrt() }
+    };
+    Fit { momentum: estimate(0), step: estimate(1) }
+}
+
+/// The momentum and the step that describe a trajectory best, by the normal equations.
+fn least_squares(trajectory: &[f64]) -> [f64; 2] {
+    let (mut aa, mut ab, mut bb, mut ay, mut by) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for window in trajectory.windows(3) {
+        let (a, b, y) = (window[1] - window[0], -window[1], window[2] - window[1]);
+        aa += a * a;
+        ab += a * b;
+        bb += b * b;
+        ay += a * y;
+        by += b * y;
+    }
+    let determinant = aa * bb - ab * ab;
+    [(ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fit_finds_the_momentum_that_there_is() {
+        for workers in [2, 4, 8] {
+            let [momentum, step] = least_squares(&explicit(workers, 40));
+            let theory = theory(workers);
+            assert!((momentum - theory.0).abs() < 1e-9, "{momentum}");
+            assert!((step - theory.1).abs() < 1e-9, "{step}");
+        }
+    }
+
+    #[test]
+    fn the_mean_over_all_orders_of_two_workers_is_explicit_momentum() {
+        const UPDATES: usize = 8;
+        let runs = (0..1 << UPDATES).map(|order: usize| {
+            let mut state = Workers::new(2);
+            let update = |bit| {
+                state.update(order >> bit & 1, RATE);
+                state.w()
+            };
+            [1.0].into_iter().chain((0..UPDATES).map(update)).collect()
+        });
+        for (all, theory) in mean(runs).into_iter().zip(explicit(2, UPDATES)) {
+            // Sums of 256 numbers up to 1, in f64.
+            assert!((all - theory).abs() < 1e-12, "{all}, not {theory}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The mean way of w, beside that of momentum SGD.
+
+use super::momentum::{Trajectory, explicit, mean};
+use std::path::Path;
+use tch_parallel::Result;
+use tch_parallel::report::plot::{self, Axis, Lines, Scale, Series};
+
+/// Draws for each number of workers what the queue did in the mean, and explicit momentum 1 - 1/M.
+pub fn draw(path: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<()> {
+    let series = simulated.iter().flat_map(|(workers, groups)| {
+        let measured = mean(groups.iter().cloned());
+        let theory = explicit(*workers, measured.len() - 1);
+        let momentum = 1.0 - 1.0 / *workers as f64;
+        [
+            series(format!("{workers} workers, no momentum"), measured),
+            series(format!("1 worker, momentum {momentum}"), theory),
+        ]
+    });
+    let chart = Lines {
+        title: "Asynchronous updates, in the mean".into(),
+        x: Axis { title: "updates".into(), scale: Scale::Linear },
+        y: Axis { title: "w".into(), scale: Scale::Linear },
+        series: series.collect(),
+    };
+    plot::save(path, &plot::lines(&chart)?)
+}
+
+fn series(name: String, trajectory: Trajectory) -> Series {
+    Series { name, points: (0..).map(f64::from).zip(trajectory).collect() }
+}

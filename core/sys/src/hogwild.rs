@@ -1,0 +1,159 @@
+//! Parameters that several threads read and write at once, without a lock: what Hogwild! needs.
+//!
+//! In Rust whoever writes has what he writes to himself, by `&mut`, or goes through a type that says
+//! how threads share it. A tensor does neither: `shallow_clone` makes a second handle to the same
+//! memory out of a `&Tensor`, a handle may go to another thread, and the compiler does not see that
+//! the two belong together. Were both used, libtorch's kernels would race for plain floats, and that
+//! is undefined behaviour, in C++ as in Rust: not just an old value or a lost one, but anything.
+//! [`AtomicTensor`] takes the tensor away and lets threads at its memory by atomic operations only.
+
+use crate::tensor::get_mut;
+use std::ptr::{NonNull, slice_from_raw_parts_mut};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use tch::{Kind, Tensor};
+
+/// A tensor of 32-bit floats whose elements threads read and change one by one, each atomically and
+/// all of them in no order (Niu et al. 2011, "Hogwild!", section 2, assume no more).
+///
+/// What is read is made of elements of different age where another thread is writing meanwhile: a
+/// point at which the parameters as a whole may never have been.
+#[derive(Debug)]
+pub struct AtomicTensor {
+    /// Owns the memory. It is not looked at before it is given back: to libtorch the elements are
+    /// plain floats.
+    tensor: Tensor,
+    /// The elements of `tensor`.
+    elements: NonNull<[AtomicU32]>,
+    /// That of `tensor`.
+    shape: Vec<i64>,
+}
+
+// SAFETY: the memory belongs to the tensor, and the tensor to this, so both go to the other thread
+// together. tch says that a tensor may.
+unsafe impl Send for AtomicTensor {}
+// SAFETY: with a `&AtomicTensor` nobody gets at `tensor`, only at atomics and at numbers that do not
+// change.
+unsafe impl Sync for AtomicTensor {}
+
+impl AtomicTensor {
+    /// Takes over a contiguous tensor of 32-bit floats on the CPU, with at least one element. None
+    /// for another one, and for one that anybody else can get at, as [`get_mut`] finds out: plain
+    /// reads and writes through another handle would race with the atomic ones.
+    pub fn new(mut tensor: Tensor) -> Option<AtomicTensor> {
+        let shape = tensor.size();
+        let floats = get_mut(&mut tensor)?;
+        let elements = slice_from_raw_parts_mut(floats.as_mut_ptr().cast(), floats.len());
+        Some(AtomicTensor { elements: NonNull::new(elements)?, tensor, shape })
+    }
+
+    fn elements(&self) -> &[AtomicU32] {
+        // SAFETY: there lie so many floats, as long as `tensor` lives, and that is longer than the
+        // borrow of `self`. An `AtomicU32` has the size of a float and its alignment, and every
+        // pattern of bits is one. There is no other handle to the memory, so whatever reads or
+        // writes it goes through such a slice: atomically.
+        unsafe { self.elements.as_ref() }
+    }
+
+    /// A copy of its own, read element by element.
+    pub fn load(&self) -> Tensor {
+        let bits = self.elements().iter().map(|element| element.load(Relaxed));
+        let floats: Vec<_> = bits.map(f32::from_bits).collect();
+        Tensor::from_slice(&floats).view(self.shape.as_slice())
+    }
+
+    /// `tensor.sub_(delta, alpha=alpha)`, element by element: none of it is lost, whatever other
+    /// threads do to the same element. Where `delta` is 0 the element is not touched: the fewer
+    /// elements a step changes, the seldomer threads are in each other's way, on which Hogwild! relies.
+    ///
+    /// # Panics
+    /// If `delta` is no tensor of 32-bit floats with as many elements.
+    pub fn fetch_sub_scaled(&self, delta: &Tensor, alpha: f32) {
+        let elements = self.elements();
+        assert_eq!(
+            (delta.kind(), delta.numel()),
+            (Kind::Float, elements.len()),
+            "a step has a float for each element"
+        );
+        let mut steps = vec![0.0; elements.len()];
+        delta.copy_data(&mut steps, elements.len());
+        for (element, step) in elements.iter().zip(steps).filter(|(_, step)| *step != 0.0) {
+            let subtracted = |bits| (f32::from_bits(bits) - alpha * step).to_bits();
+            let mut bits = element.load(Relaxed);
+            // No processor subtracts floats atomically: again, until nobody was faster.
+            while let Err(newer) =
+                element.compare_exchange_weak(bits, subtracted(bits), Relaxed, Relaxed)
+            {
+                bits = newer;
+            }
+        }
+    }
+
+    /// The tensor, when no thread is left that could write to it.
+    pub fn into_tensor(self) -> Tensor {
+        self.tensor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+    use super::*;
+    use std::thread;
+    use tch::kind::{DOUBLE_CPU, FLOAT_CPU};
+
+    #[test]
+    fn no_step_of_any_thread_is_lost() {
+        const THREADS: i64 = 4;
+        const STEPS: i64 = 20_000;
+        // Few elements, so that the threads really meet.
+        let shared = AtomicTensor::new(Tensor::zeros([2, 3], FLOAT_CPU)).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let delta = Tensor::ones([2, 3], FLOAT_CPU);
+                    (0..STEPS).for_each(|_| shared.fetch_sub_scaled(&delta, 0.5));
+                });
+            }
+        });
+        // A float counts so far in halves without rounding.
+        let total = (THREADS * STEPS) as f64 * -0.5;
+        assert_eq!(shared.into_tensor(), Tensor::full([2, 3], total, FLOAT_CPU));
+    }
+
+    #[test]
+    fn a_copy_has_the_shape_and_is_no_longer_shared() {
+        let shared = AtomicTensor::new(Tensor::ones([2, 3], FLOAT_CPU)).unwrap();
+        let mut copy = shared.load();
+        assert_eq!(copy, Tensor::ones([2, 3], FLOAT_CPU));
+        let _ = copy.fill_(7.0);
+        shared.fetch_sub_scaled(&copy, 1.0);
+        assert_eq!(shared.load(), Tensor::full([2, 3], -6.0, FLOAT_CPU));
+    }
+
+    #[test]
+    fn a_step_of_nothing_touches_nothing() {
+        let shared = AtomicTensor::new(Tensor::ones([2], FLOAT_CPU)).unwrap();
+        // Infinity times 0 would be NaN.
+        shared.fetch_sub_scaled(&Tensor::from_slice(&[0.0f32, 1.0]), f32::INFINITY);
+        assert_eq!(shared.into_tensor(), Tensor::from_slice(&[1.0, f32::NEG_INFINITY]));
+    }
+
+    #[test]
+    fn what_others_can_see_or_what_holds_no_floats_is_not_taken() {
+        let tensor = Tensor::zeros([4], FLOAT_CPU);
+        let handle = tensor.shallow_clone();
+        assert!(AtomicTensor::new(tensor).is_none());
+        assert!(AtomicTensor::new(handle.view([2, 2])).is_none());
+        assert!(AtomicTensor::new(handle).is_some());
+        assert!(AtomicTensor::new(Tensor::zeros([4], DOUBLE_CPU)).is_none());
+        assert!(AtomicTensor::new(Tensor::zeros([0], FLOAT_CPU)).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "a step has a float for each element")]
+    fn a_step_of_another_length_is_refused() {
+        let shared = AtomicTensor::new(Tensor::zeros([4], FLOAT_CPU)).unwrap();
+        shared.fetch_sub_scaled(&Tensor::zeros([5], FLOAT_CPU), 1.0);
+    }
+}
