@@ -2,6 +2,7 @@
 
 use crate::compare::CompareArgs;
 use crate::pace::Straggler;
+use crate::{cost, ring};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ pub enum Command {
     /// Rank 0 collects all gradients, makes the update, and sends the model back.
     SyncPs(TrainArgs),
     /// All ranks take the mean of their gradients, chunk by chunk, around a ring.
-    Ring(TrainArgs),
+    Ring(RingArgs),
     /// Every rank makes its own steps; now and then all take the mean of their parameters.
     LocalSgd(LocalSgdArgs),
     /// First as sync-allreduce, and from some step on as local-sgd.
@@ -40,6 +41,26 @@ pub enum Command {
     /// Workers go their own ways, tied to a common centre that a server keeps.
     Easgd(EasgdArgs),
     Compare(CompareArgs),
+    /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
+    Cost(cost::Args),
+}
+
+/// `ring` trains; with a subcommand it is looked at.
+#[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct RingArgs {
+    #[command(subcommand)]
+    pub look: Option<RingCommand>,
+    #[command(flatten)]
+    pub train: TrainArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RingCommand {
+    /// Shows which chunk of the gradient is where after each iteration.
+    Show(ring::show::Args),
+    /// Compares the ring's sums with those of all_reduce and a parameter server.
+    Check(ring::check::Args),
 }
 
 #[derive(Debug, ClapArgs)]

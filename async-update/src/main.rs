@@ -5,12 +5,15 @@
 //! cargo launch -n 4 async-update -- sync-allreduce      the mean of all gradients, as DDP takes it
 //! cargo launch -n 4 async-update -- ring                the same, chunk by chunk around a ring
 //! cargo launch -n 5 async-update -- async-ps            a server and four workers that wait for nobody
+//! cargo run -rq -p async-update -- ring show            where the chunks are after each iteration
+//! cargo launch -n 4 async-update -- cost                what a message costs, and so an update
 //! ```
 
 mod args;
 mod asynchronous;
 mod batches;
 mod compare;
+mod cost;
 mod link;
 mod methods;
 mod model;
@@ -20,7 +23,7 @@ mod ring;
 mod server;
 
 use anyhow::{Result, ensure};
-use args::{Args, Command, LocalSgdArgs, PostLocalArgs, TrainArgs};
+use args::{Args, Command, LocalSgdArgs, PostLocalArgs, RingArgs, RingCommand, TrainArgs};
 use asynchronous::{Service, asynchronous};
 use clap::Parser;
 use link::Link;
@@ -52,10 +55,19 @@ fn run(command: &Command) -> Result<()> {
             let updates = steps.number();
             Ok((Box::new(SyncPs { link: several(group)?, steps, lr: args.lr }), updates))
         }),
-        Command::Ring(args) => synchronous("ring", args, |group, steps| {
-            let updates = steps.number();
-            Ok((Box::new(Ring { link: several(group)?, steps, lr: args.lr }), updates))
-        }),
+        Command::Ring(RingArgs { look: Some(RingCommand::Show(args)), .. }) => {
+            ring::show::run(args)
+        }
+        Command::Ring(RingArgs { look: Some(RingCommand::Check(args)), .. }) => {
+            ring::check::run(args)
+        }
+        Command::Ring(RingArgs { look: None, train: args }) => {
+            synchronous("ring", args, |group, steps| {
+                let updates = steps.number();
+                Ok((Box::new(Ring { link: several(group)?, steps, lr: args.lr }), updates))
+            })
+        }
+        Command::Cost(args) => cost::run(args),
         Command::LocalSgd(args) => synchronous("local-sgd", &args.train, |group, steps| {
             let updates = steps.number() * group.world_size();
             Ok((Box::new(local_sgd(args, group, steps)), updates))
