@@ -12,7 +12,7 @@ use serde_json::Value;
 use tests::programs::{as_rank, async_update, free_port, launch, start_by_hand};
 use tests::training::{events, has_taken_steps};
 use tests::wait::until;
-use tests::{Job, Process};
+use tests::{Job, Process, expect_all_succeed};
 
 /// What everybody who is left may take to end.
 const SOON: Duration = Duration::from_secs(5);
@@ -129,14 +129,27 @@ fn trace(directory: &Path) -> Result<Trace> {
     Ok(trace)
 }
 
-/// The slow worker lets the others run into their bound.
+/// The trace of a training with a slow worker, which the others run into the bound for. It is there
+/// before they come: else they might be done before that.
+fn trace_with_a_slow_worker(flags: &[&str]) -> Result<Trace> {
+    let job = Job::new()?;
+    let port = free_port()?;
+    let pace = ["--epochs=1", "--batch-size=64", "--step-time=5", "--straggle=1:40", METRICS];
+    let flags = [flags, &pace].concat();
+    let start = |rank| job.start(as_rank(async_update(flags.iter().copied())?, rank, 4, port));
+    let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
+    wait_for_steps(&job, 1)?;
+    ranks.extend([start(2)?, start(3)?]);
+    expect_all_succeed(ranks)?;
+    trace(job.directory())
+}
+
 #[test]
 fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
     const WORKERS: u64 = 3;
     for bound in [0, 2] {
         let staleness = format!("--staleness={bound}");
-        let flags = ["ssp", &staleness, "--epochs=1", "--step-time=1", "--straggle=3:10"];
-        let trace = trained(4, &flags, trace)?;
+        let trace = trace_with_a_slow_worker(&["ssp", &staleness])?;
         assert_eq!(trace.counted, trace.staleness);
         assert_eq!(trace.leads.iter().max(), Some(&bound));
         // Why: async-update/src/server/gate.rs.
@@ -150,25 +163,43 @@ fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
 /// S1.28.
 #[test]
 fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
-    let flags = ["async-ps", "--sync-every=4", "--epochs=1", "--step-time=1", "--straggle=3:10"];
-    let trace = trained(4, &flags, trace)?;
+    let trace = trace_with_a_slow_worker(&["async-ps", "--sync-every=4"])?;
     // A worker that may begin its fourth step after a meeting has made three updates more than
     // one that has made none.
     assert_eq!(trace.leads.iter().max(), Some(&3));
     Ok(())
 }
 
-/// S1.23: with one worker five times slower.
+/// The fast worker waits longer for the slow one than it would for a silent server.
 #[test]
-fn a_slow_worker_delays_no_asynchronous_one() -> Result<()> {
+fn a_worker_that_waits_for_a_slow_one_does_not_take_the_server_for_dead() -> Result<()> {
+    const TIMEOUT: f64 = 2.0;
+    let flags = ["async-ps", "--sync-every=30", "--epochs=1", "--batch-size=128", "--timeout=2"];
+    let reads = |directory: &Path| {
+        let by_the_fast_one = |read: &Value| Some((read["worker"] == 1, read["at"].as_f64()?));
+        events(directory, 0, "read", by_the_fast_one)
+    };
+    let reads = trained(3, &[&flags[..], &["--straggle=2:100"]].concat(), reads)?;
+    let times: Vec<_> = reads.iter().filter(|(own, _)| *own).map(|(_, at)| at).collect();
+    let longest = times.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    ensure!(longest > TIMEOUT, "it waited {longest} s at most");
+    Ok(())
+}
+
+/// S1.23: with one worker five times slower. The updates of ssp are as many because each is that of
+/// one worker; batches are no more, for all keep the slow one's pace.
+#[test]
+fn with_a_slow_worker_asynchronous_ones_make_more_updates() -> Result<()> {
     let rate = |ranks, method, slow| {
         let flags = [method, "--epochs=1", "--step-time=10", slow];
         let outcome = trained(ranks, &flags, outcome)?;
         Ok::<_, anyhow::Error>(number(&outcome, "updates")? / number(&outcome, "seconds")?)
     };
     let together = rate(3, "sync-allreduce", "--straggle=2:40")?;
-    let apart = rate(4, "async-ps", "--straggle=3:40")?;
-    ensure!(apart >= 2.0 * together, "{apart} updates/s against {together}");
+    for method in ["async-ps", "ssp"] {
+        let apart = rate(4, method, "--straggle=3:40")?;
+        ensure!(apart >= 2.0 * together, "{method}: {apart} updates/s against {together}");
+    }
     Ok(())
 }
 
@@ -178,7 +209,7 @@ fn a_slow_worker_delays_no_asynchronous_one() -> Result<()> {
 #[test]
 fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> Result<()> {
     let job = Job::new()?;
-    let flags = ["ssp", "--staleness=1", "--step-time=5", "--epochs=2"];
+    let flags = ["ssp", "--staleness=1", "--step-time=5", "--epochs=4"];
     let mut ranks = start(&job, 4, &flags)?;
     wait_for_steps(&job, 3)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
@@ -188,9 +219,9 @@ fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> R
     for worker in [1, 2] {
         ranks[worker].wait()?.expect_success()?;
     }
-    // What the lost worker had begun others have done: 2,000 digits in batches of 32, twice.
+    // What the lost worker had begun others have done: 8,000 digits four times, in batches of 32.
     let batches = number(&outcome(job.directory())?, "batches")?;
-    ensure!(batches == 500.0, "{batches} batches");
+    ensure!(batches == 1000.0, "{batches} batches");
     Ok(())
 }
 
@@ -250,14 +281,12 @@ fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
 fn a_worker_that_comes_late_is_served() -> Result<()> {
     let job = Job::new()?;
     let port = free_port()?;
-    let flags = ["async-ps", "--servers=2", "--step-time=10", METRICS];
+    let flags = ["async-ps", "--servers=2", "--step-time=10", "--epochs=2", METRICS];
     let start = |rank| job.start(as_rank(async_update(flags)?, rank, 4, port));
     let mut ranks = (0..3).map(start).collect::<Result<Vec<_>>>()?;
     wait_for_steps(&job, 2)?;
     ranks.push(start(3)?);
-    for mut rank in ranks {
-        rank.wait()?.expect_success()?;
-    }
+    expect_all_succeed(ranks)?;
     let updated = who_updated(job.directory())?;
     assert_eq!(updated.first(), Some(&2));
     ensure!(updated.contains(&3), "the late worker has contributed nothing");
@@ -311,7 +340,8 @@ fn a_job_in_which_nobody_could_train_is_refused() -> Result<()> {
         (2, &["easgd", "--rho=20"], "--rho is 20, with --lr 0.1, but must be such that"),
         (2, &["easgd", "--rho=0"], "--rho is 0, with --lr 0.1, but must be such that"),
     ] {
-        let program = launch(ranks, &async_update(flags.iter().copied())?)?;
+        // It meets nobody before it refuses.
+        let program = as_rank(async_update(flags.iter().copied())?, 0, ranks, free_port()?);
         Job::new()?.run(program)?.expect_code(1)?.expect_messages(&[text])?;
     }
     Ok(())

@@ -9,7 +9,6 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
-use tch::Tensor;
 use tch_parallel::distributed::{ProcessGroupOptions, Store};
 use tch_parallel::{Error, Result};
 
@@ -95,7 +94,8 @@ impl Desk {
         loop {
             match protocol::receive_request(link)? {
                 Request::Fetch { wanted } => {
-                    let granted = self.read(worker, wanted, &mut buffer)?;
+                    self.wait_at_the_gate(worker, link)?;
+                    let granted = self.shard().read(worker, wanted, &mut buffer)?;
                     protocol::send_grant(link, granted)?;
                     if granted > 0 {
                         link.send(&buffer, WORKER)?;
@@ -123,13 +123,20 @@ impl Desk {
         }
     }
 
-    /// Waits at the gate, then reads.
-    fn read(&self, worker: usize, wanted: usize, out: &mut Tensor) -> Result<usize> {
-        let mut shard = self.shard();
-        while !shard.may_read(worker) {
-            shard = self.changed.wait(shard).unwrap_or_else(PoisonError::into_inner);
+    /// Returns when a worker may read. From then on it may: clocks only go forward, and whoever
+    /// comes begins with the slowest one's.
+    fn wait_at_the_gate(&self, worker: usize, link: &Link) -> Result<()> {
+        let closed = |shard: &mut Shard| !shard.may_read(worker);
+        loop {
+            let waited =
+                self.changed.wait_timeout_while(self.shard(), self.options.timeout / 4, closed);
+            let (shard, result) = waited.unwrap_or_else(PoisonError::into_inner);
+            drop(shard);
+            if !result.timed_out() {
+                return Ok(());
+            }
+            protocol::ask_for_patience(link)?;
         }
-        shard.read(worker, wanted, out)
     }
 
     pub fn shard(&self) -> MutexGuard<'_, Shard> {

@@ -4,7 +4,7 @@
 //!
 //! | request | the worker sends | the server sends |
 //! |---|---|---|
-//! | fetch | how many batches it wants to do | how many it may do, and θ unless that is 0 |
+//! | fetch | how many batches it wants to do | how many it may do, once the gate is open, and θ unless that is 0 |
 //! | push | a gradient, and of how many batches | nothing |
 //! | exchange | its parameters, and after how many batches; how many it wants to do | how many it may do, and the elastic force |
 //! | done | nothing more | nothing more |
@@ -69,15 +69,28 @@ pub fn receive_request(link: &Link) -> Result<Request> {
     })
 }
 
+/// In the place of a grant, a number that is none: the answer is yet to come.
+const PATIENCE: i64 = -1;
+
 /// How many batches the worker may do.
 pub fn send_grant(link: &Link, batches: usize) -> Result<()> {
     link.send(&Tensor::from_slice(&[batches as i64]), WORKER)
 }
 
+/// The worker must wait for slower ones. It is told so before it takes the server for dead; and
+/// the server learns whether the worker still lives.
+pub fn ask_for_patience(link: &Link) -> Result<()> {
+    link.send(&Tensor::from_slice(&[PATIENCE]), WORKER)
+}
+
 pub fn receive_grant(link: &Link) -> Result<usize> {
     let mut header = Tensor::zeros([1], (Kind::Int64, Device::Cpu));
-    link.recv(&mut header, SERVER)?;
-    Ok(numbers(&header)?.first().map_or(0, |&batches| batches as usize))
+    loop {
+        link.recv(&mut header, SERVER)?;
+        if let Some(Ok(batches)) = numbers(&header)?.first().map(|&n| usize::try_from(n)) {
+            return Ok(batches);
+        }
+    }
 }
 
 fn numbers(header: &Tensor) -> Result<Vec<i64>> {

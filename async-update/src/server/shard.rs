@@ -202,3 +202,105 @@ impl Shard {
         self.span.map_or(Duration::ZERO, |(first, last)| last - first)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(gate: Gate, batches: usize, workers: &[usize]) -> Shard {
+        let rule = Rule::Gradient { lr: 1.0, staleness_aware: false };
+        let log = Log::create(None, 0, 1).unwrap();
+        let theta = Tensor::from_slice(&[100.0]);
+        let mut shard = Shard::new(theta, rule, gate, Budget::new(batches), log);
+        workers.iter().for_each(|&worker| shard.join(worker));
+        shard
+    }
+
+    fn read(shard: &mut Shard, worker: usize) -> Option<f64> {
+        let mut out = Tensor::from_slice(&[0.0]);
+        let granted = shard.read(worker, 1, &mut out).unwrap();
+        (granted > 0).then(|| f64::try_from(out).unwrap())
+    }
+
+    fn push(shard: &mut Shard, worker: usize, gradient: f64) {
+        shard.update(worker, 1, &Tensor::from_slice(&[gradient])).unwrap();
+    }
+
+    /// How many updates had a staleness of 0, 1 …
+    fn staleness(shard: &Shard) -> Vec<usize> {
+        let text = shard.staleness().to_string();
+        let count = |line: &str| line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        text.lines().skip(1).map(count).collect()
+    }
+
+    /// The article's second case: one device makes four updates while the other computes.
+    #[test]
+    fn a_gradient_that_four_updates_have_overtaken_has_staleness_4() {
+        let mut shard = shard(Gate::Free, 9, &[1, 2]);
+        assert_eq!(read(&mut shard, 1), Some(100.0));
+        for step in 0..4 {
+            assert_eq!(read(&mut shard, 2), Some(100.0 - f64::from(step)));
+            push(&mut shard, 2, 1.0);
+        }
+        push(&mut shard, 1, 10.0);
+        assert_eq!(read(&mut shard, 1), Some(86.0));
+        assert_eq!(staleness(&shard), [4, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_workers_own_updates_make_nothing_stale() {
+        let mut shard = shard(Gate::Free, 9, &[1, 2]);
+        read(&mut shard, 1);
+        push(&mut shard, 1, 1.0);
+        push(&mut shard, 1, 1.0);
+        push(&mut shard, 2, 1.0);
+        assert_eq!(staleness(&shard), [2, 0, 1]);
+    }
+
+    #[test]
+    fn a_worker_that_has_gone_holds_nobody_up() {
+        let mut shard = shard(Gate::Stale(0), 9, &[1, 2]);
+        read(&mut shard, 1);
+        push(&mut shard, 1, 1.0);
+        assert!(!shard.may_read(1), "worker 2 has not made its first update");
+        shard.leave(2, Traffic::default());
+        assert!(shard.may_read(1));
+    }
+
+    #[test]
+    fn a_worker_that_comes_late_begins_where_the_slowest_stands() {
+        let mut shard = shard(Gate::Stale(1), 9, &[1]);
+        for _ in 0..3 {
+            read(&mut shard, 1);
+            push(&mut shard, 1, 1.0);
+        }
+        shard.join(2);
+        assert!(shard.may_read(1) && shard.may_read(2));
+        push(&mut shard, 1, 1.0);
+        push(&mut shard, 1, 1.0);
+        assert!(!shard.may_read(1) && shard.may_read(2));
+    }
+
+    #[test]
+    fn it_is_over_when_the_batches_are_done_and_all_workers_have_gone() {
+        let mut shard = shard(Gate::Stale(0), 1, &[1, 2]);
+        assert!(read(&mut shard, 1).is_some());
+        push(&mut shard, 1, 1.0);
+        assert!(shard.may_read(1), "with nothing left to do there is nothing to wait for");
+        for worker in [1, 2] {
+            assert_eq!(read(&mut shard, worker), None);
+            assert!(!shard.is_over());
+            shard.leave(worker, Traffic::default());
+        }
+        assert!(shard.is_over());
+        assert_eq!((shard.version(), shard.batches()), (1, 1));
+    }
+
+    #[test]
+    fn workers_that_are_lost_before_the_batches_are_done_do_not_end_the_training() {
+        let mut shard = shard(Gate::Free, 9, &[1]);
+        read(&mut shard, 1);
+        shard.leave(1, Traffic::default());
+        assert!(!shard.is_over());
+    }
+}
