@@ -2,15 +2,15 @@
 
 use crate::compare::CompareArgs;
 use crate::pace::Straggler;
-use crate::{quadratic, trace};
+use crate::{cost, quadratic, ring, trace};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Shard, Split, download};
 use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions};
+use tch_parallel::{Error, Result};
 
 /// Brings the gradients or parameters of several workers together in every way that the article
 /// names, and measures what each costs.
@@ -29,11 +29,17 @@ pub enum Command {
     /// Rank 0 collects all gradients, makes the update, and sends the model back.
     SyncPs(TrainArgs),
     /// All ranks take the mean of their gradients, chunk by chunk, around a ring.
-    Ring(TrainArgs),
+    Ring(RingArgs),
     /// Every rank makes its own steps; now and then all take the mean of their parameters.
     LocalSgd(LocalSgdArgs),
     /// First as sync-allreduce, and from some step on as local-sgd.
     PostLocal(PostLocalArgs),
+    /// Workers fetch θ from a server and push gradients to it whenever they like (Downpour).
+    AsyncPs(AsyncPsArgs),
+    /// As async-ps, but no worker leads the slowest by more than a few updates.
+    Ssp(SspArgs),
+    /// Workers go their own ways, tied to a common centre that a server keeps.
+    Easgd(EasgdArgs),
     /// Threads of one process change the same parameters, without a lock.
     Hogwild(HogwildArgs),
     /// Tells the article's two asynchronous stories, number by number.
@@ -44,6 +50,26 @@ pub enum Command {
     /// Measures what theory says of asynchronous updates, on a quadratic function.
     Quadratic(quadratic::Args),
     Compare(CompareArgs),
+    /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
+    Cost(cost::Args),
+}
+
+/// `ring` trains; with a subcommand it is looked at.
+#[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct RingArgs {
+    #[command(subcommand)]
+    pub look: Option<RingCommand>,
+    #[command(flatten)]
+    pub train: TrainArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RingCommand {
+    /// Shows which chunk of the gradient is where after each iteration.
+    Show(ring::show::Args),
+    /// Compares the ring's sums with those of all_reduce and a parameter server.
+    Check(ring::check::Args),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -71,6 +97,71 @@ pub struct HogwildArgs {
     pub threads: NonZeroUsize,
     #[command(flatten)]
     pub train: TrainArgs,
+}
+
+/// The server's part of the job.
+#[derive(Debug, ClapArgs)]
+pub struct ServerArgs {
+    /// Ranks that keep θ, an equal shard each; all others are workers.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub servers: u64,
+    #[command(flatten)]
+    pub train: TrainArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct AsyncPsArgs {
+    /// Batches that a worker does before it fetches θ again.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub n_fetch: u64,
+    /// Batches whose gradients a worker pushes at once.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub n_push: u64,
+    /// After so many updates each worker waits until all others have made as many.
+    #[arg(long, value_name = "UPDATES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub sync_every: Option<u64>,
+    /// Divide the learning rate for a gradient by the number of updates that have overtaken it.
+    #[arg(long)]
+    pub staleness_aware: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct SspArgs {
+    /// By how many updates a worker may lead the slowest when it begins a batch.
+    #[arg(long, default_value_t = 4, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i64).range(0..))]
+    pub staleness: i64,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct EasgdArgs {
+    /// Batches that a worker does between two exchanges with the centre.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    pub tau: u64,
+    /// How strongly workers and centre draw each other: in an exchange each goes lr · rho of the way.
+    #[arg(long, default_value_t = 2.0, value_parser = finite)]
+    pub rho: f64,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+impl EasgdArgs {
+    /// α = ηρ, the part of the way.
+    pub fn alpha(&self) -> Result<f64> {
+        let alpha = self.server.train.lr * self.rho;
+        if alpha > 0.0 && alpha < 1.0 {
+            return Ok(alpha);
+        }
+        Err(Error::Argument {
+            what: "--rho".into(),
+            found: format!("{}, with --lr {}", self.rho, self.server.train.lr),
+            expected: "such that lr · rho lies between 0 and 1: it is a part of a way".into(),
+        })
+    }
 }
 
 /// What all methods have in common.

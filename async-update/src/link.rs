@@ -2,6 +2,7 @@
 
 use crate::model::PARAMETERS;
 use std::cell::Cell;
+use std::ops::Add;
 use tch::Tensor;
 use tch_parallel::Result;
 use tch_parallel::distributed::ProcessGroup;
@@ -21,6 +22,14 @@ pub struct Traffic {
     pub sent: usize,
     /// Bytes that `recv` has filled.
     pub received: usize,
+}
+
+impl Add for Traffic {
+    type Output = Traffic;
+
+    fn add(self, other: Traffic) -> Traffic {
+        Traffic { sent: self.sent + other.sent, received: self.received + other.received }
+    }
 }
 
 impl Traffic {

@@ -4,14 +4,19 @@
 //! ```text
 //! cargo launch -n 4 async-update -- sync-allreduce      the mean of all gradients, as DDP takes it
 //! cargo launch -n 4 async-update -- ring                the same, chunk by chunk around a ring
+//! cargo launch -n 5 async-update -- async-ps            a server and four workers that wait for nobody
+//! cargo run -rq -p async-update -- ring show            where the chunks are after each iteration
+//! cargo launch -n 4 async-update -- cost                what a message costs, and so an update
 //! cargo run --release -p async-update -- hogwild        threads, without a lock
 //! cargo run --release -p async-update -- trace case1    the article's first asynchronous story
 //! cargo run --release -p async-update -- quadratic      what theory says of its guesses
 //! ```
 
 mod args;
+mod asynchronous;
 mod batches;
 mod compare;
+mod cost;
 mod link;
 mod methods;
 mod model;
@@ -19,17 +24,23 @@ mod pace;
 mod quadratic;
 mod report;
 mod ring;
+mod server;
 mod trace;
 
 use anyhow::{Context, Result, bail, ensure};
-use args::{Args, Command, HogwildArgs, LocalSgdArgs, PostLocalArgs, TrainArgs};
+use args::{
+    Args, Command, HogwildArgs, LocalSgdArgs, PostLocalArgs, RingArgs, RingCommand, TrainArgs,
+};
+use asynchronous::{Service, asynchronous};
 use clap::Parser;
 use link::Link;
 use methods::{
-    Hogwild, LocalSgd, Method, PostLocal, Ring, SharedModel, Steps, SyncAllReduce, SyncPs,
+    AsyncPs, Easgd, Hogwild, LocalSgd, Method, PostLocal, Ring, SharedModel, Steps, SyncAllReduce,
+    SyncPs, ssp, ssp_gate,
 };
 use pace::Pace;
 use report::{Log, Outcome, Update};
+use server::{Gate, Rule};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
@@ -53,10 +64,19 @@ fn run(command: &Command) -> Result<()> {
             let updates = steps.number();
             Ok((Box::new(SyncPs { link: several(group)?, steps, lr: args.lr }), updates))
         }),
-        Command::Ring(args) => synchronous("ring", args, |group, steps| {
-            let updates = steps.number();
-            Ok((Box::new(Ring { link: several(group)?, steps, lr: args.lr }), updates))
-        }),
+        Command::Ring(RingArgs { look: Some(RingCommand::Show(args)), .. }) => {
+            ring::show::run(args)
+        }
+        Command::Ring(RingArgs { look: Some(RingCommand::Check(args)), .. }) => {
+            ring::check::run(args)
+        }
+        Command::Ring(RingArgs { look: None, train: args }) => {
+            synchronous("ring", args, |group, steps| {
+                let updates = steps.number();
+                Ok((Box::new(Ring { link: several(group)?, steps, lr: args.lr }), updates))
+            })
+        }
+        Command::Cost(args) => cost::run(args),
         Command::LocalSgd(args) => synchronous("local-sgd", &args.train, |group, steps| {
             let updates = steps.number() * group.world_size();
             Ok((Box::new(local_sgd(args, group, steps)), updates))
@@ -69,6 +89,32 @@ fn run(command: &Command) -> Result<()> {
                     SyncAllReduce { group: group.clone(), steps: first, lr: args.train.lr };
                 let local = local_sgd(args, group, rest);
                 Ok((Box::new(PostLocal { together, local, has_parted: false }), updates))
+            })
+        }
+        Command::AsyncPs(args) => {
+            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let rule = Rule::Gradient { lr: train.lr, staleness_aware: args.staleness_aware };
+            let gate = args.sync_every.map_or(Gate::Free, |updates| Gate::Every(updates as usize));
+            let (n_fetch, n_push) = (args.n_fetch as usize, args.n_push as usize);
+            asynchronous(Service { name: "async-ps", servers, rule, gate }, train, |shards| {
+                Box::new(AsyncPs::new(shards, train.lr, n_fetch, n_push))
+            })
+        }
+        Command::Ssp(args) => {
+            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let rule = Rule::Gradient { lr: train.lr, staleness_aware: false };
+            let gate = ssp_gate(args.staleness as usize);
+            asynchronous(Service { name: "ssp", servers, rule, gate }, train, |shards| {
+                Box::new(ssp(shards, train.lr))
+            })
+        }
+        Command::Easgd(args) => {
+            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let (lr, tau) = (train.lr, args.tau as usize);
+            let rule = Rule::Elastic { alpha: args.alpha()? };
+            let service = Service { name: "easgd", servers, rule, gate: Gate::Free };
+            asynchronous(service, train, |shards| {
+                Box::new(Easgd { shards, lr, tau, granted: 0, batches: None })
             })
         }
         Command::Hogwild(args) => hogwild(args),

@@ -46,6 +46,19 @@ pub struct Update {
     pub at: f64,
 }
 
+/// A worker has read parameters that others change as well: the event `read` of whoever keeps them.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Read {
+    /// Who reads, by the number of the rank.
+    pub worker: usize,
+    /// How many updates this worker had made before.
+    pub clock: usize,
+    /// How many updates there had been before.
+    pub version: usize,
+    /// When, in seconds since 1970.
+    pub at: f64,
+}
+
 impl Log {
     pub fn create(directory: Option<&Path>, rank: usize, ranks: usize) -> Result<Log> {
         let metrics = match directory {
@@ -65,6 +78,10 @@ impl Log {
         let step = Step { step: self.steps, loss, theta, at: now() };
         self.steps += 1;
         self.metrics.log("step", &step)
+    }
+
+    pub fn read(&mut self, read: &Read) -> Result<()> {
+        self.metrics.log("read", read)
     }
 
     pub fn update(&mut self, update: &Update) -> Result<()> {

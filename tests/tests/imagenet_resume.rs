@@ -20,13 +20,11 @@ use tests::{Job, Process, safetensors};
 /// After how many steps of an attempt.
 const STEPS: RangeInclusive<usize> = 2..=7;
 
-/// Two epochs of 50 batches, more than ten attempts can take. With all that a checkpoint must
-/// hold: momentum, a schedule, a scaler that has shrunk, steps over two batches; and images that
+/// Two epochs, with all that a checkpoint must hold: momentum, a schedule, a scaler that has shrunk, steps over two batches; and images that
 /// are augmented anew in each epoch.
-const TRAINING: [&str; 10] = [
+const TRAINING: [&str; 9] = [
     "--dataset=mnist",
     "--batch-size=4",
-    "--steps=50",
     "--epochs=2",
     "--lr=0.05",
     "--schedule=cosine",
@@ -36,10 +34,21 @@ const TRAINING: [&str; 10] = [
     "--workers=2",
 ];
 
+/// A training, and how often it is killed.
+struct Case {
+    ranks: usize,
+    arch: &'static str,
+    /// Batches of an epoch: two epochs must have more than the attempts that are killed can take.
+    steps: &'static str,
+    kills: usize,
+}
+
 /// Starts the training, or goes on with it where there is a checkpoint. Its metrics are `name`'s.
-fn start(job: &Job, ranks: usize, arch: &str, name: &str) -> Result<Process> {
+fn start(job: &Job, case: &Case, name: &str) -> Result<Process> {
+    let Case { ranks, arch, steps, .. } = *case;
     let metrics = format!("{name}/metrics");
-    let mut flags = [&TRAINING[..], &["--arch", arch, "--metrics", &metrics]].concat();
+    let own = ["--arch", arch, "--steps", steps, "--metrics", &metrics];
+    let mut flags = [&TRAINING[..], &own].concat();
     if ranks > 1 {
         // Else each rank would have the state of all parameters.
         flags.push("--zero");
@@ -81,9 +90,10 @@ fn epochs(directory: &Path) -> Result<BTreeMap<u64, [f64; 3]>> {
     Ok(epochs.into_iter().collect())
 }
 
-fn expect_that_kills_change_nothing(ranks: usize, arch: &str, kills: usize) -> Result<()> {
+fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
+    let Case { ranks, kills, .. } = *case;
     let job = Job::new()?;
-    start(&job, ranks, arch, "peace")?.wait()?.expect_success()?;
+    start(&job, case, "peace")?.wait()?.expect_success()?;
     let peace = job.directory().join("peace");
     let checkpoint = job.directory().join(CHECKPOINT);
     let weights = safetensors::read(&checkpoint)?;
@@ -94,7 +104,7 @@ fn expect_that_kills_change_nothing(ranks: usize, arch: &str, kills: usize) -> R
     for attempt in 0..=kills {
         let name = format!("attempt{attempt}");
         let directory = job.directory().join(&name);
-        let mut launcher = start(&job, ranks, arch, &name)?;
+        let mut launcher = start(&job, case, &name)?;
         if attempt == kills {
             launcher.wait()?.expect_success()?;
         } else {
@@ -130,19 +140,22 @@ fn expect_that_kills_change_nothing(ranks: usize, arch: &str, kills: usize) -> R
 
 #[test]
 fn one_rank_that_is_killed_ten_times_comes_to_the_same() -> Result<()> {
-    expect_that_kills_change_nothing(1, "pyramidnet8_a6", 10)
+    let case = Case { ranks: 1, arch: "pyramidnet8_a6", steps: "50", kills: 10 };
+    expect_that_kills_change_nothing(&case)
 }
 
 #[test]
 fn two_ranks_that_are_killed_ten_times_come_to_the_same() -> Result<()> {
-    expect_that_kills_change_nothing(2, "pyramidnet8_a6", 10)
+    let case = Case { ranks: 2, arch: "pyramidnet8_a6", steps: "50", kills: 10 };
+    expect_that_kills_change_nothing(&case)
 }
 
 /// From three ranks on the sum of gradients depends on their places in the buckets. The network is
 /// large enough for two of those.
 #[test]
 fn three_ranks_that_are_killed_add_up_as_before() -> Result<()> {
-    expect_that_kills_change_nothing(3, "pyramidnet8_a160", 2)
+    let case = Case { ranks: 3, arch: "pyramidnet8_a160", steps: "16", kills: 2 };
+    expect_that_kills_change_nothing(&case)
 }
 
 /// What is in the job's directory while a checkpoint is written.

@@ -7,19 +7,28 @@
 //! | `ring` | all for all, through neighbours | the article's ring; Baidu 2017 |
 //! | `local_sgd` | all for all, now and then | Stich 2019 |
 //! | `post_local` | all for all, first always, then now and then | Lin 2020 |
+//! | `async_ps` | nobody for anybody | Downpour: Dean 2012 |
+//! | `ssp` | the fast for the slow, when they lead by too much | Ho 2013 |
+//! | `easgd` | nobody for anybody; all are tied to a centre | Zhang 2015 |
 //! | `hogwild` | nobody; threads, not processes | Niu 2011 |
 
+mod async_ps;
+mod easgd;
 mod hogwild;
 mod local_sgd;
 mod post_local;
 mod ring;
+mod ssp;
 mod sync_allreduce;
 mod sync_ps;
 
+pub use async_ps::AsyncPs;
+pub use easgd::Easgd;
 pub use hogwild::{Hogwild, SharedModel};
 pub use local_sgd::LocalSgd;
 pub use post_local::PostLocal;
 pub use ring::Ring;
+pub use ssp::{ssp, ssp_gate};
 pub use sync_allreduce::SyncAllReduce;
 pub use sync_ps::SyncPs;
 

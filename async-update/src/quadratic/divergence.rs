@@ -29,7 +29,7 @@ fn end(sizes: impl Iterator<Item = f64>, bound: f64) -> End {
         if size < 1.0 / bound {
             return End::Converges(number);
         }
-        if size > bound || size.is_nan() {
+        if size.is_nan() || size > bound {
             return End::Diverges(number);
         }
     }

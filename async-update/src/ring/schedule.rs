@@ -5,6 +5,17 @@
 
 use std::ops::Range;
 
+/// One rank's part in a ring all-reduce.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    /// What is received is added to what is there. After these N − 1 iterations rank r holds the
+    /// whole sum of chunk r + 1.
+    pub scatter_reduce: Vec<Iteration>,
+    /// What is received replaces what is there. After these N − 1 iterations every rank holds all
+    /// sums.
+    pub all_gather: Vec<Iteration>,
+}
+
 /// One rank's part in one iteration. It sends to its right neighbour, rank + 1, and receives from
 /// its left one, both modulo the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,16 +26,13 @@ pub struct Iteration {
     pub recv: usize,
 }
 
-/// The N − 1 iterations after which rank r holds the whole sum of chunk r + 1. What is received is
-/// added to what is there.
-pub fn scatter_reduce(rank: usize, ranks: usize) -> impl Iterator<Item = Iteration> {
-    iterations(rank, ranks)
-}
-
-/// The N − 1 iterations after which every rank holds all sums. What is received replaces what is
-/// there.
-pub fn all_gather(rank: usize, ranks: usize) -> impl Iterator<Item = Iteration> {
-    iterations(rank + 1, ranks)
+impl Schedule {
+    pub fn new(rank: usize, ranks: usize) -> Schedule {
+        Schedule {
+            scatter_reduce: iterations(rank, ranks).collect(),
+            all_gather: iterations(rank + 1, ranks).collect(),
+        }
+    }
 }
 
 /// In iteration 0 chunk `first` is sent, and in each the one that was received before.
@@ -62,11 +70,14 @@ mod tests {
     #[test]
     fn a_rank_receives_what_its_left_neighbour_sends() {
         for ranks in 2..9 {
-            for schedule in [iterations as fn(usize, usize) -> _, |r, n| iterations(r + 1, n)] {
-                for rank in 0..ranks {
-                    let left = (rank + ranks - 1) % ranks;
-                    let received = schedule(rank, ranks).map(|i: Iteration| i.recv);
-                    assert!(received.eq(schedule(left, ranks).map(|i| i.send)));
+            for rank in 0..ranks {
+                let (own, left) =
+                    (Schedule::new(rank, ranks), Schedule::new((rank + ranks - 1) % ranks, ranks));
+                for (own, left) in
+                    [(own.scatter_reduce, left.scatter_reduce), (own.all_gather, left.all_gather)]
+                {
+                    let received = own.iter().map(|iteration| iteration.recv);
+                    assert!(received.eq(left.iter().map(|iteration| iteration.send)));
                 }
             }
         }

@@ -5,11 +5,10 @@ use super::device::{self, Backend, DeviceChoice};
 use super::env::Env;
 use super::post_mortem::PostMortem;
 use super::process_group::{Place, ProcessGroup};
-use super::rendezvous;
+use super::store::Store;
 use crate::{Error, Result};
-use c10d_sys::{GlooAddress, Store};
+use c10d_sys::GlooAddress;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
 use tch::Device;
@@ -52,48 +51,31 @@ impl Default for ProcessGroupOptions {
 pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> {
     let env = Env::read()?;
     let (rank, world_size, local_rank) =
-        env.as_ref().map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
+        env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
+    // A device that is not to be had is refused before anybody is met.
+    device::choose(options.device, options.backend, local_rank)?;
+    let store = Store::from_env(options.timeout.min(LONGEST))?;
+    ProcessGroup::with_store(&store, rank, world_size, options)
+}
+
+/// Makes this process rank `rank` of the `world_size` that meet in `store`.
+pub(super) fn join(
+    store: &Store,
+    rank: usize,
+    world_size: usize,
+    options: ProcessGroupOptions,
+) -> Result<ProcessGroup> {
+    let (job_rank, local_rank) = store.env().map_or((rank, rank), |e| (e.rank, e.local_rank));
     let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
-    let place = Place {
-        rank,
-        world_size,
-        local_rank,
-        device,
-        backend,
-        timeout: options.timeout.min(LONGEST),
-    };
-    if env.is_some() && GROUP_EXISTS.swap(true, Ordering::Relaxed) {
-        return Err(place.could_not_join(
-            "this process has joined it already; keep the group, or a clone of it",
-        ));
-    }
-    let joined = join(&env, place);
-    if joined.is_err() {
-        forget_group();
-    }
-    joined
-}
-
-/// Whether a group lives that a launcher's environment describes: there is one for each process.
-static GROUP_EXISTS: AtomicBool = AtomicBool::new(false);
-
-/// To be called when that group is gone.
-pub(super) fn forget_group() {
-    GROUP_EXISTS.store(false, Ordering::Relaxed);
-}
-
-fn join(env: &Option<Env>, place: Place) -> Result<ProcessGroup> {
-    let Place { rank, world_size, timeout, .. } = place;
+    let timeout = options.timeout.min(LONGEST);
+    let place = Place { rank, world_size, job_rank, local_rank, device, backend, timeout };
     let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
-    let (store, address) = match env {
-        Some(env) => (rendezvous::store(env, timeout)?, rendezvous::gloo_address(env)?),
-        None => (Store::hash().map_err(failed)?, GlooAddress::Host("127.0.0.1".into())),
-    };
-    let ours = Arc::new(store.with_prefix("tch_parallel").map_err(failed)?);
-    agreement::enrol(&ours).map_err(failed)?;
-    let post_mortem = PostMortem::new(Arc::clone(&ours), rank, world_size).map_err(failed)?;
+    let ours = store.with_prefix("tch_parallel")?;
+    agreement::enrol(ours.engine()).map_err(failed)?;
+    let post_mortem = PostMortem::new(Arc::clone(ours.engine()), rank, world_size, job_rank);
+    let post_mortem = post_mortem.map_err(failed)?;
     let start = Instant::now();
-    let engine = connect(&store, &address, &place).map_err(|error| {
+    let engine = connect(store.engine(), &store.gloo_address()?, &place).map_err(|error| {
         let absent = (start.elapsed() >= timeout).then(|| post_mortem.absent(timeout)).flatten();
         place.could_not_join(absent.as_deref().unwrap_or(error.message()))
     })?;
@@ -103,7 +85,7 @@ fn join(env: &Option<Env>, place: Place) -> Result<ProcessGroup> {
 /// Connects to all other ranks, under the names by which Python's init_process_group keeps its
 /// default group: a rank of either language finds the other's keys.
 fn connect(
-    store: &Store,
+    store: &c10d_sys::Store,
     address: &GlooAddress,
     place: &Place,
 ) -> Result<c10d_sys::ProcessGroup, c10d_sys::Error> {

@@ -11,6 +11,7 @@
 //! - [`join`]: training in which ranks make different numbers of steps.
 //! - [`logging`]: what DistributedDataParallel measured of itself.
 //! - [`metrics`]: sums and counts over all ranks.
+//! - [`store`]: keys and values that all processes of the job see; groups of some of them.
 //!
 //! Private: `rendezvous` (how ranks meet), `agreement` (how all learn what one has noticed),
 //! `same_model` (whether they have built the same model), `post_mortem` (who is to blame when an
@@ -32,6 +33,7 @@ mod process;
 pub mod process_group;
 mod rendezvous;
 mod same_model;
+pub mod store;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
 pub use c10d_sys::ReduceOp;
@@ -44,3 +46,4 @@ pub use logging::DdpLoggingData;
 pub use metrics::AvgMetric;
 pub use pending::Pending;
 pub use process_group::ProcessGroup;
+pub use store::Store;

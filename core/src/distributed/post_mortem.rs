@@ -30,12 +30,16 @@ pub(super) struct PostMortem {
 }
 
 impl PostMortem {
-    /// Leaves this process's identity in the store.
+    /// Leaves this process's identity in the store: its process, and the rank by which the job,
+    /// and so the reader of a message, knows it.
     pub(super) fn new(
         store: Arc<Store>,
         rank: usize,
         world_size: usize,
+        job_rank: usize,
     ) -> Result<Self, c10d_sys::Error> {
+        // First the name: whoever finds the process looks for it.
+        store.set(&name_key(rank), job_rank.to_string().as_bytes())?;
         if let Some(process) = Process::of(std::process::id()) {
             store.set(&process_key(rank), process.to_text().as_bytes())?;
         } else {
@@ -90,7 +94,7 @@ impl PostMortem {
     pub(super) fn gone(&self) -> Option<String> {
         let search = self.search();
         search.others.iter().find_map(|&rank| match search.look_at(rank) {
-            Ok(Finding::Gone(how)) => Some(format!("rank {rank} {how}")),
+            Ok(Finding::Gone(how)) => Some(format!("rank {} {how}", search.name(rank).ok()?)),
             _ => None,
         })
     }
@@ -155,11 +159,14 @@ impl Search {
             for &rank in &self.others {
                 match self.look_at(rank)? {
                     Finding::Fault(fault) => {
-                        return Ok(Some(format!("rank {rank} reports: {fault}")));
+                        let name = self.name(rank)?;
+                        return Ok(Some(format!("rank {name} reports: {fault}")));
                     }
-                    Finding::Gone(how) => gone = gone.or(Some(format!("rank {rank} {how}"))),
+                    Finding::Gone(how) if gone.is_none() => {
+                        gone = Some(format!("rank {} {how}", self.name(rank)?));
+                    }
                     Finding::Silent => silent.push(rank),
-                    Finding::Victim | Finding::Alive => {}
+                    Finding::Gone(_) | Finding::Victim | Finding::Alive => {}
                 }
             }
             if gone.is_some() {
@@ -198,6 +205,12 @@ impl Search {
         })
     }
 
+    /// The rank by which the job knows a member of the group that has left its identity.
+    fn name(&self, rank: usize) -> Result<String, c10d_sys::Error> {
+        let name = self.store.get(&name_key(rank), ANSWER)?;
+        Ok(String::from_utf8_lossy(&name).into_owned())
+    }
+
     /// Rank 0 serves the store: it stays until the others have had time to look.
     fn let_the_others_finish(&self) {
         if self.store.add("searched", 1).is_err() || self.rank != 0 {
@@ -226,6 +239,10 @@ fn process_key(rank: usize) -> String {
     format!("process/{rank}")
 }
 
+fn name_key(rank: usize) -> String {
+    format!("name/{rank}")
+}
+
 fn report_key(rank: usize) -> String {
     format!("report/{rank}")
 }
@@ -250,7 +267,7 @@ mod tests {
 
     fn world(size: usize) -> (Arc<Store>, Vec<PostMortem>) {
         let store = Arc::new(Store::hash().unwrap());
-        let rank = |rank| PostMortem::new(Arc::clone(&store), rank, size).unwrap();
+        let rank = |rank| PostMortem::new(Arc::clone(&store), rank, size, rank).unwrap();
         let ranks = (0..size).map(rank).collect();
         (store, ranks)
     }
@@ -270,6 +287,14 @@ mod tests {
         child.wait().unwrap();
         let blame = ranks[1].blame().unwrap();
         assert_eq!(blame, format!("rank 2 (pid {}) has ended", child.id()));
+    }
+
+    #[test]
+    fn a_member_of_a_group_is_named_as_the_job_knows_it() {
+        let store = Arc::new(Store::hash().unwrap());
+        let first = PostMortem::new(Arc::clone(&store), 0, 2, 3).unwrap();
+        PostMortem::new(Arc::clone(&store), 1, 2, 7).unwrap().report("no space left");
+        assert_eq!(first.blame().unwrap(), "rank 7 reports: no space left");
     }
 
     #[test]
@@ -295,8 +320,8 @@ mod tests {
     #[test]
     fn ranks_that_never_came_are_absent() {
         let store = Arc::new(Store::hash().unwrap());
-        let first = PostMortem::new(Arc::clone(&store), 0, 3).unwrap();
-        let _third = PostMortem::new(store, 2, 3).unwrap();
+        let first = PostMortem::new(Arc::clone(&store), 0, 3, 0).unwrap();
+        let _third = PostMortem::new(store, 2, 3, 2).unwrap();
         let timeout = Duration::from_secs(3);
         assert_eq!(first.absent(timeout).unwrap(), "rank 1 did not come within 3s");
     }

@@ -5,9 +5,10 @@ use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::pending::Pending;
 use super::post_mortem::{PostMortem, is_about_connections};
+use super::store::Store;
 use crate::data::Shard;
 use crate::{Error, Result};
-use c10d_sys::{ReduceOp, Store, Work};
+use c10d_sys::{ReduceOp, Work};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ struct Inner {
     /// None only while the group is dropped.
     engine: Option<c10d_sys::ProcessGroup>,
     /// For what ranks of this library tell each other beside the engine.
-    store: Arc<Store>,
+    store: Store,
     /// How many agreements there have been, which gives each its name.
     agreements: AtomicUsize,
     /// Finds out who is to blame when an exchange fails.
@@ -47,6 +48,8 @@ struct Inner {
 pub(super) struct Place {
     pub(super) rank: usize,
     pub(super) world_size: usize,
+    /// The rank by which the job knows this process, in messages: that of a group may be another.
+    pub(super) job_rank: usize,
     pub(super) local_rank: usize,
     pub(super) device: Device,
     pub(super) backend: Backend,
@@ -57,7 +60,7 @@ impl ProcessGroup {
     pub(super) fn new(
         place: Place,
         engine: c10d_sys::ProcessGroup,
-        store: Arc<Store>,
+        store: Store,
         post_mortem: PostMortem,
     ) -> ProcessGroup {
         let inner = Inner {
@@ -76,12 +79,39 @@ impl ProcessGroup {
         init_process_group(ProcessGroupOptions::default())
     }
 
-    /// This process among all of the job, from 0. `dist.get_rank()`.
+    /// Makes this process rank `rank` of the `world_size` that call this with the same store.
+    ///
+    /// A group of [`init_process_group`] holds all processes of the job. Such a one holds those
+    /// that want it: it waits for nobody else, and when one of its members dies, other groups go
+    /// on. A process may be in several, each with a prefix of its own
+    /// ([`Store::with_prefix`]), under which nothing else may be kept.
+    /// PyTorch's counterpart is `init_process_group(store=…, rank=…, world_size=…)`.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: there is no such rank, or the device or the backend is not to be had.
+    /// - [`Error::Rendezvous`]: a member did not come within the timeout.
+    pub fn with_store(
+        store: &Store,
+        rank: usize,
+        world_size: usize,
+        options: ProcessGroupOptions,
+    ) -> Result<ProcessGroup> {
+        if rank >= world_size {
+            return Err(Error::Argument {
+                what: "rank".into(),
+                found: rank.to_string(),
+                expected: format!("below world_size, which is {world_size}"),
+            });
+        }
+        init::join(store, rank, world_size, options)
+    }
+
+    /// This process among those of the group, from 0. `dist.get_rank()`.
     pub fn rank(&self) -> usize {
         self.inner.place.rank
     }
 
-    /// How many processes the job has. `dist.get_world_size()`.
+    /// How many processes the group has. `dist.get_world_size()`.
     pub fn world_size(&self) -> usize {
         self.inner.place.world_size
     }
@@ -191,7 +221,8 @@ impl ProcessGroup {
             self.inner.post_mortem.report(message);
             None
         };
-        Error::Collective { rank: self.rank(), operation, message: message.to_owned(), blame }
+        let rank = self.inner.place.job_rank;
+        Error::Collective { rank, operation, message: message.to_owned(), blame }
     }
 
     /// From now on the group is left behind instead of destroyed.
@@ -223,7 +254,7 @@ impl ProcessGroup {
             Some(("a rank has gone".to_owned(), Some(gone)))
         };
         let (message, blame) = match agreement::objection(
-            &self.inner.store,
+            self.inner.store.engine(),
             &subject,
             self.rank(),
             objection,
@@ -235,7 +266,7 @@ impl ProcessGroup {
             Err(error) => return Err(self.failed(operation, error.message())),
         };
         self.abandon();
-        Err(Error::Collective { rank: self.rank(), operation, message, blame })
+        Err(Error::Collective { rank: self.inner.place.job_rank, operation, message, blame })
     }
 
     /// What rank 0 has to say where this rank says `own`. `None` on rank 0 itself, and where rank 0
@@ -246,7 +277,7 @@ impl ProcessGroup {
         own: &str,
     ) -> Result<Option<String>> {
         let key = format!("comparison/{}", self.inner.agreements.load(Ordering::Relaxed));
-        let store = &self.inner.store;
+        let store = self.inner.store.engine();
         let compare = || match self.rank() {
             0 => store.set(&key, own.as_bytes()).map(|()| None),
             _ if !self.inner.post_mortem.knows(0)? => Ok(None),
@@ -318,7 +349,6 @@ impl ProcessGroup {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        init::forget_group();
         if let Some(engine) = self.engine.take()
             && (self.abandoned.load(Ordering::Relaxed) || std::thread::panicking())
         {

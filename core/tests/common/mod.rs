@@ -30,14 +30,19 @@ macro_rules! on_ranks {
 
 /// In the test's own process: starts the ranks and waits for them. In a rank's: runs the body.
 pub fn run(world_size: usize, test: &str, body: fn(&ProcessGroup)) {
+    processes(world_size, test, || body(&init_process_group(options()).unwrap()));
+}
+
+/// How the ranks of a test make a group.
+pub fn options() -> ProcessGroupOptions {
+    ProcessGroupOptions { device: DeviceChoice::Cpu, timeout: TIMEOUT, ..Default::default() }
+}
+
+/// The same for processes that are not all in one group.
+pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
     if std::env::var_os("RANK").is_some() {
         tch::set_num_threads(1);
-        let options = ProcessGroupOptions {
-            device: DeviceChoice::Cpu,
-            timeout: TIMEOUT,
-            ..Default::default()
-        };
-        body(&init_process_group(options).unwrap());
+        body();
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

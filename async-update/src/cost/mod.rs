@@ -1,0 +1,90 @@
+//! What a message costs, and what an update costs with more ranks than there are at hand.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `measure` | times of messages and updates between the ranks of this job |
+//! | `fit` | α and β from the times of messages |
+//! | `model` | the cost of an update by each method, from α and β |
+//! | `tables` | all of it in the terminal |
+//! | `chart` | the cost over the number of ranks, as an SVG file |
+
+mod chart;
+mod fit;
+mod measure;
+mod model;
+mod tables;
+
+use crate::model::PARAMETERS;
+use crate::several;
+use anyhow::{Result, ensure};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+use tch_parallel::checkpoint::check_destination;
+use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, init_process_group};
+use tch_parallel::report::{parse_size, plot};
+
+/// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The size of the model, as 64MiB; by default that of the model that the methods train.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    bytes: Option<usize>,
+    /// How many ranks share a node in the hierarchical ring.
+    #[arg(long, default_value = "8")]
+    per_node: NonZeroUsize,
+    /// A file for the predictions as an SVG picture.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Seconds to wait for another rank.
+    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let bytes = args.bytes.unwrap_or(PARAMETERS * size_of::<f32>());
+    ensure!(
+        bytes.is_multiple_of(size_of::<f32>()),
+        "--bytes is {bytes}, but must be a multiple of 4, the size of a parameter"
+    );
+    if let Some(path) = &args.plot {
+        check_destination(path)?;
+    }
+    let options = ProcessGroupOptions {
+        device: DeviceChoice::Cpu,
+        timeout: Duration::from_secs(args.timeout),
+        ..Default::default()
+    };
+    let group = init_process_group(options)?;
+    let link = several(group.clone())?;
+    let messages = measure::messages(&group, &link)?;
+    let updates = measure::updates(&group, bytes)?;
+    if group.rank() != 0 {
+        return Ok(());
+    }
+    // ANCHOR: predict
+    let link = fit::line(&messages);
+    let job = Job { ranks: group.world_size(), bytes, per_node: args.per_node.get() };
+    println!("{}", tables::messages(&messages, &link));
+    println!("{}", tables::traffic());
+    println!("{}", tables::predictions(&link, &job));
+    print!("{}", tables::comparison(&link, &job, &updates));
+    // ANCHOR_END: predict
+    if let Some(path) = &args.plot {
+        plot::save(path, &chart::svg(&link, &job, &updates)?)?;
+    }
+    Ok(())
+}
+
+/// Whose updates are predicted, and measured.
+struct Job {
+    /// How many ranks have measured.
+    ranks: usize,
+    /// The size of the model, K.
+    bytes: usize,
+    /// How many ranks a node has in the hierarchical ring.
+    per_node: usize,
+}
+
+/// For how many ranks costs are predicted: the article's five, the tests' and those of clusters.
+const RANKS: [usize; 11] = [2, 4, 5, 8, 16, 40, 64, 256, 1000, 4096, 10_000];

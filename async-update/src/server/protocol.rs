@@ -1,0 +1,109 @@
+//! What a worker and a server say to each other, and in which form.
+//!
+//! A request is three whole numbers; a part of θ, or of a gradient, follows or comes back as floats:
+//!
+//! | request | the worker sends | the server sends |
+//! |---|---|---|
+//! | fetch | how many batches it wants to do | how many it may do, and θ unless that is 0 |
+//! | push | a gradient, and of how many batches | nothing |
+//! | exchange | its parameters, and after how many batches; how many it wants to do | how many it may do, and the elastic force |
+//! | done | nothing more | nothing more |
+
+use crate::link::Link;
+use tch::{Device, Kind, Tensor};
+use tch_parallel::{Error, Result};
+
+/// The rank of the server, and that of the worker, in the group that the two make.
+pub const SERVER: usize = 0;
+pub const WORKER: usize = 1;
+
+/// How a worker begins whatever it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// θ, and leave to do so many batches.
+    Fetch { wanted: usize },
+    /// A gradient follows, the sum over so many batches.
+    Push { batches: usize },
+    /// The worker's own parameters follow, after so many batches.
+    Exchange { batches: usize, wanted: usize },
+    /// The worker goes.
+    Done,
+}
+
+impl Request {
+    fn to_numbers(self) -> [i64; 3] {
+        let (kind, batches, wanted) = match self {
+            Request::Fetch { wanted } => (0, 0, wanted),
+            Request::Push { batches } => (1, batches, 0),
+            Request::Exchange { batches, wanted } => (2, batches, wanted),
+            Request::Done => (3, 0, 0),
+        };
+        [kind, batches as i64, wanted as i64]
+    }
+
+    fn from_numbers(numbers: &[i64]) -> Option<Request> {
+        let &[kind, batches, wanted] = numbers else { return None };
+        let (batches, wanted) = (usize::try_from(batches).ok()?, usize::try_from(wanted).ok()?);
+        match kind {
+            0 => Some(Request::Fetch { wanted }),
+            1 => Some(Request::Push { batches }),
+            2 => Some(Request::Exchange { batches, wanted }),
+            3 => Some(Request::Done),
+            _ => None,
+        }
+    }
+}
+
+pub fn send_request(link: &Link, request: Request) -> Result<()> {
+    link.send(&Tensor::from_slice(&request.to_numbers()), SERVER)
+}
+
+pub fn receive_request(link: &Link) -> Result<Request> {
+    let mut header = Tensor::zeros([3], (Kind::Int64, Device::Cpu));
+    link.recv(&mut header, WORKER)?;
+    let numbers = numbers(&header)?;
+    Request::from_numbers(&numbers).ok_or_else(|| Error::Argument {
+        what: "a worker's request".into(),
+        found: format!("{numbers:?}"),
+        expected: "a kind from 0 to 3 and two counts; do all ranks run the same program?".into(),
+    })
+}
+
+/// How many batches the worker may do.
+pub fn send_grant(link: &Link, batches: usize) -> Result<()> {
+    link.send(&Tensor::from_slice(&[batches as i64]), WORKER)
+}
+
+pub fn receive_grant(link: &Link) -> Result<usize> {
+    let mut header = Tensor::zeros([1], (Kind::Int64, Device::Cpu));
+    link.recv(&mut header, SERVER)?;
+    Ok(numbers(&header)?.first().map_or(0, |&batches| batches as usize))
+}
+
+fn numbers(header: &Tensor) -> Result<Vec<i64>> {
+    Vec::try_from(header).map_err(Error::tensor("read a header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_arrives_as_it_was_sent() {
+        for request in [
+            Request::Fetch { wanted: 4 },
+            Request::Push { batches: 3 },
+            Request::Exchange { batches: 10, wanted: 7 },
+            Request::Done,
+        ] {
+            assert_eq!(Request::from_numbers(&request.to_numbers()), Some(request));
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_not_taken_for_one() {
+        for numbers in [&[4, 0, 0][..], &[-1, 0, 0], &[1, -1, 0], &[0, 0]] {
+            assert_eq!(Request::from_numbers(numbers), None, "{numbers:?}");
+        }
+    }
+}

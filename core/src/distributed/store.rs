@@ -1,0 +1,146 @@
+//! The keys and values of a job, which all its processes see.
+
+use super::env::Env;
+use super::post_mortem::is_about_connections;
+use super::rendezvous;
+use crate::{Error, Result};
+use c10d_sys::GlooAddress;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Keys and values that every process of a job can set and wait for. Clones share them.
+///
+/// PyTorch's counterparts are `torch.distributed.TCPStore` and `PrefixStore`. Rank 0 serves the
+/// store, and it ends with rank 0. Nobody waits for anybody here: a process may come at any time.
+/// With [`ProcessGroup::with_store`](super::ProcessGroup::with_store) some of them make a group.
+///
+/// A [`get`](Self::get) that waits holds up every other use of the store in the same process;
+/// whoever has other things to do looks with [`check`](Self::check) first.
+#[derive(Clone)]
+pub struct Store {
+    engine: Arc<c10d_sys::Store>,
+    membership: Arc<Membership>,
+    /// What stands before every key, for messages.
+    prefix: String,
+}
+
+impl Store {
+    /// The store of the job that the environment describes ([`Env`]); rank 0 serves it from here
+    /// on, the others wait for that up to `timeout`. Without a launcher it lives in this process.
+    ///
+    /// # Errors
+    /// - [`Error::Environment`]: the environment is half-set or makes no sense.
+    /// - [`Error::Rendezvous`]: the port is taken, rank 0 did not come within the timeout, another
+    ///   process has the same rank, or this process has a store of the job already.
+    pub fn from_env(timeout: Duration) -> Result<Store> {
+        let membership = Membership::new(Env::read()?)?;
+        let engine = match &membership.env {
+            Some(env) => rendezvous::store(env, timeout)?,
+            None => c10d_sys::Store::hash().map_err(Error::engine("make a store"))?,
+        };
+        let (engine, membership) = (Arc::new(engine), Arc::new(membership));
+        Ok(Store { engine, membership, prefix: String::new() })
+    }
+
+    /// The same store, with `prefix/` before every key. `dist.PrefixStore`.
+    pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
+        let engine = self.engine.with_prefix(prefix);
+        let engine = engine.map_err(|error| self.failed("prefix", prefix, &error))?;
+        Ok(Store {
+            engine: Arc::new(engine),
+            membership: Arc::clone(&self.membership),
+            prefix: format!("{}{prefix}/", self.prefix),
+        })
+    }
+
+    /// Sets a key, which wakes whoever waits for it. `store.set`.
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.engine.set(key, value).map_err(|error| self.failed("set", key, &error))
+    }
+
+    /// The value of a key, once somebody has set it; an error after `timeout`. `store.get`.
+    pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
+        self.engine.get(key, timeout).map_err(|error| self.failed("get", key, &error))
+    }
+
+    /// Whether somebody has set the key. `store.check`.
+    pub fn check(&self, key: &str) -> Result<bool> {
+        self.engine.check(key).map_err(|error| self.failed("look for", key, &error))
+    }
+
+    /// Adds to a counter, which starts at zero, and gives its new value. `store.add`.
+    pub fn add(&self, key: &str, amount: i64) -> Result<i64> {
+        self.engine.add(key, amount).map_err(|error| self.failed("add to", key, &error))
+    }
+
+    pub(super) fn engine(&self) -> &Arc<c10d_sys::Store> {
+        &self.engine
+    }
+
+    /// The place of this process in the job; `None` without a launcher.
+    pub(super) fn env(&self) -> Option<&Env> {
+        self.membership.env.as_ref()
+    }
+
+    /// Where this process's gloo listens.
+    pub(super) fn gloo_address(&self) -> Result<GlooAddress> {
+        match self.env() {
+            Some(env) => rendezvous::gloo_address(env),
+            None => Ok(GlooAddress::Host("127.0.0.1".into())),
+        }
+    }
+
+    fn failed(&self, operation: &str, key: &str, error: &c10d_sys::Error) -> Error {
+        let (rank, world_size, server) = match self.env() {
+            Some(env) if env.agent_store => (env.rank, env.world_size, "the launcher"),
+            Some(env) => (env.rank, env.world_size, "rank 0"),
+            None => (0, 1, "this process"),
+        };
+        let mut message = error.message().to_owned();
+        if is_about_connections(&message) && !message.contains("wait timeout") {
+            message = format!("{server}, which serves the store, has ended ({message})");
+        }
+        let operation = format!("{operation} {}{key} in the store", self.prefix);
+        Error::Rendezvous { rank, world_size, operation, message }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// That this process belongs to a job, for as long as its store or a group made with it lives.
+struct Membership {
+    env: Option<Env>,
+}
+
+/// Whether this process belongs to a job that a launcher's environment describes: it has one rank.
+static IS_MEMBER: AtomicBool = AtomicBool::new(false);
+
+impl Membership {
+    fn new(env: Option<Env>) -> Result<Membership> {
+        match env {
+            Some(env) if IS_MEMBER.swap(true, Ordering::Relaxed) => Err(Error::Rendezvous {
+                rank: env.rank,
+                world_size: env.world_size,
+                operation: "join the job".into(),
+                message: "this process has joined it already; keep the group or the store, or a \
+                          clone of it"
+                    .into(),
+            }),
+            env => Ok(Membership { env }),
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if self.env.is_some() {
+            IS_MEMBER.store(false, Ordering::Relaxed);
+        }
+    }
+}

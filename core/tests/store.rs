@@ -1,0 +1,143 @@
+//! Groups of some of a job's processes, and the store in which they meet.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use std::time::Duration;
+use tch::Tensor;
+use tch_parallel::Error;
+use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
+
+/// How long a process of a test waits for a key.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+fn job() -> (Store, usize) {
+    (Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank)
+}
+
+/// The group of rank 0 and another rank, in which this process is the one or the other.
+fn pair(store: &Store, with: usize, rank: usize) -> ProcessGroup {
+    let store = store.with_prefix(&format!("pair/{with}")).unwrap();
+    ProcessGroup::with_store(&store, rank, 2, common::options()).unwrap()
+}
+
+/// Sends one number, or receives it.
+fn send(group: &ProcessGroup, number: f32) {
+    group.send(&Tensor::from_slice(&[number]), 1 - group.rank()).unwrap();
+}
+
+fn recv(group: &ProcessGroup) -> Result<f32, Error> {
+    let mut tensor = Tensor::from_slice(&[0f32]);
+    group.recv(&mut tensor, 1 - group.rank())?;
+    Ok(f32::try_from(&tensor).unwrap())
+}
+
+#[test]
+fn what_one_process_sets_the_others_get() {
+    common::processes(3, "what_one_process_sets_the_others_get", || {
+        let (store, rank) = job();
+        let ours = store.with_prefix("test").unwrap();
+        if rank == 1 {
+            assert!(!ours.check("message").unwrap());
+            ours.set("message", b"hello").unwrap();
+        }
+        assert_eq!(ours.get("message", TIMEOUT).unwrap(), b"hello");
+        assert_eq!(store.get("test/message", TIMEOUT).unwrap(), b"hello");
+        // Rank 0 serves the store: it stays until all have read.
+        if store.add("read", 1).unwrap() == 3 {
+            store.set("all have read", b"").unwrap();
+        }
+        store.get("all have read", TIMEOUT).unwrap();
+    });
+}
+
+#[test]
+fn two_of_three_make_a_group_without_the_third() {
+    common::processes(3, "two_of_three_make_a_group_without_the_third", || {
+        let (store, rank) = job();
+        if rank == 2 {
+            // It comes only when the others have done their work.
+            store.get("done", TIMEOUT).unwrap();
+            return store.set("seen", b"").unwrap();
+        }
+        let group = pair(&store, 1, rank);
+        let mut sum = Tensor::from_slice(&[rank as f32 + 1.0]);
+        group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        assert_eq!(f32::try_from(sum).unwrap(), 3.0);
+        if rank == 0 {
+            store.set("done", b"").unwrap();
+            store.get("seen", TIMEOUT).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_process_is_in_several_groups_at_once() {
+    common::processes(3, "a_process_is_in_several_groups_at_once", || {
+        let (store, rank) = job();
+        if rank > 0 {
+            let group = pair(&store, rank, 1);
+            assert_eq!(recv(&group).unwrap(), rank as f32);
+            return send(&group, rank as f32 * 10.0);
+        }
+        let groups = [1, 2].map(|with| pair(&store, with, 0));
+        send(&groups[1], 2.0);
+        send(&groups[0], 1.0);
+        assert_eq!(groups.each_ref().map(|group| recv(group).unwrap()), [10.0, 20.0]);
+    });
+}
+
+#[test]
+fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it() {
+    let name = "a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it";
+    common::processes(3, name, || {
+        let (store, rank) = job();
+        if rank == 2 {
+            let _group = pair(&store, 2, 1);
+            // Without a farewell, as if it had been killed.
+            std::process::exit(0);
+        }
+        if rank == 1 {
+            let group = pair(&store, 1, 1);
+            return send(&group, recv(&group).unwrap() + 1.0);
+        }
+        let groups = [1, 2].map(|with| pair(&store, with, 0));
+        let error = recv(&groups[1]).unwrap_err().to_string();
+        assert!(error.starts_with("rank 0: recv failed: "), "{error}");
+        assert!(error.contains("(rank 2 (pid ") && error.ends_with(") has ended)"), "{error}");
+        send(&groups[0], 1.0);
+        assert_eq!(recv(&groups[0]).unwrap(), 2.0);
+    });
+}
+
+on_ranks!(
+    2,
+    fn a_process_has_one_store_of_its_job(group: &ProcessGroup) {
+        let error = Store::from_env(TIMEOUT).unwrap_err().to_string();
+        assert!(error.contains("this process has joined it already"), "{error}");
+        group.barrier().unwrap();
+    }
+);
+
+#[test]
+fn a_key_that_nobody_sets_is_an_error_after_the_timeout() {
+    let store = Store::from_env(TIMEOUT).unwrap().with_prefix("test").unwrap();
+    let error = store.get("nothing", Duration::from_millis(100)).unwrap_err().to_string();
+    assert!(error.contains("could not get test/nothing in the store"), "{error}");
+}
+
+#[test]
+fn a_member_that_does_not_come_is_missed_after_the_timeout() {
+    let store = Store::from_env(TIMEOUT).unwrap();
+    let options = ProcessGroupOptions { timeout: Duration::from_millis(300), ..common::options() };
+    let error = ProcessGroup::with_store(&store, 0, 2, options).unwrap_err().to_string();
+    assert!(error.ends_with("rank 1 did not come within 300ms"), "{error}");
+}
+
+#[test]
+fn a_member_beyond_the_group_is_refused() {
+    let store = Store::from_env(TIMEOUT).unwrap();
+    let error = ProcessGroup::with_store(&store, 2, 2, common::options()).unwrap_err();
+    assert_eq!(error.to_string(), "rank is 2, but must be below world_size, which is 2");
+}

@@ -1,0 +1,202 @@
+//! The ring of async-update: what goes over its links, what it adds up, and what a message costs.
+
+use anyhow::{Context, Result, ensure};
+use tests::Job;
+use tests::programs::{async_update, launch};
+use tests::training::events;
+
+/// K: the size of the model, and of its gradient, in bytes.
+const MODEL: usize = 101_770 * 4;
+
+/// What each rank has sent and received in each step, in bytes.
+fn traffic_of_a_step(method: &str, ranks: usize) -> Result<Vec<(usize, usize)>> {
+    let job = Job::new()?;
+    let flags = [method, "--epochs=1", "--batch-size=250", "--metrics=metrics"];
+    job.run(launch(ranks, &async_update(flags)?)?)?.expect_success()?;
+    let of_rank = |rank| {
+        let steps = events(job.directory(), rank, "step", |step| step["step"].as_u64())?.len();
+        let ends = events(job.directory(), rank, "end", |end| Some(end["traffic"].clone()))?;
+        let [end] = &ends[..] else { anyhow::bail!("rank {rank} has {} ends", ends.len()) };
+        let of_a_step = |what: &str| {
+            let bytes = end[what].as_u64().with_context(|| format!("{what} in {end}"))? as usize;
+            ensure!(bytes.is_multiple_of(steps), "{bytes} bytes in {steps} equal steps");
+            Ok(bytes / steps)
+        };
+        Ok((of_a_step("sent")?, of_a_step("received")?))
+    };
+    (0..ranks).map(of_rank).collect()
+}
+
+// === Bytes ===
+
+/// S1.33: in and out of the server together 2K for 2 ranks, 6K for 4, 8K for 5 and 14K for 8.
+#[test]
+fn two_models_for_each_worker_go_through_the_parameter_server() -> Result<()> {
+    for (ranks, models) in [(2, 2), (4, 6), (5, 8), (8, 14)] {
+        let traffic = traffic_of_a_step("sync-ps", ranks)?;
+        let (sent, received) = traffic[0];
+        assert_eq!(sent + received, models * MODEL, "{ranks} ranks");
+        assert_eq!(sent, received);
+        for worker in &traffic[1..] {
+            assert_eq!(*worker, (MODEL, MODEL));
+        }
+    }
+    Ok(())
+}
+
+/// S1.40: 2K(N − 1)/N, where N chunks are equally long. Where they are not, rank r sends all chunks
+/// twice except r + 1, which it has the sum of when scatter-reduce ends, and r + 2, which it gets
+/// last; and it receives all but r and r + 1.
+#[test]
+fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()> {
+    for ranks in [2, 4, 5, 8] {
+        let traffic = traffic_of_a_step("ring", ranks)?;
+        let chunk = |number: usize| {
+            let (parameters, number) = (MODEL / 4, number % ranks);
+            4 * (parameters / ranks + usize::from(number < parameters % ranks))
+        };
+        for (rank, found) in traffic.iter().enumerate() {
+            let sent = 2 * MODEL - chunk(rank + 1) - chunk(rank + 2);
+            let received = 2 * MODEL - chunk(rank) - chunk(rank + 1);
+            assert_eq!(*found, (sent, received), "rank {rank} of {ranks}");
+            if (MODEL / 4).is_multiple_of(ranks) {
+                assert_eq!(sent * ranks, 2 * MODEL * (ranks - 1));
+            }
+        }
+        // All ranks together send what the formula says for any length.
+        let all: usize = traffic.iter().map(|rank| rank.0).sum();
+        assert_eq!(all, 2 * MODEL * (ranks - 1), "{ranks} ranks");
+    }
+    Ok(())
+}
+
+// === Sums ===
+
+/// S1.39, S1.44, for lengths that are no multiple of the number of ranks, and for fewer numbers
+/// than ranks. The program compares every sum with those of all_reduce and of a parameter server,
+/// and the bits of all ranks.
+#[test]
+fn the_ring_gives_every_rank_the_same_bits_and_the_sums_of_other_ways() -> Result<()> {
+    for ranks in [2, 3, 5] {
+        let lengths = [1, 2, 3, 4, 5, 7, 1000, 101_770];
+        let lengths = lengths.map(|length| format!("--elements={length}"));
+        let flags = ["ring", "check"].into_iter().chain(lengths.iter().map(String::as_str));
+        let ended = Job::new()?.run(launch(ranks, &async_update(flags)?)?)?.expect_success()?;
+        let agreeing = ended.stdout.lines().filter(|line| line.contains("the same bits on all"));
+        assert_eq!(agreeing.count(), lengths.len(), "{ended}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_ring_that_leaves_an_iteration_out_fails_the_comparison() -> Result<()> {
+    for missing in 1..=4 {
+        let missing = format!("--without={missing}");
+        let program = async_update(["ring", "check", "--elements=7", &missing])?;
+        let ended = Job::new()?.run(launch(3, &program)?)?.expect_code(1)?;
+        assert!(!ended.stdout.contains("the same bits on all"), "{missing}: {ended}");
+        ended.expect_messages(&["sums of the ring are not those of all_reduce"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_iteration_that_does_not_exist_cannot_be_left_out() -> Result<()> {
+    for missing in ["0", "5"] {
+        let program = async_update(["ring", "check", "--without", missing])?;
+        let expected =
+            format!("--without is {missing}, but must be an iteration of 3 ranks, from 1 to 4");
+        Job::new()?.run(launch(3, &program)?)?.expect_code(1)?.expect_messages(&[&expected])?;
+    }
+    Ok(())
+}
+
+// === Costs ===
+
+/// All numbers of a line.
+fn numbers(line: &str) -> Vec<f64> {
+    line.split_whitespace().filter_map(|word| word.replace(',', "").parse().ok()).collect()
+}
+
+#[test]
+fn what_a_message_and_an_update_cost_is_measured_and_predicted() -> Result<()> {
+    for ranks in [2, 4] {
+        let job = Job::new()?;
+        let program = async_update(["cost", "--plot=cost.svg"])?;
+        let ended = job.run(launch(ranks, &program)?)?.expect_success()?;
+        let tables: Vec<_> = ended.stdout.split("\n\n").collect();
+        let [messages, traffic, predictions, measured] = tables[..] else {
+            anyhow::bail!("expected four tables: {ended}")
+        };
+        let row = |table: &str, name: &str| {
+            let line = table.lines().find(|line| line.trim_start().starts_with(name));
+            line.map(numbers).with_context(|| format!("{name} in {table}"))
+        };
+        // From 4 bytes to 16 MiB.
+        for size in ["4 ", "16,777,216 "] {
+            let times = row(messages, size)?;
+            ensure!(times.len() == 3 && times.iter().all(|&time| time > 0.0), "{messages}");
+        }
+        ensure!(messages.contains("α = ") && messages.contains(" µs"), "{messages}");
+        assert_eq!(row(traffic, "40 ")?, [40.0, 78.0, 1.95]);
+        let times = row(predictions, "10,000 ")?;
+        ensure!(times.len() == 6 && times.iter().all(|&time| time > 0.0), "{predictions}");
+        for method in ["sync-ps", "ring", "sync-allreduce"] {
+            let times = row(measured, method)?;
+            ensure!(times.len() == 2 && times.iter().all(|&time| time > 0.0), "{measured}");
+        }
+        assert_eq!(job.files()?, ["cost.svg"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_world_of_one_has_nobody_to_exchange_with() -> Result<()> {
+    for flags in [&["cost"][..], &["ring", "check"], &["ring"]] {
+        let program = async_update(flags.iter().copied())?;
+        let ended = Job::new()?.run(program)?.expect_code(1)?;
+        ended.expect_messages(&["a world of 1", "at least 2 ranks"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn sizes_that_no_model_has_are_refused() -> Result<()> {
+    for (size, expected) in [
+        ("6B", "--bytes is 6, but must be a multiple of 4"),
+        ("many", "expected a number and B, KiB, MiB or GiB"),
+    ] {
+        let ended = Job::new()?.run(async_update(["cost", "--bytes", size])?)?;
+        ensure!(!ended.status.success(), "{ended}");
+        ended.expect_messages(&[expected])?;
+    }
+    Ok(())
+}
+
+// === Figures ===
+
+/// S1.35 to S1.39: the pieces of the article's figures, for its five GPUs.
+#[test]
+fn the_articles_figures_are_shown() -> Result<()> {
+    let ended = Job::new()?.run(async_update(["ring", "show"])?)?.expect_success()?;
+    for line in [
+        "0    chunk 0 (a)  GPU 1  chunk 4 (e)  GPU 4",
+        "0    a0             b(2,1,3,4,0)*  c(3,2,4,0)     d(4,3,0)       e(0,4)",
+        "Complete after scatter-reduce: GPU 0 b, GPU 1 c, GPU 2 d, GPU 3 e, GPU 4 a",
+        "0    chunk 1 (b)  GPU 1  chunk 0 (a)  GPU 4",
+        "4    chunk 0 (a)  GPU 0  chunk 4 (e)  GPU 3",
+    ] {
+        ensure!(ended.stdout.lines().any(|found| found == line), "`{line}` is missing: {ended}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_ring_without_names_for_its_chunks_is_refused() -> Result<()> {
+    for ranks in ["1", "27"] {
+        let ended = Job::new()?.run(async_update(["ring", "show", "--n", ranks])?)?;
+        let expected = format!("found {ranks}, expected a number from 2 to 26");
+        ended.expect_code(2)?.expect_messages(&[&expected])?;
+    }
+    Ok(())
+}
