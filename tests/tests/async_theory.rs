@@ -78,7 +78,8 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
 fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<()> {
     const THREADS: usize = 4;
     let job = Job::new()?;
-    let arguments = ["hogwild", "--threads=4", "--metrics=metrics"];
+    // The threads wait, and so are at work at the same time however few cores there are.
+    let arguments = ["hogwild", "--threads=4", "--step-time=5", "--metrics=metrics"];
     job.run(async_update(arguments)?)?.expect_success()?;
     let accuracy = events(job.directory(), 0, "outcome", |event| event["accuracy"].as_f64())?;
     ensure!(accuracy.len() == 1 && accuracy[0] >= 0.9, "{accuracy:?}");

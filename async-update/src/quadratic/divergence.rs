@@ -151,7 +151,7 @@ mod tests {
     fn the_limits_known_by_heart() {
         assert!((theory_in_turn(0) - 2.0).abs() < 1e-12);
         assert!((theory_in_turn(1) - 1.0).abs() < 1e-12);
-        // A fortieth of a golden ratio's pentagon: 2 sin 18°.
+        // 2 sin 18°, the reciprocal of the golden ratio.
         assert!((theory_in_turn(2) - (5f64.sqrt() - 1.0) / 2.0).abs() < 1e-12);
     }
 

@@ -17,7 +17,7 @@ mod ssp;
 mod threads;
 mod workers;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use divergence::End;
 use momentum::{Fit, Trajectory};
 use ssp::View;
@@ -28,7 +28,7 @@ use tch_parallel::report::{Column, table, thousands};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Numbers of workers.
-    #[arg(long, value_delimiter = ',', num_args = 1..=4, default_values_t = [2, 4, 8],
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8],
           value_parser = clap::value_parser!(u16).range(2..=64))]
     workers: Vec<u16>,
     /// Seeds everything that is random but the threads' sleep.
@@ -47,6 +47,11 @@ pub fn run(args: &Args) -> Result<()> {
     let picture = args.plot.as_ref().map(|directory| directory.join("momentum.svg"));
     if let Some(path) = &picture {
         check_destination(path)?;
+        ensure!(
+            workers.len() <= 4,
+            "--workers has {} numbers, but must have at most 4 with --plot: each has two curves, and there are nine colours",
+            workers.len()
+        );
     }
     let simulated = print_momentum(&workers, args.seed)?;
     if let Some(path) = &picture {

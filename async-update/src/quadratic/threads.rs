@@ -9,8 +9,8 @@ use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-/// How long a gradient takes in the mean. A sleep ends some 0.1 ms late; a hundredth of this time is
-/// more than that changes.
+/// How long a gradient takes in the mean: long beside the 0.1 ms or so by which a sleep ends late,
+/// which would make the times less random than exponential ones.
 const WORK: Duration = Duration::from_millis(5);
 
 /// Runs in each group. The groups run at the same time: their threads sleep nearly always.

@@ -24,7 +24,7 @@ impl Workers {
     }
 
     /// A worker has computed the gradient where it read w; its step is made, and it reads w again.
-    /// `rate` is ηh, by which a step is longer than where it begins is far from the minimum.
+    /// `rate` is ηh: a step is so many times as long as the way to the minimum from where it was made.
     pub fn update(&mut self, worker: usize, rate: f64) {
         self.w -= rate * self.read[worker];
         self.read[worker] = self.w;
