@@ -75,6 +75,7 @@ impl Link {
         self.group.recv(tensor, src)
     }
 
+    // ANCHOR: exchange
     /// Sends to one rank and receives from another at the same time. In a ring everybody does
     /// this at once; if all sent first, and a send waited for its receiver, nobody would receive.
     pub fn exchange(&self, send: Tensor, dst: usize, recv: Tensor, src: usize) -> Result<Tensor> {
@@ -86,6 +87,7 @@ impl Link {
         let _ = sent.wait()?;
         received.wait()
     }
+    // ANCHOR_END: exchange
 }
 
 fn bytes(tensor: &Tensor) -> usize {

@@ -19,6 +19,7 @@ impl Link {
         self.latency + self.per_byte * bytes
     }
 
+    // ANCHOR: formulas
     /// 2(N − 1)(α + βK): the server receives N − 1 gradients and sends N − 1 models, one after the
     /// other (the article; Gibiansky 2017).
     pub fn parameter_server(&self, ranks: usize, bytes: f64) -> f64 {
@@ -30,6 +31,7 @@ impl Link {
     pub fn ring(&self, ranks: usize, bytes: f64) -> f64 {
         2.0 * (ranks as f64 - 1.0) * self.message(bytes / ranks as f64)
     }
+    // ANCHOR_END: formulas
 
     /// 2⌈log₂ N⌉(α + βK): a binomial tree reduces to one rank and broadcasts from it (Thakur,
     /// Rabenseifner and Gropp 2005).

@@ -19,11 +19,13 @@ impl Method for Ring {
         Ok(self.steps.take())
     }
 
+    // ANCHOR: after_batch
     fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
         all_reduce(&self.link, &mut gradient)?;
         *theta -= gradient * (self.lr / self.link.world_size() as f64);
         Ok(())
     }
+    // ANCHOR_END: after_batch
 
     fn traffic(&self) -> Option<Traffic> {
         Some(self.link.traffic())

@@ -19,6 +19,7 @@ impl Method for SyncPs {
         Ok(self.steps.take())
     }
 
+    // ANCHOR: after_batch
     fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
         let (link, workers) = (&self.link, 1..self.link.world_size());
         if link.rank() != 0 {
@@ -33,6 +34,7 @@ impl Method for SyncPs {
         *theta -= gradient * (self.lr / link.world_size() as f64);
         workers.into_iter().try_for_each(|worker| link.send(theta, worker))
     }
+    // ANCHOR_END: after_batch
 
     fn traffic(&self) -> Option<Traffic> {
         Some(self.link.traffic())

@@ -71,7 +71,7 @@ fn check(
     carry_out(schedule, link, &mut ring)?;
     let mut all_reduce = own.copy();
     group.all_reduce(&mut all_reduce, ReduceOp::Sum)?;
-    // From zeros a step of -1 along the sum, so the "model" that comes back is the sum.
+    // With a learning rate of -N the server adds the sum to what it has, here to zeros.
     let mut server = own.zeros_like();
     SyncPs { link: Link::new(group.clone()), lr: -(ranks as f64), steps: Steps::new(1) }
         .after_batch(&mut server, own.copy())?;
@@ -93,16 +93,16 @@ fn check(
         let largest = number(distance.max())?;
         ensure!(
             too_far == 0.0,
-            "{elements} elements: {too_far} sums of the ring are not those of {name}; the largest \
+            "length {elements}: {too_far} of {elements} sums of the ring are not those of {name}; the largest \
              distance is {largest:.1e}, and rounding explains {:.1e}{}",
             number(rounding.max())?,
             if same_bits { "" } else { "; nor do all ranks have the same" }
         );
         distances.push(format!("{largest:.1e} from {name}"));
     }
-    ensure!(same_bits, "{elements} elements: the ring has given the ranks different bits");
+    ensure!(same_bits, "length {elements}: the ring has given the ranks different bits");
     Ok(format!(
-        "{elements} elements on {ranks} ranks: the same bits on all, at most {}; rounding explains {:.1e}",
+        "length {elements} on {ranks} ranks: the same bits on all, at most {}; rounding explains {:.1e}",
         distances.join(" and "),
         number(rounding.max())?
     ))

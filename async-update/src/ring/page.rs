@@ -53,7 +53,6 @@ pub fn html(passes: &[Pass]) -> String {
         "<svg viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"Chunks of a gradient \
          travel round a ring of {ranks} GPUs: added up in scatter-reduce, copied in all-gather.\">\n"
     );
-    html += &layout.still();
     let opening = format!("Each GPU has its own gradient, in {ranks} chunks.");
     html += &layout.frame(0, ["At the beginning", &opening], &beginning(ranks), "");
     for (frame, pass) in (1..).zip(passes) {
@@ -64,7 +63,8 @@ pub fn html(passes: &[Pass]) -> String {
         let heading = format!("{half}, iteration {} of {}", pass.number + 1, ranks - 1);
         html += &layout.frame(frame, [&heading, then], &pass.before, &layout.travel(pass));
     }
-    html + "</svg>\n</div>\n"
+    // Over the fields, so that the lines between them are seen.
+    html + &layout.still() + "</svg>\n</div>\n"
 }
 
 /// The rules that depend on the number of frames: one is seen at a time, in turn or by its button.

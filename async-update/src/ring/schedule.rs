@@ -26,6 +26,7 @@ pub struct Iteration {
     pub recv: usize,
 }
 
+// ANCHOR: schedule
 impl Schedule {
     pub fn new(rank: usize, ranks: usize) -> Schedule {
         Schedule {
@@ -42,6 +43,7 @@ fn iterations(first: usize, ranks: usize) -> impl Iterator<Item = Iteration> {
         recv: (first + ranks - iteration) % ranks,
     })
 }
+// ANCHOR_END: schedule
 
 /// Where chunk number `chunk` lies in so many elements. The first chunks are longer by one where
 /// the length is no multiple of the number of chunks; there may be empty ones.

@@ -1,0 +1,70 @@
+//! Chapter "Parameter server and ring".
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use tests::Job;
+use tests::programs::{async_update, launch};
+
+use super::listing::{EXACT, expect_listing, expect_times};
+use super::printed;
+
+#[test]
+fn the_articles_figures_are_as_the_book_shows() -> Result<()> {
+    let job = Job::new()?;
+    let flags = "ring show --n 5 --page ring.html";
+    let text = job.run(async_update(flags.split(' '))?)?.expect_success()?.stdout;
+    let page = fs::read_to_string(job.directory().join("ring.html"))?;
+    expect_listing("ring.html", &page, EXACT)?;
+
+    let (reduce, gather) =
+        text.split_once("\nThe first iteration of all-gather").context("no all-gather")?;
+    let reduce = format!("$ cargo run -rq -p async-update -- {flags}\n{reduce}");
+    let gather = format!("The first iteration of all-gather{gather}");
+    expect_listing("ring_scatter_reduce.txt", &reduce, EXACT)?;
+    expect_listing("ring_all_gather.txt", &gather, EXACT)
+}
+
+#[test]
+fn the_bytes_of_both_methods_are_as_the_book_shows() -> Result<()> {
+    for method in ["sync-ps", "ring"] {
+        let flags = format!("{method} --epochs 1 --batch-size 250");
+        let mut listing = format!(
+            "$ for n in 2 4 5 8; do\n    cargo launch -n $n async-update -- {flags} | grep sent\n  done\n"
+        );
+        for ranks in [2, 4, 5, 8] {
+            let text = printed(launch(ranks, &async_update(flags.split(' '))?)?)?;
+            let sent = text.lines().find(|line| line.contains("sent")).context("no bytes")?;
+            listing += &format!("{sent}\n");
+        }
+        expect_listing(&format!("{}_bytes.txt", method.replace('-', "_")), &listing, EXACT)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_ring_is_compared_with_other_ways_as_the_book_shows() -> Result<()> {
+    let flags = "ring check";
+    let shown = |flags: &str| format!("$ cargo launch -n 4 async-update -- {flags}\n");
+    let text = printed(launch(4, &async_update(flags.split(' '))?)?)?;
+    // Random numbers differ in their last bits between processors, and so do distances that are
+    // such bits.
+    const BITS: f64 = 1e-5;
+    expect_listing("ring_check.txt", &(shown(flags) + &text), BITS)?;
+
+    let flags = "ring check --elements 7 --without 2";
+    let ended = Job::new()?.run(launch(4, &async_update(flags.split(' '))?)?)?.expect_code(1)?;
+    let of_rank_0 = ended.stderr.lines().find(|line| line.starts_with("[rank 0]"));
+    let error = of_rank_0.with_context(|| format!("rank 0 has no error: {ended}"))?;
+    expect_listing("ring_check_without.txt", &format!("{}{error}\n", shown(flags)), BITS)
+}
+
+#[test]
+fn what_an_update_costs_is_as_the_book_shows() -> Result<()> {
+    let job = Job::new()?;
+    let flags = "cost --plot cost.svg";
+    let ended = job.run(launch(4, &async_update(flags.split(' '))?)?)?.expect_success()?;
+    let svg = fs::read_to_string(job.directory().join("cost.svg"))?;
+    let shown = format!("$ cargo launch -n 4 async-update -- {flags}\n");
+    expect_times("cost.txt", &(shown + &ended.stdout), "cost.svg", &svg)
+}
