@@ -153,7 +153,8 @@ pub struct AsyncPsArgs {
     /// Batches whose gradients a worker pushes at once.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub n_push: u64,
-    /// After so many updates each worker waits until all others have made as many.
+    /// After so many updates each worker waits, when it next fetches, until all others have made as
+    /// many.
     #[arg(long, value_name = "UPDATES", value_parser = clap::value_parser!(u64).range(1..))]
     pub sync_every: Option<u64>,
     /// Divide the learning rate for a gradient by the number of updates that have overtaken it.
@@ -184,6 +185,7 @@ pub struct EasgdArgs {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     pub tau: u64,
     /// How strongly workers and centre draw each other: in an exchange each goes lr · rho of the way.
+    /// With p workers, p · lr · rho should be below 1, else the centre overshoots.
     #[arg(long, default_value_t = 2.0, value_parser = finite)]
     pub rho: f64,
     #[command(flatten)]
