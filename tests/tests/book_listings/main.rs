@@ -4,6 +4,8 @@
 //! `UPDATE_BOOK=1 cargo test --release -p tests --test book_listings` writes the outputs anew.
 
 mod async_ring;
+mod async_theory;
+mod async_update;
 mod bert;
 mod data_parallel;
 mod data_parallel_questions;
