@@ -79,21 +79,24 @@ fn threads_without_a_lock_are_as_the_book_shows() -> Result<()> {
 /// S1.23: the more workers, the staler gradients are, and the worse is what they come to.
 #[test]
 fn the_price_of_stale_gradients_is_as_the_book_shows() -> Result<()> {
-    let flags = "async-ps --lr 0.2 --step-time 10";
     let mut listing = String::new();
-    let mut losses = Vec::new();
-    for (workers, more) in [(1, ""), (2, ""), (4, ""), (8, ""), (8, " --staleness-aware")] {
-        let text = shown(workers + 1, &format!("{flags}{more}"))?;
+    let mut loss = |ranks, flags: &str| -> Result<f64> {
+        let text = shown(ranks, &format!("{flags} --step-time 5"))?;
         let mut lines = text.lines();
         let (command, outcome) = lines.next().zip(lines.next()).context("two lines")?;
-        let (_, loss) = outcome.split_once(", loss=").context("no loss")?;
-        let loss = loss.split(',').next().context("no loss")?;
-        losses.push(loss.parse::<f64>()?);
         listing += &format!("{command} | grep loss\n{outcome}\n");
-    }
-    let [one, _, _, eight, aware] = losses[..] else { unreachable!("five runs") };
+        let loss = outcome.split_once(", loss=").and_then(|(_, loss)| loss.split(',').next());
+        Ok(loss.context("no loss")?.parse()?)
+    };
+    let one = loss(2, "async-ps --lr 0.2")?;
+    loss(3, "async-ps --lr 0.2")?;
+    loss(5, "async-ps --lr 0.2")?;
+    let eight = loss(9, "async-ps --lr 0.2")?;
+    let aware = loss(9, "async-ps --lr 0.2 --staleness-aware")?;
+    let together = loss(4, "sync-allreduce --lr 0.8")?;
     ensure!(eight > 2.0 * one, "eight workers lose {eight}, one loses {one}");
     ensure!(aware < eight, "{aware} with smaller steps for stale gradients, {eight} without");
+    ensure!(together > 2.0 * one, "four lose {together} with the sum of their steps");
     expect_words("async_price.txt", &listing)
 }
 
@@ -122,9 +125,9 @@ fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
     start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
 }
 
-fn wait_for_steps(job: &Job, rank: usize) -> Result<()> {
-    until(&format!("rank {rank} has taken 5 steps"), job.deadline(), || {
-        Ok(has_taken_steps(job.directory(), rank, 5).then_some(()))
+fn wait_for_steps(job: &Job, rank: usize, steps: usize) -> Result<()> {
+    until(&format!("rank {rank} has taken {steps} steps"), job.deadline(), || {
+        Ok(has_taken_steps(job.directory(), rank, steps).then_some(()))
     })
 }
 
@@ -141,7 +144,7 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
     let flags = "ssp --staleness 1 --step-time 5";
     let mut ranks = started(&job, 4, flags)?;
-    wait_for_steps(&job, 3)?;
+    wait_for_steps(&job, 3, 5)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
     let server = ranks[0].wait()?.expect_success()?;
     let outcome = server.stdout.lines().next().context("no outcome")?;
@@ -154,8 +157,8 @@ fn a_killed_server_is_missed_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
     let flags = "async-ps --step-time 5";
     let mut ranks = started(&job, 3, &format!("{flags} --epochs 1000"))?;
-    wait_for_steps(&job, 1)?;
-    wait_for_steps(&job, 2)?;
+    wait_for_steps(&job, 1, 5)?;
+    wait_for_steps(&job, 2, 5)?;
     kill(ranks[0].pid(), Signal::SIGKILL)?;
     let mut listing = format!("{}$ kill -9 %1\n", start_shown(3, flags));
     for worker in [1, 2] {
@@ -174,7 +177,7 @@ fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
     let flags = "async-ps --step-time 10 --metrics metrics";
     let start = |rank| job.start(as_rank(async_update(flags.split(' '))?, rank, 4, port));
     let mut ranks = (0..3).map(start).collect::<Result<Vec<_>>>()?;
-    wait_for_steps(&job, 2)?;
+    wait_for_steps(&job, 2, 100)?;
     ranks.push(start(3)?);
     let server = ranks[0].wait()?.expect_success()?;
     let outcome = server.stdout.lines().next().context("no outcome")?;
@@ -187,7 +190,7 @@ fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
     let (late, early) = (late?, early?);
     ensure!(0 < late && late < early, "{late} updates of the late worker, {early} of another");
     let listing = format!(
-        "{}$ RANK=3 {BY_HAND} {flags}    # some steps later\n{outcome}\n$ {counted}\n{counts}",
+        "{}$ RANK=3 {BY_HAND} {flags}    # a hundred steps later\n{outcome}\n$ {counted}\n{counts}",
         start_shown(4, flags).replace("seq 0 3", "seq 0 2")
     );
     expect_words("async_late.txt", &listing)
