@@ -1,14 +1,13 @@
 //! Chapter "What theory says".
 
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use tests::Job;
 use tests::programs::{async_update, launch};
 
 use super::listing::{EXACT, expect_listing, expect_words};
-use super::printed;
+use super::{FOR_LOSS, loss};
 
 #[test]
 fn what_theory_says_of_a_quadratic_is_as_the_book_shows() -> Result<()> {
@@ -32,26 +31,23 @@ fn what_theory_says_of_a_quadratic_is_as_the_book_shows() -> Result<()> {
 #[test]
 fn a_network_too_has_a_limit_that_falls_with_the_workers_as_the_book_shows() -> Result<()> {
     let mut listing = String::new();
-    let mut loss = |command: &str, program: Command| -> Result<f64> {
-        let text = printed(program)?;
-        let outcome = text.lines().next().context("no outcome")?;
-        listing += &format!("$ {command} | grep loss\n{outcome}\n");
-        let loss = outcome.split_once(", loss=").and_then(|(_, loss)| loss.split(',').next());
-        Ok(loss.context("no loss")?.parse()?)
-    };
-    let mut one = |lr: &str| {
-        let flags = format!("sync-allreduce --lr {lr} --epochs 1");
+    let mut losses = Vec::new();
+    for (ranks, flags) in [
+        (1, "sync-allreduce --lr 0.4 --epochs 1"),
+        (1, "sync-allreduce --lr 0.8 --epochs 1"),
+        (9, "async-ps --lr 0.05 --epochs 1 --step-time 5"),
+        (9, "async-ps --lr 0.4 --epochs 1 --step-time 5"),
+    ] {
         let program = async_update(flags.split(' '))?;
-        loss(&format!("cargo run -rq -p async-update -- {flags}"), program)
-    };
-    let (learns, fails) = (one("0.4")?, one("0.8")?);
-    let mut eight = |lr: &str| {
-        let flags = format!("async-ps --lr {lr} --epochs 1 --step-time 5");
-        let program = launch(9, &async_update(flags.split(' '))?)?;
-        loss(&format!("cargo launch -n 9 async-update -- {flags}"), program)
-    };
-    let (eight_learn, eight_fail) = (eight("0.05")?, eight("0.4")?);
-    for (learns, fails) in [(learns, fails), (eight_learn, eight_fail)] {
+        let (shown, program) = match ranks {
+            1 => ("cargo run -rq -p async-update".to_owned(), program),
+            _ => (format!("cargo launch -n {ranks} async-update"), launch(ranks, &program)?),
+        };
+        let (line, loss) = loss(program)?;
+        listing += &format!("$ {shown} -- {flags} | {FOR_LOSS}\n{line}\n");
+        losses.push(loss);
+    }
+    for (learns, fails) in [(losses[0], losses[1]), (losses[2], losses[3])] {
         // A guess among ten digits loses ln 10 = 2.3.
         ensure!(learns < 1.0 && fails > 1.5, "{learns} and {fails}");
     }

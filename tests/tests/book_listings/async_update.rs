@@ -1,9 +1,10 @@
 //! Chapter "Synchronous or asynchronous".
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use tests::programs::{as_rank, async_update, free_port, launch, start_by_hand};
 use tests::training::{events, has_taken_steps};
@@ -11,7 +12,7 @@ use tests::wait::until;
 use tests::{Job, Process};
 
 use super::listing::{EXACT, LAST_DIGIT, expect_listing, expect_words};
-use super::printed;
+use super::{FOR_LOSS, loss, printed};
 
 /// How the book writes the program where a launcher must not start it.
 const BY_HAND: &str = "target/release/async-update";
@@ -79,21 +80,28 @@ fn threads_without_a_lock_are_as_the_book_shows() -> Result<()> {
 /// S1.23: the more workers, the staler gradients are, and the worse is what they come to.
 #[test]
 fn the_price_of_stale_gradients_is_as_the_book_shows() -> Result<()> {
-    let mut listing = String::new();
-    let mut loss = |ranks, flags: &str| -> Result<f64> {
-        let text = shown(ranks, &format!("{flags} --step-time 5"))?;
-        let mut lines = text.lines();
-        let (command, outcome) = lines.next().zip(lines.next()).context("two lines")?;
-        listing += &format!("{command} | grep loss\n{outcome}\n");
-        let loss = outcome.split_once(", loss=").and_then(|(_, loss)| loss.split(',').next());
-        Ok(loss.context("no loss")?.parse()?)
-    };
-    let one = loss(2, "async-ps --lr 0.2")?;
-    loss(3, "async-ps --lr 0.2")?;
-    loss(5, "async-ps --lr 0.2")?;
-    let eight = loss(9, "async-ps --lr 0.2")?;
-    let aware = loss(9, "async-ps --lr 0.2 --staleness-aware")?;
-    let together = loss(4, "sync-allreduce --lr 0.8")?;
+    const RATE: &str = "async-ps --lr 0.2";
+    const REST: &str = "--epochs 1 --step-time 5";
+    let mut listing = format!(
+        "$ for n in 2 3 5 9; do\n    cargo launch -n $n async-update -- {RATE} {REST} | {FOR_LOSS}\n  done\n"
+    );
+    let mut losses = Vec::new();
+    for ranks in [2, 3, 5, 9] {
+        let (line, loss) =
+            loss(launch(ranks, &async_update(format!("{RATE} {REST}").split(' '))?)?)?;
+        listing += &format!("{line}\n");
+        losses.push(loss);
+    }
+    for (ranks, flags) in [
+        (9, format!("{RATE} --staleness-aware {REST}")),
+        (4, format!("sync-allreduce --lr 0.8 {REST}")),
+    ] {
+        let (line, loss) = loss(launch(ranks, &async_update(flags.split(' '))?)?)?;
+        listing +=
+            &format!("$ cargo launch -n {ranks} async-update -- {flags} | {FOR_LOSS}\n{line}\n");
+        losses.push(loss);
+    }
+    let [one, _, _, eight, aware, together] = losses[..] else { bail!("{losses:?}") };
     ensure!(eight > 2.0 * one, "eight workers lose {eight}, one loses {one}");
     ensure!(aware < eight, "{aware} with smaller steps for stale gradients, {eight} without");
     ensure!(together > 2.0 * one, "four lose {together} with the sum of their steps");
@@ -103,18 +111,19 @@ fn the_price_of_stale_gradients_is_as_the_book_shows() -> Result<()> {
 /// How much goes through a server, which the free gate leaves nothing of to chance.
 #[test]
 fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
-    let mut listing = String::new();
-    for flags in ["", " --servers 2", " --n-fetch 4 --n-push 4"] {
+    let (mut commands, mut files, mut ends) = (String::new(), String::new(), String::new());
+    for (name, flags) in [("one", ""), ("two", " --servers 2"), ("four", " --n-fetch 4 --n-push 4")]
+    {
         let job = Job::new()?;
-        let flags = format!("async-ps{flags} --epochs 1 --metrics metrics");
-        job.run(launch(5, &async_update(flags.split(' '))?)?)?.expect_success()?;
-        let metrics = std::fs::read_to_string(job.directory().join("metrics/rank0.jsonl"))?;
-        let end = metrics.lines().last().context("no line")?;
-        listing += &format!(
-            "$ cargo launch -n 5 async-update -- {flags} > /dev/null; tail -n 1 metrics/rank0.jsonl\n{end}\n"
-        );
+        let flags = format!("async-ps{flags} --epochs 1 --metrics");
+        let program = async_update(flags.split(' ').chain(["metrics"]))?;
+        job.run(launch(5, &program)?)?.expect_success()?;
+        let metrics = fs::read_to_string(job.directory().join("metrics/rank0.jsonl"))?;
+        commands += &format!("$ cargo launch -n 5 async-update -- {flags} {name} > /dev/null\n");
+        files += &format!(" {name}/rank0.jsonl");
+        ends += &format!("{}\n", metrics.lines().last().context("no line")?);
     }
-    expect_listing("async_shards.txt", &listing, EXACT)
+    expect_listing("async_shards.txt", &format!("{commands}$ tail -qn 1{files}\n{ends}"), EXACT)
 }
 
 // === Who is lost, and who comes late ===
