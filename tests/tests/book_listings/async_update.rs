@@ -164,8 +164,8 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
 #[test]
 fn a_killed_server_is_missed_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
-    let flags = "async-ps --step-time 5";
-    let mut ranks = started(&job, 3, &format!("{flags} --epochs 1000"))?;
+    let flags = "async-ps --step-time 5 --epochs 1000";
+    let mut ranks = started(&job, 3, flags)?;
     wait_for_steps(&job, 1, 5)?;
     wait_for_steps(&job, 2, 5)?;
     kill(ranks[0].pid(), Signal::SIGKILL)?;
