@@ -128,7 +128,8 @@ fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
 
 // === Who is lost, and who comes late ===
 
-/// Starts so many ranks without a launcher, which would end all when one is lost.
+/// Starts so many ranks without a launcher, which would end all when one is lost. As gloo can miss
+/// the end of whom it sends to (see `ProcessGroup::send`), it is worth a timeout.
 fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
     let program = || async_update(flags.split(' ').chain(["--metrics", "metrics"]));
     start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
@@ -151,7 +152,7 @@ fn start_shown(ranks: usize, flags: &str) -> String {
 #[test]
 fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
-    let flags = "ssp --staleness 1 --step-time 5";
+    let flags = "ssp --staleness 1 --step-time 5 --timeout 10";
     let mut ranks = started(&job, 4, flags)?;
     wait_for_steps(&job, 3, 5)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
@@ -164,7 +165,7 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
 #[test]
 fn a_killed_server_is_missed_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
-    let flags = "async-ps --step-time 5 --epochs 1000";
+    let flags = "async-ps --step-time 5 --epochs 1000 --timeout 10";
     let mut ranks = started(&job, 3, flags)?;
     wait_for_steps(&job, 1, 5)?;
     wait_for_steps(&job, 2, 5)?;
