@@ -37,6 +37,7 @@ impl AsyncPs {
 }
 
 impl Method for AsyncPs {
+    // ANCHOR: steps
     fn before_batch(&mut self, theta: &mut Tensor) -> Result<ControlFlow<()>> {
         if self.granted == 0 {
             self.granted = self.shards.fetch(theta, self.n_fetch)?;
@@ -59,6 +60,7 @@ impl Method for AsyncPs {
         self.gradients = Some((sum, batches));
         if batches == self.n_push { self.push() } else { Ok(()) }
     }
+    // ANCHOR_END: steps
 
     fn traffic(&self) -> Option<Traffic> {
         Some(self.shards.traffic())

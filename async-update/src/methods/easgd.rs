@@ -25,6 +25,7 @@ pub struct Easgd {
 }
 
 impl Method for Easgd {
+    // ANCHOR: before_batch
     fn before_batch(&mut self, theta: &mut Tensor) -> Result<ControlFlow<()>> {
         if self.granted == 0 {
             self.granted = match self.batches {
@@ -40,6 +41,7 @@ impl Method for Easgd {
         self.granted -= 1;
         Ok(ControlFlow::Continue(()))
     }
+    // ANCHOR_END: before_batch
 
     fn after_batch(&mut self, theta: &mut Tensor, gradient: Tensor) -> Result<()> {
         *theta -= gradient * self.lr;

@@ -31,11 +31,13 @@ impl Method for LocalSgd {
         Ok(next)
     }
 
+    // ANCHOR: after_batch
     fn after_batch(&mut self, theta: &mut Tensor, gradient: Tensor) -> Result<()> {
         *theta -= gradient * self.lr;
         self.since_mean += 1;
         if self.since_mean == self.period.get() { self.average(theta) } else { Ok(()) }
     }
+    // ANCHOR_END: after_batch
 
     fn traffic(&self) -> Option<Traffic> {
         None

@@ -37,6 +37,7 @@ use std::ops::ControlFlow;
 use tch::Tensor;
 use tch_parallel::Result;
 
+// ANCHOR: method
 /// What a worker does with its gradients, and where its parameters come from.
 pub trait Method {
     /// Before a batch: renews `theta` where the method does that now, and says whether there is
@@ -49,6 +50,7 @@ pub trait Method {
     /// What this rank has sent and received for it. `None` where a library's collective did it unseen.
     fn traffic(&self) -> Option<Traffic>;
 }
+// ANCHOR_END: method
 
 /// The steps that ranks take together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

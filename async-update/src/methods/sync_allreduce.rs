@@ -19,11 +19,13 @@ impl Method for SyncAllReduce {
         Ok(self.steps.take())
     }
 
+    // ANCHOR: after_batch
     fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
         self.group.all_reduce(&mut gradient, ReduceOp::Sum)?;
         *theta -= gradient * (self.lr / self.group.world_size() as f64);
         Ok(())
     }
+    // ANCHOR_END: after_batch
 
     fn traffic(&self) -> Option<Traffic> {
         None

@@ -47,6 +47,7 @@ pub fn theory(workers: usize) -> (f64, f64) {
     (1.0 - one_of, RATE * one_of)
 }
 
+// ANCHOR: explicit
 /// w under explicit momentum: the theory as an algorithm without any randomness.
 pub fn explicit(workers: usize, updates: usize) -> Trajectory {
     let (momentum, step) = theory(workers);
@@ -58,6 +59,7 @@ pub fn explicit(workers: usize, updates: usize) -> Trajectory {
     }
     trajectory
 }
+// ANCHOR_END: explicit
 
 /// The simulated queue, a trajectory for each group of runs.
 pub fn simulated(workers: usize, updates: usize, seed: u64) -> Vec<Trajectory> {

@@ -23,12 +23,14 @@ impl Workers {
         Workers { w: 1.0, read: vec![1.0; workers] }
     }
 
+    // ANCHOR: update
     /// A worker has computed the gradient where it read w; its step is made, and it reads w again.
     /// `rate` is ηh: a step is so many times as long as the way to the minimum from where it was made.
     pub fn update(&mut self, worker: usize, rate: f64) {
         self.w -= rate * self.read[worker];
         self.read[worker] = self.w;
     }
+    // ANCHOR_END: update
 
     /// The shared parameter.
     pub fn w(&self) -> f64 {

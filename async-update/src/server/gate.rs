@@ -21,6 +21,7 @@ pub enum Gate {
 }
 
 impl Gate {
+    // ANCHOR: is_open
     /// Whether a worker may read whose clock is `clock`, when the slowest worker's is `slowest`.
     pub fn is_open(self, clock: usize, slowest: usize) -> bool {
         match self {
@@ -29,6 +30,7 @@ impl Gate {
             Gate::Every(period) => slowest >= clock - clock % period,
         }
     }
+    // ANCHOR_END: is_open
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ impl Rule {
         sent: &Tensor,
         staleness: usize,
     ) -> Result<Option<Tensor>> {
+        // ANCHOR: apply
         match self {
             Rule::Gradient { lr, staleness_aware } => {
                 let overtaken = if staleness_aware { staleness.max(1) } else { 1 };
@@ -44,6 +45,7 @@ impl Rule {
                 Ok(Some(force))
             }
         }
+        // ANCHOR_END: apply
     }
 }
 

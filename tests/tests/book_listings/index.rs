@@ -22,8 +22,16 @@ fn code(directory: &Path) -> Result<String> {
 
 #[test]
 fn the_index_names_tests_and_examples_that_exist() -> Result<()> {
-    let crates =
-        ["core", "dp-basic", "dp-custom-criterion", "ddp-mnist", "ddp-imagenet", "launch", "tests"];
+    let crates = [
+        "core",
+        "async-update",
+        "dp-basic",
+        "dp-custom-criterion",
+        "ddp-mnist",
+        "ddp-imagenet",
+        "launch",
+        "tests",
+    ];
     let code: String =
         crates.iter().map(|name| code(&workspace().join(name))).collect::<Result<_>>()?;
     let index = source("book/src/scenarios.md")?;

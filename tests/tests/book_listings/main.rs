@@ -4,6 +4,8 @@
 //! `UPDATE_BOOK=1 cargo test --release -p tests --test book_listings` writes the outputs anew.
 
 mod async_ring;
+mod async_theory;
+mod async_update;
 mod bert;
 mod data_parallel;
 mod data_parallel_questions;
@@ -19,13 +21,25 @@ mod sampler;
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::launch_with;
 
 /// What a program prints that ends well.
 fn printed(program: Command) -> Result<String> {
     Ok(Job::new()?.run(program)?.expect_success()?.stdout)
+}
+
+/// What shows the losses that a program of async-update prints.
+const FOR_LOSS: &str = "grep -o 'loss=.*'";
+
+/// What [`FOR_LOSS`] shows of a program, and the loss.
+fn loss(program: Command) -> Result<(String, f64)> {
+    let text = printed(program)?;
+    let line = text.find("loss=").and_then(|start| text[start..].lines().next());
+    let line = line.context("no loss")?;
+    let number = line["loss=".len()..].split(',').next().unwrap_or_default();
+    Ok((line.into(), number.parse()?))
 }
 
 /// Runs a program as ranks whose lines carry their number, and gives its lines by rank.

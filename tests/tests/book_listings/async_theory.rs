@@ -1,0 +1,55 @@
+//! Chapter "What theory says".
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use tests::Job;
+use tests::programs::{async_update, launch};
+
+use super::listing::{EXACT, expect_listing, expect_words};
+use super::{FOR_LOSS, loss};
+
+#[test]
+fn what_theory_says_of_a_quadratic_is_as_the_book_shows() -> Result<()> {
+    let job = Job::new()?;
+    let ended = job.run(async_update(["quadratic", "--plot", "."])?)?.expect_success()?;
+    let picture = fs::read_to_string(job.directory().join("momentum.svg"))?;
+    expect_listing("async_momentum.svg", &picture, EXACT)?;
+
+    let (momentum, rest) = ended.stdout.split_once("\nDivergence, M = ").context("no limits")?;
+    let (in_turn, rest) = rest.split_once("\nDivergence, M workers").context("no queue")?;
+    let (queue, regret) = rest.split_once("\nRegret").context("no regret")?;
+    let shown = "$ cargo run -rq -p async-update -- quadratic --plot .\n";
+    // What threads have come to is not compared.
+    expect_listing("async_momentum.txt", &format!("{shown}{momentum}"), EXACT)?;
+    expect_listing("async_in_turn.txt", &format!("Divergence, M = {in_turn}"), EXACT)?;
+    expect_listing("async_queue.txt", &format!("Divergence, M workers{queue}"), EXACT)?;
+    expect_listing("async_regret.txt", &format!("Regret{regret}"), EXACT)
+}
+
+/// S1.29: eight workers fail with a learning rate with which one learns.
+#[test]
+fn a_network_too_has_a_limit_that_falls_with_the_workers_as_the_book_shows() -> Result<()> {
+    let mut listing = String::new();
+    let mut losses = Vec::new();
+    for (ranks, flags) in [
+        (1, "sync-allreduce --lr 0.4 --epochs 1"),
+        (1, "sync-allreduce --lr 0.8 --epochs 1"),
+        (9, "async-ps --lr 0.05 --epochs 1 --step-time 5"),
+        (9, "async-ps --lr 0.4 --epochs 1 --step-time 5"),
+    ] {
+        let program = async_update(flags.split(' '))?;
+        let (shown, program) = match ranks {
+            1 => ("cargo run -rq -p async-update".to_owned(), program),
+            _ => (format!("cargo launch -n {ranks} async-update"), launch(ranks, &program)?),
+        };
+        let (line, loss) = loss(program)?;
+        listing += &format!("$ {shown} -- {flags} | {FOR_LOSS}\n{line}\n");
+        losses.push(loss);
+    }
+    for (learns, fails) in [(losses[0], losses[1]), (losses[2], losses[3])] {
+        // A guess among ten digits loses ln 10 = 2.3.
+        ensure!(learns < 1.0 && fails > 1.5, "{learns} and {fails}");
+    }
+    expect_words("async_limit.txt", &listing)
+}

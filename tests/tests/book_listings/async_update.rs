@@ -1,0 +1,212 @@
+//! Chapter "Synchronous or asynchronous".
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use tests::programs::{as_rank, async_update, free_port, launch, start_by_hand};
+use tests::training::{events, has_taken_steps};
+use tests::wait::until;
+use tests::{Job, Process};
+
+use super::listing::{EXACT, LAST_DIGIT, expect_listing, expect_words};
+use super::{FOR_LOSS, loss, printed};
+
+/// How the book writes the program where a launcher must not start it.
+const BY_HAND: &str = "target/release/async-update";
+
+// === The article's two stories ===
+
+#[test]
+fn the_articles_first_story_is_as_the_book_tells_it() -> Result<()> {
+    let text = printed(async_update(["trace", "case1"])?)?;
+    let (story, others) = text.split_once("With another optimizer").context("no table")?;
+    let shown = "$ cargo run -rq -p async-update -- trace case1\n";
+    expect_listing("async_case1.txt", &format!("{shown}{}\n", story.trim_end()), EXACT)?;
+    // Adam divides and takes roots.
+    let others = format!("With another optimizer{others}");
+    expect_listing("async_optimizers.txt", &others, LAST_DIGIT)
+}
+
+#[test]
+fn the_articles_second_story_is_as_the_book_tells_it() -> Result<()> {
+    let text = printed(async_update(["trace", "case2"])?)?;
+    let shown = "$ cargo run -rq -p async-update -- trace case2\n";
+    expect_listing("async_case2.txt", &format!("{shown}{text}"), EXACT)
+}
+
+// === With a slow worker ===
+
+/// A training with four workers of which the last is five times slower, as the book shows it.
+fn with_a_slow_worker(ranks: usize, flags: &str) -> Result<String> {
+    shown(ranks, &format!("{flags} --step-time 10 --straggle {}:40", ranks - 1))
+}
+
+fn shown(ranks: usize, flags: &str) -> Result<String> {
+    let flags = format!("{flags} --epochs 1");
+    let text = printed(launch(ranks, &async_update(flags.split(' '))?)?)?;
+    Ok(format!("$ cargo launch -n {ranks} async-update -- {flags}\n{text}"))
+}
+
+#[test]
+fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() -> Result<()> {
+    let equal = shown(4, "sync-allreduce --step-time 10")?;
+    let slow = with_a_slow_worker(4, "sync-allreduce")?;
+    expect_words("async_slow_sync.txt", &(equal + &slow))
+}
+
+#[test]
+fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() -> Result<()> {
+    expect_words("async_slow_ps.txt", &with_a_slow_worker(5, "async-ps")?)
+}
+
+#[test]
+fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() -> Result<()> {
+    expect_words("async_slow_ssp.txt", &with_a_slow_worker(5, "ssp --staleness 4")?)
+}
+
+#[test]
+fn threads_without_a_lock_are_as_the_book_shows() -> Result<()> {
+    let flags = "hogwild --threads 4 --step-time 10 --straggle 3:40 --epochs 1";
+    let text = printed(async_update(flags.split(' '))?)?;
+    let shown = format!("$ cargo run -rq -p async-update -- {flags}\n");
+    expect_words("async_slow_hogwild.txt", &(shown + &text))
+}
+
+// === The price ===
+
+/// S1.23: the more workers, the staler gradients are, and the worse is what they come to.
+#[test]
+fn the_price_of_stale_gradients_is_as_the_book_shows() -> Result<()> {
+    const RATE: &str = "async-ps --lr 0.2";
+    const REST: &str = "--epochs 1 --step-time 5";
+    let mut listing = format!(
+        "$ for n in 2 3 5 9; do\n    cargo launch -n $n async-update -- {RATE} {REST} | {FOR_LOSS}\n  done\n"
+    );
+    let mut losses = Vec::new();
+    for ranks in [2, 3, 5, 9] {
+        let (line, loss) =
+            loss(launch(ranks, &async_update(format!("{RATE} {REST}").split(' '))?)?)?;
+        listing += &format!("{line}\n");
+        losses.push(loss);
+    }
+    for (ranks, flags) in [
+        (9, format!("{RATE} --staleness-aware {REST}")),
+        (4, format!("sync-allreduce --lr 0.8 {REST}")),
+    ] {
+        let (line, loss) = loss(launch(ranks, &async_update(flags.split(' '))?)?)?;
+        listing +=
+            &format!("$ cargo launch -n {ranks} async-update -- {flags} | {FOR_LOSS}\n{line}\n");
+        losses.push(loss);
+    }
+    let [one, _, _, eight, aware, together] = losses[..] else { bail!("{losses:?}") };
+    ensure!(eight > 2.0 * one, "eight workers lose {eight}, one loses {one}");
+    ensure!(aware < eight, "{aware} with smaller steps for stale gradients, {eight} without");
+    ensure!(together > 2.0 * one, "four lose {together} with the sum of their steps");
+    expect_words("async_price.txt", &listing)
+}
+
+/// How much goes through a server, which the free gate leaves nothing of to chance.
+#[test]
+fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
+    let (mut commands, mut files, mut ends) = (String::new(), String::new(), String::new());
+    for (name, flags) in [("one", ""), ("two", " --servers 2"), ("four", " --n-fetch 4 --n-push 4")]
+    {
+        let job = Job::new()?;
+        let flags = format!("async-ps{flags} --epochs 1 --metrics");
+        let program = async_update(flags.split(' ').chain(["metrics"]))?;
+        job.run(launch(5, &program)?)?.expect_success()?;
+        let metrics = fs::read_to_string(job.directory().join("metrics/rank0.jsonl"))?;
+        commands += &format!("$ cargo launch -n 5 async-update -- {flags} {name} > /dev/null\n");
+        files += &format!(" {name}/rank0.jsonl");
+        ends += &format!("{}\n", metrics.lines().last().context("no line")?);
+    }
+    expect_listing("async_shards.txt", &format!("{commands}$ tail -qn 1{files}\n{ends}"), EXACT)
+}
+
+// === Who is lost, and who comes late ===
+
+/// Starts so many ranks without a launcher, which would end all when one is lost. As gloo can miss
+/// the end of whom it sends to (see `ProcessGroup::send`), it is worth a timeout.
+fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
+    let program = || async_update(flags.split(' ').chain(["--metrics", "metrics"]));
+    start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
+}
+
+fn wait_for_steps(job: &Job, rank: usize, steps: usize) -> Result<()> {
+    until(&format!("rank {rank} has taken {steps} steps"), job.deadline(), || {
+        Ok(has_taken_steps(job.directory(), rank, steps).then_some(()))
+    })
+}
+
+/// The commands by which a reader does what [`started`] does.
+fn start_shown(ranks: usize, flags: &str) -> String {
+    let last = ranks - 1;
+    format!(
+        "$ export MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 WORLD_SIZE={ranks}\n$ for rank in $(seq 0 {last}); do RANK=$rank {BY_HAND} {flags} & done\n"
+    )
+}
+
+#[test]
+fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
+    let job = Job::new()?;
+    let flags = "ssp --staleness 1 --step-time 5 --timeout 10";
+    let mut ranks = started(&job, 4, flags)?;
+    wait_for_steps(&job, 3, 5)?;
+    kill(ranks[3].pid(), Signal::SIGKILL)?;
+    let server = ranks[0].wait()?.expect_success()?;
+    let outcome = server.stdout.lines().next().context("no outcome")?;
+    let listing = format!("{}$ kill -9 %4\n{}{outcome}\n", start_shown(4, flags), server.stderr);
+    expect_words("async_worker_killed.txt", &listing)
+}
+
+#[test]
+fn a_killed_server_is_missed_as_the_book_shows() -> Result<()> {
+    let job = Job::new()?;
+    let flags = "async-ps --step-time 5 --epochs 1000 --timeout 10";
+    let mut ranks = started(&job, 3, flags)?;
+    wait_for_steps(&job, 1, 5)?;
+    wait_for_steps(&job, 2, 5)?;
+    kill(ranks[0].pid(), Signal::SIGKILL)?;
+    let mut listing = format!("{}$ kill -9 %1\n", start_shown(3, flags));
+    for worker in [1, 2] {
+        let ended = ranks[worker].wait()?.expect_code(1)?;
+        // Before it stands what gloo says, which depends on what the worker was doing.
+        let (_, lost) = ended.stderr.split_once(" (this worker").context("nobody is lost")?;
+        listing += &format!("[rank {worker}] error: … (this worker{lost}");
+    }
+    expect_words("async_server_killed.txt", &listing)
+}
+
+#[test]
+fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
+    let job = Job::new()?;
+    let port = free_port()?;
+    let flags = "async-ps --step-time 10 --metrics metrics";
+    let start = |rank| job.start(as_rank(async_update(flags.split(' '))?, rank, 4, port));
+    let mut ranks = (0..3).map(start).collect::<Result<Vec<_>>>()?;
+    wait_for_steps(&job, 2, 100)?;
+    ranks.push(start(3)?);
+    let server = ranks[0].wait()?.expect_success()?;
+    let outcome = server.stdout.lines().next().context("no outcome")?;
+
+    let mut count = Command::new("sh");
+    let counted = "grep '\"update\"' metrics/rank0.jsonl | grep -o '\"worker\":.' | sort | uniq -c";
+    count.args(["-c", counted]).current_dir(job.directory());
+    let counts = job.run(count)?.expect_success()?.stdout;
+    let [late, early] = [3, 2].map(|worker| updates_of(job.directory(), worker));
+    let (late, early) = (late?, early?);
+    ensure!(0 < late && late < early, "{late} updates of the late worker, {early} of another");
+    let listing = format!(
+        "{}$ RANK=3 {BY_HAND} {flags}    # a hundred steps later\n{outcome}\n$ {counted}\n{counts}",
+        start_shown(4, flags).replace("seq 0 3", "seq 0 2")
+    );
+    expect_words("async_late.txt", &listing)
+}
+
+fn updates_of(directory: &Path, worker: u64) -> Result<usize> {
+    let workers = events(directory, 0, "update", |update| update["worker"].as_u64())?;
+    Ok(workers.into_iter().filter(|found| *found == worker).count())
+}
