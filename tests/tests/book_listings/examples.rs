@@ -8,7 +8,7 @@ use super::listing::{EXACT, TRAINED, expect_listing};
 use super::run_by_rank;
 
 /// A name, how many ranks it takes (0: no launcher), and whether more of them than rank 0 print.
-const EXAMPLES: [(&str, usize, bool); 21] = [
+const EXAMPLES: [(&str, usize, bool); 22] = [
     ("apex", 2, false),
     ("autocast", 0, false),
     ("averaged_gradient", 2, true),
@@ -16,6 +16,7 @@ const EXAMPLES: [(&str, usize, bool); 21] = [
     ("batches_per_rank", 0, false),
     ("broadcast_buffers", 2, false),
     ("bucket_order", 2, false),
+    ("by_task", 2, false),
     ("failing_replica", 0, false),
     ("forgotten_epoch", 0, false),
     ("grad_scaler", 2, true),
