@@ -25,6 +25,9 @@ use tch_parallel::{LogicalDevice, Result as EngineResult};
 
 type Model = DistributedDataParallel<nn::SequentialT>;
 
+/// Trains, and gives the weights that it has come to.
+type Task = fn(&ProcessGroup) -> Result<VarStore>;
+
 fn main() -> Result<()> {
     // ANCHOR: timeout
     let timeout = Duration::from_secs(60);
@@ -35,7 +38,7 @@ fn main() -> Result<()> {
     // ANCHOR: seed
     tch::manual_seed(42 + group.rank() as i64);
     // ANCHOR_END: seed
-    let tasks: [(&str, fn(&ProcessGroup) -> Result<VarStore>); 8] = [
+    let tasks: [(&str, Task); 8] = [
         ("own data", own_data),
         ("tch's optimizer", tch_optimizer),
         ("options and a hook", options_and_hook),

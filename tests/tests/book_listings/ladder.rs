@@ -23,13 +23,13 @@ const STEPS: [(&str, &str, Option<&str>); 4] = [
 
 #[test]
 fn from_step_to_step_these_lines_differ() -> Result<()> {
-    let mut table = format!("{:52}{:>8}{:>8}{:>8}\n", "", "lines", "out", "in");
+    let mut table = "lines  out   in\n".to_owned();
     for (from, to, listing) in STEPS {
         let diff = diff(from, to)?;
         let count = |sign| diff.lines().skip(2).filter(|line| line.starts_with(sign)).count();
         let lines = code(from)?.lines().filter(|line| !line.is_empty()).count();
-        let step = format!("{from}.rs → {to}.rs");
-        table.push_str(&format!("{step:52}{lines:8}{:8}{:8}\n", count('-'), count('+')));
+        let (out, new) = (count('-'), count('+'));
+        table.push_str(&format!("{lines:5}{out:5}{new:5}  {from}.rs → {to}.rs\n"));
         if let Some(listing) = listing {
             expect_listing(listing, &diff, EXACT)?;
         }
