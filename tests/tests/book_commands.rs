@@ -1,0 +1,211 @@
+//! The commands that the book and the README tell a reader to type. Each that starts a program of this
+//! workspace is run, with a training cut short. Those whose output the book shows are run by
+//! `book_listings` as well, as they stand.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use tests::Job;
+use tests::imagenet::write_image_folder;
+use tests::programs::{
+    async_update, ddp_imagenet, ddp_mnist, dp_basic, dp_custom_criterion, example, launch, source,
+    torchrun, workspace,
+};
+
+/// What stands for something of the reader's own.
+const PLACEHOLDERS: [&str; 3] = ["./my-trainer", "my-package", "METHOD"];
+
+/// What is not run, and why.
+const ELSEWHERE: [(&str, &str); 9] = [
+    ("cargo xtask", "a chore: CI runs setup and test, and book where there is mdBook"),
+    ("cargo test", "this is a test"),
+    ("cargo fmt", "CI begins with it"),
+    ("cargo build", "all programs are built before the tests"),
+    ("UPDATE_BOOK=1", "it writes into the book"),
+    ("INSTA_UPDATE=always", "it writes snapshots"),
+    ("mpirun", "it need not be installed; `bad_input` and core's `env` know its variables"),
+    ("srun", "as mpirun"),
+    ("cargo clippy", "CI runs it"),
+];
+
+/// What cuts a program's work short; of a flag given twice the last one counts.
+const SHORT: [(&str, &str, &str); 7] = [
+    ("ddp-mnist", "", "--epochs 1"),
+    (
+        "ddp-imagenet",
+        "compare",
+        "--dataset mnist --arch pyramidnet20_a24 --steps 2 --workers 0 \
+      --batch-size 8 --single-batch-size 4 --devices cpu:2",
+    ),
+    ("ddp-imagenet", "", "--dataset mnist --epochs 1 --steps 1 --batch-size 16"),
+    ("dp-custom-criterion", "", "--steps 2 --layers 1 --hidden 32"),
+    ("async-update", "compare", "--workers 2 --epochs 1 --step-time 1"),
+    ("async-update", "ring show", ""),
+    ("async-update", "", "--epochs 1"),
+];
+
+/// Without what is not here: a network, GPUs, a folder of images.
+fn replaced(word: &str) -> Option<&str> {
+    match word {
+        "--download" => None,
+        "/data/imagenet" => Some("images"),
+        "cuda:0,cuda:1,cuda:2,cuda:3" => Some("cpu:4"),
+        other => Some(other),
+    }
+}
+
+/// How a program of the workspace is started.
+#[derive(Debug, PartialEq)]
+struct Call<'a> {
+    launcher: Option<(&'a str, usize)>,
+    program: &'a str,
+    arguments: Vec<&'a str>,
+}
+
+/// The call that a command makes; `None` if it starts no program of the workspace.
+fn parse<'a>(words: &[&'a str]) -> Result<Option<Call<'a>>> {
+    let behind_dashes = |words: &[&'a str]| {
+        let at = words.iter().position(|word| *word == "--");
+        at.map_or(vec![], |at| words[at + 1..].to_vec())
+    };
+    Ok(match words {
+        ["cargo", "launch", "-n", ranks, "--", rest @ ..] => {
+            let call = parse(rest)?.context("cargo launch starts no program")?;
+            Some(Call { launcher: Some(("launch", ranks.parse()?)), ..call })
+        }
+        ["cargo", "launch", "-n", ranks, program, rest @ ..] => Some(Call {
+            launcher: Some(("launch", ranks.parse()?)),
+            program,
+            arguments: behind_dashes(rest),
+        }),
+        ["cargo", "run", rest @ ..] => {
+            let after = |flag| rest.iter().skip_while(move |word| **word != flag).nth(1).copied();
+            let program = after("--example").or_else(|| after("-p")).context("which program?")?;
+            Some(Call { launcher: None, program, arguments: behind_dashes(rest) })
+        }
+        ["torchrun", rest @ ..] => {
+            let at = rest.iter().position(|word| word.starts_with("target/release/"));
+            let Some(at) = at else { return Ok(None) };
+            let ranks = rest.iter().skip_while(|word| **word != "--nproc-per-node").nth(1);
+            let ranks = ranks.context("how many ranks?")?.parse()?;
+            let program = rest[at].trim_start_matches("target/release/");
+            let arguments = rest[at + 1..].to_vec();
+            Some(Call { launcher: Some(("torchrun", ranks)), program, arguments })
+        }
+        _ => None,
+    })
+}
+
+impl Call<'_> {
+    fn command(&self) -> Result<Command> {
+        let kept = self.arguments.iter().filter_map(|word| replaced(word));
+        let begins =
+            |path: &str| path.split_whitespace().zip(&self.arguments).all(|(a, b)| a == *b);
+        let short =
+            SHORT.iter().find(|(program, path, _)| *program == self.program && begins(path));
+        let short = short.map_or("", |(_, _, flags)| flags);
+        let has_folder = kept.clone().any(|word| word == "images");
+        let short = if has_folder {
+            short.replace("--dataset mnist", "--image-size 32")
+        } else {
+            short.into()
+        };
+        let arguments: Vec<_> = kept.chain(short.split_whitespace()).collect();
+        let arguments = arguments.iter().copied();
+        let program = match self.program {
+            "async-update" => async_update(arguments),
+            "ddp-imagenet" => ddp_imagenet(arguments),
+            "ddp-mnist" => ddp_mnist(arguments),
+            "dp-basic" => dp_basic(arguments),
+            "dp-custom-criterion" => dp_custom_criterion(arguments),
+            name => example(name, arguments),
+        }?;
+        match self.launcher {
+            None => Ok(program),
+            Some(("torchrun", ranks)) => torchrun(ranks, &program),
+            Some((_, ranks)) => launch(ranks, &program),
+        }
+    }
+}
+
+/// The commands of a text: the lines of its `sh` blocks, and code in running text that starts a
+/// program.
+fn commands(text: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut prose = String::new();
+    for (index, block) in text.split("```").enumerate() {
+        if index % 2 == 0 {
+            prose.push_str(block);
+        } else if let Some(block) = block.strip_prefix("sh\n") {
+            let block = block.replace("\\\n", " ");
+            let lines = block.lines().map(|line| line.split(" #").next().unwrap_or_default());
+            commands.extend(lines.flat_map(|line| line.split(" && ")).map(str::to_owned));
+        }
+    }
+    let spans = prose.split('`').skip(1).step_by(2);
+    let starts =
+        |span: &&str| ["cargo run ", "cargo launch -n "].iter().any(|s| span.starts_with(s));
+    // A line break in a span is a blank.
+    commands.extend(spans.filter(starts).map(|span| span.replace('\n', " ")));
+    commands.retain(|command| !command.trim().is_empty());
+    commands
+}
+
+#[test]
+fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
+    let mut texts = vec![source("README.md")?, source("CONTRIBUTING.md")?];
+    for entry in fs::read_dir(workspace().join("book/src"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            texts.push(source(path)?);
+        }
+    }
+    let commands: BTreeSet<_> = texts.iter().flat_map(|text| commands(text)).collect();
+    let mut run = 0;
+    for command in &commands {
+        let words: Vec<_> = command.split_whitespace().collect();
+        let is_the_readers = words.iter().any(|word| PLACEHOLDERS.contains(word));
+        if is_the_readers || ELSEWHERE.iter().any(|(what, _)| command.starts_with(what)) {
+            continue;
+        }
+        let Some(call) = parse(&words)? else {
+            bail!(
+                "`{command}` starts no program of the workspace; say in ELSEWHERE why it is not run"
+            );
+        };
+        let job = Job::new()?;
+        write_image_folder(&job.directory().join("images"), 8)?;
+        link_data(&job)?;
+        let ended = job.run(call.command()?)?;
+        ensure!(ended.status.success(), "`{command}` fails: {ended}");
+        run += 1;
+    }
+    ensure!(run > 15, "only {run} commands were found");
+    Ok(())
+}
+
+/// Commands are for the root of the repository, where some read `tests/data`.
+fn link_data(job: &Job) -> Result<()> {
+    fs::create_dir(job.directory().join("tests"))?;
+    let data = workspace().join("tests/data");
+    std::os::unix::fs::symlink(data, job.directory().join("tests/data"))?;
+    Ok(())
+}
+
+#[test]
+fn a_command_is_taken_apart_as_a_shell_does() -> Result<()> {
+    let text = "Type `cargo run -rq -p dp-basic -- trace`, not `cargo`.\n```sh\ncargo launch -n 2 \\\n  ddp-mnist -- --epochs 3   # three\n```\n";
+    let commands = commands(text);
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    let words: Vec<_> = commands[0].split_whitespace().collect();
+    let launcher = Some(("launch", 2));
+    let expected = Call { launcher, program: "ddp-mnist", arguments: vec!["--epochs", "3"] };
+    assert_eq!(parse(&words)?, Some(expected));
+    let words =
+        ["cargo", "launch", "-n", "2", "--", "cargo", "run", "-rq", "-p", "x", "--example", "y"];
+    assert_eq!(parse(&words)?, Some(Call { launcher, program: "y", arguments: vec![] }));
+    assert_eq!(parse(&["ls"])?, None);
+    Ok(())
+}
