@@ -16,7 +16,16 @@ use tch_parallel::{Error, Result};
 /// names, and measures what each costs.
 #[derive(Debug, Parser)]
 // As in argparse, of a flag given twice the last one counts.
-#[command(version, args_override_self = true)]
+#[command(
+    version,
+    args_override_self = true,
+    after_help = "Examples:
+  launch -n 4 async-update ring                  four workers, their gradients summed around a ring
+  launch -n 5 async-update async-ps              a server and four workers that wait for nobody
+  launch -n 5 async-update ssp --straggle 4:40   the last worker takes 40 ms longer for a gradient
+  async-update compare                           all methods, with equal workers and with a slow one
+  async-update trace case1                       what the article's GPUs read and write"
+)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -25,8 +34,14 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// All ranks take the mean of their gradients with c10d's all_reduce.
+    #[command(after_help = "Examples:
+  launch -n 4 async-update sync-allreduce
+  launch -n 4 async-update sync-allreduce --lr 0.4                a fourfold batch, a fourfold rate
+  launch -n 4 async-update sync-allreduce --step-time 10 --straggle 3:40   all wait for the last")]
     SyncAllreduce(TrainArgs),
     /// Rank 0 collects all gradients, makes the update, and sends the model back.
+    #[command(after_help = "Examples:
+  launch -n 4 async-update sync-ps   and how many bytes go through rank 0")]
     SyncPs(TrainArgs),
     /// All ranks take the mean of their gradients, chunk by chunk, around a ring.
     Ring(RingArgs),
@@ -43,6 +58,9 @@ pub enum Command {
     /// Threads of one process change the same parameters, without a lock.
     Hogwild(HogwildArgs),
     /// Tells the article's two asynchronous stories, number by number.
+    #[command(after_help = "Examples:
+  async-update trace case1
+  async-update trace case2")]
     Trace {
         #[command(subcommand)]
         story: trace::Story,
@@ -56,7 +74,13 @@ pub enum Command {
 
 /// `ring` trains; with a subcommand it is looked at.
 #[derive(Debug, ClapArgs)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  launch -n 4 async-update ring         training
+  async-update ring show --n 5          the article's figures, in letters
+  launch -n 4 async-update ring check   are the sums those of all_reduce?"
+)]
 pub struct RingArgs {
     #[command(subcommand)]
     pub look: Option<RingCommand>,
@@ -73,6 +97,9 @@ pub enum RingCommand {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  launch -n 4 async-update local-sgd               the mean of the parameters every 8 steps
+  launch -n 4 async-update local-sgd --period 64   an eighth of the messages")]
 pub struct LocalSgdArgs {
     /// Steps that each rank makes by itself before all take the mean.
     #[arg(long, default_value = "8")]
@@ -82,6 +109,8 @@ pub struct LocalSgdArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  launch -n 4 async-update post-local --start 50 --period 8")]
 pub struct PostLocalArgs {
     /// Steps that all ranks make together first.
     #[arg(long, default_value_t = 50)]
@@ -91,6 +120,8 @@ pub struct PostLocalArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  async-update hogwild --threads 4 --lr 0.05 --epochs 5")]
 pub struct HogwildArgs {
     /// How many threads train; --straggle counts them from 0, like ranks.
     #[arg(long, default_value = "4")]
@@ -110,6 +141,11 @@ pub struct ServerArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  launch -n 5 async-update async-ps                         each gradient from new parameters
+  launch -n 5 async-update async-ps --n-fetch 5 --n-push 5   a fifth of the messages
+  launch -n 6 async-update async-ps --servers 2             each server has half of the model
+  launch -n 5 async-update async-ps --sync-every 8          all meet after every 8 updates")]
 pub struct AsyncPsArgs {
     /// Batches that a worker does before it fetches θ again.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -117,7 +153,8 @@ pub struct AsyncPsArgs {
     /// Batches whose gradients a worker pushes at once.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub n_push: u64,
-    /// After so many updates each worker waits until all others have made as many.
+    /// After so many updates each worker waits, when it next fetches, until all others have made as
+    /// many.
     #[arg(long, value_name = "UPDATES", value_parser = clap::value_parser!(u64).range(1..))]
     pub sync_every: Option<u64>,
     /// Divide the learning rate for a gradient by the number of updates that have overtaken it.
@@ -128,6 +165,9 @@ pub struct AsyncPsArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  launch -n 5 async-update ssp --staleness 4
+  launch -n 5 async-update ssp --staleness 0 --straggle 4:40   all take their steps together")]
 pub struct SspArgs {
     /// By how many updates a worker may lead the slowest when it begins a batch.
     #[arg(long, default_value_t = 4, allow_negative_numbers = true,
@@ -138,11 +178,14 @@ pub struct SspArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  launch -n 5 async-update easgd --tau 4 --rho 2")]
 pub struct EasgdArgs {
     /// Batches that a worker does between two exchanges with the centre.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     pub tau: u64,
     /// How strongly workers and centre draw each other: in an exchange each goes lr · rho of the way.
+    /// With p workers, p · lr · rho should be below 1, else the centre overshoots.
     #[arg(long, default_value_t = 2.0, value_parser = finite)]
     pub rho: f64,
     #[command(flatten)]

@@ -9,6 +9,7 @@ use crate::{model, pace};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,10 +53,10 @@ pub fn asynchronous(
     if place.rank < service.servers {
         return serve(service, args, place, options);
     }
+    let mut log = Log::create(args.metrics.as_deref(), place.rank, place.ranks)?;
     let store = Store::from_env(options.timeout)?;
     let shards = Shards::connect(&store, place.rank, service.servers, options)?;
     let mut theta = Tensor::zeros([model::PARAMETERS as i64], (Kind::Float, Device::Cpu));
-    let mut log = Log::create(args.metrics.as_deref(), place.rank, place.ranks)?;
     let part = Shard::new(place.rank - service.servers, place.workers.len())?;
     let mut method = method(shards);
     crate::train(args, part, &mut theta, method.as_mut(), &mut log)?;
@@ -110,6 +111,7 @@ fn serve(
         options,
         shard: Mutex::new(ThetaShard::new(theta.copy(), rule, gate, budget, log)),
         changed: Condvar::new(),
+        served: AtomicUsize::new(0),
     };
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -152,9 +154,10 @@ fn serve(
 /// # Errors
 /// If nobody is left to do them.
 fn is_over(desk: &Desk, come: &BTreeSet<usize>, begun: Instant, planned: usize) -> Result<bool> {
-    let shard = desk.shard();
     let nobody_comes = come.len() == desk.workers.len() || begun.elapsed() >= desk.options.timeout;
-    if shard.workers() == 0 && !shard.is_over() && nobody_comes {
+    let nobody_is_here = desk.served.load(Ordering::Relaxed) == 0;
+    let shard = desk.shard();
+    if nobody_comes && nobody_is_here && !shard.is_over() {
         bail!(
             "no worker is left after {} of {planned} batches: {} of {} have come, and are gone",
             shard.batches(),

@@ -55,6 +55,27 @@ fn what_one_process_sets_the_others_get() {
 }
 
 #[test]
+fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
+    common::processes(2, "a_thread_with_a_connection_of_its_own_holds_nobody_up", || {
+        let (store, rank) = job();
+        const STEPS: i64 = 1000;
+        if rank == 1 {
+            while store.add("steps", 0).unwrap() < STEPS {
+                std::thread::yield_now();
+            }
+            return store.set("all steps", b"seen").unwrap();
+        }
+        std::thread::scope(|scope| {
+            let own = store.try_clone().unwrap();
+            let waiting = scope.spawn(move || own.get("all steps", TIMEOUT));
+            // Takes long enough for the thread to be waiting before the last.
+            (0..STEPS).for_each(|_| assert!(store.add("steps", 1).unwrap() <= STEPS));
+            assert_eq!(waiting.join().unwrap().unwrap(), b"seen");
+        });
+    });
+}
+
+#[test]
 fn two_of_three_make_a_group_without_the_third() {
     common::processes(3, "two_of_three_make_a_group_without_the_third", || {
         let (store, rank) = job();

@@ -12,7 +12,15 @@ use tch_parallel::optim::SgdOptions;
 /// Trains a digit classifier on all ranks of a job, with PyTorch's DistributedDataParallel engine.
 #[derive(Debug, Parser)]
 // As in argparse, of a flag given twice the last one counts.
-#[command(version, args_override_self = true)]
+#[command(
+    version,
+    args_override_self = true,
+    after_help = "Examples:
+  ddp-mnist --epochs 3                                          one process, on a GPU if there is one
+  launch -n 2 ddp-mnist --lr 0.05 --momentum 0.9                two processes, each with half of the samples
+  launch -n 2 ddp-mnist --download --metrics run                all of MNIST; what each rank does in run/*.jsonl
+  launch -n 4 ddp-mnist --comm-hook fp16                        gradients sent with half the bytes"
+)]
 pub struct Args {
     /// How often to go through the training set.
     #[arg(long, default_value_t = 10)]

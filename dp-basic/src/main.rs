@@ -27,7 +27,13 @@ use tch_parallel::report::exit_code;
 
 /// How data-parallel training works, step by step, on toy data.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(
+    version,
+    after_help = "Examples:
+  launch -n 2 dp-basic sampler --shuffle   which of two ranks sees which numbers
+  dp-basic trace                           where every tensor is in a step of DataParallel
+  dp-basic answers S2.12                   one question of the forum, answered"
+)]
 struct Args {
     #[command(subcommand)]
     step: Step,

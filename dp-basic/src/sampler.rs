@@ -14,6 +14,10 @@ use tch_parallel::distributed::{AvgMetric, ProcessGroup};
 
 /// Share the numbers 0, 1, 2 … out among the ranks, and average them over all.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dp-basic sampler                           one process sees all numbers
+  launch -n 2 dp-basic sampler               two share them: the even and the odd ones
+  launch -n 5 dp-basic sampler --drop-last   24 numbers on 5 ranks: four are left out")]
 pub struct Args {
     /// Whether to shuffle: --shuffle, or --shuffle=true as in the tutorial.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false",

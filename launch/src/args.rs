@@ -19,6 +19,11 @@ const DEFAULT_PORT: u16 = 29500;
     version,
     override_usage = "launch [OPTIONS] [--] PROGRAM [ARGS]...",
     after_help = "\
+Examples:
+  launch -n 2 ./my-trainer --epochs 3                                       two ranks on this machine
+  launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -n 4 ./my-trainer  the first of two machines
+  launch -n 2 --max-restarts 3 ./my-trainer                                 a failed job starts again
+
 Every rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
 and torchrun's other variables; OMP_NUM_THREADS=1 when several ranks share the machine and it is
 unset.

@@ -51,6 +51,11 @@ pub fn ddp_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<
     built("ddp-imagenet", arguments)
 }
 
+/// The launcher by itself.
+pub fn launcher<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    built("launch", arguments)
+}
+
 /// Synchronous and asynchronous updates.
 pub fn async_update<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     built("async-update", arguments)
@@ -156,7 +161,7 @@ pub fn launch(ranks: usize, program: &Command) -> Result<Command> {
 
 /// `launch FLAGS … -- PROGRAM …`.
 pub fn launch_with(flags: &[&str], program: &Command) -> Result<Command> {
-    let launcher = built("launch", flags.iter().copied().chain(["--"]))?;
+    let launcher = launcher(flags.iter().copied().chain(["--"]))?;
     Ok(started_by(launcher, program))
 }
 

@@ -4,11 +4,16 @@ use clap::value_parser;
 use std::path::PathBuf;
 use tch_parallel::multiprocessing::TimeLimit;
 
-/// Train with every method, with equal workers and with a slow one, and show what each makes of it.
+/// Trains with every method, with equal workers and with a slow one, and shows what each makes of it.
 ///
 /// Every training runs in processes of its own; no launcher is needed.
 #[derive(Debug, clap::Args)]
-#[command(args_override_self = true)]
+#[command(
+    args_override_self = true,
+    after_help = "Examples:
+  async-update compare                            four workers; one of them five times slower
+  async-update compare --workers 2 --plot plots   and losses, updates and staleness as charts"
+)]
 pub struct CompareArgs {
     /// How many processes compute gradients; methods with a server have one more.
     #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(2..))]

@@ -26,6 +26,9 @@ use tch_parallel::report::{parse_size, plot};
 
 /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  launch -n 4 async-update cost                             for the model that the methods train
+  launch -n 4 async-update cost --bytes 100MiB --per-node 4 --plot cost.svg")]
 pub struct Args {
     /// The size of the model, as 64MiB; by default that of the model that the methods train.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

@@ -10,6 +10,9 @@ use tch_parallel::Result;
 
 /// A worker steps along its own gradients. After every `tau` batches it and the centre draw each
 /// other closer, as by a spring; the centre, which the server keeps, is the model.
+///
+/// In the paper's Algorithm 1 the gradient that follows an exchange is taken where the worker was
+/// before it; here, where the worker is.
 pub struct Easgd {
     pub shards: Shards,
     pub lr: f64,

@@ -26,6 +26,9 @@ use tch_parallel::checkpoint::check_destination;
 use tch_parallel::report::{Column, table, thousands};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  async-update quadratic                           momentum, divergence and regret
+  async-update quadratic --workers 2,16 --plot .   and momentum.svg")]
 pub struct Args {
     /// Numbers of workers.
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8],

@@ -15,6 +15,9 @@ use tch_parallel::distributed::{
 
 /// Compares the ring's sums of random numbers with those of all_reduce and a parameter server.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  launch -n 4 async-update ring check
+  launch -n 4 async-update ring check --without 2   a mistake that the check finds")]
 pub struct Args {
     /// How many numbers each rank has; may be given several times.
     #[arg(long, default_values = ["1", "17", "101770"])]

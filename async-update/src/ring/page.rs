@@ -293,6 +293,7 @@ mod tests {
         assert!(frames[4].contains("\"whole\""));
         // Each chunk that arrives in the last iteration is as complete as all others are by then.
         let (_, landed) = frames[8].split_once("class=\"landed\"").unwrap();
+        let (landed, _legend) = landed.split_once("</g>").unwrap();
         assert!(landed.contains("\"whole\"") && !landed.contains("\"part\""));
     }
 

@@ -11,6 +11,9 @@ use tch_parallel::report::{Column, table};
 
 /// Shows how the chunks of a gradient travel round a ring of GPUs.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  async-update ring show                          five GPUs, as in the article
+  async-update ring show --n 4 --page ring.html   as a moving picture")]
 pub struct Args {
     /// How many GPUs are in the ring, from 2 to 26.
     #[arg(long, default_value = "5", value_parser = ring_size)]

@@ -43,6 +43,11 @@ impl Budget {
         self.left += self.granted.remove(&worker).unwrap_or(0);
     }
 
+    /// Whether nothing is left, and nothing can come back from any worker but those of `whom`.
+    pub fn is_settled(&self, mut but: impl FnMut(usize) -> bool) -> bool {
+        self.left == 0 && self.granted.iter().all(|(&worker, &batches)| batches == 0 || but(worker))
+    }
+
     /// Grants nothing from here on.
     pub fn close(&mut self) {
         self.left = 0;

@@ -72,7 +72,7 @@ impl Shards {
                 return Ok(());
             }
             protocol::send_request(link, Request::Fetch { wanted: granted })?;
-            granted = protocol::receive_grant(link)?;
+            granted = protocol::receive_grant(link, || self.ask_others_for_patience(shard))?;
             if granted > 0 { link.recv(part, SERVER) } else { Ok(()) }
         })?;
         Ok(granted)
@@ -90,15 +90,25 @@ impl Shards {
     /// each other. Says how many of the `wanted` batches this worker may do.
     pub fn exchange(&self, theta: &mut Tensor, batches: usize, wanted: usize) -> Result<usize> {
         let mut granted = wanted;
-        self.each(theta, |_, link, part| {
+        self.each(theta, |shard, link, part| {
             protocol::send_request(link, Request::Exchange { batches, wanted: granted })?;
             link.send(part, SERVER)?;
-            granted = protocol::receive_grant(link)?;
+            granted = protocol::receive_grant(link, || self.ask_others_for_patience(shard))?;
             let mut force = part.empty_like();
             link.recv(&mut force, SERVER)?;
             part.f_sub_(&force).map(|_| ()).map_err(Error::tensor("move θ"))
         })?;
         Ok(granted)
+    }
+
+    /// Tells all servers but one, for which this worker waits, that it still lives.
+    fn ask_others_for_patience(&self, waiting_for: usize) -> Result<()> {
+        for (shard, link) in self.links.iter().enumerate() {
+            if shard != waiting_for {
+                protocol::send_request(link, Request::Patience).map_err(lost(shard))?;
+            }
+        }
+        Ok(())
     }
 
     /// Says goodbye: the servers do not count on this worker any more.

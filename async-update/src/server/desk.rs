@@ -6,6 +6,7 @@ use super::shard::Shard;
 use crate::link::{Link, Traffic};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub struct Desk {
     pub shard: Mutex<Shard>,
     /// Whoever waits at the gate is told of every update and every farewell.
     pub changed: Condvar,
+    /// How many workers are being connected or served.
+    pub served: AtomicUsize,
 }
 
 impl Desk {
@@ -45,7 +48,7 @@ impl Desk {
                     && connection::has_come(&self.store, worker, self.number)?
                 {
                     come.insert(worker);
-                    self.shard().join(worker);
+                    self.served.fetch_add(1, Ordering::Relaxed);
                     scope.spawn(move || self.serve(worker));
                 }
             }
@@ -62,12 +65,12 @@ impl Desk {
     /// Serves one worker until it goes. One that is lost takes nobody with it.
     fn serve(&self, worker: usize) {
         let mut traffic = Traffic::default();
-        let served =
-            connection::accept(&self.store, worker, self.number, self.options).and_then(|link| {
-                let served = self.answer(worker, &link);
-                traffic = link.traffic();
-                served
-            });
+        let served = self.accept(worker).and_then(|link| {
+            self.shard().join(worker);
+            let served = self.answer(worker, &link);
+            traffic = link.traffic();
+            served
+        });
         let mut shard = self.shard();
         shard.leave(worker, traffic);
         let left = shard.workers();
@@ -86,7 +89,14 @@ impl Desk {
             Err(error) => shard.fail(error),
         }
         drop(shard);
+        self.served.fetch_sub(1, Ordering::Relaxed);
         self.changed.notify_all();
+    }
+
+    /// Over a connection of its own to the store: should the worker be lost now, only this thread
+    /// waits for it.
+    fn accept(&self, worker: usize) -> Result<Link> {
+        connection::accept(&self.store.try_clone()?, worker, self.number, self.options)
     }
 
     fn answer(&self, worker: usize, link: &Link) -> Result<()> {
@@ -94,8 +104,8 @@ impl Desk {
         loop {
             match protocol::receive_request(link)? {
                 Request::Fetch { wanted } => {
-                    self.wait_at_the_gate(worker, link)?;
-                    let granted = self.shard().read(worker, wanted, &mut buffer)?;
+                    let granted =
+                        self.wait_for_leave(worker, link)?.read(worker, wanted, &mut buffer)?;
                     protocol::send_grant(link, granted)?;
                     if granted > 0 {
                         link.send(&buffer, WORKER)?;
@@ -108,33 +118,31 @@ impl Desk {
                 }
                 Request::Exchange { batches, wanted } => {
                     link.recv(&mut buffer, WORKER)?;
-                    let mut shard = self.shard();
-                    let force = shard.update(worker, batches, &buffer)?;
-                    let granted = shard.grant(worker, wanted);
-                    drop(shard);
+                    let force = self.shard().update(worker, batches, &buffer)?;
                     self.changed.notify_all();
+                    let granted = self.wait_for_leave(worker, link)?.grant(worker, wanted);
                     protocol::send_grant(link, granted)?;
                     if let Some(force) = force {
                         link.send(&force, WORKER)?;
                     }
                 }
+                Request::Patience => {}
                 Request::Done => return Ok(()),
             }
         }
     }
 
-    /// Returns when a worker may read. From then on it may: clocks only go forward, and whoever
-    /// comes begins with the slowest one's.
-    fn wait_at_the_gate(&self, worker: usize, link: &Link) -> Result<()> {
-        let closed = |shard: &mut Shard| !shard.may_read(worker);
+    /// The shard, as soon as it has an answer for a worker that asks for batches.
+    fn wait_for_leave(&self, worker: usize, link: &Link) -> Result<MutexGuard<'_, Shard>> {
+        let must_wait = |shard: &mut Shard| !shard.ask(worker);
         loop {
-            let waited =
-                self.changed.wait_timeout_while(self.shard(), self.options.timeout / 4, closed);
+            let limit = self.options.timeout / 4;
+            let waited = self.changed.wait_timeout_while(self.shard(), limit, must_wait);
             let (shard, result) = waited.unwrap_or_else(PoisonError::into_inner);
-            drop(shard);
             if !result.timed_out() {
-                return Ok(());
+                return Ok(shard);
             }
+            drop(shard);
             protocol::ask_for_patience(link)?;
         }
     }

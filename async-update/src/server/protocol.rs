@@ -7,7 +7,11 @@
 //! | fetch | how many batches it wants to do | how many it may do, once the gate is open, and θ unless that is 0 |
 //! | push | a gradient, and of how many batches | nothing |
 //! | exchange | its parameters, and after how many batches; how many it wants to do | how many it may do, and the elastic force |
+//! | patience | nothing more: it waits for another server | nothing |
 //! | done | nothing more | nothing more |
+//!
+//! Nobody is silent for long: to whoever waits for leave, the server says so now and then, and the
+//! worker passes that on to the other servers.
 
 use crate::link::Link;
 use tch::{Device, Kind, Tensor};
@@ -26,6 +30,8 @@ pub enum Request {
     Push { batches: usize },
     /// The worker's own parameters follow, after so many batches.
     Exchange { batches: usize, wanted: usize },
+    /// The worker waits for another server's leave.
+    Patience,
     /// The worker goes.
     Done,
 }
@@ -36,7 +42,8 @@ impl Request {
             Request::Fetch { wanted } => (0, 0, wanted),
             Request::Push { batches } => (1, batches, 0),
             Request::Exchange { batches, wanted } => (2, batches, wanted),
-            Request::Done => (3, 0, 0),
+            Request::Patience => (3, 0, 0),
+            Request::Done => (4, 0, 0),
         };
         [kind, batches as i64, wanted as i64]
     }
@@ -48,7 +55,8 @@ impl Request {
             0 => Some(Request::Fetch { wanted }),
             1 => Some(Request::Push { batches }),
             2 => Some(Request::Exchange { batches, wanted }),
-            3 => Some(Request::Done),
+            3 => Some(Request::Patience),
+            4 => Some(Request::Done),
             _ => None,
         }
     }
@@ -65,7 +73,7 @@ pub fn receive_request(link: &Link) -> Result<Request> {
     Request::from_numbers(&numbers).ok_or_else(|| Error::Argument {
         what: "a worker's request".into(),
         found: format!("{numbers:?}"),
-        expected: "a kind from 0 to 3 and two counts; do all ranks run the same program?".into(),
+        expected: "a kind from 0 to 4 and two counts; do all ranks run the same program?".into(),
     })
 }
 
@@ -77,19 +85,21 @@ pub fn send_grant(link: &Link, batches: usize) -> Result<()> {
     link.send(&Tensor::from_slice(&[batches as i64]), WORKER)
 }
 
-/// The worker must wait for slower ones. It is told so before it takes the server for dead; and
-/// the server learns whether the worker still lives.
+/// The worker must wait. It is told so before it takes the server for dead; and the server learns
+/// whether the worker still lives.
 pub fn ask_for_patience(link: &Link) -> Result<()> {
     link.send(&Tensor::from_slice(&[PATIENCE]), WORKER)
 }
 
-pub fn receive_grant(link: &Link) -> Result<usize> {
+/// How many batches the worker may do. `meanwhile` is done whenever it is asked for patience.
+pub fn receive_grant(link: &Link, meanwhile: impl Fn() -> Result<()>) -> Result<usize> {
     let mut header = Tensor::zeros([1], (Kind::Int64, Device::Cpu));
     loop {
         link.recv(&mut header, SERVER)?;
         if let Some(Ok(batches)) = numbers(&header)?.first().map(|&n| usize::try_from(n)) {
             return Ok(batches);
         }
+        meanwhile()?;
     }
 }
 
@@ -107,6 +117,7 @@ mod tests {
             Request::Fetch { wanted: 4 },
             Request::Push { batches: 3 },
             Request::Exchange { batches: 10, wanted: 7 },
+            Request::Patience,
             Request::Done,
         ] {
             assert_eq!(Request::from_numbers(&request.to_numbers()), Some(request));
@@ -115,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_not_taken_for_one() {
-        for numbers in [&[4, 0, 0][..], &[-1, 0, 0], &[1, -1, 0], &[0, 0]] {
+        for numbers in [&[5, 0, 0][..], &[-1, 0, 0], &[1, -1, 0], &[0, 0]] {
             assert_eq!(Request::from_numbers(numbers), None, "{numbers:?}");
         }
     }

@@ -23,8 +23,6 @@ pub struct Shard {
     workers: BTreeMap<usize, Worker>,
     /// How many updates θ has had.
     version: usize,
-    /// Whether a worker has been told that there is nothing left to do.
-    has_dismissed: bool,
     staleness: Histogram,
     /// What has gone to and come from workers that are no longer here.
     traffic: Traffic,
@@ -40,8 +38,13 @@ pub struct Shard {
 struct Worker {
     /// How many updates it has made.
     clock: usize,
-    /// How many updates the others have made since it last read.
+    /// How many updates the others have made since it read, and since the first of its reads of which
+    /// the gradient has not come yet.
     unseen: usize,
+    /// Whether it has read since its last update.
+    owes: bool,
+    /// Whether it waits for an answer.
+    waits: bool,
 }
 
 impl Shard {
@@ -53,7 +56,6 @@ impl Shard {
             budget,
             workers: BTreeMap::new(),
             version: 0,
-            has_dismissed: false,
             staleness: Histogram::default(),
             traffic: Traffic::default(),
             log,
@@ -66,7 +68,7 @@ impl Shard {
     /// was done before it came.
     pub fn join(&mut self, worker: usize) {
         let clock = self.slowest().unwrap_or(0);
-        self.workers.insert(worker, Worker { clock, unseen: 0 });
+        self.workers.insert(worker, Worker { clock, unseen: 0, owes: false, waits: false });
     }
 
     /// A worker goes, well or not. Nobody waits for it any more, and others do what it has not done.
@@ -76,11 +78,18 @@ impl Shard {
         self.traffic = self.traffic + traffic;
     }
 
-    /// Whether a worker gets an answer now, or must wait for slower ones.
-    pub fn may_read(&self, worker: usize) -> bool {
-        let Some(worker) = self.workers.get(&worker) else { return true };
-        let slowest = self.slowest().unwrap_or(0);
-        self.budget.is_used_up() || self.gate.is_open(worker.clock, slowest)
+    /// A worker asks for batches. Whether it gets an answer now, or must wait: for slower ones, or
+    /// until it is sure that no batch comes back from a worker that is lost.
+    pub fn ask(&mut self, worker: usize) -> bool {
+        let Some(state) = self.workers.get_mut(&worker) else { return true };
+        state.waits = true;
+        let clock = state.clock;
+        if self.budget.is_used_up() {
+            // Who waits as well sends what it has when it is told that nothing is left.
+            let waits = |worker| self.workers.get(&worker).is_some_and(|state| state.waits);
+            return self.budget.is_settled(waits);
+        }
+        self.gate.is_open(clock, self.slowest().unwrap_or(0))
     }
 
     /// Copies θ into `out`, and says how many of the `wanted` batches a worker may do with it.
@@ -92,7 +101,10 @@ impl Shard {
             && let Some(state) = self.workers.get_mut(&worker)
         {
             out.f_copy_(&self.theta).map_err(Error::tensor("copy θ"))?;
-            state.unseen = 0;
+            if !state.owes {
+                state.unseen = 0;
+            }
+            state.owes = true;
             self.span.get_or_insert((Instant::now(), Instant::now()));
             self.log.read(&Read { worker, clock: state.clock, version, at: now() })?;
         }
@@ -101,9 +113,10 @@ impl Shard {
 
     /// How many of the `wanted` batches a worker may do.
     pub fn grant(&mut self, worker: usize, wanted: usize) -> usize {
-        let granted = self.budget.grant(worker, wanted);
-        self.has_dismissed |= granted == 0;
-        granted
+        if let Some(state) = self.workers.get_mut(&worker) {
+            state.waits = false;
+        }
+        self.budget.grant(worker, wanted)
     }
 
     /// Applies what a worker has sent after so many batches, and gives what it is to be sent.
@@ -120,6 +133,7 @@ impl Shard {
             if rank == worker {
                 (clock, staleness) = (state.clock, state.unseen);
                 state.clock += 1;
+                state.owes = false;
             } else {
                 state.unseen += 1;
             }
@@ -150,9 +164,9 @@ impl Shard {
         self.workers.len()
     }
 
-    /// Whether the batches are used up and the last worker has gone.
+    /// Whether all batches are done and the last worker has gone.
     pub fn is_over(&self) -> bool {
-        self.has_dismissed && self.workers.is_empty()
+        self.workers.is_empty() && self.budget.is_used_up()
     }
 
     /// Whoever asks from here on is told that there is nothing left to do.
@@ -262,9 +276,9 @@ mod tests {
         let mut shard = shard(Gate::Stale(0), 9, &[1, 2]);
         read(&mut shard, 1);
         push(&mut shard, 1, 1.0);
-        assert!(!shard.may_read(1), "worker 2 has not made its first update");
+        assert!(!shard.ask(1), "worker 2 has not made its first update");
         shard.leave(2, Traffic::default());
-        assert!(shard.may_read(1));
+        assert!(shard.ask(1));
     }
 
     #[test]
@@ -275,10 +289,23 @@ mod tests {
             push(&mut shard, 1, 1.0);
         }
         shard.join(2);
-        assert!(shard.may_read(1) && shard.may_read(2));
+        assert!(shard.ask(1) && shard.ask(2));
         push(&mut shard, 1, 1.0);
         push(&mut shard, 1, 1.0);
-        assert!(!shard.may_read(1) && shard.may_read(2));
+        assert!(!shard.ask(1) && shard.ask(2));
+    }
+
+    #[test]
+    fn with_several_reads_before_a_push_the_oldest_counts() {
+        let mut shard = shard(Gate::Free, 9, &[1, 2]);
+        read(&mut shard, 1);
+        read(&mut shard, 2);
+        push(&mut shard, 2, 1.0);
+        read(&mut shard, 1);
+        push(&mut shard, 1, 2.0);
+        read(&mut shard, 1);
+        push(&mut shard, 1, 1.0);
+        assert_eq!(staleness(&shard), [2, 1]);
     }
 
     #[test]
@@ -286,14 +313,36 @@ mod tests {
         let mut shard = shard(Gate::Stale(0), 1, &[1, 2]);
         assert!(read(&mut shard, 1).is_some());
         push(&mut shard, 1, 1.0);
-        assert!(shard.may_read(1), "with nothing left to do there is nothing to wait for");
         for worker in [1, 2] {
+            assert!(shard.ask(worker), "with nothing left to do there is nothing to wait for");
             assert_eq!(read(&mut shard, worker), None);
             assert!(!shard.is_over());
             shard.leave(worker, Traffic::default());
         }
         assert!(shard.is_over());
         assert_eq!((shard.version(), shard.batches()), (1, 1));
+    }
+
+    #[test]
+    fn nobody_is_dismissed_who_may_be_needed_for_a_lost_workers_batches() {
+        let mut shard = shard(Gate::Free, 2, &[1, 2]);
+        read(&mut shard, 1);
+        read(&mut shard, 2);
+        push(&mut shard, 2, 1.0);
+        assert!(!shard.ask(2), "worker 1 may still be lost");
+        shard.leave(1, Traffic::default());
+        assert!(shard.ask(2));
+        assert!(read(&mut shard, 2).is_some());
+    }
+
+    #[test]
+    fn workers_that_hold_gradients_back_do_not_wait_for_each_other() {
+        let mut shard = shard(Gate::Free, 2, &[1, 2]);
+        read(&mut shard, 1);
+        read(&mut shard, 2);
+        assert!(!shard.ask(1), "worker 2 computes");
+        assert!(shard.ask(2), "worker 1 waits as well");
+        assert_eq!(read(&mut shard, 2), None);
     }
 
     #[test]

@@ -164,6 +164,9 @@ impl ProcessGroup {
     }
 
     /// Sends `tensor` to rank `dst`, which must call [`recv`](Self::recv). `dist.send`.
+    ///
+    /// A `dst` that ends makes this fail at once, as a rule. But if it ends right after it has asked
+    /// for the tensor, gloo forgets to tell, and this fails only after the group's timeout.
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
         self.check_peer("dst", dst)?;
         self.run("send", self.engine().send(tensor, dst, 0))

@@ -49,7 +49,8 @@ pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
         return Err(failed(
             env,
             "claim its rank".into(),
-            "another process has the same RANK; every process of a job needs one of its own",
+            "another process has the same RANK, or had it; every process of a job needs one of its own, \
+             and one that has ended cannot come again",
         ));
     }
     Ok(store)

@@ -16,8 +16,9 @@ use std::time::Duration;
 /// store, and it ends with rank 0. Nobody waits for anybody here: a process may come at any time.
 /// With [`ProcessGroup::with_store`](super::ProcessGroup::with_store) some of them make a group.
 ///
-/// A [`get`](Self::get) that waits holds up every other use of the store in the same process;
-/// whoever has other things to do looks with [`check`](Self::check) first.
+/// A [`get`](Self::get) that waits, and a group in the making, hold up every other use of the store
+/// in the same process. Whoever has other things to do looks with [`check`](Self::check) first, or
+/// waits with a store of [`try_clone`](Self::try_clone).
 #[derive(Clone)]
 pub struct Store {
     engine: Arc<c10d_sys::Store>,
@@ -53,6 +54,15 @@ impl Store {
             membership: Arc::clone(&self.membership),
             prefix: format!("{}{prefix}/", self.prefix),
         })
+    }
+
+    /// The same store over a connection of its own: threads that have one each do not wait for each
+    /// other. `store.clone()`.
+    pub fn try_clone(&self) -> Result<Store> {
+        let engine = self.engine.try_clone();
+        let engine = engine.map_err(|error| self.failed("connect to", "", &error))?;
+        let (membership, prefix) = (Arc::clone(&self.membership), self.prefix.clone());
+        Ok(Store { engine: Arc::new(engine), membership, prefix })
     }
 
     /// Sets a key, which wakes whoever waits for it. `store.set`.

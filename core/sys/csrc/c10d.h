@@ -36,6 +36,8 @@ char* c10d_tcp_store_new(
     const char* host, uint16_t port, size_t world_size, int listen_fd, int64_t timeout_ms, c10d_store** out);
 char* c10d_hash_store_new(c10d_store** out);
 char* c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_store** out);
+// Another connection to the same server, for another thread.
+char* c10d_store_clone(const c10d_store* store, c10d_store** out);
 char* c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length);
 // Waits for the key for `timeout_ms` at most. `*value` is to be freed with c10d_free.
 char* c10d_store_get(

@@ -45,6 +45,10 @@ char* c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_st
   });
 }
 
+char* c10d_store_clone(const c10d_store* store, c10d_store** out) {
+  return guarded([&] { *out = new c10d_store{store->store->clone()}; });
+}
+
 char* c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length) {
   return guarded([&] { store->store->set(key, std::vector<uint8_t>(value, value + length)); });
 }

@@ -61,6 +61,7 @@ unsafe extern "C" {
         store: *const Store,
         out: *mut *mut Store,
     ) -> Status;
+    pub(crate) fn c10d_store_clone(store: *const Store, out: *mut *mut Store) -> Status;
     pub(crate) fn c10d_store_set(
         store: *const Store,
         key: *const c_char,

@@ -78,6 +78,15 @@ impl Store {
         Ok(Store { handle: created(status, handle)? })
     }
 
+    /// The same store over a connection of its own, which does not wait for this one's operations;
+    /// `c10d::Store::clone`.
+    pub fn try_clone(&self) -> Result<Store, Error> {
+        let mut handle = null_mut();
+        // SAFETY: `self` and `handle` live through the call; the new store is independent of this one.
+        let status = unsafe { ffi::c10d_store_clone(self.handle.as_ptr(), &mut handle) };
+        Ok(Store { handle: created(status, handle)? })
+    }
+
     /// Sets a key, which wakes whoever waits for it.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), Error> {
         let key = c_text(key)?;

@@ -23,7 +23,17 @@ pub use train::TrainArgs;
 /// Trains an image classifier on all ranks of a job, as PyTorch's ImageNet example does.
 #[derive(Debug, Parser)]
 // As in argparse, of a flag given twice the last one counts.
-#[command(version, args_override_self = true, args_conflicts_with_subcommands = true)]
+#[command(
+    version,
+    args_override_self = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  launch -n 2 ddp-imagenet -a resnet18 /data/imagenet            folders train/CLASS and val/CLASS of JPEGs and PNGs
+  launch -n 2 ddp-imagenet --dataset cifar10 --download -a resnet18 --epochs 30
+  launch -n 2 ddp-imagenet -a resnet50 --resume checkpoint.safetensors /data/imagenet
+  ddp-imagenet -a resnet18 --evaluate --resume checkpoint.safetensors /data/imagenet
+  ddp-imagenet compare                                           PyramidNet by four methods, side by side"
+)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,

@@ -22,7 +22,11 @@ use tch_parallel::{Devices, Error, Result};
         "Threads that make batches ahead, for all devices together; with 0, which makes them in the \
          training loop, the bytes of logical devices are exact"
     )),
-    after_help = "The article's sizes, on four GPUs and on four parts of a CPU with much memory:
+    after_help = "Examples:
+  ddp-imagenet compare                                         a small PyramidNet on two logical devices
+  ddp-imagenet compare --arch resnet18 --devices cpu:4
+
+The article's sizes, on four GPUs and on four parts of a CPU with much memory:
   ddp-imagenet compare --dataset cifar10 --download --arch pyramidnet --workers 4 \\
       --batch-size 768 --single-batch-size 240 --devices cuda:0,cuda:1,cuda:2,cuda:3
   ddp-imagenet compare --dataset cifar10 --download --arch pyramidnet \\

@@ -18,7 +18,11 @@ use tch_parallel::{Devices, Error, Result};
     // With more, the share of one of two devices is beyond 32 MiB. Such blocks glibc takes from the
     // system and gives back every time, which threads of one process have to do in turn.
     mut_arg("vocab_size", |vocab_size| vocab_size.default_value("8000")),
-    after_help = "The article's sizes, on four GPUs and on four parts of a CPU with much memory:
+    after_help = "Examples:
+  dp-custom-criterion compare                          four methods on two logical devices
+  dp-custom-criterion compare --devices cpu:4
+
+The article's sizes, on four GPUs and on four parts of a CPU with much memory:
   dp-custom-criterion compare --devices cuda:0,cuda:1,cuda:2,cuda:3 --hidden 256 --layers 8 \\
       --seq-len 163 --batch-size 200 --vocab-size 22000
   dp-custom-criterion compare --devices cpu:4 --hidden 256 --layers 8 \\

@@ -29,7 +29,16 @@ pub use train::TrainArgs;
 /// Without any flag it takes 50 steps, less than a minute on two cores.
 #[derive(Debug, Parser)]
 // As in argparse, of a flag given twice the last one counts.
-#[command(version, args_override_self = true, args_conflicts_with_subcommands = true)]
+#[command(
+    version,
+    args_override_self = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  dp-custom-criterion                                            BERT on one device
+  dp-custom-criterion --method data-parallel --devices cpu:2     batches shared out, loss on the first device
+  dp-custom-criterion --method custom-criterion --devices cpu:2  the loss on every device as well
+  dp-custom-criterion compare                                    all methods: bytes and time of each device"
+)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -45,6 +54,9 @@ pub enum Command {
 
 /// Number the words of a corpus, and keep that in a file.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dp-custom-criterion vocab --corpus corpus.txt --output vocab.json
+  dp-custom-criterion vocab --output vocab.json --size 4096   of this project's book")]
 pub struct VocabArgs {
     #[command(flatten)]
     pub corpus: CorpusArgs,

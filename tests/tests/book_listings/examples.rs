@@ -8,7 +8,7 @@ use super::listing::{EXACT, TRAINED, expect_listing};
 use super::run_by_rank;
 
 /// A name, how many ranks it takes (0: no launcher), and whether more of them than rank 0 print.
-const EXAMPLES: [(&str, usize, bool); 20] = [
+const EXAMPLES: [(&str, usize, bool); 22] = [
     ("apex", 2, false),
     ("autocast", 0, false),
     ("averaged_gradient", 2, true),
@@ -16,12 +16,14 @@ const EXAMPLES: [(&str, usize, bool); 20] = [
     ("batches_per_rank", 0, false),
     ("broadcast_buffers", 2, false),
     ("bucket_order", 2, false),
+    ("by_task", 2, false),
     ("failing_replica", 0, false),
     ("forgotten_epoch", 0, false),
     ("grad_scaler", 2, true),
     ("gradient_as_bucket_view", 2, false),
     ("gradient_buckets", 2, false),
     ("half_precision", 0, false),
+    ("mean_of_gradients", 0, false),
     ("mean_of_means", 5, false),
     ("mnist_ddp", 2, false),
     ("mnist_single", 0, false),

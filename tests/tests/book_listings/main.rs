@@ -14,6 +14,7 @@ mod ddp_mnist;
 mod examples;
 mod imagenet;
 mod index;
+mod ladder;
 mod launching;
 mod listing;
 mod pyramidnet;

@@ -30,7 +30,7 @@ use tch_parallel::{Devices, Error, LogicalDevice, Result};
         "Threads that make batches ahead, shared out like the batch; 0 makes them in the training \
          loop, which is what the bytes of cpu:0 are exact with"
     )),
-    after_help = "The companion repository's four GPUs, and two logical devices:
+    after_help = "Examples: the companion repository's four GPUs, and two logical devices.
   ddp-imagenet train-cifar --method data-parallel --dataset cifar10 --download \\
       --devices cuda:0,cuda:1,cuda:2,cuda:3 --batch-size 768
   ddp-imagenet train-cifar --method data-parallel --devices cpu:2 \\

@@ -1,0 +1,183 @@
+//! Links of the book lead somewhere, and its pages load nothing from a network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use tests::Job;
+use tests::programs::workspace;
+
+/// Elements that make a browser fetch something; a link that a reader may follow is none.
+const LOADING: [&str; 13] = [
+    "audio", "embed", "feimage", "frame", "iframe", "image", "img", "link", "object", "script",
+    "source", "use", "video",
+];
+
+/// A chapter, by its file's name.
+type Chapters = BTreeMap<String, String>;
+
+#[test]
+fn every_link_within_the_book_leads_to_a_heading_or_a_file() -> Result<()> {
+    let book = workspace().join("book/src");
+    let chapters = chapters(&book)?;
+    let ids: BTreeMap<_, _> = chapters.iter().map(|(name, text)| (&**name, ids(text))).collect();
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (name, text) in &chapters {
+        for link in links(text).filter(|link| !link.contains("://")) {
+            count += 1;
+            let (file, id) = link.split_once('#').unwrap_or((link, ""));
+            let file = if file.is_empty() { name } else { file };
+            match ids.get(file) {
+                Some(ids) if id.is_empty() || ids.contains(id) => {}
+                Some(_) => wrong.push(format!("{name}: {link}: no such heading")),
+                None if book.join(file).is_file() => {}
+                None => wrong.push(format!("{name}: {link}: no such file")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 0, "the book has no link at all");
+    Ok(())
+}
+
+#[test]
+fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Result<()> {
+    let Some(mdbook) = mdbook()? else {
+        eprintln!("skipped: there is no mdBook here; `cargo xtask book` installs it");
+        return Ok(());
+    };
+    let job = Job::new()?;
+    let mut build = Command::new(mdbook);
+    build.arg("build").arg(workspace().join("book")).arg("--dest-dir").arg(job.directory());
+    job.run(build)?.expect_success()?;
+    for (name, text) in chapters(&workspace().join("book/src"))? {
+        let page = job.directory().join(&name).with_extension("html");
+        // The summary becomes the table of contents.
+        let Ok(html) = fs::read_to_string(page) else { continue };
+        for id in ids(&text) {
+            assert!(html.contains(&format!("id=\"{id}\"")), "{name}: no heading with the id {id}");
+        }
+    }
+    let pages = files(job.directory(), &["html", "css"])?;
+    assert!(!pages.is_empty(), "nothing was built");
+    for page in pages {
+        let loaded = loads(&fs::read_to_string(&page)?);
+        assert!(loaded.is_empty(), "{} loads {}", page.display(), loaded.join(", "));
+    }
+    Ok(())
+}
+
+/// The mdBook that `cargo xtask book` has installed, or one on the PATH.
+fn mdbook() -> Result<Option<PathBuf>> {
+    let test = env::current_exe()?;
+    let target = test.ancestors().nth(3).context("a test lies in target/PROFILE/deps")?;
+    let installed = [target.join("tools/bin/mdbook"), "mdbook".into()];
+    let runs = |program: &PathBuf| Command::new(program).arg("--version").output().is_ok();
+    Ok(installed.into_iter().find(runs))
+}
+
+fn chapters(book: &Path) -> Result<Chapters> {
+    let named = |path: PathBuf| {
+        let name = path.strip_prefix(book)?.to_string_lossy().into_owned();
+        Ok((name, without_code_blocks(&fs::read_to_string(&path)?)))
+    };
+    files(book, &["md"])?.into_iter().map(named).collect()
+}
+
+fn files(directory: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files(&path, extensions)?);
+        } else if path.extension().and_then(OsStr::to_str).is_some_and(|e| extensions.contains(&e))
+        {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// What is between fences is neither heading nor link.
+fn without_code_blocks(text: &str) -> String {
+    let mut inside = false;
+    let is_text = |line: &&str| {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        !inside && !fence
+    };
+    text.lines().filter(is_text).map(|line| format!("{line}\n")).collect()
+}
+
+/// What links and pictures lead to.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// The ids of a chapter's headings, as mdBook makes them.
+fn ids(text: &str) -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    let headings = text.lines().filter_map(|line| {
+        let heading = line.trim_start_matches('#');
+        (heading.len() < line.len()).then(|| heading.strip_prefix(' ')).flatten()
+    });
+    for heading in headings {
+        let id = id(heading);
+        let numbered = (1..).map(|number| format!("{id}-{number}"));
+        let free = std::iter::once(id.clone()).chain(numbered).find(|id| !ids.contains(id));
+        ids.extend(free);
+    }
+    ids
+}
+
+/// Letters in lower case, digits, `-` and `_` stay, blanks become `-`, the rest goes.
+fn id(heading: &str) -> String {
+    let kept = heading.trim().chars().filter_map(|c| match c {
+        c if c.is_whitespace() => Some('-'),
+        c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c.to_ascii_lowercase()),
+        _ => None,
+    });
+    kept.collect()
+}
+
+/// What a page or a style sheet would fetch from elsewhere.
+fn loads(text: &str) -> Vec<String> {
+    let is_remote = |address: &str| {
+        let address = address.trim_start_matches(['"', '\'', ' ']).to_ascii_lowercase();
+        ["http:", "https:", "//"].iter().any(|start| address.starts_with(start))
+    };
+    let tags = text.split('<').skip(1).filter_map(|tag| tag.split('>').next());
+    let loading = tags.filter(|tag| {
+        let name = tag.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        LOADING.contains(&&*name.to_ascii_lowercase())
+    });
+    let attributes = loading.flat_map(|tag| tag.split(['=', ',']).skip(1));
+    let styles = text.split("url(").skip(1).chain(text.split("@import").skip(1));
+    let remote = attributes.chain(styles).filter(|address| is_remote(address));
+    remote.map(|address| address.chars().take(60).collect()).collect()
+}
+
+#[test]
+fn ids_and_what_a_page_loads_are_found() {
+    let chapter = "# One: *two* `three_4`\n## A, B\n## A, B\n#no heading\n";
+    let found: Vec<_> = ids(chapter).into_iter().collect();
+    assert_eq!(found, ["a-b", "a-b-1", "one-two-three_4"]);
+    let text = without_code_blocks("a [b](c.md#d)\n```text\n# x [y](z.md)\n```\n![p](q.svg)\n");
+    assert_eq!(links(&text).collect::<Vec<_>>(), ["c.md#d", "q.svg"]);
+    let page =
+        r#"<a href="https://a.b">c</a><svg xmlns="http://d"><img src="e.png"><script src="f.js">"#;
+    assert!(loads(page).is_empty());
+    let remote = [
+        r#"<script async src="https://a.b/c.js">"#,
+        r#"<link rel="stylesheet" href='//a.b/c.css'>"#,
+        r#"<style>@font-face { src: url("http://a.b/c.woff2") }</style>"#,
+        "@import 'https://a.b/c.css';",
+    ];
+    for page in remote {
+        assert_eq!(loads(page).len(), 1, "{page}");
+    }
+}

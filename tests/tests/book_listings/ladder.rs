@@ -1,0 +1,94 @@
+//! Chapter "From one device to several hosts".
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::Result;
+use tests::Job;
+use tests::programs::{example, free_port, launch, launch_with, source};
+
+use super::listing::{EXACT, expect_listing};
+use super::printed;
+
+/// From the losses of one run to those of another; as for the other listings of this model.
+const LOSS: f64 = 0.0015;
+
+/// Steps of the ladder: an example, the one it becomes, and where the book has the difference.
+const STEPS: [(&str, &str, Option<&str>); 4] = [
+    ("single_device", "data_parallel", Some("ladder_data_parallel.diff")),
+    ("data_parallel", "distributed_data_parallel", Some("ladder_ddp.diff")),
+    ("single_device", "distributed_data_parallel", None),
+    ("mnist_single", "mnist_ddp", None),
+];
+
+#[test]
+fn from_step_to_step_these_lines_differ() -> Result<()> {
+    let mut table = "lines  out   in\n".to_owned();
+    for (from, to, listing) in STEPS {
+        let diff = diff(from, to)?;
+        let count = |sign| diff.lines().skip(2).filter(|line| line.starts_with(sign)).count();
+        let lines = code(from)?.lines().filter(|line| !line.is_empty()).count();
+        let (out, new) = (count('-'), count('+'));
+        table.push_str(&format!("{lines:5}{out:5}{new:5}  {from}.rs → {to}.rs\n"));
+        if let Some(listing) = listing {
+            expect_listing(listing, &diff, EXACT)?;
+        }
+    }
+    expect_listing("ladder.txt", &table, EXACT)
+}
+
+#[test]
+fn on_every_step_the_losses_are_those_of_one_device() -> Result<()> {
+    let losses = printed(example("single_device", [])?)?;
+    let program = example("distributed_data_parallel", [])?;
+    assert_eq!(losses, printed(example("distributed_data_parallel", [])?)?, "no launcher");
+    for ranks in [1, 2, 4] {
+        assert_eq!(losses, printed(launch(ranks, &program)?)?, "{ranks} ranks");
+    }
+    let shown = "$ cargo launch -n 2 -- cargo run -rq -p tch-parallel --example distributed_data_parallel\n";
+    expect_listing("ladder_ddp.txt", &(shown.to_owned() + &losses), LOSS)
+}
+
+#[test]
+fn two_nodes_can_be_tried_on_one_machine() -> Result<()> {
+    let program = example("distributed_data_parallel", [])?;
+    let (job, port) = (Job::new()?, free_port()?.to_string());
+    let node = |rank: &str| {
+        let job_flags = ["--nnodes", "2", "--node-rank", rank, "-n", "2"];
+        let address = ["--master-addr", "127.0.0.1", "--master-port", &port];
+        launch_with(&[&job_flags[..], &address].concat(), &program)
+    };
+    let mut other = job.start(node("1")?)?;
+    let first = job.run(node("0")?)?.expect_success()?.stdout;
+    let other = other.wait()?.expect_success()?.stdout;
+    let mut shown = String::new();
+    for (rank, output) in [first, other].iter().enumerate() {
+        shown.push_str(&format!(
+            "$ target/release/launch --nnodes 2 --node-rank {rank} --master-addr 127.0.0.1 -n 2 \\\n      \
+             target/release/examples/distributed_data_parallel\n{output}"
+        ));
+    }
+    expect_listing("ladder_two_nodes.txt", &shown, LOSS)
+}
+
+/// What differs in the code of two examples.
+fn diff(from: &str, to: &str) -> Result<String> {
+    let job = Job::new()?;
+    let (from_file, to_file) = (format!("{from}.rs"), format!("{to}.rs"));
+    for (name, file) in [(from, &from_file), (to, &to_file)] {
+        fs::write(job.directory().join(file), code(name)?)?;
+    }
+    let mut diff = Command::new("diff");
+    diff.args(["-U", "1", "--label", &from_file, "--label", &to_file, &from_file, &to_file])
+        .current_dir(job.directory());
+    // diff ends with 1 where it finds differences.
+    Ok(job.run(diff)?.expect_code(1)?.stdout)
+}
+
+/// An example without its comments.
+fn code(name: &str) -> Result<String> {
+    let text = source(format!("core/examples/{name}.rs"))?;
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = lines.map(|line| line.split(" // ").next().unwrap_or(line));
+    Ok(code.map(|line| format!("{line}\n")).collect::<String>().trim_start().to_owned())
+}

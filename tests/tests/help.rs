@@ -1,0 +1,115 @@
+//! What `--help` says: every program and every subcommand shows examples, and they can be typed.
+
+use std::process::Command;
+
+use anyhow::{Result, bail, ensure};
+use tests::Job;
+use tests::programs::{
+    async_update, ddp_imagenet, ddp_mnist, dp_basic, dp_custom_criterion, launcher,
+};
+
+const PROGRAMS: [&str; 5] =
+    ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"];
+
+/// A program of the workspace, by its name.
+fn program(name: &str, arguments: &[&str]) -> Result<Command> {
+    let arguments = arguments.iter().copied();
+    match name {
+        "async-update" => async_update(arguments),
+        "ddp-imagenet" => ddp_imagenet(arguments),
+        "ddp-mnist" => ddp_mnist(arguments),
+        "dp-basic" => dp_basic(arguments),
+        "dp-custom-criterion" => dp_custom_criterion(arguments),
+        "launch" => launcher(arguments),
+        _ => bail!("{name} is no program of the workspace"),
+    }
+}
+
+fn help(name: &str, subcommands: &[&str]) -> Result<String> {
+    let arguments = [subcommands, &["--help"]].concat();
+    Ok(Job::new()?.run(program(name, &arguments)?)?.expect_success()?.stdout)
+}
+
+/// The names in the list of subcommands.
+fn subcommands(help: &str) -> Vec<&str> {
+    let list = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
+    let list = list.split("\n\n").next().unwrap_or_default();
+    // A description goes on further to the right.
+    let names = list.lines().filter_map(|line| line.strip_prefix("  "));
+    let names = names.filter(|line| !line.starts_with(' '));
+    names.filter_map(|line| line.split(' ').next()).filter(|name| *name != "help").collect()
+}
+
+/// The commands after `Examples:`, without what is said about them.
+fn examples(help: &str) -> Vec<String> {
+    let text = help.split_once("\nExamples:").map_or("", |(_, rest)| rest);
+    let mut commands: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in text.lines().filter_map(|line| line.strip_prefix("  ")) {
+        let (command, _said) = line.trim_start().split_once("  ").unwrap_or((line.trim(), ""));
+        let part = command.trim_end_matches('\\').trim();
+        match commands.last_mut().filter(|_| goes_on) {
+            Some(begun) => *begun = format!("{begun} {part}"),
+            None => commands.push(part.to_owned()),
+        }
+        goes_on = line.ends_with('\\');
+    }
+    commands
+}
+
+/// A program and its subcommands, those of subcommands included, with their help.
+fn all_helps(name: &str, path: &[&str], helps: &mut Vec<(String, String)>) -> Result<()> {
+    let text = help(name, path)?;
+    for subcommand in subcommands(&text) {
+        all_helps(name, &[path, &[subcommand]].concat(), helps)?;
+    }
+    helps.push(([&[name], path].concat().join(" "), text));
+    Ok(())
+}
+
+/// The program of the workspace that an example starts, with its arguments: behind the launcher's,
+/// or the launcher itself.
+fn parse(example: &str) -> (&str, Vec<&str>) {
+    let words: Vec<_> = example.split_whitespace().collect();
+    match words.iter().position(|word| PROGRAMS.contains(word)) {
+        Some(at) => (words[at], words[at + 1..].to_vec()),
+        None => {
+            let flags = words.iter().skip(1).take_while(|word| **word != "./my-trainer");
+            ("launch", flags.copied().collect())
+        }
+    }
+}
+
+#[test]
+fn every_help_shows_examples_that_can_be_typed() -> Result<()> {
+    let mut helps = Vec::new();
+    for name in PROGRAMS.iter().chain(&["launch"]) {
+        all_helps(name, &[], &mut helps)?;
+    }
+    // The two stories have no flags; the help of `trace` shows both.
+    helps.retain(|(name, _)| !name.starts_with("async-update trace case"));
+    ensure!(helps.len() > 20, "only {} helps were found", helps.len());
+    for (name, help) in &helps {
+        let examples = examples(help);
+        ensure!(!examples.is_empty(), "{name} --help shows no example");
+        for example in &examples {
+            // A GPU that is not there is refused as well.
+            let example = example.replace("cuda:0,cuda:1,cuda:2,cuda:3", "cpu:4");
+            let (started, arguments) = parse(&example);
+            ensure!(name.starts_with(started), "{name}: `{example}` starts {started}");
+            // What it does not know is refused before it comes to --help.
+            let arguments = [&arguments[..], &["--help"]].concat();
+            let ended = Job::new()?.run(program(started, &arguments)?)?;
+            ensure!(ended.status.success(), "{name}: `{example}` is refused: {}", ended.stderr);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_example_that_cannot_be_typed_is_found() -> Result<()> {
+    let help = "Usage\n\nExamples:\n  dp-basic trace --modle toy   a mistake\n  dp-basic \\\n      trace\n";
+    assert_eq!(examples(help), ["dp-basic trace --modle toy", "dp-basic trace"]);
+    Job::new()?.run(dp_basic(["trace", "--modle", "toy", "--help"])?)?.expect_code(2)?;
+    Ok(())
+}
