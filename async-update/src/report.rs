@@ -89,7 +89,18 @@ impl Log {
     }
 
     /// Says what the training has come to, and writes it down.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the loss is not finite: the last update, which no batch has tried, has
+    /// left no model.
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
+        if !outcome.loss.is_finite() {
+            return Err(Error::Argument {
+                what: "the loss over the test set".into(),
+                found: format!("{} after {} updates", outcome.loss, outcome.updates),
+                expected: "finite; try a smaller --lr".into(),
+            });
+        }
         println!("{outcome}");
         self.metrics.log("outcome", outcome)
     }

@@ -143,7 +143,7 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
 #[test]
 fn hogwild_is_one_process() -> Result<()> {
     let program = tests::programs::launch(2, &async_update(["hogwild"])?)?;
-    let ended = Job::new()?.run(program)?;
+    let ended = Job::new()?.run(program)?.expect_code(1)?;
     let line = ended.stderr.lines().find(|line| line.contains("hogwild is one process"));
     line.context("two ranks of hogwild were not refused")?;
     ended.expect_messages(&["2 ranks were started", "without a launcher"])?;

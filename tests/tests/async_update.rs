@@ -138,8 +138,20 @@ fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
 // === What they refuse ===
 
 fn refused(program: Command, text: &str) -> Result<()> {
-    Job::new()?.run(program)?.expect_messages(&[text])?;
+    Job::new()?.run(program)?.expect_code(1)?.expect_messages(&[text])?;
     Ok(())
+}
+
+/// Each process makes one update, whose outcome no batch sees.
+#[test]
+fn a_model_that_has_run_away_is_refused_in_the_end() -> Result<()> {
+    let flags = |method| [method, "--epochs=1", "--batch-size=8000", "--lr=1e38"];
+    for method in ["sync-allreduce", "async-ps"] {
+        let program = launch(2, &async_update(flags(method))?)?;
+        refused(program, "after 1 updates, but must be finite; try a smaller --lr")?;
+    }
+    let program = async_update(flags("hogwild").into_iter().chain(["--threads=1"]))?;
+    refused(program, "after 1 updates, but must be finite; try a smaller --lr")
 }
 
 #[test]
