@@ -92,16 +92,15 @@ fn run(command: &Command) -> Result<()> {
             })
         }
         Command::AsyncPs(args) => {
-            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let (train, servers) = (&args.server.train, args.server.servers);
             let rule = Rule::Gradient { lr: train.lr, staleness_aware: args.staleness_aware };
-            let gate = args.sync_every.map_or(Gate::Free, |updates| Gate::Every(updates as usize));
-            let (n_fetch, n_push) = (args.n_fetch as usize, args.n_push as usize);
+            let gate = args.sync_every.map_or(Gate::Free, Gate::Every);
             asynchronous(Service { name: "async-ps", servers, rule, gate }, train, |shards| {
-                Box::new(AsyncPs::new(shards, train.lr, n_fetch, n_push))
+                Box::new(AsyncPs::new(shards, train.lr, args.n_fetch, args.n_push))
             })
         }
         Command::Ssp(args) => {
-            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let (train, servers) = (&args.server.train, args.server.servers);
             let rule = Rule::Gradient { lr: train.lr, staleness_aware: false };
             let gate = ssp_gate(args.staleness as usize);
             asynchronous(Service { name: "ssp", servers, rule, gate }, train, |shards| {
@@ -109,8 +108,8 @@ fn run(command: &Command) -> Result<()> {
             })
         }
         Command::Easgd(args) => {
-            let (train, servers) = (&args.server.train, args.server.servers as usize);
-            let (lr, tau) = (train.lr, args.tau as usize);
+            let (train, servers) = (&args.server.train, args.server.servers);
+            let (lr, tau) = (train.lr, args.tau);
             let rule = Rule::Elastic { alpha: args.alpha()? };
             let service = Service { name: "easgd", servers, rule, gate: Gate::Free };
             asynchronous(service, train, |shards| {
@@ -189,7 +188,7 @@ fn synchronous(
 /// Trains with threads of this process, which is the only one.
 fn hogwild(args: &HogwildArgs) -> Result<()> {
     let HogwildArgs { threads, train: args } = args;
-    let threads = threads.get();
+    let threads = usize::from(*threads);
     if let Some(Env { world_size: ranks @ 2.., .. }) = Env::read()? {
         bail!(
             "hogwild is one process with --threads, and {ranks} ranks were started; start it without a launcher"

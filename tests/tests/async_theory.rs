@@ -127,7 +127,8 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ("quadratic --workers 1", 2, ["1 is not in", "2..=64"]),
         ("quadratic --workers 2,3,4,5,6 --plot .", 1, ["--workers has 5", "at most 4"]),
         ("quadratic --plot missing", 1, ["missing/momentum.svg", "the directory missing"]),
-        ("hogwild --threads 0", 2, ["--threads", "zero"]),
+        ("hogwild --threads 0", 2, ["--threads", "0 is not in 1..=1024"]),
+        ("hogwild --threads 70000", 2, ["--threads", "70000 is not in 1..=1024"]),
         ("hogwild --straggle 4:10", 1, ["rank 4", "from 0 to 3"]),
         ("hogwild --straggle 4", 2, ["RANK:MS", "\"4\""]),
     ] {

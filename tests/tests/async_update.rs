@@ -160,7 +160,12 @@ fn flags_that_make_no_sense_are_refused() -> Result<()> {
         (&["local-sgd", "--period=0"][..], "--period"),
         (&["local-sgd", "--epochs=0"], "--epochs"),
         (&["ring", "--batch-size=0"], "--batch-size"),
-        (&["ring", "--lr=nan"], "NaN is not finite"),
+        (&["local-sgd", "--epochs=288230376151711744"], "is not in 1..=4294967295"),
+        (&["async-ps", "--n-fetch=18446744073709551615"], "is not in 1..=4294967295"),
+        (&["ring", "--lr=nan"], "NaN is not a finite number above 0"),
+        (&["ring", "--lr", "-0.1"], "-0.1 is not a finite number above 0"),
+        (&["easgd", "--lr=0"], "0 is not a finite number above 0"),
+        (&["compare", "--lr=0"], "0 is not a finite number above 0"),
         (&["ring", "--straggle=1"], "expected RANK:MS, as in 3:40, and found \"1\""),
     ] {
         let ended = Job::new()?.run(async_update(flags.iter().copied())?)?.expect_code(2)?;

@@ -1,5 +1,6 @@
 //! The flags of the comparison.
 
+use crate::args::positive;
 use clap::value_parser;
 use std::path::PathBuf;
 use tch_parallel::multiprocessing::TimeLimit;
@@ -28,7 +29,7 @@ pub struct CompareArgs {
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..))]
     pub epochs: u32,
     /// The learning rate of all methods.
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
     pub lr: f64,
     /// Draw losses, updates and staleness as charts in this directory.
     #[arg(long, value_name = "DIR")]
