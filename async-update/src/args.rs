@@ -293,7 +293,7 @@ impl TrainArgs {
 
 /// How many of something: at least one, and no more than 32 bits count, so that two such numbers can
 /// be multiplied.
-fn count(text: &str) -> Result<usize, String> {
+pub fn count(text: &str) -> Result<usize, String> {
     const MOST: usize = u32::MAX as usize;
     match text.parse() {
         Ok(number @ 1..=MOST) => Ok(number),

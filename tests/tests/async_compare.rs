@@ -73,8 +73,13 @@ fn compare_trains_with_every_method_with_and_without_a_slow_worker() -> Result<(
 #[test]
 fn compare_refuses_what_it_cannot_do_before_it_trains() -> Result<()> {
     for (flags, code, texts) in [
-        (&["--workers=1"][..], 2, ["--workers", "1 is not in 2.."]),
-        (&["--slowdown=1"], 2, ["--slowdown", "1 is not in 2.."]),
+        (&["--workers=1"][..], 2, ["--workers", "1 is not in 2..=64"]),
+        (&["--workers=65"], 2, ["--workers", "65 is not in 2..=64"]),
+        (&["--slowdown=1"], 2, ["--slowdown", "1 is not in 2..=1000"]),
+        (&["--slowdown=1001"], 2, ["--slowdown", "1001 is not in 2..=1000"]),
+        (&["--step-time=0"], 2, ["--step-time", "0 is not in 1..=60000"]),
+        (&["--step-time=60001"], 2, ["--step-time", "60001 is not in 1..=60000"]),
+        (&["--timeout=18446744073709551615"], 2, ["--timeout", "too large"]),
         (&["--plot=/dev/null/plots"], 1, ["create directory", "/dev/null/plots"]),
     ] {
         let program = async_update(["compare"].into_iter().chain(flags.iter().copied()))?;
