@@ -63,9 +63,17 @@ fn compare_trains_with_every_method_with_and_without_a_slow_worker() -> Result<(
         ensure!((share < 0.4) == waits, "{method}: {share} of the batches a second");
     }
     ensure!(slow["async-ps"].updates > 2.0 * slow["sync-allreduce"].updates, "{}", ended.stdout);
-    for chart in ["loss-time", "loss-time-slow", "loss-updates", "updates", "staleness"] {
+    for (chart, axis) in [
+        ("loss-time", "time (s)"),
+        ("loss-time-slow", "time (s)"),
+        ("loss-updates", "updates"),
+        ("updates", "updates a second"),
+        ("batches", "batches a second"),
+        ("staleness", "updates of others"),
+    ] {
         let svg = fs::read_to_string(job.directory().join(format!("plots/{chart}.svg")))?;
         ensure!(svg.contains("async-ps"), "{chart}.svg does not name async-ps");
+        ensure!(svg.contains(axis), "{chart}.svg does not show {axis}");
     }
     Ok(())
 }
@@ -81,6 +89,7 @@ fn compare_refuses_what_it_cannot_do_before_it_trains() -> Result<()> {
         (&["--step-time=60001"], 2, ["--step-time", "60001 is not in 1..=60000"]),
         (&["--timeout=18446744073709551615"], 2, ["--timeout", "too large"]),
         (&["--plot=/dev/null/plots"], 1, ["create directory", "/dev/null/plots"]),
+        (&["--plot=/proc"], 1, ["cannot write to the directory of", "/proc/loss-time.svg"]),
     ] {
         let program = async_update(["compare"].into_iter().chain(flags.iter().copied()))?;
         Job::new()?.run(program)?.expect_code(code)?.expect_messages(&texts)?;
