@@ -12,6 +12,9 @@ struct Row {
     updates: f64,
     batches: f64,
     staleness: f64,
+    loss: f64,
+    /// In percent.
+    accuracy: f64,
 }
 
 /// The tables that `compare` prints, each by the methods' names.
@@ -27,11 +30,11 @@ fn tables(stdout: &str) -> Result<Vec<BTreeMap<&str, Row>>> {
                 .split_whitespace()
                 .map(|column| column.parse().with_context(|| format!("{column} in {line}")))
                 .collect::<Result<_>>()?;
-            let [_, updates, batches, staleness, ..] = columns[..] else {
-                anyhow::bail!("{line} has too few columns");
+            let [_, updates, batches, staleness, _, loss, accuracy] = columns[..] else {
+                anyhow::bail!("{line} has not seven columns");
             };
             let table = tables.last_mut().context("a row before the first table")?;
-            table.insert(method, Row { updates, batches, staleness });
+            table.insert(method, Row { updates, batches, staleness, loss, accuracy });
         }
     }
     Ok(tables)
@@ -48,6 +51,11 @@ fn compare_trains_with_every_method_with_and_without_a_slow_worker() -> Result<(
     let [equal, slow] = &tables[..] else { anyhow::bail!("{} tables", tables.len()) };
     for table in [equal, slow] {
         assert_eq!(table.len(), 11, "{}", ended.stdout);
+        for (method, row) in table {
+            ensure!(row.loss.is_finite() && row.loss > 0.0, "{method}: the loss is {}", row.loss);
+            // Whoever guesses is right in a tenth of all cases.
+            ensure!((50.0..=100.0).contains(&row.accuracy), "{method}: {} % right", row.accuracy);
+        }
         for method in ["sync-allreduce", "sync-ps", "ring"] {
             assert_eq!(table[method].staleness, 0.0, "{method}");
         }
