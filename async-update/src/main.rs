@@ -42,10 +42,11 @@ use pace::Pace;
 use report::{Log, Outcome, Update};
 use server::{Gate, Rule};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 use tch::Tensor;
-use tch_parallel::data::{Dataset, Shard};
+use tch_parallel::data::{Dataset, Mnist, Shard};
 use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
 use tch_parallel::report::exit_code;
 
@@ -126,13 +127,13 @@ fn run(command: &Command) -> Result<()> {
 // ANCHOR: loop
 fn train(
     args: &TrainArgs,
+    train_set: &Arc<Mnist>,
     worker: Shard,
     theta: &mut Tensor,
     method: &mut dyn Method,
     log: &mut Log,
 ) -> Result<()> {
-    let (train_set, _) = args.data()?;
-    let loader = args.loader(&train_set, worker)?;
+    let loader = args.loader(train_set, worker)?;
     let pace = Pace::new(args.step_time(), &args.straggle, log.rank());
     for batch in batches::forever(&loader) {
         if method.before_batch(theta)?.is_break() {
@@ -168,7 +169,7 @@ fn synchronous(
     let (mut method, updates) = method(group.clone(), Steps::new(steps))?;
     let mut log = Log::create(args.metrics.as_deref(), rank, ranks)?;
     let begun = Instant::now();
-    train(args, Shard::from(&group), &mut theta, method.as_mut(), &mut log)?;
+    train(args, &train_set, Shard::from(&group), &mut theta, method.as_mut(), &mut log)?;
     let seconds = begun.elapsed().as_secs_f64();
     log.end(method.traffic())?;
     group.barrier()?;
@@ -206,7 +207,8 @@ fn hogwild(args: &HogwildArgs) -> Result<()> {
         let mut method = Hogwild::new(&shared, args.lr, thread);
         let mut log = Log::create(args.metrics.as_deref(), thread, threads)?;
         let mut theta = Tensor::new();
-        train(args, Shard::new(thread, threads)?, &mut theta, &mut method, &mut log)?;
+        let worker = Shard::new(thread, threads)?;
+        train(args, &train_set, worker, &mut theta, &mut method, &mut log)?;
         Ok((log, method.into_updates()))
     };
     let ended = thread::scope(|scope| {
