@@ -58,7 +58,8 @@ pub fn asynchronous(
     let mut log = Log::create(args.metrics.as_deref(), place.rank, place.ranks)?;
     let part = Shard::new(place.rank - service.servers, place.workers.len())?;
     let mut method = method(shards);
-    crate::train(args, part, &mut theta, method.as_mut(), &mut log)?;
+    let (train_set, _) = args.data()?;
+    crate::train(args, &train_set, part, &mut theta, method.as_mut(), &mut log)?;
     Ok(log.end(method.traffic())?)
 }
 
