@@ -211,6 +211,8 @@ fn hogwild(args: &HogwildArgs) -> Result<()> {
         train(args, &train_set, worker, &mut theta, &mut method, &mut log)?;
         Ok((log, method.into_updates()))
     };
+    // The others need not go on for a training that has failed.
+    let work = |thread| work(thread).inspect_err(|_| shared.stop());
     let ended = thread::scope(|scope| {
         let start = |thread| scope.spawn(move || work(thread));
         let workers: Vec<_> = (0..threads).map(start).collect();

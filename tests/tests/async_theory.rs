@@ -1,6 +1,8 @@
 //! The article's stories, what theory says of its guesses, and Hogwild: async-update where it needs
 //! no ranks.
 
+use std::fs;
+
 use anyhow::{Context, Result, ensure};
 use tests::Job;
 use tests::programs::async_update;
@@ -66,7 +68,7 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
         ensure!(error < 0.03, "{found} ± {error}");
     }
 
-    let picture = std::fs::read_to_string(job.directory().join("momentum.svg"))?;
+    let picture = fs::read_to_string(job.directory().join("momentum.svg"))?;
     ensure!(picture.contains("8 workers, no momentum") && picture.contains("momentum 0.875"));
     Ok(())
 }
@@ -138,6 +140,18 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ensure!(!ended.stderr.contains("panicked"), "{ended}");
         ensure!(job.files()?.is_empty(), "{arguments}: {:?}", job.files()?);
     }
+    Ok(())
+}
+
+/// The other thread alone would go on for a day.
+#[test]
+fn when_a_thread_fails_the_others_end() -> Result<()> {
+    let job = Job::new()?;
+    // In the place of the second thread's file.
+    fs::create_dir_all(job.directory().join("metrics/rank1.jsonl"))?;
+    let flags = ["--threads=2", "--epochs=34560", "--step-time=10", "--metrics=metrics"];
+    let ended = job.run(async_update(["hogwild"].into_iter().chain(flags))?)?.expect_code(1)?;
+    ended.expect_messages(&["thread 1 failed", "metrics/rank1.jsonl"])?;
     Ok(())
 }
 
