@@ -135,6 +135,17 @@ fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
     Ok(())
 }
 
+/// However long they would wait, nobody has to.
+#[test]
+fn any_timeout_will_do() -> Result<()> {
+    for method in ["sync-allreduce", "async-ps"] {
+        let timeout = format!("--timeout={}", u64::MAX);
+        let (_, outcome) = trained(2, &[method, "--epochs=1", "--batch-size=1000", &timeout])?;
+        assert_eq!(number(&outcome, "batches")?, 8.0, "{method}");
+    }
+    Ok(())
+}
+
 // === What they refuse ===
 
 fn refused(program: Command, text: &str) -> Result<()> {
