@@ -205,6 +205,18 @@ fn sizes_that_no_model_has_are_refused() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_model_for_which_there_is_no_memory_is_refused() -> Result<()> {
+    let program = launch(2, &async_update(["cost", "--bytes=100000GiB"])?)?;
+    let ended = Job::new()?.run(program)?.expect_code(1)?;
+    let ended = ended.expect_line(&["a smaller --bytes may fit", "you tried to allocate"])?;
+    ensure!(!ended.stderr.contains("frame #"), "{ended}");
+    let program = async_update(["ring", "check", "--elements=4294967296"])?;
+    let ended = Job::new()?.run(program)?.expect_code(2)?;
+    ended.expect_messages(&["--elements", "4294967296 is not in 1..=4294967295"])?;
+    Ok(())
+}
+
 // === Figures ===
 
 /// S1.35 to S1.39: the pieces of the article's figures, for its five GPUs.
