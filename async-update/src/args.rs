@@ -124,8 +124,9 @@ pub struct PostLocalArgs {
   async-update hogwild --threads 4 --lr 0.05 --epochs 5")]
 pub struct HogwildArgs {
     /// How many threads train; --straggle counts them from 0, like ranks.
-    #[arg(long, default_value = "4")]
-    pub threads: NonZeroUsize,
+    // Each is a thread of this machine, which has no room for any number of them.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
     #[command(flatten)]
     pub train: TrainArgs,
 }
@@ -134,8 +135,8 @@ pub struct HogwildArgs {
 #[derive(Debug, ClapArgs)]
 pub struct ServerArgs {
     /// Ranks that keep θ, an equal shard each; all others are workers.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub servers: u64,
+    #[arg(long, default_value_t = 1, value_parser = count)]
+    pub servers: usize,
     #[command(flatten)]
     pub train: TrainArgs,
 }
@@ -148,15 +149,15 @@ pub struct ServerArgs {
   launch -n 5 async-update async-ps --sync-every 8          all meet after every 8 updates")]
 pub struct AsyncPsArgs {
     /// Batches that a worker does before it fetches θ again.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub n_fetch: u64,
+    #[arg(long, default_value_t = 1, value_parser = count)]
+    pub n_fetch: usize,
     /// Batches whose gradients a worker pushes at once.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub n_push: u64,
+    #[arg(long, default_value_t = 1, value_parser = count)]
+    pub n_push: usize,
     /// After so many updates each worker waits, when it next fetches, until all others have made as
     /// many.
-    #[arg(long, value_name = "UPDATES", value_parser = clap::value_parser!(u64).range(1..))]
-    pub sync_every: Option<u64>,
+    #[arg(long, value_name = "UPDATES", value_parser = count)]
+    pub sync_every: Option<usize>,
     /// Divide the learning rate for a gradient by the number of updates that have overtaken it.
     #[arg(long)]
     pub staleness_aware: bool,
@@ -171,8 +172,8 @@ pub struct AsyncPsArgs {
 pub struct SspArgs {
     /// By how many updates a worker may lead the slowest when it begins a batch.
     #[arg(long, default_value_t = 4, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(i64).range(0..))]
-    pub staleness: i64,
+          value_parser = clap::value_parser!(u32))]
+    pub staleness: u32,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -182,11 +183,11 @@ pub struct SspArgs {
   launch -n 5 async-update easgd --tau 4 --rho 2")]
 pub struct EasgdArgs {
     /// Batches that a worker does between two exchanges with the centre.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
-    pub tau: u64,
+    #[arg(long, default_value_t = 4, value_parser = count)]
+    pub tau: usize,
     /// How strongly workers and centre draw each other: in an exchange each goes lr · rho of the way.
     /// With p workers, p · lr · rho should be below 1, else the centre overshoots.
-    #[arg(long, default_value_t = 2.0, value_parser = finite)]
+    #[arg(long, default_value_t = 2.0, allow_negative_numbers = true)]
     pub rho: f64,
     #[command(flatten)]
     pub server: ServerArgs,
@@ -211,13 +212,13 @@ impl EasgdArgs {
 #[derive(Debug, ClapArgs)]
 pub struct TrainArgs {
     /// How often to go through the training set, all workers together.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
-    pub epochs: u64,
+    #[arg(long, default_value_t = 3, value_parser = count)]
+    pub epochs: usize,
     /// Samples in a batch, for each worker.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
-    pub batch_size: u64,
+    #[arg(long, default_value_t = 32, value_parser = count)]
+    pub batch_size: usize,
     /// The learning rate.
-    #[arg(long, default_value_t = 0.1, value_parser = finite)]
+    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
     pub lr: f64,
     /// Seeds the weights.
     #[arg(long, default_value_t = 0)]
@@ -282,19 +283,31 @@ impl TrainArgs {
         worker: Shard,
     ) -> Result<DataLoader<Arc<Mnist>, DistributedSampler>> {
         let sampler = DistributedSampler::new(worker, self.sampler_seed);
-        DataLoader::new(Arc::clone(data), sampler, self.batch_size as usize)
+        DataLoader::new(Arc::clone(data), sampler, self.batch_size)
     }
 
     /// How many batches all workers do together, so that every method sees as many samples.
     pub fn batches(&self, samples: usize) -> usize {
-        (samples * self.epochs as usize).div_ceil(self.batch_size as usize)
+        // An IDX file counts its samples, and `count` the epochs, with 32 bits.
+        (samples * self.epochs).div_ceil(self.batch_size)
     }
 }
 
-fn finite(text: &str) -> Result<f64, String> {
+/// How many of something: at least one, and no more than 32 bits count, so that two such numbers can
+/// be multiplied.
+pub fn count(text: &str) -> Result<usize, String> {
+    const MOST: usize = u32::MAX as usize;
+    match text.parse() {
+        Ok(number @ 1..=MOST) => Ok(number),
+        _ => Err(format!("{text} is not in 1..={MOST}")),
+    }
+}
+
+/// A learning rate: with 0 nothing is learnt, and below it the loss is raised.
+pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(number),
-        Ok(number) => Err(format!("{number} is not finite")),
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        Ok(number) => Err(format!("{number} is not a finite number above 0")),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -53,13 +53,15 @@ pub fn asynchronous(
     if place.rank < service.servers {
         return serve(service, args, place, options);
     }
+    // What can go wrong with these goes wrong before anybody counts on this worker.
+    let (train_set, _) = args.data()?;
     let mut log = Log::create(args.metrics.as_deref(), place.rank, place.ranks)?;
     let store = Store::from_env(options.timeout)?;
     let shards = Shards::connect(&store, place.rank, service.servers, options)?;
     let mut theta = Tensor::zeros([model::PARAMETERS as i64], (Kind::Float, Device::Cpu));
     let part = Shard::new(place.rank - service.servers, place.workers.len())?;
     let mut method = method(shards);
-    crate::train(args, part, &mut theta, method.as_mut(), &mut log)?;
+    crate::train(args, &train_set, part, &mut theta, method.as_mut(), &mut log)?;
     Ok(log.end(method.traffic())?)
 }
 

@@ -42,10 +42,11 @@ use pace::Pace;
 use report::{Log, Outcome, Update};
 use server::{Gate, Rule};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 use tch::Tensor;
-use tch_parallel::data::{Dataset, Shard};
+use tch_parallel::data::{Dataset, Mnist, Shard};
 use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
 use tch_parallel::report::exit_code;
 
@@ -92,16 +93,15 @@ fn run(command: &Command) -> Result<()> {
             })
         }
         Command::AsyncPs(args) => {
-            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let (train, servers) = (&args.server.train, args.server.servers);
             let rule = Rule::Gradient { lr: train.lr, staleness_aware: args.staleness_aware };
-            let gate = args.sync_every.map_or(Gate::Free, |updates| Gate::Every(updates as usize));
-            let (n_fetch, n_push) = (args.n_fetch as usize, args.n_push as usize);
+            let gate = args.sync_every.map_or(Gate::Free, Gate::Every);
             asynchronous(Service { name: "async-ps", servers, rule, gate }, train, |shards| {
-                Box::new(AsyncPs::new(shards, train.lr, n_fetch, n_push))
+                Box::new(AsyncPs::new(shards, train.lr, args.n_fetch, args.n_push))
             })
         }
         Command::Ssp(args) => {
-            let (train, servers) = (&args.server.train, args.server.servers as usize);
+            let (train, servers) = (&args.server.train, args.server.servers);
             let rule = Rule::Gradient { lr: train.lr, staleness_aware: false };
             let gate = ssp_gate(args.staleness as usize);
             asynchronous(Service { name: "ssp", servers, rule, gate }, train, |shards| {
@@ -109,8 +109,8 @@ fn run(command: &Command) -> Result<()> {
             })
         }
         Command::Easgd(args) => {
-            let (train, servers) = (&args.server.train, args.server.servers as usize);
-            let (lr, tau) = (train.lr, args.tau as usize);
+            let (train, servers) = (&args.server.train, args.server.servers);
+            let (lr, tau) = (train.lr, args.tau);
             let rule = Rule::Elastic { alpha: args.alpha()? };
             let service = Service { name: "easgd", servers, rule, gate: Gate::Free };
             asynchronous(service, train, |shards| {
@@ -127,13 +127,13 @@ fn run(command: &Command) -> Result<()> {
 // ANCHOR: loop
 fn train(
     args: &TrainArgs,
+    train_set: &Arc<Mnist>,
     worker: Shard,
     theta: &mut Tensor,
     method: &mut dyn Method,
     log: &mut Log,
 ) -> Result<()> {
-    let (train_set, _) = args.data()?;
-    let loader = args.loader(&train_set, worker)?;
+    let loader = args.loader(train_set, worker)?;
     let pace = Pace::new(args.step_time(), &args.straggle, log.rank());
     for batch in batches::forever(&loader) {
         if method.before_batch(theta)?.is_break() {
@@ -169,7 +169,7 @@ fn synchronous(
     let (mut method, updates) = method(group.clone(), Steps::new(steps))?;
     let mut log = Log::create(args.metrics.as_deref(), rank, ranks)?;
     let begun = Instant::now();
-    train(args, Shard::from(&group), &mut theta, method.as_mut(), &mut log)?;
+    train(args, &train_set, Shard::from(&group), &mut theta, method.as_mut(), &mut log)?;
     let seconds = begun.elapsed().as_secs_f64();
     log.end(method.traffic())?;
     group.barrier()?;
@@ -189,7 +189,7 @@ fn synchronous(
 /// Trains with threads of this process, which is the only one.
 fn hogwild(args: &HogwildArgs) -> Result<()> {
     let HogwildArgs { threads, train: args } = args;
-    let threads = threads.get();
+    let threads = usize::from(*threads);
     if let Some(Env { world_size: ranks @ 2.., .. }) = Env::read()? {
         bail!(
             "hogwild is one process with --threads, and {ranks} ranks were started; start it without a launcher"
@@ -207,9 +207,12 @@ fn hogwild(args: &HogwildArgs) -> Result<()> {
         let mut method = Hogwild::new(&shared, args.lr, thread);
         let mut log = Log::create(args.metrics.as_deref(), thread, threads)?;
         let mut theta = Tensor::new();
-        train(args, Shard::new(thread, threads)?, &mut theta, &mut method, &mut log)?;
+        let worker = Shard::new(thread, threads)?;
+        train(args, &train_set, worker, &mut theta, &mut method, &mut log)?;
         Ok((log, method.into_updates()))
     };
+    // The others need not go on for a training that has failed.
+    let work = |thread| work(thread).inspect_err(|_| shared.stop());
     let ended = thread::scope(|scope| {
         let start = |thread| scope.spawn(move || work(thread));
         let workers: Vec<_> = (0..threads).map(start).collect();

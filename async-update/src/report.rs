@@ -3,9 +3,11 @@
 use crate::link::Traffic;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tch::{Kind, Tensor};
+use tch_parallel::checkpoint::check_destination;
 use tch_parallel::report::MetricsLog;
 use tch_parallel::{Error, Result};
 
@@ -89,7 +91,18 @@ impl Log {
     }
 
     /// Says what the training has come to, and writes it down.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the loss is not finite: the last update, which no batch has tried, has
+    /// left no model.
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
+        if !outcome.loss.is_finite() {
+            return Err(Error::Argument {
+                what: "the loss over the test set".into(),
+                found: format!("{} after {} updates", outcome.loss, outcome.updates),
+                expected: "finite; try a smaller --lr".into(),
+            });
+        }
         println!("{outcome}");
         self.metrics.log("outcome", outcome)
     }
@@ -104,6 +117,13 @@ impl Log {
 pub struct End {
     /// None where a library's collective did it unseen.
     pub traffic: Option<Traffic>,
+}
+
+/// Makes the directory of `--plot`, and refuses one in which these files could not be written, before
+/// any work is done.
+pub fn check_plots(directory: &Path, files: &[&str]) -> Result<()> {
+    fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
+    files.iter().try_for_each(|file| check_destination(&directory.join(file)))
 }
 
 /// Seconds since 1970.

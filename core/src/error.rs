@@ -160,8 +160,10 @@ pub(crate) fn without_backtrace(error: &tch::TchError) -> String {
         tch::TchError::Torch(text) => text.clone(),
         other => other.to_string(),
     };
-    let end = text.find("\nException raised from").unwrap_or(text.len());
-    text[..end].trim().to_owned()
+    // Where libtorch's memory ends, the backtrace comes without its headline.
+    let ends =
+        ["\nException raised from", "\nframe #0"].into_iter().filter_map(|end| text.find(end));
+    text[..ends.min().unwrap_or(text.len())].trim().to_owned()
 }
 
 /// What a panic says; tch's operations panic with libtorch's text in a form for programmers.

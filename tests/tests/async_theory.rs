@@ -1,6 +1,8 @@
 //! The article's stories, what theory says of its guesses, and Hogwild: async-update where it needs
 //! no ranks.
 
+use std::fs;
+
 use anyhow::{Context, Result, ensure};
 use tests::Job;
 use tests::programs::async_update;
@@ -49,7 +51,7 @@ fn momentum(line: &str) -> Result<Momentum> {
 #[test]
 fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
     let job = Job::new()?;
-    let ended = job.run(async_update(["quadratic", "--plot", "."])?)?.expect_success()?;
+    let ended = job.run(async_update(["quadratic", "--plot", "plots"])?)?.expect_success()?;
     let (threads, steady): (Vec<_>, Vec<_>) =
         ended.stdout.lines().partition(|line| line.contains("  threads  "));
     insta::assert_snapshot!("async_quadratic", steady.join("\n"));
@@ -66,7 +68,7 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
         ensure!(error < 0.03, "{found} ± {error}");
     }
 
-    let picture = std::fs::read_to_string(job.directory().join("momentum.svg"))?;
+    let picture = fs::read_to_string(job.directory().join("plots/momentum.svg"))?;
     ensure!(picture.contains("8 workers, no momentum") && picture.contains("momentum 0.875"));
     Ok(())
 }
@@ -126,8 +128,9 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ("trace case3", 2, ["case3", "case1"]),
         ("quadratic --workers 1", 2, ["1 is not in", "2..=64"]),
         ("quadratic --workers 2,3,4,5,6 --plot .", 1, ["--workers has 5", "at most 4"]),
-        ("quadratic --plot missing", 1, ["missing/momentum.svg", "the directory missing"]),
-        ("hogwild --threads 0", 2, ["--threads", "zero"]),
+        ("quadratic --plot /dev/null/plots", 1, ["create directory", "/dev/null/plots"]),
+        ("hogwild --threads 0", 2, ["--threads", "0 is not in 1..=1024"]),
+        ("hogwild --threads 70000", 2, ["--threads", "70000 is not in 1..=1024"]),
         ("hogwild --straggle 4:10", 1, ["rank 4", "from 0 to 3"]),
         ("hogwild --straggle 4", 2, ["RANK:MS", "\"4\""]),
     ] {
@@ -140,10 +143,22 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
     Ok(())
 }
 
+/// The other thread alone would go on for a day.
+#[test]
+fn when_a_thread_fails_the_others_end() -> Result<()> {
+    let job = Job::new()?;
+    // In the place of the second thread's file.
+    fs::create_dir_all(job.directory().join("metrics/rank1.jsonl"))?;
+    let flags = ["--threads=2", "--epochs=34560", "--step-time=10", "--metrics=metrics"];
+    let ended = job.run(async_update(["hogwild"].into_iter().chain(flags))?)?.expect_code(1)?;
+    ended.expect_messages(&["thread 1 failed", "metrics/rank1.jsonl"])?;
+    Ok(())
+}
+
 #[test]
 fn hogwild_is_one_process() -> Result<()> {
     let program = tests::programs::launch(2, &async_update(["hogwild"])?)?;
-    let ended = Job::new()?.run(program)?;
+    let ended = Job::new()?.run(program)?.expect_code(1)?;
     let line = ended.stderr.lines().find(|line| line.contains("hogwild is one process"));
     line.context("two ranks of hogwild were not refused")?;
     ended.expect_messages(&["2 ranks were started", "without a launcher"])?;

@@ -135,11 +135,34 @@ fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
     Ok(())
 }
 
+/// However long they would wait, nobody has to.
+#[test]
+fn any_timeout_will_do() -> Result<()> {
+    for method in ["sync-allreduce", "async-ps"] {
+        let timeout = format!("--timeout={}", u64::MAX);
+        let (_, outcome) = trained(2, &[method, "--epochs=1", "--batch-size=1000", &timeout])?;
+        assert_eq!(number(&outcome, "batches")?, 8.0, "{method}");
+    }
+    Ok(())
+}
+
 // === What they refuse ===
 
 fn refused(program: Command, text: &str) -> Result<()> {
-    Job::new()?.run(program)?.expect_messages(&[text])?;
+    Job::new()?.run(program)?.expect_code(1)?.expect_messages(&[text])?;
     Ok(())
+}
+
+/// Each process makes one update, whose outcome no batch sees.
+#[test]
+fn a_model_that_has_run_away_is_refused_in_the_end() -> Result<()> {
+    let flags = |method| [method, "--epochs=1", "--batch-size=8000", "--lr=1e38"];
+    for method in ["sync-allreduce", "async-ps"] {
+        let program = launch(2, &async_update(flags(method))?)?;
+        refused(program, "after 1 updates, but must be finite; try a smaller --lr")?;
+    }
+    let program = async_update(flags("hogwild").into_iter().chain(["--threads=1"]))?;
+    refused(program, "after 1 updates, but must be finite; try a smaller --lr")
 }
 
 #[test]
@@ -148,7 +171,12 @@ fn flags_that_make_no_sense_are_refused() -> Result<()> {
         (&["local-sgd", "--period=0"][..], "--period"),
         (&["local-sgd", "--epochs=0"], "--epochs"),
         (&["ring", "--batch-size=0"], "--batch-size"),
-        (&["ring", "--lr=nan"], "NaN is not finite"),
+        (&["local-sgd", "--epochs=288230376151711744"], "is not in 1..=4294967295"),
+        (&["async-ps", "--n-fetch=18446744073709551615"], "is not in 1..=4294967295"),
+        (&["ring", "--lr=nan"], "NaN is not a finite number above 0"),
+        (&["ring", "--lr", "-0.1"], "-0.1 is not a finite number above 0"),
+        (&["easgd", "--lr=0"], "0 is not a finite number above 0"),
+        (&["compare", "--lr=0"], "0 is not a finite number above 0"),
         (&["ring", "--straggle=1"], "expected RANK:MS, as in 3:40, and found \"1\""),
     ] {
         let ended = Job::new()?.run(async_update(flags.iter().copied())?)?.expect_code(2)?;

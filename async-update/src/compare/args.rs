@@ -1,5 +1,6 @@
 //! The flags of the comparison.
 
+use crate::args::{count, positive};
 use clap::value_parser;
 use std::path::PathBuf;
 use tch_parallel::multiprocessing::TimeLimit;
@@ -16,30 +17,34 @@ use tch_parallel::multiprocessing::TimeLimit;
 )]
 pub struct CompareArgs {
     /// How many processes compute gradients; methods with a server have one more.
-    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(2..))]
+    // Each has libtorch in its memory.
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(2..=64))]
     pub workers: u32,
     /// Milliseconds that a gradient takes at least, so that workers do not wait for a processor.
-    #[arg(long, value_name = "MS", default_value_t = 10)]
+    // Many times nothing is nothing: without it the slow worker would not be slow.
+    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = value_parser!(u32).range(1..=60_000))]
     pub step_time: u32,
     /// How many times longer the slow worker takes.
-    #[arg(long, value_name = "FACTOR", default_value_t = 5, value_parser = value_parser!(u32).range(2..))]
+    // Times the longest step this is 16 hours, and still a number of 32 bits.
+    #[arg(long, value_name = "FACTOR", default_value_t = 5, value_parser = value_parser!(u32).range(2..=1000))]
     pub slowdown: u32,
     /// How often to go through the training set, all workers together.
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..))]
-    pub epochs: u32,
+    #[arg(long, default_value_t = 3, value_parser = count)]
+    pub epochs: usize,
     /// The learning rate of all methods.
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
     pub lr: f64,
     /// Draw losses, updates and staleness as charts in this directory.
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
     /// Seconds that a training may take.
-    #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
-    timeout: u64,
+    // The moment at which it is over must be one that clocks can tell.
+    #[arg(long, default_value_t = 600, value_parser = value_parser!(u32).range(1..))]
+    timeout: u32,
 }
 
 impl CompareArgs {
     pub fn time_limit(&self) -> TimeLimit {
-        TimeLimit { seconds: self.timeout, flag: "--timeout" }
+        TimeLimit { seconds: self.timeout.into(), flag: "--timeout" }
     }
 }

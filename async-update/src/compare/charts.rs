@@ -1,28 +1,36 @@
 //! Losses, updates and staleness as SVG files.
 
 use super::runs::Measured;
-use std::fs;
+use crate::report::check_plots;
 use std::path::Path;
+use tch_parallel::Result;
 use tch_parallel::report::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
-use tch_parallel::{Error, Result};
 
 /// Into so many pieces a curve is cut, each the mean of its batches: the losses of single batches
 /// scatter too much to be told apart.
 const PIECES: usize = 24;
 
-/// Makes the directory, before any work is done.
+/// Draws a chart of what was measured with equal workers, and with a slow one.
+type Draw = fn(&[Measured], &[Measured]) -> Result<String>;
+
+/// All charts, by the names of their files.
+const CHARTS: [(&str, Draw); 6] = [
+    ("loss-time.svg", |equal, _| plot::lines(&against_time(equal, "Equal workers"))),
+    ("loss-time-slow.svg", |_, slow| plot::lines(&against_time(slow, "One slow worker"))),
+    ("loss-updates.svg", |_, slow| plot::lines(&against_updates(slow))),
+    ("updates.svg", |equal, slow| plot::bars(&updates(equal, slow))),
+    ("batches.svg", |equal, slow| plot::bars(&batches(equal, slow))),
+    ("staleness.svg", |_, slow| plot::lines(&staleness(slow))),
+];
+
+/// Makes the directory, and refuses one that cannot be written to, before any work is done.
 pub fn check_destination(directory: &Path) -> Result<()> {
-    fs::create_dir_all(directory).map_err(Error::io("create directory", directory))
+    check_plots(directory, &CHARTS.map(|(file, _)| file))
 }
 
-/// Writes loss-time.svg, loss-time-slow.svg, loss-updates.svg, updates.svg and staleness.svg.
+/// Writes all charts into the directory.
 pub fn save(directory: &Path, equal: &[Measured], slow: &[Measured]) -> Result<()> {
-    let save = |name: &str, svg: String| plot::save(directory.join(name), &svg);
-    save("loss-time.svg", plot::lines(&against_time(equal, "Equal workers"))?)?;
-    save("loss-time-slow.svg", plot::lines(&against_time(slow, "One slow worker"))?)?;
-    save("loss-updates.svg", plot::lines(&against_updates(slow))?)?;
-    save("updates.svg", plot::bars(&updates(equal, slow))?)?;
-    save("staleness.svg", plot::lines(&staleness(slow))?)
+    CHARTS.iter().try_for_each(|(file, draw)| plot::save(directory.join(file), &draw(equal, slow)?))
 }
 
 fn against_time(measured: &[Measured], title: &str) -> Lines {
@@ -66,17 +74,34 @@ fn mean(points: &[(f64, f64)]) -> (f64, f64) {
     (x / count, y / count)
 }
 
+/// A method in which every worker updates parameters of its own counts the updates of all.
 fn updates(equal: &[Measured], slow: &[Measured]) -> Bars {
-    let rate = |found: &Measured| vec![found.outcome.batches as f64 / found.outcome.seconds];
+    rates("Updates of the model", "updates", equal, slow, |found| found.outcome.updates)
+}
+
+fn batches(equal: &[Measured], slow: &[Measured]) -> Bars {
+    let title = "Gradients that went into the model";
+    rates(title, "batches", equal, slow, |found| found.outcome.batches)
+}
+
+/// How many of something there were in a second.
+fn rates(
+    title: &str,
+    unit: &str,
+    equal: &[Measured],
+    slow: &[Measured],
+    number: impl Fn(&Measured) -> usize,
+) -> Bars {
+    let rate = |found: &Measured| vec![number(found) as f64 / found.outcome.seconds];
     let group = |(equal, slow): (&Measured, &Measured)| Group {
         name: equal.method.name(),
         values: vec![rate(equal), rate(slow)],
     };
     Bars {
-        title: "Gradients that went into the model".into(),
-        axis: "batches a second, all workers together".into(),
+        title: title.into(),
+        axis: format!("{unit} a second, all workers together"),
         unit: Unit::Other(String::new()),
-        parts: vec!["batches/s".into()],
+        parts: vec![format!("{unit}/s")],
         members: vec!["equal workers".into(), "one slow".into()],
         groups: equal.iter().zip(slow).map(group).collect(),
     }

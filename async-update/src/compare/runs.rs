@@ -54,6 +54,11 @@ pub const METHODS: [MethodRun; 11] = [
     run(&["hogwild"], Workers::Threads),
 ];
 
+/// α of easgd: which part of the way worker and centre go in an exchange. It shall be the same with
+/// every learning rate, as nothing else in the comparison depends on the rate; and lr · rho, with a
+/// fixed rho, would soon be no part of a way.
+const ELASTICITY: f64 = 0.2;
+
 impl MethodRun {
     pub fn name(&self) -> String {
         self.flags.join(" ")
@@ -133,6 +138,9 @@ impl<'a> Runs<'a> {
                 workers - 1
             }
         };
+        if method.flags[0] == "easgd" {
+            command.arg(format!("--rho={}", ELASTICITY / lr));
+        }
         if slow {
             command.arg(format!("--straggle={last}:{}", step_time * (slowdown - 1)));
         }

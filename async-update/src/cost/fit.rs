@@ -11,6 +11,9 @@ pub type Point = (f64, f64);
 /// times: with equal weights the largest messages alone would decide, and α, which they hardly
 /// show, would be whatever is left over.
 ///
+/// Neither is below zero: times that scatter on a busy machine may lie closest to a line on which
+/// messages or bytes win time back, and then the closest without that is found.
+///
 /// At least two different sizes are needed; times are above zero.
 pub fn line(points: &[Point]) -> Link {
     // The normal equations of a weighted line.
@@ -24,9 +27,15 @@ pub fn line(points: &[Point]) -> Link {
         wnt += weight * bytes * seconds;
     }
     let determinant = w * wnn - wn * wn;
-    Link {
-        latency: (wnn * wt - wn * wnt) / determinant,
-        per_byte: (w * wnt - wn * wt) / determinant,
+    let (latency, per_byte) =
+        ((wnn * wt - wn * wnt) / determinant, (w * wnt - wn * wt) / determinant);
+    // The sum of squares is convex: where its least lies beyond an edge, the edge has the next one.
+    if latency < 0.0 {
+        Link { latency: 0.0, per_byte: wnt / wnn }
+    } else if per_byte < 0.0 {
+        Link { latency: wt / w, per_byte: 0.0 }
+    } else {
+        Link { latency, per_byte }
     }
 }
 
@@ -51,6 +60,16 @@ mod tests {
         // Sums over seven powers of ten lose as many of a double's sixteen digits.
         assert!(distance(found.latency, LINK.latency) < 1e-9, "{found:?}");
         assert!(distance(found.per_byte, LINK.per_byte) < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn nothing_costs_less_than_nothing() {
+        // Long messages that take less time than short ones.
+        assert_eq!(line(&[(4.0, 2.0), (8.0, 2.0), (12.0, 1.0)]).per_byte, 0.0);
+        // Times that grow faster than sizes.
+        let found = line(&[(1.0, 1.0), (2.0, 4.0), (3.0, 9.0)]);
+        assert_eq!(found.latency, 0.0);
+        assert!(found.per_byte > 0.0, "{found:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn messages(group: &ProcessGroup, link: &Link) -> Result<Vec<Point>> {
 }
 
 fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
-    let mut tensor = zeros(bytes);
+    let mut tensor = zeros(bytes)?;
     let ping_pong = || {
         let begun = Instant::now();
         match group.rank() {
@@ -69,9 +69,9 @@ pub fn updates(group: &ProcessGroup, bytes: usize) -> Result<Updates> {
 }
 
 fn update(group: &ProcessGroup, bytes: usize, mut method: impl Method) -> Result<f64> {
-    let (mut theta, gradient) = (zeros(bytes), zeros(bytes));
+    let mut theta = zeros(bytes)?;
     let update = || {
-        let gradient = gradient.copy();
+        let gradient = zeros(bytes)?;
         group.barrier()?;
         let begun = Instant::now();
         method.after_batch(&mut theta, gradient)?;
@@ -80,8 +80,9 @@ fn update(group: &ProcessGroup, bytes: usize, mut method: impl Method) -> Result
     fastest(group, repetitions(bytes), update)
 }
 
-fn zeros(bytes: usize) -> Tensor {
-    Tensor::zeros([(bytes / size_of::<f32>()) as i64], (Kind::Float, Device::Cpu))
+fn zeros(bytes: usize) -> Result<Tensor> {
+    Tensor::f_zeros([(bytes / size_of::<f32>()) as i64], (Kind::Float, Device::Cpu))
+        .map_err(Error::tensor("making room for a model (a smaller --bytes may fit)"))
 }
 
 /// The fastest of many: whatever else runs on the machine can only add to what the exchange itself

@@ -15,12 +15,12 @@ mod model;
 mod tables;
 
 use crate::model::PARAMETERS;
+use crate::report::check_plots;
 use crate::several;
 use anyhow::{Result, ensure};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
-use tch_parallel::checkpoint::check_destination;
 use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, init_process_group};
 use tch_parallel::report::{parse_size, plot};
 
@@ -28,7 +28,7 @@ use tch_parallel::report::{parse_size, plot};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   launch -n 4 async-update cost                             for the model that the methods train
-  launch -n 4 async-update cost --bytes 100MiB --per-node 4 --plot cost.svg")]
+  launch -n 4 async-update cost --bytes 100MiB --per-node 4 --plot .   and cost.svg")]
 pub struct Args {
     /// The size of the model, as 64MiB; by default that of the model that the methods train.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -36,13 +36,16 @@ pub struct Args {
     /// How many ranks share a node in the hierarchical ring.
     #[arg(long, default_value = "8")]
     per_node: NonZeroUsize,
-    /// A file for the predictions as an SVG picture.
-    #[arg(long, value_name = "FILE")]
+    /// Draw the predictions as cost.svg in this directory.
+    #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
     /// Seconds to wait for another rank.
     #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
 }
+
+/// The file that --plot makes.
+const PLOT: &str = "cost.svg";
 
 pub fn run(args: &Args) -> Result<()> {
     let bytes = args.bytes.unwrap_or(PARAMETERS * size_of::<f32>());
@@ -50,8 +53,8 @@ pub fn run(args: &Args) -> Result<()> {
         bytes.is_multiple_of(size_of::<f32>()),
         "--bytes is {bytes}, but must be a multiple of 4, the size of a parameter"
     );
-    if let Some(path) = &args.plot {
-        check_destination(path)?;
+    if let Some(directory) = &args.plot {
+        check_plots(directory, &[PLOT])?;
     }
     let options = ProcessGroupOptions {
         device: DeviceChoice::Cpu,
@@ -73,8 +76,8 @@ pub fn run(args: &Args) -> Result<()> {
     println!("{}", tables::predictions(&link, &job));
     print!("{}", tables::comparison(&link, &job, &updates));
     // ANCHOR_END: predict
-    if let Some(path) = &args.plot {
-        plot::save(path, &chart::svg(&link, &job, &updates)?)?;
+    if let Some(directory) = &args.plot {
+        plot::save(directory.join(PLOT), &chart::svg(&link, &job, &updates)?)?;
     }
     Ok(())
 }

@@ -33,6 +33,11 @@ impl SharedModel {
         Ok(SharedModel { theta, version: AtomicUsize::new(0), batches: AtomicUsize::new(batches) })
     }
 
+    /// Leaves no batch for anybody.
+    pub fn stop(&self) {
+        self.batches.store(0, Relaxed);
+    }
+
     pub fn into_theta(self) -> Tensor {
         self.theta.into_tensor()
     }

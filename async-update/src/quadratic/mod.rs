@@ -17,12 +17,12 @@ mod ssp;
 mod threads;
 mod workers;
 
+use crate::report::check_plots;
 use anyhow::{Result, ensure};
 use divergence::End;
 use momentum::{Fit, Trajectory};
 use ssp::View;
 use std::path::PathBuf;
-use tch_parallel::checkpoint::check_destination;
 use tch_parallel::report::{Column, table, thousands};
 
 #[derive(Debug, clap::Args)]
@@ -31,34 +31,36 @@ use tch_parallel::report::{Column, table, thousands};
   async-update quadratic --workers 2,16 --plot .   and momentum.svg")]
 pub struct Args {
     /// Numbers of workers.
-    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8],
+    #[arg(long, value_delimiter = ',', default_value = "2,4,8",
           value_parser = clap::value_parser!(u16).range(2..=64))]
     workers: Vec<u16>,
     /// Seeds everything that is random but the threads' sleep.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// A directory for a picture of the momentum.
+    /// Draw the momentum as momentum.svg in this directory.
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
 }
+
+/// The file that --plot makes.
+const PLOT: &str = "momentum.svg";
 
 /// Staleness bounds of the last table.
 const BOUNDS: [usize; 4] = [0, 2, 8, 32];
 
 pub fn run(args: &Args) -> Result<()> {
     let workers: Vec<_> = args.workers.iter().copied().map(usize::from).collect();
-    let picture = args.plot.as_ref().map(|directory| directory.join("momentum.svg"));
-    if let Some(path) = &picture {
-        check_destination(path)?;
+    if let Some(directory) = &args.plot {
         ensure!(
             workers.len() <= 4,
             "--workers has {} numbers, but must have at most 4 with --plot: each has two curves, and there are nine colours",
             workers.len()
         );
+        check_plots(directory, &[PLOT])?;
     }
     let simulated = print_momentum(&workers, args.seed)?;
-    if let Some(path) = &picture {
-        plot::draw(path, &simulated)?;
+    if let Some(directory) = &args.plot {
+        plot::draw(&directory.join(PLOT), &simulated)?;
     }
     print_in_turn();
     print_queue(&workers, args.seed);

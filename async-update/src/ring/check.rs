@@ -1,12 +1,14 @@
 //! Whether the ring computes what c10d's all-reduce and the parameter server compute.
 
 use super::all_reduce::carry_out;
-use super::schedule::Schedule;
+use super::schedule::{Iteration, Schedule};
+use crate::args::count;
 use crate::link::Link;
 use crate::methods::{Method, Steps, SyncPs};
 use crate::several;
 use anyhow::{Result, ensure};
-use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::time::Duration;
 use tch::{Device, Kind, Tensor};
 use tch_parallel::Error;
 use tch_parallel::distributed::{
@@ -17,23 +19,34 @@ use tch_parallel::distributed::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   launch -n 4 async-update ring check
-  launch -n 4 async-update ring check --without 2   a mistake that the check finds")]
+  launch -n 4 async-update ring check --without 2            a mistake that the check finds
+  launch -n 4 async-update ring check --without 2 --rank 3   only rank 3 loses a chunk")]
 pub struct Args {
     /// How many numbers each rank has; may be given several times.
-    #[arg(long, default_values = ["1", "17", "101770"])]
-    elements: Vec<NonZeroUsize>,
+    #[arg(long, default_values = ["1", "17", "101770"], value_parser = count)]
+    elements: Vec<usize>,
     /// Leaves this iteration out, from 1 to 2(N - 1): a mistake for the check to find.
     #[arg(long, value_name = "ITERATION")]
     without: Option<usize>,
+    /// Leaves less out: all do the iteration, but this rank makes no use of the chunk that it receives.
+    #[arg(long, requires = "without")]
+    rank: Option<usize>,
+    /// Seconds to wait for another rank.
+    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
+    let options = ProcessGroupOptions {
+        device: DeviceChoice::Cpu,
+        timeout: Duration::from_secs(args.timeout),
+        ..Default::default()
+    };
     let group = init_process_group(options)?;
     let link = several(group.clone())?;
-    let schedule = schedule(args, group.rank(), group.world_size())?;
-    for elements in &args.elements {
-        let said = check(&group, &link, &schedule, elements.get())?;
+    let mistake = Mistake::check(args, group.world_size())?;
+    for &elements in &args.elements {
+        let said = check(&group, &link, mistake, elements)?;
         if group.rank() == 0 {
             println!("{said}");
         }
@@ -41,21 +54,63 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn schedule(args: &Args, rank: usize, ranks: usize) -> Result<Schedule> {
-    let mut schedule = Schedule::new(rank, ranks);
-    if let Some(missing) = args.without {
-        let half = ranks - 1;
+/// What the check is to find.
+#[derive(Debug, Clone, Copy)]
+struct Mistake {
+    /// Which iteration is done wrong, from 0.
+    iteration: usize,
+    /// Who loses the chunk of this iteration; `None`: nobody sends any.
+    rank: Option<usize>,
+}
+
+impl Mistake {
+    /// Refuses iterations and ranks that there are not.
+    fn check(args: &Args, ranks: usize) -> Result<Option<Mistake>> {
+        let Some(without) = args.without else { return Ok(None) };
+        let last = 2 * (ranks - 1);
         ensure!(
-            (1..=2 * half).contains(&missing),
-            "--without is {missing}, but must be an iteration of {ranks} ranks, from 1 to {}",
-            2 * half
+            (1..=last).contains(&without),
+            "--without is {without}, but must be an iteration of {ranks} ranks, from 1 to {last}"
         );
-        let _ = match missing.checked_sub(half + 1) {
-            None => schedule.scatter_reduce.remove(missing - 1),
-            Some(number) => schedule.all_gather.remove(number),
-        };
+        if let Some(rank) = args.rank {
+            ensure!(
+                rank < ranks,
+                "--rank is {rank}, but must be one of {ranks} ranks, from 0 to {}",
+                ranks - 1
+            );
+        }
+        Ok(Some(Mistake { iteration: without - 1, rank: args.rank }))
     }
-    Ok(schedule)
+}
+
+/// The ring's all-reduce, in place, with the mistake if there is to be one.
+fn ring_sum(link: &Link, mistake: Option<Mistake>, tensor: &mut Tensor) -> Result<()> {
+    let whole = Schedule::new(link.rank(), link.world_size());
+    let Some(Mistake { iteration, rank }) = mistake else {
+        return Ok(carry_out(&whole, link, tensor)?);
+    };
+    carry_out(&part(&whole, 0..iteration), link, tensor)?;
+    if let Some(rank) = rank {
+        let before = tensor.copy();
+        // It takes part as all do, so that nobody waits for a message that does not come.
+        carry_out(&part(&whole, iteration..iteration + 1), link, tensor)?;
+        if rank == link.rank() {
+            tensor.copy_(&before);
+        }
+    }
+    Ok(carry_out(&part(&whole, iteration + 1..usize::MAX), link, tensor)?)
+}
+
+/// Some of a schedule's iterations, counted from 0 through both of its halves.
+fn part(whole: &Schedule, range: Range<usize>) -> Schedule {
+    let pick = |half: &[Iteration], first: usize| {
+        let numbered = (first..).zip(half).filter(|(number, _)| range.contains(number));
+        numbered.map(|(_, iteration)| *iteration).collect()
+    };
+    Schedule {
+        scatter_reduce: pick(&whole.scatter_reduce, 0),
+        all_gather: pick(&whole.all_gather, whole.scatter_reduce.len()),
+    }
 }
 
 /// Fails unless every rank ends with the same bits, and each sum is that of other ways, up to
@@ -63,15 +118,16 @@ fn schedule(args: &Args, rank: usize, ranks: usize) -> Result<Schedule> {
 fn check(
     group: &ProcessGroup,
     link: &Link,
-    schedule: &Schedule,
+    mistake: Option<Mistake>,
     elements: usize,
 ) -> Result<String> {
     let ranks = group.world_size();
     tch::manual_seed(group.rank() as i64);
-    let own = Tensor::randn([elements as i64], (Kind::Float, Device::Cpu));
+    let own = Tensor::f_randn([elements as i64], (Kind::Float, Device::Cpu))
+        .map_err(Error::tensor("making as many random numbers as --elements says"))?;
 
     let mut ring = own.copy();
-    carry_out(schedule, link, &mut ring)?;
+    ring_sum(link, mistake, &mut ring)?;
     let mut all_reduce = own.copy();
     group.all_reduce(&mut all_reduce, ReduceOp::Sum)?;
     // With a learning rate of -N the server adds the sum to what it has, here to zeros.

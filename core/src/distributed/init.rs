@@ -5,7 +5,7 @@ use super::device::{self, Backend, DeviceChoice};
 use super::env::Env;
 use super::post_mortem::PostMortem;
 use super::process_group::{Place, ProcessGroup};
-use super::store::Store;
+use super::store::{LONGEST, Store};
 use crate::{Error, Result};
 use c10d_sys::GlooAddress;
 use std::sync::Arc;
@@ -24,9 +24,6 @@ pub struct ProcessGroupOptions {
     /// default for gloo, 30 minutes: a rank may well load data that long.
     pub timeout: Duration,
 }
-
-/// A timeout beyond this is this: the engine counts milliseconds, and clocks overflow.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Default for ProcessGroupOptions {
     fn default() -> Self {
@@ -54,7 +51,7 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
         env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
     // A device that is not to be had is refused before anybody is met.
     device::choose(options.device, options.backend, local_rank)?;
-    let store = Store::from_env(options.timeout.min(LONGEST))?;
+    let store = Store::from_env(options.timeout)?;
     ProcessGroup::with_store(&store, rank, world_size, options)
 }
 

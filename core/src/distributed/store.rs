@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// A timeout beyond this is this: the engine counts milliseconds, and clocks overflow.
+pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Keys and values that every process of a job can set and wait for. Clones share them.
 ///
 /// PyTorch's counterparts are `torch.distributed.TCPStore` and `PrefixStore`. Rank 0 serves the
@@ -38,7 +41,7 @@ impl Store {
     pub fn from_env(timeout: Duration) -> Result<Store> {
         let membership = Membership::new(Env::read()?)?;
         let engine = match &membership.env {
-            Some(env) => rendezvous::store(env, timeout)?,
+            Some(env) => rendezvous::store(env, timeout.min(LONGEST))?,
             None => c10d_sys::Store::hash().map_err(Error::engine("make a store"))?,
         };
         let (engine, membership) = (Arc::new(engine), Arc::new(membership));
@@ -72,7 +75,8 @@ impl Store {
 
     /// The value of a key, once somebody has set it; an error after `timeout`. `store.get`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
-        self.engine.get(key, timeout).map_err(|error| self.failed("get", key, &error))
+        let value = self.engine.get(key, timeout.min(LONGEST));
+        value.map_err(|error| self.failed("get", key, &error))
     }
 
     /// Whether somebody has set the key. `store.check`.

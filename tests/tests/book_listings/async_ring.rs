@@ -62,9 +62,9 @@ fn the_ring_is_compared_with_other_ways_as_the_book_shows() -> Result<()> {
 #[test]
 fn what_an_update_costs_is_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
-    let flags = "cost --plot cost.svg";
+    let flags = "cost --plot plots";
     let ended = job.run(launch(4, &async_update(flags.split(' '))?)?)?.expect_success()?;
-    let svg = fs::read_to_string(job.directory().join("cost.svg"))?;
+    let svg = fs::read_to_string(job.directory().join("plots/cost.svg"))?;
     let shown = format!("$ cargo launch -n 4 async-update -- {flags}\n");
     expect_times("cost.txt", &(shown + &ended.stdout), "cost.svg", &svg)
 }
