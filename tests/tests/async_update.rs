@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tests::Job;
-use tests::programs::{async_update, launch, launch_with};
+use tests::programs::{as_rank, async_update, free_port, launch, launch_with};
 use tests::training::events;
 
 /// What a rank has written after each batch.
@@ -199,4 +199,26 @@ fn a_slow_rank_that_does_not_exist_is_refused() -> Result<()> {
     let launched = launch_with(&["-n", "2"], &program)?;
     let expected = "--straggle is rank 2, but must be a rank that trains, from 0 to 1";
     refused(launched, expected)
+}
+
+#[test]
+fn compare_refuses_what_it_cannot_do_before_it_trains() -> Result<()> {
+    for (flags, code, texts) in [
+        (&["--workers=1"][..], 2, ["--workers", "1 is not in 2..=64"]),
+        (&["--workers=65"], 2, ["--workers", "65 is not in 2..=64"]),
+        (&["--slowdown=1"], 2, ["--slowdown", "1 is not in 2..=1000"]),
+        (&["--slowdown=1001"], 2, ["--slowdown", "1001 is not in 2..=1000"]),
+        (&["--step-time=0"], 2, ["--step-time", "0 is not in 1..=60000"]),
+        (&["--step-time=60001"], 2, ["--step-time", "60001 is not in 1..=60000"]),
+        (&["--timeout=18446744073709551615"], 2, ["--timeout", "too large"]),
+        (&["--plot=/dev/null/plots"], 1, ["create directory", "/dev/null/plots"]),
+        (&["--plot=/proc"], 1, ["cannot write to the directory of", "/proc/loss-time.svg"]),
+    ] {
+        let program = async_update(["compare"].into_iter().chain(flags.iter().copied()))?;
+        Job::new()?.run(program)?.expect_code(code)?.expect_messages(&texts)?;
+    }
+    let as_a_rank = as_rank(async_update(["compare"])?, 0, 2, free_port()?);
+    let ended = Job::new()?.run(as_a_rank)?.expect_code(1)?;
+    ended.expect_messages(&["run it without a launcher"])?;
+    Ok(())
 }

@@ -38,6 +38,18 @@ pub fn expect_words(name: &str, text: &str) -> Result<()> {
     expect(&[Output { name, text, same: &same }])
 }
 
+/// The same for a text and the pictures that the same run has drawn, each by its name.
+pub fn expect_words_and_pictures(
+    name: &str,
+    text: &str,
+    pictures: &[(String, String)],
+) -> Result<()> {
+    let same = |listing: &str, text: &str| without_numbers(listing) == without_numbers(text);
+    let mut outputs = vec![Output { name, text, same: &same }];
+    outputs.extend(pictures.iter().map(|(name, text)| Output { name, text, same: &same_labels }));
+    expect(&outputs)
+}
+
 /// Compares a table with times, in milliseconds with three decimals, and the picture that the same
 /// run has drawn. Lines without a time have to be equal, and both are replaced if one differs.
 pub fn expect_times(name: &str, text: &str, picture: &str, svg: &str) -> Result<()> {

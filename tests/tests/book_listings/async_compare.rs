@@ -1,0 +1,82 @@
+//! All methods of async-update side by side, in the chapter "Synchronous or asynchronous".
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result, bail, ensure};
+use tests::Job;
+use tests::programs::async_update;
+
+use super::listing::expect_words_and_pictures;
+
+/// The columns of a row, after the method's name.
+struct Row {
+    updates: f64,
+    batches: f64,
+    staleness: f64,
+    loss: f64,
+    /// In percent.
+    accuracy: f64,
+}
+
+/// The tables that `compare` prints, each by the methods' names.
+fn tables(stdout: &str) -> Result<Vec<BTreeMap<&str, Row>>> {
+    let mut tables = Vec::new();
+    for line in stdout.lines() {
+        if line.starts_with("method ") {
+            tables.push(BTreeMap::new());
+        } else if line.ends_with(" %") {
+            let (method, columns) = line.split_once("  ").context("a row without columns")?;
+            let columns: Vec<f64> = columns
+                .trim_end_matches(" %")
+                .split_whitespace()
+                .map(|column| column.parse().with_context(|| format!("{column} in {line}")))
+                .collect::<Result<_>>()?;
+            let [_, updates, batches, staleness, _, loss, accuracy] = columns[..] else {
+                bail!("{line} has not seven columns");
+            };
+            let table = tables.last_mut().context("a row before the first table")?;
+            table.insert(method, Row { updates, batches, staleness, loss, accuracy });
+        }
+    }
+    Ok(tables)
+}
+
+/// S1.22, S1.23.
+#[test]
+fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> Result<()> {
+    let job = Job::new()?;
+    let flags = "compare --epochs 1 --plot plots";
+    let ended = job.run(async_update(flags.split(' '))?)?.expect_success()?;
+    let tables = tables(&ended.stdout)?;
+    let [equal, slow] = &tables[..] else { bail!("{} tables", tables.len()) };
+    for table in [equal, slow] {
+        assert_eq!(table.len(), 11, "{}", ended.stdout);
+        for (method, row) in table {
+            ensure!(row.loss.is_finite() && row.loss > 0.0, "{method}: the loss is {}", row.loss);
+            // Whoever guesses is right in a tenth of all cases.
+            ensure!((50.0..=100.0).contains(&row.accuracy), "{method}: {} % right", row.accuracy);
+        }
+        for method in ["sync-allreduce", "sync-ps", "ring"] {
+            assert_eq!(table[method].staleness, 0.0, "{method}");
+        }
+        for method in ["ssp --staleness=4", "async-ps", "easgd --tau=4", "hogwild"] {
+            ensure!(table[method].staleness > 0.0, "{method}: nothing was stale");
+        }
+    }
+    // With one of four five times slower, all make 80 batches a second where they wait for it, and
+    // 320 where they do not. A machine with fewer processors than workers comes to less.
+    let together = &slow["sync-allreduce"];
+    for method in ["async-ps", "easgd --tau=4", "hogwild"] {
+        let apart = &slow[method];
+        ensure!(apart.batches > 1.5 * together.batches, "{method}: {} batches/s", apart.batches);
+        ensure!(apart.updates > 2.0 * together.updates, "{method}: {} updates/s", apart.updates);
+    }
+    let pictures = ["loss-time-slow", "loss-updates", "batches", "staleness"].map(|name| {
+        let svg = fs::read_to_string(job.directory().join(format!("plots/{name}.svg")));
+        svg.map(|svg| (format!("async_{}.svg", name.replace('-', "_")), svg))
+    });
+    let pictures = pictures.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let shown = format!("$ cargo run --release -p async-update -- {flags}\n{}", ended.stdout);
+    expect_words_and_pictures("async_compare.txt", &shown, &pictures)
+}
