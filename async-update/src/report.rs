@@ -157,9 +157,10 @@ impl fmt::Display for Outcome {
         let Outcome { name, workers, updates, batches, seconds, loss, accuracy } = self;
         let (per_second, batches_per_second) =
             (*updates as f64 / seconds, *batches as f64 / seconds);
+        let plural = if *workers == 1 { "" } else { "s" };
         write!(
             f,
-            "{name}: {workers} workers, {updates} updates from {batches} batches in {seconds:.2} s \
+            "{name}: {workers} worker{plural}, {updates} updates from {batches} batches in {seconds:.2} s \
              ({per_second:.1} updates/s, {batches_per_second:.1} batches/s), loss={loss:.4}, accuracy={accuracy:.4}"
         )
     }
