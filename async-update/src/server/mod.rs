@@ -2,7 +2,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `shard` | a part of θ, and what the server knows of its workers |
+//! | `shard` | a part of θ, and all that happens to it |
+//! | `roster` | the workers, and how far each of them is |
 //! | `rule` | what an update does to θ |
 //! | `gate` | how far a worker may run ahead |
 //! | `budget` | how many batches are left, and who does them |
@@ -17,6 +18,7 @@ mod desk;
 mod gate;
 mod histogram;
 mod protocol;
+mod roster;
 mod rule;
 mod shard;
 

@@ -1,12 +1,12 @@
-//! A part of θ, and what the server knows of those who work on it.
+//! A part of θ, and all that happens to it.
 
 use super::budget::Budget;
 use super::gate::Gate;
 use super::histogram::Histogram;
+use super::roster::Roster;
 use super::rule::Rule;
 use crate::link::Traffic;
 use crate::report::{Log, Read, Update, now};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::{Error, Result};
@@ -19,8 +19,7 @@ pub struct Shard {
     rule: Rule,
     gate: Gate,
     budget: Budget,
-    /// Those that take part now, by rank.
-    workers: BTreeMap<usize, Worker>,
+    workers: Roster,
     /// How many updates θ has had.
     version: usize,
     staleness: Histogram,
@@ -33,20 +32,6 @@ pub struct Shard {
     failure: Option<Error>,
 }
 
-/// What is known of a worker.
-#[derive(Debug)]
-struct Worker {
-    /// How many updates it has made.
-    clock: usize,
-    /// How many updates the others have made since it read, and since the first of its reads of which
-    /// the gradient has not come yet.
-    unseen: usize,
-    /// Whether it has read since its last update.
-    owes: bool,
-    /// Whether it waits for an answer.
-    waits: bool,
-}
-
 impl Shard {
     pub fn new(theta: Tensor, rule: Rule, gate: Gate, budget: Budget, log: Log) -> Shard {
         Shard {
@@ -54,7 +39,7 @@ impl Shard {
             rule,
             gate,
             budget,
-            workers: BTreeMap::new(),
+            workers: Roster::default(),
             version: 0,
             staleness: Histogram::default(),
             traffic: Traffic::default(),
@@ -64,16 +49,14 @@ impl Shard {
         }
     }
 
-    /// A worker comes. Its clock begins with that of the slowest: the others do not wait for what
-    /// was done before it came.
+    /// A worker comes.
     pub fn join(&mut self, worker: usize) {
-        let clock = self.slowest().unwrap_or(0);
-        self.workers.insert(worker, Worker { clock, unseen: 0, owes: false, waits: false });
+        self.workers.join(worker);
     }
 
-    /// A worker goes, well or not. Nobody waits for it any more, and others do what it has not done.
+    /// A worker goes, well or not. Others do what it has not done.
     pub fn leave(&mut self, worker: usize, traffic: Traffic) {
-        self.workers.remove(&worker);
+        self.workers.leave(worker);
         self.budget.give_back(worker);
         self.traffic = self.traffic + traffic;
     }
@@ -81,41 +64,30 @@ impl Shard {
     /// A worker asks for batches. Whether it gets an answer now, or must wait: for slower ones, or
     /// until it is sure that no batch comes back from a worker that is lost.
     pub fn ask(&mut self, worker: usize) -> bool {
-        let Some(state) = self.workers.get_mut(&worker) else { return true };
-        state.waits = true;
-        let clock = state.clock;
+        let Some(clock) = self.workers.waits(worker) else { return true };
         if self.budget.is_used_up() {
             // Who waits as well sends what it has when it is told that nothing is left.
-            let waits = |worker| self.workers.get(&worker).is_some_and(|state| state.waits);
-            return self.budget.is_settled(waits);
+            return self.budget.is_settled(|worker| self.workers.is_waiting(worker));
         }
-        self.gate.is_open(clock, self.slowest().unwrap_or(0))
+        self.gate.is_open(clock, self.workers.slowest())
     }
 
     /// Copies θ into `out`, and says how many of the `wanted` batches a worker may do with it.
     /// With 0 there is nothing left to do, and nothing is copied.
     pub fn read(&mut self, worker: usize, wanted: usize, out: &mut Tensor) -> Result<usize> {
         let granted = self.grant(worker, wanted);
-        let version = self.version;
-        if granted > 0
-            && let Some(state) = self.workers.get_mut(&worker)
-        {
+        if granted > 0 {
             out.f_copy_(&self.theta).map_err(Error::tensor("copy θ"))?;
-            if !state.owes {
-                state.unseen = 0;
-            }
-            state.owes = true;
             self.span.get_or_insert((Instant::now(), Instant::now()));
-            self.log.read(&Read { worker, clock: state.clock, version, at: now() })?;
+            let (clock, version) = (self.workers.read(worker), self.version);
+            self.log.read(&Read { worker, clock, version, at: now() })?;
         }
         Ok(granted)
     }
 
     /// How many of the `wanted` batches a worker may do.
     pub fn grant(&mut self, worker: usize, wanted: usize) -> usize {
-        if let Some(state) = self.workers.get_mut(&worker) {
-            state.waits = false;
-        }
+        self.workers.goes_on(worker);
         self.budget.grant(worker, wanted)
     }
 
@@ -128,22 +100,10 @@ impl Shard {
     ) -> Result<Option<Tensor>> {
         self.budget.complete(worker, batches);
         let version = self.version;
-        let (mut clock, mut staleness) = (0, 0);
-        for (&rank, state) in &mut self.workers {
-            if rank == worker {
-                (clock, staleness) = (state.clock, state.unseen);
-                state.clock += 1;
-                state.owes = false;
-            } else {
-                state.unseen += 1;
-            }
-        }
+        let (clock, staleness) = self.workers.update(worker);
         let reply = self.rule.apply(&mut self.theta, sent, staleness)?;
-        if reply.is_some()
-            && let Some(state) = self.workers.get_mut(&worker)
-        {
-            // It has just learnt where θ stands.
-            state.unseen = 0;
+        if reply.is_some() {
+            self.workers.has_seen(worker);
         }
         self.version += 1;
         self.staleness.add(staleness);
@@ -152,11 +112,6 @@ impl Shard {
         }
         self.log.update(&Update { worker, clock, staleness, version, at: now() })?;
         Ok(reply)
-    }
-
-    /// The clock of the slowest worker.
-    fn slowest(&self) -> Option<usize> {
-        self.workers.values().map(|worker| worker.clock).min()
     }
 
     /// How many workers take part now.
@@ -293,19 +248,6 @@ mod tests {
         push(&mut shard, 1, 1.0);
         push(&mut shard, 1, 1.0);
         assert!(!shard.ask(1) && shard.ask(2));
-    }
-
-    #[test]
-    fn with_several_reads_before_a_push_the_oldest_counts() {
-        let mut shard = shard(Gate::Free, 9, &[1, 2]);
-        read(&mut shard, 1);
-        read(&mut shard, 2);
-        push(&mut shard, 2, 1.0);
-        read(&mut shard, 1);
-        push(&mut shard, 1, 2.0);
-        read(&mut shard, 1);
-        push(&mut shard, 1, 1.0);
-        assert_eq!(staleness(&shard), [2, 1]);
     }
 
     #[test]
