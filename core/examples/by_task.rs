@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 use tch::nn::{self, ModuleT, OptimizerConfig, VarStore};
 use tch::{Kind, Tensor};
-use tch_parallel::amp::autocast;
+use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 use tch_parallel::checkpoint::{self, Training};
 use tch_parallel::data::{Batch, DataLoader, Dataset, DistributedSampler};
 use tch_parallel::distributed::hooks::Bf16Compress;
@@ -38,11 +38,12 @@ fn main() -> Result<()> {
     // ANCHOR: seed
     tch::manual_seed(42 + group.rank() as i64);
     // ANCHOR_END: seed
-    let tasks: [(&str, Task); 8] = [
+    let tasks: [(&str, Task); 9] = [
         ("own data", own_data),
         ("tch's optimizer", tch_optimizer),
         ("options and a hook", options_and_hook),
         ("mixed precision", mixed_precision),
+        ("scaled gradients", scaled_gradients),
         ("batch norm over all ranks", batch_norm_over_ranks),
         ("the optimizer's state shared out", optimizer_state_shared_out),
         ("a checkpoint", checkpoint),
@@ -163,6 +164,25 @@ fn mixed_precision(group: &ProcessGroup) -> Result<VarStore> {
     // ANCHOR_END: autocast
     model.backward(&loss)?;
     optimizer.step()?;
+    Ok(vs)
+}
+
+fn scaled_gradients(group: &ProcessGroup) -> Result<VarStore> {
+    let (vs, model) = wrapped(group)?;
+    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    // ANCHOR: grad_scaler
+    let mut scaler = GradScaler::new(GradScalerOptions::default())?;
+    for _step in 0..2 {
+        let (inputs, labels) = batch(group)?;
+        let loss = autocast(group.device(), Some(Kind::Half), || {
+            model.forward_t(&inputs, true).cross_entropy_for_logits(&labels)
+        })?;
+        optimizer.zero_grad()?;
+        model.backward(&scaler.scale(&loss)?)?;
+        scaler.step(&mut optimizer)?; // left out if a gradient is infinite
+        scaler.update()?;
+    }
+    // ANCHOR_END: grad_scaler
     Ok(vs)
 }
 

@@ -34,14 +34,14 @@ pub fn save(directory: &Path, equal: &[Measured], slow: &[Measured]) -> Result<(
 }
 
 fn against_time(measured: &[Measured], title: &str) -> Lines {
-    losses(title, "time (s)", measured, |found| {
+    losses(title, ("time", "time (s)"), measured, |found| {
         let begin = found.steps.first().map_or(0.0, |step| step.at);
         found.steps.iter().map(|step| step.at - begin).collect()
     })
 }
 
 fn against_updates(measured: &[Measured]) -> Lines {
-    losses("One slow worker", "updates", measured, |found| {
+    losses("One slow worker", ("updates", "updates"), measured, |found| {
         let per_batch = found.outcome.updates as f64 / found.outcome.batches as f64;
         (0..found.steps.len()).map(|batch| batch as f64 * per_batch).collect()
     })
@@ -50,7 +50,7 @@ fn against_updates(measured: &[Measured]) -> Lines {
 /// The training losses of all workers over `x`, which has a value for each batch.
 fn losses(
     title: &str,
-    axis: &str,
+    (over, axis): (&str, &str),
     measured: &[Measured],
     x: impl Fn(&Measured) -> Vec<f64>,
 ) -> Lines {
@@ -61,7 +61,7 @@ fn losses(
         Series { name: found.method.name(), points: points.chunks(piece).map(mean).collect() }
     };
     Lines {
-        title: format!("{title}: what the batches lose"),
+        title: format!("{title}: training loss over {over}"),
         x: Axis { title: axis.into(), scale: Scale::Linear },
         y: Axis { title: "training loss".into(), scale: Scale::Log },
         series: measured.iter().filter(|found| found.method.has_curve).map(curve).collect(),

@@ -25,8 +25,8 @@ pub struct DeviceReport {
 
 impl DeviceReport {
     /// What else lives between two steps: with DistributedDataParallel the buckets, in which
-    /// gradients travel.
-    pub fn buckets(&self) -> usize {
+    /// gradients travel; with images the memory of batches, which the data set keeps for the next.
+    pub fn others(&self) -> usize {
         self.live.saturating_sub(self.parameters + self.gradients + self.optimizer_state)
     }
 

@@ -43,7 +43,7 @@ fn speed(measured: &[Measured]) -> Bars {
 
 fn memory(measured: &[Measured]) -> Bars {
     let parts = |device: &DeviceReport| {
-        [device.parameters, device.optimizer_state, device.buckets(), device.activations()]
+        [device.parameters, device.optimizer_state, device.others(), device.activations()]
             .map(|bytes| bytes as f64)
             .to_vec()
     };
@@ -54,7 +54,7 @@ fn memory(measured: &[Measured]) -> Bars {
         parts: [
             "parameters",
             "optimizer's state",
-            "buckets of gradients",
+            "buckets of gradients, memory of a batch",
             "activations and their gradients",
         ]
         .map(str::to_owned)

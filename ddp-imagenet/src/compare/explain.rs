@@ -115,14 +115,14 @@ fn article_on_memory() -> String {
 fn evenness_of_ranks(found: &Measured) -> String {
     let first = &found.devices[0];
     let same = found.devices.iter().all(|device| device.peak == first.peak);
-    let buckets = found.devices.iter().map(DeviceReport::buckets).max().unwrap_or(0);
+    let others = found.devices.iter().map(DeviceReport::others).max().unwrap_or(0);
     format!(
-        "{}: {}. Each has the optimizer's state, {}, and beside its gradients the buckets in which \
-         they travel, {}.",
+        "{}: {}. Each has the optimizer's state, {}; beside its gradients, the buckets in which they \
+         travel and the memory that its loader keeps for the next batch come to {}.",
         found.run.method,
         if same { "all ranks need the same, to the byte" } else { "the ranks differ" },
         size(first.optimizer_state),
-        size(buckets),
+        size(others),
     )
 }
 

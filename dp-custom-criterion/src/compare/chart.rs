@@ -8,7 +8,7 @@ use tch_parallel::report::plot::{Bars, Group, Unit};
 pub fn peaks(measured: &[Measured]) -> Bars {
     let members = measured.first().map(|first| &first.devices).into_iter().flatten();
     let parts = |device: &DeviceReport| {
-        [device.parameters, device.optimizer_state, device.buckets(), device.activations()]
+        [device.parameters, device.optimizer_state, device.others(), device.activations()]
             .map(|bytes| bytes as f64)
             .to_vec()
     };

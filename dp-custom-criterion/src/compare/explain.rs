@@ -87,7 +87,7 @@ fn ranks(devices: &[DeviceReport]) -> String {
         "{}.\n  Each has an Adam, with {} of state, and its gradients once more in buckets, {}.\n",
         if same { "all ranks need the same, to the byte" } else { "the ranks differ" },
         size(first.optimizer_state),
-        size(first.buckets()),
+        size(first.others()),
     )
 }
 

@@ -29,7 +29,7 @@ pub fn table_of(measured: &[Measured]) -> String {
                 size(device.parameters),
                 size(device.gradients),
                 size(device.optimizer_state),
-                size(device.buckets()),
+                size(device.others()),
                 size(device.peak),
                 size(device.activations()),
                 of_method(format!("{step_seconds:.2}")),

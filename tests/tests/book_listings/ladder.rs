@@ -40,6 +40,16 @@ fn from_step_to_step_these_lines_differ() -> Result<()> {
 #[test]
 fn on_every_step_the_losses_are_those_of_one_device() -> Result<()> {
     let losses = printed(example("single_device", [])?)?;
+    for (listing, name, flag) in [
+        ("ladder_single.txt", "single_device", ""),
+        ("ladder_data_parallel.txt", "data_parallel", "cpu:2"),
+    ] {
+        let printed = printed(example(name, flag.split_whitespace())?)?;
+        assert_eq!(losses, printed, "{name}");
+        let dashes = if flag.is_empty() { String::new() } else { format!(" -- {flag}") };
+        let shown = format!("$ cargo run -rq -p tch-parallel --example {name}{dashes}\n{losses}");
+        expect_listing(listing, &shown, LOSS)?;
+    }
     let program = example("distributed_data_parallel", [])?;
     assert_eq!(losses, printed(example("distributed_data_parallel", [])?)?, "no launcher");
     for ranks in [1, 2, 4] {
