@@ -108,7 +108,8 @@ fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
     let lines: Vec<_> = printed.lines().filter(|line| line.starts_with("Epoch: ")).collect();
     let [line] = lines[..] else { anyhow::bail!("{printed}") };
     let [first, second] = [losses(job.directory(), 0)?[0], losses(job.directory(), 1)?[0]];
-    assert!((first - second).abs() > 0.01, "the shares differ too little: {first} {second}");
+    // Else three decimals could not tell the mean from either.
+    assert!((first - second).abs() > 0.002, "the shares differ too little: {first} {second}");
     let mean = format!("Epoch: [0/500]| loss: {:.3} | acc: ", (first + second) / 2.0);
     assert!(line.starts_with(&mean), "{line}");
     for device in ["Use cpu:0 for training", "Use cpu:1 for training"] {
@@ -187,9 +188,10 @@ fn two_ranks_are_one_device_if_batch_norm_sees_the_whole_batch() -> Result<()> {
     let single = loss_curve("single", &STEPS)?;
     let synchronised = loss_curve("ddp", &[&STEPS[..], &["--sync-bn"]].concat())?;
     // Sums of f32 in another order, of which eight steps make more.
-    assert!(gap(&synchronised, &single) < 1e-4, "{synchronised:?} {single:?}");
+    assert!(gap(&synchronised, &single) < 1e-5, "{synchronised:?} {single:?}");
+    // Halves of 16 images have nearly the statistics of all 32, and eight steps are few.
     let halves = loss_curve("ddp", &STEPS)?;
-    assert!(gap(&halves, &single) > 1e-3, "{halves:?} {single:?}");
+    assert!(gap(&halves, &single) > 1e-4, "{halves:?} {single:?}");
     Ok(())
 }
 
@@ -197,8 +199,8 @@ fn two_ranks_are_one_device_if_batch_norm_sees_the_whole_batch() -> Result<()> {
 fn replicas_that_are_normalised_by_halves_still_learn() -> Result<()> {
     for method in METHODS {
         let batch_size = if method == "apex" { "--batch-size=32" } else { "--batch-size=64" };
-        let curve = loss_curve(method, &[batch_size, "--steps=30", "--lr=0.05"])?;
-        let (begin, end) = (curve[0], curve[25..].iter().sum::<f32>() / 5.0);
+        let curve = loss_curve(method, &[batch_size, "--steps=40", "--lr=0.2"])?;
+        let (begin, end) = (curve[0], curve[35..].iter().sum::<f32>() / 5.0);
         assert!(end < begin - 0.5, "{method}: {begin} to {end}");
     }
     Ok(())
@@ -304,7 +306,7 @@ fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
     let [single, data_parallel, ddp, apex] =
         ["single", "data_parallel", "distributed", "apex"].map(listing);
     let (single, data_parallel, ddp, apex) = (single?, data_parallel?, ddp?, apex?);
-    assert!(single.len() > 30, "the listing is cut off: {single:?}");
+    assert!(single.len() > 25, "the listing is cut off: {single:?}");
     for (before, after, lines) in
         [(&single, &data_parallel, 6), (&single, &ddp, 8), (&ddp, &apex, 3)]
     {
@@ -338,10 +340,12 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     }
     // Every device of every training.
     assert_eq!(table.len(), 9, "{printed}");
+    // Paragraphs are wrapped.
+    let in_one_line = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     for text in
         ["2 x 4", "The outputs that cpu:0 gathers, of 4 images, take 160 B.", "30,720 bytes"]
     {
-        assert!(printed.contains(text), "no {text}: {printed}");
+        assert!(in_one_line.contains(text), "no {text}: {printed}");
     }
     assert_eq!(printed.matches("all ranks need the same, to the byte").count(), 2, "{printed}");
     // The article's lines came meanwhile.

@@ -11,7 +11,8 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let libtorch = setup::ensure(setup::Level::Full)?;
     command::run(command::cargo().args(["build", "--release", "--workspace"]))?;
     let mut test = command::cargo();
-    test.args(["test", "--release"])
+    // All that fails is to be seen at once.
+    test.args(["test", "--release", "--no-fail-fast"])
         .args((!selects_package(args)).then_some("--workspace"))
         .args(args);
     command::run(&mut test)?;
