@@ -12,7 +12,7 @@ fn the_readmes_command_reads_945_of_1000_digits_right() -> Result<()> {
     let readme = source("README.md")?;
     let flags = readme
         .lines()
-        .find_map(|line| line.trim().strip_prefix(COMMAND))
+        .find_map(|line| line.trim_start_matches("$ ").strip_prefix(COMMAND))
         .with_context(|| format!("README.md has no line that begins with `{COMMAND}`"))?;
     let flags = flags.split('#').next().unwrap_or_default().split_whitespace();
 
