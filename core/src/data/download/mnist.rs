@@ -20,6 +20,9 @@ const FILES: [RemoteFile; 4] = [
 
 /// Makes sure that MNIST is in the user's cache, in `mnist`, and returns the directory, which
 /// [`Mnist::from_dir`](crate::data::Mnist::from_dir) reads.
+///
+/// # Errors
+/// [`Error::Io`] if the cache cannot be written, [`Error::Format`] if no mirror has the right files.
 pub fn mnist() -> Result<PathBuf> {
     let dir = cache_dir("mnist")?;
     mnist_from(&MNIST_MIRRORS, &dir)?;
@@ -27,6 +30,9 @@ pub fn mnist() -> Result<PathBuf> {
 }
 
 /// Like [`mnist`], from other mirrors (tried in this order) and into another directory.
+///
+/// # Errors
+/// As [`mnist`].
 pub fn mnist_from(mirrors: &[&str], dir: &Path) -> Result<()> {
     fetch_missing(&FILES, mirrors, dir)
 }

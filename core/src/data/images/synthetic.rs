@@ -35,7 +35,10 @@ pub struct SyntheticImages {
 }
 
 impl SyntheticImages {
-    /// Refuses images without pixels and labels without classes.
+    /// Images as `options` describe them.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for images without pixels and labels without classes.
     pub fn new(options: SyntheticImagesOptions) -> Result<Self> {
         for (what, value) in [("size", options.size), ("num_classes", options.num_classes)] {
             if value == 0 {

@@ -35,5 +35,8 @@ pub use resize::Resize;
 pub trait Transform: Debug + Send + Sync {
     /// The transformed image. Whatever is random comes from `rng`, so that the result depends on
     /// nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for an image that the transform cannot work with.
     fn apply(&self, image: Image, rng: &mut SampleRng) -> Result<Image>;
 }
