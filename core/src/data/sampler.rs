@@ -158,8 +158,8 @@ impl Sampler for SequentialSampler {
 }
 
 /// All samples, in a new order every epoch: the order of a [`DistributedSampler`] of
-/// [`Shard::WHOLE`] with the same seed. `torch.utils.data.RandomSampler` draws from another generator,
-/// and so comes to another order.
+/// [`Shard::WHOLE`] with the same seed. `torch.utils.data.RandomSampler` seeds its epochs with
+/// numbers from the global generator instead.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RandomSampler {
     /// Together with the epoch it determines the order.

@@ -30,7 +30,8 @@ const FILES: [&str; 6] = [
 /// `cifar-10`, and returns the directory, which `Cifar10::from_dir` reads.
 ///
 /// # Errors
-/// [`Error::Io`] if the cache cannot be written, [`Error::Format`] if no mirror has the right file.
+/// [`Error::Io`] if the cache cannot be written, or if no mirror gives the right file, with the reason
+/// of each; [`Error::Environment`] if neither HOME nor XDG_CACHE_HOME says where the cache is.
 pub fn cifar10() -> Result<PathBuf> {
     let dir = cache_dir("cifar-10")?;
     cifar10_from(&CIFAR10_MIRRORS, &dir)?;
