@@ -29,7 +29,8 @@ use tch::Tensor;
 ///     }
 /// }
 ///
-/// let batch = Batch { images: Tensor::ones([8, 3], FLOAT_CPU), labels: Tensor::ones([8], FLOAT_CPU) };
+/// let ones = |size: &[i64]| Tensor::ones(size, FLOAT_CPU);
+/// let batch = Batch { images: ones(&[8, 3]), labels: ones(&[8]) };
 /// let devices: Devices = "cpu:2".parse()?;
 /// let chunks = scatter(&batch, &devices, 0)?;
 /// assert_eq!(chunks[1].images.size(), [4, 3]);

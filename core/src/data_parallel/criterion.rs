@@ -102,9 +102,10 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
     /// # use tch_parallel::data_parallel::{DataParallelCriterion, DataParallelModel, Mean};
     /// # let devices = "cpu:2".parse()?;
     /// # let vs = VarStore::new(Device::Cpu);
-    /// # let model = DataParallelModel::new(&vs, &devices, |p| nn::linear(p, 4, 3, Default::default()))?;
+    /// # let build = |p: &nn::Path<'_>| nn::linear(p, 4, 3, Default::default());
+    /// # let model = DataParallelModel::new(&vs, &devices, build)?;
     /// # let images = Tensor::rand([8, 4], (Kind::Float, Device::Cpu));
-    /// // -100 is what nll_loss leaves out: three targets count on the first device, one on the second.
+    /// // nll_loss leaves out -100: three targets count on the first device, one on the second.
     /// let targets = Tensor::from_slice(&[0i64, 1, 2, -100, 0, -100, -100, -100]);
     /// let criterion = DataParallelCriterion::weighted(|output: &Tensor, target: &Tensor| {
     ///     let value = output.log_softmax(-1, Kind::Float).nll_loss(target);

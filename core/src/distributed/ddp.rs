@@ -317,7 +317,8 @@ impl<M> DistributedDataParallel<M> {
     /// # let vs = nn::VarStore::new(group.device());
     /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
     /// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
-    /// # let batches = [1.0, 2.0, 3.0].map(|x| Tensor::full([8, 4], x, (Kind::Float, group.device())));
+    /// # let float = (Kind::Float, group.device());
+    /// # let batches = [1.0, 2.0, 3.0].map(|value| Tensor::full([8, 4], value, float));
     /// for (index, batch) in batches.iter().enumerate() {
     ///     let is_last = index + 1 == batches.len();
     ///     let _no_sync = (!is_last).then(|| model.no_sync());

@@ -36,7 +36,7 @@ const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
 /// let images = Tensor::ones([4, 8], (Kind::Float, group.device()));
 /// images.apply(&model).mean(Kind::Float).backward(); // of DistributedDataParallel in a real job
 /// optimizer.step()?;
-/// // This rank's share, here all 27 numbers: two means of four bytes each, and two counters of steps.
+/// // This rank's share, here all 27 numbers: two means of four bytes each, and two step counters.
 /// assert_eq!(optimizer.state_bytes(), 27 * 2 * 4 + 2 * 4);
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
