@@ -26,6 +26,10 @@ const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 /// they are about to do, and such a mistake is an error. A failed collective leaves the group
 /// unusable: end the program.
 ///
+/// Tensors must be contiguous, which gloo does not check either: of a view with gaps, a column
+/// (`t.select(1, 0)`) say, it reduces and broadcasts the numbers that lie next to its first, as it does
+/// in Python. Exchange `t.contiguous()` instead.
+///
 /// ```
 /// use tch::Tensor;
 /// use tch_parallel::distributed::{ProcessGroup, ReduceOp};
@@ -40,9 +44,9 @@ const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// Every collective gives [`Error::Collective`] when a rank has died or has not come within the
-/// group's timeout, and for a tensor that the backend does not take: of another device, not
-/// contiguous, or of a kind or [`ReduceOp`] that it lacks. Where a rank is an argument,
-/// [`Error::Argument`] for one that the group does not have.
+/// group's timeout, and for a kind that the backend does not know (`int16` with gloo) or a device that
+/// it does not reach (the CPU with NCCL). Where a rank is an argument, [`Error::Argument`] for one
+/// that the group does not have.
 #[derive(Debug, Clone)]
 pub struct ProcessGroup {
     inner: Arc<Inner>,

@@ -22,8 +22,9 @@ const FILES: [RemoteFile; 4] = [
 /// [`Mnist::from_dir`](crate::data::Mnist::from_dir) reads.
 ///
 /// # Errors
-/// [`Error::Io`] if the cache cannot be written, or if no mirror gives the right file, with the reason
-/// of each; [`Error::Environment`] if neither HOME nor XDG_CACHE_HOME says where the cache is.
+/// [`Error::Io`](crate::Error::Io) if the cache cannot be written, or if no mirror gives the right file,
+/// with the reason of each; [`Error::Environment`](crate::Error::Environment) if neither HOME nor
+/// XDG_CACHE_HOME says where the cache is.
 pub fn mnist() -> Result<PathBuf> {
     let dir = cache_dir("mnist")?;
     mnist_from(&MNIST_MIRRORS, &dir)?;
