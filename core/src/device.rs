@@ -12,7 +12,19 @@ use tch::{Cuda, Device, Tensor};
 ///
 /// Logical devices make data parallelism visible without a GPU. Each replica runs on a thread of
 /// its own, and what that thread allocates belongs to its device ([`guard`](Self::guard)). A tensor
-/// that goes from one logical device to another is copied, as between GPUs.
+/// that goes from one logical device to another is copied, as between GPUs. PyTorch's counterpart is
+/// `torch.device`, which knows one CPU only.
+///
+/// ```
+/// use tch::{Tensor, kind::FLOAT_CPU};
+/// use tch_parallel::LogicalDevice;
+///
+/// let device: LogicalDevice = "cpu:1".parse()?;
+/// let batch = Tensor::ones([8, 4], FLOAT_CPU);
+/// assert_eq!(LogicalDevice::of(&batch).to_string(), "cpu:0");
+/// assert_eq!(LogicalDevice::of(&device.copy_of(&batch)?), device);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LogicalDevice {
     /// `cpu:0`, `cpu:1` …: a part of the CPU.
@@ -130,6 +142,9 @@ impl FromStr for LogicalDevice {
 
     /// `cpu:1`, `cuda:0`; without a number, the first. (As [`Devices`], `cpu:1` is a list of one,
     /// `cpu:0`.)
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another text, and for a device that is not there.
     fn from_str(text: &str) -> Result<Self> {
         named(text)?.check()
     }
@@ -139,6 +154,15 @@ impl FromStr for LogicalDevice {
 ///
 /// Written `cpu:4` for four logical devices, `cuda:0,cuda:1` for these two GPUs, and `cuda` for all
 /// GPUs of this host.
+///
+/// ```
+/// use tch_parallel::Devices;
+///
+/// let devices: Devices = "cpu:2".parse()?;
+/// assert_eq!(devices.len(), 2);
+/// assert_eq!(devices.to_string(), "cpu:0,cpu:1");
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Devices(Vec<LogicalDevice>);
 

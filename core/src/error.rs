@@ -9,7 +9,20 @@ use std::path::PathBuf;
 /// The result of anything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong, grouped by where it comes from.
+/// What can go wrong, grouped by where it comes from. PyTorch raises `ValueError`, `DistBackendError`
+/// and, most of the time, `RuntimeError`.
+///
+/// ```
+/// use tch_parallel::{Devices, Error};
+///
+/// let error = "cpu:0,cpu:0".parse::<Devices>().unwrap_err();
+/// assert!(matches!(&error, Error::Argument { what, .. } if what == "devices"));
+/// assert_eq!(
+///     error.to_string(),
+///     "devices is a list with cpu:0 twice, but must be a list of different devices: replicas that \
+///      share one gain nothing"
+/// );
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -4,6 +4,23 @@
 //! CPU is booked to the device of the thread that asks for it ([`LogicalDevice::guard`]), and
 //! un-booked there, whichever thread gives it back. Threads of OpenMP are on `cpu:0`, so what a
 //! kernel allocates on these is booked there; with `tch::set_num_threads(1)` there are none.
+//!
+//! ```
+//! use tch::{Tensor, kind::FLOAT_CPU};
+//! use tch_parallel::LogicalDevice;
+//! use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
+//!
+//! let device: LogicalDevice = "cpu:1".parse()?;
+//! let on = device.guard()?;
+//! let activations = Tensor::zeros([256, 4], FLOAT_CPU);
+//! assert_eq!(memory_allocated(device)?, 256 * 4 * 4);
+//! drop(activations);
+//! assert_eq!((memory_allocated(device)?, max_memory_allocated(device)?), (0, 4096));
+//! reset_peak_memory_stats(device)?;
+//! assert_eq!(max_memory_allocated(device)?, 0);
+//! # drop(on);
+//! # Ok::<(), tch_parallel::Error>(())
+//! ```
 
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::memory::{self, Bytes};

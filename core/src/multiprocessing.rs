@@ -2,6 +2,25 @@
 //!
 //! Like `mp.spawn` with `join=True`, [`run`] waits for all and ends all if one fails. The processes
 //! are programs of their own rather than functions: most often this very program, with other flags.
+//!
+//! ```
+//! use std::process::Command;
+//! use tch_parallel::multiprocessing::{Process, TimeLimit, run};
+//!
+//! let rank = || {
+//!     let mut command = Command::new("sh");
+//!     command.args(["-c", "echo rank $RANK of $WORLD_SIZE"]);
+//!     command
+//! };
+//! let mut lines = Vec::new();
+//! let ranks = Process::ranks("demo", vec![rank(), rank()])?;
+//! run(ranks, TimeLimit { seconds: 60, flag: "--timeout" }, |_process, line| {
+//!     lines.push(line.to_owned());
+//! })?;
+//! lines.sort();
+//! assert_eq!(lines, ["rank 0 of 2", "rank 1 of 2"]);
+//! # Ok::<(), tch_parallel::Error>(())
+//! ```
 
 use crate::{Error, Result};
 use nix::sys::prctl::set_pdeathsig;
@@ -77,7 +96,7 @@ impl Process {
 /// How long processes may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeLimit {
-    /// After so many they are killed.
+    /// After so many, counted from the start of [`run`], they are killed.
     pub seconds: u64,
     /// The flag with which the user sets it, for the message.
     pub flag: &'static str,
@@ -85,7 +104,8 @@ pub struct TimeLimit {
 
 /// Runs processes at the same time, and returns when all have ended well. `torch.multiprocessing.spawn`
 ///
-/// `on_line` is given every line that one of them prints, with the process's name, as it comes.
+/// `on_line` is given the name of a process and a line that it has printed, to stdout or to stderr,
+/// for every line as it comes.
 ///
 /// # Errors
 /// [`Error::Process`] for the first that fails, with its last lines, and for one that takes too

@@ -7,7 +7,38 @@ use tch::Tensor;
 ///
 /// Implemented for tensors, tuples, arrays, vectors and options of them, nested as you like, and for
 /// [`Shared`] values; [`Replicated`] tensors are not split. A struct of your own needs two short
-/// functions, or three to hand [`Replicated`] tensors on.
+/// functions, or three to hand [`Replicated`] tensors on:
+///
+/// ```
+/// use tch::{Tensor, kind::FLOAT_CPU};
+/// use tch_parallel::{Devices, Tensors, data_parallel::scatter};
+///
+/// struct Batch {
+///     images: Tensor,
+///     labels: Tensor,
+/// }
+///
+/// impl Tensors for Batch {
+///     fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+///         f(&mut self.images);
+///         f(&mut self.labels);
+///     }
+///
+///     fn shallow_clone(&self) -> Self {
+///         Batch { images: self.images.shallow_clone(), labels: self.labels.shallow_clone() }
+///     }
+/// }
+///
+/// let ones = |size: &[i64]| Tensor::ones(size, FLOAT_CPU);
+/// let batch = Batch { images: ones(&[8, 3]), labels: ones(&[8]) };
+/// let devices: Devices = "cpu:2".parse()?;
+/// let chunks = scatter(&batch, &devices, 0)?;
+/// assert_eq!(chunks[1].images.size(), [4, 3]);
+/// assert_eq!(chunks[1].labels.size(), [4]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// PyTorch looks through tuples, lists and dictionaries at run time.
 pub trait Tensors: Sized {
     /// Calls `f` on each tensor, always in the same order.
     fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor));

@@ -14,6 +14,16 @@ use tch::{Device, Kind};
 /// To be used for the forward pass and the loss, not for the backward pass. The setting is the
 /// thread's own; [`DataParallel`](crate::data_parallel::DataParallel) carries it to its replicas.
 ///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+/// use tch_parallel::amp::autocast;
+///
+/// let x = Tensor::ones([2, 2], (Kind::Float, Device::Cpu));
+/// let product = autocast(x.device(), Some(Kind::BFloat16), || x.matmul(&x))?;
+/// assert_eq!(product.kind(), Kind::BFloat16);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Argument`] for a kind that autocast does not compute in, and for devices other than CPU
 /// and CUDA.

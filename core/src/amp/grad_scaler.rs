@@ -36,7 +36,7 @@ impl Default for GradScalerOptions {
 }
 
 /// Multiplies losses, so that gradients in 16 bits do not vanish, and divides the gradients again
-/// before they are used: `torch.amp.GradScaler`.
+/// before they are used: `torch.amp.GradScaler`. There is an example at the [module](super).
 ///
 /// Where a gradient has overflowed, the step is left out and the scale shrinks. Ranks with
 /// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) come to the same verdict
@@ -78,6 +78,8 @@ struct Checked {
 }
 
 impl GradScaler {
+    /// A scaler that begins with `init_scale`.
+    ///
     /// # Errors
     /// [`Error::Argument`] for factors that PyTorch refuses as well, and for a scale or a factor that
     /// is infinite or no number.
@@ -117,7 +119,10 @@ impl GradScaler {
         Ok(GradScaler { enabled, state, tensors: None, optimizers: HashMap::new() })
     }
 
-    /// The loss, multiplied by the scale; for its backward pass.
+    /// The loss, multiplied by the scale; for its backward pass. `scaler.scale(loss)`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] for a loss that cannot be multiplied.
     pub fn scale(&mut self, loss: &Tensor) -> Result<Tensor> {
         if !self.enabled {
             return Ok(loss.shallow_clone());
@@ -214,13 +219,19 @@ impl GradScaler {
         update().map(|_| ()).map_err(Error::tensor("update"))
     }
 
-    /// What losses are multiplied by at present: `get_scale()`. 1 if scaling is off.
+    /// What losses are multiplied by at present: `get_scale()`. 1 if scaling is off. Waits for a GPU.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if the scale cannot be read from its device.
     pub fn get_scale(&self) -> Result<f64> {
         Ok(self.state_dict()?.map_or(1.0, |state| state.scale))
     }
 
     /// What the next iteration depends on; None if scaling is off. To be called after
     /// [`update`](Self::update).
+    ///
+    /// # Errors
+    /// As [`get_scale`](Self::get_scale).
     pub fn state_dict(&self) -> Result<Option<GradScalerState>> {
         if !self.enabled {
             return Ok(None);

@@ -20,6 +20,7 @@
 //! scaler.scale(&loss)?.backward();
 //! scaler.step(&mut optimizer)?;
 //! scaler.update()?;
+//! assert_eq!(scaler.get_scale()?, 65536.0); // no gradient has overflowed
 //! # Ok::<(), tch_parallel::Error>(())
 //! ```
 //!

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// Refuses a destination to which [`save`](super::save) could not write, so that a long training
 /// does not end in that error. For the process that will write: rank 0.
+///
+/// # Errors
+/// [`Error::Format`] for a directory, and for a file in a directory that does not exist;
+/// [`Error::Io`] where the system lets nobody write.
 pub fn check_destination(path: &Path) -> Result<()> {
     let directory = directory(path);
     if !directory.is_dir() {

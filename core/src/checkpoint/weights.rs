@@ -12,11 +12,34 @@ use tch::no_grad;
 /// What `DataParallel` and `DistributedDataParallel` put before every name in Python.
 const WRAPPER_PREFIX: &str = "module.";
 
-/// Writes all variables of `vs`, under their names, without any prefix. A collective.
+/// Writes all variables of `vs`, under their names, without any prefix. A collective. PyTorch's
+/// counterpart is `torch.save(model.module.state_dict(), path)`, on rank 0.
 ///
 /// Rank 0 writes, once; every rank returns when the file is there, so that any of them may read it
 /// next. The file is written beside its place and renamed: whoever looks finds the old file or the
 /// new one, whole.
+///
+/// ```
+/// use tch::nn::{self, VarStore};
+/// use tch_parallel::checkpoint;
+/// use tch_parallel::distributed::ProcessGroup;
+///
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let path = directory.path().join("model.safetensors");
+/// let group = ProcessGroup::from_env()?;
+/// let build = || {
+///     let vs = VarStore::new(group.device());
+///     let layer = nn::linear(vs.root() / "fc", 4, 3, Default::default());
+///     (vs, layer)
+/// };
+/// let (vs, trained) = build();
+/// checkpoint::save(&path, &vs, &group)?;
+///
+/// let (mut vs, loaded) = build(); // other weights so far
+/// checkpoint::load(&path, &mut vs)?;
+/// assert_eq!(loaded.ws, trained.ws);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 ///
 /// # Errors
 /// On every rank, with the reason, if rank 0 could not write.
@@ -31,13 +54,15 @@ pub fn save(path: &Path, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
 }
 
 /// Sets the variables of `vs` from a file, which must hold exactly these, by name and shape. Of a
-/// whole [`Training`](super::Training) it takes the weights and leaves the rest.
+/// whole [`Training`](super::Training) it takes the weights and leaves the rest. `load_state_dict`;
+/// there is an example at [`save`].
 ///
 /// Names may carry the prefix `module.`, which PyTorch's wrappers add and which makes a state dict
 /// saved from a wrapped model unreadable for a bare one (S1.49).
 ///
 /// # Errors
-/// [`Error::Format`] naming the file and the variables at fault; `vs` is unchanged then.
+/// [`Error::Io`] if the file cannot be read; [`Error::Format`] naming the file and the variables at
+/// fault. `vs` is unchanged then.
 pub fn load(path: &Path, vs: &mut VarStore) -> Result<()> {
     let (tensors, metadata) = file::read(path)?;
     let saved = match training::is_one(&metadata) {

@@ -6,7 +6,7 @@ use tch::{Device, Tensor};
 
 use crate::{Error, Result};
 
-/// A set of samples numbered from 0.
+/// A set of samples numbered from 0. `torch.utils.data.Dataset`
 ///
 /// It makes whole batches (PyTorch's `__getitems__` and `collate_fn` in one), because a data set
 /// that holds its samples in memory can write a batch into one tensor, without a tensor for every
@@ -54,6 +54,9 @@ pub trait Dataset: Send + Sync {
     /// way whatever thread and batch the sample falls into. Other data sets ignore `epoch`.
     ///
     /// Several worker threads call it at the same time.
+    ///
+    /// # Errors
+    /// What keeps the data set from making the batch; the training loop gets it in the batch's place.
     fn batch(&self, indices: &[usize], epoch: u64) -> Result<Self::Batch>;
 }
 
@@ -73,11 +76,17 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
 /// Tensors that travel together from a worker thread to a device.
 pub trait Batch: Send + Sized + 'static {
     /// Copies the batch into page-locked memory, from which a GPU fetches it faster, and while
-    /// the CPU goes on with other work.
+    /// the CPU goes on with other work. `tensor.pin_memory()`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] where there is no GPU.
     fn pin_memory(self) -> Result<Self>;
 
     /// Moves the batch to `device`. A copy from pinned memory does not block: work that is queued
-    /// on the device later waits for it by itself.
+    /// on the device later waits for it by itself. `tensor.to(device, non_blocking=True)`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if the device is not there, or its memory runs out.
     fn to_device(self, device: Device) -> Result<Self>;
 }
 

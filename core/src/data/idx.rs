@@ -30,6 +30,10 @@ pub struct Idx<const N: usize> {
 
 impl<const N: usize> Idx<N> {
     /// Reads a file of `N` dimensions, compressed with gzip or not: its first bytes tell.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be read; [`Error::Format`] if it is no IDX file of unsigned bytes in
+    /// `N` dimensions, or too short or too long for them.
     pub fn read(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("open", path))?;
         let mut file = BufReader::with_capacity(1 << 16, file);
@@ -49,6 +53,9 @@ impl<const N: usize> Idx<N> {
     }
 
     /// Reads from memory or any other source; `path` is what error messages call it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn parse(mut source: impl BufRead, path: &Path) -> Result<Self> {
         let start = source.fill_buf().map_err(Error::io("read", path))?;
         if start.starts_with(&GZIP_MAGIC) {

@@ -12,7 +12,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::{Batch, Dataset, Sampler};
 use crate::{Error, Result};
 
-/// How a [`DataLoader`] makes its batches. Names and defaults are those of PyTorch's `DataLoader`.
+/// How a [`DataLoader`] makes its batches. Names and defaults are those of
+/// `torch.utils.data.DataLoader`.
 ///
 /// `shuffle` is missing on purpose: the order is the sampler's business. A loader that shuffled
 /// by itself would undo the sharing-out of a [`DistributedSampler`](super::DistributedSampler).
@@ -44,6 +45,7 @@ impl Default for DataLoaderOptions {
 }
 
 /// Cuts the samples that a sampler chooses into batches, and makes these ahead of time.
+/// `torch.utils.data.DataLoader`, with threads in the place of processes.
 ///
 /// The batches come in the sampler's order whatever worker is ready first, so a run does not
 /// depend on the number of workers. No thread draws random numbers from libtorch.
@@ -73,6 +75,9 @@ pub struct DataLoader<D, S> {
 
 impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
     /// A loader without workers. Several loaders can share a data set as an `Arc`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a `batch_size` of 0.
     pub fn new(dataset: D, sampler: S, batch_size: usize) -> Result<Self> {
         Self::with_options(
             dataset,
@@ -82,6 +87,10 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
     }
 
     /// A loader with all its options.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a `batch_size` of 0, a `prefetch_factor` of 0 where there are workers,
+    /// `pin_memory` without a CUDA device, and more workers than the system gives threads.
     pub fn with_options(dataset: D, sampler: S, options: DataLoaderOptions) -> Result<Self> {
         let refuse = |what: &str, found: &str, expected: &str| {
             Err(Error::Argument {
@@ -111,7 +120,7 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
         &self.dataset
     }
 
-    /// How many batches an epoch has.
+    /// How many batches an epoch has on this rank. `len(loader)`
     pub fn len(&self) -> usize {
         let samples = self.sampler.num_samples(self.dataset.len());
         if self.options.drop_last {
@@ -127,12 +136,18 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
     }
 
     /// The batches of epoch number `epoch`. The workers begin at once.
+    ///
+    /// # Errors
+    /// Those of [`Sampler::indices`]. What goes wrong with a batch comes in its place.
     pub fn epoch(&self, epoch: u64) -> Result<Epoch<'_, D>> {
         self.epoch_from(epoch, 0)
     }
 
     /// The batches of epoch number `epoch` without the first `step`, for a training that goes on
     /// where it was interrupted. The samples left out are not read.
+    ///
+    /// # Errors
+    /// As [`epoch`](Self::epoch).
     pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D>> {
         let DataLoaderOptions { batch_size, drop_last, .. } = self.options;
         let mut indices = self.sampler.indices(self.dataset.len(), epoch)?;

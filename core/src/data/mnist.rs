@@ -49,7 +49,18 @@ impl Split {
 ///
 /// A batch is `(images, labels)`: 32-bit floats `[batch, 1, 28, 28]` and 64-bit integers
 /// `[batch]`. The pixels are those that torchvision's `ToTensor` and
-/// `Normalize((0.1307,), (0.3081,))` give, to the last bit.
+/// `Normalize((0.1307,), (0.3081,))` give, to the last bit. `torchvision.datasets.MNIST` and
+/// `FashionMNIST`.
+///
+/// ```
+/// use tch_parallel::data::{Dataset, Mnist, Split};
+///
+/// let digits = Mnist::embedded(Split::Test)?;
+/// assert_eq!(digits.len(), 2000);
+/// let (images, labels) = digits.batch(&[0, 7, 1999], 0)?;
+/// assert_eq!((images.size(), labels.size()), (vec![3, 1, 28, 28], vec![3]));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Mnist {
     /// As bytes, a quarter of the memory that floats would take.
@@ -62,6 +73,9 @@ pub struct Mnist {
 impl Mnist {
     /// The first-steps data that this library carries with it: 8,000 training and 2,000 test
     /// images out of MNIST.
+    ///
+    /// # Errors
+    /// None but those of a build whose data are damaged.
     pub fn embedded(split: Split) -> Result<Self> {
         macro_rules! asset {
             ($file:literal) => {
@@ -83,6 +97,11 @@ impl Mnist {
 
     /// Reads the files from `dir`, or from where torchvision puts them below it
     /// (`MNIST/raw`, `FashionMNIST/raw`); compressed with gzip or not.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing or damaged, if it
+    /// holds images of another size than 28×28, labels above 9, or another number of them than there
+    /// are images.
     pub fn from_dir(dir: impl AsRef<Path>, split: Split) -> Result<Self> {
         let dir = dir.as_ref();
         // A missing directory is another mistake than an empty one.
@@ -114,6 +133,9 @@ impl Mnist {
 
     /// Fashion-MNIST, 60,000 training and 10,000 test images, as installed by Debian's package
     /// `dataset-fashion-mnist`.
+    ///
+    /// # Errors
+    /// As [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not installed.
     pub fn fashion(split: Split) -> Result<Self> {
         if !Path::new(FASHION_MNIST_DIR).is_dir() {
             return Err(Error::Format {

@@ -8,7 +8,7 @@
 //! | [`idx`] | the file format of MNIST |
 //! | `mnist` | [`Mnist`]: the digits, or Fashion-MNIST |
 //! | `download` | fetches full MNIST or CIFAR-10 into a cache (feature `download`) |
-//! | `images` | image files, CIFAR-10, MNIST in its shape, and [`transforms`] (feature `images`) |
+//! | `images` | image files, CIFAR-10, MNIST in its shape, and `transforms` (feature `images`) |
 
 mod dataset;
 #[cfg(feature = "download")]

@@ -6,9 +6,12 @@ use crate::{Error, Result};
 ///
 /// The epoch is an argument, where PyTorch has a method `set_epoch`, which is easily forgotten:
 /// then every epoch has the order of the first. What is chosen depends on the arguments and the
-/// sampler's own fields only, never on an earlier call.
+/// sampler's own fields only, never on an earlier call. `torch.utils.data.Sampler`
 pub trait Sampler: Send + Sync {
     /// The indices of the samples that epoch number `epoch` takes from a data set of `len`.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if libtorch cannot shuffle so many.
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>>;
 
     /// How many indices [`indices`](Self::indices) returns: the same number in every epoch.
@@ -26,7 +29,9 @@ impl<S: Sampler + ?Sized> Sampler for Box<S> {
     }
 }
 
-/// A rank's part of a data set: every `num_replicas`-th sample, beginning with number `rank`.
+/// A rank's part of a data set: every `num_replicas`-th sample, beginning with number `rank`. The
+/// arguments `rank` and `num_replicas` of PyTorch's `DistributedSampler`; a
+/// [`ProcessGroup`](crate::distributed::ProcessGroup) has one for each rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     pub(crate) rank: usize,
@@ -37,7 +42,10 @@ impl Shard {
     /// The whole data set, for a process that trains alone.
     pub const WHOLE: Shard = Shard { rank: 0, num_replicas: 1 };
 
-    /// The part of rank `rank` of `num_replicas`; refuses a rank that does not exist.
+    /// The part of rank `rank` of `num_replicas`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a rank that does not exist, and for no ranks at all.
     pub fn new(rank: usize, num_replicas: usize) -> Result<Self> {
         if num_replicas == 0 {
             return Err(Error::Argument {
@@ -67,7 +75,8 @@ impl Shard {
     }
 }
 
-/// Shares a data set out among ranks: PyTorch's `DistributedSampler`, index for index.
+/// Shares a data set out among ranks: `torch.utils.data.distributed.DistributedSampler`, index for
+/// index.
 ///
 /// All ranks shuffle the whole data set in the same way, then each takes its [`Shard`]. So the
 /// shards never overlap, and the shuffling must not be done a second time anywhere else. Where
@@ -134,7 +143,7 @@ impl Sampler for DistributedSampler {
 }
 // ANCHOR_END: indices
 
-/// All samples in order.
+/// All samples in order. `torch.utils.data.SequentialSampler`
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SequentialSampler;
 
@@ -149,7 +158,8 @@ impl Sampler for SequentialSampler {
 }
 
 /// All samples, in a new order every epoch: the order of a [`DistributedSampler`] of
-/// [`Shard::WHOLE`] with the same seed.
+/// [`Shard::WHOLE`] with the same seed. `torch.utils.data.RandomSampler` seeds its epochs with
+/// numbers from the global generator instead.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RandomSampler {
     /// Together with the epoch it determines the order.

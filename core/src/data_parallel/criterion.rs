@@ -48,6 +48,30 @@ type Losses<O, T> = Box<dyn Fn(&O, &T) -> Vec<Mean> + Send + Sync>;
 /// A criterion that runs on every device, on that device's outputs and its share of the targets.
 ///
 /// `O` is what the model returns for a chunk, `T` what the targets of a chunk are.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn::{self, VarStore}};
+/// use tch_parallel::Devices;
+/// use tch_parallel::data_parallel::{DataParallelCriterion, DataParallelModel};
+///
+/// let devices: Devices = "cpu:2".parse()?;
+/// let vs = VarStore::new(devices.first().into());
+/// let model =
+///     DataParallelModel::new(&vs, &devices, |p| nn::linear(p / "fc", 4, 3, Default::default()))?;
+/// let criterion = DataParallelCriterion::new(|output: &Tensor, label: &Tensor| {
+///     output.cross_entropy_for_logits(label)
+/// });
+///
+/// let images = Tensor::ones([8, 4], (Kind::Float, Device::Cpu));
+/// let labels = Tensor::zeros([8], (Kind::Int64, Device::Cpu));
+/// let outputs = model.f_forward_t(&images, true)?;
+/// assert_eq!(outputs.parts()[1].size(), [4, 3]); // on cpu:1
+/// let loss = criterion.forward(outputs, labels)?;
+/// assert_eq!(loss.value().dim(), 0);
+/// loss.backward()?;
+/// assert_eq!(vs.variables()["fc.weight"].grad().size(), [3, 4]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 pub struct DataParallelCriterion<O, T> {
     losses: Losses<O, T>,
 }
@@ -74,12 +98,25 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
     /// weighted each by itself, and then summed.
     ///
     /// ```
-    /// # use tch::{Kind, Reduction, Tensor};
-    /// # use tch_parallel::data_parallel::{DataParallelCriterion, Mean};
+    /// # use tch::{Device, Kind, Tensor, nn::{self, VarStore}};
+    /// # use tch_parallel::data_parallel::{DataParallelCriterion, DataParallelModel, Mean};
+    /// # let devices = "cpu:2".parse()?;
+    /// # let vs = VarStore::new(Device::Cpu);
+    /// # let build = |p: &nn::Path<'_>| nn::linear(p, 4, 3, Default::default());
+    /// # let model = DataParallelModel::new(&vs, &devices, build)?;
+    /// # let images = Tensor::rand([8, 4], (Kind::Float, Device::Cpu));
+    /// // nll_loss leaves out -100: three targets count on the first device, one on the second.
+    /// let targets = Tensor::from_slice(&[0i64, 1, 2, -100, 0, -100, -100, -100]);
     /// let criterion = DataParallelCriterion::weighted(|output: &Tensor, target: &Tensor| {
-    ///     let value = output.nll_loss(target);
+    ///     let value = output.log_softmax(-1, Kind::Float).nll_loss(target);
     ///     vec![Mean { value, count: target.ne(-100).sum(Kind::Int64) }]
     /// });
+    ///
+    /// # let whole = model.module().forward(&images).log_softmax(-1, Kind::Float).nll_loss(&targets);
+    /// let loss = criterion.forward(model.f_forward_t(&images, true)?, targets)?;
+    /// assert!(loss.value().allclose(&whole, 1e-5, 0.0, false)); // that of the whole batch
+    /// # use tch::nn::Module;
+    /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     pub fn weighted(criterion: impl Fn(&O, &T) -> Vec<Mean> + Send + Sync + 'static) -> Self {
         DataParallelCriterion { losses: Box::new(criterion) }

@@ -18,7 +18,8 @@ pub struct DataParallelOptions {
     /// Where the outputs are put together and the loss is computed; it need not have a replica.
     /// None: the first device, whose memory then holds the most.
     pub output_device: Option<LogicalDevice>,
-    /// Along which dimension batches are divided and outputs put together.
+    /// Along which dimension batches are divided and outputs put together: 0, or 1 for a recurrent
+    /// network whose batches are `[time, batch, ..]`.
     pub dim: i64,
 }
 
@@ -41,14 +42,16 @@ pub struct DataParallelOptions {
 /// ```
 /// # use tch::{Device, Kind, Tensor, nn::{self, ModuleT, VarStore}};
 /// # use tch_parallel::{Devices, data_parallel::DataParallel};
-/// # fn main() -> tch_parallel::Result<()> {
-/// # let (images, labels) = (Tensor::rand([8, 4], (Kind::Float, Device::Cpu)), Tensor::zeros([8], (Kind::Int64, Device::Cpu)));
+/// # let images = Tensor::rand([8, 4], (Kind::Float, Device::Cpu));
+/// # let labels = Tensor::zeros([8], (Kind::Int64, Device::Cpu));
 /// let devices: Devices = "cpu:2".parse()?;
 /// let vs = VarStore::new(devices.first().into());
-/// let model = DataParallel::new(&vs, &devices, |p| nn::seq_t().add(nn::linear(p, 4, 3, Default::default())))?;
-/// let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
-/// model.backward(&loss)?;
-/// # Ok(()) }
+/// let model = DataParallel::new(&vs, &devices, |p| nn::linear(p / "fc", 4, 3, Default::default()))?;
+/// let outputs = model.forward_t(&images, true); // [8, 4] in, four rows on each device
+/// assert_eq!(outputs.size(), [8, 3]);
+/// model.backward(&outputs.cross_entropy_for_logits(&labels))?;
+/// assert_eq!(vs.variables()["fc.weight"].grad().size(), [3, 4]);
+/// # Ok::<(), tch_parallel::Error>(())
 /// ```
 pub struct DataParallel<M> {
     replicas: Replicas<M>,
@@ -89,14 +92,18 @@ impl<M: Send> DataParallel<M> {
     /// Runs the module by way of `f` on every device that gets a part of the inputs, and gathers
     /// what it returns.
     ///
-    /// ```no_run
-    /// # use tch::{Tensor, nn::{Linear, Module}};
-    /// # use tch_parallel::{Shared, data_parallel::DataParallel};
-    /// # fn f(model: DataParallel<Linear>, a: Tensor, b: Tensor) -> tch_parallel::Result<()> {
+    /// ```
+    /// # use tch::{Tensor, kind::FLOAT_CPU, nn::{self, Module, VarStore}};
+    /// # use tch_parallel::{Devices, Shared, data_parallel::DataParallel};
+    /// # let devices: Devices = "cpu:2".parse()?;
+    /// # let vs = VarStore::new(devices.first().into());
+    /// # let model = DataParallel::new(&vs, &devices, |p| nn::linear(p, 4, 3, Default::default()))?;
+    /// # let [a, b] = [(); 2].map(|()| Tensor::ones([8, 4], FLOAT_CPU));
     /// let (left, right) = model.forward((a, b, Shared(0.5)), |tower, (a, b, Shared(scale))| {
     ///     (tower.forward(&a) * scale, tower.forward(&b))
     /// })?;
-    /// # Ok(()) }
+    /// assert_eq!((left.size(), right.size()), (vec![8, 3], vec![8, 3]));
+    /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     ///
     /// # Errors
@@ -218,7 +225,8 @@ impl<M: ModuleT> DataParallel<M> {
 }
 
 impl<M: ModuleT> ModuleT for DataParallel<M> {
-    /// Panics where [`f_forward_t`](Self::f_forward_t) returns an error.
+    /// # Panics
+    /// Where [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         match self.f_forward_t(xs, train) {
             Ok(output) => output,

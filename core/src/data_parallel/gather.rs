@@ -8,7 +8,19 @@ use tch::Tensor;
 
 /// Puts the parts of every tensor together along `dim`, on any device, whether or not it has a
 /// replica. A part that is a single number counts as one of length 1, so that numbers become a
-/// vector; PyTorch does so with a warning. What is no tensor is the first part's.
+/// vector; PyTorch does so with a warning. What is no tensor is the first part's. The way back of
+/// [`scatter`](super::scatter()).
+///
+/// ```
+/// use tch::Tensor;
+/// use tch_parallel::LogicalDevice;
+/// use tch_parallel::data_parallel::gather;
+///
+/// let parts = [Tensor::from_slice(&[1i64, 2]), Tensor::from_slice(&[3i64])];
+/// let whole = gather(&parts, LogicalDevice::Cpu(0), 0)?;
+/// assert_eq!(whole, Tensor::from_slice(&[1i64, 2, 3]));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::Argument`] for no parts, parts with different numbers of tensors, and shapes that do not

@@ -8,7 +8,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// A thread for each device, on which it is always the current device.
+/// A thread for each device, on which it is always the current device. PyTorch's `parallel_apply`
+/// starts its threads anew for each call; these stay.
+///
+/// ```
+/// use tch_parallel::Devices;
+/// use tch_parallel::data_parallel::Workers;
+///
+/// let devices: Devices = "cpu:2".parse()?;
+/// let workers = Workers::new(&devices)?;
+/// let results = workers.parallel_apply("square", vec![3, 4], |device, job: i32| {
+///     Ok((device.to_string(), job * job))
+/// })?;
+/// assert_eq!(results, [("cpu:0".to_owned(), 9), ("cpu:1".to_owned(), 16)]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Workers {
     devices: Devices,
@@ -39,7 +53,7 @@ impl Workers {
 
     /// Runs `f` on each job at the same time, job `i` on the thread of device `i`, and returns when
     /// all have ended. There may be fewer jobs than devices. With one device, it runs on the
-    /// caller's thread.
+    /// caller's thread. Gives the results in the order of the jobs. `operation` is what errors call it.
     ///
     /// The threads take over the caller's grad mode, autocast, profiler and number of OpenMP threads.
     ///

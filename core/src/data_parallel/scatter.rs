@@ -13,6 +13,20 @@ use tch::Tensor;
 /// The chunk of the device where the batch lies is a view of it; nothing is copied. Chunks have no
 /// history, unless there is one device and the batch is there.
 ///
+/// ```
+/// use tch::{Device, Kind, Tensor};
+/// use tch_parallel::Devices;
+/// use tch_parallel::data_parallel::{gather, scatter};
+///
+/// let devices: Devices = "cpu:4".parse()?;
+/// let batch = Tensor::arange(10, (Kind::Float, Device::Cpu));
+/// let chunks = scatter(&batch, &devices, 0)?;
+/// let rows: Vec<_> = chunks.iter().map(|chunk| chunk.size()[0]).collect();
+/// assert_eq!(rows, [3, 3, 3, 1]);
+/// assert_eq!(gather(&chunks, devices.first(), 0)?, batch);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Argument`] for inputs without a tensor, without rows, or with different numbers of rows
 /// (where PyTorch silently leaves some out); [`Error::Tensor`] if memory runs out.

@@ -77,7 +77,27 @@ pub struct Event {
     pub duration: Duration,
 }
 
-/// A recorder of events; clones of it record into the same list.
+/// A recorder of events; clones of it record into the same list. PyTorch's `torch.profiler` sees
+/// operators, this the parts of a step.
+///
+/// ```
+/// use tch::{kind::FLOAT_CPU, Tensor, nn::{self, ModuleT, VarStore}};
+/// use tch_parallel::Devices;
+/// use tch_parallel::data_parallel::{DataParallel, Step, Trace};
+///
+/// let devices: Devices = "cpu:2".parse()?;
+/// let vs = VarStore::new(devices.first().into());
+/// let model = DataParallel::new(&vs, &devices, |p| nn::linear(p, 4, 3, Default::default()))?;
+/// let trace = Trace::new();
+/// model.set_trace(&trace);
+/// model.forward_t(&Tensor::ones([8, 4], FLOAT_CPU), true);
+///
+/// let copied = |event: &tch_parallel::data_parallel::Event| event.bytes_copied;
+/// let events = trace.events();
+/// let scattered = events.iter().filter(|event| event.step == Step::Scatter);
+/// assert_eq!(scattered.map(copied).sum::<usize>(), 4 * 4 * 4); // four rows go to cpu:1
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Trace {
     /// None where nobody listens.

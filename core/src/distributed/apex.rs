@@ -55,6 +55,24 @@ impl Default for ApexOptions {
 /// pass.
 ///
 /// Evaluate through [`module`](Self::module).
+///
+/// ```
+/// use tch::{Kind, Tensor, nn::{self, ModuleT}};
+/// use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
+///
+/// let group = ProcessGroup::from_env()?;
+/// let vs = nn::VarStore::new(group.device());
+/// let module = nn::linear(vs.root() / "fc", 4, 3, Default::default());
+/// let options = ApexOptions { delay_allreduce: true, ..Default::default() };
+/// let model = ApexDistributedDataParallel::new(module, &vs, &group, options)?;
+///
+/// let images = Tensor::ones([8, 4], (Kind::Float, group.device()));
+/// let labels = Tensor::zeros([8], (Kind::Int64, group.device()));
+/// let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
+/// model.backward(&loss)?;
+/// assert_eq!(vs.variables()["fc.weight"].grad().size(), [3, 4]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ApexDistributedDataParallel<M> {
     model: DistributedDataParallel<M>,
@@ -90,11 +108,17 @@ impl<M> ApexDistributedDataParallel<M> {
     }
 
     /// [`DistributedDataParallel::forward`]
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::forward`].
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         self.model.forward(f)
     }
 
     /// [`DistributedDataParallel::backward`]
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::backward`].
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         self.model.backward(loss)
     }
@@ -105,6 +129,9 @@ impl<M> ApexDistributedDataParallel<M> {
     }
 
     /// [`DistributedDataParallel::logging_data`]
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::logging_data`].
     pub fn logging_data(&self) -> Result<DdpLoggingData> {
         self.model.logging_data()
     }
@@ -112,13 +139,17 @@ impl<M> ApexDistributedDataParallel<M> {
 
 impl<M: ModuleT> ApexDistributedDataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors.
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::forward`].
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         self.model.f_forward_t(xs, train)
     }
 }
 
 impl<M: ModuleT> ModuleT for ApexDistributedDataParallel<M> {
-    /// Panics where [`f_forward_t`](Self::f_forward_t) returns an error.
+    /// # Panics
+    /// Where [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         self.model.forward_t(xs, train)
     }

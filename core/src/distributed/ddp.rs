@@ -74,6 +74,33 @@ impl Default for DdpOptions {
 ///
 /// The gradients are those of the mean of the ranks' losses. A loss that sums over the batch must
 /// be scaled by the world size to be what a single process would compute.
+///
+/// ```
+/// use tch::nn::{self, ModuleT};
+/// use tch::{Kind, Tensor};
+/// use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+/// use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+///
+/// let group = ProcessGroup::from_env()?;
+/// let vs = nn::VarStore::new(group.device());
+/// let module = nn::linear(vs.root() / "fc", 4, 3, Default::default());
+/// let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+/// let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
+///
+/// // This rank's batch.
+/// let images = Tensor::ones([8, 4], (Kind::Float, group.device()));
+/// let labels = Tensor::zeros([8], (Kind::Int64, group.device()));
+/// let mut losses = Vec::new();
+/// for _step in 0..2 {
+///     let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
+///     optimizer.zero_grad()?;
+///     model.backward(&loss)?;
+///     optimizer.step()?;
+///     losses.push(loss.double_value(&[]));
+/// }
+/// assert!(losses[1] < losses[0]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 pub struct DistributedDataParallel<M> {
     pub(super) reducer: RefCell<Reducer>,
     module: M,
@@ -181,17 +208,23 @@ impl<M> DistributedDataParallel<M> {
 
     /// Runs the module by way of `f` and prepares the exchange of its gradients.
     ///
-    /// ```no_run
-    /// # use tch::{Tensor, nn::{Linear, Module}};
-    /// # use tch_parallel::distributed::DistributedDataParallel;
-    /// # fn f(model: DistributedDataParallel<Linear>, a: &Tensor, b: &Tensor) -> tch_parallel::Result<()> {
-    /// let (left, right) = model.forward(|tower| (tower.forward(a), tower.forward(b)))?;
-    /// # Ok(()) }
+    /// ```
+    /// # use tch::{Kind, Tensor, nn::{self, Module}};
+    /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+    /// # let group = ProcessGroup::from_env()?;
+    /// # let vs = nn::VarStore::new(group.device());
+    /// # let tower = nn::linear(vs.root(), 4, 3, Default::default());
+    /// # let model = DistributedDataParallel::new(tower, &vs, &group, DdpOptions::default())?;
+    /// # let [a, b] = [2, 5].map(|rows| Tensor::ones([rows, 4], (Kind::Float, group.device())));
+    /// let (left, right) = model.forward(|tower| (tower.forward(&a), tower.forward(&b)))?;
+    /// assert_eq!((left.size(), right.size()), (vec![2, 3], vec![5, 3]));
+    /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnusedParameters`] when parameters took no part in the last loss, and
-    /// [`Error::Collective`] when buffers could not be broadcast.
+    /// [`Error::UnusedParameters`] when parameters took no part in the last loss,
+    /// [`Error::Collective`] when buffers could not be broadcast, and [`Error::Argument`] for a
+    /// [`no_sync`](Self::no_sync) in the first iteration of a static graph.
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         let grad = tensor::grad_enabled();
         let sync = grad && self.no_sync_guards.get() == 0;
@@ -276,6 +309,26 @@ impl<M> DistributedDataParallel<M> {
     /// gradient accumulation. The first forward and backward pass after it exchange the sum.
     ///
     /// The forward pass must be within the guard's life as well. `with model.no_sync():`
+    ///
+    /// ```
+    /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
+    /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+    /// # let group = ProcessGroup::from_env()?;
+    /// # let vs = nn::VarStore::new(group.device());
+    /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
+    /// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+    /// # let float = (Kind::Float, group.device());
+    /// # let batches = [1.0, 2.0, 3.0].map(|value| Tensor::full([8, 4], value, float));
+    /// for (index, batch) in batches.iter().enumerate() {
+    ///     let is_last = index + 1 == batches.len();
+    ///     let _no_sync = (!is_last).then(|| model.no_sync());
+    ///     let loss = model.forward_t(batch, true).mean(Kind::Float) / batches.len() as f64;
+    ///     model.backward(&loss)?;
+    /// }
+    /// let gradient = vs.variables()["weight"].grad(); // the mean of the batches: 2 everywhere
+    /// assert!(gradient.allclose(&gradient.full_like(2.0), 1e-5, 0.0, false));
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
     #[must_use = "gradients are exchanged again as soon as the guard is dropped"]
     pub fn no_sync(&self) -> NoSync<'_> {
         self.no_sync_guards.update(|guards| guards + 1);
@@ -287,6 +340,9 @@ impl<M> DistributedDataParallel<M> {
     /// To be called before the module is evaluated by itself. Since the last forward pass each rank
     /// has gathered running statistics of its own batch, and every rank's evaluation would come to
     /// something else. In Python the first forward pass in evaluation does it. `model._sync_buffers()`
+    ///
+    /// # Errors
+    /// [`Error::Collective`] when a rank has died or has not come within the timeout.
     pub fn sync_buffers(&self) -> Result<()> {
         if self.buffers.is_empty() {
             return Ok(());
@@ -305,6 +361,9 @@ impl<M> DistributedDataParallel<M> {
     }
 
     /// Bucket sizes and overlap times. `model._get_ddp_logging_data()`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if libtorch does not give them.
     pub fn logging_data(&self) -> Result<DdpLoggingData> {
         DdpLoggingData::read(&self.reducer.borrow())
     }
@@ -343,13 +402,17 @@ impl<M> DistributedDataParallel<M> {
 
 impl<M: ModuleT> DistributedDataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors, named as tch names its fallible functions.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         self.forward(|module| module.forward_t(xs, train))
     }
 }
 
 impl<M: ModuleT> ModuleT for DistributedDataParallel<M> {
-    /// Panics where [`f_forward_t`](Self::f_forward_t) returns an error.
+    /// # Panics
+    /// Where [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         match self.f_forward_t(xs, train) {
             Ok(output) => output,

@@ -4,7 +4,7 @@ use crate::{Devices, Error, LogicalDevice, Result};
 use std::str::FromStr;
 use tch::{Cuda, Device};
 
-/// Who moves the tensors.
+/// Who moves the tensors: PyTorch's `backend`, as text `gloo` or `nccl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     /// TCP between hosts and processes; for CPU tensors, and for CUDA tensors by way of the CPU.
@@ -13,7 +13,7 @@ pub enum Backend {
     Nccl,
 }
 
-/// On which device a rank trains.
+/// On which device a rank trains, as text `auto`, `cpu` or `cuda`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
     /// A GPU where there is one, else the CPU.

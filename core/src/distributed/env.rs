@@ -13,6 +13,14 @@ const DEFAULT_PORT: u16 = 29500;
 ///
 /// PyTorch's counterpart is the `env://` rendezvous. torchrun and `launch` set these variables;
 /// those of Open MPI, MPICH and SLURM are understood where RANK is absent.
+///
+/// ```
+/// use tch_parallel::distributed::Env;
+///
+/// let rank = Env::read()?.map_or(0, |env| env.rank);
+/// assert_eq!(rank, 0); // no launcher has started this process
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Env {
     /// RANK: this process among all of the job, from 0.
@@ -38,7 +46,9 @@ pub struct Env {
 impl Env {
     /// Reads the environment. `None`: no launcher started this process, and it is alone.
     ///
-    /// A half-set environment is an error that names the missing variable.
+    /// # Errors
+    /// [`Error::Environment`] naming the variable: where only some are set, where one is no number,
+    /// and for a rank that the world does not have.
     pub fn read() -> Result<Option<Env>> {
         Self::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
 use tch::Device;
 
-/// What [`init_process_group`] is told beyond the environment.
+/// What [`init_process_group`] is told beyond the environment: PyTorch's keyword arguments `backend`,
+/// `device_id` and `timeout`.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessGroupOptions {
     /// Who moves the tensors; by default NCCL for CUDA and gloo for the CPU, as in PyTorch.
@@ -40,6 +41,19 @@ impl Default for ProcessGroupOptions {
 /// PyTorch's counterpart is `torch.distributed.init_process_group`; ranks of either language meet
 /// in one group. Without a launcher the world is this process alone, and every collective is the
 /// identity.
+///
+/// ```
+/// use std::time::Duration;
+/// use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, init_process_group};
+///
+/// let group = init_process_group(ProcessGroupOptions {
+///     device: DeviceChoice::Cpu,
+///     timeout: Duration::from_secs(60),
+///     ..Default::default()
+/// })?;
+/// assert_eq!((group.rank(), group.world_size()), (0, 1)); // no launcher has started this process
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 ///
 /// # Errors
 /// - [`Error::Environment`]: the environment is half-set or makes no sense.

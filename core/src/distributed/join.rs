@@ -46,21 +46,30 @@ impl<M> DistributedDataParallel<M> {
     /// gradients of zero, until all have come to theirs. Then all take over the parameters and
     /// buffers of a rank that trained to the last, and of these of the one with the highest number.
     ///
-    /// ```no_run
-    /// # use tch::nn::{Linear, ModuleT};
-    /// # use tch_parallel::distributed::{DistributedDataParallel, JoinOptions};
-    /// # use tch_parallel::optim::{Optimizer, Sgd};
-    /// # fn f(model: DistributedDataParallel<Linear>, batches: Vec<(tch::Tensor, tch::Tensor)>, mut optimizer: Sgd) -> tch_parallel::Result<()> {
-    /// model.join(JoinOptions::default(), || {
+    /// ```
+    /// # use tch::{Kind, Tensor, nn};
+    /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup};
+    /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+    /// # let group = ProcessGroup::from_env()?;
+    /// # let vs = nn::VarStore::new(group.device());
+    /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
+    /// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+    /// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.01, ..Default::default() })?;
+    /// # let ones = |size: [i64; 2]| Tensor::ones(size, (Kind::Float, group.device()));
+    /// # let batches = vec![(ones([8, 4]), ones([8, 1])), (ones([2, 4]), ones([2, 1]))];
+    /// let steps = model.join(JoinOptions::default(), || {
+    ///     let mut steps = 0;
     ///     for (inputs, targets) in &batches {
     ///         let loss = model.f_forward_t(inputs, true)?.mse_loss(targets, tch::Reduction::Mean);
     ///         optimizer.zero_grad()?;
     ///         model.backward(&loss)?;
     ///         optimizer.step()?;
+    ///         steps += 1;
     ///     }
-    ///     Ok(())
-    /// })
-    /// # }
+    ///     Ok::<_, tch_parallel::Error>(steps)
+    /// })?;
+    /// assert_eq!(steps, batches.len()); // of this rank; another may have made more or fewer
+    /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     ///
     /// What is not shared afterwards is the state of the optimizer: momentum is that of each rank's

@@ -9,7 +9,18 @@ use tch::{Device, Kind, Tensor};
 ///
 /// The mean of the ranks' means is not the mean where they hold different numbers of samples; sum
 /// and count are reduced instead, and divided afterwards. bobondemon's "Distributed Data Parallel
-/// and Its Pytorch Example" has a class of this name in its appendix (S1.52).
+/// and Its Pytorch Example" has a class of this name in its appendix (S1.52); PyTorch has none.
+///
+/// ```
+/// use tch_parallel::distributed::{AvgMetric, ProcessGroup};
+///
+/// let group = ProcessGroup::from_env()?;
+/// let mut loss = AvgMetric::new();
+/// loss.update(0.5 * 128.0, 128); // a batch of 128 with a mean loss of 0.5
+/// loss.update(2.0 * 64.0, 64); // the last batch is smaller
+/// assert_eq!(loss.summarize(&group)?, 1.0);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct AvgMetric {
     /// In f64, so that adding up an epoch of f32 values loses nothing that a reader would see.
@@ -34,6 +45,9 @@ impl AvgMetric {
     ///
     /// A collective: every rank must call it, at the same place between its other collectives, or
     /// those that did will wait until the timeout.
+    ///
+    /// # Errors
+    /// As of [every collective](ProcessGroup#errors).
     // ANCHOR: summarize
     pub fn summarize(&self, group: &ProcessGroup) -> Result<f64> {
         // gloo and NCCL both take f64; a count is exact in it up to 2^53.

@@ -9,6 +9,19 @@ use c10d_sys::Work;
 /// PyTorch's counterpart is the `Work` that `async_op=True` returns. There the tensor is at hand
 /// before it is ready; here it is handed over to the exchange, and only [`wait`](Self::wait) gives
 /// it back. Dropping it does not stop the exchange.
+///
+/// ```
+/// use tch::Tensor;
+/// use tch_parallel::distributed::{ProcessGroup, ReduceOp};
+///
+/// let group = ProcessGroup::from_env()?;
+/// let gradient = Tensor::from_slice(&[1.0f32, 2.0]).to_device(group.device());
+/// let pending = group.all_reduce_async(gradient, ReduceOp::Sum)?;
+/// // … whatever does not need the sum …
+/// let sum = pending.wait()?;
+/// assert_eq!(Vec::<f32>::try_from(&sum)?, [1.0, 2.0]); // there is one rank
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the value is ready only when `wait` has returned it"]
 pub struct Pending<T> {
@@ -42,6 +55,9 @@ impl<T> Pending<T> {
     }
 
     /// Whether [`wait`](Self::wait) would return at once. `Work.is_completed()`.
+    ///
+    /// # Errors
+    /// [`Error::Collective`](crate::Error::Collective) if the engine cannot tell.
     pub fn is_completed(&self) -> Result<bool> {
         self.work.as_ref().map_or(Ok(true), |work| {
             work.is_completed().map_err(|error| self.group.failed(self.operation, error.message()))

@@ -23,7 +23,30 @@ const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 /// All ranks must call the same collectives in the same order, with tensors of the same shape and
 /// kind. Gloo does not check this: sizes that differ end the process by SIGABRT, from a thread of
 /// gloo's own, as they do in Python. With `TORCH_DISTRIBUTED_DEBUG=DETAIL` all ranks compare what
-/// they are about to do, and such a mistake is an error. A failed collective leaves the group unusable: end the program.
+/// they are about to do, and such a mistake is an error. A failed collective leaves the group
+/// unusable: end the program.
+///
+/// Tensors must be contiguous, which gloo does not check either: of a view with gaps, a column
+/// (`t.select(1, 0)`) say, it reduces and broadcasts the numbers that lie next to its first, as it does
+/// in Python. Exchange `t.contiguous()` instead.
+///
+/// ```
+/// use tch::Tensor;
+/// use tch_parallel::distributed::{ProcessGroup, ReduceOp};
+///
+/// let group = ProcessGroup::from_env()?; // without a launcher: a world of one
+/// let mut loss = Tensor::from_slice(&[2.0f32, 4.0]).to_device(group.device());
+/// group.all_reduce(&mut loss, ReduceOp::Sum)?;
+/// let mean = loss / group.world_size() as f64;
+/// assert_eq!(Vec::<f32>::try_from(&mean)?, [2.0, 4.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Every collective gives [`Error::Collective`] when a rank has died or has not come within the
+/// group's timeout, and for a kind that the backend does not know (`int16` with gloo) or a device that
+/// it does not reach (the CPU with NCCL). Where a rank is an argument, [`Error::Argument`] for one
+/// that the group does not have.
 #[derive(Debug, Clone)]
 pub struct ProcessGroup {
     inner: Arc<Inner>,
@@ -75,6 +98,9 @@ impl ProcessGroup {
     }
 
     /// [`init_process_group`] with its defaults.
+    ///
+    /// # Errors
+    /// Those of [`init_process_group`].
     pub fn from_env() -> Result<ProcessGroup> {
         init_process_group(ProcessGroupOptions::default())
     }
@@ -122,7 +148,7 @@ impl ProcessGroup {
         self.inner.place.local_rank
     }
 
-    /// Where this rank's tensors are to live.
+    /// Where this rank's tensors are to live: the CPU, or the GPU with the number LOCAL_RANK.
     pub fn device(&self) -> Device {
         self.inner.place.device
     }
@@ -132,18 +158,30 @@ impl ProcessGroup {
         self.inner.place.backend
     }
 
-    /// Combines `tensor` over all ranks, in place on every one. `dist.all_reduce`.
+    /// Combines `tensor` over all ranks, element by element, in place on every one. It may be of any
+    /// shape, the same on all ranks. `dist.all_reduce`.
+    ///
+    /// # Errors
+    /// As of [every collective](Self#errors).
     pub fn all_reduce(&self, tensor: &mut Tensor, op: ReduceOp) -> Result<()> {
         self.run("all_reduce", self.engine().all_reduce(tensor, op))
     }
 
-    /// [`all_reduce`](Self::all_reduce) that returns before it has ended. `async_op=True`.
+    /// [`all_reduce`](Self::all_reduce) that returns before it has ended.
+    /// `dist.all_reduce(tensor, async_op=True)`.
+    ///
+    /// # Errors
+    /// As of [every collective](Self#errors); what goes wrong later, [`Pending::wait`] reports.
     pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
         let work = self.engine().all_reduce(&tensor, op);
         self.pending("all_reduce", tensor, work)
     }
 
-    /// Copies `tensor` of rank `src` into that of every other rank. `dist.broadcast`.
+    /// Copies `tensor` of rank `src` into that of every other rank, which must have its shape and
+    /// kind. `dist.broadcast`.
+    ///
+    /// # Errors
+    /// As of [every collective](Self#errors).
     pub fn broadcast(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.check_rank("src", src)?;
         self.run("broadcast", self.engine().broadcast(tensor, src))
@@ -151,12 +189,19 @@ impl ProcessGroup {
 
     /// Combines `tensor` over all ranks into that of rank `dst`. What the other ranks' tensors hold
     /// afterwards is not the result. `dist.reduce`.
+    ///
+    /// # Errors
+    /// As of [every collective](Self#errors).
     pub fn reduce(&self, tensor: &mut Tensor, dst: usize, op: ReduceOp) -> Result<()> {
         self.check_rank("dst", dst)?;
         self.run("reduce", self.engine().reduce(tensor, dst, op))
     }
 
-    /// The tensors of all ranks, in the order of ranks, on every rank. `dist.all_gather`.
+    /// The tensors of all ranks, in the order of ranks, on every rank: as many as there are ranks,
+    /// each of the shape of `tensor`, which must be the same on all. `dist.all_gather`.
+    ///
+    /// # Errors
+    /// As of [every collective](Self#errors).
     pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
         let outputs: Vec<_> = (0..self.world_size()).map(|_| tensor.empty_like()).collect();
         self.run("all_gather", self.engine().all_gather(&outputs, tensor))?;
@@ -167,19 +212,28 @@ impl ProcessGroup {
     ///
     /// A `dst` that ends makes this fail at once, as a rule. But if it ends right after it has asked
     /// for the tensor, gloo forgets to tell, and this fails only after the group's timeout.
+    ///
+    /// # Errors
+    /// As of [every collective](Self#errors), and [`Error::Argument`] if `dst` is this rank itself.
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
         self.check_peer("dst", dst)?;
         self.run("send", self.engine().send(tensor, dst, 0))
     }
 
-    /// Receives a tensor from rank `src` into `tensor`, whose shape must be that of the tensor
-    /// sent. `dist.recv`.
+    /// Receives a tensor from rank `src` into `tensor`, whose shape and kind must be those of the
+    /// tensor sent. `dist.recv`.
+    ///
+    /// # Errors
+    /// As those of [`send`](Self::send).
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.check_peer("src", src)?;
         self.run("recv", self.engine().recv(tensor, src, 0))
     }
 
     /// [`send`](Self::send) that returns before it has ended. `dist.isend`.
+    ///
+    /// # Errors
+    /// As those of [`send`](Self::send); what goes wrong later, [`Pending::wait`] reports.
     pub fn isend(&self, tensor: Tensor, dst: usize) -> Result<Pending<Tensor>> {
         self.check_peer("dst", dst)?;
         let work = self.engine().send(&tensor, dst, 0);
@@ -187,6 +241,9 @@ impl ProcessGroup {
     }
 
     /// [`recv`](Self::recv) that returns before it has ended. `dist.irecv`.
+    ///
+    /// # Errors
+    /// As those of [`send`](Self::send); what goes wrong later, [`Pending::wait`] reports.
     pub fn irecv(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
         self.check_peer("src", src)?;
         let work = self.engine().recv(&tensor, src, 0);
@@ -194,12 +251,18 @@ impl ProcessGroup {
     }
 
     /// Returns when every rank has come here. `dist.barrier`.
+    ///
+    /// # Errors
+    /// As of [every collective](Self#errors).
     pub fn barrier(&self) -> Result<()> {
         self.run("barrier", self.engine().barrier())
     }
 
     /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that has not come
     /// within `timeout`. Gloo only. `dist.monitored_barrier(wait_all_ranks=True)`.
+    ///
+    /// # Errors
+    /// [`Error::Collective`] when a rank has not come in time, and with NCCL.
     pub fn monitored_barrier(&self, timeout: Duration) -> Result<()> {
         self.engine()
             .monitored_barrier(timeout, true)

@@ -22,6 +22,23 @@ pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// A [`get`](Self::get) that waits, and a group in the making, hold up every other use of the store
 /// in the same process. Whoever has other things to do looks with [`check`](Self::check) first, or
 /// waits with a store of [`try_clone`](Self::try_clone).
+///
+/// ```
+/// use std::time::Duration;
+/// use tch_parallel::distributed::Store;
+///
+/// let timeout = Duration::from_secs(60);
+/// let store = Store::from_env(timeout)?;
+/// let server = store.with_prefix("parameter-server")?;
+/// server.set("version", b"1")?;
+/// assert_eq!(store.get("parameter-server/version", timeout)?, b"1");
+/// assert_eq!(store.add("steps", 2)?, 2);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// # Errors
+/// Every operation gives [`Error::Rendezvous`] when rank 0, or the launcher where that serves the
+/// store, has ended.
 #[derive(Clone)]
 pub struct Store {
     engine: Arc<c10d_sys::Store>,
@@ -49,6 +66,9 @@ impl Store {
     }
 
     /// The same store, with `prefix/` before every key. `dist.PrefixStore`.
+    ///
+    /// # Errors
+    /// As of [every operation](Self#errors).
     pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let engine = self.engine.with_prefix(prefix);
         let engine = engine.map_err(|error| self.failed("prefix", prefix, &error))?;
@@ -61,6 +81,9 @@ impl Store {
 
     /// The same store over a connection of its own: threads that have one each do not wait for each
     /// other. `store.clone()`.
+    ///
+    /// # Errors
+    /// As of [every operation](Self#errors).
     pub fn try_clone(&self) -> Result<Store> {
         let engine = self.engine.try_clone();
         let engine = engine.map_err(|error| self.failed("connect to", "", &error))?;
@@ -69,22 +92,35 @@ impl Store {
     }
 
     /// Sets a key, which wakes whoever waits for it. `store.set`.
+    ///
+    /// # Errors
+    /// As of [every operation](Self#errors).
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         self.engine.set(key, value).map_err(|error| self.failed("set", key, &error))
     }
 
-    /// The value of a key, once somebody has set it; an error after `timeout`. `store.get`.
+    /// The value of a key, once somebody has set it. `store.get`.
+    ///
+    /// # Errors
+    /// As of [every operation](Self#errors), and [`Error::Rendezvous`] if nobody has set the key
+    /// within `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         let value = self.engine.get(key, timeout.min(LONGEST));
         value.map_err(|error| self.failed("get", key, &error))
     }
 
-    /// Whether somebody has set the key. `store.check`.
+    /// Whether somebody has set the key; does not wait. `store.check`.
+    ///
+    /// # Errors
+    /// As of [every operation](Self#errors).
     pub fn check(&self, key: &str) -> Result<bool> {
         self.engine.check(key).map_err(|error| self.failed("look for", key, &error))
     }
 
     /// Adds to a counter, which starts at zero, and gives its new value. `store.add`.
+    ///
+    /// # Errors
+    /// As of [every operation](Self#errors).
     pub fn add(&self, key: &str, amount: i64) -> Result<i64> {
         self.engine.add(key, amount).map_err(|error| self.failed("add to", key, &error))
     }

@@ -19,7 +19,7 @@ pub struct DeviceReport {
     pub gradients: usize,
     /// Bytes of the optimizer's state.
     pub optimizer_state: usize,
-    /// The share of a step in which the device does nothing.
+    /// The share of a step in which the device does nothing, from 0 to 1.
     pub idle_share: f64,
 }
 

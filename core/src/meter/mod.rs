@@ -21,21 +21,26 @@ pub use device_report::DeviceReport;
 /// Measures every step but the first, which is unlike the others: the optimizer has no state yet,
 /// and threads and caches are cold. Where there is one step only, that one.
 ///
-/// ```no_run
-/// # use tch::nn::{Linear, VarStore};
-/// # use tch_parallel::{Devices, Result, data_parallel::DataParallel, meter::Meter};
-/// # fn train(devices: &Devices, vs: &VarStore, model: &DataParallel<Linear>) -> Result<()> {
-/// let mut meter = Meter::new(devices);
+/// ```
+/// use tch::{Kind, Tensor, kind::FLOAT_CPU, nn::{self, ModuleT, VarStore}};
+/// use tch_parallel::{Devices, data_parallel::DataParallel, meter::Meter};
+///
+/// let devices: Devices = "cpu:2".parse()?;
+/// let vs = VarStore::new(devices.first().into());
+/// let model = DataParallel::new(&vs, &devices, |p| nn::linear(p, 4, 3, Default::default()))?;
+///
+/// let mut meter = Meter::new(&devices);
 /// model.set_trace(meter.trace());
-/// for _step in 0..10 {
+/// for _step in 0..3 {
+///     let images = Tensor::ones([8, 4], FLOAT_CPU);
 ///     meter.begin_step()?;
-///     // forward, backward, the optimizer's step
+///     model.backward(&model.forward_t(&images, true).mean(Kind::Float))?;
 ///     meter.end_step()?;
 /// }
-/// for report in meter.reports(vs, 0, None)? {
-///     println!("{report}");
-/// }
-/// # Ok(()) }
+/// let reports = meter.reports(&vs, 0, None)?;
+/// assert_eq!(reports.len(), 2);
+/// assert_eq!(reports[0].parameters, (4 * 3 + 3) * 4); // bytes
+/// # Ok::<(), tch_parallel::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Meter {

@@ -52,6 +52,18 @@ pub struct RunningStats {
 /// Starts with weights of 1, as PyTorch does; tch's own layer draws them. Its buffers have
 /// PyTorch's names, `num_batches_tracked` included. Ioffe and Szegedy, "Batch Normalization" (2015).
 ///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};
+/// use tch_parallel::nn::{BatchNormOptions, batch_norm2d};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let layer = batch_norm2d(vs.root() / "bn1", 3, BatchNormOptions::default());
+/// let images = Tensor::rand([8, 3, 4, 4], (Kind::Float, Device::Cpu)) + 5.0;
+/// let normalised = layer.forward_t(&images, true);
+/// assert!(normalised.mean(Kind::Float).double_value(&[]).abs() < 1e-5);
+/// assert_eq!(vs.variables()["bn1.num_batches_tracked"].int64_value(&[]), 1);
+/// ```
+///
 /// # Panics
 /// In the forward pass, as tch's layers do: if the input is no `[N, num_features, H, W]`; and if it
 /// has but one value a channel, which has no variance, in training or without running statistics.

@@ -43,6 +43,17 @@ pub struct Conv2d {
 /// Registers and draws the weight, then the bias, as `Conv2d.reset_parameters` does; tch's own layer
 /// does it the other way round, from another distribution.
 ///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn::VarStore};
+/// use tch_parallel::nn::{Conv2dOptions, conv2d};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let options = Conv2dOptions { stride: 2, padding: 1, ..Default::default() };
+/// let layer = conv2d(vs.root() / "conv1", 3, 64, 3, options);
+/// let images = Tensor::ones([8, 3, 32, 32], (Kind::Float, Device::Cpu));
+/// assert_eq!(images.apply(&layer).size(), [8, 64, 16, 16]);
+/// ```
+///
 /// # Panics
 /// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if tensors
 /// of such shapes cannot be made; and in the forward pass for what they do not fit, as

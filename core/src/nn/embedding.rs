@@ -19,6 +19,17 @@ pub struct EmbeddingOptions {
 /// `Embedding.reset_parameters` does, the padding's vector included before it is set to zeros;
 /// tch's own layer leaves that vector as it was drawn.
 ///
+/// ```
+/// use tch::{Device, Tensor, nn::VarStore};
+/// use tch_parallel::nn::{EmbeddingOptions, embedding};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let layer = embedding(vs.root() / "words", 1000, 16, EmbeddingOptions { padding_idx: Some(0) });
+/// let vectors = Tensor::from_slice(&[5i64, 7, 0]).apply(&layer);
+/// assert_eq!(vectors.size(), [3, 16]);
+/// assert_eq!(vectors.get(2).abs().max().double_value(&[]), 0.0);
+/// ```
+///
 /// # Panics
 /// For a `padding_idx` that is no index of the table, as tch's layers do for sizes that make none.
 pub fn embedding<'a>(

@@ -9,6 +9,9 @@ use tch::{Tensor, no_grad};
 ///
 /// He et al., "Delving Deep into Rectifiers" (2015): `FanIn` keeps the variance of activations from
 /// layer to layer, `FanOut` that of gradients. All handles of the tensor see the new values.
+///
+/// # Panics
+/// For a tensor of fewer than two dimensions, which is no weight.
 pub fn kaiming_normal_(tensor: &Tensor, mode: FanInOut) {
     let fan = mode.for_weight_dims(&tensor.size());
     let std = 2f64.sqrt() / (fan as f64).sqrt();

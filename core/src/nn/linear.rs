@@ -21,6 +21,10 @@ impl Default for LinearOptions {
 ///
 /// Draws the weight, `[out_features, in_features]`, then the bias, from the global generator, as
 /// `Linear.reset_parameters` does; tch's own layer draws them the other way round.
+///
+/// # Panics
+/// As tch's layers do: if tensors of such shapes cannot be made; and in the forward pass for an input
+/// that is no `[.., in_features]`.
 pub fn linear<'a>(
     path: impl Borrow<Path<'a>>,
     in_features: i64,

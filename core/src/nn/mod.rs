@@ -2,6 +2,17 @@
 //! normalisation over all ranks.
 //!
 //! They are tch's own layer types where only the drawing of the initial values differs.
+//!
+//! ```
+//! use tch::{Device, nn::VarStore};
+//! use tch_parallel::nn::{LinearOptions, linear};
+//!
+//! tch::manual_seed(0);
+//! let vs = VarStore::new(Device::Cpu);
+//! let layer = linear(vs.root() / "fc", 1, 1, LinearOptions::default());
+//! // Python: torch.manual_seed(0); torch.nn.Linear(1, 1).weight is -0.0075
+//! assert_eq!(format!("{:.4}", layer.ws.double_value(&[0, 0])), "-0.0075");
+//! ```
 
 mod batch_norm;
 mod conv2d;

@@ -38,6 +38,21 @@ pub struct SyncBatchNorm {
 /// numbers; the backward pass adds up 2C numbers, which the gradient of the input needs. The
 /// gradients of weight and bias are of this rank's batch, for
 /// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) to average.
+///
+/// ```
+/// use tch::{Kind, Tensor, nn::VarStore};
+/// use tch_parallel::distributed::ProcessGroup;
+/// use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
+///
+/// let group = ProcessGroup::from_env()?;
+/// let vs = VarStore::new(group.device());
+/// let layer = sync_batch_norm(vs.root() / "bn1", 3, BatchNormOptions::default(), &group);
+/// let images = Tensor::rand([2, 3, 4, 4], (Kind::Float, group.device())); // this rank's batch
+/// let normalised = layer.f_forward_t(&images, true)?;
+/// // 0 over the batches of all ranks, here of one.
+/// assert!(normalised.mean(Kind::Float).double_value(&[]).abs() < 1e-5);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 pub fn sync_batch_norm<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -134,7 +149,8 @@ impl SyncBatchNorm {
 }
 
 impl ModuleT for SyncBatchNorm {
-    /// Panics where [`f_forward_t`](Self::f_forward_t) returns an error.
+    /// # Panics
+    /// Where [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         match self.f_forward_t(xs, train) {
             Ok(output) => output,

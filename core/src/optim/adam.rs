@@ -65,6 +65,23 @@ impl AdamOptions {
 /// Python runs on the CPU, in their order.
 ///
 /// tch's own optimizer rounds otherwise, and keeps its state where it cannot be saved.
+/// `torch.optim.AdamW` is the same with [`AdamOptions::adamw`].
+///
+/// ```
+/// use tch::{Device, nn::VarStore};
+/// use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let weight = vs.root().ones("weight", &[3]);
+/// let mut optimizer = Adam::new(&vs, AdamOptions { lr: 0.1, ..Default::default() })?;
+/// let loss = (&weight * &weight).sum(tch::Kind::Float);
+/// optimizer.zero_grad()?;
+/// loss.backward();
+/// optimizer.step()?;
+/// // The first step is as long as the learning rate, whatever the gradient.
+/// assert!((weight.double_value(&[0]) - 0.9).abs() < 1e-6);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Adam {
     options: AdamOptions,

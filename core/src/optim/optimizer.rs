@@ -15,12 +15,18 @@ use tch::nn::VarStore;
 /// any of them.
 pub trait Optimizer: Debug {
     /// One step along the gradients. A parameter without a gradient stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if an operation fails; some parameters may have been changed then.
     fn step(&mut self) -> Result<()>;
 
     /// Forgets all gradients, so that the next backward pass begins anew.
     ///
     /// They are dropped rather than filled with zeros (PyTorch's `set_to_none=True`): a parameter
     /// that gets none is left alone, and the gradients may be views into buckets.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if libtorch refuses.
     fn zero_grad(&mut self) -> Result<()> {
         for mut parameter in self.parameters() {
             clear_grad(&mut parameter).map_err(Error::engine("zero_grad"))?;
@@ -31,7 +37,7 @@ pub trait Optimizer: Debug {
     /// What is optimized, in PyTorch's order: where the gradients are to be found.
     fn parameters(&self) -> Vec<Tensor>;
 
-    /// The learning rate.
+    /// The learning rate. `optimizer.param_groups[0]["lr"]`
     fn lr(&self) -> f64;
 
     /// Sets the learning rate of the steps to come.
@@ -40,6 +46,9 @@ pub trait Optimizer: Debug {
     /// Collects on rank `to` the state that lies on other ranks, so that
     /// [`state_dict`](Self::state_dict) has all of it there. A collective. Nothing is to be done for
     /// an optimizer that has its whole state on every rank.
+    ///
+    /// # Errors
+    /// [`Error::Collective`] when a rank could not be reached.
     fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
         let _ = to;
         Ok(())
@@ -49,6 +58,9 @@ pub trait Optimizer: Debug {
     ///
     /// The tensors are the optimizer's own, as in PyTorch, so that saving them takes no memory: the
     /// next step changes them.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the state is not all here, or if an option is no number in JSON.
     fn state_dict(&self) -> Result<OptimizerState>;
 
     /// Takes over a copy of a state that [`state_dict`](Self::state_dict) gave, and with it the learning rate

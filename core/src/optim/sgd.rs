@@ -11,7 +11,7 @@ use tch::nn::VarStore;
 /// PyTorch's keyword arguments of `SGD`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SgdOptions {
-    /// How far to go along the gradient.
+    /// How far to go along the gradient: a step is as long as the gradient, times this.
     pub lr: f64,
     /// How much of the last step is kept in the next; 0 keeps none and costs no memory.
     pub momentum: f64,
@@ -32,6 +32,22 @@ impl Default for SgdOptions {
 /// `torch.optim.SGD`, bit for bit: the operations of its `_single_tensor_sgd`, in their order.
 ///
 /// tch's own optimizer computes the same but keeps its momentum where it cannot be saved.
+///
+/// ```
+/// use tch::{Device, nn::VarStore};
+/// use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let weight = vs.root().ones("weight", &[3]);
+/// let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() })?;
+/// let loss = (&weight * &weight).sum(tch::Kind::Float);
+/// optimizer.zero_grad()?;
+/// loss.backward();
+/// optimizer.step()?;
+/// assert_eq!(weight.double_value(&[0]), 0.0); // 1 - 0.5 * 2
+/// assert_eq!(optimizer.state_bytes(), 12); // the momentum of three floats
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Sgd {
     options: SgdOptions,

@@ -22,16 +22,22 @@ const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
 /// broadcast of all parameters.
 ///
 /// ```
-/// use tch::{Device, nn};
+/// use tch::{Kind, Tensor, nn};
 /// use tch_parallel::distributed::ProcessGroup;
-/// use tch_parallel::optim::{Adam, AdamOptions, ZeroRedundancyOptimizer};
+/// use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ZeroRedundancyOptimizer};
 ///
 /// let group = ProcessGroup::from_env()?;
-/// let vs = nn::VarStore::new(Device::Cpu);
+/// let vs = nn::VarStore::new(group.device());
 /// let model = nn::linear(vs.root() / "fc", 8, 3, Default::default());
-/// let optimizer = ZeroRedundancyOptimizer::new(&vs, &group, |share| {
+/// let mut optimizer = ZeroRedundancyOptimizer::new(&vs, &group, |share| {
 ///     Adam::from_named_parameters(share, AdamOptions::default())
 /// })?;
+///
+/// let images = Tensor::ones([4, 8], (Kind::Float, group.device()));
+/// images.apply(&model).mean(Kind::Float).backward(); // of DistributedDataParallel in a real job
+/// optimizer.step()?;
+/// // This rank's share, here all 27 numbers: two means of four bytes each, and two step counters.
+/// assert_eq!(optimizer.state_bytes(), 27 * 2 * 4 + 2 * 4);
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 #[derive(Debug)]

@@ -2,7 +2,14 @@
 
 const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
 
-/// In the largest unit of which there is one, with three digits: `1.21 GiB`.
+/// In the largest unit of which there is one, with three digits.
+///
+/// ```
+/// use tch_parallel::report::{parse_size, size};
+///
+/// assert_eq!(size(5_000_000), "4.77 MiB");
+/// assert_eq!(parse_size("1.5 MiB"), Ok(3 << 19));
+/// ```
 pub fn size(bytes: usize) -> String {
     let (unit, power) = UNITS.into_iter().find(|(_, power)| bytes >> power > 0).unwrap_or(("B", 0));
     let amount = bytes as f64 / f64::from(1u32 << power);
@@ -14,7 +21,10 @@ pub fn size(bytes: usize) -> String {
     }
 }
 
-/// Reads a number with its unit: `2GiB`, `1.5 MiB`.
+/// Reads a number with its unit, `2GiB` or `1.5 MiB`, and gives bytes.
+///
+/// # Errors
+/// A text that says what is expected, for another unit, for none, and for less than a byte.
 pub fn parse_size(text: &str) -> Result<usize, String> {
     let sized = UNITS.into_iter().find_map(|(unit, power)| {
         let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;

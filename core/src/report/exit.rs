@@ -14,6 +14,18 @@ const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID
 /// [rank 1] error: cannot open data/train-images-idx3-ubyte
 ///   caused by: No such file or directory (os error 2)
 /// ```
+///
+/// ```
+/// use std::process::ExitCode;
+/// use tch_parallel::report::exit_code;
+///
+/// fn train() -> tch_parallel::Result<()> {
+///     Ok(())
+/// }
+///
+/// let code = exit_code(train()); // what `fn main() -> ExitCode` returns
+/// assert_eq!(code, ExitCode::SUCCESS);
+/// ```
 pub fn exit_code<E>(result: Result<(), E>) -> ExitCode
 where
     E: Into<Box<dyn Error + Send + Sync>>,

@@ -61,6 +61,9 @@ struct Line<'a, F> {
 impl MetricsLog {
     /// Begins the file of rank `rank` in `dir`, which is created if need be. What an earlier run
     /// wrote there is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the directory or the file cannot be created.
     pub fn create(dir: impl AsRef<Path>, rank: usize, world_size: usize) -> Result<Self> {
         let dir = dir.as_ref();
         fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
@@ -76,6 +79,9 @@ impl MetricsLog {
 
     /// Writes one line: the event, the rank, the world size, then `fields`, which must be a
     /// struct or a map.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot hold.
     pub fn log(&mut self, event: &str, fields: &impl Serialize) -> Result<()> {
         let Some(Output { file, path, rank, world_size }) = &mut self.0 else { return Ok(()) };
         let line = Line { event, rank: *rank, world_size: *world_size, fields };

@@ -5,6 +5,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 /// Collects what a run's last line of metrics says about time and memory.
+///
+/// ```
+/// use std::time::Duration;
+/// use tch_parallel::report::Timing;
+///
+/// let mut timing = Timing::new();
+/// for milliseconds in [90, 10, 30] {
+///     timing.step_took(Duration::from_millis(milliseconds));
+/// }
+/// assert_eq!(timing.summary().step_seconds_median, Some(0.03));
+/// ```
 #[derive(Debug, Default)]
 pub struct Timing {
     first_step_ended: Option<SystemTime>,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tch::Tensor;
 
-/// How values of several ranks become one; the order of `c10d::ReduceOp::RedOpType`.
+/// How values of several ranks become one: `dist.ReduceOp`, in the order of
+/// `c10d::ReduceOp::RedOpType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum ReduceOp {

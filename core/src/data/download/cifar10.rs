@@ -28,6 +28,10 @@ const FILES: [&str; 6] = [
 
 /// Makes sure that CIFAR-10 (170 MB to fetch, 184 MB unpacked) is in the user's cache, in
 /// `cifar-10`, and returns the directory, which `Cifar10::from_dir` reads.
+///
+/// # Errors
+/// [`Error::Io`] if the cache cannot be written, or if no mirror gives the right file, with the reason
+/// of each; [`Error::Environment`] if neither HOME nor XDG_CACHE_HOME says where the cache is.
 pub fn cifar10() -> Result<PathBuf> {
     let dir = cache_dir("cifar-10")?;
     cifar10_from(&CIFAR10_MIRRORS, &dir)?;
@@ -35,6 +39,9 @@ pub fn cifar10() -> Result<PathBuf> {
 }
 
 /// Like [`cifar10`], from other mirrors (tried in this order) and into another directory.
+///
+/// # Errors
+/// As [`cifar10`].
 pub fn cifar10_from(mirrors: &[&str], dir: &Path) -> Result<()> {
     let folder = dir.join(FOLDER);
     if folder.is_dir() {

@@ -20,6 +20,11 @@ const FILES: [RemoteFile; 4] = [
 
 /// Makes sure that MNIST is in the user's cache, in `mnist`, and returns the directory, which
 /// [`Mnist::from_dir`](crate::data::Mnist::from_dir) reads.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io) if the cache cannot be written, or if no mirror gives the right file,
+/// with the reason of each; [`Error::Environment`](crate::Error::Environment) if neither HOME nor
+/// XDG_CACHE_HOME says where the cache is.
 pub fn mnist() -> Result<PathBuf> {
     let dir = cache_dir("mnist")?;
     mnist_from(&MNIST_MIRRORS, &dir)?;
@@ -27,6 +32,9 @@ pub fn mnist() -> Result<PathBuf> {
 }
 
 /// Like [`mnist`], from other mirrors (tried in this order) and into another directory.
+///
+/// # Errors
+/// As [`mnist`].
 pub fn mnist_from(mirrors: &[&str], dir: &Path) -> Result<()> {
     fetch_missing(&FILES, mirrors, dir)
 }

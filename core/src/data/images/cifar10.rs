@@ -29,7 +29,7 @@ const SIDE: usize = 32;
 /// A label, then the image's red, green and blue pixels, row by row.
 const RECORD: usize = 1 + CHANNELS * SIDE * SIDE;
 
-/// The training or test images of CIFAR-10, in memory (154 or 31 MB).
+/// The training or test images of CIFAR-10, in memory (154 or 31 MB): `torchvision.datasets.CIFAR10`.
 ///
 /// It reads the binary version of the data set, whose files hold 10,000 records of a label and
 /// 3,072 pixels each.
@@ -43,7 +43,9 @@ pub struct Cifar10 {
 impl Cifar10 {
     /// Reads the files from `dir`, or from `cifar-10-batches-bin` in it.
     ///
-    /// A missing file is an error, and so is one of another size or with a label above 9.
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing, of another size,
+    /// or has a label above 9.
     pub fn from_dir(dir: impl AsRef<Path>, split: Split) -> Result<Self> {
         let dir = dir.as_ref();
         // A missing directory is another mistake than an empty one.

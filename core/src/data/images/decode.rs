@@ -28,8 +28,12 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 /// taken, as of colours, where Pillow makes all above 255 white. JPEG may differ by a few levels,
 /// because the standard leaves the decoder's rounding open.
 ///
-/// A truncated file is an error, and so is one that the decoder finds damaged. JPEG has no checksum: a
-/// file that lacks data and yet has an end becomes an image that is partly grey, as in Pillow.
+/// JPEG has no checksum: a file that lacks data and yet has an end becomes an image that is partly
+/// grey, as in Pillow.
+///
+/// # Errors
+/// [`Error::Format`] for a file in another format, for one that is truncated or that the decoder finds
+/// damaged, and for more than [`MAX_PIXELS`].
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     let format = |found: String, expected: &str| Error::Format {
         path: path.into(),

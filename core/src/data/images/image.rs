@@ -11,6 +11,15 @@ pub(super) const CHANNELS: usize = 3;
 ///
 /// It stays in bytes until a batch is made of it: a quarter of the memory of floats, and what
 /// resizing is fastest on.
+///
+/// ```
+/// use tch_parallel::data::Image;
+///
+/// let image = Image::new(2, 1, vec![255, 0, 0, 0, 0, 255])?; // a red and a blue pixel
+/// assert_eq!((image.width(), image.height()), (2, 1));
+/// assert_eq!(image.pixels()[3..], [0, 0, 255]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Image {
     width: usize,
@@ -22,7 +31,9 @@ pub struct Image {
 impl Image {
     /// An image of `height` rows of `width` pixels of three bytes each.
     ///
-    /// Refuses an image without pixels, and a number of bytes that is not `height · width · 3`.
+    /// # Errors
+    /// [`Error::Argument`] for an image without pixels, and for a number of bytes that is not
+    /// `height · width · 3`.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
         let refuse = |what: &str, found: String, expected: String| {
             Err(Error::Argument { what: what.into(), found, expected })

@@ -53,9 +53,11 @@ pub struct ImageDataset<S> {
 }
 
 impl<S: ImageSource> ImageDataset<S> {
-    /// Applies `transforms` in their order, then `normalize`, which is refused if it would divide
-    /// by 0. `seed` should be the same on all ranks, so that a sample does not depend on whose it
-    /// is.
+    /// Applies `transforms` in their order, then `normalize`. `seed` should be the same on all ranks,
+    /// so that a sample does not depend on whose it is.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `normalize` would divide by 0, or has a number that is not finite.
     pub fn new(
         source: S,
         transforms: Vec<Box<dyn Transform>>,
@@ -78,6 +80,10 @@ impl<S: ImageSource> ImageDataset<S> {
 
     /// Image number `index` as epoch number `epoch` shows it, before it becomes floats; and its
     /// label. None if the source leaves it out.
+    ///
+    /// # Errors
+    /// Those of the source and of the transforms, and [`Error::Argument`] for an image that is not
+    /// there.
     pub fn image(&self, index: usize, epoch: u64) -> Result<Option<(Image, usize)>> {
         if index >= self.source.len() {
             return Err(Error::Argument {

@@ -41,13 +41,18 @@ pub struct ImageFolder {
 impl ImageFolder {
     /// Lists the files in `root`.
     ///
-    /// Refuses a folder without classes, a class without images, image files in a format that
-    /// torchvision reads and this does not, and links that lead round in a circle.
+    /// # Errors
+    /// [`Error::Io`] if a folder cannot be read; [`Error::Format`] for a folder without classes, a
+    /// class without images, image files in a format that torchvision reads and this does not, and
+    /// links that lead round in a circle.
     pub fn new(root: impl Into<PathBuf>) -> Result<Self> {
         Self::with_options(root, ImageFolderOptions::default())
     }
 
     /// The same, with all its options.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
     pub fn with_options(root: impl Into<PathBuf>, options: ImageFolderOptions) -> Result<Self> {
         let root = root.into();
         let (mut classes, mut samples) = (Vec::new(), Vec::new());
@@ -89,8 +94,11 @@ impl ImageFolder {
         bad.iter().map(|&index| self.samples[index].0.as_path()).collect()
     }
 
-    /// Refuses a validation set whose classes are not those of this training set: a label would
-    /// mean something else there.
+    /// Compares the classes of this training set with those of a validation set: where they are not
+    /// the same, a label means something else there.
+    ///
+    /// # Errors
+    /// [`Error::Format`] naming the classes that only one of them has.
     pub fn check_same_classes(&self, validation: &ImageFolder) -> Result<()> {
         let missing = |from: &ImageFolder, of: &ImageFolder| -> Vec<String> {
             of.classes.iter().filter(|class| !from.classes.contains(class)).cloned().collect()

@@ -35,8 +35,8 @@ pub struct MnistImages {
 }
 
 impl MnistImages {
-    /// `classes` are [`MNIST_CLASSES`] or [`FASHION_MNIST_CLASSES`]: the files do not say which
-    /// they hold.
+    /// The images of `mnist`. `classes` are [`MNIST_CLASSES`] or [`FASHION_MNIST_CLASSES`]: the files
+    /// do not say which they hold.
     pub fn new(mnist: Mnist, classes: [&str; 10]) -> Self {
         Self { mnist, classes: classes.map(str::to_owned).into() }
     }

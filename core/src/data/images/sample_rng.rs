@@ -35,7 +35,10 @@ impl SampleRng {
         low + (high - low) * self.0.random::<f64>()
     }
 
-    /// A whole number out of the range, which must not be empty: `torch.randint`.
+    /// A whole number out of the range: `torch.randint`.
+    ///
+    /// # Panics
+    /// If the range is empty.
     pub fn randint(&mut self, range: Range<usize>) -> usize {
         self.0.random_range(range)
     }

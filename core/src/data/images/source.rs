@@ -25,6 +25,10 @@ pub trait ImageSource: Send + Sync {
     /// that batches are to be made without.
     ///
     /// Several worker threads call it at the same time.
+    ///
+    /// # Errors
+    /// What keeps the source from giving the image, as a rule [`Error::Io`](crate::Error::Io) or
+    /// [`Error::Format`](crate::Error::Format).
     fn image(&self, index: usize) -> Result<Option<(Image, usize)>>;
 
     /// How many images have turned out to be unreadable so far and were left out; where that is not

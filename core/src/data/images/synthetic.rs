@@ -28,6 +28,17 @@ impl Default for SyntheticImagesOptions {
 ///
 /// Each image is drawn when it is asked for, from a generator seeded with its index: it is the same
 /// every time, and takes no memory.
+///
+/// ```
+/// use tch_parallel::data::{ImageSource, SyntheticImages, SyntheticImagesOptions};
+///
+/// let images = SyntheticImages::new(SyntheticImagesOptions { len: 100, ..Default::default() })?;
+/// assert_eq!((images.len(), images.classes().len()), (100, 1000));
+/// let Some((image, label)) = images.image(7)? else { unreachable!("none is left out") };
+/// assert_eq!((image.width(), image.height()), (224, 224));
+/// assert!(label < 1000);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct SyntheticImages {
     options: SyntheticImagesOptions,
@@ -35,7 +46,10 @@ pub struct SyntheticImages {
 }
 
 impl SyntheticImages {
-    /// Refuses images without pixels and labels without classes.
+    /// Images as `options` describe them.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for images without pixels and labels without classes.
     pub fn new(options: SyntheticImagesOptions) -> Result<Self> {
         for (what, value) in [("size", options.size), ("num_classes", options.num_classes)] {
             if value == 0 {

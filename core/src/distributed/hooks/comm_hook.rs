@@ -28,20 +28,33 @@ pub trait CommHook: Send {
     ///
     /// Gradients come as this rank has computed them. Whoever sums them must divide by the size of
     /// the group as well.
+    ///
+    /// # Errors
+    /// Whatever keeps the hook from its work: [`DistributedDataParallel::backward`] reports it.
+    ///
+    /// [`DistributedDataParallel::backward`]: crate::distributed::DistributedDataParallel::backward
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish>;
 }
 
 /// A hook of a closure, under the name by which ranks are compared.
 ///
-/// ```no_run
-/// # use tch::nn::Linear;
-/// # use tch_parallel::distributed::{DistributedDataParallel, ReduceOp, hooks};
-/// # fn f(model: DistributedDataParallel<Linear>) -> tch_parallel::Result<()> {
+/// ```
+/// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
+/// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+/// use tch_parallel::distributed::{ReduceOp, hooks};
+///
+/// # let group = ProcessGroup::from_env()?;
+/// # let vs = nn::VarStore::new(group.device());
+/// # let module = nn::linear(vs.root(), 4, 1, Default::default());
+/// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+/// # let images = Tensor::ones([8, 4], (Kind::Float, group.device()));
 /// model.register_comm_hook(hooks::from_fn("sum", |group, bucket| {
 ///     let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
 ///     Ok(Box::new(move || sum.wait()))
 /// }))?;
-/// # Ok(()) }
+/// model.backward(&model.forward_t(&images, true).mean(Kind::Float))?;
+/// assert_eq!(model.logging_data()?.comm_hook, "sum");
+/// # Ok::<(), tch_parallel::Error>(())
 /// ```
 pub fn from_fn<F>(name: impl Into<String>, start: F) -> FromFn<F>
 where

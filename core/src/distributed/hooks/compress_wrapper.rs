@@ -7,6 +7,14 @@ use tch::Kind;
 
 /// Hands gradients to `hook` as `float16` and what it gives on in their own kind.
 /// `default_hooks.fp16_compress_wrapper`
+///
+/// ```
+/// use tch_parallel::distributed::hooks::{self, CommHook, PowerSgd, PowerSgdOptions};
+///
+/// let hook = hooks::fp16_compress_wrapper(PowerSgd::new(PowerSgdOptions::default())?);
+/// assert!(hook.name().starts_with("fp16_compress_wrapper(powerSGD_hook"));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 pub fn fp16_compress_wrapper<H: CommHook>(hook: H) -> CompressWrapper<H> {
     CompressWrapper { name: "fp16_compress_wrapper", kind: Kind::Half, hook }
 }

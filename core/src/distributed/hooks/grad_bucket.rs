@@ -5,7 +5,8 @@ use tch::Tensor;
 
 /// Gradients that are exchanged together, complete on this rank. `torch.distributed.GradBucket`
 ///
-/// It lives as long as the call of the hook, its tensors as long as the hook keeps them.
+/// It lives as long as the call of the hook, its tensors as long as the hook keeps them. What libtorch
+/// refuses to give or to take is an [`Error::Tensor`].
 #[derive(Debug)]
 pub struct GradBucket<'a> {
     engine: &'a mut c10d_sys::GradBucket,
@@ -27,25 +28,37 @@ impl<'a> GradBucket<'a> {
         self.engine.is_last()
     }
 
-    /// All its gradients one after the other, as a tensor of one dimension. Not a copy: writing to
-    /// it changes the bucket. `bucket.buffer()`
+    /// All its gradients one after the other, `[numbers in the bucket]`. Not a copy: writing to it
+    /// changes the bucket. `bucket.buffer()`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`]
     pub fn buffer(&self) -> Result<Tensor> {
         self.engine.buffer().map_err(Error::engine("GradBucket::buffer"))
     }
 
     /// Puts another tensor in the place of the buffer, for a hook that is called with this bucket
     /// later. `bucket.set_buffer(tensor)`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`]
     pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<()> {
         self.engine.set_buffer(buffer).map_err(Error::engine("GradBucket::set_buffer"))
     }
 
     /// The gradient of each of its parameters, in the parameter's shape, as a view into the buffer.
     /// `bucket.gradients()`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`]
     pub fn gradients(&self) -> Result<Vec<Tensor>> {
         self.engine.gradients().map_err(Error::engine("GradBucket::gradients"))
     }
 
     /// Its parameters, in the order of [`gradients`](Self::gradients). `bucket.parameters()`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`]
     pub fn parameters(&self) -> Result<Vec<Tensor>> {
         self.engine.parameters().map_err(Error::engine("GradBucket::parameters"))
     }

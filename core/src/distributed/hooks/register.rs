@@ -18,6 +18,20 @@ impl<M> DistributedDataParallel<M> {
     /// no hook. When a hook returns an error or panics, [`backward`](Self::backward) reports it;
     /// gradients cannot be exchanged afterwards, so end the program. `model.register_comm_hook`
     ///
+    /// ```
+    /// # use tch::nn;
+    /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+    /// use tch_parallel::distributed::hooks;
+    ///
+    /// # let group = ProcessGroup::from_env()?;
+    /// # let vs = nn::VarStore::new(group.device());
+    /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
+    /// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+    /// model.register_comm_hook(hooks::Fp16Compress)?; // half the bytes
+    /// assert_eq!(model.logging_data()?.comm_hook, "fp16_compress_hook");
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// - [`Error::Argument`]: the model has a hook already, or has made a forward pass.
     /// - [`Error::Collective`]: another rank registers a hook of another name.

@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use std::f64::consts::PI;
 
 /// Lowers the learning rate along half a cosine wave (Loshchilov and Hutter, "SGDR", 2016, without
-/// restarts). After `t_max` epochs it would rise again.
+/// restarts). After `t_max` epochs it would rise again. `CosineAnnealingLR(T_max, eta_min)`
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CosineAnnealingLr {
     /// In which epoch the lowest rate is reached: PyTorch's `T_max`.

@@ -5,6 +5,7 @@ use super::schedule::Schedule;
 use crate::{Error, Result};
 
 /// Moves the learning rate in equal steps from one share of it to another, and leaves it there.
+/// `LinearLR(start_factor, end_factor, total_iters)`
 ///
 /// A large batch, as many ranks have together, wants a large rate, which the first weights do not
 /// stand: hence a warm-up (Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2).

@@ -4,7 +4,7 @@ use super::check_factor;
 use super::schedule::Schedule;
 use crate::Result;
 
-/// Multiplies the learning rate by `gamma` at each of some epochs.
+/// Multiplies the learning rate by `gamma` at each of some epochs. `MultiStepLR(milestones, gamma)`
 #[derive(Debug, Clone, PartialEq)]
 pub struct MultiStepLr {
     /// The epochs from which on the rate is lower, in any order. One that is given twice counts

@@ -12,6 +12,9 @@ use std::fmt::Debug;
 /// batch, if you call it after each.
 pub trait Schedule: Debug + Send {
     /// Refuses settings that no run could work with.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) naming the setting.
     fn check(&self) -> Result<()>;
 
     /// The rate in epoch 0, where the optimizer was made with `lr`.

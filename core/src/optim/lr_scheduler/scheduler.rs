@@ -5,7 +5,8 @@ use crate::optim::Optimizer;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Where a schedule stands, and what it has made of an optimizer's learning rate.
+/// Where a schedule stands, and what it has made of an optimizer's learning rate. PyTorch's base class
+/// `LRScheduler`; there is an example at the [module](super).
 #[derive(Debug)]
 pub struct LrScheduler {
     schedule: Box<dyn Schedule>,

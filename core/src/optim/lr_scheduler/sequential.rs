@@ -4,15 +4,27 @@ use super::schedule::Schedule;
 use crate::{Error, Result};
 
 /// One schedule after the other. Each begins at its own epoch 0, from the optimizer's own rate.
+/// `SequentialLR(schedulers, milestones)`
 ///
 /// ```
-/// use tch_parallel::optim::lr_scheduler::{CosineAnnealingLr, LinearLr, SequentialLr};
+/// use tch_parallel::optim::lr_scheduler::{CosineAnnealingLr, LinearLr, LrScheduler, SequentialLr};
+/// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
+/// # let weight = vs.root().zeros("weight", &[3]);
+/// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
 ///
 /// let warm_up = LinearLr { start_factor: 0.01, total_iters: 5, ..Default::default() };
 /// let schedule = SequentialLr {
 ///     schedules: vec![Box::new(warm_up), Box::new(CosineAnnealingLr::new(85))],
 ///     milestones: vec![5],
 /// };
+/// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
+/// assert_eq!(optimizer.lr(), 0.1 * 0.01);
+/// for _epoch in 0..5 {
+///     scheduler.step(&mut optimizer);
+/// }
+/// assert_eq!(optimizer.lr(), 0.1); // warmed up; from here on along the cosine
+/// # Ok::<(), tch_parallel::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct SequentialLr {

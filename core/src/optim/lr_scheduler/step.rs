@@ -4,7 +4,7 @@ use super::schedule::Schedule;
 use super::{check_factor, check_length};
 use crate::Result;
 
-/// Multiplies the learning rate by `gamma` every `step_size` epochs.
+/// Multiplies the learning rate by `gamma` every `step_size` epochs. `StepLR(step_size, gamma)`
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepLr {
     /// After how many epochs the rate falls each time.

@@ -59,6 +59,19 @@ const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
+/// ```
+/// use tch_parallel::report::plot::{Axis, Lines, Scale, Series, lines};
+///
+/// let chart = Lines {
+///     title: "Loss of one and of two ranks".into(),
+///     x: Axis { title: "step".into(), scale: Scale::Linear },
+///     y: Axis { title: "loss".into(), scale: Scale::Log },
+///     series: vec![Series { name: "two ranks".into(), points: vec![(0.0, 2.3), (1.0, 1.9)] }],
+/// };
+/// assert!(lines(&chart)?.contains("Loss of one and of two ranks"));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Argument`](crate::Error::Argument) if there is no series or more than nine, a series
 /// without a point, a value that is not finite, or one not above zero on a logarithmic axis.

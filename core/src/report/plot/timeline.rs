@@ -49,6 +49,24 @@ pub struct Span {
 ///
 /// A span is at least one pixel wide, however short it is, so that it can be seen.
 ///
+/// ```
+/// use std::time::Duration;
+/// use tch_parallel::report::plot::{Lane, Span, Timeline, timeline};
+///
+/// let forward = Span {
+///     category: "forward".into(),
+///     start: Duration::from_millis(2),
+///     duration: Duration::from_millis(30),
+/// };
+/// let chart = Timeline {
+///     title: "A training step".into(),
+///     categories: vec!["forward".into()],
+///     lanes: vec![Lane { name: "cuda:0".into(), spans: vec![forward] }],
+/// };
+/// assert!(timeline(&chart)?.contains("time (ms)"));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Argument`](crate::Error::Argument) if there is no span at all, or one whose category is
 /// not in the list, or if there are more than nine categories.

@@ -5,6 +5,7 @@ use super::{Image, SampleRng, Transform};
 use crate::Result;
 
 /// Cuts a square out of the middle of an image. A smaller image gets a black edge.
+/// `torchvision.transforms.CenterCrop(size)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CenterCrop {
     /// Width and height of the square, in pixels.

@@ -21,7 +21,7 @@ pub struct CropBox {
     pub width: usize,
 }
 
-/// The image with each row reversed.
+/// The image with each row reversed. `functional.hflip`
 pub fn hflip(mut image: Image) -> Image {
     for row in image.rows_mut() {
         let (pixels, _) = row.as_chunks_mut::<CHANNELS>();
@@ -30,8 +30,11 @@ pub fn hflip(mut image: Image) -> Image {
     image
 }
 
-/// A square of the image, `top` rows and `left` columns from its corner. What lies outside of the
-/// image is black.
+/// A square of `size` pixels a side, `top` rows and `left` columns from the image's corner. What lies
+/// outside of the image is black. `functional.crop`
+///
+/// # Errors
+/// [`Error::Argument`] for a square without pixels.
 pub fn crop(image: &Image, top: isize, left: isize, size: usize) -> Result<Image> {
     let mut pixels = vec![0; size * size * CHANNELS];
     // The columns of both; `left` and `top` are negative where the square begins outside.
@@ -55,7 +58,11 @@ fn overlap(start: isize, size: usize, len: usize) -> std::ops::Range<usize> {
     first..end.max(first)
 }
 
-/// The image at another size: bilinear, and where it shrinks every pixel counts (antialiasing).
+/// The image at another size, in pixels: bilinear, and where it shrinks every pixel counts
+/// (antialiasing). `functional.resize`
+///
+/// # Errors
+/// As [`resized_crop`].
 pub fn resize(image: &Image, height: usize, width: usize) -> Result<Image> {
     let whole = CropBox { top: 0, left: 0, height: image.height(), width: image.width() };
     resized_crop(image, whole, height, width)
@@ -64,6 +71,10 @@ pub fn resize(image: &Image, height: usize, width: usize) -> Result<Image> {
 /// A part of the image at another size. The pixels around the part do not show in it.
 ///
 /// It is Pillow's algorithm: for each direction a weighted mean, rounded to a byte.
+/// `functional.resized_crop`
+///
+/// # Errors
+/// [`Error::Argument`] for a part that is not inside of the image, and for one without pixels.
 pub fn resized_crop(image: &Image, part: CropBox, height: usize, width: usize) -> Result<Image> {
     let CropBox { top, left, height: rows, width: columns } = part;
     let options = ResizeOptions::new()

@@ -32,8 +32,22 @@ pub use random_resized_crop::RandomResizedCrop;
 pub use resize::Resize;
 
 /// Makes another image of an image.
+///
+/// ```
+/// use tch_parallel::data::transforms::{CenterCrop, Transform};
+/// use tch_parallel::data::{Image, SampleRng};
+///
+/// let image = Image::new(640, 480, vec![0; 640 * 480 * 3])?;
+/// let (seed, epoch, index) = (42, 0, 7);
+/// let square = CenterCrop::new(224).apply(image, &mut SampleRng::new(seed, epoch, index))?;
+/// assert_eq!((square.width(), square.height()), (224, 224));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 pub trait Transform: Debug + Send + Sync {
     /// The transformed image. Whatever is random comes from `rng`, so that the result depends on
     /// nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for an image that the transform cannot work with.
     fn apply(&self, image: Image, rng: &mut SampleRng) -> Result<Image>;
 }

@@ -3,7 +3,8 @@
 use crate::{Error, Result};
 
 /// Mean and standard deviation of a data set in each of the three channels, black being 0 and full
-/// colour 1. A byte x becomes `(x / 255 − mean) / std`: `ToTensor` and `Normalize`, to the last bit.
+/// colour 1. A byte x becomes `(x / 255 − mean) / std`: `torchvision.transforms.ToTensor()` and
+/// `Normalize(mean, std)`, to the last bit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Normalize {
     /// Subtracted first.

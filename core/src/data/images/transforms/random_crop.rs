@@ -6,6 +6,7 @@ use crate::{Error, Result};
 
 /// Cuts a square at a random place out of an image that was padded with black: the augmentation of
 /// CIFAR-10, where an image of 32 pixels moves by up to 4 in each direction.
+/// `torchvision.transforms.RandomCrop(size, padding=padding)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RandomCrop {
     /// Width and height of the square, in pixels.

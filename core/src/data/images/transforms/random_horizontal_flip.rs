@@ -4,7 +4,7 @@ use super::functional::hflip;
 use super::{Image, SampleRng, Transform};
 use crate::Result;
 
-/// Exchanges left and right with a probability.
+/// Exchanges left and right with a probability. `torchvision.transforms.RandomHorizontalFlip(p)`
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomHorizontalFlip {
     /// The probability, from 0 to 1.

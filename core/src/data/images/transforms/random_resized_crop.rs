@@ -9,6 +9,7 @@ const TRIES: usize = 10;
 
 /// Cuts a part of random area and aspect ratio out of an image and resizes it to a square: the
 /// augmentation of ImageNet (Szegedy et al., "Going deeper with convolutions", 2014).
+/// `torchvision.transforms.RandomResizedCrop(size)`
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomResizedCrop {
     /// Width and height of the result, in pixels.

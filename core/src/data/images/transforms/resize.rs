@@ -6,6 +6,7 @@ use crate::data::images::MAX_PIXELS;
 use crate::{Error, Result};
 
 /// Makes the shorter edge of an image `size` pixels long and keeps its aspect ratio.
+/// `torchvision.transforms.Resize(size)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
     /// The length of the shorter edge, in pixels.
@@ -19,6 +20,15 @@ impl Resize {
     }
 
     /// Height and width of what becomes of an image of this height and width.
+    ///
+    /// ```
+    /// use tch_parallel::data::transforms::Resize;
+    ///
+    /// assert_eq!(Resize::new(256).output_size(480, 640), (256, 341));
+    /// ```
+    ///
+    /// # Panics
+    /// For a height or a width of 0, which no [`Image`] has.
     pub fn output_size(&self, height: usize, width: usize) -> (usize, usize) {
         // Rounded down, as torchvision does it.
         let longer = self.size * height.max(width) / height.min(width);

@@ -44,6 +44,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// Clones share what is remembered; keep one to ask for the [`compression_stats`].
 ///
+/// ```
+/// use tch::{Kind, Tensor, nn::{self, ModuleT}};
+/// use tch_parallel::distributed::hooks::{PowerSgd, PowerSgdOptions};
+/// use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+///
+/// let group = ProcessGroup::from_env()?;
+/// let vs = nn::VarStore::new(group.device());
+/// let module = nn::linear(vs.root() / "fc", 784, 128, Default::default());
+/// let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+/// let hook = PowerSgd::new(PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() })?;
+/// model.register_comm_hook(hook.clone())?;
+///
+/// let images = Tensor::rand([8, 784], (Kind::Float, group.device()));
+/// for _step in 0..3 {
+///     model.backward(&model.forward_t(&images, true).mean(Kind::Float))?;
+/// }
+/// // The weight's 784 * 128 numbers have become 784 + 128; the bias, 128, is exchanged as it is.
+/// assert_eq!(hook.compression_stats().numel_after_compression, 784 + 128 + 128);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
 /// [`compression_stats`]: Self::compression_stats
 #[derive(Debug, Clone)]
 pub struct PowerSgd {
