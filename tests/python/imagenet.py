@@ -12,6 +12,7 @@ import gzip
 import itertools
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy
@@ -208,7 +209,11 @@ def main():
     if rank == 0 and args.save is not None:
         weights = {name: t.contiguous() for name, t in model.module.state_dict().items()}
         save_file(weights, args.save)
-    dist.destroy_process_group()
+    # Not destroy_process_group: it may wait for gloo's threads while it holds the lock by which these
+    # let go of the last gradients.
+    dist.barrier()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

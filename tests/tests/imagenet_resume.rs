@@ -140,13 +140,13 @@ fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
 
 #[test]
 fn one_rank_that_is_killed_ten_times_comes_to_the_same() -> Result<()> {
-    let case = Case { ranks: 1, arch: "pyramidnet8_a6", steps: "50", kills: 10 };
+    let case = Case { ranks: 1, arch: "pyramidnet8_a6", steps: "120", kills: 10 };
     expect_that_kills_change_nothing(&case)
 }
 
 #[test]
 fn two_ranks_that_are_killed_ten_times_come_to_the_same() -> Result<()> {
-    let case = Case { ranks: 2, arch: "pyramidnet8_a6", steps: "50", kills: 10 };
+    let case = Case { ranks: 2, arch: "pyramidnet8_a6", steps: "120", kills: 10 };
     expect_that_kills_change_nothing(&case)
 }
 
