@@ -49,7 +49,7 @@ pub fn asynchronous(
 ) -> Result<()> {
     let place = Place::check(service.servers)?;
     pace::check(&args.straggle, place.workers.clone())?;
-    let options = args.process_group();
+    let options = args.meeting.process_group();
     if place.rank < service.servers {
         return serve(service, args, place, options);
     }

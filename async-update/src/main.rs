@@ -159,7 +159,7 @@ fn synchronous(
     method: impl FnOnce(ProcessGroup, Steps) -> Result<(Box<dyn Method>, usize)>,
 ) -> Result<()> {
     let (train_set, test_set) = args.data()?;
-    let group = init_process_group(args.process_group())?;
+    let group = init_process_group(args.meeting.process_group())?;
     let (rank, ranks) = (group.rank(), group.world_size());
     pace::check(&args.straggle, 0..ranks)?;
 

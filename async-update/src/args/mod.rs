@@ -2,9 +2,11 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `meeting` | [`MeetingArgs`]: how ranks meet |
 //! | `methods` | the flags of single methods |
 //! | `train` | [`TrainArgs`]: the flags that all methods have |
 
+mod meeting;
 mod methods;
 mod train;
 
@@ -12,6 +14,7 @@ use crate::compare::CompareArgs;
 use crate::{cost, quadratic, trace};
 use clap::{Parser, Subcommand};
 
+pub use meeting::MeetingArgs;
 pub use methods::{
     AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, RingArgs, RingCommand,
     SspArgs,

@@ -1,12 +1,12 @@
 //! The flags that all methods have.
 
+use super::meeting::MeetingArgs;
 use crate::pace::Straggler;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Shard, Split, download};
-use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions};
 
 /// What all methods have in common.
 #[derive(Debug, clap::Args)]
@@ -43,9 +43,8 @@ pub struct TrainArgs {
     /// A directory for what happens in every step, as JSON lines, a file for each rank.
     #[arg(long)]
     pub metrics: Option<PathBuf>,
-    /// Seconds to wait for another rank.
-    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
-    pub timeout: u64,
+    #[command(flatten)]
+    pub meeting: MeetingArgs,
 }
 
 impl TrainArgs {
@@ -66,14 +65,6 @@ impl TrainArgs {
     /// How long a gradient takes at least.
     pub fn step_time(&self) -> Duration {
         Duration::from_millis(self.step_time)
-    }
-
-    pub fn process_group(&self) -> ProcessGroupOptions {
-        ProcessGroupOptions {
-            device: DeviceChoice::Cpu,
-            timeout: Duration::from_secs(self.timeout),
-            ..Default::default()
-        }
     }
 
     /// One worker's part of the data.

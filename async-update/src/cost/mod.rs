@@ -14,14 +14,14 @@ mod measure;
 mod model;
 mod tables;
 
+use crate::args::MeetingArgs;
 use crate::model::PARAMETERS;
 use crate::report::check_plots;
 use crate::several;
 use anyhow::{Result, ensure};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
-use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, init_process_group};
+use tch_parallel::distributed::init_process_group;
 use tch_parallel::report::{parse_size, plot};
 
 /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
@@ -39,9 +39,8 @@ pub struct Args {
     /// Draw the predictions as cost.svg in this directory.
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// Seconds to wait for another rank.
-    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
-    timeout: u64,
+    #[command(flatten)]
+    meeting: MeetingArgs,
 }
 
 /// The file that --plot makes.
@@ -56,12 +55,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(directory) = &args.plot {
         check_plots(directory, &[PLOT])?;
     }
-    let options = ProcessGroupOptions {
-        device: DeviceChoice::Cpu,
-        timeout: Duration::from_secs(args.timeout),
-        ..Default::default()
-    };
-    let group = init_process_group(options)?;
+    let group = init_process_group(args.meeting.process_group())?;
     let link = several(group.clone())?;
     let messages = measure::messages(&group, &link)?;
     let updates = measure::updates(&group, bytes)?;

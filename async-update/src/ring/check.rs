@@ -2,18 +2,15 @@
 
 use super::all_reduce::carry_out;
 use super::schedule::{Iteration, Schedule};
-use crate::args::count;
+use crate::args::{MeetingArgs, count};
 use crate::link::Link;
 use crate::methods::{Method, Steps, SyncPs};
 use crate::several;
 use anyhow::{Result, ensure};
 use std::ops::Range;
-use std::time::Duration;
 use tch::{Device, Kind, Tensor};
 use tch_parallel::Error;
-use tch_parallel::distributed::{
-    DeviceChoice, ProcessGroup, ProcessGroupOptions, ReduceOp, init_process_group,
-};
+use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
 
 /// Compares the ring's sums of random numbers with those of all_reduce and a parameter server.
 #[derive(Debug, clap::Args)]
@@ -31,18 +28,12 @@ pub struct Args {
     /// Leaves less out: all do the iteration, but this rank makes no use of the chunk that it receives.
     #[arg(long, requires = "without")]
     rank: Option<usize>,
-    /// Seconds to wait for another rank.
-    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
-    timeout: u64,
+    #[command(flatten)]
+    meeting: MeetingArgs,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let options = ProcessGroupOptions {
-        device: DeviceChoice::Cpu,
-        timeout: Duration::from_secs(args.timeout),
-        ..Default::default()
-    };
-    let group = init_process_group(options)?;
+    let group = init_process_group(args.meeting.process_group())?;
     let link = several(group.clone())?;
     let mistake = Mistake::check(args, group.world_size())?;
     for &elements in &args.elements {

@@ -1,7 +1,9 @@
 //! How all ranks come to the same verdict where the engine tells only some of them.
 
+use super::process_group::ProcessGroup;
 use c10d_sys::{Error, Store};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Under this key the ranks of this library are counted. Ranks that run Python take no part in
 /// agreements and must not be waited for.
@@ -17,12 +19,75 @@ pub(super) fn enrol(store: &Store) -> Result<(), Error> {
 /// How often a rank looks whether the verdict is there.
 const INTERVAL: Duration = Duration::from_millis(1);
 
+/// How often a rank that waits for the others without the engine looks whether they still run.
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
+
+impl ProcessGroup {
+    /// Tells every rank of it if one has something against going on. A collective of the ranks of
+    /// this library.
+    pub(crate) fn agree(
+        &self,
+        operation: &'static str,
+        objection: Option<&str>,
+    ) -> crate::Result<()> {
+        let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
+        let start = Instant::now();
+        let mut looked = start;
+        let give_up = || {
+            if start.elapsed() > self.inner.place.timeout {
+                let timeout = self.inner.place.timeout;
+                return Some((format!("not all ranks have come within {timeout:?}"), None));
+            }
+            if looked.elapsed() < LIVENESS_INTERVAL {
+                return None;
+            }
+            looked = Instant::now();
+            let gone = self.inner.post_mortem.gone()?;
+            Some(("a rank has gone".to_owned(), Some(gone)))
+        };
+        let (message, blame) = match reach_verdict(
+            self.inner.store.engine(),
+            &subject,
+            self.rank(),
+            objection,
+            give_up,
+        ) {
+            Ok(Verdict::Agreed) => return Ok(()),
+            Ok(Verdict::Objection(message)) => (message, None),
+            Ok(Verdict::GivenUp(reason)) => reason,
+            Err(error) => return Err(self.failed(operation, error.message())),
+        };
+        self.abandon();
+        Err(crate::Error::Collective { rank: self.inner.place.job_rank, operation, message, blame })
+    }
+
+    /// What rank 0 has to say where this rank says `own`. `None` on rank 0 itself, and where rank 0
+    /// runs Python. To be followed by [`agree`](Self::agree).
+    pub(crate) fn compare_with_rank_0(
+        &self,
+        operation: &'static str,
+        own: &str,
+    ) -> crate::Result<Option<String>> {
+        let key = format!("comparison/{}", self.inner.agreements.load(Ordering::Relaxed));
+        let store = self.inner.store.engine();
+        let compare = || match self.rank() {
+            0 => store.set(&key, own.as_bytes()).map(|()| None),
+            _ if !self.inner.post_mortem.knows(0)? => Ok(None),
+            _ => {
+                let theirs = store.get(&key, self.inner.place.timeout)?;
+                Ok(Some(String::from_utf8_lossy(&theirs).into_owned()))
+            }
+        };
+        compare().map_err(|error: Error| self.failed(operation, error.message()))
+    }
+}
+
 /// Waits for every rank's opinion on `subject`, on which nobody has been asked before.
 ///
 /// Gives the objection of one rank, with its number before it, if there is any. Every rank must
 /// have connected to all others before. `give_up` is asked from time to time and ends the waiting
 /// when it returns something.
-pub(super) fn objection<G>(
+fn reach_verdict<G>(
     store: &Store,
     subject: &str,
     rank: usize,
@@ -75,7 +140,7 @@ fn stay_until_all_know<G>(
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict<G> {
+enum Verdict<G> {
     /// Nobody objects.
     Agreed,
     /// What one rank objects, with its number.
@@ -99,7 +164,7 @@ mod tests {
             .enumerate()
             .map(|(rank, &own)| {
                 let store = Arc::clone(&store);
-                thread::spawn(move || objection(&store, "test", rank, own, || None).unwrap())
+                thread::spawn(move || reach_verdict(&store, "test", rank, own, || None).unwrap())
             })
             .collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
@@ -125,7 +190,7 @@ mod tests {
         enrol(&store).unwrap();
         let served = Arc::clone(&store);
         let rank_0 =
-            thread::spawn(move || objection(&served, "test", 0, None, || None::<()>).unwrap());
+            thread::spawn(move || reach_verdict(&served, "test", 0, None, || None::<()>).unwrap());
         // Rank 1 agrees, but has not come to reading what the others think.
         let wait_for = |key| {
             while !store.check(key).unwrap() {
@@ -146,7 +211,7 @@ mod tests {
         enrol(&store).unwrap();
         enrol(&store).unwrap();
         let mut patience = 3;
-        let verdict = objection(&store, "test", 0, None, || {
+        let verdict = reach_verdict(&store, "test", 0, None, || {
             patience -= 1;
             (patience == 0).then_some("it has died")
         });

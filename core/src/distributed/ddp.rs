@@ -1,5 +1,6 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
+use super::ddp_options::DdpOptions;
 use super::hooks::register::Failure;
 use super::join::Joining;
 use super::logging::DdpLoggingData;
@@ -9,53 +10,14 @@ use super::same_model;
 use crate::error::without_backtrace;
 use crate::parameters::{named_buffers, named_parameters};
 use crate::{Error, Result, Tensors};
-use c10d_sys::{Reducer, ReducerOptions, tensor};
+use c10d_sys::{Reducer, tensor};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Tensor, no_grad};
 
-const MIB: f64 = 1024.0 * 1024.0;
-
-/// PyTorch's `bucket_cap_mb` where none is given.
-const DEFAULT_BUCKET_MB: f64 = 25.0;
-
-/// `dist._DEFAULT_FIRST_BUCKET_BYTES`.
-const DEFAULT_FIRST_BUCKET_BYTES: usize = 1 << 20;
-
 /// `broadcast_bucket_size` in distributed.py.
 const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
-
-/// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DdpOptions {
-    /// How many MiB of gradients are exchanged at once. Small buckets start early, large ones
-    /// waste less on latency. None: 25, with a first bucket of 1.
-    pub bucket_cap_mb: Option<f64>,
-    /// Whether some parameters may take no part in a loss. Costs a walk over the graph in every
-    /// step; without it such a parameter is an error.
-    pub find_unused_parameters: bool,
-    /// Whether gradients are views into the buckets: saves their memory a second time, and a copy.
-    pub gradient_as_bucket_view: bool,
-    /// Whether the graph is the same in every iteration: finds unused parameters once and for all,
-    /// and allows more kinds of graphs.
-    pub static_graph: bool,
-    /// Whether rank 0's buffers (running statistics, say) replace everybody's before each forward
-    /// pass.
-    pub broadcast_buffers: bool,
-}
-
-impl Default for DdpOptions {
-    fn default() -> Self {
-        DdpOptions {
-            bucket_cap_mb: None,
-            find_unused_parameters: false,
-            gradient_as_bucket_view: false,
-            static_graph: false,
-            broadcast_buffers: true,
-        }
-    }
-}
 
 /// `torch.nn.parallel.DistributedDataParallel`, driven by the same C++ `Reducer`.
 ///
@@ -114,7 +76,7 @@ pub struct DistributedDataParallel<M> {
     pub(super) static_graph: bool,
     /// How many guards keep gradients from being exchanged; with none of them
     /// `require_backward_grad_sync` in distributed.py is true.
-    no_sync_guards: Cell<usize>,
+    pub(super) no_sync_guards: Cell<usize>,
     /// Whether rank 0's buffers may have moved on; `require_forward_param_sync`.
     pub(super) sync_buffers: Cell<bool>,
     /// Whether there has been a forward pass with gradients.
@@ -146,15 +108,7 @@ impl<M> DistributedDataParallel<M> {
             .map(|(name, parameter)| (name.clone(), parameter.shallow_clone()))
             .unzip();
         check_devices(&names, &parameters)?;
-        let bucket_mb = options.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
-        if bucket_mb.is_nan() || bucket_mb <= 0.0 {
-            return Err(Error::Argument {
-                what: "bucket_cap_mb".into(),
-                found: bucket_mb.to_string(),
-                expected: "more than 0 MiB".into(),
-            });
-        }
-        let bucket_bytes = (bucket_mb * MIB) as usize;
+        let reducer_options = options.for_the_reducer()?;
         let buffers = if options.broadcast_buffers { named_buffers(vs) } else { Vec::new() };
 
         let operation = "DistributedDataParallel::new";
@@ -168,26 +122,13 @@ impl<M> DistributedDataParallel<M> {
         // Frozen parameters are rank 0's as well.
         let state: Vec<_> =
             variables.iter().chain(&buffers).map(|(_, tensor)| tensor.shallow_clone()).collect();
-        group
-            .engine()
-            .broadcast_coalesced(&state, BROADCAST_BUFFER_BYTES, 0)
-            .map_err(|error| group.failed(operation, error.message()))?;
+        group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
         let reducer = Reducer::new(
             group.engine(),
             &parameters,
             &names,
             std::any::type_name::<M>(),
-            ReducerOptions {
-                first_bucket_bytes: match options.bucket_cap_mb {
-                    None => DEFAULT_FIRST_BUCKET_BYTES,
-                    Some(_) => bucket_bytes,
-                },
-                bucket_bytes,
-                find_unused_parameters: options.find_unused_parameters,
-                gradient_as_bucket_view: options.gradient_as_bucket_view,
-                static_graph: options.static_graph,
-                broadcast_buffers: options.broadcast_buffers,
-            },
+            reducer_options,
         )
         .map_err(|error| group.failed(operation, error.message()))?;
         Ok(DistributedDataParallel {
@@ -305,36 +246,6 @@ impl<M> DistributedDataParallel<M> {
         })
     }
 
-    /// As long as the guard lives, gradients add up on each rank and are not exchanged: for
-    /// gradient accumulation. The first forward and backward pass after it exchange the sum.
-    ///
-    /// The forward pass must be within the guard's life as well. `with model.no_sync():`
-    ///
-    /// ```
-    /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
-    /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-    /// # let group = ProcessGroup::from_env()?;
-    /// # let vs = nn::VarStore::new(group.device());
-    /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
-    /// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
-    /// # let float = (Kind::Float, group.device());
-    /// # let batches = [1.0, 2.0, 3.0].map(|value| Tensor::full([8, 4], value, float));
-    /// for (index, batch) in batches.iter().enumerate() {
-    ///     let is_last = index + 1 == batches.len();
-    ///     let _no_sync = (!is_last).then(|| model.no_sync());
-    ///     let loss = model.forward_t(batch, true).mean(Kind::Float) / batches.len() as f64;
-    ///     model.backward(&loss)?;
-    /// }
-    /// let gradient = vs.variables()["weight"].grad(); // the mean of the batches: 2 everywhere
-    /// assert!(gradient.allclose(&gradient.full_like(2.0), 1e-5, 0.0, false));
-    /// # Ok::<(), tch_parallel::Error>(())
-    /// ```
-    #[must_use = "gradients are exchanged again as soon as the guard is dropped"]
-    pub fn no_sync(&self) -> NoSync<'_> {
-        self.no_sync_guards.update(|guards| guards + 1);
-        NoSync { guards: &self.no_sync_guards }
-    }
-
     /// Copies rank 0's buffers to every rank, unless the options say not to: a collective.
     ///
     /// To be called before the module is evaluated by itself. Since the last forward pass each rank
@@ -383,8 +294,9 @@ impl<M> DistributedDataParallel<M> {
     }
 
     fn broadcast(&self, operation: &'static str, tensors: &[Tensor], source: usize) -> Result<()> {
-        no_grad(|| self.group.engine().broadcast_coalesced(tensors, BROADCAST_BUFFER_BYTES, source))
-            .map_err(|error| self.group.failed(operation, error.message()))
+        no_grad(|| {
+            self.group.broadcast_coalesced(operation, tensors, BROADCAST_BUFFER_BYTES, source)
+        })
     }
 
     pub(super) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
@@ -428,18 +340,6 @@ impl<M> fmt::Debug for DistributedDataParallel<M> {
             .field("group", &self.group)
             .field("parameters", &self.names)
             .finish_non_exhaustive()
-    }
-}
-
-/// Keeps gradients from being exchanged while it lives; see [`DistributedDataParallel::no_sync`].
-#[derive(Debug)]
-pub struct NoSync<'a> {
-    guards: &'a Cell<usize>,
-}
-
-impl Drop for NoSync<'_> {
-    fn drop(&mut self) {
-        self.guards.update(|guards| guards - 1);
     }
 }
 

@@ -5,7 +5,8 @@
 //! - [`device`]: on which device a rank trains, and who moves its tensors.
 //! - [`process_group`]: the collectives.
 //! - [`pending`]: an exchange in progress, whose result must be waited for.
-//! - [`ddp`]: [`DistributedDataParallel`], which averages gradients while backward runs.
+//! - [`ddp`]: [`DistributedDataParallel`], which averages gradients while backward runs;
+//!   [`ddp_options`] and [`no_sync`] belong to it.
 //! - [`apex`]: the same as NVIDIA Apex does it.
 //! - [`hooks`]: other ways of exchanging gradients, compressed for instance.
 //! - [`join`]: training in which ranks make different numbers of steps.
@@ -20,6 +21,7 @@
 mod agreement;
 pub mod apex;
 pub mod ddp;
+pub mod ddp_options;
 pub mod device;
 pub mod env;
 pub mod hooks;
@@ -27,6 +29,7 @@ pub mod init;
 pub mod join;
 pub mod logging;
 pub mod metrics;
+pub mod no_sync;
 pub mod pending;
 mod post_mortem;
 mod process;
@@ -37,13 +40,15 @@ pub mod store;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
 pub use c10d_sys::ReduceOp;
-pub use ddp::{DdpOptions, DistributedDataParallel};
+pub use ddp::DistributedDataParallel;
+pub use ddp_options::DdpOptions;
 pub use device::{Backend, DeviceChoice, device_of_rank};
 pub use env::Env;
 pub use init::{ProcessGroupOptions, init_process_group};
 pub use join::JoinOptions;
 pub use logging::DdpLoggingData;
 pub use metrics::AvgMetric;
+pub use no_sync::NoSync;
 pub use pending::Pending;
 pub use process_group::ProcessGroup;
 pub use store::Store;

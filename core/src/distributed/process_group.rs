@@ -1,6 +1,5 @@
 //! The ranks of a job and their collectives: `torch.distributed`.
 
-use super::agreement::{self, Verdict};
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::pending::Pending;
@@ -12,11 +11,8 @@ use c10d_sys::{ReduceOp, Work};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tch::{Device, Tensor};
-
-/// How often a rank that waits for the others without the engine looks whether they still run.
-const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
 ///
@@ -49,19 +45,19 @@ const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 /// that the group does not have.
 #[derive(Debug, Clone)]
 pub struct ProcessGroup {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
-    place: Place,
+pub(super) struct Inner {
+    pub(super) place: Place,
     /// None only while the group is dropped.
     engine: Option<c10d_sys::ProcessGroup>,
     /// For what ranks of this library tell each other beside the engine.
-    store: Store,
+    pub(super) store: Store,
     /// How many agreements there have been, which gives each its name.
-    agreements: AtomicUsize,
+    pub(super) agreements: AtomicUsize,
     /// Finds out who is to blame when an exchange fails.
-    post_mortem: PostMortem,
+    pub(super) post_mortem: PostMortem,
     /// Whether exchanges may be in flight that can never end: one has failed, or was not waited for.
     abandoned: AtomicBool,
 }
@@ -299,60 +295,6 @@ impl ProcessGroup {
     /// Whether an exchange has failed: this rank may be the victim of another.
     pub(super) fn is_abandoned(&self) -> bool {
         self.inner.abandoned.load(Ordering::Relaxed)
-    }
-
-    /// Tells every rank of it if one has something against going on. A collective of the ranks of
-    /// this library.
-    pub(crate) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {
-        let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
-        let start = Instant::now();
-        let mut looked = start;
-        let give_up = || {
-            if start.elapsed() > self.inner.place.timeout {
-                let timeout = self.inner.place.timeout;
-                return Some((format!("not all ranks have come within {timeout:?}"), None));
-            }
-            if looked.elapsed() < LIVENESS_INTERVAL {
-                return None;
-            }
-            looked = Instant::now();
-            let gone = self.inner.post_mortem.gone()?;
-            Some(("a rank has gone".to_owned(), Some(gone)))
-        };
-        let (message, blame) = match agreement::objection(
-            self.inner.store.engine(),
-            &subject,
-            self.rank(),
-            objection,
-            give_up,
-        ) {
-            Ok(Verdict::Agreed) => return Ok(()),
-            Ok(Verdict::Objection(message)) => (message, None),
-            Ok(Verdict::GivenUp(reason)) => reason,
-            Err(error) => return Err(self.failed(operation, error.message())),
-        };
-        self.abandon();
-        Err(Error::Collective { rank: self.inner.place.job_rank, operation, message, blame })
-    }
-
-    /// What rank 0 has to say where this rank says `own`. `None` on rank 0 itself, and where rank 0
-    /// runs Python. To be followed by [`agree`](Self::agree).
-    pub(crate) fn compare_with_rank_0(
-        &self,
-        operation: &'static str,
-        own: &str,
-    ) -> Result<Option<String>> {
-        let key = format!("comparison/{}", self.inner.agreements.load(Ordering::Relaxed));
-        let store = self.inner.store.engine();
-        let compare = || match self.rank() {
-            0 => store.set(&key, own.as_bytes()).map(|()| None),
-            _ if !self.inner.post_mortem.knows(0)? => Ok(None),
-            _ => {
-                let theirs = store.get(&key, self.inner.place.timeout)?;
-                Ok(Some(String::from_utf8_lossy(&theirs).into_owned()))
-            }
-        };
-        compare().map_err(|error: c10d_sys::Error| self.failed(operation, error.message()))
     }
 
     /// Lets the other ranks name this rank's fault as the reason of their failure.

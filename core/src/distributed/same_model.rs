@@ -4,7 +4,7 @@
 //! not compare (kinds, names, buffers, options) would show itself as wrong weights or as a wait
 //! that never ends.
 
-use super::ddp::DdpOptions;
+use super::ddp_options::DdpOptions;
 use super::process_group::ProcessGroup;
 use crate::Result;
 use std::fmt::Write;

@@ -1,0 +1,69 @@
+//! What can be chosen about the exchange of gradients.
+
+use crate::{Error, Result};
+use c10d_sys::ReducerOptions;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// PyTorch's `bucket_cap_mb` where none is given.
+const DEFAULT_BUCKET_MB: f64 = 25.0;
+
+/// `dist._DEFAULT_FIRST_BUCKET_BYTES`.
+const DEFAULT_FIRST_BUCKET_BYTES: usize = 1 << 20;
+
+/// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DdpOptions {
+    /// How many MiB of gradients are exchanged at once. Small buckets start early, large ones
+    /// waste less on latency. None: 25, with a first bucket of 1.
+    pub bucket_cap_mb: Option<f64>,
+    /// Whether some parameters may take no part in a loss. Costs a walk over the graph in every
+    /// step; without it such a parameter is an error.
+    pub find_unused_parameters: bool,
+    /// Whether gradients are views into the buckets: saves their memory a second time, and a copy.
+    pub gradient_as_bucket_view: bool,
+    /// Whether the graph is the same in every iteration: finds unused parameters once and for all,
+    /// and allows more kinds of graphs.
+    pub static_graph: bool,
+    /// Whether rank 0's buffers (running statistics, say) replace everybody's before each forward
+    /// pass.
+    pub broadcast_buffers: bool,
+}
+
+impl Default for DdpOptions {
+    fn default() -> Self {
+        DdpOptions {
+            bucket_cap_mb: None,
+            find_unused_parameters: false,
+            gradient_as_bucket_view: false,
+            static_graph: false,
+            broadcast_buffers: true,
+        }
+    }
+}
+
+impl DdpOptions {
+    /// With sizes in bytes, and the first bucket's own.
+    pub(super) fn for_the_reducer(&self) -> Result<ReducerOptions> {
+        let bucket_mb = self.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
+        if bucket_mb.is_nan() || bucket_mb <= 0.0 {
+            return Err(Error::Argument {
+                what: "bucket_cap_mb".into(),
+                found: bucket_mb.to_string(),
+                expected: "more than 0 MiB".into(),
+            });
+        }
+        let bucket_bytes = (bucket_mb * MIB) as usize;
+        Ok(ReducerOptions {
+            first_bucket_bytes: match self.bucket_cap_mb {
+                None => DEFAULT_FIRST_BUCKET_BYTES,
+                Some(_) => bucket_bytes,
+            },
+            bucket_bytes,
+            find_unused_parameters: self.find_unused_parameters,
+            gradient_as_bucket_view: self.gradient_as_bucket_view,
+            static_graph: self.static_graph,
+            broadcast_buffers: self.broadcast_buffers,
+        })
+    }
+}
