@@ -257,59 +257,6 @@ on_ranks!(
     }
 );
 
-#[derive(Debug)]
-struct Normalised(nn::BatchNorm, nn::Linear);
-
-impl ModuleT for Normalised {
-    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        self.1.forward(&self.0.forward_t(xs, train))
-    }
-}
-
-/// The running mean on both ranks at the beginning of the second forward pass.
-fn running_means(group: &ProcessGroup, broadcast_buffers: bool) -> Vec<f64> {
-    let vs = VarStore::new(Device::Cpu);
-    let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());
-    let net = Normalised(norm, nn::linear(&vs.root() / "last", 4, 2, Default::default()));
-    let options = DdpOptions { broadcast_buffers, ..Default::default() };
-    let model = DistributedDataParallel::new(net, &vs, group, options).unwrap();
-    let (xs, ys) = part(group, &batch(group, 0));
-    model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
-    let seen = model.forward(|net| (net.0.running_mean.copy(), net.forward_t(&xs, false))).unwrap();
-    checksums(group, &[seen.0])
-}
-
-on_ranks!(
-    2,
-    fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise(
-        group: &ProcessGroup,
-    ) {
-        let [first, second] = <[f64; 2]>::try_from(running_means(group, true)).unwrap();
-        assert_eq!(first, second);
-        let [first, second] = <[f64; 2]>::try_from(running_means(group, false)).unwrap();
-        assert_ne!(first, second);
-    }
-);
-
-on_ranks!(
-    2,
-    fn the_module_itself_has_rank_0s_running_statistics_once_they_are_synchronised(
-        group: &ProcessGroup,
-    ) {
-        let vs = VarStore::new(Device::Cpu);
-        let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());
-        let net = Normalised(norm, nn::linear(&vs.root() / "last", 4, 2, Default::default()));
-        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
-        let (xs, _) = part(group, &batch(group, 0));
-        let _ = model.f_forward_t(&xs, true).unwrap();
-        let running_mean = &model.module().0.running_mean;
-        let own = checksums(group, &[running_mean.copy()]);
-        assert_ne!(own[0], own[1]);
-        model.sync_buffers().unwrap();
-        assert_eq!(checksums(group, &[running_mean.copy()]), [own[0]; 2]);
-    }
-);
-
 on_ranks!(
     2,
     fn a_module_with_two_outputs_is_wrapped_by_a_closure(group: &ProcessGroup) {

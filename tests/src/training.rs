@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use crate::job::Job;
 use crate::safetensors::{self, Tensor};
+use crate::wait::until;
 
 /// Where a training that a test compares writes its metrics and its weights, both in the job's
 /// directory.
@@ -126,6 +128,13 @@ pub fn has_taken_steps(directory: &Path, rank: usize, steps: usize) -> bool {
     let path = directory.join(format!("metrics/rank{rank}.jsonl"));
     let text = fs::read_to_string(path).unwrap_or_default();
     text.matches(r#""loss""#).count() >= steps
+}
+
+/// Waits until each of these ranks has taken so many steps.
+pub fn wait_for_steps(job: &Job, ranks: Range<usize>, steps: usize) -> Result<()> {
+    until(&format!("ranks {ranks:?} have taken {steps} steps"), job.deadline(), || {
+        Ok(ranks.clone().all(|rank| has_taken_steps(job.directory(), rank, steps)).then_some(()))
+    })
 }
 
 #[cfg(test)]

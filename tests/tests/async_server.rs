@@ -1,5 +1,5 @@
 //! The methods of async-update in which a server keeps the model: what they learn, who waits for
-//! whom, and what becomes of the others when one is slow, late, killed or stopped.
+//! whom, how much they send, and what they refuse.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,15 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
-use tests::programs::{as_rank, async_update, free_port, launch, start_by_hand};
-use tests::training::{events, has_taken_steps};
+use tests::async_update::{METRICS, number, outcome};
+use tests::programs::{as_rank, async_update, free_port, launch};
+use tests::training::{events, wait_for_steps};
 use tests::wait::until;
-use tests::{Job, Process, expect_all_succeed};
-
-/// What everybody who is left may take to end.
-const SOON: Duration = Duration::from_secs(5);
-
-const METRICS: &str = "--metrics=metrics";
+use tests::{Job, expect_all_succeed};
 
 /// Runs a method in so many ranks, and lets the test look at what they have left.
 fn trained<T>(ranks: usize, flags: &[&str], look: impl Fn(&Path) -> Result<T>) -> Result<T> {
@@ -25,32 +21,6 @@ fn trained<T>(ranks: usize, flags: &[&str], look: impl Fn(&Path) -> Result<T>) -
     let program = async_update(flags.iter().copied().chain([METRICS]))?;
     job.run(launch(ranks, &program)?)?.expect_success()?;
     look(job.directory())
-}
-
-/// Starts so many ranks of a method without a launcher, which would end all when one is lost.
-fn start(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<Process>> {
-    let program = || async_update(flags.iter().copied().chain([METRICS]));
-    start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
-}
-
-fn wait_for_steps(job: &Job, rank: usize) -> Result<()> {
-    until(&format!("rank {rank} has taken 5 steps"), job.deadline(), || {
-        Ok(has_taken_steps(job.directory(), rank, 5).then_some(()))
-    })
-}
-
-fn outcome(directory: &Path) -> Result<Value> {
-    let outcomes = events(directory, 0, "outcome", |outcome| Some(outcome.clone()))?;
-    outcomes.into_iter().next().context("no outcome")
-}
-
-fn number(value: &Value, name: &str) -> Result<f64> {
-    value[name].as_f64().with_context(|| format!("{name} in {value}"))
-}
-
-/// The ranks whose gradients went into the server's model, one for each update.
-fn who_updated(directory: &Path) -> Result<Vec<u64>> {
-    events(directory, 0, "update", |update| update["worker"].as_u64())
 }
 
 // === What they learn ===
@@ -138,7 +108,7 @@ fn trace_with_a_slow_worker(flags: &[&str]) -> Result<Trace> {
     let flags = [flags, &pace].concat();
     let start = |rank| job.start(as_rank(async_update(flags.iter().copied())?, rank, 4, port));
     let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
-    wait_for_steps(&job, 1)?;
+    wait_for_steps(&job, 1..2, 5)?;
     ranks.extend([start(2)?, start(3)?]);
     expect_all_succeed(ranks)?;
     trace(job.directory())
@@ -261,135 +231,6 @@ fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<(
         };
         assert_eq!(exchanges(&["easgd", flag])?, expected, "{flag}");
     }
-    Ok(())
-}
-
-// === Who is lost ===
-
-/// Under ssp, the others would wait for the lost one if it still counted.
-#[test]
-fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> Result<()> {
-    let job = Job::new()?;
-    let flags = ["ssp", "--staleness=1", "--step-time=5", "--epochs=4"];
-    let mut ranks = start(&job, 4, &flags)?;
-    wait_for_steps(&job, 3)?;
-    kill(ranks[3].pid(), Signal::SIGKILL)?;
-    let gone = format!("[server] worker 3 is gone (rank 3 (pid {}) has ended)", ranks[3].pid());
-    let server = ranks[0].wait()?.expect_success()?;
-    server.expect_line(&[&gone, "2 workers go on"])?;
-    for worker in [1, 2] {
-        ranks[worker].wait()?.expect_success()?;
-    }
-    // What the lost worker had begun others have done: 8,000 digits four times, in batches of 32.
-    let batches = number(&outcome(job.directory())?, "batches")?;
-    ensure!(batches == 1000.0, "{batches} batches");
-    Ok(())
-}
-
-/// When it is killed all batches have been given out, and the other worker has asked for more.
-#[test]
-fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()> {
-    let job = Job::new()?;
-    // 250 batches: one worker does 100 of them and computes the first for longer than the other
-    // needs for the rest.
-    let flags = ["async-ps", "--epochs=1", "--n-fetch=100", "--straggle=1:60000"];
-    let mut ranks = start(&job, 3, &flags)?;
-    until("worker 2 has done what worker 1 has left", job.deadline(), || {
-        Ok((who_updated(job.directory()).unwrap_or_default().len() == 150).then_some(()))
-    })?;
-    kill(ranks[1].pid(), Signal::SIGKILL)?;
-    ranks[0].wait()?.expect_success()?.expect_line(&["worker 1 is gone", "1 worker goes on"])?;
-    ranks[2].wait()?.expect_success()?;
-    assert_eq!(number(&outcome(job.directory())?, "batches")?, 250.0);
-    Ok(())
-}
-
-#[test]
-fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()> {
-    let job = Job::new()?;
-    let mut ranks = start(&job, 3, &["async-ps", "--step-time=5", "--timeout=2"])?;
-    wait_for_steps(&job, 2)?;
-    kill(ranks[2].pid(), Signal::SIGSTOP)?;
-    let server = ranks[0].wait()?.expect_success()?;
-    server.expect_line(&["[server] worker 2 is gone", "is stopped", "1 worker goes on"])?;
-    ranks[1].wait()?.expect_success()?;
-    Ok(())
-}
-
-#[test]
-fn when_all_workers_are_killed_the_server_ends() -> Result<()> {
-    let job = Job::new()?;
-    let mut ranks = start(&job, 3, &["async-ps", "--epochs=100000"])?;
-    for worker in [1, 2] {
-        wait_for_steps(&job, worker)?;
-        kill(ranks[worker].pid(), Signal::SIGKILL)?;
-    }
-    let killed = Instant::now();
-    let server = ranks[0].wait()?.expect_code(1)?;
-    ensure!(killed.elapsed() < SOON, "it took {:?}", killed.elapsed());
-    server.expect_line(&["[rank 0] error: no worker is left after", "2 of 2 have come"])?;
-    Ok(())
-}
-
-/// gloo can lose the failure of a send (see `ProcessGroup::send`); then it takes the timeout.
-#[test]
-fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
-    const TIMEOUT: Duration = Duration::from_secs(5);
-    let flags = ["async-ps", "--servers=2", "--epochs=100000", "--timeout=5"];
-    for (killed, name) in [
-        (0, "lost the parameter server, rank 0"),
-        (1, "lost the parameter server of shard 1, rank 1"),
-    ] {
-        let job = Job::new()?;
-        let mut ranks = start(&job, 4, &flags)?;
-        for worker in [2, 3] {
-            wait_for_steps(&job, worker)?;
-        }
-        kill(ranks[killed].pid(), Signal::SIGKILL)?;
-        let begun = Instant::now();
-        for worker in [2, 3] {
-            let ended = ranks[worker].wait()?.expect_code(1)?;
-            ended.expect_line(&[&format!("[rank {worker}] error: "), name])?;
-        }
-        ranks[1 - killed].wait()?;
-        ensure!(begun.elapsed() < TIMEOUT + SOON, "it took {:?}", begun.elapsed());
-    }
-    Ok(())
-}
-
-// === Who comes late ===
-
-#[test]
-fn a_worker_that_comes_late_is_served() -> Result<()> {
-    let job = Job::new()?;
-    let port = free_port()?;
-    let flags = ["async-ps", "--servers=2", "--step-time=10", "--epochs=2", METRICS];
-    let start = |rank| job.start(as_rank(async_update(flags)?, rank, 4, port));
-    let mut ranks = (0..3).map(start).collect::<Result<Vec<_>>>()?;
-    wait_for_steps(&job, 2)?;
-    ranks.push(start(3)?);
-    expect_all_succeed(ranks)?;
-    let updated = who_updated(job.directory())?;
-    assert_eq!(updated.first(), Some(&2));
-    ensure!(updated.contains(&3), "the late worker has contributed nothing");
-    Ok(())
-}
-
-#[test]
-fn a_worker_that_comes_when_all_is_done_is_told_so() -> Result<()> {
-    let job = Job::new()?;
-    let port = free_port()?;
-    let flags = ["async-ps", "--epochs=1", "--timeout=30", METRICS];
-    let start = |rank| job.start(as_rank(async_update(flags)?, rank, 3, port));
-    let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
-    ranks[1].wait()?.expect_success()?;
-    until("the server has evaluated the model", job.deadline(), || {
-        Ok(outcome(job.directory()).ok())
-    })?;
-    start(2)?.wait()?.expect_success()?;
-    let server = ranks[0].wait()?.expect_success()?;
-    server.expect_line(&["all is done", "workers [2], which have not come"])?;
-    ensure!(!who_updated(job.directory())?.contains(&2), "it has changed an evaluated model");
     Ok(())
 }
 

@@ -3,9 +3,10 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 use tests::Job;
+use tests::async_update::{METRICS, number, outcome};
 use tests::programs::{as_rank, async_update, free_port, launch, launch_with};
 use tests::training::events;
 
@@ -20,20 +21,14 @@ struct Curve {
 /// Runs a method in so many ranks, and gives their curves and the event `outcome` of rank 0.
 fn trained(ranks: usize, flags: &[&str]) -> Result<(Vec<Curve>, Value)> {
     let job = Job::new()?;
-    let program = async_update(flags.iter().copied().chain(["--metrics=metrics"]))?;
+    let program = async_update(flags.iter().copied().chain([METRICS]))?;
     job.run(launch(ranks, &program)?)?.expect_success()?;
     let curve = |rank| {
         let column = |name: &str| events(job.directory(), rank, "step", |step| step[name].as_f64());
         Ok(Curve { losses: column("loss")?, theta: column("theta")?, at: column("at")? })
     };
     let curves = (0..ranks).map(curve).collect::<Result<_>>()?;
-    let outcomes = events(job.directory(), 0, "outcome", |outcome| Some(outcome.clone()))?;
-    let outcome = outcomes.into_iter().next().context("no outcome")?;
-    Ok((curves, outcome))
-}
-
-fn number(value: &Value, name: &str) -> Result<f64> {
-    value[name].as_f64().with_context(|| format!("{name} in {value}"))
+    Ok((curves, outcome(job.directory())?))
 }
 
 // === What they learn ===

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
 use tests::programs::{ddp_mnist, launch, start_by_hand};
-use tests::training::{OUTPUTS, has_taken_steps};
-use tests::wait::until;
+use tests::training::{OUTPUTS, wait_for_steps};
 use tests::{Job, Process};
 
 /// What everybody who is left may take to end.
@@ -23,7 +22,7 @@ fn endless<'a>(more: &[&'a str]) -> Vec<&'a str> {
 /// Starts a launcher with so many ranks, and waits until all are in the middle of an epoch.
 fn launch_and_wait_for_steps(job: &Job, ranks: usize, more: &[&str]) -> Result<Process> {
     let launcher = job.start(launch(ranks, &ddp_mnist(endless(more))?)?)?;
-    wait_for_steps(job, ranks)?;
+    wait_for_steps(job, 0..ranks, 10)?;
     Ok(launcher)
 }
 
@@ -31,14 +30,8 @@ fn launch_and_wait_for_steps(job: &Job, ranks: usize, more: &[&str]) -> Result<P
 fn start_and_wait_for_steps(job: &Job, ranks: usize) -> Result<Vec<Process>> {
     let programs = (0..ranks).map(|_| ddp_mnist(endless(&[]))).collect::<Result<_>>()?;
     let processes = start_by_hand(job, programs)?;
-    wait_for_steps(job, ranks)?;
+    wait_for_steps(job, 0..ranks, 10)?;
     Ok(processes)
-}
-
-fn wait_for_steps(job: &Job, ranks: usize) -> Result<()> {
-    until("every rank has taken 10 steps", job.deadline(), || {
-        Ok((0..ranks).all(|rank| has_taken_steps(job.directory(), rank, 10)).then_some(()))
-    })
 }
 
 /// No checkpoint, whole or in parts, and no process.

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use rand::Rng;
 use tests::imagenet::CHECKPOINT;
 use tests::programs::{ddp_imagenet, launch};
-use tests::training::{events, has_taken_steps};
+use tests::training::{events, has_taken_steps, wait_for_steps};
 use tests::wait::until;
 use tests::{Job, Process, safetensors};
 
@@ -186,5 +186,5 @@ fn a_kill_while_it_saves_leaves_the_checkpoint_before() -> Result<()> {
     let mut resumed = flags()?;
     resumed.args(["--resume", CHECKPOINT, "--metrics=metrics"]);
     let _resumed = job.start(resumed)?;
-    until("it goes on", job.deadline(), || Ok(has_taken_steps(job.directory(), 0, 2).then_some(())))
+    wait_for_steps(&job, 0..1, 2)
 }

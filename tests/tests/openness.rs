@@ -7,8 +7,7 @@ use anyhow::{Context, Result};
 use nix::unistd::Pid;
 use tests::Job;
 use tests::programs::{ddp_mnist, launch, start_by_hand};
-use tests::training::{OUTPUTS, has_taken_steps};
-use tests::wait::until;
+use tests::training::{OUTPUTS, wait_for_steps};
 
 /// The state of a listening socket in Linux's tables of TCP sockets.
 const LISTEN: &str = "0A";
@@ -40,9 +39,7 @@ fn listening_addresses(pid: Pid) -> Result<Vec<String>> {
 
 /// Looks at every process of a job whose ranks are training.
 fn expect_loopback_only(job: &Job) -> Result<()> {
-    until("both ranks have taken a step", job.deadline(), || {
-        Ok((0..2).all(|rank| has_taken_steps(job.directory(), rank, 1)).then_some(()))
-    })?;
+    wait_for_steps(job, 0..2, 1)?;
     let mut addresses = Vec::new();
     for pid in job.processes()? {
         addresses.extend(listening_addresses(pid)?);

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use tests::programs::{as_rank, async_update, free_port, launch, start_by_hand};
-use tests::training::{events, has_taken_steps};
+use tests::training::{events, wait_for_steps};
 use tests::wait::until;
 use tests::{Job, Process};
 
@@ -135,12 +135,6 @@ fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
     start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
 }
 
-fn wait_for_steps(job: &Job, rank: usize, steps: usize) -> Result<()> {
-    until(&format!("rank {rank} has taken {steps} steps"), job.deadline(), || {
-        Ok(has_taken_steps(job.directory(), rank, steps).then_some(()))
-    })
-}
-
 /// The commands by which a reader does what [`started`] does.
 fn start_shown(ranks: usize, flags: &str) -> String {
     let last = ranks - 1;
@@ -154,7 +148,7 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
     let flags = "ssp --staleness 1 --step-time 5 --timeout 10";
     let mut ranks = started(&job, 4, flags)?;
-    wait_for_steps(&job, 3, 5)?;
+    wait_for_steps(&job, 3..4, 5)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
     let server = ranks[0].wait()?.expect_success()?;
     let outcome = server.stdout.lines().next().context("no outcome")?;
@@ -167,8 +161,7 @@ fn a_killed_server_is_missed_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
     let flags = "async-ps --step-time 5 --epochs 1000 --timeout 10";
     let mut ranks = started(&job, 3, flags)?;
-    wait_for_steps(&job, 1, 5)?;
-    wait_for_steps(&job, 2, 5)?;
+    wait_for_steps(&job, 1..3, 5)?;
     kill(ranks[0].pid(), Signal::SIGKILL)?;
     let mut listing = format!("{}$ kill -9 %1\n", start_shown(3, flags));
     for worker in [1, 2] {
@@ -187,7 +180,7 @@ fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
     let flags = "async-ps --step-time 10 --metrics metrics";
     let start = |rank| job.start(as_rank(async_update(flags.split(' '))?, rank, 4, port));
     let mut ranks = (0..3).map(start).collect::<Result<Vec<_>>>()?;
-    wait_for_steps(&job, 2, 100)?;
+    wait_for_steps(&job, 2..3, 100)?;
     ranks.push(start(3)?);
     let server = ranks[0].wait()?.expect_success()?;
     let outcome = server.stdout.lines().next().context("no outcome")?;

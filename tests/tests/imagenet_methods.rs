@@ -1,0 +1,332 @@
+//! The four trainings that ddp-imagenet compares: what they print, how their losses fall, how many
+//! bytes they need, how little their code differs, and what they refuse.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tests::Job;
+use tests::programs::{ddp_imagenet, launch, source};
+use tests::training::losses;
+
+/// The smallest network with the shape of the article's.
+const SMALL: [&str; 4] =
+    ["train-cifar", "--arch=pyramidnet8_a6", "--workers=0", "--metrics=metrics"];
+
+const METHODS: [&str; 4] = ["single", "data-parallel", "ddp", "apex"];
+
+fn train_cifar(flags: &[&str]) -> Result<Command> {
+    ddp_imagenet(SMALL.iter().chain(flags).copied())
+}
+
+/// Trains with a method on two devices, or on the one that it has.
+fn on_devices(method: &str, flags: &[&str]) -> Result<(Command, usize)> {
+    let method_flag = format!("--method={method}");
+    let program = train_cifar(&[&[method_flag.as_str()], flags].concat())?;
+    Ok(match method {
+        "single" => (program, 1),
+        "data-parallel" => {
+            let mut program = program;
+            program.arg("--devices=cpu:2");
+            (program, 1)
+        }
+        _ => (launch(2, &program)?, 2),
+    })
+}
+
+/// The losses of each step, averaged over the ranks, whose shares are equal.
+fn loss_curve(method: &str, flags: &[&str]) -> Result<Vec<f32>> {
+    let job = Job::new()?;
+    let (program, ranks) = on_devices(method, flags)?;
+    job.run(program)?.expect_success()?;
+    let curves =
+        (0..ranks).map(|rank| losses(job.directory(), rank)).collect::<Result<Vec<_>>>()?;
+    let steps = curves[0].len();
+    ensure!(steps > 0 && curves.iter().all(|curve| curve.len() == steps), "{curves:?}");
+    let mean = |step| curves.iter().map(|curve| curve[step]).sum::<f32>() / ranks as f32;
+    Ok((0..steps).map(mean).collect())
+}
+
+/// The largest difference of two curves, relative to the second.
+fn gap(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(a, b)| (a / b - 1.0).abs()).fold(0.0, f32::max)
+}
+
+// === What is printed ===
+
+/// The lines, with every time in seconds, every amount of memory and every share of idleness in a
+/// common form.
+fn without_measurements(printed: &str) -> String {
+    let line = |line: &str| {
+        let (before, time) = line.split_once("batch time: ").unwrap_or((line, ""));
+        if time.ends_with("s ") {
+            return format!("{before}batch time: …s \n");
+        }
+        if line.starts_with("Training time 0:00:") {
+            return "Training time 0:00:…\n".into();
+        }
+        match line.split_once(": ") {
+            Some((device, _)) if device.starts_with("cpu:") => format!("{device}: …\n"),
+            _ => format!("{line}\n"),
+        }
+    };
+    printed.lines().map(line).collect()
+}
+
+#[test]
+fn a_training_prints_the_companion_repositorys_lines() -> Result<()> {
+    let (program, _) = on_devices("single", &["--batch-size=16", "--steps=41", "--lr=0.01"])?;
+    let printed = Job::new()?.run(program)?.expect_success()?.stdout;
+    insta::assert_snapshot!(without_measurements(&printed), @"
+    ==> Preparing data..
+    ==> Making model..
+    The number of parameters of model is 21750
+    Epoch: [0/500]| loss: 2.416 | acc: 0.000 | batch time: …s 
+    Epoch: [20/500]| loss: 2.309 | acc: 8.333 | batch time: …s 
+    Epoch: [40/500]| loss: 2.304 | acc: 10.671 | batch time: …s 
+    Training time 0:00:…
+    cpu:0: …
+    ");
+    Ok(())
+}
+
+/// S4.51: in the companion repository every rank prints the loss of its own share.
+#[test]
+fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
+    let job = Job::new()?;
+    let (program, _) = on_devices("ddp", &["--batch-size=16", "--steps=1"])?;
+    let printed = job.run(program)?.expect_success()?.stdout;
+    let lines: Vec<_> = printed.lines().filter(|line| line.starts_with("Epoch: ")).collect();
+    let [line] = lines[..] else { anyhow::bail!("{printed}") };
+    let [first, second] = [losses(job.directory(), 0)?[0], losses(job.directory(), 1)?[0]];
+    // Else three decimals could not tell the mean from either.
+    assert!((first - second).abs() > 0.002, "the shares differ too little: {first} {second}");
+    let mean = format!("Epoch: [0/500]| loss: {:.3} | acc: ", (first + second) / 2.0);
+    assert!(line.starts_with(&mean), "{line}");
+    for device in ["Use cpu:0 for training", "Use cpu:1 for training"] {
+        assert!(printed.contains(device), "{printed}");
+    }
+    assert_eq!(printed.matches("The number of parameters of model is").count(), 1, "{printed}");
+    Ok(())
+}
+
+#[test]
+fn every_epoch_begins_with_its_own_images_and_its_own_means() -> Result<()> {
+    let (program, _) =
+        on_devices("ddp", &["--batch-size=16", "--steps=1", "--epochs=2", "--lr=0"])?;
+    let printed = Job::new()?.run(program)?.expect_success()?.stdout;
+    let lines: Vec<_> = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("Epoch: [0/500]| loss: "))
+        .filter_map(|line| line.split_once(' '))
+        .collect();
+    // With a learning rate of 0 only the images can make a difference.
+    assert_eq!(lines.len(), 2, "{printed}");
+    assert_ne!(lines[0].0, lines[1].0, "{printed}");
+    Ok(())
+}
+
+/// S4.38: with Apex 60 images and 2 workers for each of 4 GPUs, which are 240 and 8 in all.
+#[test]
+fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
+    for flags in [
+        ["--method=apex", "--batch-size=60", "--workers=2"],
+        ["--method=ddp", "--batch-size=240", "--workers=8"],
+    ] {
+        let program = train_cifar(&[&flags[..], &["--steps=1"]].concat())?;
+        let printed = Job::new()?.run(launch(4, &program)?)?.expect_success()?.stdout;
+        // 8,000 digits in batches of 240.
+        assert!(printed.contains("Epoch: [0/34]| loss: "), "{printed}");
+    }
+    Ok(())
+}
+
+// === What is computed ===
+
+const STEPS: [&str; 3] = ["--batch-size=32", "--steps=8", "--lr=0.01"];
+
+#[test]
+fn on_one_device_all_methods_are_the_same_to_the_last_bit() -> Result<()> {
+    let curve = |method: &str| -> Result<Vec<f32>> {
+        let job = Job::new()?;
+        let method = format!("--method={method}");
+        job.run(train_cifar(&[&STEPS[..], &[method.as_str()]].concat())?)?.expect_success()?;
+        losses(job.directory(), 0)
+    };
+    let single = curve("single")?;
+    assert_eq!(single.len(), 8);
+    for method in &METHODS[1..] {
+        assert_eq!(curve(method)?, single, "{method}");
+    }
+    Ok(())
+}
+
+/// Apex divides the sum of the gradients, PyTorch its addends: by 2 that is the same to the last bit.
+#[test]
+fn apex_on_two_ranks_is_ddp_to_the_last_bit() -> Result<()> {
+    let flags = |batch_size| [batch_size, "--steps=8", "--lr=0.01"];
+    let (ddp, apex) = (flags("--batch-size=32"), flags("--batch-size=16"));
+    assert_eq!(loss_curve("apex", &apex)?, loss_curve("ddp", &ddp)?);
+    Ok(())
+}
+
+/// Two ranks with halves of a batch see the images that one process sees: same order, same
+/// augmentation. But each rank normalises its own half, and only with SyncBatchNorm the whole batch,
+/// which makes two ranks one device again. (DataParallel's replicas take other halves than ranks do;
+/// what they make of theirs is tested beside their code.)
+#[test]
+fn two_ranks_are_one_device_if_batch_norm_sees_the_whole_batch() -> Result<()> {
+    let single = loss_curve("single", &STEPS)?;
+    let synchronised = loss_curve("ddp", &[&STEPS[..], &["--sync-bn"]].concat())?;
+    // Sums of f32 in another order, of which eight steps make more.
+    assert!(gap(&synchronised, &single) < 1e-5, "{synchronised:?} {single:?}");
+    // Halves of 16 images have nearly the statistics of all 32, and eight steps are few.
+    let halves = loss_curve("ddp", &STEPS)?;
+    assert!(gap(&halves, &single) > 1e-4, "{halves:?} {single:?}");
+    Ok(())
+}
+
+#[test]
+fn replicas_that_are_normalised_by_halves_still_learn() -> Result<()> {
+    for method in METHODS {
+        let batch_size = if method == "apex" { "--batch-size=32" } else { "--batch-size=64" };
+        let curve = loss_curve(method, &[batch_size, "--steps=40", "--lr=0.2"])?;
+        let (begin, end) = (curve[0], curve[35..].iter().sum::<f32>() / 5.0);
+        assert!(end < begin - 0.5, "{method}: {begin} to {end}");
+    }
+    Ok(())
+}
+
+// === How many bytes ===
+
+/// What a training says of its devices, without the share of time in which they are idle.
+fn devices(method: &str, optimizer: &str) -> Result<Vec<Value>> {
+    let job = Job::new()?;
+    let batch_size = if method == "apex" { "--batch-size=8" } else { "--batch-size=16" };
+    let optimizer = format!("--optimizer={optimizer}");
+    let (program, ranks) = on_devices(method, &[batch_size, "--steps=3", &optimizer])?;
+    job.run(program)?.expect_success()?;
+    let mut found = Vec::new();
+    for rank in 0..ranks {
+        let path = job.directory().join(format!("metrics/rank{rank}.jsonl"));
+        for line in fs::read_to_string(path)?.lines() {
+            let mut event: Value = serde_json::from_str(line)?;
+            if event["event"] == "device" {
+                event["idle_share"] = Value::Null;
+                found.push(event);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The peaks depend on the processor, for which convolutions lay out their numbers.
+#[test]
+fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Result<()> {
+    let mut table = format!(
+        "{:14} {:5} {:6} {:>7} {:>10} {:>9} {:>17}\n",
+        "method", "", "device", "live", "parameters", "gradients", "optimizer's state"
+    );
+    let trainings = [
+        ("single", "sgd"),
+        ("data-parallel", "sgd"),
+        ("data-parallel", "adam"),
+        ("ddp", "sgd"),
+        ("apex", "sgd"),
+    ];
+    let mut surplus = Vec::new();
+    for (method, optimizer) in trainings {
+        let found = devices(method, optimizer)?;
+        assert_eq!(devices(method, optimizer)?, found, "{method}, {optimizer}");
+        for device in &found {
+            table += &format!(
+                "{method:14} {optimizer:5} {:6} {:>7} {:>10} {:>9} {:>17}\n",
+                device["device"].as_str().context("no device")?,
+                device["live"],
+                device["parameters"],
+                device["gradients"],
+                device["optimizer_state"]
+            );
+        }
+        let bytes = |index: usize, name: &str| found[index][name].as_i64().context("no number");
+        match method {
+            "data-parallel" => {
+                surplus.push((bytes(0, "peak")? - bytes(1, "peak")?, bytes(0, "optimizer_state")?))
+            }
+            "single" => {}
+            _ => assert_eq!(bytes(0, "peak")?, bytes(1, "peak")?, "{method}"),
+        }
+    }
+    insta::assert_snapshot!("imagenet_bytes", table);
+    // S4.47: from SGD to Adam cpu:0 needs as much more as the state grows, and nothing else changes.
+    let [(sgd, momentum), (adam, moments)] = surplus[..] else { anyhow::bail!("{surplus:?}") };
+    assert_eq!(adam - sgd, moments - momentum);
+    assert!(momentum > 0);
+    Ok(())
+}
+
+// === The code of the four ===
+
+/// The lines between a file's anchors.
+fn listing(method: &str) -> Result<Vec<String>> {
+    let text = source(format!("ddp-imagenet/src/compare/train/{method}.rs"))?;
+    let (_, rest) = text.split_once("// ANCHOR: train\n").context("no anchor")?;
+    let (listing, _) = rest.split_once("// ANCHOR_END: train").context("no end")?;
+    Ok(listing.lines().map(|line| line.trim().to_owned()).collect())
+}
+
+/// How many lines must be added to one text, or changed, to make the other.
+fn added(before: &[String], after: &[String]) -> usize {
+    // lengths[j]: the longest common subsequence of the lines so far and the first j of `after`.
+    let mut lengths = vec![0; after.len() + 1];
+    for line in before {
+        let mut diagonal = 0;
+        for (index, other) in after.iter().enumerate() {
+            let above = lengths[index + 1];
+            lengths[index + 1] =
+                if line == other { diagonal + 1 } else { above.max(lengths[index]) };
+            diagonal = above;
+        }
+    }
+    after.len() - lengths[after.len()]
+}
+
+/// S4.10
+#[test]
+fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
+    let [single, data_parallel, ddp, apex] =
+        ["single", "data_parallel", "distributed", "apex"].map(listing);
+    let (single, data_parallel, ddp, apex) = (single?, data_parallel?, ddp?, apex?);
+    assert!(single.len() > 25, "the listing is cut off: {single:?}");
+    for (before, after, lines) in
+        [(&single, &data_parallel, 6), (&single, &ddp, 8), (&ddp, &apex, 3)]
+    {
+        let found = added(before, after);
+        assert!((1..=lines).contains(&found), "{found} lines instead of {lines}: {after:#?}");
+    }
+    Ok(())
+}
+
+// === What is refused ===
+
+fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
+    let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
+    assert!(!ended.stdout.contains("Epoch: "), "it began before it refused: {ended}");
+    Ok(())
+}
+
+#[test]
+fn what_no_training_can_work_with_is_refused() -> Result<()> {
+    refused(train_cifar(&["--method=magic"])?, 2, &["magic", "single, data-parallel, ddp, apex"])?;
+    let too_small = ["--method=data-parallel", "--devices=cpu:4", "--batch-size=3"];
+    refused(train_cifar(&too_small)?, 1, &["error: --batch-size is 3, but must be at least 4"])?;
+    let ddp = train_cifar(&["--method=ddp", "--batch-size=1"])?;
+    refused(launch(2, &ddp)?, 1, &["--batch-size is 1, but must be at least 2"])?;
+    let text = "--method is single, but must be ddp or apex where there are several ranks";
+    refused(launch(2, &train_cifar(&[])?)?, 1, &[text])?;
+    refused(train_cifar(&["--devices=cpu:2"])?, 1, &["must be a single device"])?;
+    refused(train_cifar(&["--lr=nan"])?, 1, &["error: lr is NaN, but must be"])?;
+    Ok(())
+}
