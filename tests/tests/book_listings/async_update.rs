@@ -8,7 +8,6 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use tests::programs::{as_rank, async_update, free_port, launch, start_by_hand};
 use tests::training::{events, wait_for_steps};
-use tests::wait::until;
 use tests::{Job, Process};
 
 use super::listing::{EXACT, LAST_DIGIT, expect_listing, expect_words};
