@@ -4,15 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use tests::async_update::{METRICS, number, outcome};
 use tests::programs::{as_rank, async_update, free_port, launch};
 use tests::training::{events, wait_for_steps};
-use tests::wait::until;
 use tests::{Job, expect_all_succeed};
 
 /// Runs a method in so many ranks, and lets the test look at what they have left.
