@@ -37,8 +37,8 @@ fn main() -> Result<()> {
             // ANCHOR_END: loop
             let gradient = vs.trainable_variables()[0].grad().double_value(&[0, 0]);
             println!(
-                "{} step {step}: gradient {gradient:.1e}, {}, scale {}",
-                if enabled { "scaled, " } else { "unscaled," },
+                "{:9} step {step}: gradient {gradient:.1e}, {}, scale {}",
+                if enabled { "scaled," } else { "unscaled," },
                 if stepped { "made" } else { "left out" },
                 scaler.get_scale()?
             );

@@ -24,19 +24,23 @@ fn main() -> Result<()> {
     for bucket_cap_mb in [None, Some(0.05)] {
         let data = train(&group, TUTORIAL, bucket_cap_mb)?;
         if group.rank() == 0 {
-            println!("the tutorial's model, bucket_cap_mb {bucket_cap_mb:?}");
+            println!("the tutorial's model, {}", name(bucket_cap_mb));
             print_buckets(&data);
         }
     }
     for bucket_cap_mb in [None, Some(4.0), Some(1000.0)] {
         let data = train(&group, LARGE, bucket_cap_mb)?;
         if group.rank() == 0 {
-            println!("a larger model, bucket_cap_mb {bucket_cap_mb:?}");
+            println!("a larger model, {}", name(bucket_cap_mb));
             print_buckets(&data);
             print_times(&data);
         }
     }
     Ok(())
+}
+
+fn name(bucket_cap_mb: Option<f64>) -> String {
+    bucket_cap_mb.map_or("default buckets".into(), |size| format!("bucket_cap_mb {size}"))
 }
 
 fn train(

@@ -6,7 +6,7 @@
 //! cargo launch -n 8 ddp-imagenet -- -a resnet50 --amp bf16 --channels-last /data/imagenet
 //! cargo launch -n 8 ddp-imagenet -- -a resnet50 --resume checkpoint.safetensors /data/imagenet
 //! cargo run --release -p ddp-imagenet -- --dummy --steps 10
-//! cargo run --release -p ddp-imagenet -- compare --devices cpu:2 --svg charts
+//! cargo run --release -p ddp-imagenet -- compare --devices cpu:2 --plot charts
 //! ```
 
 mod accuracy;

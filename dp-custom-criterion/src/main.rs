@@ -194,8 +194,8 @@ fn train(args: &TrainArgs) -> Result<()> {
                     model.backward(&loss)?;
                     (loss, output.0)
                 }
+                // ANCHOR_END: ddp
             };
-            // ANCHOR_END: ddp
             let forward_backward_seconds = meter.elapsed().as_secs_f64();
             step += 1;
             optimizer.set_lr(schedule.lr(step));

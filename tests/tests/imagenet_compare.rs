@@ -27,7 +27,7 @@ const RUNS: [&str; 5] =
 #[test]
 fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     let job = Job::new()?;
-    let ended = job.run(compare(&["--steps=3", "--svg=charts"])?)?.expect_success()?;
+    let ended = job.run(compare(&["--steps=3", "--plot=charts"])?)?.expect_success()?;
     let printed = &ended.stdout;
     let table: Vec<_> = printed.lines().skip(1).take_while(|line| !line.is_empty()).collect();
     let methods: Vec<_> = table.iter().filter(|row| !row.starts_with(' ')).collect();

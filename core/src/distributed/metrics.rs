@@ -58,11 +58,10 @@ impl AvgMetric {
         let mut both =
             Tensor::from_slice(&[self.sum, self.count as f64]).to_kind(Kind::Double).to(device);
         group.all_reduce(&mut both, ReduceOp::Sum)?;
-        let [sum, count] = <[f64; 2]>::try_from(
-            Vec::<f64>::try_from(&both).map_err(Error::tensor("AvgMetric::summarize"))?,
-        )
-        .unwrap_or([f64::NAN; 2]);
-        Ok(sum / count)
+        let at = |index| {
+            both.f_double_value(&[index]).map_err(Error::tensor("AvgMetric::summarize"))
+        };
+        Ok(at(0)? / at(1)?)
     }
     // ANCHOR_END: summarize
 }

@@ -54,7 +54,7 @@ pub struct CompareArgs {
     pub seed: u64,
     /// Draw speed, memory and utilisation as charts in this directory.
     #[arg(long, value_name = "DIR")]
-    pub svg: Option<PathBuf>,
+    pub plot: Option<PathBuf>,
     /// Seconds that a training may take.
     #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
     timeout: u64,

@@ -33,7 +33,7 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
          run it without a launcher"
     );
     let runs = Runs::new(args)?;
-    if let Some(directory) = &args.svg {
+    if let Some(directory) = &args.plot {
         charts::check_destination(directory)?;
     }
     let mut measured = Vec::new();
@@ -42,7 +42,7 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     }
     print!("{}", table::table_of(&measured));
     print!("\n{}", explain::explain(&measured));
-    if let Some(directory) = &args.svg {
+    if let Some(directory) = &args.plot {
         charts::save(directory, &measured)?;
     }
     Ok(())

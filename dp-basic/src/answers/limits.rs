@@ -45,7 +45,7 @@ pub const THEME: Theme = Theme {
             numbers: || {
                 let difference = normalised(8, 2)?;
                 Ok(vec![format!(
-                    "outputs on 2 devices are {:.1} % from those on one",
+                    "outputs on 2 devices differ by {:.1} % from those on one",
                     100.0 * difference
                 )])
             },

@@ -59,9 +59,9 @@ fn a_training_prints_the_repositorys_lines() -> Result<()> {
 #[test]
 fn the_comparison_is_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
-    let text = job.run(ddp_imagenet(["compare", "--svg", "charts"])?)?.expect_success()?.stdout;
+    let text = job.run(ddp_imagenet(["compare", "--plot", "charts"])?)?.expect_success()?.stdout;
     let (table, words) = text.split_once("\n\n").context("words follow the table")?;
-    let shown = "$ cargo run -rq -p ddp-imagenet -- compare --svg charts\n";
+    let shown = "$ cargo run -rq -p ddp-imagenet -- compare --plot charts\n";
     let svg = fs::read_to_string(job.directory().join("charts/memory.svg"))?;
     expect_measured(
         &[("compare.txt", &format!("{shown}{table}\n")), ("compare_in_words.txt", words)],
