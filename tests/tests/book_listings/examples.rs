@@ -8,7 +8,7 @@ use super::listing::{EXACT, TRAINED, expect_listing};
 use super::run_by_rank;
 
 /// A name, how many ranks it takes (0: no launcher), and whether more of them than rank 0 print.
-const EXAMPLES: [(&str, usize, bool); 22] = [
+const EXAMPLES: [(&str, usize, bool); 23] = [
     ("apex", 2, false),
     ("autocast", 0, false),
     ("averaged_gradient", 2, true),
@@ -31,6 +31,7 @@ const EXAMPLES: [(&str, usize, bool); 22] = [
     ("same_weights_other_dropout", 2, true),
     ("shuffled_twice", 2, false),
     ("wrong_world_size", 2, false),
+    ("zero_redundancy", 2, true),
 ];
 
 #[test]

@@ -1,8 +1,11 @@
 //! Chapter "Set-up and launching".
 
+use std::net::TcpListener;
 use std::process::Command;
 
 use anyhow::Result;
+use tests::Job;
+use tests::programs::{ddp_mnist, free_port};
 
 use super::listing::{EXACT, expect_listing};
 use super::run_by_rank;
@@ -15,4 +18,32 @@ fn launch_tells_each_rank_who_it_is() -> Result<()> {
     shell.args(["-c", script]);
     let shown = format!("$ cargo launch -n 2 --tee 1 -- sh -c '{script}'\n");
     expect_listing("environment.txt", &(shown + &run_by_rank(2, &shell)?), EXACT)
+}
+
+/// The book shows one port, whichever the system has chosen.
+#[test]
+fn a_start_by_hand_says_what_it_lacks() -> Result<()> {
+    let start = |remark: &str, port: Option<u16>| -> Result<String> {
+        let port = port.map(|port| port.to_string());
+        let mut rank_0 = ddp_mnist(["--timeout", "2"])?;
+        rank_0.env("WORLD_SIZE", "2");
+        let shown = match &port {
+            None => "WORLD_SIZE=2".to_owned(),
+            Some(port) => {
+                rank_0.env("RANK", "0").env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port);
+                format!("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={port}")
+            }
+        };
+        let error = Job::new()?.run(rank_0)?.expect_code(1)?.stderr;
+        let text = format!("{remark}$ {shown} target/release/ddp-mnist --timeout 2\n{error}");
+        Ok(port.map_or(text.clone(), |port| text.replace(&port, "29512")))
+    };
+    let other_program = TcpListener::bind("127.0.0.1:0")?;
+    let taken = other_program.local_addr()?.port();
+    let listing = [
+        start("", None)?,
+        start("", Some(free_port()?))?,
+        start("# while another program listens on port 29512:\n", Some(taken))?,
+    ];
+    expect_listing("start_by_hand.txt", &listing.concat(), EXACT)
 }
