@@ -52,8 +52,8 @@ pub struct Series {
 
 /// The height of the area inside the axes.
 const HEIGHT: f64 = 300.0;
-/// A curve of at most this many points has a dot at each.
-const DOTS: usize = 32;
+/// A chart of at most this many points has a dot at each. More dots would hide the curves.
+const DOTS: usize = 96;
 /// Lengths of dashes and of the gaps between them.
 const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 
@@ -100,11 +100,13 @@ pub fn lines(chart: &Lines) -> Result<String> {
     };
     canvas.y_axis(plot, &y_range);
     canvas.x_axis(plot, &x_range, &chart.x.title);
+    let few = points_of_all().count() <= DOTS;
     for ((index, series), colour) in chart.series.iter().enumerate().zip(colours) {
         let place = |&(x, y): &(f64, f64)| (plot.x(&x_range, x), plot.y(&y_range, y));
         let line = stroke(index, colour).set("points", points(series.points.iter().map(place)));
         canvas.add(line.add(tooltip(&series.name)));
-        if series.points.len() <= DOTS {
+        // A single point makes no line: without its dot it would not be seen.
+        if few || series.points.len() == 1 {
             for point in &series.points {
                 let exact = format!("{}: {}, {}", series.name, point.0, point.1);
                 canvas.add(dot(place(point), colour).add(tooltip(&exact)));

@@ -59,14 +59,18 @@ fn equal_curves_are_both_seen() {
 }
 
 #[test]
-fn a_long_curve_has_no_dots() {
-    let points: Vec<_> = (0..33).map(|x| (f64::from(x), 0.0)).collect();
-    let circles = |points| {
-        let svg = lines(&chart(Scale::Linear, &[series("a", points)])).unwrap();
+fn a_chart_of_many_points_has_dots_for_single_ones_only() {
+    let points: Vec<_> = (0..97).map(|x| (f64::from(x), 0.0)).collect();
+    let circles = |curves: &[&[(f64, f64)]]| {
+        let curves: Vec<_> = curves.iter().map(|points| series("a", points)).collect();
+        let svg = lines(&chart(Scale::Linear, &curves)).unwrap();
         svg.matches("<circle").count()
     };
-    assert_eq!(circles(&points), 0);
-    assert_eq!(circles(&points[..32]), 32);
+    assert_eq!(circles(&[&points[..96]]), 96);
+    assert_eq!(circles(&[&points[..]]), 0);
+    assert_eq!(circles(&[&points[..48], &points[48..96]]), 96);
+    assert_eq!(circles(&[&points[..48], &points[48..]]), 0);
+    assert_eq!(circles(&[&points[..96], &points[96..]]), 1);
 }
 
 #[test]
