@@ -7,7 +7,7 @@
 use anyhow::Result;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     let vs = VarStore::new(group.device());
     let line = nn::LinearConfig { ws_init: nn::Init::Const(0.0), bs_init: None, bias: false };
     let line = nn::linear(vs.root(), 1, 1, line);
-    let model = DistributedDataParallel::new(line, &vs, &group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(line, &vs, &group)?;
     let weight = &vs.trainable_variables()[0];
 
     // Four points on the line y = 3x, two for each rank: 0 and 2, 1 and 3.

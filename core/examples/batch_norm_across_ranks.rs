@@ -7,7 +7,7 @@
 use anyhow::Result;
 use tch::nn::{self, Module, ModuleT, VarStore};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, NormLayer, linear};
 
 /// Images of each rank.
@@ -24,7 +24,7 @@ fn compare(group: &ProcessGroup, name: &str, norm_layer: &NormLayer) -> Result<(
     // ANCHOR: train
     let vs = VarStore::new(group.device());
     let model = network(&vs, norm_layer);
-    let model = DistributedDataParallel::new(model, &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(model, &vs, group)?;
 
     let mut alone = VarStore::new(group.device());
     let expected = network(&alone, &NormLayer::BatchNorm);

@@ -26,7 +26,7 @@ fn train(group: &ProcessGroup, broadcast_buffers: bool) -> Result<()> {
     let vs = VarStore::new(group.device());
     let norm = batch_norm2d(vs.root(), 1, BatchNormOptions::default());
     let options = DdpOptions { broadcast_buffers, ..Default::default() };
-    let model = DistributedDataParallel::new(norm, &vs, group, options)?;
+    let model = DistributedDataParallel::with_options(norm, &vs, group, options)?;
 
     // Rank 0's images have the mean 10, rank 1's the mean 20.
     let mean = 10 * (1 + group.rank() as i64);

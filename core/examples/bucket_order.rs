@@ -33,7 +33,7 @@ fn train(group: &ProcessGroup, find_unused_parameters: bool) -> Result<()> {
     // A weight has 16 KiB, a bias 256 bytes.
     let bucket_cap_mb = Some(16.0 / 1024.0);
     let options = DdpOptions { bucket_cap_mb, find_unused_parameters, ..Default::default() };
-    let model = DistributedDataParallel::new(net, &vs, group, options)?;
+    let model = DistributedDataParallel::with_options(net, &vs, group, options)?;
     // ANCHOR_END: model
 
     // ANCHOR: hook

@@ -93,7 +93,7 @@ fn network(vs: &VarStore) -> nn::SequentialT {
 
 fn wrapped(group: &ProcessGroup) -> Result<(VarStore, Model)> {
     let vs = VarStore::new(group.device());
-    let model = DistributedDataParallel::new(network(&vs), &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(network(&vs), &vs, group)?;
     Ok((vs, model))
 }
 
@@ -141,7 +141,7 @@ fn options_and_hook(group: &ProcessGroup) -> Result<VarStore> {
         gradient_as_bucket_view: true, // gradients do not lie in memory twice
         ..Default::default()
     };
-    let model = DistributedDataParallel::new(network, &vs, group, options)?;
+    let model = DistributedDataParallel::with_options(network, &vs, group, options)?;
     // ANCHOR_END: options
     // ANCHOR: hook
     model.register_comm_hook(Bf16Compress)?;
@@ -194,7 +194,7 @@ fn batch_norm_over_ranks(group: &ProcessGroup) -> Result<VarStore> {
         .add(nn::conv2d(&p / "conv", 1, 4, 3, Default::default()))
         .add(sync_batch_norm(&p / "norm", 4, BatchNormOptions::default(), group));
     // ANCHOR_END: sync_batch_norm
-    let model = DistributedDataParallel::new(network, &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(network, &vs, group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
     let images = Tensor::rand([2, 1, 8, 8], (Kind::Float, group.device()));
     model.backward(&model.f_forward_t(&images, true)?.relu().mean(Kind::Float))?;
@@ -225,7 +225,7 @@ fn checkpoint(group: &ProcessGroup) -> Result<VarStore> {
     let mut vs = VarStore::new(group.device());
     let network = network(&vs);
     let mut optimizer = Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() })?;
-    let model = DistributedDataParallel::new(network, &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(network, &vs, group)?;
     let (inputs, labels) = batch(group)?;
     model.backward(&model.f_forward_t(&inputs, true)?.cross_entropy_for_logits(&labels))?;
     optimizer.step()?;

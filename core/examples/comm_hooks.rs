@@ -14,7 +14,7 @@ use tch_parallel::distributed::hooks::{
     AllReduce, CommHook, Finish, GradBucket, PowerSgd, PowerSgdOptions, bf16_compress_wrapper,
     fp16_compress_wrapper,
 };
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 
 /// With the same weights and the same batch in each, so that all have the same gradient.
@@ -79,7 +79,7 @@ fn gradients(group: &ProcessGroup, hook: impl CommHook + 'static) -> Result<Vec<
         .add(layer("first", 784, 128))
         .add_fn(|x| x.relu())
         .add(layer("last", 128, 10));
-    let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(net, &vs, group)?;
     model.register_comm_hook(hook)?;
 
     let sampler = DistributedSampler::new(group, 42);

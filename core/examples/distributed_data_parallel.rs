@@ -7,7 +7,7 @@
 use anyhow::Result;
 use tch::nn::{self, ModuleT};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{AvgMetric, DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{AvgMetric, DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn mlp(p: &nn::Path<'_>) -> nn::SequentialT {
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     let vs = nn::VarStore::new(group.device());
     let model = mlp(&vs.root());
-    let model = DistributedDataParallel::new(model, &vs, &group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(model, &vs, &group)?;
     // ANCHOR_END: wrap
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() })?;
 

@@ -8,7 +8,7 @@ use anyhow::Result;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() -> Result<()> {
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     let vs = VarStore::new(group.device());
     let line = nn::LinearConfig { ws_init: nn::Init::Const(1.0), bs_init: None, bias: false };
     let line = nn::linear(vs.root(), 1, 1, line);
-    let model = DistributedDataParallel::new(line, &vs, &group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(line, &vs, &group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
     let x = Tensor::ones([1, 1], (Kind::Float, group.device()));
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tch::nn::{ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::hooks::{self, AllReduce, CommHook};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 
 const BATCHES: usize = 4;
@@ -30,7 +30,7 @@ fn gradient(group: &ProcessGroup, no_sync: bool) -> Result<Tensor> {
     tch::manual_seed(group.rank() as i64);
     let vs = VarStore::new(group.device());
     let layer = linear(vs.root(), 100, 10, LinearOptions::default());
-    let model = DistributedDataParallel::new(layer, &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(layer, &vs, group)?;
     let exchanged = count_bytes(&model)?;
 
     // ANCHOR: accumulate

@@ -46,7 +46,7 @@ fn bytes(group: &ProcessGroup, gradient_as_bucket_view: bool) -> Result<[usize; 
     let weights = memory_allocated(device)?;
 
     let options = DdpOptions { gradient_as_bucket_view, ..Default::default() };
-    let model = DistributedDataParallel::new(layer, &vs, group, options)?;
+    let model = DistributedDataParallel::with_options(layer, &vs, group, options)?;
     let wrapped = settled(device)?;
 
     {

@@ -57,7 +57,7 @@ fn train(
         layers = layers.add(linear(vs.root() / number, size[0], size[1], LinearOptions { bias }));
     }
     let options = DdpOptions { bucket_cap_mb, ..Default::default() };
-    let model = DistributedDataParallel::new(layers, &vs, group, options)?;
+    let model = DistributedDataParallel::with_options(layers, &vs, group, options)?;
 
     let images = Tensor::randn([128, sizes[0]], (Kind::Float, group.device()));
     for _ in 0..10 {

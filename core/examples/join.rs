@@ -12,7 +12,7 @@ use std::env;
 use std::process::ExitCode;
 use tch::nn::{self, VarStore};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::report::exit_code;
 
@@ -36,7 +36,7 @@ fn run() -> Result<()> {
     let vs = VarStore::new(group.device());
     let line = nn::LinearConfig { ws_init: nn::Init::Const(1.0), bs_init: None, bias: false };
     let line = nn::linear(vs.root(), 1, 1, line);
-    let model = DistributedDataParallel::new(line, &vs, &group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(line, &vs, &group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
     let weight = &vs.trainable_variables()[0];
 

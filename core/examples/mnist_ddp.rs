@@ -8,7 +8,7 @@ use anyhow::Result;
 use tch::nn::{self, ModuleT, Path, VarStore};
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Split};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     tch::manual_seed(group.rank() as i64);
     let vs = VarStore::new(group.device());
     let model = mlp(&vs.root());
-    let model = DistributedDataParallel::new(model, &vs, &group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(model, &vs, &group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.05, ..Default::default() })?;
     let sampler = DistributedSampler::new(&group, 42);
     let loader = DataLoader::new(Mnist::embedded(Split::Train)?, sampler, 128)?;
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
             println!("epoch {epoch}: {} steps, last loss {last_loss:.4}", loader.len());
         }
     }
-    checkpoint::save("mnist.safetensors".as_ref(), &vs, &group)?;
+    checkpoint::save("mnist.safetensors", &vs, &group)?;
     Ok(())
 }
 

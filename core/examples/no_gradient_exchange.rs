@@ -7,7 +7,7 @@
 use anyhow::Result;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() -> Result<()> {
@@ -26,7 +26,7 @@ fn train(group: &ProcessGroup, exchange: bool) -> Result<()> {
     let vs = VarStore::new(group.device());
     let line = nn::LinearConfig { ws_init: nn::Init::Const(0.0), bs_init: None, bias: false };
     let line = nn::linear(vs.root(), 1, 1, line);
-    let model = DistributedDataParallel::new(line, &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(line, &vs, group)?;
     let sgd = SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() };
     let mut optimizer = Sgd::new(&vs, sgd)?;
     // With the exchange off, the wrapped model is as good as a bare one.

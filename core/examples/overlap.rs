@@ -26,7 +26,7 @@ fn main() -> Result<()> {
         layers.add(linear(vs.root() / number, 1024, 1024, LinearOptions::default()))
     });
     let options = DdpOptions { bucket_cap_mb: Some(4.0), ..Default::default() };
-    let model = DistributedDataParallel::new(layers, &vs, &group, options)?;
+    let model = DistributedDataParallel::with_options(layers, &vs, &group, options)?;
     let buckets = watch(&model)?;
 
     let mut begin = Instant::now();

@@ -1,6 +1,6 @@
 use tch::nn::{self, ModuleT};
 use tch_parallel::data::{Batch, DataLoader, DistributedSampler, Mnist, Split};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() -> Result<(), tch_parallel::Error> {
@@ -11,7 +11,7 @@ fn main() -> Result<(), tch_parallel::Error> {
         .add(nn::linear(vs.root() / "fc1", 784, 64, Default::default()))
         .add_fn(|x| x.relu())
         .add(nn::linear(vs.root() / "fc2", 64, 10, Default::default()));
-    let model = DistributedDataParallel::new(mlp, &vs, &group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(mlp, &vs, &group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
     let digits = Mnist::embedded(Split::Train)?;
     let loader = DataLoader::new(digits, DistributedSampler::new(&group, 42), 128)?;

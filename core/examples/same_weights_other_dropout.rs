@@ -7,7 +7,7 @@
 use anyhow::Result;
 use tch::nn::VarStore;
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 
 fn main() -> Result<()> {
@@ -19,7 +19,7 @@ fn main() -> Result<()> {
     let weights = || Vec::<f32>::try_from(vs.trainable_variables()[0].view([-1]));
 
     println!("rank {} drew {:.4?}", group.rank(), weights()?);
-    let _model = DistributedDataParallel::new(layer, &vs, &group, DdpOptions::default())?;
+    let _model = DistributedDataParallel::new(layer, &vs, &group)?;
     println!("rank {} has  {:.4?}", group.rank(), weights()?);
 
     let kept = Tensor::ones([16], (Kind::Float, group.device())).dropout(0.2, true).gt(0.0);

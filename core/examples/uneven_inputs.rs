@@ -17,7 +17,7 @@ use serde_json::Value;
 use tch::nn::{self, VarStore};
 use tch::{Device, Tensor};
 use tch_parallel::data::{Dataset, Mnist, Split};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
         .add(linear(vs.root() / "0", 28 * 28, 32, LinearOptions::default()))
         .add_fn(|x| x.relu())
         .add(linear(vs.root() / "2", 32, 10, LinearOptions::default()));
-    let model = DistributedDataParallel::new(mlp, &vs, &group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(mlp, &vs, &group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
 
     let digits = Mnist::embedded(Split::Train)?;

@@ -26,7 +26,7 @@ fn run() -> Result<()> {
         static_graph: option == "static_graph",
         ..Default::default()
     };
-    let model = DistributedDataParallel::new(Heads::new(&vs), &vs, &group, options)?;
+    let model = DistributedDataParallel::with_options(Heads::new(&vs), &vs, &group, options)?;
     let x = Tensor::ones([1, 1], (Kind::Float, group.device()));
     for step in 1..=4 {
         // ANCHOR: loss

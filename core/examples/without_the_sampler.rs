@@ -9,7 +9,7 @@ use anyhow::Result;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::data::{DistributedSampler, Sampler, SequentialSampler};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() -> Result<()> {
@@ -24,7 +24,7 @@ fn train(group: &ProcessGroup, name: &str, sampler: &dyn Sampler) -> Result<()> 
     let vs = VarStore::new(group.device());
     let line = nn::LinearConfig { ws_init: nn::Init::Const(0.0), bs_init: None, bias: false };
     let line = nn::linear(vs.root(), 1, 1, line);
-    let model = DistributedDataParallel::new(line, &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(line, &vs, group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.01, ..Default::default() })?;
 
     // Eight points on the line y = 3x, in batches of two.

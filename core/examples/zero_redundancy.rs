@@ -7,7 +7,7 @@
 use anyhow::Result;
 use tch::nn::{ModuleT, VarStore, seq};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ZeroRedundancyOptimizer};
 
@@ -39,16 +39,15 @@ fn train(
 ) -> Result<Vec<Tensor>> {
     tch::manual_seed(0);
     let vs = VarStore::new(group.device());
-    let layer = |name, inputs, outputs| {
-        linear(vs.root() / name, inputs, outputs, LinearOptions::default())
-    };
+    let layer =
+        |name, inputs, outputs| linear(vs.root() / name, inputs, outputs, LinearOptions::default());
     let mlp = seq()
         .add(layer("fc1", 784, 512))
         .add_fn(|x| x.relu())
         .add(layer("fc2", 512, 512))
         .add_fn(|x| x.relu())
         .add(layer("fc3", 512, 10));
-    let model = DistributedDataParallel::new(mlp, &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(mlp, &vs, group)?;
     let mut optimizer = optimizer(&vs)?;
 
     tch::manual_seed(group.rank() as i64);

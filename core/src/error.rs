@@ -144,9 +144,20 @@ pub enum Error {
         /// libtorch's own words, without its C++ backtrace.
         message: String,
     },
+
+    // === The caller's own code ===
+    /// What a data set, a transform or a hook of the caller's own has returned.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
+    /// For use with `map_err` in a [`Dataset`](crate::data::Dataset) or another trait that the caller
+    /// implements: any error of its own, or a text.
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Error::Other(error.into())
+    }
+
     /// For use with `map_err` on file operations: `File::open(&path).map_err(Error::io("open", &path))`.
     pub fn io(
         operation: &'static str,

@@ -76,6 +76,8 @@ impl Process {
             let mut process = Process::new(format!("{name}, rank {rank},"), command);
             process
                 .command
+                // They do not belong to the job of whoever has started this process.
+                .env_remove("TORCHELASTIC_USE_AGENT_STORE")
                 .env("RANK", rank.to_string())
                 .env("LOCAL_RANK", rank.to_string())
                 .env("WORLD_SIZE", &world_size)
@@ -104,8 +106,8 @@ pub struct TimeLimit {
 
 /// Runs processes at the same time, and returns when all have ended well. `torch.multiprocessing.spawn`
 ///
-/// `on_line` is given the name of a process and a line that it has printed, to stdout or to stderr,
-/// for every line as it comes.
+/// `on_line` is given the name of a process and a line that it has printed to stdout, for every
+/// line as it comes. What it prints to stderr is for the error, should it fail.
 ///
 /// # Errors
 /// [`Error::Process`] for the first that fails, with its last lines, and for one that takes too

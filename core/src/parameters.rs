@@ -7,7 +7,7 @@ use tch::nn::VarStore;
 
 /// The trainable variables, frozen ones included, in the order of registration:
 /// `module.named_parameters()`.
-pub(crate) fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
+pub fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
     let variables = vs.variables();
     // tch knows the order of the trainable variables and the names of all, but not both at once.
     let names: HashMap<usize, &String> =
@@ -28,7 +28,7 @@ pub(crate) fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
 /// tch keeps no order of theirs. A module's buffers therefore come where the module's first
 /// parameter does, a batch norm's own as PyTorch registers them, and all others by name: the order
 /// in which ranks that run Python expect them, as long as whatever has buffers has parameters too.
-pub(crate) fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
+pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
     let parameters = named_parameters(vs);
     let mut owners = HashMap::new();
     for (position, (name, _)) in parameters.iter().enumerate() {

@@ -7,7 +7,7 @@ mod common;
 use tch::nn::{self, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 on_ranks!(
@@ -15,7 +15,7 @@ on_ranks!(
     fn what_overflows_on_one_rank_is_a_step_that_all_leave_out(group: &ProcessGroup) {
         let vs = VarStore::new(Device::Cpu);
         let net = nn::seq_t().add(nn::linear(vs.root() / "fc", 4, 2, Default::default()));
-        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
         // Far from where 16 bits overflow, whatever the weights.
         let options = GradScalerOptions { init_scale: 1024.0, ..Default::default() };

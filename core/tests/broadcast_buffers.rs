@@ -35,7 +35,7 @@ fn running_means(group: &ProcessGroup, broadcast_buffers: bool) -> Vec<f64> {
     let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());
     let net = Normalised(norm, nn::linear(&vs.root() / "last", 4, 2, Default::default()));
     let options = DdpOptions { broadcast_buffers, ..Default::default() };
-    let model = DistributedDataParallel::new(net, &vs, group, options).unwrap();
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
     let xs = batch(group);
     model.backward(&model.f_forward_t(&xs, true).unwrap().mean(Kind::Float)).unwrap();
     let seen = model.forward(|net| (net.0.running_mean.copy(), net.forward_t(&xs, false))).unwrap();
@@ -62,7 +62,7 @@ on_ranks!(
         let vs = VarStore::new(Device::Cpu);
         let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());
         let net = Normalised(norm, nn::linear(&vs.root() / "last", 4, 2, Default::default()));
-        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let _ = model.f_forward_t(&batch(group), true).unwrap();
         let running_mean = &model.module().0.running_mean;
         let own = of_all_ranks(group, running_mean);

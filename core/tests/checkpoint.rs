@@ -11,7 +11,7 @@ use tch::nn::{self, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 use tch_parallel::checkpoint::{Generators, Training};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
 
@@ -70,7 +70,7 @@ impl Job {
             .add(nn::batch_norm1d(&p / "1", 8, Default::default()))
             .add_fn_t(|xs, train| xs.dropout(0.5, train))
             .add(nn::linear(&p / "2", 8, 3, Default::default()));
-        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let mut optimizer =
             Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() }).unwrap();
         let scheduler = LrScheduler::new(&mut optimizer, StepLr::new(2)).unwrap();

@@ -40,6 +40,45 @@ on_ranks!(
 );
 
 on_ranks!(
+    3,
+    fn all_reduce_gives_every_rank_the_mean_but_not_of_integers(group: &ProcessGroup) {
+        let mut tensor = own(group);
+        group.all_reduce(&mut tensor, ReduceOp::Avg).unwrap();
+        assert_eq!(values(&tensor), [2.0, 20.0]);
+        let error = group.all_reduce(&mut Tensor::from(1i64), ReduceOp::Avg).unwrap_err();
+        assert!(error.to_string().contains("ReduceOp::Avg of a tensor is of Int64"), "{error}");
+        group.barrier().unwrap();
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_view_with_gaps_is_refused_and_the_group_goes_on(group: &ProcessGroup) {
+        let table = Tensor::arange(6, (tch::Kind::Float, group.device())).reshape([3, 2]);
+        let column = || table.select(1, 0);
+        let other = 1 - group.rank();
+        let refused = [
+            group.all_reduce(&mut column(), ReduceOp::Sum),
+            group.all_reduce_async(column(), ReduceOp::Sum).map(|_| ()),
+            group.broadcast(&mut column(), 0),
+            group.reduce(&mut column(), 0, ReduceOp::Sum),
+            group.all_gather(&column()).map(|_| ()),
+            group.send(&column(), other),
+            group.recv(&mut column(), other),
+            group.isend(column(), other).map(|_| ()),
+            group.irecv(column(), other).map(|_| ()),
+        ];
+        for result in refused {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains("a view of [3] with the strides [2]"), "{error}");
+        }
+        let mut contiguous = column().contiguous();
+        group.all_reduce(&mut contiguous, ReduceOp::Sum).unwrap();
+        assert_eq!(values(&contiguous), [0.0, 4.0, 8.0]);
+    }
+);
+
+on_ranks!(
     2,
     fn an_asynchronous_all_reduce_gives_the_sum_when_waited_for(group: &ProcessGroup) {
         let first = group.all_reduce_async(own(group), ReduceOp::Sum).unwrap();

@@ -52,6 +52,18 @@ fn the_model_cannot_be_used_within_its_own_forward_pass() {
 }
 
 #[test]
+fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
+    for count in [1, 2] {
+        let (_vs, model) = model(count);
+        let module = model.module();
+        let error = message(model.f_forward_t(&ones(&[4, 2]), true));
+        assert!(error.contains("used while a guard of its `module()` lives"), "{error}");
+        drop(module);
+        let _ = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
+    }
+}
+
+#[test]
 fn a_vector_has_no_backward_pass() {
     let (_vs, model) = model(2);
     let losses =

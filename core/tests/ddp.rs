@@ -51,7 +51,7 @@ fn wrapped(
     tch::manual_seed(10 + group.rank() as i64);
     let vs = VarStore::new(Device::Cpu);
     let net = Net { skip, ..Net::new(&vs) };
-    let model = DistributedDataParallel::new(net, &vs, group, options).unwrap();
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
     (vs, model)
 }
 
@@ -218,7 +218,7 @@ on_ranks!(
         let net = Net::new(&vs);
         let before = checksums(group, &vs.trainable_variables());
         assert!(before[0] != before[1] && before[1] != before[2], "{before:?}");
-        let _model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let _model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let after = checksums(group, &vs.trainable_variables());
         assert_eq!(after, [before[0]; 3]);
     }

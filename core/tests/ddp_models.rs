@@ -19,7 +19,7 @@ fn wrap(
     layer: Linear,
     options: DdpOptions,
 ) -> Result<DistributedDataParallel<Linear>> {
-    DistributedDataParallel::new(layer, vs, group, options)
+    DistributedDataParallel::with_options(layer, vs, group, options)
 }
 
 /// What wrapping a layer comes to, which `change` has made another one on rank 1.

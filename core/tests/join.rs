@@ -214,7 +214,8 @@ on_ranks!(
             vector: vs.root().zeros("vector", &[16]),
         };
         let buffer = vs.root().zeros_no_train("buffer", &[1]);
-        let model = DistributedDataParallel::new(weights, &vs, group, TWO_BUCKETS).unwrap();
+        let model =
+            DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS).unwrap();
         let steps = [5, 3, 2];
         let seen = RefCell::new(Vec::new());
         let joined: Result<()> = model.join(JoinOptions::default(), || {

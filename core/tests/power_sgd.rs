@@ -144,7 +144,7 @@ fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor>
         .iter()
         .map(|(name, shape)| root.zeros(name, shape))
         .collect();
-    let model = DistributedDataParallel::new(matrices, &vs, group, DdpOptions::default()).unwrap();
+    let model = DistributedDataParallel::new(matrices, &vs, group).unwrap();
     model.register_comm_hook(PowerSgd::new(options).unwrap()).unwrap();
     let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
     for step in 0..4 {

@@ -339,7 +339,7 @@ fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
         (vs, net)
     });
     let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
-    let model = DistributedDataParallel::new(net, &vs, group, options).unwrap();
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
     for step in 0..3 {
         let batch = Batch::new(rows, step);
         let double = |tensor: &Tensor| tensor.to_kind(Kind::Double);

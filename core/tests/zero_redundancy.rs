@@ -9,7 +9,7 @@ use tch::nn::{self, Module, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::GradScaler;
 use tch_parallel::checkpoint::Training;
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
 
@@ -41,7 +41,7 @@ impl Job {
                 .add(nn::linear(path, pair[0], pair[1], Default::default()))
                 .add_fn(Tensor::tanh);
         }
-        let model = DistributedDataParallel::new(net, &vs, group, DdpOptions::default()).unwrap();
+        let model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let optimizer = optimizer(&vs, group);
         Job { inputs: widths[0], vs, model, optimizer, group: group.clone() }
     }
@@ -204,7 +204,7 @@ on_ranks!(
             job.train(from..from + 3);
             parts(&mut job).save(&path, &from, group).unwrap();
             job = Job::new(group, &widths, next);
-            parts(&mut job).load::<i64>(&path, group).unwrap();
+            let _ = parts(&mut job).load::<i64>(&path, group).unwrap();
         }
         group.barrier().unwrap();
         if group.rank() == 0 {

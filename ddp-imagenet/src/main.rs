@@ -31,11 +31,9 @@ use std::time::Instant;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Reduction, Tensor, no_grad};
 use tch_parallel::amp::{GradScaler, autocast};
-use tch_parallel::checkpoint;
+use tch_parallel::checkpoint::{self, Generators};
 use tch_parallel::data::{Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource};
-use tch_parallel::distributed::{
-    DdpOptions, DistributedDataParallel, Env, ProcessGroup, init_process_group,
-};
+use tch_parallel::distributed::{DistributedDataParallel, Env, ProcessGroup, init_process_group};
 use tch_parallel::memory::keep_freed_memory;
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::lr_scheduler::LrScheduler;
@@ -78,7 +76,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     // ANCHOR_END: data
 
     if rank == 0 && !args.evaluate {
-        checkpoint::check_destination(&args.checkpoint())?;
+        checkpoint::check_destination(args.checkpoint())?;
     }
 
     // ANCHOR: model
@@ -93,7 +91,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     if args.model.channels_last {
         channels_last_weights(&vs)?;
     }
-    let model = DistributedDataParallel::new(model, &vs, &group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(model, &vs, &group)?;
     args.recipe.register_comm_hook(&model)?;
     // ANCHOR_END: model
 
@@ -124,9 +122,12 @@ fn train(args: &TrainArgs) -> Result<()> {
     if let Some(path) = &args.resume {
         say(format!("=> loading checkpoint '{}'", path.display()));
         order_buckets(args, &model, &train_loader, device)?;
-        state.resume(path, &group)?;
+        let generators = state.resume(path, &group)?;
         let Progress { epoch, step, .. } = state.progress;
         say(format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));
+        if generators != Generators::Restored {
+            say(format!("=> not the same bits as without a break: {generators}"));
+        }
     }
     // ANCHOR_END: state
 
@@ -193,7 +194,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         let best = state.end_epoch(validation.accuracy);
         state.save(&args.checkpoint(), &group)?;
         if best {
-            checkpoint::save(&args.model_best(), &state.vs, &group)?;
+            checkpoint::save(args.model_best(), &state.vs, &group)?;
         }
     }
     // ANCHOR_END: loop

@@ -2,8 +2,7 @@
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use tch::{Device, Tensor};
-use tch_parallel::distributed::{AvgMetric, Backend, ProcessGroup};
+use tch_parallel::distributed::{AvgMetric, ProcessGroup};
 
 /// The last value, and the mean of all: main.py's class of this name. It can be saved, so that a
 /// run that goes on in the middle of an epoch goes on with the epoch's averages.
@@ -56,34 +55,6 @@ impl Meters {
         self.losses.update(loss, images);
         self.top1.update(top1, images);
         self.top5.update(top5, images);
-    }
-
-    /// The meters of all ranks, in the order of ranks. A collective.
-    pub fn all_gather(&self, group: &ProcessGroup) -> Result<Vec<Meters>> {
-        let device = match group.backend() {
-            Backend::Gloo => Device::Cpu,
-            Backend::Nccl => group.device(),
-        };
-        let Meters { batch_time, data_time, losses, top1, top5 } = *self;
-        let numbers = [batch_time, data_time, losses, top1, top5]
-            .map(|AverageMeter { val, sum, count }| [val, sum, count as f64]);
-        let numbers = Tensor::f_from_slice(numbers.as_flattened())?.f_view([-1, 3])?;
-        let all = group.all_gather(&numbers.f_to(device)?)?;
-        all.iter().map(Meters::from_tensor).collect()
-    }
-
-    fn from_tensor(numbers: &Tensor) -> Result<Meters> {
-        let meter = |row: i64| -> Result<AverageMeter> {
-            let number = |column: i64| numbers.f_double_value(&[row, column]);
-            Ok(AverageMeter { val: number(0)?, sum: number(1)?, count: number(2)? as usize })
-        };
-        Ok(Meters {
-            batch_time: meter(0)?,
-            data_time: meter(1)?,
-            losses: meter(2)?,
-            top1: meter(3)?,
-            top5: meter(4)?,
-        })
     }
 
     /// A line of training, for the batch of number `batch`, from 1:
@@ -151,17 +122,6 @@ mod tests {
             "Test: [ 2/20]\tTime  0.250 ( 0.375)\t\
              Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)"
         );
-    }
-
-    #[test]
-    fn meters_are_gathered_as_they_are() {
-        // No launcher starts unit tests.
-        let group = ProcessGroup::from_env().unwrap();
-        let mut meters = Meters::default();
-        meters.add(0.1, [1.0 / 3.0, 100.0], 7);
-        meters.batch_time.update(0.25, 1);
-        meters.data_time.update(0.125, 1);
-        assert_eq!(meters.all_gather(&group).unwrap(), [meters]);
     }
 
     #[test]

@@ -48,7 +48,7 @@ struct Saved {
 impl TrainState {
     /// Writes everything, and the random generators of all ranks. A collective.
     pub fn save(&mut self, path: &Path, group: &ProcessGroup) -> Result<()> {
-        let meters = self.meters.all_gather(group)?;
+        let meters = group.all_gather_object(&self.meters)?;
         let saved = Saved { progress: self.progress, meters };
         Ok(self.training().save(path, &saved, group)?)
     }

@@ -57,7 +57,7 @@ fn train(args: &Args) -> Result<()> {
     if let Some(path) = &args.load {
         checkpoint::load(path, &mut vs)?;
     }
-    let model = DistributedDataParallel::new(mlp, &vs, &group, args.ddp())?;
+    let model = DistributedDataParallel::with_options(mlp, &vs, &group, args.ddp())?;
     args.comm_hook.register(&model)?;
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
     // ANCHOR_END: model

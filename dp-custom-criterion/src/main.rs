@@ -37,7 +37,7 @@ use tch_parallel::data::{Batch, DataLoader, DistributedSampler};
 use tch_parallel::data_parallel::{
     DataParallel, DataParallelModel, DataParallelOptions, Step, gather,
 };
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, Env, init_process_group};
+use tch_parallel::distributed::{DistributedDataParallel, Env, init_process_group};
 use tch_parallel::meter::Meter;
 use tch_parallel::multiprocessing::end_with;
 use tch_parallel::optim::{Adam, Optimizer};
@@ -115,8 +115,8 @@ fn train(args: &TrainArgs) -> Result<()> {
             Parallel::CustomCriterion(DataParallelModel::new(&vs, &devices, build)?, criterion)
         }
         Method::Ddp => {
-            let (bert, options) = (build(&vs.root()), DdpOptions::default());
-            Parallel::Ddp(DistributedDataParallel::new(bert, &vs, &group, options)?)
+            let bert = build(&vs.root());
+            Parallel::Ddp(DistributedDataParallel::new(bert, &vs, &group)?)
         }
     };
     let mut optimizer = Adam::new(&vs, args.adam())?;
@@ -194,8 +194,8 @@ fn train(args: &TrainArgs) -> Result<()> {
                     model.backward(&loss)?;
                     (loss, output.0)
                 }
-                // ANCHOR_END: ddp
             };
+            // ANCHOR_END: ddp
             let forward_backward_seconds = meter.elapsed().as_secs_f64();
             step += 1;
             optimizer.set_lr(schedule.lr(step));

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use jpeg_encoder::{ColorType, Encoder};
 
 use crate::job::Job;
@@ -25,6 +26,14 @@ pub fn training(job: &Job, world_size: usize) -> Result<Training> {
         Some((name, tensor))
     });
     Training::with_weights(job, world_size, weights.collect())
+}
+
+/// Expects of a command that it ends with this code and says all of these texts, before its first
+/// epoch.
+pub fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
+    let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
+    ensure!(!ended.stdout.contains("Epoch: "), "it began before it refused: {ended}");
+    Ok(())
 }
 
 /// The classes of [`write_image_folder`].

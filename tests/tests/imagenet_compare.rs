@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use tests::Job;
+use tests::imagenet::refused;
 use tests::programs::{ddp_imagenet, launch};
 use tests::wait::until;
 
@@ -71,12 +72,6 @@ fn a_whole_epoch_is_measured_instead_of_projected() -> Result<()> {
 }
 
 // === What is refused ===
-
-fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
-    let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
-    assert!(!ended.stdout.contains("Epoch: "), "it began before it refused: {ended}");
-    Ok(())
-}
 
 #[test]
 fn what_cannot_be_compared_is_refused() -> Result<()> {

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tests::Job;
+use tests::imagenet::refused;
 use tests::programs::{ddp_imagenet, launch, source};
 use tests::training::losses;
 
@@ -310,12 +311,6 @@ fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
 }
 
 // === What is refused ===
-
-fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
-    let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
-    assert!(!ended.stdout.contains("Epoch: "), "it began before it refused: {ended}");
-    Ok(())
-}
 
 #[test]
 fn what_no_training_can_work_with_is_refused() -> Result<()> {

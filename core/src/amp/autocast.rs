@@ -8,8 +8,9 @@ use tch::{Device, Kind};
 /// products and convolutions run in `dtype`, sums and losses in 32 bits.
 /// `with torch.autocast(device.type, dtype=dtype):`
 ///
-/// None turns it off (`enabled=False`), inside another block as well. On a CPU PyTorch's own choice
-/// is [`Kind::BFloat16`], on CUDA [`Kind::Half`].
+/// None turns it off (`enabled=False`), inside another block as well. Here this differs from Python,
+/// where `dtype=None` is on, with a kind of PyTorch's choice: name it, [`Kind::BFloat16`] on a CPU,
+/// [`Kind::Half`] on CUDA.
 ///
 /// To be used for the forward pass and the loss, not for the backward pass. The setting is the
 /// thread's own; [`DataParallel`](crate::data_parallel::DataParallel) carries it to its replicas.

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// [`Error::Format`] for a directory, and for a file in a directory that does not exist;
 /// [`Error::Io`] where the system lets nobody write.
-pub fn check_destination(path: &Path) -> Result<()> {
+pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
     let directory = directory(path);
     if !directory.is_dir() {
         return Err(Error::Format {
@@ -110,7 +111,7 @@ mod tests {
         let error = check_destination(&missing).unwrap_err().to_string();
         assert!(error.contains("does not exist"), "{error}");
         assert!(check_destination(directory.path()).is_err());
-        check_destination(&directory.path().join("model.safetensors")).unwrap();
+        check_destination(directory.path().join("model.safetensors")).unwrap();
         assert!(names(directory.path()).is_empty());
     }
 

@@ -1,13 +1,15 @@
 //! The state of every rank's random generators, from which dropout draws.
 
-use crate::distributed::{Backend, ProcessGroup};
+use crate::distributed::ProcessGroup;
 use crate::named_tensors::NamedTensors;
 use crate::{Error, Result};
 use c10d_sys::random::{rng_state, set_rng_state};
+use std::fmt;
 use tch::{Device, Tensor};
 
 /// What became of the random generators when a training was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "unless they are restored, the run does not go on to the same bits"]
 pub enum Generators {
     /// Each rank goes on with the numbers that it would have drawn next.
     Restored,
@@ -22,17 +24,26 @@ pub enum Generators {
     OtherDevice,
 }
 
+impl fmt::Display for Generators {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Generators::Restored => write!(f, "the random generators go on"),
+            Generators::OtherWorldSize { saved } => {
+                write!(f, "the checkpoint has the random generators of another world size, {saved}")
+            }
+            Generators::OtherDevice => {
+                write!(f, "the checkpoint has the random generators of another type of device")
+            }
+        }
+    }
+}
+
 /// The states of all ranks, under their names in the file. A collective.
 pub(super) fn gather(group: &ProcessGroup) -> Result<Vec<(String, Tensor)>> {
-    // NCCL moves nothing that lies on the CPU.
-    let on = match group.backend() {
-        Backend::Nccl => group.device(),
-        Backend::Gloo => Device::Cpu,
-    };
     let mut states = Vec::new();
     for cuda in generators(group.device()) {
         let state = rng_state(cuda).map_err(Error::engine("get_rng_state"))?;
-        let state = state.f_to(on).map_err(Error::tensor("get_rng_state"))?;
+        let state = state.f_to(group.exchange_device()).map_err(Error::tensor("get_rng_state"))?;
         let all = group.all_gather(&state)?;
         states.extend(all.into_iter().enumerate().map(|(rank, state)| (name(rank, cuda), state)));
     }

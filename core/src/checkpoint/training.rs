@@ -104,6 +104,7 @@ pub struct Training<'a> {
 
 /// What [`Training::load`] has found beside the parts of the training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "it holds what the program needs to go on"]
 pub struct Resumed<P> {
     /// What the program had passed to [`Training::save`].
     pub progress: P,
@@ -134,14 +135,14 @@ impl Training<'_> {
     /// be read again, since JSON knows neither NaN nor infinity.
     pub fn save<P: Serialize + DeserializeOwned>(
         &mut self,
-        path: &Path,
+        path: impl AsRef<Path>,
         progress: &P,
         group: &ProcessGroup,
     ) -> Result<()> {
         self.optimizer.consolidate_state_dict(WRITER)?;
         let generators = random::gather(group)?;
         let written = match group.rank() {
-            WRITER => self.write(path, progress, generators, group.world_size()),
+            WRITER => self.write(path.as_ref(), progress, generators, group.world_size()),
             _ => Ok(()),
         };
         let objection = written.as_ref().err().map(Error::to_string);
@@ -195,9 +196,10 @@ impl Training<'_> {
     /// training then: a part of it may have been set.
     pub fn load<P: DeserializeOwned>(
         &mut self,
-        path: &Path,
+        path: impl AsRef<Path>,
         group: &ProcessGroup,
     ) -> Result<Resumed<P>> {
+        let path = path.as_ref();
         let read = read(path);
         let header = read.as_ref().map_or(UNREADABLE, |(_, header)| header.as_str());
         let theirs = group.compare_with_rank_0("checkpoint::Training::load", header)?;

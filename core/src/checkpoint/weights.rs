@@ -43,9 +43,10 @@ const WRAPPER_PREFIX: &str = "module.";
 ///
 /// # Errors
 /// On every rank, with the reason, if rank 0 could not write.
-pub fn save(path: &Path, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
+#[doc(alias = "state_dict")]
+pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
     let written = match group.rank() {
-        0 => file::write(path, &vs.variables(), None),
+        0 => file::write(path.as_ref(), &vs.variables(), None),
         _ => Ok(()),
     };
     let objection = written.as_ref().err().map(Error::to_string);
@@ -54,8 +55,12 @@ pub fn save(path: &Path, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
 }
 
 /// Sets the variables of `vs` from a file, which must hold exactly these, by name and shape. Of a
-/// whole [`Training`](super::Training) it takes the weights and leaves the rest. `load_state_dict`;
-/// there is an example at [`save`].
+/// whole [`Training`](super::Training) it takes the weights and leaves the rest. There is an example at
+/// [`save`].
+///
+/// It is `model.load_state_dict(torch.load(path, map_location=…), strict=True)`: wherever and in
+/// whatever kind a variable was saved, it keeps its device and kind. To take what fits and leave the
+/// rest there is tch's `VarStore::load_partial`.
 ///
 /// Names may carry the prefix `module.`, which PyTorch's wrappers add and which makes a state dict
 /// saved from a wrapped model unreadable for a bare one (S1.49).
@@ -63,7 +68,10 @@ pub fn save(path: &Path, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
 /// # Errors
 /// [`Error::Io`] if the file cannot be read; [`Error::Format`] naming the file and the variables at
 /// fault. `vs` is unchanged then.
-pub fn load(path: &Path, vs: &mut VarStore) -> Result<()> {
+#[doc(alias = "load_state_dict")]
+#[doc(alias = "map_location")]
+pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
+    let path = path.as_ref();
     let (tensors, metadata) = file::read(path)?;
     let saved = match training::is_one(&metadata) {
         true => training::weights(tensors),

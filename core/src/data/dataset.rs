@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tch::{Device, Tensor};
+use tch::{Device, TchError, Tensor};
 
-use crate::{Error, Result};
+use crate::{Error, Result, Tensors};
 
 /// A set of samples numbered from 0. `torch.utils.data.Dataset`
 ///
@@ -35,6 +35,7 @@ use crate::{Error, Result};
 /// assert_eq!(Squares.batch(&[3, 1], 0)?, Tensor::from_slice(&[9i64, 1]));
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
+#[doc(alias = "collate_fn")]
 pub trait Dataset: Send + Sync {
     /// What a training step takes; for images with labels `(Tensor, Tensor)`.
     type Batch: Batch;
@@ -73,43 +74,49 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     }
 }
 
-/// Tensors that travel together from a worker thread to a device.
-pub trait Batch: Send + Sized + 'static {
+/// What travels together from a worker thread to a device: any [`Tensors`] that a thread can hand
+/// over, so tensors, tuples and vectors of them, and structs of your own for which you implement that.
+pub trait Batch: Tensors + Send + 'static {
     /// Copies the batch into page-locked memory, from which a GPU fetches it faster, and while
     /// the CPU goes on with other work. `tensor.pin_memory()`
     ///
     /// # Errors
     /// [`Error::Tensor`] where there is no GPU.
-    fn pin_memory(self) -> Result<Self>;
+    fn pin_memory(self) -> Result<Self> {
+        // What `Tensor::pin_memory` calls, without the warning that libtorch prints each time
+        // because tch names a device. The number does not matter: pinned memory serves every GPU.
+        replace(self, "pin_memory", |tensor| tensor.f_internal_pin_memory(Device::Cuda(0)))
+    }
 
     /// Moves the batch to `device`. A copy from pinned memory does not block: work that is queued
     /// on the device later waits for it by itself. `tensor.to(device, non_blocking=True)`
     ///
     /// # Errors
     /// [`Error::Tensor`] if the device is not there, or its memory runs out.
-    fn to_device(self, device: Device) -> Result<Self>;
-}
-
-impl Batch for Tensor {
-    fn pin_memory(self) -> Result<Self> {
-        // What `Tensor::pin_memory` calls, without the warning that libtorch prints each time
-        // because tch names a device. The number does not matter: pinned memory serves every GPU.
-        self.f_internal_pin_memory(Device::Cuda(0)).map_err(Error::tensor("pin_memory"))
-    }
-
     fn to_device(self, device: Device) -> Result<Self> {
         let (non_blocking, copy) = (true, false);
-        self.f_to_device_(device, self.kind(), non_blocking, copy)
-            .map_err(Error::tensor("to_device"))
+        replace(self, "to_device", |tensor| {
+            tensor.f_to_device_(device, tensor.kind(), non_blocking, copy)
+        })
     }
 }
 
-impl<A: Batch, B: Batch> Batch for (A, B) {
-    fn pin_memory(self) -> Result<Self> {
-        Ok((self.0.pin_memory()?, self.1.pin_memory()?))
-    }
+impl<T: Tensors + Send + 'static> Batch for T {}
 
-    fn to_device(self, device: Device) -> Result<Self> {
-        Ok((self.0.to_device(device)?, self.1.to_device(device)?))
-    }
+/// Puts another tensor in the place of each, up to the first error.
+pub(super) fn replace<T: Tensors>(
+    mut tensors: T,
+    operation: &'static str,
+    other: impl Fn(&Tensor) -> Result<Tensor, TchError>,
+) -> Result<T> {
+    let mut result = Ok(());
+    let mut replace = |tensor: &mut Tensor| {
+        if result.is_ok() {
+            result = other(tensor).map(|other| *tensor = other);
+        }
+    };
+    tensors.visit(&mut replace);
+    tensors.visit_replicated(&mut replace);
+    result.map_err(Error::tensor(operation))?;
+    Ok(tensors)
 }

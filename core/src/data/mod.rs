@@ -3,6 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `dataset` | [`Dataset`], [`Batch`]: what a loader needs to know about data |
+//! | `tensor_dataset` | [`TensorDataset`]: samples that are rows of tensors |
 //! | `sampler` | [`Sampler`]: which samples, in which order; [`DistributedSampler`] shares them out |
 //! | `loader` | [`DataLoader`]: batches, made ahead by worker threads |
 //! | [`idx`] | the file format of MNIST |
@@ -19,6 +20,7 @@ mod images;
 mod loader;
 mod mnist;
 mod sampler;
+mod tensor_dataset;
 
 pub use dataset::{Batch, Dataset};
 #[cfg(feature = "images")]
@@ -26,3 +28,4 @@ pub use images::*;
 pub use loader::{DataLoader, DataLoaderOptions, Epoch};
 pub use mnist::{FASHION_MNIST_DIR, Mnist, Split};
 pub use sampler::{DistributedSampler, RandomSampler, Sampler, SequentialSampler, Shard};
+pub use tensor_dataset::TensorDataset;

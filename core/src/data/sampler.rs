@@ -102,6 +102,7 @@ impl Shard {
 /// have the mean 11.04 instead of 11.5. With `drop_last` a few samples are left out instead.
 // ANCHOR: fields
 #[derive(Debug, Clone, Copy)]
+#[doc(alias = "set_epoch")]
 pub struct DistributedSampler {
     /// The part of the data set that this rank takes.
     pub shard: Shard,

@@ -2,13 +2,13 @@
 
 use super::backward::Parts;
 use super::gather::gather_traced;
+use super::module_guard::ModuleGuard;
 use super::replicate::{Applied, Replicas, SplitInput, lock};
 use super::trace::{Step, Trace};
 use crate::tensors::{fill, list};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use c10d_sys::autograd::hook_gradients;
 use std::fmt;
-use std::sync::MutexGuard;
 use tch::Tensor;
 use tch::nn::{ModuleT, Path, VarStore};
 
@@ -182,11 +182,11 @@ impl<M: Send> DataParallel<M> {
     /// The original module, for evaluation on one device and for whatever it offers beside its
     /// forward pass. `model.module`
     ///
-    /// Drop it before the next forward pass, which waits for it.
+    /// Drop it before the next forward pass.
     ///
     /// # Panics
-    /// If it is called within a forward pass of this model.
-    pub fn module(&self) -> MutexGuard<'_, M> {
+    /// If it is called within a forward pass of this model, or while this thread has such a guard.
+    pub fn module(&self) -> ModuleGuard<'_, M> {
         self.replicas.module()
     }
 

@@ -1,10 +1,11 @@
 //! The model on several devices, its outputs where they are: PyTorch-Encoding's `DataParallelModel`.
 
+use super::module_guard::ModuleGuard;
 use super::replicate::{Applied, Replicas, SharedParts, SplitInput, lock};
 use super::trace::Trace;
 use crate::{Devices, Result, Tensors};
 use std::fmt;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use tch::Tensor;
 use tch::nn::{ModuleT, Path, VarStore};
 
@@ -66,11 +67,11 @@ impl<M: Send> DataParallelModel<M> {
 
     /// The original module, for evaluation on one device. `model.module`
     ///
-    /// Drop it before the next forward pass, which waits for it.
+    /// Drop it before the next forward pass.
     ///
     /// # Panics
-    /// If it is called within a forward pass of this model.
-    pub fn module(&self) -> MutexGuard<'_, M> {
+    /// If it is called within a forward pass of this model, or while this thread has such a guard.
+    pub fn module(&self) -> ModuleGuard<'_, M> {
         self.replicas.module()
     }
 

@@ -59,13 +59,28 @@ impl Workers {
     ///
     /// # Errors
     /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic,
-    /// which is how tch's operations fail.
+    /// which is how tch's operations fail. [`Error::Argument`] for more jobs than devices, and within a
+    /// job of these threads.
     pub fn parallel_apply<J: Send, R: Send>(
         &self,
         operation: &'static str,
         jobs: Vec<J>,
         f: impl Fn(LogicalDevice, J) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
+        if jobs.len() > self.devices.len() {
+            return Err(Error::Argument {
+                what: "jobs".into(),
+                found: format!("{} for {} devices", jobs.len(), self.devices.len()),
+                expected: "at most one for each device".into(),
+            });
+        }
+        if self.own_this_thread() {
+            return Err(Error::Argument {
+                what: "workers".into(),
+                found: "used within one of their own jobs".into(),
+                expected: "others there: these are at work already".into(),
+            });
+        }
         let state = ThreadState::of_this_thread().map_err(Error::engine("parallel_apply"))?;
         let threads = tch::get_num_threads();
         // A thread takes its own job only; the lock is how Rust can see that.
@@ -143,6 +158,19 @@ mod tests {
             workers(4).parallel_apply("test", vec![1, 2], |_, job| Ok(job)).unwrap(),
             [1, 2]
         );
+    }
+
+    #[test]
+    fn a_job_without_a_device_and_a_job_within_a_job_are_refused() {
+        let workers = workers(2);
+        let error = workers.parallel_apply("test", vec![1, 2, 3], |_, job| Ok(job)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "jobs is 3 for 2 devices, but must be at most one for each device"
+        );
+        let nested = |_, job| workers.parallel_apply("inner", vec![job], |_, job: i32| Ok(job));
+        let error = workers.parallel_apply("outer", vec![1, 2], nested).unwrap_err().to_string();
+        assert!(error.contains("used within one of their own jobs"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A copy of the model on every device: `torch.nn.parallel.replicate`.
 
+use super::module_guard::ModuleGuard;
 use super::parallel_apply::Workers;
 use super::scatter::{length, scatter_traced};
 use super::trace::{Span, Step, Trace};
@@ -33,6 +34,8 @@ pub(super) struct SharedParts {
     pass: Mutex<()>,
     /// The thread that holds it, which would wait for itself.
     holder: Mutex<Option<ThreadId>>,
+    /// The thread that has a guard of the original.
+    reader: Mutex<Option<ThreadId>>,
     /// The backward pass of a loss that has not come to the replicas yet.
     pub(super) loss_pass: Mutex<Option<Span>>,
 }
@@ -101,6 +104,7 @@ impl<M: Send> Replicas<M> {
             trace: Mutex::new(Trace::off()),
             pass: Mutex::new(()),
             holder: Mutex::new(None),
+            reader: Mutex::new(None),
             loss_pass: Mutex::new(None),
         };
         Ok(Replicas { modules, shared: Arc::new(shared) })
@@ -113,6 +117,13 @@ impl<M: Send> Replicas<M> {
         dim: i64,
         f: impl Fn(&M, I) -> O + Sync,
     ) -> Result<Applied<O>> {
+        if self.shared.is_read_by_this_thread() {
+            return Err(Error::Argument {
+                what: "model".into(),
+                found: "used while a guard of its `module()` lives".into(),
+                expected: "without one: drop it first".into(),
+            });
+        }
         let _alone = self.shared.alone()?;
         let trace = self.shared.trace();
         // ANCHOR: apply
@@ -134,12 +145,16 @@ impl<M: Send> Replicas<M> {
     }
 
     /// The original.
-    pub(super) fn module(&self) -> MutexGuard<'_, M> {
+    pub(super) fn module(&self) -> ModuleGuard<'_, M> {
         assert!(
             !self.shared.runs_on_this_thread(),
             "module() is called within a forward pass of the same model, which holds the module"
         );
-        lock(&self.modules[0])
+        assert!(
+            !self.shared.is_read_by_this_thread(),
+            "module() is called while this thread has the module already"
+        );
+        ModuleGuard::new(&self.modules[0], &self.shared.reader)
     }
 }
 
@@ -165,6 +180,11 @@ impl SharedParts {
     /// Whether this is called from within a pass.
     fn runs_on_this_thread(&self) -> bool {
         self.workers.own_this_thread() || *lock(&self.holder) == Some(thread::current().id())
+    }
+
+    /// Whether this thread has a guard of the original.
+    fn is_read_by_this_thread(&self) -> bool {
+        *lock(&self.reader) == Some(thread::current().id())
     }
 
     /// Copies the original's variables to the first `count` replicas.

@@ -12,8 +12,10 @@ const RANKS: &str = "agreement/ranks";
 const AGREED: &str = "";
 
 /// To be called once by each rank, before it connects to the others.
-pub(super) fn enrol(store: &Store) -> Result<(), Error> {
-    store.add(RANKS, 1).map(|_| ())
+///
+/// Gives how many have been counted by now.
+pub(super) fn enrol(store: &Store) -> Result<usize, Error> {
+    Ok(store.add(RANKS, 1)? as usize)
 }
 
 /// How often a rank looks whether the verdict is there.
@@ -48,7 +50,7 @@ impl ProcessGroup {
         let (message, blame) = match reach_verdict(
             self.inner.store.engine(),
             &subject,
-            self.rank(),
+            self.job_rank(),
             objection,
             give_up,
         ) {
@@ -158,7 +160,9 @@ mod tests {
     /// What each rank of a world learns, given what each thinks.
     fn verdicts(opinions: &[Option<&'static str>]) -> Vec<Verdict<()>> {
         let store = Arc::new(Store::hash().unwrap());
-        opinions.iter().for_each(|_| enrol(&store).unwrap());
+        for counted in 1..=opinions.len() {
+            assert_eq!(enrol(&store).unwrap(), counted);
+        }
         let ranks: Vec<_> = opinions
             .iter()
             .enumerate()

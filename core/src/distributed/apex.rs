@@ -102,7 +102,7 @@ impl<M> ApexDistributedDataParallel<M> {
             broadcast_buffers: false,
             ..Default::default()
         };
-        let model = DistributedDataParallel::new(module, vs, group, ddp)?;
+        let model = DistributedDataParallel::with_options(module, vs, group, ddp)?;
         model.register_comm_hook(AllReduce { options })?;
         Ok(ApexDistributedDataParallel { model })
     }

@@ -46,7 +46,7 @@ const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
 /// let group = ProcessGroup::from_env()?;
 /// let vs = nn::VarStore::new(group.device());
 /// let module = nn::linear(vs.root() / "fc", 4, 3, Default::default());
-/// let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+/// let model = DistributedDataParallel::new(module, &vs, &group)?;
 /// let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
 ///
 /// // This rank's batch.
@@ -63,6 +63,7 @@ const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
 /// assert!(losses[1] < losses[0]);
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
+#[doc(alias = "DDP")]
 pub struct DistributedDataParallel<M> {
     pub(super) reducer: RefCell<Reducer>,
     module: M,
@@ -95,7 +96,15 @@ impl<M> DistributedDataParallel<M> {
     /// - [`Error::Collective`]: a rank has another model or other options, or could not be reached.
     ///   Where PyTorch compares shapes only and tells only the ranks that differ from rank 0, all
     ///   ranks are told here.
-    pub fn new(
+    pub fn new(module: M, vs: &VarStore, group: &ProcessGroup) -> Result<Self> {
+        Self::with_options(module, vs, group, DdpOptions::default())
+    }
+
+    /// The same with PyTorch's keyword arguments.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), and [`Error::Argument`] for a size of buckets that is not positive.
+    pub fn with_options(
         module: M,
         vs: &VarStore,
         group: &ProcessGroup,
@@ -155,7 +164,7 @@ impl<M> DistributedDataParallel<M> {
     /// # let group = ProcessGroup::from_env()?;
     /// # let vs = nn::VarStore::new(group.device());
     /// # let tower = nn::linear(vs.root(), 4, 3, Default::default());
-    /// # let model = DistributedDataParallel::new(tower, &vs, &group, DdpOptions::default())?;
+    /// # let model = DistributedDataParallel::new(tower, &vs, &group)?;
     /// # let [a, b] = [2, 5].map(|rows| Tensor::ones([rows, 4], (Kind::Float, group.device())));
     /// let (left, right) = model.forward(|tower| (tower.forward(&a), tower.forward(&b)))?;
     /// assert_eq!((left.size(), right.size()), (vec![2, 3], vec![5, 3]));
@@ -231,7 +240,8 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// # Errors
     /// [`Error::Collective`] when a rank has died or has not come within the timeout, or a
-    /// communication hook has failed; [`Error::Tensor`] when `loss` itself has no backward pass.
+    /// communication hook has failed; [`Error::Tensor`] when the pass fails here alone: `loss` has no
+    /// backward pass, say, or memory has run out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         loss.f_backward().map_err(|error| {
             if let Some(error) = self.take_hook_failure() {
@@ -304,7 +314,7 @@ impl<M> DistributedDataParallel<M> {
             return error;
         }
         if let Some(names) = unused(error.message(), &self.names) {
-            let error = Error::UnusedParameters { rank: self.group.rank(), names };
+            let error = Error::UnusedParameters { rank: self.group.job_rank(), names };
             self.group.report(&error.to_string());
             return error;
         }

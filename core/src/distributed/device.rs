@@ -7,7 +7,8 @@ use tch::{Cuda, Device};
 /// Who moves the tensors: PyTorch's `backend`, as text `gloo` or `nccl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// TCP between hosts and processes; for CPU tensors, and for CUDA tensors by way of the CPU.
+    /// TCP between hosts and processes; for CPU tensors, and in collectives for CUDA tensors by way of
+    /// the CPU.
     Gloo,
     /// NVIDIA's library, from GPU to GPU; every rank needs a GPU of its own.
     Nccl,

@@ -39,7 +39,8 @@ impl Default for ProcessGroupOptions {
 /// Meets the other ranks of the job, as the environment describes it ([`Env`]).
 ///
 /// PyTorch's counterpart is `torch.distributed.init_process_group`; ranks of either language meet
-/// in one group. Without a launcher the world is this process alone, and every collective is the
+/// in one group. From then on the process prints no warnings of libtorch, unless the variable
+/// `TORCH_CPP_LOG_LEVEL` says otherwise (`WARNING`): it would warn of each attempt to connect. Without a launcher the world is this process alone, and every collective is the
 /// identity.
 ///
 /// ```
@@ -79,10 +80,21 @@ pub(super) fn join(
     let (job_rank, local_rank) = store.env().map_or((rank, rank), |e| (e.rank, e.local_rank));
     let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
     let timeout = options.timeout.min(LONGEST);
-    let place = Place { rank, world_size, job_rank, local_rank, device, backend, timeout };
+    meet(store, Place { rank, world_size, job_rank, local_rank, device, backend, timeout })
+}
+
+/// Takes this place among those who meet in `store`.
+pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
+    let Place { rank, world_size, job_rank, timeout, .. } = place;
     let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
-    let ours = store.with_prefix("tch_parallel")?;
-    agreement::enrol(ours.engine()).map_err(failed)?;
+    // Over a connection of its own: who is to blame must be found while others wait in the store.
+    let ours = store.try_clone()?.with_prefix("tch_parallel")?;
+    if agreement::enrol(ours.engine()).map_err(failed)? > world_size {
+        return Err(place.could_not_join(
+            "more ranks have come than the group has; a second group of the same store needs a \
+             prefix of its own: `Store::with_prefix`",
+        ));
+    }
     let post_mortem = PostMortem::new(Arc::clone(ours.engine()), rank, world_size, job_rank);
     let post_mortem = post_mortem.map_err(failed)?;
     let start = Instant::now();
@@ -114,7 +126,7 @@ fn connect(
 impl Place {
     fn could_not_join(&self, message: &str) -> Error {
         Error::Rendezvous {
-            rank: self.rank,
+            rank: self.job_rank,
             world_size: self.world_size,
             operation: "join the group".into(),
             message: message.into(),

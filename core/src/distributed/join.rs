@@ -2,13 +2,12 @@
 //!
 //! `torch.distributed.algorithms.join`, with DistributedDataParallel's part of it.
 
-use super::device::Backend;
 use super::process_group::ProcessGroup;
 use super::{DistributedDataParallel, ReduceOp};
 use crate::{Error, Result};
 use std::cell::Cell;
 use std::fmt::Display;
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 const OPERATION: &str = "join";
 
@@ -48,12 +47,12 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// ```
     /// # use tch::{Kind, Tensor, nn};
-    /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup};
+    /// # use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup};
     /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
     /// # let group = ProcessGroup::from_env()?;
     /// # let vs = nn::VarStore::new(group.device());
     /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
-    /// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+    /// # let model = DistributedDataParallel::new(module, &vs, &group)?;
     /// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.01, ..Default::default() })?;
     /// # let ones = |size: [i64; 2]| Tensor::ones(size, (Kind::Float, group.device()));
     /// # let batches = vec![(ones([8, 4]), ones([8, 1])), (ones([2, 4]), ones([2, 1]))];
@@ -165,7 +164,7 @@ impl<M> DistributedDataParallel<M> {
     /// A rank that all agree upon: the highest of the candidates. `_find_common_rank`
     pub(super) fn common_rank(&self, is_candidate: bool) -> Result<usize> {
         let own = if is_candidate { self.group.rank() as i64 } else { -1 };
-        let mut highest = Tensor::from_slice(&[own]).to(device(&self.group));
+        let mut highest = Tensor::from_slice(&[own]).to(self.group.exchange_device());
         self.group.all_reduce(&mut highest, ReduceOp::Max)?;
         usize::try_from(highest.int64_value(&[0]))
             .map_err(|_| self.group.failed(OPERATION, "no rank is left that has a model to share"))
@@ -178,7 +177,9 @@ impl<M> DistributedDataParallel<M> {
         while self.count(false)? > 0.0 {
             if options.throw_on_early_termination {
                 self.count(true)?;
-                return Err(self.ended(format!("Rank {} exhausted all inputs.", self.group.rank())));
+                return Err(
+                    self.ended(format!("Rank {} exhausted all inputs.", self.group.job_rank()))
+                );
             }
             self.shadow_step()?;
             is_last = false;
@@ -192,7 +193,7 @@ impl<M> DistributedDataParallel<M> {
         let mut reducer = self.reducer.borrow_mut();
         if self.static_graph && reducer.needs_sink() {
             let error = Error::Argument {
-                what: format!("the number of steps of rank {}", self.group.rank()),
+                what: format!("the number of steps of rank {}", self.group.job_rank()),
                 found: "0".into(),
                 expected: "at least 1 with static_graph: the first backward pass learns the graph"
                     .into(),
@@ -221,7 +222,12 @@ impl<M> DistributedDataParallel<M> {
     }
 
     fn ended(&self, message: String) -> Error {
-        Error::Collective { rank: self.group.rank(), operation: OPERATION, message, blame: None }
+        Error::Collective {
+            rank: self.group.job_rank(),
+            operation: OPERATION,
+            message,
+            blame: None,
+        }
     }
 }
 
@@ -237,13 +243,5 @@ impl Drop for JoinGuard<'_> {
 }
 
 fn flag(group: &ProcessGroup, value: bool) -> Tensor {
-    Tensor::from_slice(&[f32::from(u8::from(value))]).to(device(group))
-}
-
-/// Where tensors for the ranks' own arrangements live.
-fn device(group: &ProcessGroup) -> Device {
-    match group.backend() {
-        Backend::Gloo => Device::Cpu,
-        Backend::Nccl => group.device(),
-    }
+    Tensor::from_slice(&[f32::from(u8::from(value))]).to(group.exchange_device())
 }

@@ -3,7 +3,7 @@
 use super::process_group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::ReduceOp;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 /// A running mean over samples, of which every rank sees a part.
 ///
@@ -51,16 +51,12 @@ impl AvgMetric {
     // ANCHOR: summarize
     pub fn summarize(&self, group: &ProcessGroup) -> Result<f64> {
         // gloo and NCCL both take f64; a count is exact in it up to 2^53.
-        let device = match group.backend() {
-            super::Backend::Gloo => Device::Cpu,
-            super::Backend::Nccl => group.device(),
-        };
-        let mut both =
-            Tensor::from_slice(&[self.sum, self.count as f64]).to_kind(Kind::Double).to(device);
+        let mut both = Tensor::from_slice(&[self.sum, self.count as f64])
+            .to_kind(Kind::Double)
+            .to(group.exchange_device());
         group.all_reduce(&mut both, ReduceOp::Sum)?;
-        let at = |index| {
-            both.f_double_value(&[index]).map_err(Error::tensor("AvgMetric::summarize"))
-        };
+        let at =
+            |index| both.f_double_value(&[index]).map_err(Error::tensor("AvgMetric::summarize"));
         Ok(at(0)? / at(1)?)
     }
     // ANCHOR_END: summarize

@@ -1,42 +1,49 @@
 //! Several processes that train one model: `torch.distributed`.
 //!
-//! - [`mod@env`]: this process's place in the job, as launchers describe it.
-//! - [`init`] holds [`init_process_group`].
-//! - [`device`]: on which device a rank trains, and who moves its tensors.
-//! - [`process_group`]: the collectives.
-//! - [`pending`]: an exchange in progress, whose result must be waited for.
-//! - [`ddp`]: [`DistributedDataParallel`], which averages gradients while backward runs;
-//!   [`ddp_options`] and [`no_sync`] belong to it.
-//! - [`apex`]: the same as NVIDIA Apex does it.
-//! - [`hooks`]: other ways of exchanging gradients, compressed for instance.
-//! - [`join`]: training in which ranks make different numbers of steps.
-//! - [`logging`]: what DistributedDataParallel measured of itself.
-//! - [`metrics`]: sums and counts over all ranks.
-//! - [`store`]: keys and values that all processes of the job see; groups of some of them.
+//! | file | what it holds |
+//! |---|---|
+//! | `env` | [`Env`]: this process's place in the job, as launchers describe it |
+//! | `init` | [`init_process_group`]: how a process becomes a rank |
+//! | `device` | [`DeviceChoice`]: on which device a rank trains; [`Backend`]: who moves its tensors |
+//! | `process_group` | [`ProcessGroup`]: the collectives |
+//! | `new_group` | groups of some ranks |
+//! | `objects` | exchanges of values that are no tensors |
+//! | `pending` | [`Pending`]: an exchange in progress, whose result must be waited for |
+//! | `ddp`, `ddp_options` | [`DistributedDataParallel`], which averages gradients while backward runs |
+//! | `no_sync` | [`NoSync`]: steps without an exchange |
+//! | `join` | [`JoinOptions`]: training in which ranks make different numbers of steps |
+//! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
+//! | `logging` | [`DdpLoggingData`]: what DistributedDataParallel measured of itself |
+//! | `apex` | [`ApexDistributedDataParallel`]: the same as NVIDIA Apex does it |
+//! | `metrics` | [`AvgMetric`]: sums and counts over all ranks |
+//! | `store` | [`Store`]: keys and values that all processes of the job see |
 //!
-//! Private: `rendezvous` (how ranks meet), `agreement` (how all learn what one has noticed),
-//! `same_model` (whether they have built the same model), `post_mortem` (who is to blame when an
-//! exchange fails), `process` (whether it still runs).
+//! For these work `arguments` (what collectives refuse), `rendezvous` (how ranks meet), `agreement`
+//! (how all learn what one has noticed), `same_model` (whether they have built the same model),
+//! `post_mortem` (who is to blame when an exchange fails) and `process` (whether it still runs).
 
 mod agreement;
-pub mod apex;
-pub mod ddp;
-pub mod ddp_options;
-pub mod device;
-pub mod env;
+mod apex;
+mod arguments;
+mod ddp;
+mod ddp_options;
+mod device;
+mod env;
 pub mod hooks;
-pub mod init;
-pub mod join;
-pub mod logging;
-pub mod metrics;
-pub mod no_sync;
-pub mod pending;
+mod init;
+mod join;
+mod logging;
+mod metrics;
+mod new_group;
+mod no_sync;
+mod objects;
+mod pending;
 mod post_mortem;
 mod process;
-pub mod process_group;
+mod process_group;
 mod rendezvous;
 mod same_model;
-pub mod store;
+mod store;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
 pub use c10d_sys::ReduceOp;

@@ -5,6 +5,7 @@ use std::cell::Cell;
 
 /// Keeps gradients from being exchanged while it lives; see [`DistributedDataParallel::no_sync`].
 #[derive(Debug)]
+#[must_use = "gradients are exchanged again as soon as the guard is dropped"]
 pub struct NoSync<'a> {
     guards: &'a Cell<usize>,
 }
@@ -23,11 +24,11 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// ```
     /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
-    /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+    /// # use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
     /// # let group = ProcessGroup::from_env()?;
     /// # let vs = nn::VarStore::new(group.device());
     /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
-    /// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+    /// # let model = DistributedDataParallel::new(module, &vs, &group)?;
     /// # let float = (Kind::Float, group.device());
     /// # let batches = [1.0, 2.0, 3.0].map(|value| Tensor::full([8, 4], value, float));
     /// for (index, batch) in batches.iter().enumerate() {
@@ -40,7 +41,6 @@ impl<M> DistributedDataParallel<M> {
     /// assert!(gradient.allclose(&gradient.full_like(2.0), 1e-5, 0.0, false));
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
-    #[must_use = "gradients are exchanged again as soon as the guard is dropped"]
     pub fn no_sync(&self) -> NoSync<'_> {
         self.no_sync_guards.update(|guards| guards + 1);
         NoSync { guards: &self.no_sync_guards }

@@ -8,7 +8,8 @@ use c10d_sys::Work;
 ///
 /// PyTorch's counterpart is the `Work` that `async_op=True` returns. There the tensor is at hand
 /// before it is ready; here it is handed over to the exchange, and only [`wait`](Self::wait) gives
-/// it back. Dropping it does not stop the exchange.
+/// it back. An `all_reduce` goes on if this is dropped; a send or receive is given up, and the other
+/// rank waits for it until its timeout.
 ///
 /// ```
 /// use tch::Tensor;
@@ -24,6 +25,7 @@ use c10d_sys::Work;
 /// ```
 #[derive(Debug)]
 #[must_use = "the value is ready only when `wait` has returned it"]
+#[doc(alias = "Work")]
 pub struct Pending<T> {
     /// What the exchange works on; taken by `wait`.
     value: Option<T>,
@@ -55,6 +57,9 @@ impl<T> Pending<T> {
     }
 
     /// Whether [`wait`](Self::wait) would return at once. `Work.is_completed()`.
+    ///
+    /// Of sends and receives gloo cannot tell, in Python neither: until they are waited for, this is
+    /// false.
     ///
     /// # Errors
     /// [`Error::Collective`](crate::Error::Collective) if the engine cannot tell.

@@ -1,5 +1,6 @@
 //! The ranks of a job and their collectives: `torch.distributed`.
 
+use super::arguments::{check_contiguous, check_reduction};
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::pending::Pending;
@@ -18,13 +19,13 @@ use tch::{Device, Tensor};
 ///
 /// All ranks must call the same collectives in the same order, with tensors of the same shape and
 /// kind. Gloo does not check this: sizes that differ end the process by SIGABRT, from a thread of
-/// gloo's own, as they do in Python. With `TORCH_DISTRIBUTED_DEBUG=DETAIL` all ranks compare what
-/// they are about to do, and such a mistake is an error. A failed collective leaves the group
+/// gloo's own, as they do in Python. With gloo and `TORCH_DISTRIBUTED_DEBUG=DETAIL` all ranks compare
+/// what they are about to do, and such a mistake is an error. A failed collective leaves the group
 /// unusable: end the program.
 ///
-/// Tensors must be contiguous, which gloo does not check either: of a view with gaps, a column
-/// (`t.select(1, 0)`) say, it reduces and broadcasts the numbers that lie next to its first, as it does
-/// in Python. Exchange `t.contiguous()` instead.
+/// Tensors must be contiguous: in the place of a view with gaps, a column (`t.select(1, 0)`) say,
+/// exchange `t.contiguous()`. Where a rank is an argument, it is that in this group: PyTorch's
+/// `group_src` and `group_dst`.
 ///
 /// ```
 /// use tch::Tensor;
@@ -41,9 +42,11 @@ use tch::{Device, Tensor};
 /// # Errors
 /// Every collective gives [`Error::Collective`] when a rank has died or has not come within the
 /// group's timeout, and for a kind that the backend does not know (`int16` with gloo) or a device that
-/// it does not reach (the CPU with NCCL). Where a rank is an argument, [`Error::Argument`] for one
-/// that the group does not have.
+/// it does not reach (the CPU with NCCL). It gives [`Error::Argument`], before anything is exchanged,
+/// for a tensor that is not contiguous, for a rank that the group does not have, and for
+/// [`ReduceOp::Avg`] of integers.
 #[derive(Debug, Clone)]
+#[doc(alias = "destroy_process_group")]
 pub struct ProcessGroup {
     pub(super) inner: Arc<Inner>,
 }
@@ -56,6 +59,8 @@ pub(super) struct Inner {
     pub(super) store: Store,
     /// How many agreements there have been, which gives each its name.
     pub(super) agreements: AtomicUsize,
+    /// How many groups have been made of this one's ranks, which gives each its name.
+    pub(super) groups: AtomicUsize,
     /// Finds out who is to blame when an exchange fails.
     pub(super) post_mortem: PostMortem,
     /// Whether exchanges may be in flight that can never end: one has failed, or was not waited for.
@@ -87,6 +92,7 @@ impl ProcessGroup {
             engine: Some(engine),
             store,
             agreements: AtomicUsize::new(0),
+            groups: AtomicUsize::new(0),
             post_mortem,
             abandoned: AtomicBool::new(false),
         };
@@ -129,11 +135,18 @@ impl ProcessGroup {
     }
 
     /// This process among those of the group, from 0. `dist.get_rank()`.
+    #[doc(alias = "get_rank")]
     pub fn rank(&self) -> usize {
         self.inner.place.rank
     }
 
+    /// The rank by which the job knows this process, for messages: that of a group may be another.
+    pub(super) fn job_rank(&self) -> usize {
+        self.inner.place.job_rank
+    }
+
     /// How many processes the group has. `dist.get_world_size()`.
+    #[doc(alias = "get_world_size")]
     pub fn world_size(&self) -> usize {
         self.inner.place.world_size
     }
@@ -149,7 +162,17 @@ impl ProcessGroup {
         self.inner.place.device
     }
 
+    /// Where a tensor can be exchanged without being copied first: with gloo the CPU, with NCCL this
+    /// rank's GPU. For numbers that are no part of the training, counts or sums of losses.
+    pub fn exchange_device(&self) -> Device {
+        match self.backend() {
+            Backend::Gloo => Device::Cpu,
+            Backend::Nccl => self.device(),
+        }
+    }
+
     /// Who moves the tensors. `dist.get_backend()`.
+    #[doc(alias = "get_backend")]
     pub fn backend(&self) -> Backend {
         self.inner.place.backend
     }
@@ -160,6 +183,7 @@ impl ProcessGroup {
     /// # Errors
     /// As of [every collective](Self#errors).
     pub fn all_reduce(&self, tensor: &mut Tensor, op: ReduceOp) -> Result<()> {
+        check_reduction(tensor, op)?;
         self.run("all_reduce", self.engine().all_reduce(tensor, op))
     }
 
@@ -168,7 +192,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As of [every collective](Self#errors); what goes wrong later, [`Pending::wait`] reports.
+    #[doc(alias = "async_op")]
     pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
+        check_reduction(&tensor, op)?;
         let work = self.engine().all_reduce(&tensor, op);
         self.pending("all_reduce", tensor, work)
     }
@@ -180,6 +206,7 @@ impl ProcessGroup {
     /// As of [every collective](Self#errors).
     pub fn broadcast(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.check_rank("src", src)?;
+        check_contiguous(tensor)?;
         self.run("broadcast", self.engine().broadcast(tensor, src))
     }
 
@@ -190,6 +217,7 @@ impl ProcessGroup {
     /// As of [every collective](Self#errors).
     pub fn reduce(&self, tensor: &mut Tensor, dst: usize, op: ReduceOp) -> Result<()> {
         self.check_rank("dst", dst)?;
+        check_reduction(tensor, op)?;
         self.run("reduce", self.engine().reduce(tensor, dst, op))
     }
 
@@ -199,6 +227,7 @@ impl ProcessGroup {
     /// # Errors
     /// As of [every collective](Self#errors).
     pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
+        check_contiguous(tensor)?;
         let outputs: Vec<_> = (0..self.world_size()).map(|_| tensor.empty_like()).collect();
         self.run("all_gather", self.engine().all_gather(&outputs, tensor))?;
         Ok(outputs)
@@ -213,6 +242,7 @@ impl ProcessGroup {
     /// As of [every collective](Self#errors), and [`Error::Argument`] if `dst` is this rank itself.
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
         self.check_peer("dst", dst)?;
+        self.check_message(tensor)?;
         self.run("send", self.engine().send(tensor, dst, 0))
     }
 
@@ -223,6 +253,7 @@ impl ProcessGroup {
     /// As those of [`send`](Self::send).
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.check_peer("src", src)?;
+        self.check_message(tensor)?;
         self.run("recv", self.engine().recv(tensor, src, 0))
     }
 
@@ -232,6 +263,7 @@ impl ProcessGroup {
     /// As those of [`send`](Self::send); what goes wrong later, [`Pending::wait`] reports.
     pub fn isend(&self, tensor: Tensor, dst: usize) -> Result<Pending<Tensor>> {
         self.check_peer("dst", dst)?;
+        self.check_message(&tensor)?;
         let work = self.engine().send(&tensor, dst, 0);
         self.pending("isend", tensor, work)
     }
@@ -242,6 +274,7 @@ impl ProcessGroup {
     /// As those of [`send`](Self::send); what goes wrong later, [`Pending::wait`] reports.
     pub fn irecv(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
         self.check_peer("src", src)?;
+        self.check_message(&tensor)?;
         let work = self.engine().recv(&tensor, src, 0);
         self.pending("irecv", tensor, work)
     }
@@ -283,7 +316,7 @@ impl ProcessGroup {
             self.inner.post_mortem.report(message);
             None
         };
-        let rank = self.inner.place.job_rank;
+        let rank = self.job_rank();
         Error::Collective { rank, operation, message: message.to_owned(), blame }
     }
 
@@ -329,29 +362,6 @@ impl ProcessGroup {
     ) -> Result<Pending<T>> {
         let work = work.map_err(|error| self.failed(operation, error.message()))?;
         Ok(Pending::new(value, work, self.clone(), operation))
-    }
-
-    fn check_rank(&self, what: &str, rank: usize) -> Result<()> {
-        if rank < self.world_size() {
-            return Ok(());
-        }
-        Err(Error::Argument {
-            what: what.into(),
-            found: format!("rank {rank}"),
-            expected: format!("a rank below the world size, {}", self.world_size()),
-        })
-    }
-
-    fn check_peer(&self, what: &str, rank: usize) -> Result<()> {
-        self.check_rank(what, rank)?;
-        if rank != self.rank() {
-            return Ok(());
-        }
-        Err(Error::Argument {
-            what: what.into(),
-            found: format!("rank {rank}, this rank itself"),
-            expected: "another rank".into(),
-        })
     }
 }
 

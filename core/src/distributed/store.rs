@@ -40,6 +40,8 @@ pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Every operation gives [`Error::Rendezvous`] when rank 0, or the launcher where that serves the
 /// store, has ended.
 #[derive(Clone)]
+#[doc(alias = "TCPStore")]
+#[doc(alias = "PrefixStore")]
 pub struct Store {
     engine: Arc<c10d_sys::Store>,
     membership: Arc<Membership>,

@@ -53,6 +53,7 @@ pub struct SyncBatchNorm {
 /// assert!(normalised.mean(Kind::Float).double_value(&[]).abs() < 1e-5);
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
+#[doc(alias = "convert_sync_batchnorm")]
 pub fn sync_batch_norm<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,

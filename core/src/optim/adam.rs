@@ -38,6 +38,7 @@ impl Default for AdamOptions {
 
 impl AdamOptions {
     /// The defaults of `torch.optim.AdamW`, which is Adam with another weight decay.
+    #[doc(alias = "AdamW")]
     pub fn adamw() -> Self {
         AdamOptions { weight_decay: 1e-2, decoupled_weight_decay: true, ..Default::default() }
     }

@@ -1,12 +1,12 @@
 //! `torch.distributed.optim.ZeroRedundancyOptimizer`: the optimizer's state, once among all ranks.
 
 use super::optimizer::{Optimizer, OptimizerState, trainable};
-use crate::distributed::{Backend, ProcessGroup};
+use crate::distributed::ProcessGroup;
 use crate::named_tensors::{NamedTensors, from_bytes, to_bytes};
 use crate::{Error, Result};
 use std::collections::HashSet;
 use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 /// How much is copied at once while parameters are handed out: as much as DistributedDataParallel
 /// exchanges of gradients.
@@ -81,18 +81,10 @@ impl<O: Optimizer> ZeroRedundancyOptimizer<O> {
         })
     }
 
-    /// Where tensors must lie to be sent.
-    fn exchange_device(&self) -> Device {
-        match self.group.backend() {
-            Backend::Nccl => self.group.device(),
-            Backend::Gloo => Device::Cpu,
-        }
-    }
-
     fn send_state(&self, to: usize) -> Result<()> {
         let state: NamedTensors = self.optimizer.state_dict()?.tensors.into_iter().collect();
         let bytes = to_bytes(&state)?;
-        let on = self.exchange_device();
+        let on = self.group.exchange_device();
         let move_there = |tensor: Tensor| tensor.f_to(on).map_err(Error::tensor(CONSOLIDATE));
         // The length first: whoever receives must have the room.
         self.group.send(&move_there(Tensor::from(bytes.len() as i64))?, to)?;
@@ -100,7 +92,7 @@ impl<O: Optimizer> ZeroRedundancyOptimizer<O> {
     }
 
     fn receive_state(&self, from: usize) -> Result<NamedTensors> {
-        let on = self.exchange_device();
+        let on = self.group.exchange_device();
         let failed = || Error::tensor(CONSOLIDATE);
         let mut length = Tensor::f_zeros([0; 0], (Kind::Int64, on)).map_err(failed())?;
         self.group.recv(&mut length, from)?;

@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,13 @@ inline void raise(char* message) {
     c10d_free(message);
     TORCH_CHECK(false, text);
   }
+}
+
+// A number that does not fit would become that of another device.
+inline c10::Device cuda(int32_t index) {
+  TORCH_CHECK(
+      index >= 0 && index <= std::numeric_limits<c10::DeviceIndex>::max(), "no CUDA device ", index);
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
 inline at::Tensor& tensor(c10d_tensor* pointer) {

@@ -7,7 +7,7 @@
 char* c10d_process_group_add_nccl(c10d_process_group* handle, int device_index, int64_t timeout_ms) {
   return c10d_sys::guarded([&] {
     auto& group = handle->group;
-    at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device_index));
+    const auto device = c10d_sys::cuda(device_index);
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = std::chrono::milliseconds(timeout_ms);
     options->group_name = c10d_sys::kGroupName;

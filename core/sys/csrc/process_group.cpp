@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/debug.h>
 
+#include <algorithm>
 #include <mutex>
 
 using c10d_sys::guarded;
@@ -56,9 +57,10 @@ class SerialProcessGroup : public c10d::ProcessGroup {
     std::lock_guard<std::mutex> lock(starting_);
     return c10d::ProcessGroup::recv(tensors, source, tag);
   }
+  // That of the base class keeps a tensor that all groups of the process share, without a lock.
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
     std::lock_guard<std::mutex> lock(starting_);
-    return c10d::ProcessGroup::barrier(options);
+    return getDefaultBackend()->barrier(options);
   }
   // This one has no start of its own: the group is taken until everybody has come.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
@@ -69,6 +71,16 @@ class SerialProcessGroup : public c10d::ProcessGroup {
  private:
   std::mutex starting_;
 };
+
+// Gloo reads and writes as many numbers as a tensor has, from its first on. With gaps between them, or
+// one number in several places, that would reach beyond the tensor's memory.
+at::Tensor& dense(c10d_tensor* pointer) {
+  auto& dense = tensor(pointer);
+  TORCH_CHECK(
+      dense.layout() != at::kStrided || dense.is_non_overlapping_and_dense(),
+      "Tensors must be contiguous");
+  return dense;
+}
 
 c10d::ReduceOp reduce_op(uint8_t op) {
   return c10d::ReduceOp(static_cast<c10d::ReduceOp::RedOpType>(op));
@@ -119,7 +131,7 @@ char* c10d_process_group_add_gloo(
 
 char* c10d_all_reduce(c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_work** out) {
   return started(out, [&] {
-    std::vector<at::Tensor> list{tensor(input)};
+    std::vector<at::Tensor> list{dense(input)};
     c10d::AllreduceOptions options;
     options.reduceOp = reduce_op(op);
     return handle->group->allreduce(list, options);
@@ -128,7 +140,7 @@ char* c10d_all_reduce(c10d_process_group* handle, c10d_tensor* input, uint8_t op
 
 char* c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c10d_work** out) {
   return started(out, [&] {
-    std::vector<at::Tensor> list{tensor(input)};
+    std::vector<at::Tensor> list{dense(input)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
     return handle->group->broadcast(list, options);
@@ -137,7 +149,7 @@ char* c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c
 
 char* c10d_reduce(c10d_process_group* handle, c10d_tensor* input, int root, uint8_t op, c10d_work** out) {
   return started(out, [&] {
-    std::vector<at::Tensor> list{tensor(input)};
+    std::vector<at::Tensor> list{dense(input)};
     c10d::ReduceOptions options;
     options.reduceOp = reduce_op(op);
     options.rootRank = root;
@@ -148,22 +160,23 @@ char* c10d_reduce(c10d_process_group* handle, c10d_tensor* input, int root, uint
 char* c10d_all_gather(
     c10d_process_group* handle, c10d_tensor** outputs, size_t count, c10d_tensor* input, c10d_work** out) {
   return started(out, [&] {
+    std::for_each(outputs, outputs + count, dense);
     std::vector<std::vector<at::Tensor>> gathered{tensors(outputs, count)};
-    std::vector<at::Tensor> list{tensor(input)};
+    std::vector<at::Tensor> list{dense(input)};
     return handle->group->allgather(gathered, list, c10d::AllgatherOptions());
   });
 }
 
 char* c10d_send(c10d_process_group* handle, c10d_tensor* input, int destination, int tag, c10d_work** out) {
   return started(out, [&] {
-    std::vector<at::Tensor> list{tensor(input)};
+    std::vector<at::Tensor> list{dense(input)};
     return handle->group->send(list, destination, tag);
   });
 }
 
 char* c10d_recv(c10d_process_group* handle, c10d_tensor* output, int source, int tag, c10d_work** out) {
   return started(out, [&] {
-    std::vector<at::Tensor> list{tensor(output)};
+    std::vector<at::Tensor> list{dense(output)};
     return handle->group->recv(list, source, tag);
   });
 }

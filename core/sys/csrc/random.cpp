@@ -10,9 +10,7 @@ using c10d_sys::guarded;
 namespace {
 
 at::Generator generator(int32_t cuda_device) {
-  const auto device = cuda_device < 0
-      ? c10::Device(c10::kCPU)
-      : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(cuda_device));
+  const auto device = cuda_device < 0 ? c10::Device(c10::kCPU) : c10d_sys::cuda(cuda_device);
   return at::globalContext().defaultGenerator(device);
 }
 

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <unordered_map>
@@ -26,7 +27,8 @@ struct SinkState : torch::CustomClassHolder {
   std::shared_ptr<c10d::Reducer> reducer;
   bool static_graph = false;
   // static_graph reduces everything after the first backward pass, once.
-  bool delayed_all_reduce_queued = false;
+  // A backward pass may run on another thread than the next forward pass, which asks.
+  std::atomic<bool> delayed_all_reduce_queued{false};
 };
 
 constexpr const char* kState = "state";
@@ -49,10 +51,9 @@ struct Sink : torch::autograd::Function<Sink> {
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     auto state = c10::static_intrusive_pointer_cast<SinkState>(context->saved_data[kState].toCapsule());
-    if (state->static_graph && !state->delayed_all_reduce_queued) {
+    if (state->static_graph && !state->delayed_all_reduce_queued.exchange(true)) {
       torch::autograd::Engine::get_default_engine().queue_callback(
           [reducer = state->reducer] { reducer->delay_all_reduce(); });
-      state->delayed_all_reduce_queued = true;
     }
     // The first argument of forward is no tensor and has no gradient.
     gradients.insert(gradients.begin(), at::Tensor());

@@ -55,10 +55,10 @@ pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
         // SAFETY: sets two numbers under malloc's own lock. No block is ever mapped by itself, and
-        // the end of the heap is never given back.
+        // the end of the heap is never given back, which is what -1 means.
         unsafe {
             libc::mallopt(libc::M_MMAP_MAX, 0);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
         }
     }
 }

@@ -17,7 +17,7 @@ pub enum ReduceOp {
     /// The sum.
     #[default]
     Sum = 0,
-    /// The mean.
+    /// The mean, of floating-point numbers only.
     Avg = 1,
     /// The product.
     Product = 2,
@@ -313,4 +313,33 @@ pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>, Error>
 /// Ranks and world sizes are ints in c10d; one that does not fit is refused there as negative.
 fn c_rank(rank: usize) -> c_int {
     c_int::try_from(rank).unwrap_or(-1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_with_gaps_or_with_numbers_in_one_place_are_refused() {
+        let store = Store::hash().unwrap();
+        let here = GlooAddress::Host("127.0.0.1".into());
+        let alone = ProcessGroup::gloo(&store, 0, 1, &here, Duration::from_secs(10)).unwrap();
+        let table = Tensor::arange(6, (tch::Kind::Float, tch::Device::Cpu)).reshape([3, 2]);
+        for view in [table.select(1, 0), table.slice(1, 0, 1, 1).expand([3, 1000], false)] {
+            for started in [
+                alone.all_reduce(&view, ReduceOp::Sum),
+                alone.broadcast(&view, 0),
+                alone.reduce(&view, 0, ReduceOp::Sum),
+                alone.all_gather(&[view.contiguous()], &view),
+                alone.all_gather(&[view.shallow_clone()], &view.contiguous()),
+                alone.send(&view, 0, 0),
+                alone.recv(&view, 0, 0),
+            ] {
+                let error = started.map(|_| ()).unwrap_err();
+                assert_eq!(error.message(), "Tensors must be contiguous");
+            }
+        }
+        // In another order, but each once: this leaves no memory of its own.
+        alone.all_reduce(&table.tr(), ReduceOp::Sum).unwrap().wait().unwrap();
+    }
 }

@@ -104,7 +104,8 @@ impl Reducer {
     }
 
     /// To be called with the outputs of every forward pass that may be followed by a backward pass:
-    /// this handle may then be dropped before or while it runs, on whatever thread.
+    /// this handle may then be dropped before or while it runs, on whatever thread. A backward pass
+    /// of other outputs must have ended before.
     pub fn keep_alive(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
         let mut outputs = pointers(outputs);
         // SAFETY: `outputs` live through the call.

@@ -156,6 +156,7 @@ fn initialize() -> Result<(), Error> {
     result
 }
 
+/// At least one: to the engine none at all means to wait for ever.
 pub(crate) fn milliseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).max(1)
 }

@@ -32,7 +32,7 @@ pub fn model(group: &ProcessGroup, options: DdpOptions) -> (VarStore, Model) {
         matrix: vs.root().zeros("matrix", &[24, 16]),
         vector: vs.root().zeros("vector", &[16]),
     };
-    let model = DistributedDataParallel::new(weights, &vs, group, options).unwrap();
+    let model = DistributedDataParallel::with_options(weights, &vs, group, options).unwrap();
     (vs, model)
 }
 

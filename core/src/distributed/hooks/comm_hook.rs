@@ -40,13 +40,13 @@ pub trait CommHook: Send {
 ///
 /// ```
 /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
-/// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+/// # use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 /// use tch_parallel::distributed::{ReduceOp, hooks};
 ///
 /// # let group = ProcessGroup::from_env()?;
 /// # let vs = nn::VarStore::new(group.device());
 /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
-/// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+/// # let model = DistributedDataParallel::new(module, &vs, &group)?;
 /// # let images = Tensor::ones([8, 4], (Kind::Float, group.device()));
 /// model.register_comm_hook(hooks::from_fn("sum", |group, bucket| {
 ///     let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;

@@ -20,13 +20,13 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// ```
     /// # use tch::nn;
-    /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+    /// # use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
     /// use tch_parallel::distributed::hooks;
     ///
     /// # let group = ProcessGroup::from_env()?;
     /// # let vs = nn::VarStore::new(group.device());
     /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
-    /// # let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+    /// # let model = DistributedDataParallel::new(module, &vs, &group)?;
     /// model.register_comm_hook(hooks::Fp16Compress)?; // half the bytes
     /// assert_eq!(model.logging_data()?.comm_hook, "fp16_compress_hook");
     /// # Ok::<(), tch_parallel::Error>(())
@@ -128,7 +128,12 @@ impl Guard {
     fn failed(&self, what: &str) -> Error {
         let message = format!("communication hook {}: {what}", self.name);
         self.group.report(&message);
-        Error::Collective { rank: self.group.rank(), operation: "backward", message, blame: None }
+        Error::Collective {
+            rank: self.group.job_rank(),
+            operation: "backward",
+            message,
+            blame: None,
+        }
     }
 }
 

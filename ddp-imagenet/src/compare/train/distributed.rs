@@ -5,7 +5,7 @@ use anyhow::Result;
 use tch::nn::VarStore;
 use tch_parallel::LogicalDevice;
 use tch_parallel::data::{Batch, DataLoader, DistributedSampler};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 
 /// Trains on `device` as one of the group's ranks.
 pub fn train(
@@ -24,7 +24,7 @@ pub fn train(
     progress.say("==> Making model..");
     let vs = VarStore::new(device.into());
     let model = args.arch.build(&vs.root(), classes, &args.norm_layer(group));
-    let model = DistributedDataParallel::new(model, &vs, group, DdpOptions::default())?;
+    let model = DistributedDataParallel::new(model, &vs, group)?;
     let mut optimizer = args.optimizer(&vs)?;
     progress.say_parameters(&vs);
 

@@ -47,12 +47,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ```
 /// use tch::{Kind, Tensor, nn::{self, ModuleT}};
 /// use tch_parallel::distributed::hooks::{PowerSgd, PowerSgdOptions};
-/// use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+/// use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 ///
 /// let group = ProcessGroup::from_env()?;
 /// let vs = nn::VarStore::new(group.device());
 /// let module = nn::linear(vs.root() / "fc", 784, 128, Default::default());
-/// let model = DistributedDataParallel::new(module, &vs, &group, DdpOptions::default())?;
+/// let model = DistributedDataParallel::new(module, &vs, &group)?;
 /// let hook = PowerSgd::new(PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() })?;
 /// model.register_comm_hook(hook.clone())?;
 ///

@@ -1,0 +1,54 @@
+//! Groups of some of a group's ranks.
+
+use super::init::meet;
+use super::process_group::{Place, ProcessGroup};
+use crate::{Error, Result};
+use std::sync::atomic::Ordering;
+
+impl ProcessGroup {
+    /// A group of some of this group's ranks, with its backend, device and timeout; `None` on a rank
+    /// that is not among them. `dist.new_group(ranks)`.
+    ///
+    /// The new group numbers its ranks from 0, in ascending order, and its methods take these
+    /// numbers. Every rank of this group must call it, whether it is in `ranks` or not, and in the
+    /// same order if there are several groups to be made. It waits for the members alone. A rank may
+    /// be in several groups.
+    ///
+    /// ```
+    /// use tch_parallel::distributed::ProcessGroup;
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// let even: Vec<usize> = (0..group.world_size()).step_by(2).collect();
+    /// if let Some(even_ranks) = group.new_group(&even)? {
+    ///     even_ranks.barrier()?; // which the odd ranks do not call
+    /// }
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: there are no `ranks`, one is there twice, or the group does not have it.
+    /// - [`Error::Rendezvous`]: a member did not come within the timeout.
+    #[doc(alias = "new_subgroups")]
+    pub fn new_group(&self, ranks: &[usize]) -> Result<Option<ProcessGroup>> {
+        for &rank in ranks {
+            self.check_rank("ranks", rank)?;
+        }
+        let mut members = ranks.to_vec();
+        members.sort_unstable();
+        members.dedup();
+        if members.is_empty() || members.len() < ranks.len() {
+            return Err(Error::Argument {
+                what: "ranks".into(),
+                found: format!("{ranks:?}"),
+                expected: "one rank or more, each once".into(),
+            });
+        }
+        let number = self.inner.groups.fetch_add(1, Ordering::Relaxed);
+        let Some(rank) = members.iter().position(|&member| member == self.rank()) else {
+            return Ok(None);
+        };
+        let store = self.inner.store.try_clone()?.with_prefix(&format!("new_group/{number}"))?;
+        let place = Place { rank, world_size: members.len(), ..self.inner.place };
+        meet(&store, place).map(Some)
+    }
+}
