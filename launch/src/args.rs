@@ -23,14 +23,14 @@ Examples:
   launch -n 2 ./my-trainer --epochs 3                                       two ranks on this machine
   launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -n 4 ./my-trainer  the first of two machines
   launch -n 2 --max-restarts 3 ./my-trainer                                 a failed job starts again
+  launch -n 2 python3 train.py                                              two ranks in Python
 
 Every rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
 and torchrun's other variables; OMP_NUM_THREADS=1 when several ranks share the machine and it is
 unset.
 
-On one node, without --master-port, launch itself listens on a free port and hands the socket to
-rank 0 (TCH_PARALLEL_MASTER_LISTEN_FD), so that two jobs never meet on one port. A program whose
-rank 0 opens the port by itself, as PyTorch's Python does, needs --master-port.
+On one node, without a port among the flags, launch reserves a free one, which rank 0 then opens,
+whatever language it is in: so two jobs never meet on one port.
 
 The first rank that fails ends the job: the others have 1 s to end by themselves, then SIGTERM, and
 SIGKILL 3 s later. launch ends with that rank's exit code, or 128 plus the number of the signal that
@@ -180,7 +180,7 @@ impl Args {
         self.master_addr.as_deref().unwrap_or("127.0.0.1")
     }
 
-    /// The port on which rank 0 is to listen by itself; `None` where launch listens for it.
+    /// The port on which every node expects rank 0; `None` where launch chooses a free one.
     pub(crate) fn fixed_port(&self) -> Option<u16> {
         match self.master_port {
             None if self.nnodes > 1 => Some(DEFAULT_PORT),
