@@ -8,6 +8,7 @@ use clap::Parser;
 use clap::builder::FalseyValueParser;
 
 use crate::nproc::parse_nproc;
+use crate::rendezvous::{Endpoint, parse_backend};
 use crate::streams::{StreamChoice, Streams};
 
 /// torchrun's port when none is given.
@@ -37,7 +38,11 @@ SIGKILL 3 s later. launch ends with that rank's exit code, or 128 plus the numbe
 killed it. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks; a second SIGINT kills
 them at once.
 
-With --max-restarts on several nodes, the launch of each node counts for itself."
+With --max-restarts on several nodes, the launch of each node counts for itself.
+
+Of torchrun's flags those of elastic jobs are missing (--nnodes MIN:MAX, --rdzv-backend c10d and
+etcd, --rdzv-conf), and --monitor-interval: launch learns at once that a rank has ended. What is
+Python's is written out: python3 train.py for train.py, python3 -m MODULE for -m MODULE."
 )]
 pub(crate) struct Args {
     /// Ranks on this node: a number, `gpu` (one per GPU), `cpu` (one per core), or `auto` (the GPUs
@@ -74,6 +79,27 @@ pub(crate) struct Args {
         value_name = "PORT"
     )]
     pub(crate) master_port: Option<u16>,
+
+    /// --master-addr and --master-port in one, as with torchrun's static rendezvous
+    #[arg(
+        long,
+        alias = "rdzv_endpoint",
+        env = "PET_RDZV_ENDPOINT",
+        conflicts_with_all = ["master_addr", "master_port", "standalone"],
+        value_name = "HOST:PORT"
+    )]
+    pub(crate) rdzv_endpoint: Option<Endpoint>,
+
+    /// Accepted for torchrun's sake: `static`, its default, is the only one here
+    #[arg(
+        long,
+        alias = "rdzv_backend",
+        env = "PET_RDZV_BACKEND",
+        default_value = "static",
+        value_parser = parse_backend,
+        value_name = "NAME"
+    )]
+    pub(crate) rdzv_backend: String,
 
     /// One node and a free port, which is the default here
     #[arg(
@@ -143,7 +169,7 @@ impl Args {
                 self.nnodes
             );
             ensure!(
-                self.master_addr.is_some(),
+                self.master_addr.is_some() || self.rdzv_endpoint.is_some(),
                 "--nnodes {} needs --master-addr, the address of node 0 as every node reaches it",
                 self.nnodes
             );
@@ -177,12 +203,13 @@ impl Args {
 
     /// MASTER_ADDR.
     pub(crate) fn master_addr(&self) -> &str {
-        self.master_addr.as_deref().unwrap_or("127.0.0.1")
+        let endpoint = self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.host.as_str());
+        endpoint.or(self.master_addr.as_deref()).unwrap_or("127.0.0.1")
     }
 
     /// The port on which every node expects rank 0; `None` where launch chooses a free one.
     pub(crate) fn fixed_port(&self) -> Option<u16> {
-        match self.master_port {
+        match self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.port).or(self.master_port) {
             None if self.nnodes > 1 => Some(DEFAULT_PORT),
             port => port,
         }
@@ -237,5 +264,6 @@ mod tests {
         assert_eq!(parse("launch x").fixed_port(), None);
         assert_eq!(parse("launch --master-port 4000 x").fixed_port(), Some(4000));
         assert_eq!(parse("launch --nnodes 2 --master-addr a x").fixed_port(), Some(29500));
+        assert_eq!(parse("launch --rdzv-endpoint a:4000 x").fixed_port(), Some(4000));
     }
 }

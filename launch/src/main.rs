@@ -11,6 +11,7 @@ mod output;
 mod port;
 mod program;
 mod rank;
+mod rendezvous;
 mod report;
 mod role;
 mod shim;

@@ -11,7 +11,7 @@ use crate::{command, setup, workspace};
 
 /// The launcher's options that take a value as the next argument. Needed to tell that value from the program's name.
 /// In long ones the launcher takes `_` for `-`, as torchrun does.
-const OPTIONS_WITH_VALUE: [&str; 13] = [
+const OPTIONS_WITH_VALUE: [&str; 15] = [
     "-n",
     "--nproc-per-node",
     "--nnodes",
@@ -19,6 +19,8 @@ const OPTIONS_WITH_VALUE: [&str; 13] = [
     "--master-addr",
     "--master-port",
     "--max-restarts",
+    "--rdzv-backend",
+    "--rdzv-endpoint",
     "--rdzv-id",
     "--log-dir",
     "-t",
@@ -104,6 +106,7 @@ mod tests {
             ),
             ("--log-dir logs -r 1 -t 0:1,1:2 prog", Some("prog")),
             ("--standalone --nproc_per_node 2 --rdzv_id=x my_prog", Some("my_prog")),
+            ("--rdzv-backend static --rdzv-endpoint a:1 prog", Some("prog")),
             ("-n 2 -- cargo run -p ddp-mnist", Some("cargo")),
             ("-n 2", None),
             ("--help", None),

@@ -57,6 +57,18 @@ fn several_nodes_meet_on_port_29500_by_default() {
 }
 
 #[test]
+fn a_rendezvous_endpoint_gives_the_masters_address_and_port() {
+    let job = Job::new();
+    let nodes = "--nnodes 2 --node-rank 1 --rdzv-backend static";
+    for (endpoint, host) in [("10.1.2.3:4321", "10.1.2.3"), ("[fe80::1]:4321", "fe80::1")] {
+        run(job.launch_sh(&format!("{nodes} --rdzv_endpoint {endpoint}"), WRITE_ENV))
+            .expect_code(0);
+        let variables = variables(&job, 1);
+        assert_eq!((&*variables["MASTER_ADDR"], &*variables["MASTER_PORT"]), (host, "4321"));
+    }
+}
+
+#[test]
 fn omp_num_threads_is_left_alone_for_one_rank_and_where_it_is_set() {
     let job = Job::new();
     run(job.launch_sh("-n 1", WRITE_ENV)).expect_code(0);

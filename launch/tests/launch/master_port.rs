@@ -83,8 +83,10 @@ if os.environ["RANK"] == "0":
     print("bound", server.getsockname()[1])
 "#;
     let port = quiet_port();
-    let ended = run(launch_python(&Job::new(), &format!("-n 2 --master-port {port}"), script));
-    assert_eq!(ended.expect_code(0).stdout, format!("bound {port}\n"));
+    for flags in [format!("--master-port {port}"), format!("--rdzv-endpoint 127.0.0.1:{port}")] {
+        let ended = run(launch_python(&Job::new(), &format!("-n 2 {flags}"), script));
+        assert_eq!(ended.expect_code(0).stdout, format!("bound {port}\n"));
+    }
 }
 
 #[test]
