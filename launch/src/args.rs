@@ -124,6 +124,10 @@ pub(crate) struct Args {
     #[arg(long, alias = "rdzv_id", env = "PET_RDZV_ID", default_value = "none", value_name = "ID")]
     pub(crate) rdzv_id: String,
 
+    /// ROLE_NAME of the ranks; the same on every node, since ROLE_RANK counts through all of them
+    #[arg(long, env = "PET_ROLE", default_value = "default", value_name = "NAME")]
+    pub(crate) role: String,
+
     /// Keep the output under DIR/<id>_*/attempt_<n>/<local rank>/{stdout,stderr}.log; alone it means
     /// `--tee 3`
     #[arg(long, alias = "log_dir", env = "PET_LOG_DIR", value_name = "DIR")]
@@ -137,6 +141,17 @@ pub(crate) struct Args {
     /// Streams that go to files only: as for --tee, which wins
     #[arg(short, long, env = "PET_REDIRECTS", default_value = "0", value_name = "STREAMS")]
     pub(crate) redirects: StreamChoice,
+
+    /// Local ranks whose output the console shows, as in `0,2` [default: all]; the files of --tee
+    /// and --redirects are written for every rank
+    #[arg(
+        long,
+        alias = "local_ranks_filter",
+        env = "PET_LOCAL_RANKS_FILTER",
+        value_delimiter = ',',
+        value_name = "RANKS"
+    )]
+    pub(crate) local_ranks_filter: Vec<u16>,
 
     /// Accepted for torchrun's sake: launch runs every program as it is
     #[arg(
@@ -174,8 +189,12 @@ impl Args {
                 self.nnodes
             );
         }
-        for (flag, choice) in [("--tee", &self.tee), ("--redirects", &self.redirects)] {
-            if let Some(rank) = choice.highest_rank().filter(|rank| *rank >= self.nproc_per_node) {
+        for (flag, highest_rank) in [
+            ("--tee", self.tee.highest_rank()),
+            ("--redirects", self.redirects.highest_rank()),
+            ("--local-ranks-filter", self.local_ranks_filter.iter().max().copied()),
+        ] {
+            if let Some(rank) = highest_rank.filter(|rank| *rank >= self.nproc_per_node) {
                 bail!(
                     "{flag} names local rank {rank}, but this node has the ranks 0 to {}",
                     self.nproc_per_node - 1
@@ -199,6 +218,11 @@ impl Args {
     pub(crate) fn tee(&self, local_rank: u16) -> Streams {
         let files = self.tee.any() || self.redirects.any();
         if self.log_dir.is_some() && !files { Streams::BOTH } else { self.tee.of(local_rank) }
+    }
+
+    /// Whether the console shows the output of a rank.
+    pub(crate) fn on_console(&self, local_rank: u16) -> bool {
+        self.local_ranks_filter.is_empty() || self.local_ranks_filter.contains(&local_rank)
     }
 
     /// MASTER_ADDR.

@@ -29,7 +29,7 @@ pub(crate) fn set_rank(
         .env("LOCAL_WORLD_SIZE", args.nproc_per_node.to_string())
         .env("GROUP_RANK", args.node_rank.to_string())
         .env("GROUP_WORLD_SIZE", args.nnodes.to_string())
-        .env("ROLE_NAME", "default")
+        .env("ROLE_NAME", &args.role)
         .env("ROLE_RANK", &rank)
         .env("ROLE_WORLD_SIZE", &world_size)
         .env("MASTER_ADDR", args.master_addr())

@@ -31,6 +31,8 @@ fn flags_that_make_no_job_are_refused() {
         ("--rdzv-endpoint a:0", "expected a port from 1 to 65535"),
         ("--rdzv-backend c10d", "with --node-rank K and --master-addr HOST"),
         ("--monitor-interval 5", "unexpected argument '--monitor-interval'"),
+        ("-n 2 --local-ranks-filter 0,2", "launch: --local-ranks-filter names local rank 2"),
+        ("--local-ranks-filter x", "'x'"),
         ("--tee 4", "expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), not \"4\""),
         ("--redirects 0:1,x", "expected RANK:STREAMS, as in 0:1,1:2, not \"x\""),
         ("-n 2 --tee 2:1", "launch: --tee names local rank 2, but this node has the ranks 0 to 1"),

@@ -69,6 +69,13 @@ fn a_rendezvous_endpoint_gives_the_masters_address_and_port() {
 }
 
 #[test]
+fn a_role_has_a_name() {
+    let job = Job::new();
+    run(job.launch_sh("-n 2 --role trainer", WRITE_ENV)).expect_code(0);
+    assert_eq!(variables(&job, 1)["ROLE_NAME"], "trainer");
+}
+
+#[test]
 fn omp_num_threads_is_left_alone_for_one_rank_and_where_it_is_set() {
     let job = Job::new();
     run(job.launch_sh("-n 1", WRITE_ENV)).expect_code(0);
