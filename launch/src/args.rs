@@ -8,6 +8,7 @@ use clap::Parser;
 use clap::builder::FalseyValueParser;
 
 use crate::nproc::parse_nproc;
+use crate::rendezvous::{Endpoint, parse_backend};
 use crate::streams::{StreamChoice, Streams};
 
 /// torchrun's port when none is given.
@@ -23,21 +24,25 @@ Examples:
   launch -n 2 ./my-trainer --epochs 3                                       two ranks on this machine
   launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -n 4 ./my-trainer  the first of two machines
   launch -n 2 --max-restarts 3 ./my-trainer                                 a failed job starts again
+  launch -n 2 python3 train.py                                              two ranks in Python
 
 Every rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
 and torchrun's other variables; OMP_NUM_THREADS=1 when several ranks share the machine and it is
 unset.
 
-On one node, without --master-port, launch itself listens on a free port and hands the socket to
-rank 0 (TCH_PARALLEL_MASTER_LISTEN_FD), so that two jobs never meet on one port. A program whose
-rank 0 opens the port by itself, as PyTorch's Python does, needs --master-port.
+On one node, without a port among the flags, launch reserves a free one, which rank 0 then opens,
+whatever language it is in: so two jobs never meet on one port.
 
 The first rank that fails ends the job: the others have 1 s to end by themselves, then SIGTERM, and
 SIGKILL 3 s later. launch ends with that rank's exit code, or 128 plus the number of the signal that
 killed it. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks; a second SIGINT kills
 them at once.
 
-With --max-restarts on several nodes, the launch of each node counts for itself."
+With --max-restarts on several nodes, the launch of each node counts for itself.
+
+Of torchrun's flags those of elastic jobs are missing (--nnodes MIN:MAX, --rdzv-backend c10d and
+etcd, --rdzv-conf), and --monitor-interval: launch learns at once that a rank has ended. What is
+Python's is written out: python3 train.py for train.py, python3 -m MODULE for -m MODULE."
 )]
 pub(crate) struct Args {
     /// Ranks on this node: a number, `gpu` (one per GPU), `cpu` (one per core), or `auto` (the GPUs
@@ -75,6 +80,27 @@ pub(crate) struct Args {
     )]
     pub(crate) master_port: Option<u16>,
 
+    /// --master-addr and --master-port in one, as with torchrun's static rendezvous
+    #[arg(
+        long,
+        alias = "rdzv_endpoint",
+        env = "PET_RDZV_ENDPOINT",
+        conflicts_with_all = ["master_addr", "master_port", "standalone"],
+        value_name = "HOST:PORT"
+    )]
+    pub(crate) rdzv_endpoint: Option<Endpoint>,
+
+    /// Accepted for torchrun's sake: `static`, its default, is the only one here
+    #[arg(
+        long,
+        alias = "rdzv_backend",
+        env = "PET_RDZV_BACKEND",
+        default_value = "static",
+        value_parser = parse_backend,
+        value_name = "NAME"
+    )]
+    pub(crate) rdzv_backend: String,
+
     /// One node and a free port, which is the default here
     #[arg(
         long,
@@ -98,6 +124,10 @@ pub(crate) struct Args {
     #[arg(long, alias = "rdzv_id", env = "PET_RDZV_ID", default_value = "none", value_name = "ID")]
     pub(crate) rdzv_id: String,
 
+    /// ROLE_NAME of the ranks; the same on every node, since ROLE_RANK counts through all of them
+    #[arg(long, env = "PET_ROLE", default_value = "default", value_name = "NAME")]
+    pub(crate) role: String,
+
     /// Keep the output under DIR/<id>_*/attempt_<n>/<local rank>/{stdout,stderr}.log; alone it means
     /// `--tee 3`
     #[arg(long, alias = "log_dir", env = "PET_LOG_DIR", value_name = "DIR")]
@@ -111,6 +141,17 @@ pub(crate) struct Args {
     /// Streams that go to files only: as for --tee, which wins
     #[arg(short, long, env = "PET_REDIRECTS", default_value = "0", value_name = "STREAMS")]
     pub(crate) redirects: StreamChoice,
+
+    /// Local ranks whose output the console shows, as in `0,2` [default: all]; the files of --tee
+    /// and --redirects are written for every rank
+    #[arg(
+        long,
+        alias = "local_ranks_filter",
+        env = "PET_LOCAL_RANKS_FILTER",
+        value_delimiter = ',',
+        value_name = "RANKS"
+    )]
+    pub(crate) local_ranks_filter: Vec<u16>,
 
     /// Accepted for torchrun's sake: launch runs every program as it is
     #[arg(
@@ -143,13 +184,17 @@ impl Args {
                 self.nnodes
             );
             ensure!(
-                self.master_addr.is_some(),
+                self.master_addr.is_some() || self.rdzv_endpoint.is_some(),
                 "--nnodes {} needs --master-addr, the address of node 0 as every node reaches it",
                 self.nnodes
             );
         }
-        for (flag, choice) in [("--tee", &self.tee), ("--redirects", &self.redirects)] {
-            if let Some(rank) = choice.highest_rank().filter(|rank| *rank >= self.nproc_per_node) {
+        for (flag, highest_rank) in [
+            ("--tee", self.tee.highest_rank()),
+            ("--redirects", self.redirects.highest_rank()),
+            ("--local-ranks-filter", self.local_ranks_filter.iter().max().copied()),
+        ] {
+            if let Some(rank) = highest_rank.filter(|rank| *rank >= self.nproc_per_node) {
                 bail!(
                     "{flag} names local rank {rank}, but this node has the ranks 0 to {}",
                     self.nproc_per_node - 1
@@ -175,14 +220,20 @@ impl Args {
         if self.log_dir.is_some() && !files { Streams::BOTH } else { self.tee.of(local_rank) }
     }
 
-    /// MASTER_ADDR.
-    pub(crate) fn master_addr(&self) -> &str {
-        self.master_addr.as_deref().unwrap_or("127.0.0.1")
+    /// Whether the console shows the output of a rank.
+    pub(crate) fn on_console(&self, local_rank: u16) -> bool {
+        self.local_ranks_filter.is_empty() || self.local_ranks_filter.contains(&local_rank)
     }
 
-    /// The port on which rank 0 is to listen by itself; `None` where launch listens for it.
+    /// MASTER_ADDR.
+    pub(crate) fn master_addr(&self) -> &str {
+        let endpoint = self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.host.as_str());
+        endpoint.or(self.master_addr.as_deref()).unwrap_or("127.0.0.1")
+    }
+
+    /// The port on which every node expects rank 0; `None` where launch chooses a free one.
     pub(crate) fn fixed_port(&self) -> Option<u16> {
-        match self.master_port {
+        match self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.port).or(self.master_port) {
             None if self.nnodes > 1 => Some(DEFAULT_PORT),
             port => port,
         }
@@ -237,5 +288,6 @@ mod tests {
         assert_eq!(parse("launch x").fixed_port(), None);
         assert_eq!(parse("launch --master-port 4000 x").fixed_port(), Some(4000));
         assert_eq!(parse("launch --nnodes 2 --master-addr a x").fixed_port(), Some(29500));
+        assert_eq!(parse("launch --rdzv-endpoint a:4000 x").fixed_port(), Some(4000));
     }
 }

@@ -4,12 +4,10 @@ use std::process::Command;
 
 use crate::args::Args;
 
-/// Names the descriptor of the listening socket that rank 0 inherits.
-pub(crate) const LISTEN_FD: &str = "TCH_PARALLEL_MASTER_LISTEN_FD";
-
 /// What only another launcher around this one can have set. A rank that believed it would look for
 /// that launcher's store or socket.
-const FOREIGN: [&str; 3] = [LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"];
+const FOREIGN: [&str; 3] =
+    ["TCH_PARALLEL_MASTER_LISTEN_FD", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"];
 
 /// Sets on `command` what tells a program which rank it is and where rank 0 listens.
 pub(crate) fn set_rank(
@@ -31,7 +29,7 @@ pub(crate) fn set_rank(
         .env("LOCAL_WORLD_SIZE", args.nproc_per_node.to_string())
         .env("GROUP_RANK", args.node_rank.to_string())
         .env("GROUP_WORLD_SIZE", args.nnodes.to_string())
-        .env("ROLE_NAME", "default")
+        .env("ROLE_NAME", &args.role)
         .env("ROLE_RANK", &rank)
         .env("ROLE_WORLD_SIZE", &world_size)
         .env("MASTER_ADDR", args.master_addr())

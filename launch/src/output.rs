@@ -41,6 +41,8 @@ impl Routes {
             _ => None,
         };
         let tail = Arc::default();
+        let shown = args.on_console(local_rank);
+        let console = |console: Console| shown.then_some(console);
         let to_file = |name: &str, console: Option<Console>| -> Result<Option<Sink>> {
             let path = dir.as_ref().map(|dir| dir.join(name));
             let log = path.as_deref().map(LogFile::create).transpose()?;
@@ -48,16 +50,17 @@ impl Routes {
             Ok(Some(Sink { console, prefix, log, tail: None }))
         };
         let stdout = match (tee.stdout, redirects.stdout) {
-            (true, _) => to_file("stdout.log", Some(Console::Stdout))?,
+            (true, _) => to_file("stdout.log", console(Console::Stdout))?,
             (false, true) => to_file("stdout.log", None)?,
-            (false, false) => None,
+            (false, false) if shown => None,
+            (false, false) => Some(Sink::default()),
         };
         let mut stderr = match (tee.stderr, redirects.stderr) {
-            (true, _) => to_file("stderr.log", Some(Console::Stderr))?,
+            (true, _) => to_file("stderr.log", console(Console::Stderr))?,
             (false, true) => to_file("stderr.log", None)?,
             // A progress bar needs the terminal itself, and what it writes is on the screen anyway.
-            (false, false) if rank == 0 && std::io::stderr().is_terminal() => None,
-            (false, false) => Some(Sink { console: Some(Console::Stderr), ..Sink::default() }),
+            (false, false) if shown && rank == 0 && std::io::stderr().is_terminal() => None,
+            (false, false) => Some(Sink { console: console(Console::Stderr), ..Sink::default() }),
         };
         if let Some(sink) = &mut stderr {
             sink.tail = Some(Arc::clone(&tail));

@@ -20,8 +20,8 @@ pub(crate) fn say(message: impl Display) {
 }
 
 /// Names the rank that failed first, with its last lines, and those that followed it. Returns the
-/// exit code that the first failure means. `bound`: whether launch held the port for rank 0.
-pub(crate) fn failure(ranks: &[Rank], bound: bool) -> u8 {
+/// exit code that the first failure means. `reserved`: whether launch kept the port for rank 0.
+pub(crate) fn failure(ranks: &[Rank], reserved: bool) -> u8 {
     let mut failed: Vec<(&Rank, End)> = ranks
         .iter()
         .filter_map(|rank| Some((rank, rank.end?)))
@@ -42,9 +42,9 @@ pub(crate) fn failure(ranks: &[Rank], bound: bool) -> u8 {
     };
     say(format_args!("rank {} (pid {}) {}{tail}", first.rank, first.pid, ending(end.status)));
 
-    if first.rank == 0 && bound && lines.is_some_and(|lines| port_is_taken(&lines)) {
+    if first.rank == 0 && reserved && lines.is_some_and(|lines| port_is_taken(&lines)) {
         say(
-            "launch holds the port open for rank 0: a program that opens it by itself needs --master-port",
+            "launch keeps the port for rank 0: a program that opens it without SO_REUSEADDR needs --master-port",
         );
     }
     if !followers.is_empty() {

@@ -10,9 +10,9 @@ use nix::sys::signal::Signal;
 use crate::args::Args;
 use crate::env;
 use crate::guard::Guard;
-use crate::listener::{self, Master};
 use crate::logs::Logs;
 use crate::output::Routes;
+use crate::port::{self, MasterPort};
 use crate::rank::Rank;
 use crate::report::{self, say};
 use crate::shim;
@@ -78,7 +78,7 @@ pub(crate) struct Supervisor<'a> {
 impl<'a> Supervisor<'a> {
     /// Prepares all that the attempts share. No rank is started yet.
     pub(crate) fn new(args: &'a Args) -> Result<Self> {
-        listener::check_port(args)?;
+        port::check(args)?;
         let logs = Logs::create(args)?;
         let (sender, events) = channel();
         signals::listen(sender.clone())?;
@@ -87,9 +87,11 @@ impl<'a> Supervisor<'a> {
 
     /// Starts the ranks, returns when all have ended, and reports the one that failed first.
     pub(crate) fn run(&self, attempt: u32) -> Result<Outcome> {
-        let master = Master::open(self.args)?;
-        let bound = master.listener.is_some();
-        let mut ranks = self.start(attempt, master)?;
+        // Kept until the attempt is over: rank 0 may open the port late.
+        let port = MasterPort::choose(self.args)?;
+        let ranks = 0..self.args.nproc_per_node;
+        let ranks = ranks.map(|local_rank| self.start_rank(attempt, local_rank, port.number));
+        let mut ranks: Vec<Rank> = ranks.collect::<Result<_>>()?;
         let (failed, stopped_by) = self.watch(&mut ranks)?;
         for rank in &ranks {
             rank.output.drain();
@@ -98,40 +100,15 @@ impl<'a> Supervisor<'a> {
             (false, None) => Ok(Outcome::Succeeded),
             (false, Some(signal)) => Ok(Outcome::Stopped(signal)),
             (true, _) => Ok(Outcome::Failed {
-                code: report::failure(&ranks, bound),
+                code: report::failure(&ranks, port.reservation.is_some()),
                 may_restart: stopped_by.is_none(),
             }),
         }
     }
 
-    fn start(&self, attempt: u32, mut master: Master) -> Result<Vec<Rank>> {
-        let mut ranks = Vec::new();
-        for local_rank in 0..self.args.nproc_per_node {
-            // Only rank 0 gets the socket: were a copy left open here or elsewhere, nobody would be
-            // refused when rank 0 is gone.
-            let rank = match master.listener.take() {
-                Some(socket) => listener::with_inheritable(&socket, |descriptor| {
-                    self.start_rank(attempt, local_rank, master.port, Some(descriptor))
-                }),
-                None => self.start_rank(attempt, local_rank, master.port, None),
-            };
-            ranks.push(rank?);
-        }
-        Ok(ranks)
-    }
-
-    fn start_rank(
-        &self,
-        attempt: u32,
-        local_rank: u16,
-        port: u16,
-        listen_fd: Option<i32>,
-    ) -> Result<Rank> {
+    fn start_rank(&self, attempt: u32, local_rank: u16, port: u16) -> Result<Rank> {
         let mut command = shim::command(&self.args.command);
         env::set_rank(&mut command, self.args, attempt, local_rank, port);
-        if let Some(descriptor) = listen_fd {
-            command.env(env::LISTEN_FD, descriptor.to_string());
-        }
         let routes = Routes::new(self.args, self.logs.as_ref(), attempt, local_rank)?;
         let sender = self.sender.clone();
         let on_end = move |at| {

@@ -74,7 +74,8 @@ fn parse(example: &str) -> (&str, Vec<&str>) {
     match words.iter().position(|word| PROGRAMS.contains(word)) {
         Some(at) => (words[at], words[at + 1..].to_vec()),
         None => {
-            let flags = words.iter().skip(1).take_while(|word| **word != "./my-trainer");
+            let is_flag = |word: &&&str| !["./my-trainer", "python3"].contains(*word);
+            let flags = words.iter().skip(1).take_while(is_flag);
             ("launch", flags.copied().collect())
         }
     }

@@ -5,8 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 use tests::programs::{
-    as_rank, ddp_mnist, free_port, launch, launch_with, python_ddp_mnist, start_by_hand, torchrun,
-    workspace,
+    as_rank, ddp_mnist, free_port, launch, python_ddp_mnist, start_by_hand, torchrun, workspace,
 };
 use tests::training::OUTPUTS;
 use tests::{Job, Training, expect_all_succeed};
@@ -53,9 +52,7 @@ fn torchrun_starts_ddp_mnist_as_launch_does() -> Result<()> {
 #[test]
 fn launch_starts_python_as_torchrun_does() -> Result<()> {
     let program = python_ddp_mnist(flags())?;
-    // Python's rank 0 opens the port by itself, so it must be told one.
-    let port = free_port()?.to_string();
-    let launched = train_launched(launch_with(&["-n", "2", "--master-port", &port], &program)?)?;
+    let launched = train_launched(launch(2, &program)?)?;
     train_launched(torchrun(2, &program)?)?.expect_equal(&launched)
 }
 

@@ -11,7 +11,7 @@ use crate::{command, setup, workspace};
 
 /// The launcher's options that take a value as the next argument. Needed to tell that value from the program's name.
 /// In long ones the launcher takes `_` for `-`, as torchrun does.
-const OPTIONS_WITH_VALUE: [&str; 13] = [
+const OPTIONS_WITH_VALUE: [&str; 17] = [
     "-n",
     "--nproc-per-node",
     "--nnodes",
@@ -19,7 +19,11 @@ const OPTIONS_WITH_VALUE: [&str; 13] = [
     "--master-addr",
     "--master-port",
     "--max-restarts",
+    "--rdzv-backend",
+    "--rdzv-endpoint",
     "--rdzv-id",
+    "--role",
+    "--local-ranks-filter",
     "--log-dir",
     "-t",
     "--tee",
@@ -104,6 +108,8 @@ mod tests {
             ),
             ("--log-dir logs -r 1 -t 0:1,1:2 prog", Some("prog")),
             ("--standalone --nproc_per_node 2 --rdzv_id=x my_prog", Some("my_prog")),
+            ("--rdzv-backend static --rdzv-endpoint a:1 --role x prog", Some("prog")),
+            ("-n 2 --local-ranks-filter 0,1 prog", Some("prog")),
             ("-n 2 -- cargo run -p ddp-mnist", Some("cargo")),
             ("-n 2", None),
             ("--help", None),

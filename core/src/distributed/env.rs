@@ -3,7 +3,7 @@
 use crate::{Error, Result};
 use std::os::fd::RawFd;
 
-/// The variable by which our launcher hands rank 0 the listening socket of the store.
+/// The variable by which `multiprocessing` hands rank 0 the listening socket of the store.
 const LISTEN_FD: &str = "TCH_PARALLEL_MASTER_LISTEN_FD";
 
 /// The port where ranks of one host meet when nobody says otherwise, as in torchrun.
@@ -39,7 +39,7 @@ pub struct Env {
     pub agent_store: bool,
     /// TORCHELASTIC_RESTART_COUNT: how often the launcher has started all ranks again.
     pub restart_count: usize,
-    /// Rank 0's inherited listening socket, where the launcher bound the port.
+    /// Rank 0's inherited listening socket, where the process that started the ranks bound the port.
     pub(crate) listen_fd: Option<RawFd>,
 }
 

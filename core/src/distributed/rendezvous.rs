@@ -110,8 +110,8 @@ fn own_address(env: &Env, master: SocketAddr) -> Result<IpAddr> {
         })
 }
 
-/// The socket on which rank 0 serves the store: the launcher's, so that nobody can have taken the
-/// port in between, or one bound here.
+/// The socket on which rank 0 serves the store: one inherited from the process that started the
+/// ranks, so that nobody can have taken the port in between, or one bound here.
 fn listener(env: &Env) -> Result<TcpListener> {
     let inherited = env.listen_fd.and_then(|fd| c10d_sys::inherited_listener(fd).ok());
     // One for another port belongs to a job that this one was started within.

@@ -1,4 +1,4 @@
-//! Where rank 0 listens, and who holds the socket.
+//! Where rank 0 listens, and for whom launch keeps the port.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -18,27 +18,40 @@ fn quiet_port() -> u16 {
 }
 
 #[test]
-fn rank_0_alone_inherits_a_socket_that_listens_on_the_masters_port() {
+fn rank_0_opens_the_port_that_launch_keeps_from_all_who_do_not_name_it() {
     let script = r#"
-import os, socket
+import errno, os, socket, time
 address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+note = os.path.join(os.environ["DIR"], "refused")
+deadline = time.monotonic() + 20
 if os.environ["RANK"] == "0":
-    server = socket.socket(fileno=int(os.environ["TCH_PARALLEL_MASTER_LISTEN_FD"]))
+    while not os.path.exists(note):
+        assert time.monotonic() < deadline, "rank 1 found no reservation"
+        time.sleep(0.01)
+    server = socket.create_server(address)
     server.settimeout(20)
-    assert server.getsockname() == address, (server.getsockname(), address)
-    peers = sorted(server.accept()[0].recv(1) for _ in range(2))
-    print("heard", b"".join(peers).decode())
+    print("heard", server.accept()[0].recv(1).decode())
+    os.remove(note)
 else:
-    assert "TCH_PARALLEL_MASTER_LISTEN_FD" not in os.environ
-    held = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
-            if os.path.exists(f"/proc/self/fd/{fd}")]
-    assert not any(name.startswith("socket:") for name in held), held
-    socket.create_connection(address, timeout=20).sendall(os.environ["RANK"].encode())
+    # Neither somebody else's server without SO_REUSEADDR nor a client: nobody listens yet.
+    assert socket.socket().connect_ex(address) == errno.ECONNREFUSED
+    try:
+        socket.socket().bind(address)
+    except OSError as error:
+        assert error.errno == errno.EADDRINUSE, error
+        open(note, "x").close()
+    while True:
+        assert time.monotonic() < deadline, "rank 0 never listened"
+        try:
+            socket.create_connection(address, timeout=20).sendall(b"1")
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.01)
 "#;
     let job = Job::new();
-    for flags in ["-n 3", "-n 3 --standalone"] {
+    for flags in ["-n 2", "-n 2 --standalone"] {
         let ended = run(launch_python(&job, flags, script));
-        assert_eq!(ended.expect_code(0).stdout, "heard 12\n");
+        assert_eq!(ended.expect_code(0).stdout, "heard 1\n");
     }
 }
 
@@ -61,17 +74,19 @@ raise SystemExit("the port is still open")
 }
 
 #[test]
-fn with_an_explicit_port_rank_0_binds_it_by_itself() {
+fn an_explicit_port_is_rank_0s_to_bind() {
     let script = r#"
 import os, socket
-assert "TCH_PARALLEL_MASTER_LISTEN_FD" not in os.environ
 if os.environ["RANK"] == "0":
-    server = socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+    server = socket.socket()
+    server.bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
     print("bound", server.getsockname()[1])
 "#;
     let port = quiet_port();
-    let ended = run(launch_python(&Job::new(), &format!("-n 2 --master-port {port}"), script));
-    assert_eq!(ended.expect_code(0).stdout, format!("bound {port}\n"));
+    for flags in [format!("--master-port {port}"), format!("--rdzv-endpoint 127.0.0.1:{port}")] {
+        let ended = run(launch_python(&Job::new(), &format!("-n 2 {flags}"), script));
+        assert_eq!(ended.expect_code(0).stdout, format!("bound {port}\n"));
+    }
 }
 
 #[test]
@@ -98,15 +113,15 @@ fn only_the_node_of_rank_0_cares_whether_the_port_is_taken() {
 }
 
 #[test]
-fn a_program_that_opens_the_port_by_itself_is_told_what_it_needs() {
+fn a_program_that_shares_the_port_with_nobody_is_told_what_it_needs() {
     let script = r#"
 import os, socket
-socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+socket.socket().bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
 "#;
     run(launch_python(&Job::new(), "", script))
         .expect_code(1)
         .expect_stderr("Address already in use")
-        .expect_stderr("a program that opens it by itself needs --master-port");
+        .expect_stderr("a program that opens it without SO_REUSEADDR needs --master-port");
 }
 
 #[test]

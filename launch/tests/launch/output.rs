@@ -100,6 +100,26 @@ fn streams_can_be_chosen_by_rank() {
 }
 
 #[test]
+fn the_console_shows_only_the_local_ranks_of_the_filter() {
+    let flags = "-n 4 --nnodes 2 --node-rank 1 --master-addr a --local-ranks-filter 1,3";
+    let ended = run(Job::new().launch_sh(flags, SPEAK));
+    assert_eq!(sorted(&ended.expect_code(0).stdout), ["out 5", "out 7"]);
+    assert_eq!(sorted(&ended.stderr), ["err 5", "err 7"]);
+}
+
+#[test]
+fn what_the_filter_hides_is_in_the_files_and_in_the_report_of_a_failure() {
+    let job = Job::new();
+    let script = format!("{SPEAK}; [ $RANK = 0 ]");
+    let ended = run(job.launch_sh("-n 2 --tee 3 --local-ranks-filter 0", &script));
+    assert_eq!(ended.expect_code(1).stdout, "[rank0]: out 0\n");
+    ended.expect_not_in_stderr("[rank1]: err 1").expect_stderr("    err 1\n");
+    let dir = job.logs("").join("attempt_0/1");
+    assert_eq!(fs::read_to_string(dir.join("stdout.log")).unwrap(), "out 1\n");
+    assert_eq!(fs::read_to_string(dir.join("stderr.log")).unwrap(), "err 1\n");
+}
+
+#[test]
 fn every_attempt_has_its_own_logs() {
     let job = Job::new();
     let script = r#"echo "$TORCHELASTIC_RESTART_COUNT"; exit 1"#;
