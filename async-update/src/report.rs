@@ -123,7 +123,7 @@ pub struct End {
 /// any work is done.
 pub fn check_plots(directory: &Path, files: &[&str]) -> Result<()> {
     fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
-    files.iter().try_for_each(|file| check_destination(&directory.join(file)))
+    files.iter().try_for_each(|file| check_destination(directory.join(file)))
 }
 
 /// Seconds since 1970.

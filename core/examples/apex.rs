@@ -7,8 +7,7 @@
 use anyhow::Result;
 use tch::nn::{Init, VarStore};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::ProcessGroup;
-use tch_parallel::distributed::apex::{ApexDistributedDataParallel, ApexOptions};
+use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
 
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;

@@ -142,7 +142,7 @@ on_ranks!(
         assert_eq!(resumed.state(), whole.state());
 
         // The negative control: with other numbers from the generator the course is another one.
-        resumed.parts().load::<Progress>(&path, group).unwrap();
+        let _ = resumed.parts().load::<Progress>(&path, group).unwrap();
         tch::manual_seed(100);
         resumed.train(3..8);
         assert_ne!(resumed.state(), whole.state());
@@ -158,7 +158,7 @@ on_ranks!(
         let mut job = Job::new(group, 1);
         job.parts().save(&path, &0, group).unwrap();
         let drawn = draw();
-        job.parts().load::<i64>(&path, group).unwrap();
+        let _ = job.parts().load::<i64>(&path, group).unwrap();
         assert_eq!(draw(), drawn);
         let all = group.all_gather(&drawn).unwrap();
         assert_ne!(all[0], all[1]);
@@ -172,7 +172,7 @@ on_ranks!(
         let path = |number: usize| directory.path.join(format!("{number}.safetensors"));
         let mut job = Job::new(group, 1);
         for number in 0..2 {
-            job.parts().save(&path(number), &number, group).unwrap();
+            job.parts().save(path(number), &number, group).unwrap();
         }
         let error = job.parts().load::<usize>(&path(group.rank()), group).unwrap_err().to_string();
         assert!(error.contains("not the training that rank 0 has found"), "{error}");

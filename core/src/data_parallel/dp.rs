@@ -26,10 +26,10 @@ pub struct DataParallelOptions {
 /// `torch.nn.DataParallel`: one process trains a model on several devices, each with a share of the
 /// batch.
 ///
-/// Every forward pass divides the inputs ([`scatter`](mod@super::scatter)), brings the replicas up to
-/// date ([`replicate`](super::replicate)), runs them side by side
-/// ([`parallel_apply`](super::parallel_apply)) and puts their outputs together
-/// ([`gather`](mod@super::gather)). The backward pass of a loss goes back the same way, and sums the
+/// Every forward pass divides the inputs ([`scatter`](fn@super::scatter)), brings the replicas up to
+/// date (`replicate`), runs them side by side
+/// ([`parallel_apply`](super::Workers::parallel_apply)) and puts their outputs together
+/// ([`gather`](fn@super::gather)). The backward pass of a loss goes back the same way, and sums the
 /// replicas' gradients into the original, which is what the caller's variable store holds and the
 /// optimizer changes. They are summed, not averaged: the loss of the whole batch already divides by
 /// its size.
