@@ -1,5 +1,5 @@
 //! The learning rates that schedules give, one for each epoch; they equal PyTorch's to the last bit.
-//! A schedule is described by PyTorch's name and keyword arguments.
+//! A schedule is described by PyTorch's name and keyword arguments, a function by a list of its values.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example lr_schedules -- 100 0.1 '{"StepLR": {"step_size": 30}}'
@@ -10,7 +10,8 @@ use std::env;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tch_parallel::optim::lr_scheduler::{
-    CosineAnnealingLr, LinearLr, LrScheduler, MultiStepLr, Schedule, SequentialLr, StepLr,
+    CosineAnnealingLr, ExponentialLr, LambdaLr, LinearLr, LrScheduler, MultiStepLr, Schedule,
+    SequentialLr, StepLr,
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
@@ -56,6 +57,14 @@ fn parse(description: &Value) -> Result<Box<dyn Schedule>> {
         "MultiStepLR" => {
             let default = MultiStepLr::new(milestones()?);
             Box::new(MultiStepLr { gamma: number("gamma", default.gamma), ..default })
+        }
+        "ExponentialLR" => {
+            Box::new(ExponentialLr { gamma: arguments["gamma"].as_f64().context("no gamma")? })
+        }
+        "LambdaLR" => {
+            let values: Vec<f64> = serde_json::from_value(arguments["lr_lambda"].clone())?;
+            // After the last epoch of the list, its first again.
+            Box::new(LambdaLr::new(move |epoch| values[epoch as usize % values.len()]))
         }
         "LinearLR" => {
             let default = LinearLr::default();

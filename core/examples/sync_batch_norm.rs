@@ -1,9 +1,10 @@
 //! SyncBatchNorm on a batch that the ranks share: two steps of training, and an evaluation. Each rank
-//! saves its part of the result, and all together are what a BatchNorm2d in Python makes of the whole
-//! batch.
+//! saves its part of the result, and all together are what a BatchNorm1d, 2d or 3d in Python makes of
+//! the whole batch. After the directory comes the size of a sample: nothing, or that of a sequence,
+//! an image or a volume.
 //!
 //! ```text
-//! cargo launch -n 3 -- cargo run -rq -p tch-parallel --example sync_batch_norm -- DIRECTORY
+//! cargo launch -n 3 -- cargo run -rq -p tch-parallel --example sync_batch_norm -- DIRECTORY 5 6
 //! ```
 
 use std::env;
@@ -15,12 +16,17 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
 
-/// Images of all ranks: three ranks cannot have equally many.
+/// Samples of all ranks: three ranks cannot have equally many.
 const BATCH: i64 = 7;
 const CHANNELS: i64 = 4;
 
 fn main() -> Result<()> {
-    let directory = env::args().nth(1).context("the argument is missing: where to save")?;
+    let mut arguments = env::args().skip(1);
+    let directory = arguments.next().context("the argument is missing: where to save")?;
+    let mut size = vec![BATCH, CHANNELS];
+    for length in arguments {
+        size.push(length.parse()?);
+    }
     let group = ProcessGroup::from_env()?;
     let vs = VarStore::new(Device::Cpu);
     let layer = sync_batch_norm(vs.root(), CHANNELS, BatchNormOptions::default(), &group);
@@ -29,14 +35,14 @@ fn main() -> Result<()> {
     tch::manual_seed(0);
     let mine =
         |all: Tensor| all.tensor_split(group.world_size() as i64, 0).swap_remove(group.rank());
-    let draw = || Tensor::randn([BATCH, CHANNELS, 5, 6], (Kind::Float, Device::Cpu));
+    let draw = || Tensor::randn(&size[..], (Kind::Float, Device::Cpu));
     let mut saved = Vec::new();
     for step in 0..2 {
-        let images = mine(draw() * 3 + 2).set_requires_grad(true);
-        let output = layer.f_forward_t(&images, true)?;
+        let inputs = mine(draw() * 3 + 2).set_requires_grad(true);
+        let output = layer.f_forward_t(&inputs, true)?;
         (&output * mine(draw())).sum(Kind::Float).backward();
         saved.push((format!("output.{step}"), output.detach()));
-        saved.push((format!("images.grad.{step}"), images.grad()));
+        saved.push((format!("inputs.grad.{step}"), inputs.grad()));
     }
     saved.push(("output.eval".into(), layer.f_forward_t(&mine(draw()), false)?.detach()));
     for (name, variable) in vs.variables() {

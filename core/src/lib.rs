@@ -19,7 +19,8 @@
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader; MNIST, CIFAR-10,
 //!   image folders and torchvision's transforms.
 //! - [`nn`]: layers initialised as PyTorch's are, [`SyncBatchNorm`](nn::SyncBatchNorm).
-//! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved.
+//! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved,
+//!   learning-rate schedules, gradient clipping.
 //! - [`amp`]: mixed precision: autocast, and the scaling of gradients.
 //! - [`checkpoint`]: weights, and whole trainings, in a file.
 //! - [`report`]: metrics as JSON lines, the progress bar, how a program ends.

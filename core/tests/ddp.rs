@@ -8,7 +8,7 @@ use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
 use tch_parallel::Error;
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_norm_};
 
 /// Rows that every rank has.
 const ROWS: i64 = 6;
@@ -254,6 +254,30 @@ on_ranks!(
             assert_eq!(weights[0] == weights[1], exchanged);
             assert_eq!(momentum[0] == momentum[1], exchanged);
         }
+    }
+);
+
+on_ranks!(
+    2,
+    fn every_rank_clips_its_gradients_as_one_process_with_all_the_data_would(group: &ProcessGroup) {
+        const MAX_NORM: f64 = 0.1;
+        let (vs, model) = wrapped(group, false, DdpOptions::default());
+        let data = batch(group, 0);
+        let expected = expected(&vs, false, &[&data]);
+        let norms: Vec<_> = expected.iter().map(Tensor::norm).collect();
+        let norm = f64::try_from(Tensor::stack(&norms, 0).norm()).unwrap();
+        assert!(norm > MAX_NORM, "{norm}");
+
+        let (xs, ys) = part(group, &data);
+        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+        let found = clip_grad_norm_(&vs.trainable_variables(), MAX_NORM).unwrap();
+        assert!((found - norm).abs() < ROUNDING, "{found} against {norm}");
+        let clipped: Vec<_> =
+            expected.iter().map(|gradient| gradient * (MAX_NORM / norm)).collect();
+        assert_gradients(&vs, &clipped);
+        let gradients: Vec<_> = vs.trainable_variables().iter().map(Tensor::grad).collect();
+        let [first, second] = checksums(group, &gradients)[..] else { panic!("two ranks") };
+        assert_eq!(first, second);
     }
 );
 

@@ -8,11 +8,17 @@ use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
 use tch_parallel::nn::{
-    BatchNorm, BatchNormOptions, Conv2d, Conv2dOptions, NormLayer, SyncBatchNorm, batch_norm2d,
-    conv2d, sync_batch_norm,
+    BatchNorm, BatchNormOptions, Conv2d, Conv2dOptions, NormLayer, SyncBatchNorm, batch_norm1d,
+    batch_norm2d, batch_norm3d, conv2d, sync_batch_norm,
 };
 
 const CHANNELS: i64 = 3;
+
+/// Of each sample and channel: one number, a sequence, an image, a volume.
+const ROW: &[i64] = &[];
+const SEQUENCE: &[i64] = &[7];
+const IMAGE: &[i64] = &[4, 5];
+const VOLUME: &[i64] = &[2, 3, 2];
 
 /// Means of 32 bits, rounded and added up in another order: a few units in the last place.
 const ROUNDING: f64 = 1e-6;
@@ -29,13 +35,17 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn new(rows: &'a [i64], step: i64) -> Self {
-        let size = [rows.iter().sum(), CHANNELS, 4, 5];
+        Self::shaped(rows, IMAGE, step)
+    }
+
+    fn shaped(rows: &'a [i64], sample: &[i64], step: i64) -> Self {
+        let size = [&[rows.iter().sum(), CHANNELS], sample].concat();
         let numbers = Tensor::arange(size.iter().product::<i64>(), (Kind::Float, Device::Cpu));
         // No two ranks' rows have the same mean, nor the same variance.
         let images =
             (&numbers * 0.37 + step as f64).sin() * (&numbers * 0.005 + 1) + &numbers * 0.01;
         let targets = (numbers * 0.61 + step as f64).cos();
-        Batch { rows, images: images.view(size), targets: targets.view(size) }
+        Batch { rows, images: images.view(&size[..]), targets: targets.view(&size[..]) }
     }
 
     /// This rank's rows of a tensor that has all of them.
@@ -79,9 +89,22 @@ fn layers(
     group: &ProcessGroup,
     options: BatchNormOptions,
 ) -> ((VarStore, SyncBatchNorm), (VarStore, BatchNorm)) {
+    layers_for(group, IMAGE, options)
+}
+
+fn layers_for(
+    group: &ProcessGroup,
+    sample: &[i64],
+    options: BatchNormOptions,
+) -> ((VarStore, SyncBatchNorm), (VarStore, BatchNorm)) {
     let stores = [VarStore::new(Device::Cpu), VarStore::new(Device::Cpu)];
     let layer = sync_batch_norm(stores[0].root(), CHANNELS, options, group);
-    let alone = batch_norm2d(stores[1].root(), CHANNELS, options);
+    let root = stores[1].root();
+    let alone = match sample.len() {
+        0 | 1 => batch_norm1d(root, CHANNELS, options),
+        2 => batch_norm2d(root, CHANNELS, options),
+        _ => batch_norm3d(root, CHANNELS, options),
+    };
     stores.iter().for_each(vary_weights);
     let [vs, vs_alone] = stores;
     ((vs, layer), (vs_alone, alone))
@@ -89,9 +112,18 @@ fn layers(
 
 /// Trains two batches and compares everything that can be seen.
 fn follows_one_process(group: &ProcessGroup, rows: &[i64], options: BatchNormOptions) {
-    let ((vs, layer), (vs_alone, alone)) = layers(group, options);
+    follows_one_process_with(group, rows, IMAGE, options);
+}
+
+fn follows_one_process_with(
+    group: &ProcessGroup,
+    rows: &[i64],
+    sample: &[i64],
+    options: BatchNormOptions,
+) {
+    let ((vs, layer), (vs_alone, alone)) = layers_for(group, sample, options);
     for step in 0..2 {
-        let batch = Batch::new(rows, step);
+        let batch = Batch::shaped(rows, sample, step);
         let expected = pass(&alone, &vs_alone, &batch.images, &batch.targets);
         let (images, targets) =
             (batch.part(group, &batch.images), batch.part(group, &batch.targets));
@@ -151,6 +183,22 @@ on_ranks!(
         let options =
             BatchNormOptions { affine: false, track_running_stats: false, ..Default::default() };
         follows_one_process(group, &[1, 3], options);
+    }
+);
+
+on_ranks!(
+    2,
+    fn rows_sequences_and_volumes_follow_one_process(group: &ProcessGroup) {
+        for sample in [ROW, SEQUENCE, VOLUME] {
+            follows_one_process_with(group, &[3, 4], sample, BatchNormOptions::default());
+        }
+    }
+);
+
+on_ranks!(
+    3,
+    fn a_rank_may_have_a_single_row_or_none(group: &ProcessGroup) {
+        follows_one_process_with(group, &[1, 5, 0], ROW, BatchNormOptions::default());
     }
 );
 
@@ -292,12 +340,12 @@ on_ranks!(
 
 on_ranks!(
     1,
-    fn images_of_another_shape_are_refused(group: &ProcessGroup) {
+    fn inputs_without_the_layers_channels_are_refused(group: &ProcessGroup) {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
-        for size in [&[2, 4, 3, 3][..], &[2, 3]] {
+        for size in [&[2, 4, 3, 3][..], &[3]] {
             let images = Tensor::zeros(size, (Kind::Float, Device::Cpu));
             let error = layer.f_forward_t(&images, false).unwrap_err().to_string();
-            assert!(error.ends_with("but must be [N, 3, H, W]"), "{error}");
+            assert!(error.ends_with("but must be [N, 3, …]"), "{error}");
         }
     }
 );

@@ -15,6 +15,9 @@ def build(optimizer, description):
     if name == "SequentialLR":
         parts = [build(optimizer, part) for part in arguments["schedulers"]]
         arguments = arguments | {"schedulers": parts}
+    if name == "LambdaLR":
+        values = arguments["lr_lambda"]
+        arguments = {"lr_lambda": lambda epoch: values[epoch % len(values)]}
     return getattr(lr_scheduler, name)(optimizer, **arguments)
 
 

@@ -109,6 +109,13 @@ pub fn python_amp<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Co
     Ok(command)
 }
 
+/// The Python original of the example `clip_grad`; it takes the same arguments.
+pub fn python_clip_grad<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(&python()?);
+    command.arg(workspace().join("tests/python/clip_grad.py")).args(arguments);
+    Ok(command)
+}
+
 /// The Python original of the example `lr_schedules`; it takes the same arguments.
 pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&python()?);

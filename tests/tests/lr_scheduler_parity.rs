@@ -54,6 +54,20 @@ fn multi_step_lr_equals_python() -> Result<()> {
 }
 
 #[test]
+fn exponential_lr_equals_python() -> Result<()> {
+    let schedules = [
+        json!({ "ExponentialLR": { "gamma": 0.95 } }),
+        json!({ "ExponentialLR": { "gamma": 1.003 } }),
+    ];
+    expect_parity("0.1", &schedules)
+}
+
+#[test]
+fn lambda_lr_equals_python() -> Result<()> {
+    expect_parity("0.1", &[json!({ "LambdaLR": { "lr_lambda": [0.3, 1.0, 0.7, 1.1, 0.0] } })])
+}
+
+#[test]
 fn linear_lr_equals_python() -> Result<()> {
     let down = json!({ "start_factor": 0.9, "end_factor": 0.07, "total_iters": 211 });
     expect_parity("0.1", &[json!({ "LinearLR": {} }), json!({ "LinearLR": down })])
@@ -76,6 +90,8 @@ fn sequential_lr_equals_python() -> Result<()> {
     let warm_up = json!({ "LinearLR": { "start_factor": 0.01, "total_iters": 5 } });
     let cosine = json!({ "CosineAnnealingLR": { "T_max": 95, "eta_min": 0.0007 } });
     let steps = json!({ "StepLR": { "step_size": 30 } });
+    let exponential = json!({ "ExponentialLR": { "gamma": 0.95 } });
+    let lambda = json!({ "LambdaLR": { "lr_lambda": [0.3, 1.0, 0.7] } });
     let milestones = json!({ "MultiStepLR": { "milestones": [10, 20], "gamma": 0.3 } });
     let schedules = [
         sequence(&[&warm_up, &cosine], &[5]),
@@ -83,6 +99,8 @@ fn sequential_lr_equals_python() -> Result<()> {
         // The warm-up does not come to its end, and everything else comes second once.
         sequence(&[&warm_up, &milestones, &cosine, &warm_up, &steps], &[3, 40, 90, 170]),
         sequence(&[&cosine, &warm_up], &[30]),
+        sequence(&[&warm_up, &exponential, &lambda, &exponential], &[5, 60, 100]),
+        sequence(&[&lambda, &warm_up], &[30]),
     ];
     expect_parity("0.1", &schedules)?;
     expect_parity("0.3", &schedules)

@@ -135,8 +135,9 @@ impl GradScaler {
         scale.f_to(device).and_then(|scale| loss.f_mul(&scale)).map_err(Error::tensor("scale"))
     }
 
-    /// Divides the optimizer's gradients by the scale, for whoever wants to clip or look at them
-    /// before [`step`](Self::step), which does it otherwise.
+    /// Divides the optimizer's gradients by the scale, for whoever wants to
+    /// [clip](crate::optim::clip_grad_norm_) or look at them before [`step`](Self::step), which does it
+    /// otherwise.
     ///
     /// # Errors
     /// [`Error::Argument`] if it is called out of turn: before [`scale`](Self::scale), or twice before

@@ -1,10 +1,11 @@
-//! Channels of mean 0 and variance 1: `torch.nn.BatchNorm2d`.
+//! Channels of mean 0 and variance 1: `torch.nn.BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
 
 use std::borrow::Borrow;
+use std::ops::RangeInclusive;
 use tch::nn::{Init, ModuleT, Path};
 use tch::{Kind, Tensor};
 
-/// PyTorch's keyword arguments of `nn.BatchNorm2d`, with its defaults.
+/// PyTorch's keyword arguments of `nn.BatchNorm1d`, 2d and 3d, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNormOptions {
     /// Added to the variance, so that a channel without any can be divided by it.
@@ -23,7 +24,7 @@ impl Default for BatchNormOptions {
     }
 }
 
-/// See [`batch_norm2d`].
+/// See [`batch_norm1d`], [`batch_norm2d`] and [`batch_norm3d`].
 #[derive(Debug)]
 pub struct BatchNorm {
     /// The scale of each channel, `[num_features]`.
@@ -33,6 +34,18 @@ pub struct BatchNorm {
     /// What an evaluation uses instead of its batch's mean and variance.
     pub running_stats: Option<RunningStats>,
     pub(super) options: BatchNormOptions,
+    inputs: Inputs,
+}
+
+/// What a layer takes: an image without its batch would be normalised along the wrong dimension.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    /// The function that makes the layer, for errors.
+    pub layer: &'static str,
+    /// How many dimensions an input may have.
+    pub dimensions: RangeInclusive<usize>,
+    /// Which they are, for errors.
+    pub shape: &'static str,
 }
 
 /// Averages over the batches so far, the last ones weighing most.
@@ -44,6 +57,32 @@ pub struct RunningStats {
     pub var: Tensor,
     /// How many batches have gone into them: an int64, on the model's device.
     pub num_batches_tracked: Tensor,
+}
+
+/// `torch.nn.BatchNorm1d(num_features)`: [`batch_norm2d`] for rows `[N, num_features]` and for
+/// sequences `[N, num_features, L]`.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};
+/// use tch_parallel::nn::{BatchNormOptions, batch_norm1d};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let layer = batch_norm1d(vs.root() / "norm", 3, BatchNormOptions::default());
+/// let rows = Tensor::rand([8, 3], (Kind::Float, Device::Cpu)) + 5.0;
+/// let means = layer.forward_t(&rows, true).mean_dim(0, false, Kind::Float);
+/// assert!(means.abs().max().double_value(&[]) < 1e-5);
+/// ```
+///
+/// # Panics
+/// As [`batch_norm2d`], but for the shape.
+pub fn batch_norm1d<'a>(
+    path: impl Borrow<Path<'a>>,
+    num_features: i64,
+    options: BatchNormOptions,
+) -> BatchNorm {
+    let shape = "[N, C] or [N, C, L]";
+    let inputs = Inputs { layer: "batch_norm1d", dimensions: 2..=3, shape };
+    BatchNorm::new(path.borrow(), num_features, options, inputs)
 }
 
 /// `torch.nn.BatchNorm2d(num_features)`: gives each channel of images `[N, num_features, H, W]` the
@@ -72,13 +111,40 @@ pub fn batch_norm2d<'a>(
     num_features: i64,
     options: BatchNormOptions,
 ) -> BatchNorm {
-    let path = path.borrow();
-    let affine =
-        |name, value| options.affine.then(|| path.var(name, &[num_features], Init::Const(value)));
-    let ws = affine("weight", 1.0);
-    let bs = affine("bias", 0.0);
-    let running_stats = options.track_running_stats.then(|| RunningStats::new(path, num_features));
-    BatchNorm { ws, bs, running_stats, options }
+    let inputs = Inputs { layer: "batch_norm2d", dimensions: 4..=4, shape: "[N, C, H, W]" };
+    BatchNorm::new(path.borrow(), num_features, options, inputs)
+}
+
+/// `torch.nn.BatchNorm3d(num_features)`: [`batch_norm2d`] for volumes and videos
+/// `[N, num_features, D, H, W]`.
+///
+/// # Panics
+/// As [`batch_norm2d`], but for the shape.
+pub fn batch_norm3d<'a>(
+    path: impl Borrow<Path<'a>>,
+    num_features: i64,
+    options: BatchNormOptions,
+) -> BatchNorm {
+    let inputs = Inputs { layer: "batch_norm3d", dimensions: 5..=5, shape: "[N, C, D, H, W]" };
+    BatchNorm::new(path.borrow(), num_features, options, inputs)
+}
+
+impl BatchNorm {
+    pub(super) fn new(
+        path: &Path<'_>,
+        num_features: i64,
+        options: BatchNormOptions,
+        inputs: Inputs,
+    ) -> BatchNorm {
+        let affine = |name, value| {
+            options.affine.then(|| path.var(name, &[num_features], Init::Const(value)))
+        };
+        let ws = affine("weight", 1.0);
+        let bs = affine("bias", 0.0);
+        let running_stats =
+            options.track_running_stats.then(|| RunningStats::new(path, num_features));
+        BatchNorm { ws, bs, running_stats, options, inputs }
+    }
 }
 
 impl RunningStats {
@@ -99,11 +165,12 @@ impl RunningStats {
 impl ModuleT for BatchNorm {
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         let size = xs.size();
-        assert!(size.len() == 4, "batch_norm2d takes [N, C, H, W], but got {size:?}");
+        let Inputs { layer, dimensions, shape } = &self.inputs;
+        assert!(dimensions.contains(&size.len()), "{layer} takes {shape}, but got {size:?}");
         let of_batch = train || self.running_stats.is_none();
         assert!(
-            !of_batch || size[0] * size[2] * size[3] != 1,
-            "with statistics of its batch batch_norm2d needs more than one value a channel, but got \
+            !of_batch || size[0] * size[2..].iter().product::<i64>() != 1,
+            "with statistics of its batch {layer} needs more than one value a channel, but got \
              {size:?}"
         );
         if train && let Some(stats) = &self.running_stats {
@@ -177,6 +244,42 @@ mod tests {
         let (vs, layer) = layer(options);
         assert!(vs.is_empty());
         assert_eq!(layer.forward_t(&images(), false), layer.forward_t(&images(), true));
+    }
+
+    #[test]
+    fn rows_sequences_and_volumes_are_normalised_as_images_are() {
+        let options = BatchNormOptions { eps: 0.0, ..Default::default() };
+        let vs = VarStore::new(Device::Cpu);
+        let one = batch_norm1d(vs.root() / "one", 2, options);
+        let three = batch_norm3d(vs.root() / "three", 2, options);
+        let rows = Tensor::from_slice(&[1f32, 10.0, 3.0, 30.0]).view([2, 2]);
+        assert_eq!(values(&one.forward_t(&rows, true)), [-1.0, -1.0, 1.0, 1.0]);
+        let sequence = images().view([1, 2, 2]);
+        assert_eq!(values(&one.forward_t(&sequence, true)), [-1.0, 1.0, -1.0, 1.0]);
+        let volume = images().view([1, 2, 1, 1, 2]);
+        assert_eq!(values(&three.forward_t(&volume, true)), [-1.0, 1.0, -1.0, 1.0]);
+    }
+
+    #[test]
+    #[should_panic = "batch_norm2d takes [N, C, H, W], but got [2, 1, 2]"]
+    fn an_image_without_its_batch_is_refused() {
+        let (_vs, layer) = layer(BatchNormOptions::default());
+        let _ = layer.forward_t(&images().view([2, 1, 2]), true);
+    }
+
+    #[test]
+    #[should_panic = "batch_norm1d takes [N, C] or [N, C, L], but got [1, 2, 1, 2]"]
+    fn so_are_images_where_rows_are_expected() {
+        let vs = VarStore::new(Device::Cpu);
+        let _ = batch_norm1d(vs.root(), 2, BatchNormOptions::default()).forward_t(&images(), true);
+    }
+
+    #[test]
+    #[should_panic = "batch_norm1d needs more than one value a channel, but got [1, 2]"]
+    fn one_row_has_no_variance() {
+        let vs = VarStore::new(Device::Cpu);
+        let row = Tensor::zeros([1, 2], (Kind::Float, Device::Cpu));
+        let _ = batch_norm1d(vs.root(), 2, BatchNormOptions::default()).forward_t(&row, true);
     }
 
     #[test]

@@ -23,7 +23,9 @@ mod norm_layer;
 mod sync_batch_norm;
 
 pub use crate::parameters::{named_buffers, named_parameters};
-pub use batch_norm::{BatchNorm, BatchNormOptions, RunningStats, batch_norm2d};
+pub use batch_norm::{
+    BatchNorm, BatchNormOptions, RunningStats, batch_norm1d, batch_norm2d, batch_norm3d,
+};
 pub use conv2d::{Conv2d, Conv2dOptions, conv2d};
 pub use embedding::{EmbeddingOptions, embedding};
 pub use linear::{LinearOptions, linear};

@@ -1,6 +1,6 @@
 //! Channels of mean 0 and variance 1 over the batches of all ranks: `torch.nn.SyncBatchNorm`.
 
-use super::batch_norm::{BatchNorm, BatchNormOptions, RunningStats, batch_norm2d};
+use super::batch_norm::{BatchNorm, BatchNormOptions, Inputs, RunningStats};
 use crate::distributed::{ProcessGroup, ReduceOp};
 use crate::{Error, Result};
 use c10d_sys::autograd::hook_gradients;
@@ -27,7 +27,9 @@ pub struct SyncBatchNorm {
 }
 
 /// `torch.nn.SyncBatchNorm(num_features, process_group=group)`: a [`batch_norm2d`] whose mean and
-/// variance in training are those of all ranks' batches together.
+/// variance in training are those of all ranks' batches together. As in PyTorch it stands for
+/// [`batch_norm1d`] and [`batch_norm3d`] too: it takes `[N, num_features, …]` of two dimensions or
+/// more.
 ///
 /// For batches that are too small on one rank to tell the mean and the variance of the data.
 /// Variables, names and evaluation are those of [`batch_norm2d`]. Unlike PyTorch's it works on a CPU
@@ -53,6 +55,10 @@ pub struct SyncBatchNorm {
 /// assert!(normalised.mean(Kind::Float).double_value(&[]).abs() < 1e-5);
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
+///
+/// [`batch_norm1d`]: super::batch_norm1d
+/// [`batch_norm2d`]: super::batch_norm2d
+/// [`batch_norm3d`]: super::batch_norm3d
 #[doc(alias = "convert_sync_batchnorm")]
 pub fn sync_batch_norm<'a>(
     path: impl Borrow<Path<'a>>,
@@ -60,7 +66,9 @@ pub fn sync_batch_norm<'a>(
     options: BatchNormOptions,
     group: &ProcessGroup,
 ) -> SyncBatchNorm {
-    let batch_norm = batch_norm2d(path, num_features, options);
+    let inputs =
+        Inputs { layer: "sync_batch_norm", dimensions: 2..=usize::MAX, shape: "[N, C, …]" };
+    let batch_norm = BatchNorm::new(path.borrow(), num_features, options, inputs);
     SyncBatchNorm { batch_norm, num_features, group: group.clone() }
 }
 
@@ -68,14 +76,14 @@ impl SyncBatchNorm {
     /// [`ModuleT::forward_t`] that returns errors, named as tch names its fallible functions.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: the input is no `[N, num_features, H, W]`, or all ranks together have
+    /// - [`Error::Argument`]: the input is no `[N, num_features, …]`, or all ranks together have
     ///   but one value a channel, which has no variance; in an evaluation without running statistics,
     ///   if this rank has but one.
     /// - [`Error::Collective`]: another rank could not be reached.
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         let size = xs.size();
-        if size.len() != 4 || size[1] != self.num_features {
-            let expected = format!("[N, {}, H, W]", self.num_features);
+        if size.get(1) != Some(&self.num_features) {
+            let expected = format!("[N, {}, …]", self.num_features);
             return Err(argument(format!("{size:?}"), expected));
         }
         if !train || self.group.world_size() == 1 {
@@ -310,8 +318,11 @@ impl Saved {
         };
         let (weight, bias) = (-(&scale * mean_normalized), -(&scale * mean));
         let moved = self.statistics.normalize(&self.xs, Some(&weight), Some(&bias), self.eps);
+        // One number for each channel, [C, 1, 1] beside images [N, C, H, W].
+        let mut of_channels = vec![1; self.xs.dim() - 1];
+        of_channels[0] = -1;
         moved
-            .and_then(|mut moved| moved.f_addcmul_(gradient, &scale.view([-1, 1, 1])))
+            .and_then(|mut moved| moved.f_addcmul_(gradient, &scale.view(&of_channels[..])))
             .map_err(Error::tensor(BACKWARD))
     }
 }

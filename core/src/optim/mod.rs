@@ -1,6 +1,8 @@
-//! Optimizers with PyTorch's order of operations, and a state that can be saved.
+//! Optimizers with PyTorch's order of operations, and a state that can be saved. Schedules of the
+//! learning rate, and gradients that are clipped.
 
 mod adam;
+mod clip_grad;
 pub mod lr_scheduler;
 mod optimizer;
 mod parameter_states;
@@ -10,6 +12,7 @@ mod sgd;
 mod zero_redundancy;
 
 pub use adam::{Adam, AdamOptions};
+pub use clip_grad::{clip_grad_norm_, clip_grad_value_};
 pub use optimizer::{Optimizer, OptimizerState};
 pub use sgd::{Sgd, SgdOptions};
 pub use zero_redundancy::ZeroRedundancyOptimizer;

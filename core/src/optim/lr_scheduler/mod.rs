@@ -22,6 +22,8 @@
 //! ```
 
 mod cosine_annealing;
+mod exponential;
+mod lambda;
 mod linear;
 mod multi_step;
 mod schedule;
@@ -30,6 +32,8 @@ mod sequential;
 mod step;
 
 pub use cosine_annealing::CosineAnnealingLr;
+pub use exponential::ExponentialLr;
+pub use lambda::LambdaLr;
 pub use linear::LinearLr;
 pub use multi_step::MultiStepLr;
 pub use schedule::Schedule;

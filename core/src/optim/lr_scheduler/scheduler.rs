@@ -97,7 +97,9 @@ impl LrScheduler {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CosineAnnealingLr, LinearLr, MultiStepLr, SequentialLr, StepLr};
+    use super::super::{
+        CosineAnnealingLr, ExponentialLr, LambdaLr, LinearLr, MultiStepLr, SequentialLr, StepLr,
+    };
     use super::*;
     use crate::optim::{Sgd, SgdOptions};
     use approx::assert_relative_eq;
@@ -132,6 +134,9 @@ mod tests {
         assert_eq!(step, [0.5, 0.5, 0.25, 0.25, 0.125]);
         let multi_step = rates(MultiStepLr { milestones: vec![3, 1, 3], gamma: 0.5 }, 5);
         assert_eq!(multi_step, [0.5, 0.25, 0.25, 0.0625, 0.0625]);
+        assert_eq!(rates(ExponentialLr { gamma: 0.5 }, 4), [0.5, 0.25, 0.125, 0.0625]);
+        let lambda = rates(LambdaLr::new(|epoch| 1.0 / (epoch as f64 + 1.0)), 4);
+        assert_eq!(lambda, [0.5, 0.5 * (1.0 / 2.0), 0.5 * (1.0 / 3.0), 0.5 * (1.0 / 4.0)]);
         let both = rates(warm_up_then_cosine(), 16);
         for (epoch, &lr) in both.iter().enumerate() {
             let expected = match epoch {
@@ -164,6 +169,19 @@ mod tests {
                 scheduler.step(&mut after);
             }
         }
+    }
+
+    #[test]
+    fn a_lambda_goes_on_from_a_saved_state_with_the_function_that_it_has() {
+        let mut optimizer = optimizer();
+        let mut scheduler = |factor: f64| {
+            LrScheduler::new(&mut optimizer, LambdaLr::new(move |epoch| factor * epoch as f64))
+        };
+        let state = LrSchedulerState { last_epoch: 3, ..scheduler(1.0).unwrap().state_dict() };
+        let mut resumed = scheduler(0.1).unwrap();
+        resumed.load_state_dict(&state).unwrap();
+        resumed.step(&mut optimizer);
+        assert_eq!(optimizer.lr(), state.base_lr * (0.1 * 4.0));
     }
 
     #[test]
@@ -209,6 +227,14 @@ mod tests {
         assert_eq!(
             refused(Box::new(MultiStepLr { milestones: vec![], gamma: f64::NAN })),
             "gamma is NaN, but must be a number not below 0"
+        );
+        assert_eq!(
+            refused(Box::new(ExponentialLr { gamma: -0.9 })),
+            "gamma is -0.9, but must be a number not below 0"
+        );
+        assert_eq!(
+            refused(Box::new(LambdaLr::new(|_| f64::NAN))),
+            "lr_lambda(0) is NaN, but must be a number not below 0"
         );
         assert_eq!(
             refused(Box::new(sequential(vec![]))),

@@ -1,0 +1,198 @@
+//! Gradients that are too large, made smaller: `torch.nn.utils.clip_grad`.
+
+use super::optimizer::check_not_negative;
+use crate::{Error, Result};
+use tch::{TchError, Tensor, no_grad};
+
+/// Scales all gradients by one factor, so that together they are no longer than `max_norm`; those
+/// that are shorter stay as they are. Returns how long they were. `torch.nn.utils.clip_grad_norm_`
+/// with its default, the 2-norm, and with the same bits on the CPU.
+///
+/// To be called between the backward pass and the optimizer's step, on the optimizer's parameters.
+/// One without a gradient is skipped. Waits for a GPU, to return a number. Pascanu et al., "On the
+/// difficulty of training recurrent neural networks" (2013).
+///
+/// ```
+/// use tch::{Device, Kind, nn::VarStore};
+/// use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_norm_};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let weight = vs.root().ones("weight", &[4]);
+/// let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
+/// (&weight * 3.0).sum(Kind::Float).backward();
+/// let norm = clip_grad_norm_(&optimizer.parameters(), 1.0)?;
+/// assert_eq!(norm, 6.0); // of 3, 3, 3 and 3
+/// optimizer.step()?;
+/// assert!((weight.double_value(&[0]) - 0.5).abs() < 1e-6); // 1 - 3 / 6
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// # Several ranks
+///
+/// After [`DistributedDataParallel::backward`] all ranks have the same gradients. Each then finds the
+/// same norm and scales by the same factor, without an exchange. Within `no_sync` gradients differ:
+/// clip once, after the pass that averages them.
+///
+/// # With a [`GradScaler`]
+///
+/// After the backward pass gradients are still scaled. Call [`GradScaler::unscale_`] first, or
+/// `max_norm` is held against a norm that is some thousand times too large.
+///
+/// # A norm that is not finite
+///
+/// It is no error, as in PyTorch without `error_if_nonfinite`, but the gradients are of no use then.
+/// If the norm is NaN, all of them are NaN. If it is infinite and `max_norm` is not, those that were
+/// finite are 0 and the others NaN. So ask whether the norm [is finite](f64::is_finite) before you
+/// make the step. [`GradScaler::step`] makes none if a gradient was not finite when `unscale_`
+/// saw it.
+///
+/// # Errors
+/// [`Error::Argument`] if `max_norm` is negative or no number; [`Error::Tensor`] if an operation
+/// fails.
+///
+/// [`DistributedDataParallel::backward`]: crate::distributed::DistributedDataParallel::backward
+/// [`GradScaler`]: crate::amp::GradScaler
+/// [`GradScaler::unscale_`]: crate::amp::GradScaler::unscale_
+/// [`GradScaler::step`]: crate::amp::GradScaler::step
+pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
+    check_not_negative(&[("max_norm", max_norm)])?;
+    let mut gradients = gradients(parameters);
+    no_grad(|| scale(&mut gradients, max_norm)).map_err(Error::tensor("clip_grad_norm_"))
+}
+
+/// Moves every number of the gradients that is above `clip_value` or below `-clip_value` to it.
+/// `torch.nn.utils.clip_grad_value_`
+///
+/// This changes the gradients' direction, which [`clip_grad_norm_`] does not. All that is said there
+/// about several ranks and about a [`GradScaler`](crate::amp::GradScaler) is true here too. An
+/// infinite number becomes `clip_value`, NaN stays.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn::VarStore};
+/// use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_value_};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let weight = vs.root().zeros("weight", &[3]);
+/// let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
+/// (&weight * Tensor::from_slice(&[3f32, -0.25, -7.0])).sum(Kind::Float).backward();
+/// clip_grad_value_(&optimizer.parameters(), 0.5)?;
+/// optimizer.step()?;
+/// assert_eq!(weight, Tensor::from_slice(&[-0.5f32, 0.25, 0.5]));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Argument`] if `clip_value` is negative or no number; [`Error::Tensor`] if an operation
+/// fails.
+pub fn clip_grad_value_(parameters: &[Tensor], clip_value: f64) -> Result<()> {
+    check_not_negative(&[("clip_value", clip_value)])?;
+    let clip = |mut gradient: Tensor| {
+        let _ = gradient.f_clamp_min_(-clip_value)?.f_clamp_max_(clip_value)?;
+        Ok(())
+    };
+    no_grad(|| gradients(parameters).into_iter().try_for_each(clip))
+        .map_err(Error::tensor("clip_grad_value_"))
+}
+
+/// Of the parameters that have one.
+fn gradients(parameters: &[Tensor]) -> Vec<Tensor> {
+    parameters.iter().map(Tensor::grad).filter(Tensor::defined).collect()
+}
+
+/// The operations of PyTorch's `_get_total_norm` and `_clip_grads_with_norm_`, in their order.
+fn scale(gradients: &mut [Tensor], max_norm: f64) -> Result<f64, TchError> {
+    let Some(device) = gradients.first().map(Tensor::device) else {
+        return Ok(0.0);
+    };
+    let norms: Vec<_> = gradients
+        .iter()
+        .map(|gradient| gradient.f_norm()?.f_to(device))
+        .collect::<Result<_, TchError>>()?;
+    let total_norm = Tensor::f_stack(&norms, 0)?.f_norm()?;
+    // Python's max_norm / (total_norm + 1e-6), which is a product there too.
+    let factor = total_norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(max_norm)?;
+    let factor = factor.f_clamp_max(1.0)?;
+    for gradient in gradients {
+        // By 1 as well: to look at the factor would be to wait for a GPU.
+        let _ = gradient.f_mul_(&factor.f_to(gradient.device())?)?;
+    }
+    total_norm.f_double_value(&[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind};
+
+    /// A parameter with this gradient.
+    fn parameter(gradient: &[f32]) -> Tensor {
+        let gradient = Tensor::from_slice(gradient);
+        let parameter = gradient.zeros_like().set_requires_grad(true);
+        (&parameter * gradient).sum(Kind::Float).backward();
+        parameter
+    }
+
+    fn gradient(parameter: &Tensor) -> Vec<f32> {
+        Vec::try_from(parameter.grad()).unwrap()
+    }
+
+    #[test]
+    fn gradients_are_scaled_by_the_norm_of_all_together() {
+        let parameters = [parameter(&[2.0, 3.0]), parameter(&[6.0])];
+        assert_eq!(clip_grad_norm_(&parameters, 3.5).unwrap(), 7.0);
+        let [first, second] = parameters.each_ref().map(gradient);
+        for (found, expected) in first.into_iter().chain(second).zip([1.0, 1.5, 3.0]) {
+            approx::assert_relative_eq!(found, expected, max_relative = 1e-6);
+        }
+    }
+
+    #[test]
+    fn gradients_that_are_short_enough_stay_as_they_are() {
+        for max_norm in [5.1, f64::INFINITY] {
+            let parameter = parameter(&[3.0, 4.0]);
+            assert_eq!(clip_grad_norm_(&[parameter.shallow_clone()], max_norm).unwrap(), 5.0);
+            assert_eq!(gradient(&parameter), [3.0, 4.0]);
+        }
+    }
+
+    #[test]
+    fn a_parameter_without_a_gradient_is_skipped() {
+        let idle = Tensor::zeros([2], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+        assert_eq!(clip_grad_norm_(&[idle.shallow_clone()], 1.0).unwrap(), 0.0);
+        let parameters = [idle, parameter(&[3.0, 4.0])];
+        assert_eq!(clip_grad_norm_(&parameters, 0.0).unwrap(), 5.0);
+        assert_eq!(gradient(&parameters[1]), [0.0, 0.0]);
+        clip_grad_value_(&parameters, 1.0).unwrap();
+        assert!(!parameters[0].grad().defined());
+    }
+
+    #[test]
+    fn a_norm_that_is_not_finite_is_returned() {
+        let infinite = parameter(&[f32::INFINITY, 1.0]);
+        assert_eq!(clip_grad_norm_(&[infinite.shallow_clone()], 1.0).unwrap(), f64::INFINITY);
+        let [overflown, finite] = gradient(&infinite)[..] else { panic!("two numbers") };
+        assert!(overflown.is_nan() && finite == 0.0);
+
+        let nan = parameter(&[f32::NAN, 1.0]);
+        assert!(clip_grad_norm_(&[nan.shallow_clone()], 1.0).unwrap().is_nan());
+        assert!(gradient(&nan).into_iter().all(f32::is_nan));
+    }
+
+    #[test]
+    fn values_are_clipped_one_by_one() {
+        let parameter = parameter(&[-9.0, -1.0, 0.5, f32::INFINITY]);
+        clip_grad_value_(&[parameter.shallow_clone()], 2.0).unwrap();
+        assert_eq!(gradient(&parameter), [-2.0, -1.0, 0.5, 2.0]);
+    }
+
+    #[test]
+    fn limits_that_are_negative_or_no_numbers_are_refused() {
+        let parameter = parameter(&[3.0, 4.0]);
+        let parameters = [parameter.shallow_clone()];
+        let error = clip_grad_norm_(&parameters, -1.0).unwrap_err().to_string();
+        assert_eq!(error, "max_norm is -1, but must be a number not below 0");
+        let error = clip_grad_value_(&parameters, f64::NAN).unwrap_err().to_string();
+        assert_eq!(error, "clip_value is NaN, but must be a number not below 0");
+        assert_eq!(gradient(&parameter), [3.0, 4.0]);
+    }
+}
