@@ -68,3 +68,16 @@ pub(crate) fn check(args: &Args) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_ipv6_gets_a_port_that_one_server_can_open() {
+        let (port, _reservation) = reserve(Ipv4Addr::UNSPECIFIED.into()).unwrap();
+        let server = TcpListener::bind(("127.0.0.1", port));
+        assert!(server.is_ok(), "{server:?}");
+        assert!(TcpListener::bind(("127.0.0.1", port)).is_err());
+    }
+}
