@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that can be checked on this machine.
 
 use std::ffi::OsString;
+use std::time::Instant;
 
 use anyhow::Result;
 
@@ -8,6 +9,7 @@ use crate::{command, setup, workspace};
 
 /// Builds the programs that the tests start, runs the tests, and checks that the feature `cuda` compiles.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
+    let start = Instant::now();
     let libtorch = setup::ensure(setup::Level::Full)?;
     command::run(command::cargo().args(["build", "--release", "--workspace"]))?;
     let mut test = command::cargo();
@@ -30,6 +32,8 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
             libtorch.display()
         );
     }
+    let seconds = start.elapsed().as_secs();
+    println!("all tests passed after {} min {} s", seconds / 60, seconds % 60);
     Ok(())
 }
 
