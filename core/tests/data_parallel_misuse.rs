@@ -53,14 +53,30 @@ fn the_model_cannot_be_used_within_its_own_forward_pass() {
 
 #[test]
 fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
-    for count in [1, 2] {
-        let (_vs, model) = model(count);
-        let module = model.module();
-        let error = message(model.f_forward_t(&ones(&[4, 2]), true));
-        assert!(error.contains("used while a guard of its `module()` lives"), "{error}");
-        drop(module);
-        let _ = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
-    }
+    let (sender, ended) = std::sync::mpsc::channel();
+    let passes = std::thread::spawn(move || {
+        for count in [1, 2] {
+            let (_vs, model) = model(count);
+            let module = model.module();
+            let error = message(model.f_forward_t(&ones(&[4, 2]), true));
+            assert!(error.contains("used while a guard of its `module()` lives"), "{error}");
+            drop(module);
+            let _ = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
+        }
+        sender.send(()).unwrap();
+    });
+    // Else it waits for itself.
+    let waited = ended.recv_timeout(std::time::Duration::from_secs(20));
+    assert_ne!(waited, Err(std::sync::mpsc::RecvTimeoutError::Timeout));
+    passes.join().unwrap();
+}
+
+#[test]
+#[should_panic = "while this thread has the module already"]
+fn a_thread_has_one_guard_of_the_module() {
+    let (_vs, model) = model(2);
+    let _first = model.module();
+    let _second = model.module();
 }
 
 #[test]

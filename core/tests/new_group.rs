@@ -4,8 +4,10 @@
 
 mod common;
 
-use tch::Tensor;
-use tch_parallel::distributed::{ProcessGroup, ReduceOp};
+use tch::nn::VarStore;
+use tch::{Device, Tensor};
+use tch_parallel::checkpoint;
+use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
 
 /// The sum of the job's ranks in the group.
 fn sum(group: &ProcessGroup, own: usize) -> f64 {
@@ -35,12 +37,15 @@ on_ranks!(
 on_ranks!(
     3,
     fn a_source_is_a_rank_of_the_group_and_not_of_the_job(group: &ProcessGroup) {
-        let Some(last_two) = group.new_group(&[1, 2]).unwrap() else { return };
-        let mut tensor = Tensor::from(group.rank() as f64);
-        last_two.broadcast(&mut tensor, 0).unwrap();
-        assert_eq!(f64::try_from(tensor).unwrap(), 1.0);
-        let error = last_two.broadcast(&mut Tensor::from(0.0), 2).unwrap_err().to_string();
-        assert!(error.contains("src is rank 2"), "{error}");
+        if let Some(last_two) = group.new_group(&[1, 2]).unwrap() {
+            let mut tensor = Tensor::from(group.rank() as f64);
+            last_two.broadcast(&mut tensor, 0).unwrap();
+            assert_eq!(f64::try_from(tensor).unwrap(), 1.0);
+            let error = last_two.broadcast(&mut Tensor::from(0.0), 2).unwrap_err().to_string();
+            assert!(error.contains("src is rank 2"), "{error}");
+        }
+        // Rank 0 serves the store: it does not end before.
+        group.barrier().unwrap();
     }
 );
 
@@ -55,6 +60,21 @@ on_ranks!(
         }
     }
 );
+
+#[test]
+fn a_group_outlives_that_which_it_was_made_of() {
+    common::processes(2, "a_group_outlives_that_which_it_was_made_of", || {
+        let world = init_process_group(common::options()).unwrap();
+        let both = world.new_group(&[0, 1]).unwrap().unwrap();
+        drop(world);
+        // Saving takes an agreement of all ranks, by way of the store.
+        let directory = tempfile::tempdir().unwrap();
+        let vs = VarStore::new(Device::Cpu);
+        let _ = vs.root().zeros("weight", &[2]);
+        checkpoint::save(directory.path().join("model.safetensors"), &vs, &both).unwrap();
+        assert_eq!(sum(&both, both.rank()), 1.0);
+    });
+}
 
 on_ranks!(
     2,

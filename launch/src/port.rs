@@ -43,6 +43,10 @@ fn reserve(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+    if address.is_ipv6() {
+        // A system can have another default.
+        setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
+    }
     bind(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(address, 0)))?;
     let bound: SockaddrStorage = getsockname(socket.as_raw_fd())?;
     let port = bound.as_sockaddr_in6().map(SockaddrIn6::port);

@@ -10,10 +10,11 @@ use tch::Tensor;
 /// PyTorch's counterpart is `torch.utils.data.TensorDataset(*tensors)`.
 ///
 /// ```
-/// use tch::{Kind, Tensor, kind::FLOAT_CPU};
+/// use tch::{Tensor, kind::{FLOAT_CPU, INT64_CPU}};
 /// use tch_parallel::data::{DataLoader, SequentialSampler, TensorDataset};
 ///
-/// let (xs, ys) = (Tensor::rand([10, 3], FLOAT_CPU), Tensor::zeros([10], (Kind::Int64, tch::Device::Cpu)));
+/// let xs = Tensor::rand([10, 3], FLOAT_CPU);
+/// let ys = Tensor::zeros([10], INT64_CPU);
 /// let samples = TensorDataset::new((xs, ys))?;
 /// for batch in DataLoader::new(samples, SequentialSampler::new(10), 5)?.epoch(0)? {
 ///     let (xs, ys) = batch?;
@@ -23,7 +24,7 @@ use tch::Tensor;
 /// ```
 #[derive(Debug)]
 pub struct TensorDataset<T> {
-    /// Behind a lock because tch's tensors must not be used by two threads at once.
+    /// Several threads may read a tensor; the lock is there because tch does not say so (`Sync`).
     tensors: Mutex<T>,
     len: usize,
 }
@@ -32,19 +33,23 @@ impl<T: Tensors> TensorDataset<T> {
     /// Takes a tensor, or a tuple or vector of them, of at least one dimension.
     ///
     /// # Errors
-    /// [`Error::Argument`] if they differ in how many rows they have, or there are none.
+    /// [`Error::Argument`] if they differ in how many rows they have, there are none, or one is
+    /// [`Replicated`](crate::Replicated) and so not to be taken apart.
     pub fn new(mut tensors: T) -> Result<Self> {
-        let mut sizes = Vec::new();
+        let (mut sizes, mut replicated) = (Vec::new(), 0);
+        tensors.visit_replicated(&mut |_| replicated += 1);
         tensors.visit(&mut |tensor| sizes.push(tensor.size()));
         let rows: Vec<_> = sizes.iter().map(|size| size.first()).collect();
         match rows[..] {
-            [Some(&len), ..] if rows.iter().all(|rows| *rows == Some(&len)) => {
+            [Some(&len), ..] if replicated == 0 && rows.iter().all(|rows| *rows == Some(&len)) => {
                 Ok(TensorDataset { tensors: Mutex::new(tensors), len: len as usize })
             }
             _ => Err(Error::Argument {
                 what: "the tensors' sizes".into(),
                 found: format!("{sizes:?}"),
-                expected: "one or more, with the same first dimension: the samples".into(),
+                expected:
+                    "one or more, with the same first dimension, the samples, and none Replicated"
+                        .into(),
             }),
         }
     }
@@ -88,5 +93,6 @@ mod tests {
         assert!(error.contains("[[3, 2], [4, 2]]"), "{error}");
         assert!(TensorDataset::new(Vec::<Tensor>::new()).is_err());
         assert!(TensorDataset::new(Tensor::from(1.0)).is_err());
+        assert!(TensorDataset::new((rows(3), crate::Replicated(rows(3)))).is_err());
     }
 }

@@ -182,7 +182,7 @@ impl<M: Send> DataParallel<M> {
     /// The original module, for evaluation on one device and for whatever it offers beside its
     /// forward pass. `model.module`
     ///
-    /// Drop it before the next forward pass.
+    /// Drop it before the next forward or backward pass.
     ///
     /// # Panics
     /// If it is called within a forward pass of this model, or while this thread has such a guard.

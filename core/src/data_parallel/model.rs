@@ -67,7 +67,7 @@ impl<M: Send> DataParallelModel<M> {
 
     /// The original module, for evaluation on one device. `model.module`
     ///
-    /// Drop it before the next forward pass.
+    /// Drop it before the next forward or backward pass.
     ///
     /// # Panics
     /// If it is called within a forward pass of this model, or while this thread has such a guard.

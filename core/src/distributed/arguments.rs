@@ -4,6 +4,7 @@ use super::device::Backend;
 use super::process_group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::ReduceOp;
+use c10d_sys::tensor::is_strided_view;
 use tch::Tensor;
 
 impl ProcessGroup {
@@ -47,7 +48,7 @@ impl ProcessGroup {
 /// The backends look at a tensor's first number and at how many there are. Of a view with gaps gloo
 /// would exchange the numbers in the gaps, without an error, in Python too.
 pub(super) fn check_contiguous(tensor: &Tensor) -> Result<()> {
-    if tensor.is_sparse() || tensor.is_contiguous() {
+    if !is_strided_view(tensor) {
         return Ok(());
     }
     Err(Error::Argument {

@@ -39,9 +39,11 @@ impl Default for ProcessGroupOptions {
 /// Meets the other ranks of the job, as the environment describes it ([`Env`]).
 ///
 /// PyTorch's counterpart is `torch.distributed.init_process_group`; ranks of either language meet
-/// in one group. From then on the process prints no warnings of libtorch, unless the variable
-/// `TORCH_CPP_LOG_LEVEL` says otherwise (`WARNING`): it would warn of each attempt to connect. Without a launcher the world is this process alone, and every collective is the
+/// in one group. Without a launcher the world is this process alone, and every collective is the
 /// identity.
+///
+/// From then on the process prints no warnings of libtorch, which would warn of each attempt to
+/// connect, unless the variable `TORCH_CPP_LOG_LEVEL` asks for them (`WARNING`).
 ///
 /// ```
 /// use std::time::Duration;
@@ -126,7 +128,7 @@ fn connect(
 impl Place {
     fn could_not_join(&self, message: &str) -> Error {
         Error::Rendezvous {
-            rank: self.job_rank,
+            rank: self.rank,
             world_size: self.world_size,
             operation: "join the group".into(),
             message: message.into(),

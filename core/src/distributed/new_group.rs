@@ -11,8 +11,9 @@ impl ProcessGroup {
     ///
     /// The new group numbers its ranks from 0, in ascending order, and its methods take these
     /// numbers. Every rank of this group must call it, whether it is in `ranks` or not, and in the
-    /// same order if there are several groups to be made. It waits for the members alone. A rank may
-    /// be in several groups.
+    /// same order if there are several groups to be made. It waits for the members alone, as with
+    /// `use_local_synchronization=True`: rank 0 of the job, which serves the store, must not end
+    /// before. A rank may be in several groups.
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;

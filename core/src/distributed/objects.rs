@@ -20,8 +20,10 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// As of [every collective](ProcessGroup#errors), for a value that cannot be serialized, and for
-    /// one of another type than on this rank where that can be told.
+    /// As of [every collective](ProcessGroup#errors), for a value of another type than on this rank where
+    /// that can be told, and for one that cannot be serialized: numbers travel without their names, so
+    /// a type cannot be read back that serde must look at first (`serde_json::Value`, `untagged` and
+    /// `flatten`).
     pub fn all_gather_object<T: Serialize + DeserializeOwned>(&self, object: &T) -> Result<Vec<T>> {
         const OPERATION: &str = "all_gather_object";
         let own = self.encode(OPERATION, object)?;

@@ -44,6 +44,8 @@ pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 #[doc(alias = "PrefixStore")]
 pub struct Store {
     engine: Arc<c10d_sys::Store>,
+    /// The first of this process, which on rank 0 serves all others: clones are clients.
+    first: Arc<c10d_sys::Store>,
     membership: Arc<Membership>,
     /// What stands before every key, for messages.
     prefix: String,
@@ -64,7 +66,7 @@ impl Store {
             None => c10d_sys::Store::hash().map_err(Error::engine("make a store"))?,
         };
         let (engine, membership) = (Arc::new(engine), Arc::new(membership));
-        Ok(Store { engine, membership, prefix: String::new() })
+        Ok(Store { first: Arc::clone(&engine), engine, membership, prefix: String::new() })
     }
 
     /// The same store, with `prefix/` before every key. `dist.PrefixStore`.
@@ -76,6 +78,7 @@ impl Store {
         let engine = engine.map_err(|error| self.failed("prefix", prefix, &error))?;
         Ok(Store {
             engine: Arc::new(engine),
+            first: Arc::clone(&self.first),
             membership: Arc::clone(&self.membership),
             prefix: format!("{}{prefix}/", self.prefix),
         })
@@ -88,9 +91,8 @@ impl Store {
     /// As of [every operation](Self#errors).
     pub fn try_clone(&self) -> Result<Store> {
         let engine = self.engine.try_clone();
-        let engine = engine.map_err(|error| self.failed("connect to", "", &error))?;
-        let (membership, prefix) = (Arc::clone(&self.membership), self.prefix.clone());
-        Ok(Store { engine: Arc::new(engine), membership, prefix })
+        let engine = engine.map_err(|error| self.failed("connect once more to", "", &error))?;
+        Ok(Store { engine: Arc::new(engine), ..self.clone() })
     }
 
     /// Sets a key, which wakes whoever waits for it. `store.set`.
@@ -154,7 +156,10 @@ impl Store {
         if is_about_connections(&message) && !message.contains("wait timeout") {
             message = format!("{server}, which serves the store, has ended ({message})");
         }
-        let operation = format!("{operation} {}{key} in the store", self.prefix);
+        let operation = match format!("{}{key}", self.prefix) {
+            key if key.is_empty() => format!("{operation} the store"),
+            key => format!("{operation} {key} in the store"),
+        };
         Error::Rendezvous { rank, world_size, operation, message }
     }
 }

@@ -250,6 +250,8 @@ char* c10d_clear_grad(c10d_tensor* tensor);
 bool c10d_grad_enabled(void);
 // Equal for two handles exactly if they are the same tensor.
 const void* c10d_tensor_identity(const c10d_tensor* tensor);
+// Whether its numbers lie apart, or in another order than that of a contiguous one.
+bool c10d_is_strided_view(const c10d_tensor* tensor);
 // The floats of a contiguous tensor on the CPU; null for another tensor, and for one that has another handle or view.
 float* c10d_exclusive_floats(c10d_tensor* tensor) noexcept;
 }

@@ -84,6 +84,12 @@ bool c10d_grad_enabled(void) {
   return at::GradMode::is_enabled();
 }
 
+bool c10d_is_strided_view(const c10d_tensor* pointer) {
+  const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+  // Others have no strides, and do not answer.
+  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_contiguous();
+}
+
 const void* c10d_tensor_identity(const c10d_tensor* pointer) {
   return static_cast<const at::Tensor*>(pointer)->unsafeGetTensorImpl();
 }

@@ -315,6 +315,7 @@ unsafe extern "C" {
     pub(crate) fn c10d_set_grad(tensor: *mut Tensor, gradient: *const Tensor) -> Status;
     pub(crate) fn c10d_clear_grad(tensor: *mut Tensor) -> Status;
     pub(crate) fn c10d_grad_enabled() -> bool;
+    pub(crate) fn c10d_is_strided_view(tensor: *const Tensor) -> bool;
     pub(crate) fn c10d_tensor_identity(tensor: *const Tensor) -> *const c_void;
     pub(crate) fn c10d_exclusive_floats(tensor: *mut Tensor) -> *mut f32;
 }

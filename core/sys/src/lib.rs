@@ -17,7 +17,7 @@
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`random`]: the state of the global generators.
 //! - [`tensor`]: the few things of PyTorch's tensors that tch lacks.
-//! - [`inherited_listener`]: a socket that the launcher has bound.
+//! - [`inherited_listener`]: a socket that the process which started this one has bound.
 //!
 //! This is the only crate of the workspace with C++ and with unsafe code.
 

@@ -6,9 +6,8 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// The listening socket that this process was started with as descriptor `fd`.
 ///
-/// The result is a duplicate: whoever owns `fd` keeps it, but programs that this process starts do
-/// not inherit it, or the port would be open for as long as they run. A descriptor that is not open,
-/// or not a listening socket, is an error.
+/// The result is a duplicate: whoever owns `fd` keeps it, and as long as that is open the port is as
+/// well. A descriptor that is not open, or not a listening socket, is an error.
 pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
     // SAFETY: fcntl takes any number and refuses one that is not an open descriptor.
     let duplicate = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
@@ -35,11 +34,6 @@ pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
     }
     if listening == 0 {
         return Err(Error::other("the descriptor is a socket that does not listen"));
-    }
-    // Standard input and output are for whoever is started to inherit.
-    if fd > libc::STDERR_FILENO {
-        // SAFETY: changes a flag of an open descriptor.
-        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     Ok(listener)
 }

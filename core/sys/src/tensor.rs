@@ -102,6 +102,13 @@ pub fn grad_enabled() -> bool {
     unsafe { ffi::c10d_grad_enabled() }
 }
 
+/// Whether a tensor is a view whose numbers lie apart, or in another order than those of a contiguous
+/// one. False for a sparse tensor, which has no strides.
+pub fn is_strided_view(tensor: &Tensor) -> bool {
+    // SAFETY: `tensor` lives through the call, which only reads.
+    unsafe { ffi::c10d_is_strided_view(pointer(tensor)) }
+}
+
 /// Equal for two handles exactly if they are the same tensor (`a is b` in Python), while both live.
 pub fn identity(tensor: &Tensor) -> usize {
     // SAFETY: `tensor` lives through the call.

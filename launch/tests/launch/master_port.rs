@@ -59,16 +59,23 @@ else:
 fn nobody_holds_the_port_when_rank_0_is_gone() {
     let script = r#"
 import os, socket, time
+address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 if os.environ["RANK"] == "0":
+    socket.create_server(address).accept()
     raise SystemExit(0)
+heard = False
 deadline = time.monotonic() + 20
 while time.monotonic() < deadline:
     try:
-        socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), timeout=5).close()
+        socket.create_connection(address, timeout=5).close()
+        heard = True
     except ConnectionRefusedError:
-        raise SystemExit(0)
+        if heard:
+            raise SystemExit(0)
+    except ConnectionResetError:
+        heard = True
     time.sleep(0.01)
-raise SystemExit("the port is still open")
+raise SystemExit("the port is still open" if heard else "rank 0 never listened")
 "#;
     run(launch_python(&Job::new(), "-n 2", script)).expect_code(0);
 }
