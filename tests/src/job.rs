@@ -199,6 +199,11 @@ impl Process {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
+    /// Whether it has ended by now.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
     /// Waits for its end; fails with all its output when the job's time is up.
     pub fn wait(&mut self) -> Result<Ended> {
         let what = format!("`{}` ended", self.command);

@@ -16,7 +16,7 @@ use tch::Tensor;
 /// let xs = Tensor::rand([10, 3], FLOAT_CPU);
 /// let ys = Tensor::zeros([10], INT64_CPU);
 /// let samples = TensorDataset::new((xs, ys))?;
-/// for batch in DataLoader::new(samples, SequentialSampler::new(10), 5)?.epoch(0)? {
+/// for batch in DataLoader::new(samples, SequentialSampler, 5)?.epoch(0)? {
 ///     let (xs, ys) = batch?;
 ///     assert_eq!((xs.size(), ys.size()), (vec![5, 3], vec![5]));
 /// }
