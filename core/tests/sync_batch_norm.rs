@@ -2,58 +2,26 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
+#[path = "common/batches.rs"]
+mod batches;
 mod common;
 
-use tch::nn::{Module, ModuleT, VarStore};
+use batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
+use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
+use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 use tch_parallel::nn::{
-    BatchNorm, BatchNormOptions, Conv2d, Conv2dOptions, NormLayer, SyncBatchNorm, batch_norm1d,
-    batch_norm2d, batch_norm3d, conv2d, sync_batch_norm,
+    BatchNorm, BatchNormOptions, SyncBatchNorm, batch_norm1d, batch_norm2d, batch_norm3d,
+    sync_batch_norm,
 };
 
-const CHANNELS: i64 = 3;
-
-/// Of each sample and channel: one number, a sequence, an image, a volume.
+/// Of each sample and channel: one number, a sequence, a volume.
 const ROW: &[i64] = &[];
 const SEQUENCE: &[i64] = &[7];
-const IMAGE: &[i64] = &[4, 5];
 const VOLUME: &[i64] = &[2, 3, 2];
 
 /// Means of 32 bits, rounded and added up in another order: a few units in the last place.
 const ROUNDING: f64 = 1e-6;
-
-/// The same with 64 bits, by way of several layers.
-const ROUNDING_OF_DOUBLES: f64 = 1e-12;
-
-/// A batch of all ranks, which have so many rows of it each.
-struct Batch<'a> {
-    rows: &'a [i64],
-    images: Tensor,
-    targets: Tensor,
-}
-
-impl<'a> Batch<'a> {
-    fn new(rows: &'a [i64], step: i64) -> Self {
-        Self::shaped(rows, IMAGE, step)
-    }
-
-    fn shaped(rows: &'a [i64], sample: &[i64], step: i64) -> Self {
-        let size = [&[rows.iter().sum(), CHANNELS], sample].concat();
-        let numbers = Tensor::arange(size.iter().product::<i64>(), (Kind::Float, Device::Cpu));
-        // No two ranks' rows have the same mean, nor the same variance.
-        let images =
-            (&numbers * 0.37 + step as f64).sin() * (&numbers * 0.005 + 1) + &numbers * 0.01;
-        let targets = (numbers * 0.61 + step as f64).cos();
-        Batch { rows, images: images.view(&size[..]), targets: targets.view(&size[..]) }
-    }
-
-    /// This rank's rows of a tensor that has all of them.
-    fn part(&self, group: &ProcessGroup, all: &Tensor) -> Tensor {
-        let start = self.rows[..group.rank()].iter().sum();
-        all.narrow(0, start, self.rows[group.rank()])
-    }
-}
 
 /// What a pass over images gives: the output, and the gradients of the images, the weight and the
 /// bias.
@@ -67,22 +35,6 @@ fn pass(layer: &dyn ModuleT, vs: &VarStore, images: &Tensor, targets: &Tensor) -
         let _ = parameter.grad().zero_();
     }
     results
-}
-
-fn assert_close(what: &str, found: &Tensor, expected: &Tensor, tolerance: f64) {
-    assert_eq!(found.size(), expected.size(), "{what}");
-    if expected.numel() > 0 {
-        let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);
-        let difference = largest(&(found - expected)) / largest(expected).max(1.0);
-        assert!(difference < tolerance, "{what} is wrong by {difference}");
-    }
-}
-
-fn vary_weights(vs: &VarStore) {
-    for (index, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
-        let values = Tensor::arange(parameter.numel() as i64, (parameter.kind(), Device::Cpu));
-        no_grad(|| parameter.copy_(&(values * 0.4 + 0.3 * (index + 1) as f64).view_as(&parameter)));
-    }
 }
 
 fn layers(
@@ -347,82 +299,5 @@ on_ranks!(
             let error = layer.f_forward_t(&images, false).unwrap_err().to_string();
             assert!(error.ends_with("but must be [N, 3, …]"), "{error}");
         }
-    }
-);
-
-/// Two convolutions, each with a normalisation after it, and the second with a shortcut: its graph
-/// has two ways.
-#[derive(Debug)]
-struct Net {
-    convs: [Conv2d; 2],
-    norms: [Box<dyn ModuleT>; 2],
-}
-
-impl Net {
-    fn new(vs: &VarStore, norm_layer: &NormLayer) -> Net {
-        let path = vs.root();
-        let options = Conv2dOptions { padding: 1, ..Default::default() };
-        let norm = |name: &str| norm_layer.build(&path / name, CHANNELS);
-        let conv = |name: &str| conv2d(&path / name, CHANNELS, CHANNELS, 3, options);
-        Net { convs: [conv("conv1"), conv("conv2")], norms: [norm("bn1"), norm("bn2")] }
-    }
-}
-
-impl ModuleT for Net {
-    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        let xs = self.norms[0].forward_t(&self.convs[0].forward(xs), train).relu();
-        self.norms[1].forward_t(&self.convs[1].forward(&xs), train) + xs
-    }
-}
-
-/// Trains a net wrapped in DistributedDataParallel, with a bucket for every gradient, so that their
-/// exchanges come between those of the normalisations; and the same net alone.
-fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
-    let norm_layers = [NormLayer::SyncBatchNorm(group.clone()), NormLayer::BatchNorm];
-    let [(vs, net), (vs_alone, alone)] = norm_layers.map(|norm_layer| {
-        let mut vs = VarStore::new(Device::Cpu);
-        let net = Net::new(&vs, &norm_layer);
-        vs.double();
-        vary_weights(&vs);
-        (vs, net)
-    });
-    let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
-    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
-    for step in 0..3 {
-        let batch = Batch::new(rows, step);
-        let double = |tensor: &Tensor| tensor.to_kind(Kind::Double);
-        let (images, targets) = (double(&batch.images), double(&batch.targets));
-        (alone.forward_t(&images, true) * &targets).sum(Kind::Double).backward();
-        let output = model.f_forward_t(&batch.part(group, &images), true).unwrap();
-        let loss = (output * batch.part(group, &targets)).sum(Kind::Double);
-        // The gradients are averaged over the ranks.
-        model.backward(&(loss * group.world_size() as f64)).unwrap();
-
-        let (found, expected) = (vs.trainable_variables(), vs_alone.trainable_variables());
-        for (found, expected) in found.iter().zip(&expected) {
-            assert_close("a gradient", &found.grad(), &expected.grad(), ROUNDING_OF_DOUBLES);
-        }
-        for parameter in found.into_iter().chain(expected) {
-            let gradient = parameter.grad();
-            let _ = no_grad(|| parameter.shallow_clone().g_sub_(&(&gradient * 0.01)));
-            let _ = gradient.shallow_clone().zero_();
-        }
-    }
-    for (name, expected) in vs_alone.variables() {
-        assert_close(&name, &vs.variables()[&name], &expected, ROUNDING_OF_DOUBLES);
-    }
-}
-
-on_ranks!(
-    2,
-    fn under_ddp_two_ranks_train_as_one_process(group: &ProcessGroup) {
-        ddp_follows_one_process(group, &[3, 3]);
-    }
-);
-
-on_ranks!(
-    3,
-    fn under_ddp_a_rank_may_have_nothing(group: &ProcessGroup) {
-        ddp_follows_one_process(group, &[4, 0, 1]);
     }
 );

@@ -1,0 +1,59 @@
+//! Batches that several ranks have together, and how near their results must come to those of one process.
+
+#![allow(dead_code, reason = "not every test that includes this uses all of it")]
+
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel::distributed::ProcessGroup;
+
+pub const CHANNELS: i64 = 3;
+
+/// Of each sample and channel.
+pub const IMAGE: &[i64] = &[4, 5];
+
+/// A batch of all ranks, which have so many rows of it each.
+pub struct Batch<'a> {
+    pub rows: &'a [i64],
+    pub images: Tensor,
+    pub targets: Tensor,
+}
+
+impl<'a> Batch<'a> {
+    pub fn new(rows: &'a [i64], step: i64) -> Self {
+        Self::shaped(rows, IMAGE, step)
+    }
+
+    pub fn shaped(rows: &'a [i64], sample: &[i64], step: i64) -> Self {
+        let size = [&[rows.iter().sum(), CHANNELS], sample].concat();
+        let numbers = Tensor::arange(size.iter().product::<i64>(), (Kind::Float, Device::Cpu));
+        // No two ranks' rows have the same mean, nor the same variance.
+        let images =
+            (&numbers * 0.37 + step as f64).sin() * (&numbers * 0.005 + 1) + &numbers * 0.01;
+        let targets = (numbers * 0.61 + step as f64).cos();
+        Batch { rows, images: images.view(&size[..]), targets: targets.view(&size[..]) }
+    }
+
+    /// This rank's rows of a tensor that has all of them.
+    pub fn part(&self, group: &ProcessGroup, all: &Tensor) -> Tensor {
+        let start = self.rows[..group.rank()].iter().sum();
+        all.narrow(0, start, self.rows[group.rank()])
+    }
+}
+
+/// Fails unless the largest difference, relative to the largest number expected, is below `tolerance`.
+pub fn assert_close(what: &str, found: &Tensor, expected: &Tensor, tolerance: f64) {
+    assert_eq!(found.size(), expected.size(), "{what}");
+    if expected.numel() > 0 {
+        let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);
+        let difference = largest(&(found - expected)) / largest(expected).max(1.0);
+        assert!(difference < tolerance, "{what} is wrong by {difference}");
+    }
+}
+
+/// Gives every parameter values of its own, none of them that with which a layer begins.
+pub fn vary_weights(vs: &VarStore) {
+    for (index, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
+        let values = Tensor::arange(parameter.numel() as i64, (parameter.kind(), Device::Cpu));
+        no_grad(|| parameter.copy_(&(values * 0.4 + 0.3 * (index + 1) as f64).view_as(&parameter)));
+    }
+}

@@ -1,0 +1,94 @@
+//! A network with SyncBatchNorm under DistributedDataParallel, held against one process with all the
+//! data.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+#[path = "common/batches.rs"]
+mod batches;
+mod common;
+
+use batches::{Batch, CHANNELS, assert_close, vary_weights};
+use tch::nn::{Module, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::nn::{Conv2d, Conv2dOptions, NormLayer, conv2d};
+
+/// Means of 64 bits, rounded and added up in another order, by way of several layers.
+const ROUNDING: f64 = 1e-12;
+
+/// Two convolutions, each with a normalisation after it, and the second with a shortcut: its graph
+/// has two ways.
+#[derive(Debug)]
+struct Net {
+    convs: [Conv2d; 2],
+    norms: [Box<dyn ModuleT>; 2],
+}
+
+impl Net {
+    fn new(vs: &VarStore, norm_layer: &NormLayer) -> Net {
+        let path = vs.root();
+        let options = Conv2dOptions { padding: 1, ..Default::default() };
+        let norm = |name: &str| norm_layer.build(&path / name, CHANNELS);
+        let conv = |name: &str| conv2d(&path / name, CHANNELS, CHANNELS, 3, options);
+        Net { convs: [conv("conv1"), conv("conv2")], norms: [norm("bn1"), norm("bn2")] }
+    }
+}
+
+impl ModuleT for Net {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        let xs = self.norms[0].forward_t(&self.convs[0].forward(xs), train).relu();
+        self.norms[1].forward_t(&self.convs[1].forward(&xs), train) + xs
+    }
+}
+
+/// Trains a net wrapped in DistributedDataParallel, with a bucket for every gradient, so that their
+/// exchanges come between those of the normalisations; and the same net alone.
+fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
+    let norm_layers = [NormLayer::SyncBatchNorm(group.clone()), NormLayer::BatchNorm];
+    let [(vs, net), (vs_alone, alone)] = norm_layers.map(|norm_layer| {
+        let mut vs = VarStore::new(Device::Cpu);
+        let net = Net::new(&vs, &norm_layer);
+        vs.double();
+        vary_weights(&vs);
+        (vs, net)
+    });
+    let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    for step in 0..3 {
+        let batch = Batch::new(rows, step);
+        let double = |tensor: &Tensor| tensor.to_kind(Kind::Double);
+        let (images, targets) = (double(&batch.images), double(&batch.targets));
+        (alone.forward_t(&images, true) * &targets).sum(Kind::Double).backward();
+        let output = model.f_forward_t(&batch.part(group, &images), true).unwrap();
+        let loss = (output * batch.part(group, &targets)).sum(Kind::Double);
+        // The gradients are averaged over the ranks.
+        model.backward(&(loss * group.world_size() as f64)).unwrap();
+
+        let (found, expected) = (vs.trainable_variables(), vs_alone.trainable_variables());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_close("a gradient", &found.grad(), &expected.grad(), ROUNDING);
+        }
+        for parameter in found.into_iter().chain(expected) {
+            let gradient = parameter.grad();
+            let _ = no_grad(|| parameter.shallow_clone().g_sub_(&(&gradient * 0.01)));
+            let _ = gradient.shallow_clone().zero_();
+        }
+    }
+    for (name, expected) in vs_alone.variables() {
+        assert_close(&name, &vs.variables()[&name], &expected, ROUNDING);
+    }
+}
+
+on_ranks!(
+    2,
+    fn under_ddp_two_ranks_train_as_one_process(group: &ProcessGroup) {
+        ddp_follows_one_process(group, &[3, 3]);
+    }
+);
+
+on_ranks!(
+    3,
+    fn under_ddp_a_rank_may_have_nothing(group: &ProcessGroup) {
+        ddp_follows_one_process(group, &[4, 0, 1]);
+    }
+);
