@@ -141,7 +141,7 @@ fn a_comparison_without_anything_to_compare_is_refused() -> Result<()> {
         &["compare", "--devices", "cpu:1"],
         &["--devices is cpu:0, but must be at least two devices"],
     )?;
-    misspelt(&["compare", "--steps", "1"], &["invalid value '1' for '--steps"])?;
+    misspelt(&["compare", "--steps", "2"], &["invalid value '2' for '--steps"])?;
     Ok(())
 }
 

@@ -36,11 +36,11 @@ const SHORT: [(&str, &str, &str); 7] = [
     (
         "ddp-imagenet",
         "compare",
-        "--dataset mnist --arch pyramidnet20_a24 --steps 2 --workers 0 \
+        "--dataset mnist --arch pyramidnet20_a24 --steps 3 --workers 0 \
       --batch-size 8 --single-batch-size 4 --devices cpu:2",
     ),
     ("ddp-imagenet", "", "--dataset mnist --epochs 1 --steps 1 --batch-size 16"),
-    ("dp-custom-criterion", "", "--steps 2 --layers 1 --hidden 32"),
+    ("dp-custom-criterion", "", "--steps 3 --layers 1 --hidden 32"),
     ("async-update", "compare", "--workers 2 --epochs 1 --step-time 1"),
     ("async-update", "ring show", ""),
     ("async-update", "", "--epochs 1"),

@@ -64,10 +64,10 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
 #[test]
 fn a_whole_epoch_is_measured_instead_of_projected() -> Result<()> {
     // 8,000 digits.
-    let flags = ["--batch-size=4000", "--single-batch-size=4000", "--steps=2"];
+    let flags = ["--batch-size=2000", "--single-batch-size=2000", "--steps=4"];
     let printed = Job::new()?.run(compare(&flags)?)?.expect_success()?.stdout;
     assert_eq!(printed.matches(" measured ").count(), RUNS.len(), "{printed}");
-    assert!(printed.contains("1 x 4000") && printed.contains("2 x 2000"), "{printed}");
+    assert!(printed.contains("1 x 2000") && printed.contains("2 x 1000"), "{printed}");
     Ok(())
 }
 
@@ -81,8 +81,8 @@ fn what_cannot_be_compared_is_refused() -> Result<()> {
         ("--devices=cpu:1", 1, "--devices is cpu:0, but must be at least two devices"),
         ("--batch-size=1", 1, "--batch-size is 1, but must be 2 or a multiple of it"),
         ("--batch-size=9", 1, "--batch-size is 9, but must be 2 or a multiple of it"),
-        ("--batch-size=8000", 1, "the data set has 8000 images, which is less than two batches"),
-        ("--steps=1", 2, "invalid value '1' for '--steps"),
+        ("--batch-size=8000", 1, "the data set has 8000 images, which is less than three batches"),
+        ("--steps=2", 2, "invalid value '2' for '--steps"),
         ("--dataset=cifar10", 1, "error: "),
     ] {
         refused(compare(&[flags])?, code, &[text])?;

@@ -18,8 +18,7 @@ use tch::{Cuda, Tensor};
 
 pub use device_report::DeviceReport;
 
-/// Measures every step but the first, which is unlike the others: the optimizer has no state yet,
-/// and threads and caches are cold. Where there is one step only, that one.
+/// Measures every step after the first [two](Self::WARM_UP); where there are no more, the last.
 ///
 /// ```
 /// use tch::{Kind, Tensor, kind::FLOAT_CPU, nn::{self, ModuleT, VarStore}};
@@ -31,7 +30,7 @@ pub use device_report::DeviceReport;
 ///
 /// let mut meter = Meter::new(&devices);
 /// model.set_trace(meter.trace());
-/// for _step in 0..3 {
+/// for _step in 0..4 {
 ///     let images = Tensor::ones([8, 4], FLOAT_CPU);
 ///     meter.begin_step()?;
 ///     model.backward(&model.forward_t(&images, true).mean(Kind::Float))?;
@@ -57,6 +56,13 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// Steps at the beginning that are unlike those to come. In the first the optimizer has no state
+    /// yet, and threads and caches are cold. In the second [`DistributedDataParallel`] builds its
+    /// buckets anew, and gloo's threads may hold what was sent for it until after the peak.
+    ///
+    /// [`DistributedDataParallel`]: crate::distributed::DistributedDataParallel
+    pub const WARM_UP: u32 = 2;
+
     /// A meter of the devices that this process trains on.
     pub fn new(devices: &Devices) -> Self {
         Self {
@@ -101,7 +107,7 @@ impl Meter {
     /// As [`begin_step`](Self::begin_step).
     pub fn end_step(&mut self) -> Result<Duration> {
         let step = self.elapsed();
-        if self.steps == 1 {
+        if self.steps <= Self::WARM_UP {
             self.total = Duration::ZERO;
             self.peaks.fill(0);
             self.idle.fill(Duration::ZERO);
@@ -139,7 +145,7 @@ impl Meter {
         let parameters = variables.values().map(bytes).sum();
         let gradients = gradients.iter().map(Tensor::grad).filter(Tensor::defined);
         let mut gradients = gradients.map(|gradient| bytes(&gradient)).sum();
-        let counted = self.steps.saturating_sub(1).max(1);
+        let counted = self.steps.saturating_sub(Self::WARM_UP).max(1);
         let mut reports = Vec::new();
         for ((device, peak), idle) in self.devices.iter().zip(&self.peaks).zip(&self.idle) {
             let idle = waited.unwrap_or(*idle / counted);

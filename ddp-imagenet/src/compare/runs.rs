@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
 use tch_parallel::data::Dataset;
-use tch_parallel::meter::DeviceReport;
+use tch_parallel::meter::{DeviceReport, Meter};
 use tch_parallel::multiprocessing::{self, Process};
 use tch_parallel::report::read_events;
 use tch_parallel::{Devices, LogicalDevice};
@@ -96,8 +96,8 @@ impl<'a> Runs<'a> {
         let (train_set, _) = args.data.load(args.seed)?;
         let (images, needed) = (train_set.len(), shares.total.max(shares.single));
         ensure!(
-            images >= 2 * needed,
-            "the data set has {images} images, which is less than two batches of {needed}; a \
+            images >= 3 * needed,
+            "the data set has {images} images, which is less than three batches of {needed}; a \
              smaller --batch-size helps"
         );
         let directory = tempfile::tempdir().context("cannot create a directory for metrics")?;
@@ -175,7 +175,9 @@ impl<'a> Runs<'a> {
         for path in ranks {
             measured.devices.extend(read_events::<DeviceReport>(&path, "device")?);
             let steps = read_events::<StepEvent>(&path, "step")?;
-            let seconds = |of: fn(&StepEvent) -> f64| median(steps.iter().skip(1).map(of));
+            let seconds = |of: fn(&StepEvent) -> f64| {
+                median(steps.iter().skip(Meter::WARM_UP as usize).map(of))
+            };
             measured.batch_seconds = measured.batch_seconds.max(seconds(|s| s.batch_seconds));
             measured.fetch_seconds = measured.fetch_seconds.max(seconds(|s| s.fetch_seconds));
             for EpochEvent { batches, taken, seconds, .. } in read_events(&path, "epoch")? {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use tch_parallel::Error;
 use tch_parallel::report::{Column, size, table};
 
-/// The second finds Adam's state in place, and with a third the median time is not that of the first.
+/// The third is the first that the meter counts.
 const STEPS: u64 = 3;
 
 /// The largest batch of a method within a budget.
