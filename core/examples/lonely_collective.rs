@@ -16,7 +16,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     // ANCHOR: lonely
-    let timeout = Duration::from_secs(2);
+    let timeout = Duration::from_secs(5);
     let group = init_process_group(ProcessGroupOptions { timeout, ..Default::default() })?;
     let mut loss = AvgMetric::new();
     loss.update(1.0 + group.rank() as f64, 1);

@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 use tch::Tensor;
 use tch_parallel::distributed::{AvgMetric, ProcessGroup, ReduceOp};
 
@@ -141,37 +141,32 @@ on_ranks!(
 on_ranks!(
     2,
     fn a_barrier_holds_the_fast_rank_until_the_slow_one_comes(group: &ProcessGroup) {
-        let delay = Duration::from_millis(300);
-        // Both clocks start at the same moment.
-        group.barrier().unwrap();
-        let start = Instant::now();
         if group.rank() == 1 {
-            std::thread::sleep(delay);
+            std::thread::sleep(Duration::from_millis(300));
         }
+        let came = SystemTime::now();
         group.barrier().unwrap();
-        // Leaving the first barrier takes its time as well, on either rank.
-        assert!(
-            start.elapsed() > delay / 2,
-            "rank {} left after {:?}",
-            group.rank(),
-            start.elapsed()
-        );
+        let left = SystemTime::now();
+        let [_, slow] = group.all_gather_object(&came).unwrap()[..] else { panic!() };
+        assert!(left >= slow, "rank {} left at {left:?}, before {slow:?}", group.rank());
     }
 );
 
 on_ranks!(
     3,
     fn a_monitored_barrier_names_the_ranks_that_did_not_come(group: &ProcessGroup) {
+        // So that ranks 0 and 1 are there in time, however long it took them to start.
+        group.barrier().unwrap();
+        let timeout = Duration::from_secs(4);
         match group.rank() {
             0 => {
-                let error =
-                    group.monitored_barrier(Duration::from_secs(1)).unwrap_err().to_string();
+                let error = group.monitored_barrier(timeout).unwrap_err().to_string();
                 assert!(error.contains("Ranks 2 failed to pass monitoredBarrier"), "{error}");
             }
             1 => {
-                group.monitored_barrier(Duration::from_secs(1)).unwrap_err();
+                group.monitored_barrier(timeout).unwrap_err();
             }
-            _ => std::thread::sleep(Duration::from_secs(3)),
+            _ => std::thread::sleep(2 * timeout),
         }
     }
 );
@@ -224,8 +219,11 @@ on_ranks!(
 on_ranks!(
     2,
     fn a_rank_that_ends_early_is_named_to_the_one_that_waits(group: &ProcessGroup) {
+        // All are connected, and know it.
+        group.barrier().unwrap();
         if group.rank() == 1 {
-            return;
+            // The connections end with the process, not before it.
+            std::process::exit(0);
         }
         let error = group.all_reduce(&mut own(group), ReduceOp::Sum).unwrap_err().to_string();
         assert!(error.starts_with("rank 0: all_reduce failed: "), "{error}");

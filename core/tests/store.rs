@@ -117,7 +117,9 @@ fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it
     common::processes(3, name, || {
         let (store, rank) = job();
         if rank == 2 {
-            let _group = pair(&store, 2, 1);
+            let group = pair(&store, 2, 1);
+            // Rank 0 is connected as well, and knows it.
+            recv(&group).unwrap();
             // Without a farewell, as if it had been killed.
             std::process::exit(0);
         }
@@ -126,6 +128,7 @@ fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it
             return send(&group, recv(&group).unwrap() + 1.0);
         }
         let groups = [1, 2].map(|with| pair(&store, with, 0));
+        send(&groups[1], 0.0);
         let error = recv(&groups[1]).unwrap_err().to_string();
         assert!(error.starts_with("rank 0: recv failed: "), "{error}");
         assert!(error.contains("(rank 2 (pid ") && error.ends_with(") has ended)"), "{error}");

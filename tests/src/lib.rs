@@ -4,6 +4,7 @@
 //! `cargo xtask test` builds the programs, sets Python up and runs everything.
 
 pub mod async_update;
+pub mod digits;
 pub mod imagenet;
 pub mod job;
 pub mod programs;

@@ -18,6 +18,12 @@ const STEPS: usize = 5;
 /// What everybody who is left may take to end.
 const SOON: Duration = Duration::from_secs(5);
 
+/// gloo can lose the failure of a send (see `ProcessGroup::send`); then it takes the timeout.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The same, as the flag.
+const WITH_TIMEOUT: &str = "--timeout=5";
+
 /// Starts so many ranks of a method without a launcher, which would end all when one is lost.
 fn start(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<Process>> {
     let program = || async_update(flags.iter().copied().chain([METRICS]));
@@ -35,7 +41,7 @@ fn who_updated(directory: &Path) -> Result<Vec<u64>> {
 #[test]
 fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> Result<()> {
     let job = Job::new()?;
-    let flags = ["ssp", "--staleness=1", "--step-time=5", "--epochs=4"];
+    let flags = ["ssp", "--staleness=1", "--step-time=5", "--epochs=4", WITH_TIMEOUT];
     let mut ranks = start(&job, 4, &flags)?;
     wait_for_steps(&job, 3..4, STEPS)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
@@ -56,9 +62,17 @@ fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> R
 fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()> {
     let job = Job::new()?;
     // 250 batches: one worker does 100 of them and computes the first for longer than the other
-    // needs for the rest.
-    let flags = ["async-ps", "--epochs=1", "--n-fetch=100", "--straggle=1:60000"];
-    let mut ranks = start(&job, 3, &flags)?;
+    // needs for the rest. It comes first, so as to have its 100.
+    let flags = ["async-ps", "--epochs=1", "--n-fetch=100", "--straggle=1:60000", METRICS];
+    let port = free_port()?;
+    let start = |rank| job.start(as_rank(async_update(flags)?, rank, 3, port));
+    let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
+    until("worker 1 has read the model", job.deadline(), || {
+        Ok(events(job.directory(), 0, "read", |read| read["worker"].as_u64())
+            .is_ok_and(|readers| readers.contains(&1))
+            .then_some(()))
+    })?;
+    ranks.push(start(2)?);
     until("worker 2 has done what worker 1 has left", job.deadline(), || {
         Ok((who_updated(job.directory()).unwrap_or_default().len() == 150).then_some(()))
     })?;
@@ -72,7 +86,7 @@ fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()>
 #[test]
 fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()> {
     let job = Job::new()?;
-    let mut ranks = start(&job, 3, &["async-ps", "--step-time=5", "--timeout=2"])?;
+    let mut ranks = start(&job, 3, &["async-ps", "--step-time=5", WITH_TIMEOUT])?;
     wait_for_steps(&job, 2..3, STEPS)?;
     kill(ranks[2].pid(), Signal::SIGSTOP)?;
     let server = ranks[0].wait()?.expect_success()?;
@@ -84,23 +98,21 @@ fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()>
 #[test]
 fn when_all_workers_are_killed_the_server_ends() -> Result<()> {
     let job = Job::new()?;
-    let mut ranks = start(&job, 3, &["async-ps", "--epochs=100000"])?;
+    let mut ranks = start(&job, 3, &["async-ps", "--epochs=100000", WITH_TIMEOUT])?;
     wait_for_steps(&job, 1..3, STEPS)?;
     for worker in [1, 2] {
         kill(ranks[worker].pid(), Signal::SIGKILL)?;
     }
     let killed = Instant::now();
     let server = ranks[0].wait()?.expect_code(1)?;
-    ensure!(killed.elapsed() < SOON, "it took {:?}", killed.elapsed());
+    ensure!(killed.elapsed() < TIMEOUT + SOON, "it took {:?}", killed.elapsed());
     server.expect_line(&["[rank 0] error: no worker is left after", "2 of 2 have come"])?;
     Ok(())
 }
 
-/// gloo can lose the failure of a send (see `ProcessGroup::send`); then it takes the timeout.
 #[test]
 fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
-    const TIMEOUT: Duration = Duration::from_secs(5);
-    let flags = ["async-ps", "--servers=2", "--epochs=100000", "--timeout=5"];
+    let flags = ["async-ps", "--servers=2", "--epochs=100000", WITH_TIMEOUT];
     for (killed, name) in [
         (0, "lost the parameter server, rank 0"),
         (1, "lost the parameter server of shard 1, rank 1"),

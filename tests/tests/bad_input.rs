@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use tests::digits::{images, labels};
 use tests::programs::{as_rank, ddp_mnist, free_port, launch, workspace};
 use tests::training::{OUTPUTS, losses};
-use tests::{Ended, Job, safetensors};
+use tests::{Ended, Job, digits, safetensors};
 
 /// Runs a command that must fail with this code and say all of these texts, before the first step.
 fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
@@ -31,35 +31,14 @@ fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<Ended> {
 const IMAGES: &str = "train-images-idx3-ubyte";
 const LABELS: &str = "train-labels-idx1-ubyte";
 
-/// The content of an IDX file: its magic number, its dimensions, its values.
-fn idx(dimensions: &[u32], values: Vec<u8>) -> Vec<u8> {
-    let magic = 0x0800 + dimensions.len() as u32;
-    let header = [magic].into_iter().chain(dimensions.iter().copied());
-    header.flat_map(u32::to_be_bytes).chain(values).collect()
-}
-
-fn images(count: u32) -> Vec<u8> {
-    idx(&[count, 28, 28], vec![0; count as usize * 28 * 28])
-}
-
-fn labels(count: u32) -> Vec<u8> {
-    idx(&[count], vec![9; count as usize])
-}
-
-/// A data set of 200 black digits, all in order.
-fn write_digits(directory: &Path) -> Result<()> {
-    for part in ["train", "t10k"] {
-        fs::write(directory.join(format!("{part}-images-idx3-ubyte")), images(200))?;
-        fs::write(directory.join(format!("{part}-labels-idx1-ubyte")), labels(200))?;
-    }
-    Ok(())
-}
+/// How many digits a data set has here.
+const COUNT: u32 = 200;
 
 #[test]
 fn a_sound_data_set_is_accepted() -> Result<()> {
     // Else the refusals below would prove nothing.
     let job = Job::new()?;
-    write_digits(job.directory())?;
+    digits::write(job.directory(), COUNT)?;
     job.run(ddp_mnist(["--data-dir", ".", "--epochs", "1"])?)?.expect_success()?;
     Ok(())
 }
@@ -70,21 +49,21 @@ fn a_broken_data_set_is_refused() -> Result<()> {
         content.truncate(length);
         content
     };
-    let mut label_10 = labels(200);
+    let mut label_10 = labels(COUNT);
     label_10[8 + 17] = 10;
     let cases: [(&str, Vec<u8>, &[&str]); 8] = [
-        (IMAGES, cut(images(200), 1000), &["ends after 984 of 156800 values", "[200, 28, 28]"]),
-        (IMAGES, cut(images(200), 10), &["ends after 10 bytes", "a header of 16 bytes"]),
+        (IMAGES, cut(images(COUNT), 1000), &["ends after 984 of 156800 values", "[200, 28, 28]"]),
+        (IMAGES, cut(images(COUNT), 10), &["ends after 10 bytes", "a header of 16 bytes"]),
         (IMAGES, Vec::new(), &["is empty", "a header of 16 bytes"]),
-        (IMAGES, labels(200), &["0x00000801 (labels)", "0x00000803 (images)"]),
-        (LABELS, images(200), &["0x00000803 (images)", "0x00000801 (labels)"]),
+        (IMAGES, labels(COUNT), &["0x00000801 (labels)", "0x00000803 (images)"]),
+        (LABELS, images(COUNT), &["0x00000803 (images)", "0x00000801 (labels)"]),
         (LABELS, labels(199), &["holds 199 labels", "expected 200, one for each image"]),
         (LABELS, label_10, &["the label 10 at index 17", "labels from 0 to 9"]),
         (LABELS, b"<html>404 Not Found</html>".to_vec(), &["0x3c68746d", "0x00000801"]),
     ];
     for (name, content, texts) in cases {
         let job = Job::new()?;
-        write_digits(job.directory())?;
+        digits::write(job.directory(), COUNT)?;
         fs::write(job.directory().join(name), content)?;
         refused(&job, &["--data-dir", "."], &[&["error: ", name], texts].concat())?;
     }

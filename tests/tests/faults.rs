@@ -107,7 +107,7 @@ fn an_interrupted_launcher_ends_its_ranks_and_itself_with_130() -> Result<()> {
 #[test]
 fn a_rank_that_is_stopped_for_longer_than_the_timeout_ends_the_job() -> Result<()> {
     let job = Job::new()?;
-    let mut launcher = launch_and_wait_for_steps(&job, 2, &["--timeout", "3"])?;
+    let mut launcher = launch_and_wait_for_steps(&job, 2, &["--timeout", "5"])?;
     kill(job.rank(1, "ddp-mnist")?, Signal::SIGSTOP)?;
     let ended = launcher.wait()?;
     assert!(!ended.status.success(), "{ended}");

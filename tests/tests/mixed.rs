@@ -80,9 +80,17 @@ fn launch_starts_cargo_run() -> Result<()> {
 #[test]
 fn torchrun_may_start_all_ranks_again() -> Result<()> {
     let program = ddp_mnist(["--epochs", "1", "--no-save"])?;
-    // The store that torchrun serves remembers the first attempt.
+    // The store that torchrun serves remembers the first attempt. It fails when both ranks are done:
+    // with the first that fails torchrun ends the other.
+    const FAILS_ONCE: &str = r#"
+        "$0" "$@" || exit
+        touch done.$TORCHELASTIC_RESTART_COUNT.$RANK
+        for rank in 0 1; do
+            while [ ! -e done.$TORCHELASTIC_RESTART_COUNT.$rank ]; do sleep 0.01; done
+        done
+        [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]"#;
     let mut fails_once = Command::new("sh");
-    fails_once.args(["-c", r#""$0" "$@" && [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]"#]);
+    fails_once.args(["-c", FAILS_ONCE]);
     fails_once.arg(program.get_program()).args(program.get_args());
     let mut torchrun = torchrun(2, &fails_once)?;
     torchrun.env("PET_MAX_RESTARTS", "1");

@@ -314,7 +314,8 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         store.set(&report_key(1), VICTIM.to_string().as_bytes()).unwrap();
-        assert!(ranks[0].blame().unwrap().starts_with("rank 2 "));
+        let blame = ranks[0].search().look_until_found().unwrap().unwrap();
+        assert!(blame.starts_with("rank 2 "), "{blame}");
     }
 
     #[test]

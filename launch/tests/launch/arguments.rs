@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 
 use crate::job::{Job, run};
 
@@ -42,7 +43,10 @@ fn a_double_dash_may_stand_before_the_program() {
 #[test]
 fn a_program_is_found_in_path_and_by_a_relative_path() {
     let job = Job::new();
-    fs::copy("/bin/true", job.dir().join("my-trainer")).unwrap();
+    // By a process of its own: a descriptor open for writing, inherited by what another test starts at
+    // that moment, would make the program busy.
+    let copy = Command::new("cp").arg("/bin/true").arg(job.dir().join("my-trainer")).status();
+    assert!(copy.unwrap().success());
     let mut command = job.launch(["./my-trainer"]);
     command.current_dir(job.dir());
     run(command).expect_code(0);

@@ -4,8 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::job::{Job, run, start, state, wait_until, wait_until_dead};
 
-/// The longest that the end of a job may take after the first failure.
-const WHOLE_END: Duration = Duration::from_secs(5);
+/// The longest that the end of a job may take after the first failure: more than twice the 1 s and the 3 s that it
+/// should, since the machine may be busy.
+const WHOLE_END: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_job_whose_ranks_succeed_succeeds_and_says_nothing() {
@@ -24,9 +25,11 @@ fn the_rank_that_failed_first_is_named_with_its_last_lines() {
     let script = r#"
         if [ $RANK = 1 ]; then
             for i in $(seq 30); do echo "line $i" >&2; done
+            await ready
             note $$ pid
             exit 3
         fi
+        note x ready
         await pid
         while kill -0 "$(cat "$DIR/pid")" 2>/dev/null; do sleep 0.01; done
         echo "connection closed by peer" >&2
@@ -72,8 +75,9 @@ fn a_rank_that_cannot_be_executed_is_reported() {
 fn the_other_ranks_have_time_to_end_by_themselves() {
     let job = Job::new();
     let script = r#"
-        if [ $RANK = 1 ]; then note $$ pid; exit 3; fi
+        if [ $RANK = 1 ]; then await ready; note $$ pid; exit 3; fi
         trap 'note x term; exit 1' TERM
+        note x ready
         await pid
         while kill -0 "$(cat "$DIR/pid")" 2>/dev/null; do sleep 0.01; done
         note x by_itself"#;
@@ -83,7 +87,7 @@ fn the_other_ranks_have_time_to_end_by_themselves() {
 }
 
 #[test]
-fn ranks_that_ignore_sigterm_are_killed_within_5_s() {
+fn ranks_that_ignore_sigterm_are_killed() {
     let job = Job::new();
     let script = r#"
         trap '' TERM
@@ -126,12 +130,12 @@ fn a_stopped_rank_acts_on_the_sigterm_that_ends_the_job() {
 
 #[test]
 fn what_a_rank_has_started_ends_with_it() {
-    let job = Job::new();
     let script = r#"
         sleep 60 & note $! child.$RANK
         [ $RANK = 0 ] || await child.0
         exit $CODE"#;
     for code in ["0", "2"] {
+        let job = Job::new();
         let mut command = job.launch_sh("-n 2", script);
         command.env("CODE", code);
         run(command).expect_code(code.parse().unwrap());
@@ -146,7 +150,7 @@ fn all_ranks_are_started_again_after_a_failure() {
         attempt=$TORCHELASTIC_RESTART_COUNT
         note "$TORCHELASTIC_MAX_RESTARTS" attempt.$attempt.$RANK
         if [ $attempt = 2 ]; then exit 0; fi
-        if [ $RANK = 1 ]; then exit 3; fi
+        if [ $RANK = 1 ]; then await attempt.$attempt.0; exit 3; fi
         stay"#;
     run(job.launch_sh("-n 2 --max-restarts 5", script))
         .expect_code(0)

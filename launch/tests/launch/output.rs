@@ -110,7 +110,7 @@ fn the_console_shows_only_the_local_ranks_of_the_filter() {
 #[test]
 fn what_the_filter_hides_is_in_the_files_and_in_the_report_of_a_failure() {
     let job = Job::new();
-    let script = format!("{SPEAK}; [ $RANK = 0 ]");
+    let script = format!("{SPEAK}; if [ $RANK = 1 ]; then await spoken; exit 1; fi; note x spoken");
     let ended = run(job.launch_sh("-n 2 --tee 3 --local-ranks-filter 0", &script));
     assert_eq!(ended.expect_code(1).stdout, "[rank0]: out 0\n");
     ended.expect_not_in_stderr("[rank1]: err 1").expect_stderr("    err 1\n");
