@@ -190,6 +190,17 @@ fn a_rank_that_never_comes_is_named() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_host_that_nobody_knows_is_named() -> Result<()> {
+    let flags = OUTPUTS.into_iter().chain(["--timeout", "1"]);
+    let mut rank_1 = as_rank(ddp_mnist(flags)?, 1, 2, free_port()?);
+    // Of a domain that is reserved for names that no host has.
+    rank_1.env("MASTER_ADDR", "nowhere.invalid");
+    let texts = ["[rank 1] error:", "find the host MASTER_ADDR=nowhere.invalid", "for 1s"];
+    expect_refusal(&Job::new()?, rank_1, 1, &texts)?;
+    Ok(())
+}
+
 // === Checkpoints ===
 
 /// ddp-mnist's parameters.

@@ -3,7 +3,7 @@
 use super::env::Env;
 use crate::{Error, Result};
 use c10d_sys::{GlooAddress, Store, TcpStoreOptions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{
     IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
 };
@@ -15,8 +15,17 @@ const RETRY: Duration = Duration::from_millis(20);
 /// How long one attempt may take: a host that does not answer at all would take minutes.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
+/// How long a host's name may take to become known: in a cluster it often comes after the host.
+const NAMED: Duration = Duration::from_secs(60);
+
+/// How long to wait between two questions for it, which a name server answers.
+const ASK: Duration = Duration::from_millis(500);
+
 /// Serves or joins the store of the job, and claims this process's rank there.
 pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
+    let limit = timeout.min(NAMED);
+    until_known(limit, || look_up(env))
+        .map_err(|source| unknown(env, &format!("{source}, for {limit:?}")))?;
     let serves = env.rank == 0 && !env.agent_store;
     let listener = if serves { Some(listener(env)?) } else { None };
     if !serves {
@@ -67,18 +76,7 @@ pub(super) fn gloo_address(env: &Env) -> Result<GlooAddress> {
 
 /// MASTER_ADDR and MASTER_PORT, resolved.
 fn master(env: &Env) -> Result<SocketAddr> {
-    let host = (env.master_addr.as_str(), env.master_port);
-    let found = host.to_socket_addrs().and_then(|addresses| {
-        // gloo and the store are happiest with IPv4, which "localhost" offers as well.
-        addresses.min_by_key(SocketAddr::is_ipv6).ok_or(ErrorKind::NotFound.into())
-    });
-    let address = found.map_err(|source| {
-        failed(
-            env,
-            format!("find the host MASTER_ADDR={}", env.master_addr),
-            &format!("{source}; expected a host name or an address that this host knows"),
-        )
-    })?;
+    let address = look_up(env).map_err(|source| unknown(env, &source.to_string()))?;
     // Debian, for one, gives a host's own name an address that only it can reach. Whoever writes
     // 127.0.0.1 means it: several launchers on one host, say.
     let is_name = env.master_addr != "localhost" && env.master_addr.parse::<IpAddr>().is_err();
@@ -93,6 +91,31 @@ fn master(env: &Env) -> Result<SocketAddr> {
         ));
     }
     Ok(address)
+}
+
+fn look_up(env: &Env) -> io::Result<SocketAddr> {
+    let addresses = (env.master_addr.as_str(), env.master_port).to_socket_addrs()?;
+    // gloo and the store are happiest with IPv4, which "localhost" offers as well.
+    addresses.min_by_key(SocketAddr::is_ipv6).ok_or(ErrorKind::NotFound.into())
+}
+
+/// Asks again and again for what is not known yet, as PyTorch's client of the store does.
+fn until_known<T>(limit: Duration, mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let start = Instant::now();
+    loop {
+        match ask() {
+            Err(_) if start.elapsed() < limit => std::thread::sleep(ASK.min(limit)),
+            answer => return answer,
+        }
+    }
+}
+
+fn unknown(env: &Env, what: &str) -> Error {
+    failed(
+        env,
+        format!("find the host MASTER_ADDR={}", env.master_addr),
+        &format!("{what}; expected a host name or an address that this host knows"),
+    )
 }
 
 /// This host's address as rank 0's host sees it: the one from which packets to it would leave.
@@ -169,5 +192,28 @@ fn failed(env: &Env, operation: String, message: &str) -> Error {
         world_size: env.world_size,
         operation,
         message: message.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_becomes_known_is_waited_for() {
+        let mut asked = 0;
+        let answer = until_known(Duration::from_secs(60), || {
+            asked += 1;
+            if asked < 3 { Err(ErrorKind::NotFound.into()) } else { Ok(asked) }
+        });
+        assert_eq!(answer.unwrap(), 3);
+    }
+
+    #[test]
+    fn a_name_that_stays_unknown_is_an_error_after_the_limit() {
+        let (start, limit) = (Instant::now(), Duration::from_millis(30));
+        let answer = until_known(limit, || Err::<(), _>(ErrorKind::NotFound.into()));
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(start.elapsed() >= limit);
     }
 }
