@@ -22,8 +22,11 @@ use crate::signals;
 /// closed connection, tell more than a SIGTERM.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// How long a rank has to end after a signal. With `NOTICE` it keeps every end under 5 s.
+/// How long a rank has to end after a signal.
 const GRACE: Duration = Duration::from_secs(3);
+
+// Whoever waits for the end of a job waits less than 5 s.
+const _: () = assert!(NOTICE.as_secs() + GRACE.as_secs() < 5);
 
 /// What the launcher waits for.
 pub(crate) enum Event {

@@ -18,7 +18,8 @@ const STEPS: usize = 5;
 /// What everybody who is left may take to end.
 const SOON: Duration = Duration::from_secs(5);
 
-/// gloo can lose the failure of a send (see `ProcessGroup::send`); then it takes the timeout.
+/// Short, since gloo can lose the failure of a send (see `ProcessGroup::send`), and then a loss is
+/// noticed only after it.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The same, as the flag.

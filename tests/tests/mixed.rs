@@ -80,8 +80,8 @@ fn launch_starts_cargo_run() -> Result<()> {
 #[test]
 fn torchrun_may_start_all_ranks_again() -> Result<()> {
     let program = ddp_mnist(["--epochs", "1", "--no-save"])?;
-    // The store that torchrun serves remembers the first attempt. It fails when both ranks are done:
-    // with the first that fails torchrun ends the other.
+    // The store that torchrun serves remembers the first attempt. A rank fails only when both are
+    // done: with the first that fails torchrun ends the other.
     const FAILS_ONCE: &str = r#"
         "$0" "$@" || exit
         touch done.$TORCHELASTIC_RESTART_COUNT.$RANK

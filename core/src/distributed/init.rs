@@ -61,7 +61,8 @@ impl Default for ProcessGroupOptions {
 /// # Errors
 /// - [`Error::Environment`]: the environment is half-set or makes no sense.
 /// - [`Error::Argument`]: the device or the backend is not to be had here.
-/// - [`Error::Rendezvous`]: the port is taken, or a rank did not come within the timeout.
+/// - [`Error::Rendezvous`]: the port is taken, nobody knew the host MASTER_ADDR for a minute, or for
+///   the timeout if that is less, or a rank did not come within the timeout.
 pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> {
     let env = Env::read()?;
     let (rank, world_size, local_rank) =

@@ -23,13 +23,12 @@ const ASK: Duration = Duration::from_millis(500);
 
 /// Serves or joins the store of the job, and claims this process's rank there.
 pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
-    let limit = timeout.min(NAMED);
-    until_known(limit, || look_up(env))
-        .map_err(|source| unknown(env, &format!("{source}, for {limit:?}")))?;
+    let start = Instant::now();
+    let master = master(env, timeout.min(NAMED))?;
     let serves = env.rank == 0 && !env.agent_store;
-    let listener = if serves { Some(listener(env)?) } else { None };
+    let listener = if serves { Some(listener(env, master)?) } else { None };
     if !serves {
-        wait_for_server(env, timeout)?;
+        wait_for_server(env, start, timeout)?;
     }
     let tcp = TcpStoreOptions {
         host: &env.master_addr,
@@ -71,12 +70,18 @@ pub(super) fn gloo_address(env: &Env) -> Result<GlooAddress> {
     if let Some(interface) = std::env::var("GLOO_SOCKET_IFNAME").ok().filter(|i| !i.is_empty()) {
         return Ok(GlooAddress::Interfaces(interface.split(',').map(str::to_owned).collect()));
     }
-    Ok(GlooAddress::Host(own_address(env, master(env)?)?.to_string()))
+    Ok(GlooAddress::Host(own_address(env, master(env, NAMED)?)?.to_string()))
 }
 
 /// MASTER_ADDR and MASTER_PORT, resolved.
-fn master(env: &Env) -> Result<SocketAddr> {
-    let address = look_up(env).map_err(|source| unknown(env, &source.to_string()))?;
+fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
+    let address = until_known(limit, || look_up(env)).map_err(|source| {
+        failed(
+            env,
+            format!("find the host MASTER_ADDR={}", env.master_addr),
+            &format!("{source}, asked for {limit:?}; expected a host name or an address that this host knows"),
+        )
+    })?;
     // Debian, for one, gives a host's own name an address that only it can reach. Whoever writes
     // 127.0.0.1 means it: several launchers on one host, say.
     let is_name = env.master_addr != "localhost" && env.master_addr.parse::<IpAddr>().is_err();
@@ -104,18 +109,12 @@ fn until_known<T>(limit: Duration, mut ask: impl FnMut() -> io::Result<T>) -> io
     let start = Instant::now();
     loop {
         match ask() {
-            Err(_) if start.elapsed() < limit => std::thread::sleep(ASK.min(limit)),
+            Err(_) if start.elapsed() < limit => {
+                std::thread::sleep(ASK.min(limit.saturating_sub(start.elapsed())));
+            }
             answer => return answer,
         }
     }
-}
-
-fn unknown(env: &Env, what: &str) -> Error {
-    failed(
-        env,
-        format!("find the host MASTER_ADDR={}", env.master_addr),
-        &format!("{what}; expected a host name or an address that this host knows"),
-    )
 }
 
 /// This host's address as rank 0's host sees it: the one from which packets to it would leave.
@@ -135,7 +134,7 @@ fn own_address(env: &Env, master: SocketAddr) -> Result<IpAddr> {
 
 /// The socket on which rank 0 serves the store: one inherited from the process that started the
 /// ranks, so that nobody can have taken the port in between, or one bound here.
-fn listener(env: &Env) -> Result<TcpListener> {
+fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
     let inherited = env.listen_fd.and_then(|fd| c10d_sys::inherited_listener(fd).ok());
     // One for another port belongs to a job that this one was started within.
     let ours = |listener: &TcpListener| {
@@ -144,7 +143,6 @@ fn listener(env: &Env) -> Result<TcpListener> {
     if let Some(listener) = inherited.filter(ours) {
         return Ok(listener);
     }
-    let master = master(env)?;
     let bound = TcpListener::bind(master).or_else(|error| match error.kind() {
         // MASTER_ADDR may be that of a gateway in front of this host.
         ErrorKind::AddrNotAvailable => {
@@ -164,11 +162,12 @@ fn listener(env: &Env) -> Result<TcpListener> {
 }
 
 /// Waits until the store listens. libtorch's own client would wait as well, but fills the screen
-/// with C++ backtraces meanwhile.
-fn wait_for_server(env: &Env, timeout: Duration) -> Result<()> {
-    let start = Instant::now();
+/// with C++ backtraces meanwhile. `start` is when the timeout began.
+fn wait_for_server(env: &Env, start: Instant, timeout: Duration) -> Result<()> {
     loop {
-        let attempt = TcpStream::connect_timeout(&master(env)?, ATTEMPT.min(timeout));
+        // Looked up anew: a host that comes again may have another address.
+        let attempt = look_up(env)
+            .and_then(|master| TcpStream::connect_timeout(&master, ATTEMPT.min(timeout)));
         match attempt {
             Ok(_) => return Ok(()),
             Err(source) if start.elapsed() >= timeout => {

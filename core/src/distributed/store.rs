@@ -57,8 +57,9 @@ impl Store {
     ///
     /// # Errors
     /// - [`Error::Environment`]: the environment is half-set or makes no sense.
-    /// - [`Error::Rendezvous`]: the port is taken, rank 0 did not come within the timeout, another
-    ///   process has the same rank, or this process has a store of the job already.
+    /// - [`Error::Rendezvous`]: the port is taken, nobody knew the host MASTER_ADDR for a minute, or
+    ///   for the timeout if that is less, rank 0 did not come within the timeout, another process has
+    ///   the same rank, or this process has a store of the job already.
     pub fn from_env(timeout: Duration) -> Result<Store> {
         let membership = Membership::new(Env::read()?)?;
         let engine = match &membership.env {

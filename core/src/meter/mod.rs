@@ -128,8 +128,9 @@ impl Meter {
     /// What there is to say of every device when the last step's tensors are gone.
     ///
     /// `optimizer_state` is in bytes, as optimizers tell it. `waited` is how much of a step a rank
-    /// only waits for the others ([`DdpLoggingData::waiting_time`]); without it, the trace tells how
-    /// long the devices of one process do nothing.
+    /// only waits for the others ([`DdpLoggingData::waiting_time`], an average that knows nothing of
+    /// [`WARM_UP`](Self::WARM_UP)); without it, the trace tells how long the devices of one process do
+    /// nothing. Before the first step there is no time to have a share of, and `idle_share` is 0.
     ///
     /// # Errors
     /// As [`begin_step`](Self::begin_step).
@@ -158,7 +159,7 @@ impl Meter {
                 // The first device has them; a replica gives its own away and has no optimizer.
                 gradients: std::mem::take(&mut gradients),
                 optimizer_state: std::mem::take(&mut optimizer_state),
-                idle_share: idle.as_secs_f64() / step.as_secs_f64(),
+                idle_share: if step.is_zero() { 0.0 } else { idle.div_duration_f64(step) },
             });
         }
         Ok(reports)

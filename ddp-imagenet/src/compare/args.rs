@@ -45,8 +45,8 @@ pub struct CompareArgs {
     /// Images in a batch of the single device; by default as many as each device has of --batch-size.
     #[arg(long, value_name = "IMAGES")]
     single_batch_size: Option<usize>,
-    /// Batches of each training, the first two of which do not count. As many as an epoch has,
-    /// or more, measure the epoch; less project it.
+    /// Batches of each training, of which memory and times leave out the first two. As many as
+    /// an epoch has, or more, measure the epoch; less project it.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(3..))]
     pub steps: u32,
     /// Determines the first weights, the order of the images and what is done to them.

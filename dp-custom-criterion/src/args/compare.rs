@@ -39,8 +39,8 @@ pub struct CompareArgs {
     /// Pairs in a batch, of all devices together.
     #[arg(short, long, default_value_t = 32)]
     batch_size: usize,
-    /// Steps of each method, the first two of which do not count.
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u64).range(3..))]
+    /// Steps of each method. Memory counts from the third on; the time of a step is the median.
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(3..))]
     pub steps: u64,
     /// Determines weights, dropout and masking.
     #[arg(long, default_value_t = 0)]

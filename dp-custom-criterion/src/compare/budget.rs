@@ -6,7 +6,7 @@ use anyhow::Result;
 use tch_parallel::Error;
 use tch_parallel::report::{Column, size, table};
 
-/// The third is the first that the meter counts.
+/// Memory counts from the third on, and of three the median time is not that of the first.
 const STEPS: u64 = 3;
 
 /// The largest batch of a method within a budget.
