@@ -22,7 +22,7 @@ use crate::wait::until;
 const TAG: &str = "TCH_PARALLEL_TEST_JOB";
 
 /// What a job may take: far more than any needs, far less than a hung build costs.
-const TIME_LIMIT: Duration = Duration::from_secs(300);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Held by the job that runs. A job is several processes already: two at once would only make
 /// their time limits a matter of luck.
