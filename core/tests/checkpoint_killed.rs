@@ -6,12 +6,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use nix::unistd::Pid;
 use tch::nn::{self, VarStore};
 use tch::{Device, no_grad};
 use tch_parallel::checkpoint::Training;
 use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::optim::{Sgd, SgdOptions};
+use tests::progress::Patience;
 
 /// Tells the test's process that it is the run, and where to save.
 const DIRECTORY: &str = "SAVES_UNTIL_KILLED_IN";
@@ -20,8 +23,8 @@ const DIRECTORY: &str = "SAVES_UNTIL_KILLED_IN";
 /// some time after they have saved once.
 const KILLS: u64 = 24;
 
-/// Far more than saving twice takes.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Many more than a run has time for.
+const SAVES: i64 = 10_000;
 
 /// 4 MB: writing them takes long enough to be killed meanwhile.
 const WEIGHTS: i64 = 1 << 20;
@@ -55,13 +58,13 @@ fn load(path: &Path) -> i64 {
 fn save_until_killed(path: &Path) -> ! {
     let first = if path.exists() { load(path) + 1 } else { 0 };
     with_training(|training, group| {
-        for number in first.. {
+        for number in first..first + SAVES {
             let weights = &mut training.vs.trainable_variables()[0];
             let _ = no_grad(|| weights.fill_(number as f64));
             training.save(path, &number, group).unwrap();
         }
     });
-    unreachable!("there are more numbers than time")
+    panic!("nobody has killed it after {SAVES} checkpoints")
 }
 
 struct Killed(Child);
@@ -74,11 +77,15 @@ impl Drop for Killed {
     }
 }
 
-fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !reached() {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
-        thread::yield_now();
+impl Killed {
+    /// Looks without a pause, so as not to miss the moment.
+    fn wait_until(&self, what: &str, mut reached: impl FnMut() -> bool) {
+        let pid = Pid::from_raw(self.0.id().cast_signed());
+        let mut stands_still = Patience::default().with_processes(vec![pid]);
+        while !reached() {
+            assert!(!stands_still(), "waited in vain until {what}");
+            thread::yield_now();
+        }
     }
 }
 
@@ -104,9 +111,9 @@ fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
             .env(DIRECTORY, directory.path())
             .stdout(Stdio::null());
         let run = Killed(command.spawn().unwrap());
-        wait_until("the run has saved", || modified() != before);
+        run.wait_until("the run has saved", || modified() != before);
         if kill % 2 == 0 {
-            wait_until("the run saves", || others(directory.path(), &path) > 0);
+            run.wait_until("the run saves", || others(directory.path(), &path) > 0);
         } else {
             // Any moment will do, and each round has another one.
             thread::sleep(Duration::from_micros(kill * 397));

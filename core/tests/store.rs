@@ -4,13 +4,11 @@
 
 mod common;
 
+use common::TIMEOUT;
 use std::time::Duration;
 use tch::Tensor;
 use tch_parallel::Error;
 use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
-
-/// How long a process of a test waits for a key.
-const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn job() -> (Store, usize) {
     (Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank)

@@ -99,3 +99,73 @@ impl TrainState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ops::Range;
+    use tch::nn::{self, Module};
+    use tch::{Device, Kind, Tensor};
+    use tch_parallel::amp::autocast;
+    use tch_parallel::optim::lr_scheduler::StepLr;
+    use tch_parallel::optim::{Sgd, SgdOptions};
+
+    /// All weights are 0. The network is one without convolutions, whose backward pass in fp16 takes
+    /// long on some processors.
+    fn begin() -> (TrainState, nn::Linear) {
+        let vs = VarStore::new(Device::Cpu);
+        let zeros = nn::Init::Const(0.0);
+        let config = nn::LinearConfig { ws_init: zeros, bs_init: Some(zeros), bias: true };
+        let model = nn::linear(vs.root() / "fc", 6, 3, config);
+        let options = SgdOptions { lr: 0.01, momentum: 0.9, ..Default::default() };
+        let mut optimizer: Box<dyn Optimizer> = Box::new(Sgd::new(&vs, options).unwrap());
+        let scheduler = LrScheduler::new(&mut *optimizer, StepLr::new(30)).unwrap();
+        let scaler = GradScaler::new(Default::default()).unwrap();
+        let (progress, meters) = (Progress::default(), Meters::default());
+        let arch = "linear".into();
+        (TrainState { arch, vs, optimizer, scheduler, scaler, progress, meters }, model)
+    }
+
+    /// Whether each step in fp16 was made, or skipped because of an overflow.
+    fn train(state: &mut TrainState, model: &nn::Linear, steps: Range<i64>) -> Vec<bool> {
+        let step = |step: i64| {
+            let xs = (Tensor::arange(12, (Kind::Float, Device::Cpu)) + step).sin() * 100.0;
+            let loss = autocast(Device::Cpu, Some(Kind::Half), || {
+                let labels = Tensor::from_slice(&[0i64, 1]);
+                model.forward(&xs.view([2, 6])).cross_entropy_for_logits(&labels)
+            });
+            state.optimizer.zero_grad().unwrap();
+            state.scaler.scale(&loss.unwrap()).unwrap().backward();
+            let made = state.scaler.step(&mut *state.optimizer).unwrap();
+            state.scaler.update().unwrap();
+            made
+        };
+        steps.map(step).collect()
+    }
+
+    /// The weights to the last bit, the momentum, and the scale.
+    fn outcome(state: &TrainState) -> impl PartialEq + std::fmt::Debug + use<> {
+        let weights: Vec<_> = state.vs.trainable_variables().iter().map(Tensor::copy).collect();
+        let momentum = state.optimizer.state_dict().unwrap();
+        (weights, momentum, state.scaler.state_dict().unwrap())
+    }
+
+    #[test]
+    fn a_training_in_fp16_goes_on_with_the_scale_that_it_had() {
+        // No launcher starts unit tests.
+        let group = ProcessGroup::from_env().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("checkpoint.safetensors");
+
+        let (mut whole, model) = begin();
+        let made = train(&mut whole, &model, 0..10);
+        assert!(!made[0] && made[9], "the scale shrinks until the gradients fit: {made:?}");
+        whole.save(&path, &group).unwrap();
+        train(&mut whole, &model, 10..15);
+
+        let (mut resumed, model) = begin();
+        assert_eq!(resumed.resume(&path, &group).unwrap(), Generators::Restored);
+        train(&mut resumed, &model, 10..15);
+        assert_eq!(outcome(&resumed), outcome(&whole));
+    }
+}

@@ -2,11 +2,9 @@
 //! files.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{self, Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,21 +13,19 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::wait::until;
+use crate::members::Members;
+use crate::wait::{past, until};
 
-/// Every process of a job inherits this variable. By it the job finds them all again, even those
-/// that moved to a session of their own or lost their parent.
-const TAG: &str = "TCH_PARALLEL_TEST_JOB";
+/// How long killed processes may take to disappear.
+const END: Duration = Duration::from_secs(60);
 
-/// What a job may take: far more than any needs, far less than a hung build costs.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
-
-/// Held by the job that runs. A job is several processes already: two at once would only make
-/// their time limits a matter of luck.
+/// Held by the job that runs. A job is several processes already: two at once would only take the
+/// processors from each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Processes with a directory and a time limit in common. When it goes out of scope, all of
-/// them are killed, down to the last grandchild, and the directory is removed.
+/// Processes with a directory in common. They may take any time, as long as they make progress. When
+/// it goes out of scope, all of them are killed, down to the last grandchild, and the directory is
+/// removed.
 ///
 /// Only one job of a test program exists at a time: whoever makes a second waits for the first to
 /// be dropped. So a test that compares two jobs ends one before it begins the other.
@@ -37,8 +33,7 @@ pub struct Job {
     /// What goes with the job: its directory, its output, whatever its processes put into TMPDIR.
     root: TempDir,
     directory: PathBuf,
-    tag: String,
-    deadline: Instant,
+    members: Members,
     started: Cell<usize>,
     _turn: MutexGuard<'static, ()>,
 }
@@ -49,7 +44,7 @@ pub struct Process {
     command: String,
     stdout: PathBuf,
     stderr: PathBuf,
-    deadline: Instant,
+    members: Members,
 }
 
 /// What a process has left behind.
@@ -65,32 +60,20 @@ pub struct Ended {
 }
 
 impl Job {
-    /// Waits for its turn, then makes an empty directory; the time limit counts from there.
+    /// Waits for its turn, then makes an empty directory.
     pub fn new() -> Result<Self> {
-        static JOBS: AtomicUsize = AtomicUsize::new(0);
         // A test that failed while it held the lock has left nothing behind that could matter.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let root = tempfile::tempdir()?;
         let directory = root.path().join("job");
         fs::create_dir(&directory)?;
-        Ok(Self {
-            root,
-            directory,
-            tag: format!("{}-{}", process::id(), JOBS.fetch_add(1, Ordering::Relaxed)),
-            deadline: Instant::now() + TIME_LIMIT,
-            started: Cell::new(0),
-            _turn: turn,
-        })
+        let members = Members::new(root.path());
+        Ok(Self { root, directory, members, started: Cell::new(0), _turn: turn })
     }
 
     /// Where the job's processes run unless they are told otherwise.
     pub fn directory(&self) -> &Path {
         &self.directory
-    }
-
-    /// When everything must be over.
-    pub fn deadline(&self) -> Instant {
-        self.deadline
     }
 
     /// The names of the files and directories that the processes have left in the job's directory.
@@ -111,8 +94,8 @@ impl Job {
         if command.get_current_dir().is_none() {
             command.current_dir(self.directory());
         }
+        self.members.add(&mut command);
         command
-            .env(TAG, &self.tag)
             .env("TMPDIR", self.root.path())
             .stdin(Stdio::null())
             .stdout(File::create(&stdout)?)
@@ -121,7 +104,7 @@ impl Job {
         let program = command.get_program().to_string_lossy();
         let arguments = command.get_args().map(|argument| argument.to_string_lossy());
         let command = [program].into_iter().chain(arguments).collect::<Vec<_>>().join(" ");
-        Ok(Process { child, command, stdout, stderr, deadline: self.deadline })
+        Ok(Process { child, command, stdout, stderr, members: self.members.clone() })
     }
 
     /// Starts a process and waits for its end.
@@ -132,14 +115,20 @@ impl Job {
     /// The processes of the job that are alive: those started by the test and all their
     /// descendants.
     pub fn processes(&self) -> Result<Vec<Pid>> {
-        Ok(self.environments()?.into_keys().map(Pid::from_raw).collect())
+        self.members.pids()
+    }
+
+    /// Waits until `look` finds something, and returns it; fails when the job makes no progress any
+    /// more, saying that `what` never came.
+    pub fn until<T>(&self, what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        until(what, self.members.stand_still(), look)
     }
 
     /// Waits until the process that runs `program` as this rank is there.
     pub fn rank(&self, rank: usize, program: &str) -> Result<Pid> {
         let variable = format!("RANK={rank}");
-        until(&format!("{program} runs as rank {rank}"), self.deadline, || {
-            for (pid, environment) in self.environments()? {
+        self.until(&format!("{program} runs as rank {rank}"), || {
+            for (pid, environment) in self.members.environments()? {
                 // A process that ends meanwhile has no executable any more.
                 let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
                 if environment.contains(&variable) && executable.ends_with(program) {
@@ -152,30 +141,9 @@ impl Job {
 
     /// Waits until nothing of the job is alive, at most as long as given.
     pub fn expect_nobody_left(&self, within: Duration) -> Result<()> {
-        until("every process of the job is gone", Instant::now() + within, || {
-            Ok(self.environments()?.is_empty().then_some(()))
+        until("every process of the job is gone", past(Instant::now() + within), || {
+            Ok(self.processes()?.is_empty().then_some(()))
         })
-    }
-
-    /// The environment of each living process of the job. Linux shows it, as it was when the
-    /// program began, under /proc; a dead process that nobody has reaped yet shows an empty one.
-    fn environments(&self) -> Result<BTreeMap<i32, Vec<String>>> {
-        let tag = format!("{TAG}={}", self.tag);
-        let mut found = BTreeMap::new();
-        for entry in fs::read_dir("/proc")? {
-            let name = entry?.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            // Processes of other users, and those that end meanwhile, cannot be read: not ours.
-            let Ok(bytes) = fs::read(format!("/proc/{pid}/environ")) else { continue };
-            let variables: Vec<String> = bytes
-                .split(|&byte| byte == 0)
-                .map(|variable| String::from_utf8_lossy(variable).into_owned())
-                .collect();
-            if variables.contains(&tag) {
-                found.insert(pid, variables);
-            }
-        }
-        Ok(found)
     }
 }
 
@@ -183,7 +151,7 @@ impl Drop for Job {
     fn drop(&mut self) {
         // A process may start another one between our look and the blow: look again until none is
         // left.
-        let _ = until("every process of the job is killed", Instant::now() + TIME_LIMIT, || {
+        let _ = until("every process of the job is killed", past(Instant::now() + END), || {
             let processes = self.processes()?;
             for &pid in &processes {
                 let _ = kill(pid, Signal::SIGKILL);
@@ -204,10 +172,20 @@ impl Process {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Waits for its end; fails with all its output when the job's time is up.
+    /// Waits for its end; fails with all its output when the job makes no progress any more.
     pub fn wait(&mut self) -> Result<Ended> {
+        let stands_still = self.members.stand_still();
+        self.wait_unless(stands_still)
+    }
+
+    /// Waits for its end; fails with all its output when it has not ended by then.
+    pub fn wait_until(&mut self, deadline: Instant) -> Result<Ended> {
+        self.wait_unless(past(deadline))
+    }
+
+    fn wait_unless(&mut self, give_up: impl FnMut() -> bool) -> Result<Ended> {
         let what = format!("`{}` ended", self.command);
-        let status = until(&what, self.deadline, || Ok(self.child.try_wait()?));
+        let status = until(&what, give_up, || Ok(self.child.try_wait()?));
         let stdout = String::from_utf8_lossy(&fs::read(&self.stdout)?).into_owned();
         let stderr = String::from_utf8_lossy(&fs::read(&self.stderr)?).into_owned();
         let status = status.with_context(|| format!("stdout:\n{stdout}\nstderr:\n{stderr}"))?;
@@ -216,15 +194,15 @@ impl Process {
 }
 
 /// Waits until all have ended well. The first that fails is reported at once: the others may be
-/// waiting for it until the job's time is up.
+/// waiting for it for good.
 pub fn expect_all_succeed(mut processes: Vec<Process>) -> Result<()> {
     while let Some(process) = processes.first() {
-        let ended = until("one of them ended", process.deadline, || {
+        let ended = until("one of them ended", process.members.stand_still(), || {
             let has_ended = |process: &mut Process| !matches!(process.child.try_wait(), Ok(None));
             Ok(processes.iter_mut().position(has_ended))
         });
-        // When the time is up, waiting for any of them says so, with its output.
-        processes.swap_remove(ended.unwrap_or(0)).wait()?.expect_success()?;
+        // If none ends, the first one's output tells more than that.
+        processes.swap_remove(ended.unwrap_or(0)).wait_unless(|| true)?.expect_success()?;
     }
     Ok(())
 }
@@ -289,7 +267,7 @@ mod tests {
         let ended = job.run(shell("setsid sleep 1000 & echo $!")).unwrap();
         assert!(ended.status.success(), "{ended}");
         // The shell does not wait for it to begin.
-        let grandchildren = until("sleep has begun", job.deadline(), || {
+        let grandchildren = job.until("sleep has begun", || {
             let processes = job.processes()?;
             Ok((processes.len() == 1).then_some(processes))
         });
@@ -300,10 +278,20 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_outlives_the_time_limit_is_reported_with_its_output() {
+    fn a_process_that_stands_still_is_reported_with_its_output() {
         let mut job = Job::new().unwrap();
-        job.deadline = Instant::now() + Duration::from_secs(2);
+        job.members.patience.idle = Duration::from_secs(2);
         let error = job.run(shell("echo so far; exec sleep 1000")).unwrap_err();
+        assert!(format!("{error:#}").contains("so far"), "{error:#}");
+    }
+
+    #[test]
+    fn a_process_that_has_not_ended_by_its_deadline_is_reported_with_its_output() {
+        let job = Job::new().unwrap();
+        let mut process = job.start(shell("echo so far; exec sleep 1000")).unwrap();
+        let printed = || Ok((fs::metadata(&process.stdout)?.len() > 0).then_some(()));
+        job.until("it has printed", printed).unwrap();
+        let error = process.wait_until(Instant::now()).unwrap_err();
         assert!(format!("{error:#}").contains("so far"), "{error:#}");
     }
 

@@ -30,6 +30,9 @@ const RANKS: [&str; 11] = [
     "MASTER_PORT",
 ];
 
+/// For programs that give up on trainings after ten minutes: on some processors they take longer.
+pub const UNHURRIED: &str = "--timeout=86400";
+
 /// The workspace's directory.
 pub fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use crate::job::Job;
 use crate::safetensors::{self, Tensor};
-use crate::wait::until;
 
 /// Where a training that a test compares writes its metrics and its weights, both in the job's
 /// directory.
@@ -132,7 +131,7 @@ pub fn has_taken_steps(directory: &Path, rank: usize, steps: usize) -> bool {
 
 /// Waits until each of these ranks has taken so many steps.
 pub fn wait_for_steps(job: &Job, ranks: Range<usize>, steps: usize) -> Result<()> {
-    until(&format!("ranks {ranks:?} have taken {steps} steps"), job.deadline(), || {
+    job.until(&format!("ranks {ranks:?} have taken {steps} steps"), || {
         Ok(ranks.clone().all(|rank| has_taken_steps(job.directory(), rank, steps)).then_some(()))
     })
 }

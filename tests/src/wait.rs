@@ -1,5 +1,5 @@
-//! Waiting for something to become true, with a deadline: never a sleep that hopes to be long
-//! enough.
+//! Waiting for something to become true: without a sleep that hopes to be long enough, and without a
+//! limit that a slow processor could miss.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,20 +10,26 @@ use anyhow::{Result, bail};
 /// the job.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Looks until `look` finds something, and returns it; fails at the deadline, saying `what` never
-/// came.
+/// Looks until `look` finds something, and returns it; fails when `give_up` says so and a last look
+/// finds nothing either, saying that `what` never came.
 pub fn until<T>(
     what: &str,
-    deadline: Instant,
+    mut give_up: impl FnMut() -> bool,
     mut look: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     loop {
+        let last = give_up();
         if let Some(found) = look()? {
             return Ok(found);
         }
-        if Instant::now() >= deadline {
+        if last {
             bail!("waited in vain until {what}");
         }
         sleep(INTERVAL);
     }
+}
+
+/// Gives up at this time: for what takes no computing, such as the end of a killed process.
+pub fn past(deadline: Instant) -> impl FnMut() -> bool {
+    move || Instant::now() >= deadline
 }

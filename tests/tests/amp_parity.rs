@@ -13,7 +13,7 @@ fn expect_parity(kind: &str) -> Result<Vec<f32>> {
     let python = safetensors::read(&job.directory().join("python.safetensors"))?;
 
     let names: Vec<_> = rust.keys().collect();
-    ensure!(names == ["conv.bias", "conv.weight", "fc.bias", "fc.weight", "losses", "scales"]);
+    ensure!(names == ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight", "losses", "scales"]);
     ensure!(names == python.keys().collect::<Vec<_>>(), "Python saved {:?}", python.keys());
     for (name, tensor) in &rust {
         ensure!(tensor == &python[name], "{name} differs with {kind}");

@@ -9,7 +9,6 @@ use nix::sys::signal::{Signal, kill};
 use tests::async_update::{METRICS, number, outcome};
 use tests::programs::{as_rank, async_update, free_port, start_by_hand};
 use tests::training::{events, wait_for_steps};
-use tests::wait::until;
 use tests::{Job, Process, expect_all_succeed};
 
 /// How many a rank has taken when it is surely training.
@@ -64,17 +63,17 @@ fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()>
     let job = Job::new()?;
     // 250 batches: one worker does 100 of them and computes the first for longer than the other
     // needs for the rest. It comes first, so as to have its 100.
-    let flags = ["async-ps", "--epochs=1", "--n-fetch=100", "--straggle=1:60000", METRICS];
+    let flags = ["async-ps", "--epochs=1", "--n-fetch=100", "--straggle=1:3600000", METRICS];
     let port = free_port()?;
     let start = |rank| job.start(as_rank(async_update(flags)?, rank, 3, port));
     let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
-    until("worker 1 has read the model", job.deadline(), || {
+    job.until("worker 1 has read the model", || {
         Ok(events(job.directory(), 0, "read", |read| read["worker"].as_u64())
             .is_ok_and(|readers| readers.contains(&1))
             .then_some(()))
     })?;
     ranks.push(start(2)?);
-    until("worker 2 has done what worker 1 has left", job.deadline(), || {
+    job.until("worker 2 has done what worker 1 has left", || {
         Ok((who_updated(job.directory()).unwrap_or_default().len() == 150).then_some(()))
     })?;
     kill(ranks[1].pid(), Signal::SIGKILL)?;
@@ -100,21 +99,19 @@ fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()>
 fn when_all_workers_are_killed_the_server_ends() -> Result<()> {
     let job = Job::new()?;
     // Below `SOON`, should a failure of a send be lost.
-    let mut ranks = start(&job, 3, &["async-ps", "--epochs=100000", "--timeout=3"])?;
+    let mut ranks = start(&job, 3, &["async-ps", "--epochs=1000", "--timeout=3"])?;
     wait_for_steps(&job, 1..3, STEPS)?;
     for worker in [1, 2] {
         kill(ranks[worker].pid(), Signal::SIGKILL)?;
     }
-    let killed = Instant::now();
-    let server = ranks[0].wait()?.expect_code(1)?;
-    ensure!(killed.elapsed() < SOON, "it took {:?}", killed.elapsed());
+    let server = ranks[0].wait_until(Instant::now() + SOON)?.expect_code(1)?;
     server.expect_line(&["[rank 0] error: no worker is left after", "2 of 2 have come"])?;
     Ok(())
 }
 
 #[test]
 fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
-    let flags = ["async-ps", "--servers=2", "--epochs=100000", WITH_TIMEOUT];
+    let flags = ["async-ps", "--servers=2", "--epochs=1000", WITH_TIMEOUT];
     for (killed, name) in [
         (0, "lost the parameter server, rank 0"),
         (1, "lost the parameter server of shard 1, rank 1"),
@@ -123,13 +120,12 @@ fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
         let mut ranks = start(&job, 4, &flags)?;
         wait_for_steps(&job, 2..4, STEPS)?;
         kill(ranks[killed].pid(), Signal::SIGKILL)?;
-        let begun = Instant::now();
+        let deadline = Instant::now() + TIMEOUT + SOON;
         for worker in [2, 3] {
-            let ended = ranks[worker].wait()?.expect_code(1)?;
+            let ended = ranks[worker].wait_until(deadline)?.expect_code(1)?;
             ended.expect_line(&[&format!("[rank {worker}] error: "), name])?;
         }
-        ranks[1 - killed].wait()?;
-        ensure!(begun.elapsed() < TIMEOUT + SOON, "it took {:?}", begun.elapsed());
+        ranks[1 - killed].wait_until(deadline)?;
     }
     Ok(())
 }
@@ -160,9 +156,7 @@ fn a_worker_that_comes_when_all_is_done_is_told_so() -> Result<()> {
     let start = |rank| job.start(as_rank(async_update(flags)?, rank, 3, port));
     let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
     ranks[1].wait()?.expect_success()?;
-    until("the server has evaluated the model", job.deadline(), || {
-        Ok(outcome(job.directory()).ok())
-    })?;
+    job.until("the server has evaluated the model", || Ok(outcome(job.directory()).ok()))?;
     start(2)?.wait()?.expect_success()?;
     let server = ranks[0].wait()?.expect_success()?;
     server.expect_line(&["all is done", "workers [2], which have not come"])?;

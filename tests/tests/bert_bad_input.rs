@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
-use tests::programs::{dp_custom_criterion, launch, workspace};
-use tests::wait::until;
+use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
 use tests::{Ended, Job};
 
 /// How long the processes of a dead one may take to end.
@@ -131,7 +130,7 @@ fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
 
 /// A comparison of small models that goes on for a while.
 fn comparison(flags: &[&str]) -> Result<Command> {
-    let sizes = ["--hidden=32", "--layers=1", "--seq-len=16", "--vocab-size=2000"];
+    let sizes = ["--hidden=32", "--layers=1", "--seq-len=16", "--vocab-size=2000", UNHURRIED];
     dp_custom_criterion(["compare"].iter().chain(&sizes).chain(flags).copied())
 }
 
@@ -162,7 +161,7 @@ fn a_budget_that_is_no_size_or_holds_no_pair_is_refused() -> Result<()> {
 #[test]
 fn a_run_that_takes_too_long_is_ended_and_named() -> Result<()> {
     let job = Job::new()?;
-    let ended = job.run(comparison(&["--steps", "1000000", "--timeout", "1"])?)?.expect_code(1)?;
+    let ended = job.run(comparison(&["--steps", "10000", "--timeout", "1"])?)?.expect_code(1)?;
     ended.expect_messages(&["error: data-parallel took more than 1 s; --timeout allows more"])?;
     job.expect_nobody_left(SOON)
 }
@@ -184,7 +183,7 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
     let job = Job::new()?;
     // What the runs write their metrics to is gone as soon as the first of them has begun.
     let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
-    let directory = until("a run has begun", job.deadline(), || runs_directory(job.directory()))?;
+    let directory = job.until("a run has begun", || runs_directory(job.directory()))?;
     fs::remove_file(directory.join("vocab.txt"))?;
     let ended = comparison.wait()?.expect_code(1)?;
     ended.expect_messages(&[
@@ -210,8 +209,8 @@ fn runs_directory(job: &Path) -> Result<Option<std::path::PathBuf>> {
 #[test]
 fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
     let job = Job::new()?;
-    let mut comparison = job.start(comparison(&["--steps", "1000000"])?)?;
-    until("a run has begun", job.deadline(), || runs_directory(job.directory()))?;
+    let mut comparison = job.start(comparison(&["--steps", "10000"])?)?;
+    job.until("a run has begun", || runs_directory(job.directory()))?;
     assert_eq!(job.processes()?.len(), 2);
     kill(comparison.pid(), Signal::SIGKILL)?;
     assert!(!comparison.wait()?.status.success());

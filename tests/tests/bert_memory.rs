@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tests::Job;
-use tests::programs::{dp_custom_criterion, launch, workspace};
+use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
 
 const SEQ_LEN: usize = 32;
 const VOCAB_SIZE: usize = 2000;
@@ -212,7 +212,7 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
 
 /// All four methods side by side, with the sizes of the other tests.
 fn compare(flags: &[&str]) -> Result<Command> {
-    let sizes = SIZES.into_iter().chain(["--batch-size=8", "--corpus"]);
+    let sizes = SIZES.into_iter().chain(["--batch-size=8", UNHURRIED, "--corpus"]);
     let mut program = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
     program.arg(workspace().join("tests/data/pairs.txt")).args(flags);
     Ok(program)

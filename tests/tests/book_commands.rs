@@ -18,11 +18,12 @@ use tests::programs::{
 const PLACEHOLDERS: [&str; 3] = ["./my-trainer", "my-package", "METHOD"];
 
 /// What is not run, and why.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     ("cargo xtask", "a chore: CI runs setup and test, and book where there is mdBook"),
     ("cargo test", "this is a test"),
     ("cargo fmt", "CI begins with it"),
     ("cargo build", "all programs are built before the tests"),
+    ("ATEN_CPU_CAPABILITY=avx2", "CI runs some of the tests so"),
     ("UPDATE_BOOK=1", "it writes into the book"),
     ("INSTA_UPDATE=always", "it writes snapshots"),
     ("mpirun", "it need not be installed; `bad_input` and core's `env` know its variables"),
@@ -31,17 +32,18 @@ const ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 /// What cuts a program's work short; of a flag given twice the last one counts.
-const SHORT: [(&str, &str, &str); 7] = [
+const SHORT: [(&str, &str, &str); 8] = [
     ("ddp-mnist", "", "--epochs 1"),
     (
         "ddp-imagenet",
         "compare",
         "--dataset mnist --arch pyramidnet20_a24 --steps 3 --workers 0 \
-      --batch-size 8 --single-batch-size 4 --devices cpu:2",
+      --batch-size 8 --single-batch-size 4 --devices cpu:2 --timeout 86400",
     ),
     ("ddp-imagenet", "", "--dataset mnist --epochs 1 --steps 1 --batch-size 16"),
+    ("dp-custom-criterion", "compare", "--steps 3 --layers 1 --hidden 32 --timeout 86400"),
     ("dp-custom-criterion", "", "--steps 3 --layers 1 --hidden 32"),
-    ("async-update", "compare", "--workers 2 --epochs 1 --step-time 1"),
+    ("async-update", "compare", "--workers 2 --epochs 1 --step-time 1 --timeout 86400"),
     ("async-update", "ring show", ""),
     ("async-update", "", "--epochs 1"),
 ];

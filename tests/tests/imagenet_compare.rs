@@ -9,8 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use tests::imagenet::refused;
-use tests::programs::{ddp_imagenet, launch};
-use tests::wait::until;
+use tests::programs::{UNHURRIED, ddp_imagenet, launch};
 use tests::{Job, digits};
 
 /// How long the processes of a dead one may take to end.
@@ -18,7 +17,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// A comparison of small networks.
 fn compare(flags: &[&str]) -> Result<Command> {
-    let sizes = ["compare", "--arch=pyramidnet8_a6", "--batch-size=8"];
+    let sizes = ["compare", "--arch=pyramidnet8_a6", "--batch-size=8", UNHURRIED];
     ddp_imagenet(sizes.iter().chain(flags).copied())
 }
 
@@ -110,7 +109,7 @@ fn has_begun(job: &Path) -> Result<Option<()>> {
 #[test]
 fn a_training_that_takes_too_long_is_ended_and_named() -> Result<()> {
     let job = Job::new()?;
-    let ended = job.run(compare(&["--steps=1000000", "--timeout=1"])?)?.expect_code(1)?;
+    let ended = job.run(compare(&["--steps=10000", "--timeout=1"])?)?.expect_code(1)?;
     ended.expect_messages(&["error: single, SGD took more than 1 s; --timeout allows more"])?;
     job.expect_nobody_left(SOON)
 }
@@ -118,8 +117,8 @@ fn a_training_that_takes_too_long_is_ended_and_named() -> Result<()> {
 #[test]
 fn the_trainings_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
     let job = Job::new()?;
-    let mut comparison = job.start(compare(&["--steps=1000000"])?)?;
-    until("a training has begun", job.deadline(), || has_begun(job.directory()))?;
+    let mut comparison = job.start(compare(&["--steps=10000"])?)?;
+    job.until("a training has begun", || has_begun(job.directory()))?;
     assert_eq!(job.processes()?.len(), 2);
     kill(comparison.pid(), Signal::SIGKILL)?;
     assert!(!comparison.wait()?.status.success());

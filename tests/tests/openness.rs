@@ -51,7 +51,7 @@ fn expect_loopback_only(job: &Job) -> Result<()> {
     Ok(())
 }
 
-const ENDLESS: [&str; 2] = ["--epochs", "100000"];
+const ENDLESS: [&str; 2] = ["--epochs", "1000"];
 
 #[test]
 fn launched_ranks_listen_on_the_loopback_address_only() -> Result<()> {

@@ -163,9 +163,15 @@ mod tests {
         let mut tensors = [[3, 5], [2, 20]].map(|shape| Tensor::zeros(shape, FLOAT_CPU));
         randn_(&mut tensors, 7).unwrap();
         // torch.manual_seed(7); torch.randn(3, 5); torch.randn(2, 20)
-        let first = [[0, 0], [2, 4]].map(|place| tensors[0].double_value(&place) as f32);
-        assert_eq!(first, [-0.1467951, 1.3954508]);
-        let second = [[0, 0], [1, 19]].map(|place| tensors[1].double_value(&place) as f32);
-        assert_eq!(second, [-0.08352823, -0.9632286]);
+        for (tensor, place, expected) in [
+            (0, [0, 0], -0.1467951),
+            (0, [2, 4], 1.3954508),
+            (1, [0, 0], -0.08352823),
+            (1, [1, 19], -0.9632286),
+        ] {
+            let drawn = tensors[tensor].double_value(&place);
+            // Processors round the logarithms and cosines differently.
+            assert!((drawn - expected).abs() < 1e-6, "{drawn} in place of {expected}");
+        }
     }
 }

@@ -5,16 +5,17 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use nix::unistd::Pid;
 use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,
 };
-
-/// A rank that has not ended by then is killed, and the test fails.
-const LIMIT: Duration = Duration::from_secs(60);
+use tests::progress::Patience;
+use tests::wait::until;
 
 /// How long a rank of a test waits for another.
-const TIMEOUT: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Declares a test whose body runs on every rank.
 #[macro_export]
@@ -67,12 +68,18 @@ pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
             Rank::start(command)
         })
         .collect();
-    let deadline = Instant::now() + LIMIT;
+    let mut stand_still = Patience::default().with_processes(ranks.iter().map(Rank::pid).collect());
+    let mut given_up = false;
+    let mut give_up = || {
+        // Then on all at once.
+        given_up |= stand_still();
+        given_up
+    };
     let failures: Vec<_> = ranks
         .into_iter()
         .enumerate()
         .filter_map(|(rank, process)| {
-            let (success, stderr) = process.finish(deadline);
+            let (success, stderr) = process.finish(&mut give_up);
             (!success).then(|| format!("rank {rank}:\n{stderr}"))
         })
         .collect();
@@ -96,22 +103,21 @@ impl Rank {
         Rank { process, stderr }
     }
 
-    fn finish(mut self, deadline: Instant) -> (bool, String) {
-        let status = loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                break Some(status);
-            }
-            if Instant::now() >= deadline {
-                self.process.kill().unwrap();
-                self.process.wait().unwrap();
-                break None;
-            }
-            thread::sleep(Duration::from_millis(10));
-        };
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.process.id().cast_signed())
+    }
+
+    /// Waits for its end; kills it when `give_up` says so.
+    fn finish(mut self, give_up: impl FnMut() -> bool) -> (bool, String) {
+        let status = until("it ended", give_up, || Ok(self.process.try_wait()?));
+        if status.is_err() {
+            self.process.kill().unwrap();
+            self.process.wait().unwrap();
+        }
         let stderr = self.stderr.join().unwrap();
         match status {
-            Some(status) => (status.success(), stderr),
-            None => (false, format!("killed after {LIMIT:?}\n{stderr}")),
+            Ok(status) => (status.success(), stderr),
+            Err(error) => (false, format!("{error}, and killed it\n{stderr}")),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 use tests::Job;
-use tests::programs::async_update;
+use tests::programs::{UNHURRIED, async_update};
 
 use super::listing::expect_words_and_pictures;
 
@@ -47,7 +47,8 @@ fn tables(stdout: &str) -> Result<Vec<BTreeMap<&str, Row>>> {
 fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> Result<()> {
     let job = Job::new()?;
     let flags = "compare --epochs 1 --plot plots";
-    let ended = job.run(async_update(flags.split(' '))?)?.expect_success()?;
+    let program = async_update(flags.split(' ').chain([UNHURRIED]))?;
+    let ended = job.run(program)?.expect_success()?;
     let tables = tables(&ended.stdout)?;
     let [equal, slow] = &tables[..] else { bail!("{} tables", tables.len()) };
     for table in [equal, slow] {

@@ -6,19 +6,16 @@ use anyhow::Result;
 use tests::Job;
 use tests::programs::{ddp_imagenet, launch};
 
-use super::listing::{TRAINED, expect_listing};
+use super::listing::{BY_FORM, expect_listing, expect_training};
 
 /// A small network and few images, so that the chapter takes seconds.
 const SMALL: &str = "--dataset mnist -a pyramidnet14_a24 -b 64 --lr 0.05 --steps 20";
-
-/// Accuracies, in per cent, of networks that have hardly begun to learn.
-const PER_CENT: f64 = 3.0;
 
 #[test]
 fn the_trainer_prints_what_the_book_shows() -> Result<()> {
     let job = Job::new()?;
     let text = train(&job, 2, &format!("{SMALL} --epochs 2 -p 10"))?;
-    expect_listing("imagenet.txt", &text, PER_CENT)?;
+    expect_training("imagenet.txt", &text)?;
 
     let mut listing = String::new();
     for ranks in 1..=3 {
@@ -27,7 +24,7 @@ fn the_trainer_prints_what_the_book_shows() -> Result<()> {
         let shown = |line: &&str| line.starts_with('$') || line.starts_with(" *");
         text.lines().filter(shown).for_each(|line| listing += &format!("{line}\n"));
     }
-    expect_listing("imagenet_evaluate.txt", &listing, PER_CENT)?;
+    expect_listing("imagenet_evaluate.txt", &listing, BY_FORM)?;
     let mut results: Vec<_> = listing.lines().filter(|line| line.starts_with(" *")).collect();
     results.dedup();
     assert_eq!(results.len(), 1, "{listing}");
@@ -58,7 +55,7 @@ fn a_training_that_is_resumed_is_as_the_book_shows() -> Result<()> {
         losses.push(lines);
     }
     assert_eq!(losses[0], losses[1]);
-    expect_listing("imagenet_resume.txt", &listing, TRAINED)
+    expect_listing("imagenet_resume.txt", &listing, BY_FORM)
 }
 
 /// The command, and what it prints.

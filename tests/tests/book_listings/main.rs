@@ -3,6 +3,7 @@
 //!
 //! `UPDATE_BOOK=1 cargo test --release -p tests --test book_listings` writes the outputs anew.
 
+mod alike;
 mod async_compare;
 mod async_ring;
 mod async_theory;

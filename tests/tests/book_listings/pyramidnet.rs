@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{ddp_imagenet, example, source};
+use tests::programs::{UNHURRIED, ddp_imagenet, example, source};
 
-use super::listing::{EXACT, TRAINED, expect_listing, expect_measured};
+use super::listing::{EXACT, expect_listing, expect_measured, expect_training};
 use super::{printed, run_by_rank};
 
 #[test]
@@ -53,13 +53,16 @@ fn a_training_prints_the_repositorys_lines() -> Result<()> {
     let flags = "train-cifar --method ddp --arch pyramidnet20_a24 --batch-size 32 --steps 41";
     let text = run_by_rank(2, &ddp_imagenet(flags.split(' '))?)?;
     let shown = format!("$ cargo launch -n 2 --tee 1 ddp-imagenet -- {flags}\n");
-    expect_listing("train_cifar.txt", &(shown + &text), TRAINED)
+    expect_training("train_cifar.txt", &(shown + &text))
 }
 
 #[test]
 fn the_comparison_is_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
-    let text = job.run(ddp_imagenet(["compare", "--plot", "charts"])?)?.expect_success()?.stdout;
+    let text = job
+        .run(ddp_imagenet(["compare", "--plot", "charts", UNHURRIED])?)?
+        .expect_success()?
+        .stdout;
     let (table, words) = text.split_once("\n\n").context("words follow the table")?;
     let shown = "$ cargo run -rq -p ddp-imagenet -- compare --plot charts\n";
     let svg = fs::read_to_string(job.directory().join("charts/memory.svg"))?;

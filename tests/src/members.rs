@@ -1,0 +1,74 @@
+//! All processes of a job: those that the test has started, and those that these have started in
+//! turn.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+use nix::unistd::Pid;
+
+use crate::progress::Patience;
+
+/// Every process of a job inherits this variable. By it the job finds them all again, even those
+/// that moved to a session of their own or lost their parent.
+const TAG: &str = "TCH_PARALLEL_TEST_JOB";
+
+/// The processes that have inherited one value of [`TAG`].
+#[derive(Debug, Clone)]
+pub(crate) struct Members {
+    tag: String,
+    /// They write below this directory.
+    root: PathBuf,
+    /// When a test gives up on them.
+    pub(crate) patience: Patience,
+}
+
+impl Members {
+    /// None yet.
+    pub(crate) fn new(root: &Path) -> Self {
+        static JOBS: AtomicUsize = AtomicUsize::new(0);
+        let tag = format!("{}-{}", process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+        Self { tag, root: root.to_owned(), patience: Patience::default() }
+    }
+
+    /// Makes the process that is started by this command one of them.
+    pub(crate) fn add(&self, command: &mut Command) {
+        command.env(TAG, &self.tag);
+    }
+
+    /// Those that are alive.
+    pub(crate) fn pids(&self) -> Result<Vec<Pid>> {
+        Ok(self.environments()?.into_keys().map(Pid::from_raw).collect())
+    }
+
+    /// The environment of each that is alive. Linux shows it, as it was when the program began,
+    /// under /proc; a dead process that nobody has reaped yet shows an empty one.
+    pub(crate) fn environments(&self) -> Result<BTreeMap<i32, Vec<String>>> {
+        let tag = format!("{TAG}={}", self.tag);
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            // Processes of other users, and those that end meanwhile, cannot be read: not ours.
+            let Ok(bytes) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+            let variables: Vec<String> = bytes
+                .split(|&byte| byte == 0)
+                .map(|variable| String::from_utf8_lossy(variable).into_owned())
+                .collect();
+            if variables.contains(&tag) {
+                found.insert(pid, variables);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Says when it is no use to wait for them any longer.
+    pub(crate) fn stand_still(&self) -> impl FnMut() -> bool + use<> {
+        let members = self.clone();
+        // A list that cannot be read looks like one that stays the same.
+        self.patience.with_job(&self.root, move || members.pids().unwrap_or_default())
+    }
+}

@@ -1,0 +1,171 @@
+//! Whether processes make progress, however slowly.
+//!
+//! A test gives up on a job that stands still, never on one that is slow: the same training can take
+//! a hundred times as long on one processor as on another.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::unistd::Pid;
+
+/// How long processes may go on without a sign of progress.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Without work and without a change to a file: they wait for something that never comes.
+    pub idle: Duration,
+    /// Without a change to a file, although they work: they run in circles.
+    pub silent: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(60), silent: Duration::from_secs(1800) }
+    }
+}
+
+impl Patience {
+    /// Gives up on processes that write below `root`.
+    pub fn with_job<P>(self, root: &Path, processes: P) -> impl FnMut() -> bool + use<P>
+    where
+        P: Fn() -> Vec<Pid>,
+    {
+        let root = root.to_owned();
+        let (mut work, mut change) = (Unchanged::new(), Unchanged::new());
+        now_and_then(move || {
+            let processes = processes();
+            let idle = work.see(self.work(&processes));
+            let silent = change.see(newest_change(&root));
+            idle.min(silent) >= self.idle || silent >= self.silent
+        })
+    }
+
+    /// Gives up on processes that write nothing.
+    pub fn with_processes(self, processes: Vec<Pid>) -> impl FnMut() -> bool {
+        let mut work = Unchanged::new();
+        now_and_then(move || work.see(self.work(&processes)) >= self.idle)
+    }
+
+    /// Another value when one of the processes has begun or ended, or when together they have used
+    /// another twentieth of the time that they may be idle. Less is not work: asking now and then
+    /// whether something has come takes processor time as well.
+    fn work(self, processes: &[Pid]) -> (Vec<Pid>, u128) {
+        let used: Duration = processes.iter().filter_map(|&process| processor_time(process)).sum();
+        (processes.to_vec(), used.as_micros() / (self.idle / 20).as_micros())
+    }
+}
+
+/// Asks twice a second at most: to look at all files and processes takes a while.
+fn now_and_then(mut ask: impl FnMut() -> bool) -> impl FnMut() -> bool {
+    const INTERVAL: Duration = Duration::from_millis(500);
+    let mut asked = Instant::now();
+    move || {
+        if asked.elapsed() < INTERVAL {
+            return false;
+        }
+        asked = Instant::now();
+        ask()
+    }
+}
+
+/// How long a value has been the same.
+struct Unchanged<T> {
+    value: Option<T>,
+    since: Instant,
+}
+
+impl<T: PartialEq> Unchanged<T> {
+    fn new() -> Self {
+        Self { value: None, since: Instant::now() }
+    }
+
+    fn see(&mut self, value: T) -> Duration {
+        let value = Some(value);
+        if self.value != value {
+            *self = Self { value, since: Instant::now() };
+        }
+        self.since.elapsed()
+    }
+}
+
+/// What all threads of a process have used; `None` when it is gone.
+fn processor_time(process: Pid) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // Its name may hold anything. After it come the state, which is field 3, and so on.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let (utime, stime) = (14, 15);
+    let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
+    // Linux counts hundredths of a second for programs, whatever it counts in itself.
+    Some(Duration::from_millis(10 * (field(utime)? + field(stime)?)))
+}
+
+/// When something below a directory was last written, or came, or went.
+fn newest_change(directory: &Path) -> Option<SystemTime> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let of_entry = |entry: fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => newest_change(&entry.path()),
+        _ => entry.metadata().and_then(|file| file.modified()).ok(),
+    };
+    let own = fs::metadata(directory).and_then(|file| file.modified()).ok();
+    entries.map(of_entry).chain([own]).max().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::until;
+    use std::process::Command;
+    use std::thread::sleep;
+
+    const SOON: Duration = Duration::from_secs(2);
+    const LATE: Duration = Duration::from_secs(1000);
+
+    /// Whether a job that runs this script is given up on within a few seconds.
+    fn is_given_up_on(script: &str, patience: Patience) -> bool {
+        let directory = tempfile::tempdir().unwrap();
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", script]).current_dir(&directory);
+        let mut running = shell.spawn().unwrap();
+        let pid = Pid::from_raw(running.id().cast_signed());
+        let mut give_up = patience.with_job(directory.path(), || vec![pid]);
+        let given_up = (0..40).any(|_| {
+            sleep(SOON / 20);
+            give_up()
+        });
+        running.kill().unwrap();
+        running.wait().unwrap();
+        given_up
+    }
+
+    #[test]
+    fn a_job_that_neither_works_nor_writes_is_given_up_on() {
+        assert!(is_given_up_on("exec sleep 1000", Patience { idle: SOON, silent: LATE }));
+    }
+
+    #[test]
+    fn a_job_that_works_makes_progress() {
+        assert!(!is_given_up_on("while :; do :; done", Patience { idle: SOON, silent: LATE }));
+    }
+
+    #[test]
+    fn a_job_that_writes_makes_progress() {
+        let script = "while :; do echo > line; sleep 0.2; done";
+        assert!(!is_given_up_on(script, Patience { idle: SOON, silent: LATE }));
+    }
+
+    #[test]
+    fn a_job_that_works_in_silence_is_given_up_on_at_last() {
+        assert!(is_given_up_on("while :; do :; done", Patience { idle: LATE, silent: SOON }));
+    }
+
+    #[test]
+    fn processes_that_sleep_are_given_up_on() {
+        let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pids = vec![Pid::from_raw(sleeper.id().cast_signed())];
+        let give_up = Patience { idle: SOON, silent: LATE }.with_processes(pids);
+        let ended = until("it ends", give_up, || Ok(sleeper.try_wait()?));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert!(ended.is_err());
+    }
+}
