@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::{UNHURRIED, dp_custom_criterion, workspace};
 
-use super::listing::{LAST_DIGIT, expect_amounts, expect_listing, expect_training};
+use super::listing::{LAST_DIGIT, expect_amounts, expect_listing};
 use super::printed;
 
 /// What all runs of the chapter learn from: the book itself, which the program takes by default,
@@ -18,7 +18,7 @@ fn a_training_on_one_device_prints_what_the_book_shows() -> Result<()> {
     let flags = "--batch-size 8 --steps 10";
     let text = bert(flags)?;
     let shown = shown(&format!("--corpus {CORPUS} \\\n    {flags}"));
-    expect_training("bert_train.txt", &(shown + &text))
+    expect_listing("bert_train.txt", &(shown + &text), LAST_DIGIT)
 }
 
 #[test]
