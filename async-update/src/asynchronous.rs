@@ -2,8 +2,8 @@
 //! all others are workers. Nobody waits for a worker: it may be slow, come late, or be killed.
 
 use crate::args::TrainArgs;
+use crate::events::{Log, Outcome};
 use crate::methods::Method;
-use crate::report::{Log, Outcome};
 use crate::server::{Budget, Desk, Gate, Rule, Shard as ThetaShard, Shards, part};
 use crate::{model, pace};
 use anyhow::{Result, bail};

@@ -17,12 +17,12 @@ mod asynchronous;
 mod batches;
 mod compare;
 mod cost;
+mod events;
 mod link;
 mod methods;
 mod model;
 mod pace;
 mod quadratic;
-mod report;
 mod ring;
 mod server;
 mod trace;
@@ -33,13 +33,14 @@ use args::{
 };
 use asynchronous::{Service, asynchronous};
 use clap::Parser;
+use events::{Log, Outcome, Update};
 use link::Link;
 use methods::{
     AsyncPs, Easgd, Hogwild, LocalSgd, Method, PostLocal, Ring, SharedModel, Steps, SyncAllReduce,
     SyncPs, ssp, ssp_gate,
 };
 use pace::Pace;
-use report::{Log, Outcome, Update};
+use report::exit_code;
 use server::{Gate, Rule};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -48,7 +49,6 @@ use std::time::Instant;
 use tch::Tensor;
 use tch_parallel::data::{Dataset, Mnist, Shard};
 use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
-use tch_parallel::report::exit_code;
 
 fn main() -> ExitCode {
     exit_code(run(&Args::parse().command))

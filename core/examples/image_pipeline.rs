@@ -12,10 +12,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use report::MetricsLog;
 use serde::Serialize;
 use tch_parallel::data::transforms::{Normalize, RandomHorizontalFlip, RandomResizedCrop};
 use tch_parallel::data::{DataLoader, DataLoaderOptions, ImageDataset, ImageFolder, RandomSampler};
-use tch_parallel::report::MetricsLog;
 
 #[derive(Serialize)]
 struct End {

@@ -8,13 +8,13 @@
 //! ```
 
 use anyhow::{Result, bail};
+use report::exit_code;
 use std::env;
 use std::process::ExitCode;
 use tch::nn::{self, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::report::exit_code;
 
 fn main() -> ExitCode {
     exit_code(run())

@@ -5,10 +5,10 @@
 //! ```
 
 use anyhow::Result;
+use report::exit_code;
 use std::process::ExitCode;
 use std::time::Duration;
 use tch_parallel::distributed::{AvgMetric, ProcessGroup, ProcessGroupOptions, init_process_group};
-use tch_parallel::report::exit_code;
 
 fn main() -> ExitCode {
     exit_code(run())

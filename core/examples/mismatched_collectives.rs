@@ -5,10 +5,10 @@
 //! ```
 
 use anyhow::Result;
+use report::exit_code;
 use std::process::ExitCode;
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp};
-use tch_parallel::report::exit_code;
 
 fn main() -> ExitCode {
     exit_code(run())

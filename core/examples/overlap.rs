@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::{Context, Result};
+use report::plot::{self, Lane, Span, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -13,7 +14,6 @@ use tch::{Kind, Tensor};
 use tch_parallel::distributed::hooks;
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::report::plot::{self, Lane, Span, Timeline};
 
 /// Layers of 4 MiB, each of which fills a bucket.
 const LAYERS: usize = 6;

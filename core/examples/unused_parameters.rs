@@ -7,11 +7,11 @@
 //! ```
 
 use anyhow::Result;
+use report::exit_code;
 use std::process::ExitCode;
 use tch::nn::{self, Linear, Module, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::report::exit_code;
 
 fn main() -> ExitCode {
     exit_code(run())

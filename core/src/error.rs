@@ -125,16 +125,6 @@ pub enum Error {
         message: String,
     },
 
-    // === Between a process and those that it started ===
-    /// A process that another has started did not end well, or that other is gone.
-    #[error("{process} {what}")]
-    Process {
-        /// What the process is called (`ddp, rank 1,`).
-        process: String,
-        /// What became of it, and its last lines.
-        what: String,
-    },
-
     // === Tensors ===
     /// A tensor operation failed.
     #[error("{operation} failed: {message}")]

@@ -13,8 +13,6 @@
 //!   parallel as well.
 //! - [`device`], [`memory`]: GPUs and logical devices, and how many bytes live on each.
 //! - [`hogwild`]: parameters that threads share without a lock.
-//! - [`meter`]: what each device holds and does in a training step.
-//! - [`multiprocessing`]: processes that a program starts, with a time limit.
 //! - [`tensors`]: what modules may take and return.
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler), the loader; MNIST, CIFAR-10,
 //!   image folders and torchvision's transforms.
@@ -23,7 +21,6 @@
 //!   learning-rate schedules, gradient clipping.
 //! - [`amp`]: mixed precision: autocast, and the scaling of gradients.
 //! - [`checkpoint`]: weights, and whole trainings, in a file.
-//! - [`report`]: metrics as JSON lines, the progress bar, how a program ends.
 //! - [`error`]: the one error type.
 //!
 //! [`DataParallel`]: data_parallel::DataParallel
@@ -40,13 +37,10 @@ pub mod distributed;
 pub mod error;
 pub mod hogwild;
 pub mod memory;
-pub mod meter;
-pub mod multiprocessing;
 mod named_tensors;
 pub mod nn;
 pub mod optim;
 mod parameters;
-pub mod report;
 pub mod tensors;
 
 pub use device::{Devices, LogicalDevice};

@@ -6,10 +6,10 @@
 
 use anyhow::{Result, bail};
 use ddp_imagenet::models::Arch;
+use report::{Column, table, thousands};
 use tch::nn::VarStore;
 use tch::{Device, Tensor};
 use tch_parallel::nn::NormLayer;
-use tch_parallel::report::{Column, table, thousands};
 
 fn main() -> Result<()> {
     // ANCHOR: count

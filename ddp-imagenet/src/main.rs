@@ -24,6 +24,7 @@ use clap::Parser;
 use ddp_imagenet::models::Model;
 use layout::channels_last_weights;
 use meter::Meters;
+use report::{MetricsLog, Timing, exit_code};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
 use std::process::ExitCode;
@@ -37,7 +38,6 @@ use tch_parallel::distributed::{DistributedDataParallel, Env, ProcessGroup, init
 use tch_parallel::memory::keep_freed_memory;
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::lr_scheduler::LrScheduler;
-use tch_parallel::report::{MetricsLog, Timing, exit_code};
 use train_state::{Progress, TrainState};
 
 fn main() -> ExitCode {

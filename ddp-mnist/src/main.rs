@@ -13,6 +13,7 @@ mod model;
 use anyhow::{Result, ensure};
 use args::Args;
 use clap::Parser;
+use report::{MetricsLog, Timing, exit_code, progress_bar};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -24,7 +25,6 @@ use tch_parallel::data::{
 };
 use tch_parallel::distributed::{AvgMetric, DistributedDataParallel, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd};
-use tch_parallel::report::{MetricsLog, Timing, exit_code, progress_bar};
 
 fn main() -> ExitCode {
     exit_code(train(&Args::parse()))

@@ -22,8 +22,8 @@ mod speedup;
 mod trace;
 
 use clap::{Parser, Subcommand};
+use report::exit_code;
 use std::process::ExitCode;
-use tch_parallel::report::exit_code;
 
 /// How data-parallel training works, step by step, on toy data.
 #[derive(Debug, Parser)]

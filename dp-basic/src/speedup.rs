@@ -2,6 +2,8 @@
 
 use crate::models::{CLASSES, FEATURES, classifier};
 use anyhow::{Result, ensure};
+use report::plot;
+use report::{Column, milliseconds, table};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
@@ -10,8 +12,6 @@ use tch::{Cuda, Tensor};
 use tch_parallel::checkpoint::check_destination;
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::report::plot;
-use tch_parallel::report::{Column, milliseconds, table};
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Time a training step on 1, 2 and 4 devices, with the loss on one of them or on all.

@@ -28,6 +28,9 @@ use data::{BertDataset, Vocab};
 use loss::{bert_loss, bert_means};
 use model::LanguageModel;
 use parallel::{Criterion, Parallel};
+use report::Meter;
+use report::multiprocessing::end_with;
+use report::{MetricsLog, Timing, exit_code};
 use serde::Serialize;
 use std::process::ExitCode;
 use tch::nn::{Path, VarStore};
@@ -38,10 +41,7 @@ use tch_parallel::data_parallel::{
     DataParallel, DataParallelModel, DataParallelOptions, Step, gather,
 };
 use tch_parallel::distributed::{DistributedDataParallel, Env, init_process_group};
-use tch_parallel::meter::Meter;
-use tch_parallel::multiprocessing::end_with;
 use tch_parallel::optim::{Adam, Optimizer};
-use tch_parallel::report::{MetricsLog, Timing, exit_code};
 
 fn main() -> ExitCode {
     let args = Args::parse();

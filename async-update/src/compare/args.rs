@@ -2,8 +2,8 @@
 
 use crate::args::{count, positive};
 use clap::value_parser;
+use report::multiprocessing::TimeLimit;
 use std::path::PathBuf;
-use tch_parallel::multiprocessing::TimeLimit;
 
 /// Trains with every method, with equal workers and with a slow one, and shows what each makes of it.
 ///

@@ -1,10 +1,10 @@
 //! Losses, updates and staleness as SVG files.
 
 use super::runs::Measured;
-use crate::report::check_plots;
+use crate::events::check_plots;
+use report::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
 use std::path::Path;
 use tch_parallel::Result;
-use tch_parallel::report::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
 
 /// Into so many pieces a curve is cut, each the mean of its batches: the losses of single batches
 /// scatter too much to be told apart.

@@ -1,13 +1,13 @@
 //! A training in processes of its own, and what its metrics say.
 
 use super::args::CompareArgs;
-use crate::report::{Outcome, Step, Update};
+use crate::events::{Outcome, Step, Update};
 use anyhow::{Context, Result, ensure};
+use report::multiprocessing::{self, Process};
+use report::read_events;
 use std::env::current_exe;
 use std::path::Path;
 use std::process::Command;
-use tch_parallel::multiprocessing::{self, Process};
-use tch_parallel::report::read_events;
 use tempfile::TempDir;
 
 /// A method with its flags, and what it needs to run.

@@ -1,7 +1,7 @@
 //! What each method did in a second, and what it learnt, as a table.
 
 use super::runs::Measured;
-use tch_parallel::report::{Column, table};
+use report::{Column, table};
 
 /// One row for each method.
 pub fn table_of(measured: &[Measured]) -> String {

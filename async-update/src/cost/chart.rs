@@ -3,9 +3,9 @@
 use super::measure::Updates;
 use super::model::Link;
 use super::{Job, RANKS};
+use report::plot::{self, Axis, Lines, Scale, Series};
+use report::thousands;
 use tch_parallel::Result;
-use tch_parallel::report::plot::{self, Axis, Lines, Scale, Series};
-use tch_parallel::report::thousands;
 
 /// Both axes are logarithmic: straight lines are powers of N.
 pub fn svg(link: &Link, job: &Job, updates: &Updates) -> Result<String> {

@@ -15,14 +15,14 @@ mod model;
 mod tables;
 
 use crate::args::MeetingArgs;
+use crate::events::check_plots;
 use crate::model::PARAMETERS;
-use crate::report::check_plots;
 use crate::several;
 use anyhow::{Result, ensure};
+use report::{parse_size, plot};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use tch_parallel::distributed::init_process_group;
-use tch_parallel::report::{parse_size, plot};
 
 /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
 #[derive(Debug, clap::Args)]

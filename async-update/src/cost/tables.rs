@@ -4,7 +4,7 @@ use super::fit::Point;
 use super::measure::Updates;
 use super::model::{Link, parameter_server_messages, ring_traffic};
 use super::{Job, RANKS};
-use tch_parallel::report::{Column, table, thousands};
+use report::{Column, table, thousands};
 
 /// The times of messages, and the line through them.
 pub fn messages(points: &[Point], link: &Link) -> String {

@@ -1,8 +1,8 @@
 //! Hogwild!: threads of one process on shared parameters, without a lock (Niu 2011).
 
 use super::Method;
+use crate::events::{Update, now};
 use crate::link::Traffic;
-use crate::report::{Update, now};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tch::Tensor;

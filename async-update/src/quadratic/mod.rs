@@ -17,13 +17,13 @@ mod ssp;
 mod threads;
 mod workers;
 
-use crate::report::check_plots;
+use crate::events::check_plots;
 use anyhow::{Result, ensure};
 use divergence::End;
 use momentum::{Fit, Trajectory};
+use report::{Column, table, thousands};
 use ssp::View;
 use std::path::PathBuf;
-use tch_parallel::report::{Column, table, thousands};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

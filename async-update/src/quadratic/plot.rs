@@ -1,9 +1,9 @@
 //! The mean way of w, beside that of momentum SGD.
 
 use super::momentum::{Trajectory, explicit, mean};
+use report::plot::{self, Axis, Lines, Scale, Series};
 use std::path::Path;
 use tch_parallel::Result;
-use tch_parallel::report::plot::{self, Axis, Lines, Scale, Series};
 
 /// Draws for each number of workers what the queue did in the mean, and explicit momentum 1 - 1/M.
 pub fn draw(path: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<()> {

@@ -4,10 +4,10 @@ use super::page;
 use super::schedule::Schedule;
 use super::symbolic::{self, Contents, Half, Pass, beginning, letter};
 use anyhow::Result;
+use report::plot;
+use report::{Column, table};
 use std::path::PathBuf;
 use tch_parallel::checkpoint::check_destination;
-use tch_parallel::report::plot;
-use tch_parallel::report::{Column, table};
 
 /// Shows how the chunks of a gradient travel round a ring of GPUs.
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,6 @@
 //! Two GPUs, what each wants of the parameters, and the parameters that they share.
 
-use tch_parallel::report::{Column, table};
+use report::{Column, table};
 
 /// θ: as many parameters as show that everything happens to each by itself.
 pub type Theta = [f64; 2];

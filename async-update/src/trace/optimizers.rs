@@ -3,9 +3,9 @@
 
 use super::gpus::{ETA, GPU1, GPU2, THETA_A, Theta, exact, subtract};
 use anyhow::{Context, Result, ensure};
+use report::{Column, table};
 use tch::Tensor;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
-use tch_parallel::report::{Column, table};
 
 /// An optimizer of the parameters that it is given.
 type Make = fn(Vec<(String, Tensor)>) -> tch_parallel::Result<Box<dyn Optimizer>>;

@@ -3,8 +3,8 @@
 use crate::args::DataArgs;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
+use report::multiprocessing::TimeLimit;
 use std::path::PathBuf;
-use tch_parallel::multiprocessing::TimeLimit;
 use tch_parallel::{Devices, Error, Result};
 
 /// Train with each of the four methods, and show where time and memory go.

@@ -1,10 +1,10 @@
 //! Speed, memory and utilisation as SVG files.
 
 use super::runs::Measured;
+use report::DeviceReport;
+use report::plot::{self, Bars, Group, Unit};
 use std::fs;
 use std::path::Path;
-use tch_parallel::meter::DeviceReport;
-use tch_parallel::report::plot::{self, Bars, Group, Unit};
 use tch_parallel::{Error, Result};
 
 /// Makes the directory, before any work is done.

@@ -3,8 +3,8 @@
 use super::method::Method;
 use super::runs::Measured;
 use super::train::OptimizerKind;
-use tch_parallel::meter::DeviceReport;
-use tch_parallel::report::{size, thousands};
+use report::DeviceReport;
+use report::{size, thousands};
 
 /// In characters.
 const WIDTH: usize = 100;

@@ -4,14 +4,14 @@ use super::args::{CompareArgs, Shares};
 use super::method::Method;
 use super::train::{EpochEvent, OptimizerKind, StepEvent};
 use anyhow::{Context, Result, ensure};
+use report::multiprocessing::{self, Process};
+use report::read_events;
+use report::{DeviceReport, Meter};
 use std::env::current_exe;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
 use tch_parallel::data::Dataset;
-use tch_parallel::meter::{DeviceReport, Meter};
-use tch_parallel::multiprocessing::{self, Process};
-use tch_parallel::report::read_events;
 use tch_parallel::{Devices, LogicalDevice};
 use tempfile::TempDir;
 

@@ -1,7 +1,7 @@
 //! Time, memory and utilisation of each device.
 
 use super::runs::Measured;
-use tch_parallel::report::{Column, size, table, thousands};
+use report::{Column, size, table, thousands};
 
 /// A row for each training and device.
 pub fn table_of(measured: &[Measured]) -> String {
@@ -53,7 +53,7 @@ fn hours(seconds: f64) -> String {
 mod tests {
     use super::super::runs::RUNS;
     use super::*;
-    use tch_parallel::meter::DeviceReport;
+    use report::DeviceReport;
 
     /// S4.44 and S4.45: 22 minutes, and 5.
     #[test]

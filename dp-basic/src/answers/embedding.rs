@@ -4,11 +4,11 @@ use super::small::{difference, equality, number, unwrapped, waves, wrapped};
 use super::{Question, Theme};
 use crate::models::EmbeddingLinear;
 use anyhow::Result;
+use report::thousands;
 use tch::nn::{Module, VarStore};
 use tch::{Kind, Reduction, Tensor};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::DataParallelOptions;
-use tch_parallel::report::thousands;
 
 pub const THEME: Theme = Theme {
     title: "Embeddings",

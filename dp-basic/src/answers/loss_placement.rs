@@ -5,6 +5,7 @@ use super::three_placements::{after_gathering, in_parallel, in_the_model};
 use super::{Question, Theme, lines};
 use crate::models::TwoTargets;
 use anyhow::Result;
+use report::{Column, thousands};
 use std::time::{Duration, Instant};
 use tch::nn::{Linear, Module, VarStore};
 use tch::{Device, Kind, Tensor};
@@ -13,7 +14,6 @@ use tch_parallel::data_parallel::{
     DataParallelCriterion, DataParallelModel, DataParallelOptions, Step, Trace,
 };
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::report::{Column, thousands};
 
 /// Words of BERT's vocabulary: as many numbers an output has for every token.
 const VOCABULARY: i64 = 30_522;

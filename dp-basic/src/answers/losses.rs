@@ -6,11 +6,11 @@ use super::small::{
 use super::{Question, Theme, lines};
 use crate::models::TwoTargets;
 use anyhow::Result;
+use report::Column;
 use tch::nn::{Path, VarStore};
 use tch::{Kind, Reduction, Tensor};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions};
-use tch_parallel::report::Column;
 
 pub const THEME: Theme = Theme {
     title: "A model that returns its loss",

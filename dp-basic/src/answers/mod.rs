@@ -19,7 +19,7 @@ mod three_placements;
 mod traffic;
 
 use anyhow::{Result, bail};
-use tch_parallel::report::{Column, table};
+use report::{Column, table};
 
 /// Answer the questions of the two forum threads on DataParallel by numbers computed here and now.
 #[derive(Debug, clap::Args)]

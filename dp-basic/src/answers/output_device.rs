@@ -5,12 +5,12 @@ use super::small::{
 };
 use super::{Question, Theme, lines};
 use anyhow::Result;
+use report::{Column, thousands};
 use tch::nn::{Path, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions, gather};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::report::{Column, thousands};
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Two devices with replicas, and one without.

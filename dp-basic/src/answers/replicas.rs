@@ -6,13 +6,13 @@ use super::small::{
 use super::{Question, Theme};
 use crate::models::EmbeddingLinear;
 use anyhow::Result;
+use report::thousands;
 use tch::nn::{Module, VarStore};
 use tch::{Kind, Reduction, Tensor, no_grad};
 use tch_parallel::data_parallel::{
     DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Step,
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::report::thousands;
 use tch_parallel::{Devices, LogicalDevice};
 
 pub const THEME: Theme = Theme {

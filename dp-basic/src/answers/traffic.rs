@@ -4,11 +4,11 @@ use super::small::{batch, copied_by, on_devices, traced, waves, wrapped};
 use super::{Question, Theme};
 use crate::models::{EmbeddingLinear, TwoTargets};
 use anyhow::Result;
+use report::thousands;
 use tch::nn::VarStore;
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions, Step};
-use tch_parallel::report::thousands;
 
 pub const THEME: Theme = Theme {
     title: "A whole step",

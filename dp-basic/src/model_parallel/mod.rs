@@ -7,11 +7,11 @@ mod spans;
 use crate::models::{CLASSES, FEATURES};
 use anyhow::{Result, ensure};
 use network::{Network, Step};
+use report::plot;
 use std::path::PathBuf;
 use tch::Tensor;
 use tch_parallel::checkpoint::check_destination;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::report::plot;
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Train a model in two parts, on one device or on two.

@@ -4,9 +4,9 @@ use super::Trained;
 use super::network::Step;
 use super::spans::{Span, at_once, busy};
 use anyhow::Result;
+use report::plot;
+use report::{Column, milliseconds, table, thousands};
 use std::time::Duration;
-use tch_parallel::report::plot;
-use tch_parallel::report::{Column, milliseconds, table, thousands};
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Where things are, what they occupy, and who works when.

@@ -6,10 +6,10 @@ mod step;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
+use report::plot;
 use std::path::PathBuf;
 use tch::Tensor;
 use tch_parallel::checkpoint::check_destination;
-use tch_parallel::report::plot;
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Show one training step of DataParallel, part by part.

@@ -3,10 +3,10 @@
 use super::Settings;
 use super::step::Traced;
 use anyhow::Result;
+use report::plot;
+use report::{Column, milliseconds, table, thousands};
 use tch_parallel::LogicalDevice;
 use tch_parallel::data_parallel::{Event, Step};
-use tch_parallel::report::plot;
-use tch_parallel::report::{Column, milliseconds, table, thousands};
 
 /// The step, part by part, and what was copied in all.
 pub fn report(settings: &Settings, traced: &Traced, times: bool) -> String {

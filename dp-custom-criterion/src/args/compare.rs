@@ -2,9 +2,9 @@
 
 use super::{ModelArgs, TextArgs};
 use clap::value_parser;
+use report::multiprocessing::TimeLimit;
+use report::parse_size;
 use std::path::PathBuf;
-use tch_parallel::multiprocessing::TimeLimit;
-use tch_parallel::report::parse_size;
 use tch_parallel::{Devices, Error, Result};
 
 /// Train with each of the four methods, and show where memory and time go.

@@ -3,8 +3,8 @@
 use super::runs::{Measured, Runs};
 use crate::args::Method;
 use anyhow::Result;
+use report::{Column, size, table};
 use tch_parallel::Error;
-use tch_parallel::report::{Column, size, table};
 
 /// Memory counts from the third on, and of three the median time is not that of the first.
 const STEPS: u64 = 3;

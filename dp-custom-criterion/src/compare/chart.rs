@@ -1,8 +1,8 @@
 //! Peaks as a bar chart.
 
 use super::runs::Measured;
-use tch_parallel::meter::DeviceReport;
-use tch_parallel::report::plot::{Bars, Group, Unit};
+use report::DeviceReport;
+use report::plot::{Bars, Group, Unit};
 
 /// A bar for each method and device, as long as its peak, and what it consists of.
 pub fn peaks(measured: &[Measured]) -> Bars {

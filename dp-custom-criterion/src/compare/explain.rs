@@ -3,8 +3,8 @@
 use super::runs::Measured;
 use crate::args::Method;
 use crate::formula;
-use tch_parallel::meter::DeviceReport;
-use tch_parallel::report::{size, thousands};
+use report::DeviceReport;
+use report::{size, thousands};
 
 /// What the size of the output depends on.
 #[derive(Debug, Clone, Copy)]

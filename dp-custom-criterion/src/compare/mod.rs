@@ -16,9 +16,9 @@ mod table;
 
 use crate::args::{CompareArgs, Method};
 use anyhow::{Result, ensure};
+use report::plot;
 use runs::Runs;
 use tch_parallel::distributed::Env;
-use tch_parallel::report::plot;
 
 /// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {

@@ -3,13 +3,13 @@
 use crate::args::{CompareArgs, Method};
 use crate::data::{Corpus, Vocab};
 use anyhow::{Context, Result, ensure};
+use report::DeviceReport;
+use report::multiprocessing::{self, Process};
+use report::read_events;
 use std::env::current_exe;
 use std::path::PathBuf;
 use std::process::{Command, id};
 use tch_parallel::Devices;
-use tch_parallel::meter::DeviceReport;
-use tch_parallel::multiprocessing::{self, Process};
-use tch_parallel::report::read_events;
 use tempfile::TempDir;
 
 /// Runs this program with everything but the method and the batch given.

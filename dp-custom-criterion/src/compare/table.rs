@@ -1,7 +1,7 @@
 //! Memory, time and idleness of each device.
 
 use super::runs::Measured;
-use tch_parallel::report::{Column, size, table};
+use report::{Column, size, table};
 
 /// A row for each method and device.
 pub fn table_of(measured: &[Measured]) -> String {

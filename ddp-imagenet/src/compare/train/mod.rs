@@ -21,9 +21,9 @@ mod single;
 
 use super::Method;
 use anyhow::Result;
+use report::multiprocessing::end_with;
 use tch::Device;
 use tch_parallel::distributed::{Env, init_process_group};
-use tch_parallel::multiprocessing::end_with;
 
 pub use args::{Args, OptimizerKind};
 pub use progress::{EpochEvent, Progress, StepEvent};

@@ -2,15 +2,15 @@
 
 use super::Args;
 use anyhow::{Result, ensure};
+use report::Meter;
+use report::{MetricsLog, Timing};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch::nn::VarStore;
 use tch_parallel::data_parallel::Trace;
 use tch_parallel::distributed::{AvgMetric, ProcessGroup};
-use tch_parallel::meter::Meter;
 use tch_parallel::optim::Optimizer;
-use tch_parallel::report::{MetricsLog, Timing};
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Tells how far a training is, as the companion repository does, and measures it.

@@ -16,7 +16,7 @@
 //! Whoever opens the file by itself can point at a bar or a span and reads its exact value.
 //!
 //! ```
-//! use tch_parallel::report::plot::{self, Bars, Group, Unit};
+//! use report::plot::{self, Bars, Group, Unit};
 //!
 //! let chart = Bars {
 //!     title: "Peak memory of a training step".into(),
@@ -52,7 +52,7 @@ pub use file::save;
 pub use lines::{Axis, Lines, Scale, Series, lines};
 pub use timeline::{Lane, Span, Timeline, timeline};
 
-use crate::Error;
+use tch_parallel::Error;
 
 /// The one way in which charts refuse their data.
 fn refused(what: impl Into<String>, found: impl Into<String>, expected: &str) -> Error {

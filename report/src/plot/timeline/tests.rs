@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::plot::testing::{awkward_names, read};
+use crate::plot::testing::{awkward_names, read};
 
 fn span(category: &str, start: u64, duration: u64) -> Span {
     let [start, duration] = [start, duration].map(Duration::from_millis);

@@ -1,7 +1,7 @@
 //! Nine colours that can be told apart, also by the colour-blind.
 
 use super::refused;
-use crate::Result;
+use tch_parallel::Result;
 
 /// A colour to fill with, and the colour of text that is legible on it.
 #[derive(Clone, Copy)]

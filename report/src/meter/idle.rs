@@ -1,8 +1,8 @@
 //! How much of a step a device does nothing.
 
-use crate::LogicalDevice;
-use crate::data_parallel::Event;
 use std::time::Duration;
+use tch_parallel::LogicalDevice;
+use tch_parallel::data_parallel::Event;
 
 /// The time within a step in which nothing was done on a replica's `device`: neither by the thread
 /// of the replica nor by the main thread, which copies to it or gathers there.
@@ -36,7 +36,7 @@ fn busy<'a>(events: impl IntoIterator<Item = &'a Event>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data_parallel::Step;
+    use tch_parallel::data_parallel::Step;
 
     fn event(device: usize, start: u64, duration: u64) -> Event {
         Event {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::plot::testing::{awkward_names, read};
+use crate::plot::testing::{awkward_names, read};
 
 const MIB: f64 = 1_048_576.0;
 

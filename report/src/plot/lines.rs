@@ -6,7 +6,7 @@ use super::canvas::{Anchor, Canvas, LABEL, MARGIN, Mark, Plot, WIDTH, dot, point
 use super::palette::{Colour, colours};
 use super::range::Range;
 use super::refused;
-use crate::Result;
+use tch_parallel::Result;
 
 /// Several curves in one coordinate system.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,7 @@ const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
 /// ```
-/// use tch_parallel::report::plot::{Axis, Lines, Scale, Series, lines};
+/// use report::plot::{Axis, Lines, Scale, Series, lines};
 ///
 /// let chart = Lines {
 ///     title: "Loss of one and of two ranks".into(),

@@ -9,12 +9,12 @@
 mod device_report;
 mod idle;
 
-use crate::data_parallel::Trace;
-use crate::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use crate::{Devices, LogicalDevice, Result};
 use std::time::{Duration, Instant};
 use tch::nn::VarStore;
 use tch::{Cuda, Tensor};
+use tch_parallel::data_parallel::Trace;
+use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
+use tch_parallel::{Devices, LogicalDevice, Result};
 
 pub use device_report::DeviceReport;
 
@@ -22,7 +22,8 @@ pub use device_report::DeviceReport;
 ///
 /// ```
 /// use tch::{Kind, Tensor, kind::FLOAT_CPU, nn::{self, ModuleT, VarStore}};
-/// use tch_parallel::{Devices, data_parallel::DataParallel, meter::Meter};
+/// use report::Meter;
+/// use tch_parallel::{Devices, data_parallel::DataParallel};
 ///
 /// let devices: Devices = "cpu:2".parse()?;
 /// let vs = VarStore::new(devices.first().into());
@@ -60,7 +61,7 @@ impl Meter {
     /// yet, and threads and caches are cold. In the second [`DistributedDataParallel`] builds its
     /// buckets anew, and gloo's threads may hold what was sent for it until after the peak.
     ///
-    /// [`DistributedDataParallel`]: crate::distributed::DistributedDataParallel
+    /// [`DistributedDataParallel`]: tch_parallel::distributed::DistributedDataParallel
     pub const WARM_UP: u32 = 2;
 
     /// A meter of the devices that this process trains on.
@@ -84,7 +85,7 @@ impl Meter {
     /// Begins a step, in which the batch is there already.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for a device that is not there.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a device that is not there.
     pub fn begin_step(&mut self) -> Result<()> {
         for device in self.devices.iter() {
             reset_peak_memory_stats(device)?;
@@ -135,7 +136,7 @@ impl Meter {
     /// # Errors
     /// As [`begin_step`](Self::begin_step).
     ///
-    /// [`DdpLoggingData::waiting_time`]: crate::distributed::DdpLoggingData::waiting_time
+    /// [`DdpLoggingData::waiting_time`]: tch_parallel::distributed::DdpLoggingData::waiting_time
     pub fn reports(
         &self,
         vs: &VarStore,

@@ -17,7 +17,7 @@ const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID
 ///
 /// ```
 /// use std::process::ExitCode;
-/// use tch_parallel::report::exit_code;
+/// use report::exit_code;
 ///
 /// fn train() -> tch_parallel::Result<()> {
 ///     Ok(())
@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn an_error_comes_with_its_rank_and_its_causes() {
-        let error = crate::Error::io("open", "data/images")(std::io::Error::other("disk on fire"));
+        let error =
+            tch_parallel::Error::io("open", "data/images")(std::io::Error::other("disk on fire"));
         assert_eq!(
             report(&error, Some("1")),
             "[rank 1] error: cannot open data/images\n  caused by: disk on fire\n"
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_exit_code_is_1_for_an_error() {
-        assert_eq!(exit_code(Ok::<(), crate::Error>(())), ExitCode::SUCCESS);
+        assert_eq!(exit_code(Ok::<(), tch_parallel::Error>(())), ExitCode::SUCCESS);
         assert_eq!(exit_code(Err("a plain text")), ExitCode::FAILURE);
     }
 }

@@ -5,7 +5,7 @@ const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)
 /// In the largest unit of which there is one, with three digits.
 ///
 /// ```
-/// use tch_parallel::report::{parse_size, size};
+/// use report::{parse_size, size};
 ///
 /// assert_eq!(size(5_000_000), "4.77 MiB");
 /// assert_eq!(parse_size("1.5 MiB"), Ok(3 << 19));

@@ -1,18 +1,27 @@
-//! What a program tells whoever watches it.
+//! What a program tells whoever watches it, and how it starts others.
 //!
-//! | file | what it holds |
+//! None of this is needed to train: the library is the crate [`tch_parallel`]. The programs of this
+//! workspace share it.
+//!
+//! | module | what it holds |
 //! |---|---|
 //! | `metrics_log` | [`MetricsLog`], [`read_events`]: numbers for other programs, as JSON lines |
+//! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
 //! | `timing` | [`Timing`]: how long a run took to begin, and a step |
 //! | `progress` | [`progress_bar`]: how far an epoch is, for a person |
 //! | `table` | [`table()`]: numbers for a person, in columns |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit_code`]: why a rank failed |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
+//! | [`multiprocessing`] | processes that a program starts, with a time limit |
+
+#![deny(missing_docs)]
 
 mod bytes;
 mod exit;
+mod meter;
 mod metrics_log;
+pub mod multiprocessing;
 pub mod plot;
 mod progress;
 mod table;
@@ -20,6 +29,7 @@ mod timing;
 
 pub use bytes::{parse_size, size};
 pub use exit::exit_code;
+pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::progress_bar;
 pub use table::{Column, milliseconds, table, thousands};

@@ -9,7 +9,7 @@ use super::canvas::{
 use super::palette::{Colour, colours};
 use super::range::Range;
 use super::refused;
-use crate::Result;
+use tch_parallel::Result;
 
 /// Spans of time in lanes, one lane a device or a thread.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +51,7 @@ pub struct Span {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tch_parallel::report::plot::{Lane, Span, Timeline, timeline};
+/// use report::plot::{Lane, Span, Timeline, timeline};
 ///
 /// let forward = Span {
 ///     category: "forward".into(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{Error, Result};
+use tch_parallel::{Error, Result};
 
 /// Writes `svg` to `path`, whose directory must exist. What was there is replaced.
 ///

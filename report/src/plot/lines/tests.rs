@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::plot::testing::{awkward_names, read};
+use crate::plot::testing::{awkward_names, read};
 
 fn series(name: &str, points: &[(f64, f64)]) -> Series {
     Series { name: name.into(), points: points.to_vec() }

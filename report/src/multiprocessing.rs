@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use std::process::Command;
-//! use tch_parallel::multiprocessing::{Process, TimeLimit, run};
+//! use report::multiprocessing::{Process, TimeLimit, run};
 //!
 //! let rank = || {
 //!     let mut command = Command::new("sh");
@@ -19,10 +19,10 @@
 //! })?;
 //! lines.sort();
 //! assert_eq!(lines, ["rank 0 of 2", "rank 1 of 2"]);
-//! # Ok::<(), tch_parallel::Error>(())
+//! # Ok::<(), anyhow::Error>(())
 //! ```
 
-use crate::{Error, Result};
+use anyhow::{Error, Result, anyhow};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use std::env::temp_dir;
@@ -61,7 +61,7 @@ impl Process {
     /// place in RANK, WORLD_SIZE, MASTER_ADDR … Messages call them `NAME, rank 0,` and so on.
     ///
     /// # Errors
-    /// [`Error::Process`] if there is no port where they can meet.
+    /// If there is no port where they can meet.
     pub fn ranks(name: &str, commands: Vec<Command>) -> Result<Vec<Process>> {
         let meeting_point = || -> io::Result<(TcpListener, u16)> {
             let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -110,7 +110,7 @@ pub struct TimeLimit {
 /// line as it comes. What it prints to stderr is for the error, should it fail.
 ///
 /// # Errors
-/// [`Error::Process`] for the first that fails, with its last lines, and for one that takes too
+/// For the first that fails, with its last lines, and for one that takes too
 /// long. No process is left then.
 pub fn run(
     processes: Vec<Process>,
@@ -168,13 +168,15 @@ impl Running {
         Process { name, mut command }: Process,
         lines: Sender<(String, String)>,
     ) -> Result<Self> {
-        let stderr = tempfile::tempfile().map_err(Error::io("create a file in", temp_dir()))?;
-        let copy = stderr.try_clone().map_err(Error::io("use a file in", temp_dir()))?;
+        let stderr = tempfile::tempfile()
+            .map_err(tch_parallel::Error::io("create a file in", temp_dir()))?;
+        let copy =
+            stderr.try_clone().map_err(tch_parallel::Error::io("use a file in", temp_dir()))?;
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(copy)
             .spawn()
-            .map_err(Error::io("start", command.get_program()))?;
+            .map_err(tch_parallel::Error::io("start", command.get_program()))?;
         if let Some(stdout) = child.stdout.take() {
             let name = name.clone();
             // Ends with the process.
@@ -196,7 +198,7 @@ impl Running {
     fn last_lines(&mut self) -> Result<String> {
         let mut bytes = Vec::new();
         let read = self.stderr.rewind().and_then(|()| self.stderr.read_to_end(&mut bytes));
-        read.map_err(Error::io("read a file in", temp_dir()))?;
+        read.map_err(tch_parallel::Error::io("read a file in", temp_dir()))?;
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<_> = text.lines().collect();
         Ok(match &lines[lines.len().saturating_sub(LINES)..] {
@@ -217,7 +219,7 @@ impl Drop for Running {
 /// Lets this process, which `parent` has started, end with it, even if that is killed.
 ///
 /// # Errors
-/// [`Error::Process`] if the parent is gone already.
+/// If the parent is gone already.
 pub fn end_with(parent: u32) -> Result<()> {
     let name = || format!("process {parent}, which started this one,");
     set_pdeathsig(Signal::SIGKILL)
@@ -226,8 +228,8 @@ pub fn end_with(parent: u32) -> Result<()> {
     if parent_id() == parent { Ok(()) } else { Err(failed(name(), "is gone")) }
 }
 
-fn failed(process: impl Into<String>, what: impl Display) -> Error {
-    Error::Process { process: process.into(), what: what.to_string() }
+fn failed(process: impl Display, what: impl Display) -> Error {
+    anyhow!("{process} {what}")
 }
 
 #[cfg(test)]

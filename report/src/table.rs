@@ -15,7 +15,7 @@ pub enum Column {
 /// row lacks stay empty.
 ///
 /// ```
-/// use tch_parallel::report::{Column, table, thousands};
+/// use report::{Column, table, thousands};
 ///
 /// let row = |step: &str, bytes| vec![step.to_owned(), thousands(bytes)];
 /// let columns = [Column::Left("step"), Column::Right("bytes")];

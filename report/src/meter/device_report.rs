@@ -1,6 +1,6 @@
 //! What a device held and did, as the event `device` of the metrics says it.
 
-use crate::report::size;
+use crate::size;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tch_parallel::report::Timing;
+/// use report::Timing;
 ///
 /// let mut timing = Timing::new();
 /// for milliseconds in [90, 10, 30] {

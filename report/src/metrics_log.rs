@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Result};
+use tch_parallel::{Error, Result};
 
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
 ///
@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// these become `null`.
 ///
 /// ```
-/// use tch_parallel::report::MetricsLog;
+/// use report::MetricsLog;
 ///
 /// #[derive(serde::Serialize)]
 /// struct Step {

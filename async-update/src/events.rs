@@ -1,6 +1,7 @@
 //! What is written down while a worker trains, and what is said at the end.
 
 use crate::link::Traffic;
+use report::MetricsLog;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
@@ -8,7 +9,6 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tch::{Kind, Tensor};
 use tch_parallel::checkpoint::check_destination;
-use tch_parallel::report::MetricsLog;
 use tch_parallel::{Error, Result};
 
 /// A worker's lines in `--metrics`.

@@ -1,9 +1,9 @@
 //! Which steps a `Meter` measures.
 
+use report::{DeviceReport, Meter};
 use std::time::Duration;
 use tch::nn::VarStore;
 use tch::{Kind, Tensor};
-use tch_parallel::meter::{DeviceReport, Meter};
 use tch_parallel::{Devices, LogicalDevice, Result};
 
 /// How long a rank is said to have waited in each step.
