@@ -1,8 +1,14 @@
-//! Compiles the C ABI against the libtorch that torch-sys has found, and hands on what a program
-//! needs at its link.
+//! Finds libtorch, compiles the C ABI against it, and hands on what a program needs at its link.
+//!
+//! It looks where torch-sys looks, instead of asking torch-sys: so both compile at the same time,
+//! and a libtorch that is missing is reported before anything is compiled against it.
 
 use std::env;
+use std::error::Error;
+use std::fmt::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const SOURCES: [&str; 10] = [
     "amp.cpp",
@@ -17,21 +23,85 @@ const SOURCES: [&str; 10] = [
     "tensor.cpp",
 ];
 
-fn main() {
+/// What a Python that has PyTorch says about it: the folder that holds include/ and lib/.
+const TORCH_FOLDER: &str = "import os, torch; print(os.path.dirname(torch.__file__))";
+
+/// Where libtorch's headers and libraries lie.
+struct Libtorch {
+    include: PathBuf,
+    lib: PathBuf,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=csrc");
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed=LIBTORCH_CXX11_ABI");
 
-    // torch-sys says where libtorch lies; see `links = "tch"` in its manifest.
-    let Some(lib) = env::var_os("DEP_TCH_LIBTORCH_LIB").map(PathBuf::from) else {
+    let libtorch = Libtorch::find()?;
+    let header = libtorch.include.join("torch/csrc/api/include/torch/torch.h");
+    if !header.exists() {
         println!(
-            "cargo::error=torch-sys did not say where libtorch lies; run `cargo xtask setup` or set LIBTORCH"
+            "cargo::error=libtorch is not set up: run `cargo xtask setup`, or set LIBTORCH to a folder of libtorch 2.11.0 \
+             that holds include/ and lib/ ({} is not there)",
+            header.display()
         );
-        return;
+        return Ok(());
+    }
+    let cuda_headers = match env::var_os("CARGO_FEATURE_CUDA") {
+        None => None,
+        Some(_) => {
+            let nvidia = libtorch.nvidia();
+            let headers = [nvidia.join("cu13/include"), nvidia.join("nccl/include")];
+            if !headers[0].join("cuda_runtime_api.h").exists()
+                || !headers[1].join("nccl.h").exists()
+            {
+                println!(
+                    "cargo::error=the feature `cuda` needs the headers of CUDA and NCCL in {}: run `cargo xtask setup --full`",
+                    nvidia.display()
+                );
+                return Ok(());
+            }
+            Some(headers)
+        }
     };
-    let torch = lib.parent().unwrap_or(&lib).to_path_buf();
-    let cuda = env::var_os("CARGO_FEATURE_CUDA").is_some();
+    compile(&libtorch, cuda_headers.as_ref())?;
+    link(&libtorch.lib, cuda_headers.is_some());
+    Ok(())
+}
 
+impl Libtorch {
+    fn find() -> Result<Self, Box<dyn Error>> {
+        let folder = if variable("LIBTORCH_USE_PYTORCH").is_some() {
+            let python = if env::var_os("VIRTUAL_ENV").is_some() { "python" } else { "python3" };
+            let said = Command::new(python).args(["-c", TORCH_FOLDER]).output()?.stdout;
+            PathBuf::from(String::from_utf8(said)?.trim())
+        } else {
+            variable("LIBTORCH").unwrap_or_else(|| "/usr".into())
+        };
+        let below = |name| variable(name).unwrap_or_else(|| folder.clone());
+        Ok(Self {
+            include: below("LIBTORCH_INCLUDE").join("include"),
+            lib: below("LIBTORCH_LIB").join("lib"),
+        })
+    }
+
+    /// The folder beside torch where wheels put the headers of CUDA and NCCL. LIBTORCH may be a link
+    /// to torch.
+    fn nvidia(&self) -> PathBuf {
+        let include = self.include.canonicalize().unwrap_or_else(|_| self.include.clone());
+        let site_packages = include.ancestors().nth(2).unwrap_or(&include);
+        site_packages.join("nvidia")
+    }
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    println!("cargo::rerun-if-env-changed={name}");
+    env::var_os(name).map(PathBuf::from)
+}
+
+/// Compiles all sources as one: most of the time goes into libtorch's headers, which are then read
+/// once.
+fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(), Box<dyn Error>> {
+    let abi = variable("LIBTORCH_CXX11_ABI").unwrap_or_else(|| "1".into());
     let mut build = cc::Build::new();
     build
         .cpp(true)
@@ -40,32 +110,27 @@ fn main() {
         .warnings(false)
         .define("USE_DISTRIBUTED", None)
         .define("USE_C10D_GLOO", None)
-        .define(
-            "_GLIBCXX_USE_CXX11_ABI",
-            env::var("LIBTORCH_CXX11_ABI").unwrap_or_else(|_| "1".into()).as_str(),
-        )
+        .define("_GLIBCXX_USE_CXX11_ABI", abi.to_str())
         .include("csrc")
         .include("csrc/gloo_declarations")
-        .include(torch.join("include"))
-        .include(torch.join("include/torch/csrc/api/include"))
-        .files(SOURCES.map(|source| Path::new("csrc").join(source)));
-    if cuda {
-        // The CUDA and NCCL headers lie beside torch, in the wheels that the full set-up installs;
-        // LIBTORCH may be a link to there.
-        let real = torch.canonicalize().unwrap_or(torch);
-        let nvidia = real.parent().unwrap_or(&real).join("nvidia");
-        let headers = [nvidia.join("cu13/include"), nvidia.join("nccl/include")];
-        if !headers[0].join("cuda_runtime_api.h").exists() || !headers[1].join("nccl.h").exists() {
-            println!(
-                "cargo::error=the feature `cuda` needs the headers of CUDA and NCCL in {}; `cargo xtask setup --full` installs them",
-                nvidia.display()
-            );
-            return;
-        }
-        build.define("USE_C10D_NCCL", None).includes(headers).file("csrc/nccl.cpp");
+        .include(&libtorch.include)
+        .include(libtorch.include.join("torch/csrc/api/include"));
+    let mut sources = Vec::from(SOURCES);
+    if let Some(headers) = cuda_headers {
+        build.define("USE_C10D_NCCL", None).includes(headers);
+        sources.push("nccl.cpp");
     }
-    build.compile("c10d_sys");
+    let mut all = String::new();
+    for source in sources {
+        writeln!(all, "#include \"{source}\"")?;
+    }
+    let file = Path::new(&env::var("OUT_DIR")?).join("c10d_sys.cpp");
+    fs::write(&file, all)?;
+    build.file(file).compile("c10d_sys");
+    Ok(())
+}
 
+fn link(lib: &Path, cuda: bool) {
     println!("cargo::rustc-link-search=native={}", lib.display());
     let mut link_args = format!("-Wl,-rpath,{}", lib.display());
     if cuda {

@@ -31,14 +31,14 @@ struct SinkState : torch::CustomClassHolder {
   std::atomic<bool> delayed_all_reduce_queued{false};
 };
 
-constexpr const char* kState = "state";
+constexpr const char* kSinkState = "state";
 
 struct Sink : torch::autograd::Function<Sink> {
   static torch::autograd::variable_list forward(
       torch::autograd::AutogradContext* context,
       const c10::intrusive_ptr<SinkState>& state,
       at::TensorList outputs) {
-    context->saved_data[kState] = c10::IValue::make_capsule(state);
+    context->saved_data[kSinkState] = c10::IValue::make_capsule(state);
     // An output that takes no part in the loss has no gradient; zeros would mark its parameters as used.
     context->set_materialize_grads(false);
     torch::autograd::variable_list copies;
@@ -50,7 +50,7 @@ struct Sink : torch::autograd::Function<Sink> {
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    auto state = c10::static_intrusive_pointer_cast<SinkState>(context->saved_data[kState].toCapsule());
+    auto state = c10::static_intrusive_pointer_cast<SinkState>(context->saved_data[kSinkState].toCapsule());
     if (state->static_graph && !state->delayed_all_reduce_queued.exchange(true)) {
       torch::autograd::Engine::get_default_engine().queue_callback(
           [reducer = state->reducer] { reducer->delay_all_reduce(); });
