@@ -6,7 +6,5 @@ fn main() {
     let link_args = std::env::var("DEP_C10D_LINK_ARGS").unwrap_or_default();
     println!("cargo::metadata=link_args={link_args}");
     // This crate's own tests and examples are programs as well.
-    for arg in link_args.split_whitespace() {
-        println!("cargo::rustc-link-arg={arg}");
-    }
+    find_libtorch::link_like("DEP_C10D_LINK_ARGS");
 }

@@ -2,7 +2,5 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for arg in std::env::var("DEP_TCH_PARALLEL_LINK_ARGS").unwrap_or_default().split_whitespace() {
-        println!("cargo::rustc-link-arg={arg}");
-    }
+    find_libtorch::link_like("DEP_TCH_PARALLEL_LINK_ARGS");
 }

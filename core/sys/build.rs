@@ -1,14 +1,14 @@
-//! Finds libtorch, compiles the C ABI against it, and hands on what a program needs at its link.
+//! Compiles the C ABI against libtorch, and hands on what a program needs at its link.
 //!
-//! It looks where torch-sys looks, instead of asking torch-sys: so both compile at the same time,
-//! and a libtorch that is missing is reported before anything is compiled against it.
+//! It looks for libtorch itself instead of asking torch-sys, so that both compile at the same time.
 
 use std::env;
 use std::error::Error;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use find_libtorch::{Libtorch, variable};
 
 const SOURCES: [&str; 10] = [
     "amp.cpp",
@@ -23,33 +23,15 @@ const SOURCES: [&str; 10] = [
     "tensor.cpp",
 ];
 
-/// What a Python that has PyTorch says about it: the folder that holds include/ and lib/.
-const TORCH_FOLDER: &str = "import os, torch; print(os.path.dirname(torch.__file__))";
-
-/// Where libtorch's headers and libraries lie.
-struct Libtorch {
-    include: PathBuf,
-    lib: PathBuf,
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=csrc");
     println!("cargo::rerun-if-changed=build.rs");
 
     let libtorch = Libtorch::find()?;
-    let header = libtorch.include.join("torch/csrc/api/include/torch/torch.h");
-    if !header.exists() {
-        println!(
-            "cargo::error=libtorch is not set up: run `cargo xtask setup`, or set LIBTORCH to a folder of libtorch 2.11.0 \
-             that holds include/ and lib/ ({} is not there)",
-            header.display()
-        );
-        return Ok(());
-    }
     let cuda_headers = match env::var_os("CARGO_FEATURE_CUDA") {
         None => None,
         Some(_) => {
-            let nvidia = libtorch.nvidia();
+            let nvidia = nvidia(&libtorch);
             let headers = [nvidia.join("cu13/include"), nvidia.join("nccl/include")];
             if !headers[0].join("cuda_runtime_api.h").exists()
                 || !headers[1].join("nccl.h").exists()
@@ -68,34 +50,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-impl Libtorch {
-    fn find() -> Result<Self, Box<dyn Error>> {
-        let folder = if variable("LIBTORCH_USE_PYTORCH").is_some() {
-            let python = if env::var_os("VIRTUAL_ENV").is_some() { "python" } else { "python3" };
-            let said = Command::new(python).args(["-c", TORCH_FOLDER]).output()?.stdout;
-            PathBuf::from(String::from_utf8(said)?.trim())
-        } else {
-            variable("LIBTORCH").unwrap_or_else(|| "/usr".into())
-        };
-        let below = |name| variable(name).unwrap_or_else(|| folder.clone());
-        Ok(Self {
-            include: below("LIBTORCH_INCLUDE").join("include"),
-            lib: below("LIBTORCH_LIB").join("lib"),
-        })
-    }
-
-    /// The folder beside torch where wheels put the headers of CUDA and NCCL. LIBTORCH may be a link
-    /// to torch.
-    fn nvidia(&self) -> PathBuf {
-        let include = self.include.canonicalize().unwrap_or_else(|_| self.include.clone());
-        let site_packages = include.ancestors().nth(2).unwrap_or(&include);
-        site_packages.join("nvidia")
-    }
-}
-
-fn variable(name: &str) -> Option<PathBuf> {
-    println!("cargo::rerun-if-env-changed={name}");
-    env::var_os(name).map(PathBuf::from)
+/// The folder beside torch where wheels put the headers of CUDA and NCCL. LIBTORCH may be a link to
+/// torch.
+fn nvidia(libtorch: &Libtorch) -> PathBuf {
+    let include = libtorch.include.canonicalize().unwrap_or_else(|_| libtorch.include.clone());
+    let site_packages = include.ancestors().nth(2).unwrap_or(&include);
+    site_packages.join("nvidia")
 }
 
 /// Compiles all sources as one: most of the time goes into libtorch's headers, which are then read
