@@ -45,7 +45,7 @@ On several nodes, the launch on each node counts its own restarts for --max-rest
 
 launch does not support torchrun's flags for elastic jobs (--nnodes MIN:MAX, --rdzv-backend c10d or
 etcd, --rdzv-conf), nor --monitor-interval: it notices at once that a rank has ended. It never adds
-the interpreter: write python3 train.py for torchrun's train.py, python3 -m MODULE for -m MODULE."
+an interpreter: write python3 train.py for torchrun's train.py, python3 -m MODULE for -m MODULE."
 )]
 pub(crate) struct Args {
     /// Number of ranks on this node: an integer, `gpu` (one per GPU), `cpu` (one per core), or `auto`
@@ -127,7 +127,7 @@ pub(crate) struct Args {
     #[arg(long, alias = "rdzv_id", env = "PET_RDZV_ID", default_value = "none", value_name = "ID")]
     pub(crate) rdzv_id: String,
 
-    /// Role of the ranks (ROLE_NAME); give every node the same, since ROLE_RANK counts across nodes
+    /// Role of the ranks (ROLE_NAME); use the same on every node, since ROLE_RANK counts across nodes
     #[arg(long, env = "PET_ROLE", default_value = "default", value_name = "NAME")]
     pub(crate) role: String,
 
@@ -165,7 +165,7 @@ pub(crate) struct Args {
     )]
     pub(crate) no_python: bool,
 
-    /// The program and its arguments; launch passes all that follows PROGRAM on unchanged
+    /// The program and its arguments; everything after PROGRAM is passed on unchanged
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,
 }
