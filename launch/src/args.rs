@@ -1,4 +1,8 @@
-//! The command line: torchrun's flags, under torchrun's names and `PET_` variables.
+//! The command line: torchrun's flags, with torchrun's names and `PET_` variables.
+
+mod nproc;
+mod rendezvous;
+mod streams;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,14 +11,14 @@ use anyhow::{Result, bail, ensure};
 use clap::Parser;
 use clap::builder::FalseyValueParser;
 
-use crate::nproc::parse_nproc;
-use crate::rendezvous::{Endpoint, parse_backend};
-use crate::streams::{StreamChoice, Streams};
+use nproc::parse_nproc;
+use rendezvous::{Endpoint, parse_backend};
+use streams::{StreamChoice, Streams};
 
-/// torchrun's port when none is given.
+/// torchrun's default port.
 const DEFAULT_PORT: u16 = 29500;
 
-/// Start the ranks of a distributed job on this machine, as torchrun does, for any program.
+/// Start the ranks of a distributed job on this machine, as torchrun does. Runs any program.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -22,31 +26,30 @@ const DEFAULT_PORT: u16 = 29500;
     after_help = "\
 Examples:
   launch -n 2 ./my-trainer --epochs 3                                       two ranks on this machine
-  launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -n 4 ./my-trainer  the first of two machines
-  launch -n 2 --max-restarts 3 ./my-trainer                                 a failed job starts again
+  launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -n 4 ./my-trainer  the first of two nodes
+  launch -n 2 --max-restarts 3 ./my-trainer                                 up to 3 restarts after failures
   launch -n 2 python3 train.py                                              two ranks in Python
 
-Every rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
-and torchrun's other variables; OMP_NUM_THREADS=1 when several ranks share the machine and it is
-unset.
+Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
+and torchrun's other variables. With several ranks per node, OMP_NUM_THREADS defaults to 1.
 
-On one node, without a port among the flags, launch reserves a free one, which rank 0 then opens,
-whatever language it is in: so two jobs never meet on one port.
+On one node, launch reserves a free port for rank 0 unless a flag sets the port, so two jobs never
+use the same one.
 
-The first rank that fails ends the job: the others have 1 s to end by themselves, then SIGTERM, and
-SIGKILL 3 s later. launch ends with that rank's exit code, or 128 plus the number of the signal that
-killed it. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks; a second SIGINT kills
-them at once.
+The first rank that fails ends the job. The other ranks have 1 s to exit by themselves; then they
+get SIGTERM, and SIGKILL 3 s later. launch exits with the exit code of the rank that failed first,
+or with 128 plus the number of the signal that killed it. launch forwards SIGINT, SIGTERM, SIGHUP
+and SIGQUIT to the ranks; a second SIGINT kills them at once.
 
-With --max-restarts on several nodes, the launch of each node counts for itself.
+On several nodes, the launch on each node counts its own restarts for --max-restarts.
 
-Of torchrun's flags those of elastic jobs are missing (--nnodes MIN:MAX, --rdzv-backend c10d and
-etcd, --rdzv-conf), and --monitor-interval: launch learns at once that a rank has ended. What is
-Python's is written out: python3 train.py for train.py, python3 -m MODULE for -m MODULE."
+launch does not support torchrun's flags for elastic jobs (--nnodes MIN:MAX, --rdzv-backend c10d or
+etcd, --rdzv-conf), nor --monitor-interval: it notices at once that a rank has ended. It never adds
+an interpreter: write python3 train.py for torchrun's train.py, python3 -m MODULE for -m MODULE."
 )]
 pub(crate) struct Args {
-    /// Ranks on this node: a number, `gpu` (one per GPU), `cpu` (one per core), or `auto` (the GPUs
-    /// if there are any, else the cores)
+    /// Number of ranks on this node: an integer, `gpu` (one per GPU), `cpu` (one per core), or `auto`
+    /// (like `gpu` if there is a GPU, else like `cpu`)
     #[arg(
         short = 'n',
         long,
@@ -58,11 +61,11 @@ pub(crate) struct Args {
     )]
     pub(crate) nproc_per_node: u16,
 
-    /// Nodes in the job; each runs its own launch
+    /// Number of nodes; run launch once on each
     #[arg(long, env = "PET_NNODES", default_value = "1", value_parser = parse_nnodes, value_name = "N")]
     pub(crate) nnodes: u16,
 
-    /// Which of the nodes this is, from 0
+    /// Rank of this node, from 0
     #[arg(long, alias = "node_rank", env = "PET_NODE_RANK", default_value_t = 0, value_name = "K")]
     pub(crate) node_rank: u16,
 
@@ -80,7 +83,7 @@ pub(crate) struct Args {
     )]
     pub(crate) master_port: Option<u16>,
 
-    /// --master-addr and --master-port in one, as with torchrun's static rendezvous
+    /// Set --master-addr and --master-port in one, as in torchrun's static rendezvous
     #[arg(
         long,
         alias = "rdzv_endpoint",
@@ -90,7 +93,7 @@ pub(crate) struct Args {
     )]
     pub(crate) rdzv_endpoint: Option<Endpoint>,
 
-    /// Accepted for torchrun's sake: `static`, its default, is the only one here
+    /// Rendezvous backend: only torchrun's default, `static`, is supported
     #[arg(
         long,
         alias = "rdzv_backend",
@@ -101,7 +104,7 @@ pub(crate) struct Args {
     )]
     pub(crate) rdzv_backend: String,
 
-    /// One node and a free port, which is the default here
+    /// Use one node and a free port; this is already the default
     #[arg(
         long,
         env = "PET_STANDALONE",
@@ -110,7 +113,7 @@ pub(crate) struct Args {
     )]
     pub(crate) standalone: bool,
 
-    /// How often the ranks are started again, all of them, after one has failed
+    /// Maximum number of restarts: after a failure, all ranks start again
     #[arg(
         long,
         alias = "max_restarts",
@@ -120,30 +123,30 @@ pub(crate) struct Args {
     )]
     pub(crate) max_restarts: u32,
 
-    /// Name of the job: TORCHELASTIC_RUN_ID, and how the directory of its logs begins
+    /// Job ID: the value of TORCHELASTIC_RUN_ID, and the prefix of the log directory
     #[arg(long, alias = "rdzv_id", env = "PET_RDZV_ID", default_value = "none", value_name = "ID")]
     pub(crate) rdzv_id: String,
 
-    /// ROLE_NAME of the ranks; the same on every node, since ROLE_RANK counts through all of them
+    /// Role of the ranks (ROLE_NAME); use the same on every node, since ROLE_RANK counts across nodes
     #[arg(long, env = "PET_ROLE", default_value = "default", value_name = "NAME")]
     pub(crate) role: String,
 
-    /// Keep the output under DIR/<id>_*/attempt_<n>/<local rank>/{stdout,stderr}.log; alone it means
-    /// `--tee 3`
+    /// Write log files to DIR/<id>_*/attempt_<n>/<local rank>/{stdout,stderr}.log; implies `--tee 3`
+    /// unless --tee or --redirects is given
     #[arg(long, alias = "log_dir", env = "PET_LOG_DIR", value_name = "DIR")]
     pub(crate) log_dir: Option<PathBuf>,
 
-    /// Streams that go to files and, each line behind `[rank0]:`, to the console: 0 none, 1 stdout,
-    /// 2 stderr, 3 both, or by local rank, as in `0:1,1:2`
+    /// Write these streams to log files and, with the prefix `[rank0]:`, to the console: 0 none,
+    /// 1 stdout, 2 stderr, 3 both, or per local rank, as in `0:1,1:2`
     #[arg(short, long, env = "PET_TEE", default_value = "0", value_name = "STREAMS")]
     pub(crate) tee: StreamChoice,
 
-    /// Streams that go to files only: as for --tee, which wins
+    /// Write these streams to log files only; same format as --tee, which takes precedence
     #[arg(short, long, env = "PET_REDIRECTS", default_value = "0", value_name = "STREAMS")]
     pub(crate) redirects: StreamChoice,
 
-    /// Local ranks whose output the console shows, as in `0,2` [default: all]; the files of --tee
-    /// and --redirects are written for every rank
+    /// Show only the output of these local ranks on the console, as in `0,2` [default: all]; log
+    /// files are written for every rank
     #[arg(
         long,
         alias = "local_ranks_filter",
@@ -153,7 +156,7 @@ pub(crate) struct Args {
     )]
     pub(crate) local_ranks_filter: Vec<u16>,
 
-    /// Accepted for torchrun's sake: launch runs every program as it is
+    /// Accepted for compatibility with torchrun; launch never adds `python`
     #[arg(
         long,
         alias = "no_python",
@@ -162,17 +165,17 @@ pub(crate) struct Args {
     )]
     pub(crate) no_python: bool,
 
-    /// The program and its arguments; what follows PROGRAM is passed on as it stands
+    /// The program and its arguments; everything after PROGRAM is passed on unchanged
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,
 }
 
 impl Args {
-    /// Refuses what no single flag can see.
+    /// Refuses flags that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.node_rank < self.nnodes,
-            "--node-rank {} is not in a job of {} node{}: nodes count from 0",
+            "--node-rank {} is out of range for {} node{}: node ranks start at 0",
             self.node_rank,
             self.nnodes,
             if self.nnodes == 1 { "" } else { "s" }
@@ -185,7 +188,7 @@ impl Args {
             );
             ensure!(
                 self.master_addr.is_some() || self.rdzv_endpoint.is_some(),
-                "--nnodes {} needs --master-addr, the address of node 0 as every node reaches it",
+                "--nnodes {} requires --master-addr, an address of node 0 that every node can reach",
                 self.nnodes
             );
         }
@@ -196,7 +199,7 @@ impl Args {
         ] {
             if let Some(rank) = highest_rank.filter(|rank| *rank >= self.nproc_per_node) {
                 bail!(
-                    "{flag} names local rank {rank}, but this node has the ranks 0 to {}",
+                    "{flag} names local rank {rank}, but this node has local ranks 0 to {}",
                     self.nproc_per_node - 1
                 );
             }
@@ -209,12 +212,12 @@ impl Args {
         u32::from(self.nnodes) * u32::from(self.nproc_per_node)
     }
 
-    /// RANK of a local rank: nodes hold consecutive ranks.
+    /// RANK of a local rank: each node has consecutive ranks.
     pub(crate) fn rank(&self, local_rank: u16) -> u32 {
         u32::from(self.node_rank) * u32::from(self.nproc_per_node) + u32::from(local_rank)
     }
 
-    /// The streams of a rank that go to the console and to files.
+    /// The streams of a rank that go both to the console and to log files.
     pub(crate) fn tee(&self, local_rank: u16) -> Streams {
         let files = self.tee.any() || self.redirects.any();
         if self.log_dir.is_some() && !files { Streams::BOTH } else { self.tee.of(local_rank) }
@@ -231,7 +234,7 @@ impl Args {
         endpoint.or(self.master_addr.as_deref()).unwrap_or("127.0.0.1")
     }
 
-    /// The port on which every node expects rank 0; `None` where launch chooses a free one.
+    /// The port on which rank 0 listens; `None` if launch chooses a free one.
     pub(crate) fn fixed_port(&self) -> Option<u16> {
         match self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.port).or(self.master_port) {
             None if self.nnodes > 1 => Some(DEFAULT_PORT),
@@ -240,14 +243,14 @@ impl Args {
     }
 }
 
-/// torchrun's `--nnodes` also takes `MIN:MAX`; a job here has one size.
+/// torchrun's `--nnodes` also takes `MIN:MAX`. Here, both must be the same.
 fn parse_nnodes(text: &str) -> Result<u16> {
     let (min, max) = text.split_once(':').unwrap_or((text, text));
     match (min.parse(), max.parse()) {
         (Ok(0), _) | (_, Ok(0)) => bail!("the world size would be 0: give at least one node"),
         (Ok(min), Ok(max)) if min == max => Ok(min),
         (Ok::<u16, _>(_), Ok::<u16, _>(_)) => {
-            bail!("an elastic job is not supported: give one number of nodes")
+            bail!("elastic jobs are not supported: expected a single number of nodes")
         }
         _ => bail!("expected a number of nodes, as in --nnodes 2"),
     }
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_program_is_not_ours() {
+    fn what_follows_the_program_is_passed_on() {
         let args = parse("launch -n 2 cargo run -n 3 -- --tee --help");
         assert_eq!(args.command, ["cargo", "run", "-n", "3", "--", "--tee", "--help"]);
         let args = parse("launch -- prog -- -x");
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_is_free_choice_on_one_node_and_fixed_on_several() {
+    fn one_node_gets_a_free_port_and_several_a_fixed_one() {
         assert_eq!(parse("launch x").fixed_port(), None);
         assert_eq!(parse("launch --master-port 4000 x").fixed_port(), Some(4000));
         assert_eq!(parse("launch --nnodes 2 --master-addr a x").fixed_port(), Some(29500));

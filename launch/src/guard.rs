@@ -1,19 +1,94 @@
-//! A second process that outlives a launcher killed with SIGKILL for as long as it takes to kill
-//! what the ranks have started. The kernel's parent-death signal reaches the ranks only, not the
-//! Python under a rank's shell.
+//! No rank outlives the launcher, even one killed with SIGKILL. Two helpers see to that; both are
+//! launch, run again under a first argument that no user types.
+//!
+//! - Each rank starts as `__rank`, which sets the kernel's parent-death signal and then becomes the
+//!   program. Between fork and exec, the same would take unsafe code.
+//! - One `__guard` outlives the launcher just long enough to kill the ranks' process groups, since
+//!   the parent-death signal reaches the ranks only, not the Python under a rank's shell.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, Write};
+use std::ffi::OsString;
+use std::io::{BufRead, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getppid};
 
-use crate::role::Role;
+use crate::console::say;
 
-/// The launcher's end of the guard.
+/// What this process is, if it is not the launcher.
+#[derive(Clone, Copy)]
+pub(crate) enum Helper {
+    /// About to become the program of a rank.
+    Rank,
+    /// Waiting for the launcher to die.
+    Guard,
+}
+
+impl Helper {
+    /// The helper that the first word of a command line asks for.
+    pub(crate) fn of(word: OsString) -> Option<Helper> {
+        [Helper::Rank, Helper::Guard].into_iter().find(|helper| word == helper.word())
+    }
+
+    /// Does the helper's work. `words` is the rest of the command line.
+    pub(crate) fn run(self, words: impl Iterator<Item = OsString>) -> ExitCode {
+        match self {
+            Helper::Rank => become_program(words),
+            Helper::Guard => watch_launcher(),
+        }
+    }
+
+    /// Starts this very executable as the helper, even if a new build has replaced its file.
+    fn command(self) -> Command {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("launch").arg(self.word());
+        command
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Helper::Rank => "__rank",
+            Helper::Guard => "__guard",
+        }
+    }
+}
+
+/// The command that starts `program` as a rank of this launcher.
+pub(crate) fn rank_command(program: &[OsString]) -> Command {
+    let mut command = Helper::Rank.command();
+    command.arg(std::process::id().to_string()).args(program);
+    command
+}
+
+/// Becomes the program; returns only if that fails. `words` are the launcher's process ID, the
+/// program and its arguments.
+fn become_program(mut words: impl Iterator<Item = OsString>) -> ExitCode {
+    let launcher = words.next();
+    let Some(program) = words.next() else {
+        say("__rank is how launch starts a rank; it is not for use by hand");
+        return ExitCode::FAILURE;
+    };
+    // The kernel kills this process when the launcher dies, however that happens.
+    if let Err(error) = set_pdeathsig(Signal::SIGKILL) {
+        say(format_args!("cannot set a rank's parent-death signal: {error}"));
+        return ExitCode::FAILURE;
+    }
+    // If the launcher died before that line, no signal will come.
+    if launcher != Some(getppid().to_string().into()) {
+        return ExitCode::FAILURE;
+    }
+    let error = Command::new(&program).args(words).exec();
+    say(format_args!("cannot start {}: {error}", Path::new(&program).display()));
+    // A shell's codes for "not found" and "cannot be executed".
+    ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
+}
+
+/// The guard, as the launcher sees it.
 pub(crate) struct Guard {
     child: Child,
 }
@@ -21,7 +96,7 @@ pub(crate) struct Guard {
 impl Guard {
     /// Starts the guard.
     pub(crate) fn start() -> Result<Self> {
-        let child = Role::Guard
+        let child = Helper::Guard
             .command()
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -29,23 +104,23 @@ impl Guard {
             // Ctrl-C at the terminal is for the launcher.
             .process_group(0)
             .spawn()
-            .context("cannot start the guard of the ranks")?;
+            .context("cannot start the guard process")?;
         Ok(Guard { child })
     }
 
-    /// Has the process group killed if the launcher dies.
+    /// Kills the process group if the launcher dies.
     pub(crate) fn protect(&self, group: Pid) {
         self.tell('+', group);
     }
 
-    /// Forgets a process group that is gone, before the kernel can give its number to another.
+    /// Forgets a process group that is gone, before the kernel can reuse its number.
     pub(crate) fn release(&self, group: Pid) {
         self.tell('-', group);
     }
 
     fn tell(&self, sign: char, group: Pid) {
         if let Some(mut pipe) = self.child.stdin.as_ref() {
-            // Without a guard the parent-death signal still holds.
+            // If the guard is dead, the parent-death signal still works.
             let _ = pipe.write_all(format!("{sign}{group}\n").as_bytes());
         }
     }
@@ -53,14 +128,14 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // `wait` closes the pipe first, at which the guard ends.
+        // `wait` first closes the pipe, which ends the guard.
         let _ = self.child.wait();
     }
 }
 
-/// The guard's own half: notes the groups until the pipe closes, which it does when the launcher is
-/// gone, and kills those that are left.
-pub(crate) fn watch_launcher() -> ExitCode {
+/// The guard itself: notes the process groups until the pipe from the launcher closes, and kills
+/// those that are left.
+fn watch_launcher() -> ExitCode {
     let mut groups = BTreeSet::new();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let Some((sign, Ok(group))) = line.split_at_checked(1).map(|(s, n)| (s, n.parse())) else {
@@ -72,7 +147,7 @@ pub(crate) fn watch_launcher() -> ExitCode {
         };
     }
     for group in groups {
-        // Gone already: just as well.
+        // The only error is that the group has ended already.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
     ExitCode::SUCCESS

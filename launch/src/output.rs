@@ -1,6 +1,9 @@
-//! Where a rank's stdout and stderr go: to the console, to files, and the end of stderr to memory.
+//! Where a rank's stdout and stderr go: to the console, to log files, and the end of stderr to memory.
 
-use std::io::{ErrorKind, IsTerminal, Read, Write};
+mod lines;
+mod logs;
+
+use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +15,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::args::Args;
-use crate::lines::{LineSplitter, Tail};
-use crate::logs::{LogFile, Logs};
+use crate::console::Console;
+use lines::{LineSplitter, Tail};
+use logs::LogFile;
+pub(crate) use logs::Logs;
 
-/// How long a stream of a rank that has ended may stay silent before it is given up.
+/// After a rank has ended, how long its streams may stay silent before launch gives up on them.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// What is to be done with the two streams of one rank. A stream that is `None` is inherited.
+/// Where the two streams of one rank go. A stream that is `None` is inherited.
 pub(crate) struct Routes {
     stdout: Option<Sink>,
     stderr: Option<Sink>,
@@ -27,7 +32,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Decides by the flags, and opens the log files.
+    /// Reads the flags and opens the log files.
     pub(crate) fn new(
         args: &Args,
         logs: Option<&Logs>,
@@ -58,7 +63,7 @@ impl Routes {
         let mut stderr = match (tee.stderr, redirects.stderr) {
             (true, _) => to_file("stderr.log", console(Console::Stderr))?,
             (false, true) => to_file("stderr.log", None)?,
-            // A progress bar needs the terminal itself, and what it writes is on the screen anyway.
+            // A progress bar needs the terminal itself, and its output is on the screen anyway.
             (false, false) if shown && rank == 0 && std::io::stderr().is_terminal() => None,
             (false, false) => Some(Sink { console: console(Console::Stderr), ..Sink::default() }),
         };
@@ -79,7 +84,7 @@ impl Routes {
         command.stdin(Stdio::null()).stdout(stdio(&self.stdout)).stderr(stdio(&self.stderr));
     }
 
-    /// Starts to carry the output of the rank, once it runs.
+    /// Starts to copy the output of the running rank.
     pub(crate) fn start(self, child: &mut Child) -> Result<Output> {
         let remembered = self.stderr.is_some();
         let mut pumps = Vec::new();
@@ -98,28 +103,28 @@ impl Routes {
 pub(crate) struct Output {
     pumps: Vec<Pump>,
     tail: Option<Arc<Mutex<Tail>>>,
-    /// The file that has all of stderr, if there is one.
+    /// The log file of stderr, if there is one.
     pub(crate) stderr_log: Option<PathBuf>,
 }
 
 impl Output {
-    /// Waits until all that the rank has written is where it belongs. The rank must have ended.
+    /// Waits until all output of the rank has been copied. The rank must have ended.
     pub(crate) fn drain(&self) {
         self.pumps.iter().for_each(Pump::drain);
     }
 
-    /// The last lines of stderr; `None` where the rank wrote to the terminal itself.
+    /// The last lines of stderr; `None` if the rank wrote to the terminal itself.
     pub(crate) fn last_lines(&self) -> Option<Vec<String>> {
         let tail = self.tail.as_ref()?;
         Some(tail.lock().unwrap_or_else(PoisonError::into_inner).lines())
     }
 }
 
-/// A thread that carries one stream.
+/// A thread that copies one stream.
 struct Pump {
-    /// Disconnected when the stream is over.
+    /// Disconnected at the end of the stream.
     over: Receiver<()>,
-    /// Whether the thread waits for the rank to write, and not for the console to take it.
+    /// Whether the thread waits for the rank to write, rather than for the console to take it.
     idle: Arc<AtomicBool>,
 }
 
@@ -128,7 +133,7 @@ impl Pump {
         let (running, over) = channel();
         let idle = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&idle);
-        let carry = move || {
+        let copy = move || {
             let _running = running;
             let mut lines = LineSplitter::default();
             let mut bytes = vec![0; 64 * 1024];
@@ -148,13 +153,13 @@ impl Pump {
             }
             lines.finish(|line| sink.show(line));
         };
-        thread::Builder::new().spawn(carry).context("cannot start a thread for a rank's output")?;
+        thread::Builder::new().spawn(copy).context("cannot start a thread for a rank's output")?;
         Ok(Pump { over, idle })
     }
 
     fn drain(&self) {
         while self.over.recv_timeout(SILENCE) == Err(RecvTimeoutError::Timeout) {
-            // A process that has left the rank's group may keep the stream open for ever.
+            // A process that has left the rank's group may keep the stream open forever.
             if self.idle.load(Ordering::SeqCst) {
                 break;
             }
@@ -184,32 +189,11 @@ impl Sink {
         }
         if let Some(console) = self.console {
             let mut text = [self.prefix.as_bytes(), line].concat();
-            // Without an end the next line, of another rank perhaps, would run on in this one.
+            // Otherwise the next line, perhaps of another rank, would be joined to this one.
             if !line.ends_with(b"\n") && !line.ends_with(b"\r") {
                 text.push(b'\n');
             }
             console.write(&text);
         }
-    }
-}
-
-/// One of the launcher's own streams.
-#[derive(Clone, Copy)]
-enum Console {
-    Stdout,
-    Stderr,
-}
-
-impl Console {
-    /// Writes a line at once, so that no other gets into it. A console that is gone, as after
-    /// `| head`, is no reason to end the job.
-    fn write(self, line: &[u8]) {
-        let _ = match self {
-            Console::Stdout => {
-                let mut stdout = std::io::stdout().lock();
-                stdout.write_all(line).and_then(|()| stdout.flush())
-            }
-            Console::Stderr => std::io::stderr().lock().write_all(line),
-        };
     }
 }

@@ -1,5 +1,5 @@
-//! The port on which rank 0 listens: kept free for it, without a race, though launch does not know
-//! the program.
+//! The port on which rank 0 listens. launch reserves it without a race, though it does not know the
+//! program.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -18,17 +18,17 @@ use crate::args::Args;
 pub(crate) struct MasterPort {
     /// MASTER_PORT.
     pub(crate) number: u16,
-    /// Keeps a free port for rank 0 as long as it lives. `None` with a fixed port.
+    /// Reserves a free port for rank 0 for as long as it lives; `None` with a fixed port.
     pub(crate) reservation: Option<OwnedFd>,
 }
 
 impl MasterPort {
-    /// Takes the port that the flags fix, or else reserves a free one.
+    /// The port that the flags set, or else a free one.
     pub(crate) fn choose(args: &Args) -> Result<Self> {
         if let Some(number) = args.fixed_port() {
             return Ok(MasterPort { number, reservation: None });
         }
-        // The first covers IPv4 too, but there are machines without IPv6.
+        // An IPv6 socket covers IPv4 too, but some machines lack IPv6.
         let reserved = reserve(Ipv6Addr::UNSPECIFIED.into())
             .or_else(|_| reserve(Ipv4Addr::UNSPECIFIED.into()));
         let (number, socket) = reserved.context("cannot reserve a free port for rank 0")?;
@@ -36,15 +36,15 @@ impl MasterPort {
     }
 }
 
-/// Binds a free port, without listening on it. While the socket lives, Linux gives the port to
-/// nobody who asks for any free one, but does give it to a program that names it and sets
-/// SO_REUSEADDR, as servers do: the one who listens first is then the only one who can.
+/// Binds a free port without listening on it. While the socket lives, Linux never hands out the port
+/// as an ephemeral port, but a program that names it and sets SO_REUSEADDR, as servers do, can bind
+/// it too. Whichever listens first is then the only one that can.
 fn reserve(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&socket, sockopt::ReuseAddr, &true)?;
     if address.is_ipv6() {
-        // A system can have another default.
+        // The system's default can differ.
         setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
     }
     bind(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(address, 0)))?;
@@ -54,7 +54,7 @@ fn reserve(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
     Ok((port.ok_or(Errno::EAFNOSUPPORT)?, socket))
 }
 
-/// Refuses, before any rank starts, an address where rank 0 could not listen.
+/// Refuses, before any rank starts, an address on which rank 0 could not listen.
 pub(crate) fn check(args: &Args) -> Result<()> {
     if args.node_rank != 0 {
         return Ok(());
@@ -62,13 +62,13 @@ pub(crate) fn check(args: &Args) -> Result<()> {
     let (addr, fixed) = (args.master_addr(), args.fixed_port());
     match (TcpListener::bind((addr, fixed.unwrap_or(0))), fixed) {
         (Err(error), Some(port)) if error.kind() == ErrorKind::AddrInUse => bail!(
-            "port {port} on {addr} is taken by another program: give another{}",
-            if args.nnodes == 1 { ", or none to get a free one" } else { " to every node" }
+            "port {port} on {addr} is already in use: choose another{}",
+            if args.nnodes == 1 { ", or omit it to get a free one" } else { " for every node" }
         ),
         (Err(error), None) => Err(error).with_context(|| {
-            format!("cannot listen on {addr}: --master-addr must be an address of this machine, or be given with --master-port")
+            format!("cannot listen on {addr}: --master-addr must be an address of this machine, unless --master-port is set too")
         }),
-        // Whatever else is wrong with the address, rank 0 meets it and says so.
+        // Rank 0 reports whatever else is wrong with the address.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the program before any rank starts, so that a typing error is reported once.
+//! Looks up the program before any rank starts, so that a typo is reported once.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use nix::unistd::{AccessFlags, access};
 
-/// Refuses a program that could not be executed, with the reason.
+/// Refuses a program that cannot be executed, and says why.
 pub(crate) fn check(program: &OsStr) -> Result<()> {
-    ensure!(!program.is_empty(), "the program's name is empty: expected launch -n 2 ./my-trainer");
+    ensure!(
+        !program.is_empty(),
+        "the program's name is empty: expected a program, as in launch -n 2 ./my-trainer"
+    );
     let candidates = candidates(program);
     if candidates.iter().any(|path| is_executable(path)) {
         return Ok(());
@@ -21,7 +24,7 @@ pub(crate) fn check(program: &OsStr) -> Result<()> {
         None => "no such program in PATH",
     };
     let hint = if name.extension() == Some(OsStr::new("py")) {
-        format!(" (a Python script starts as: python {})", name.display())
+        format!(" (to run a Python script: python3 {})", name.display())
     } else if !has_slash(program) && is_executable(name) {
         format!(" (did you mean ./{}?)", name.display())
     } else {
@@ -30,7 +33,7 @@ pub(crate) fn check(program: &OsStr) -> Result<()> {
     bail!("cannot start {}: {reason}{hint}", name.display())
 }
 
-/// Where exec looks for a program.
+/// The paths at which exec looks for a program.
 fn candidates(program: &OsStr) -> Vec<PathBuf> {
     if has_slash(program) {
         return vec![program.into()];

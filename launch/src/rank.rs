@@ -1,4 +1,5 @@
-//! One rank: a process, at the head of a process group of its own.
+//! One rank: the environment variables that tell a program which rank it is, and its process, which
+//! leads a process group of its own.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
@@ -12,16 +13,56 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
+use crate::args::Args;
 use crate::guard::Guard;
 use crate::output::{Output, Routes};
 
-/// A rank that has been started. Dropped while it runs, it is killed.
+/// Variables that only an outer launcher can have set. A rank that read them would look for that
+/// launcher's store or socket.
+const FOREIGN: [&str; 3] =
+    ["TCH_PARALLEL_MASTER_LISTEN_FD", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"];
+
+/// Sets a rank's environment variables on `command`, as torchrun does.
+pub(crate) fn set_variables(
+    command: &mut Command,
+    args: &Args,
+    attempt: u32,
+    local_rank: u16,
+    port: u16,
+) {
+    let rank = args.rank(local_rank).to_string();
+    let world_size = args.world_size().to_string();
+    for name in FOREIGN {
+        command.env_remove(name);
+    }
+    command
+        .env("RANK", &rank)
+        .env("LOCAL_RANK", local_rank.to_string())
+        .env("WORLD_SIZE", &world_size)
+        .env("LOCAL_WORLD_SIZE", args.nproc_per_node.to_string())
+        .env("GROUP_RANK", args.node_rank.to_string())
+        .env("GROUP_WORLD_SIZE", args.nnodes.to_string())
+        .env("ROLE_NAME", &args.role)
+        .env("ROLE_RANK", &rank)
+        .env("ROLE_WORLD_SIZE", &world_size)
+        .env("MASTER_ADDR", args.master_addr())
+        .env("MASTER_PORT", port.to_string())
+        .env("TORCHELASTIC_RESTART_COUNT", attempt.to_string())
+        .env("TORCHELASTIC_MAX_RESTARTS", args.max_restarts.to_string())
+        .env("TORCHELASTIC_RUN_ID", &args.rdzv_id);
+    // Ranks that each start a thread per core slow each other down.
+    if args.nproc_per_node > 1 && std::env::var_os("OMP_NUM_THREADS").is_none() {
+        command.env("OMP_NUM_THREADS", "1");
+    }
+}
+
+/// A rank that has been started. Dropping it while it runs kills it.
 pub(crate) struct Rank {
     /// RANK.
     pub(crate) rank: u32,
-    /// Its process id, and that of its group.
+    /// Its process ID, which is also its process group's.
     pub(crate) pid: Pid,
-    /// What it has written.
+    /// What it writes.
     pub(crate) output: Output,
     /// How it ended; `None` while it runs.
     pub(crate) end: Option<End>,
@@ -34,7 +75,7 @@ pub(crate) struct Rank {
 pub(crate) struct End {
     /// Its exit code or signal.
     pub(crate) status: ExitStatus,
-    /// When it was seen to end: the earliest failure is the cause of the others.
+    /// When the launcher saw it end: the earliest failure causes the others.
     pub(crate) at: Instant,
 }
 
@@ -48,7 +89,7 @@ impl Rank {
         on_end: impl FnOnce(Instant) + Send + 'static,
     ) -> Result<Self> {
         routes.set(&mut command);
-        // A group of its own, so that a signal reaches whatever the program has started too.
+        // With a group of its own, a signal also reaches whatever the program has started.
         let mut child = command
             .process_group(0)
             .spawn()
@@ -58,7 +99,7 @@ impl Rank {
         let output = routes.start(&mut child)?;
         let started = Rank { rank, pid, output, end: None, child, guard: Rc::clone(guard) };
         let wait = move || {
-            // WNOWAIT leaves the process unreaped: until `reap` nobody else can get its number.
+            // WNOWAIT leaves a zombie, so that nothing else gets the process ID before `reap`.
             while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
                 == Err(Errno::EINTR)
             {}
@@ -73,15 +114,15 @@ impl Rank {
         self.end.is_none()
     }
 
-    /// Sends a signal to the rank and all that it has started.
+    /// Sends a signal to the rank and to all that it has started.
     pub(crate) fn signal(&self, signal: Signal) {
         if self.is_running() {
-            // The only error is that nobody is left to receive it.
+            // The only error is that no process is left to receive it.
             let _ = killpg(self.pid, signal);
         }
     }
 
-    /// Takes note of the end of the process, and kills what it has left behind in its group.
+    /// Records that the process has ended, and kills what it has left behind in its group.
     pub(crate) fn reap(&mut self, at: Instant) -> Result<End> {
         self.signal(Signal::SIGKILL);
         self.guard.release(self.pid);
@@ -96,7 +137,7 @@ impl Rank {
 impl Drop for Rank {
     fn drop(&mut self) {
         if self.is_running() {
-            // The launcher gives up because of another error, which it reports.
+            // The launcher stops because of another error, which it reports.
             let _ = self.reap(Instant::now());
         }
     }

@@ -1,26 +1,19 @@
-//! What launch says, and the exit code it ends with.
+//! The report of a failed job, and the exit code that it means.
 
-use std::fmt::Display;
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use crate::console::say;
 use crate::rank::{End, Rank};
 
-/// How many ranks that failed later are told one by one.
+/// How many of the ranks that failed later are listed one by one.
 const LISTED: usize = 8;
 
-/// Prints a message of the launcher. A stderr that is gone must not end the launcher before it has
-/// ended the ranks, as `eprintln!` would.
-pub(crate) fn say(message: impl Display) {
-    let _ = std::io::stderr().lock().write_all(format!("launch: {message}\n").as_bytes());
-}
-
-/// Names the rank that failed first, with its last lines, and those that followed it. Returns the
-/// exit code that the first failure means. `reserved`: whether launch kept the port for rank 0.
+/// Names the rank that failed first, with its last lines, then the ranks that failed after it.
+/// Returns the launcher's exit code. `reserved` is whether launch reserved the port for rank 0.
 pub(crate) fn failure(ranks: &[Rank], reserved: bool) -> u8 {
     let mut failed: Vec<(&Rank, End)> = ranks
         .iter()
@@ -31,37 +24,37 @@ pub(crate) fn failure(ranks: &[Rank], reserved: bool) -> u8 {
     let Some(((first, end), followers)) = failed.split_first() else { return 1 };
 
     let lines = first.output.last_lines();
-    let where_else = match &first.output.stderr_log {
-        Some(log) => format!(" (all of them in {})", log.display()),
+    let full_log = match &first.output.stderr_log {
+        Some(log) => format!(" (all of stderr in {})", log.display()),
         None => String::new(),
     };
     let tail = match lines.as_deref() {
         None => "; its messages are above".to_owned(),
         Some([]) => "; it wrote nothing to stderr".to_owned(),
-        Some(lines) => format!("; its last lines{where_else}:\n    {}", lines.join("\n    ")),
+        Some(lines) => format!("; its last lines{full_log}:\n    {}", lines.join("\n    ")),
     };
     say(format_args!("rank {} (pid {}) {}{tail}", first.rank, first.pid, ending(end.status)));
 
     if first.rank == 0 && reserved && lines.is_some_and(|lines| port_is_taken(&lines)) {
         say(
-            "launch keeps the port for rank 0: a program that opens it without SO_REUSEADDR needs --master-port",
+            "launch reserves the port for rank 0: a program that binds it without SO_REUSEADDR needs --master-port",
         );
     }
     if !followers.is_empty() {
-        let mut told: Vec<String> = followers
+        let mut listed: Vec<String> = followers
             .iter()
             .take(LISTED)
             .map(|(rank, end)| format!("rank {} {}", rank.rank, ending(end.status)))
             .collect();
         if followers.len() > LISTED {
-            told.push(format!("{} more failed", followers.len() - LISTED));
+            listed.push(format!("{} more failed", followers.len() - LISTED));
         }
-        say(format_args!("after that {}", told.join(", ")));
+        say(format_args!("after that, {}", listed.join(", ")));
     }
     exit_code(end.status)
 }
 
-/// Says which ranks did not act on a signal in time.
+/// Names the ranks that a signal did not end in time.
 pub(crate) fn killed(ranks: &[Rank], grace: Duration) {
     for rank in ranks.iter().filter(|rank| rank.is_running()) {
         say(format_args!(
@@ -71,11 +64,6 @@ pub(crate) fn killed(ranks: &[Rank], grace: Duration) {
             grace.as_secs()
         ));
     }
-}
-
-/// A shell's exit code for a death by signal.
-pub(crate) fn signal_code(signal: Signal) -> u8 {
-    128 + signal as u8
 }
 
 fn exit_code(status: ExitStatus) -> u8 {

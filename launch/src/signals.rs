@@ -1,6 +1,5 @@
-//! The signals that end a job from outside.
+//! Signals that end the job from outside, and the exit code that each stands for.
 
-use std::sync::mpsc::Sender;
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -8,24 +7,25 @@ use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::supervisor::Event;
-
-/// Turns the signals into events. The ranks still start with their default action: exec resets it.
-pub(crate) fn listen(events: Sender<Event>) -> Result<()> {
+/// Calls `on_signal`, on another thread, for each signal. The ranks still start with the default
+/// actions: exec resets them.
+pub(crate) fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> {
     let mut handled = vec![SIGINT, SIGTERM, SIGQUIT];
-    // Under nohup the job is meant to survive the end of the terminal.
+    // Under nohup, the job is meant to survive the terminal.
     if !is_ignored(SIGHUP) {
         handled.push(SIGHUP);
     }
     let mut signals = Signals::new(handled).context("cannot catch signals")?;
-    thread::spawn(move || {
-        for signal in signals.forever().filter_map(|number| Signal::try_from(number).ok()) {
-            if events.send(Event::Signal(signal)).is_err() {
-                break;
-            }
-        }
-    });
+    let forward = move || {
+        signals.forever().filter_map(|number| Signal::try_from(number).ok()).for_each(on_signal);
+    };
+    thread::Builder::new().spawn(forward).context("cannot start a thread for signals")?;
     Ok(())
+}
+
+/// The exit code that a shell uses for a process killed by this signal.
+pub(crate) fn exit_code(signal: Signal) -> u8 {
+    128 + signal as u8
 }
 
 /// Whether this process was started with the signal ignored.

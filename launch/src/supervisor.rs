@@ -1,4 +1,4 @@
-//! Starts the ranks, watches them, and ends them all when one fails or a signal comes.
+//! Starts the ranks, watches them, and ends them all when one fails or a signal arrives.
 
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -8,28 +8,26 @@ use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 
 use crate::args::Args;
-use crate::env;
-use crate::guard::Guard;
-use crate::logs::Logs;
-use crate::output::Routes;
+use crate::console::say;
+use crate::guard::{self, Guard};
+use crate::output::{Logs, Routes};
 use crate::port::{self, MasterPort};
-use crate::rank::Rank;
-use crate::report::{self, say};
-use crate::shim;
+use crate::rank::{self, Rank};
+use crate::report;
 use crate::signals;
 
 /// How long the other ranks have to notice a failure by themselves: their own messages, such as a
-/// closed connection, tell more than a SIGTERM.
+/// closed connection, explain more than a SIGTERM.
 const NOTICE: Duration = Duration::from_secs(1);
 
 /// How long a rank has to end after a signal.
 const GRACE: Duration = Duration::from_secs(3);
 
-// Whoever waits for the end of a job waits less than 5 s.
+// A failed job ends within 5 s.
 const _: () = assert!(NOTICE.as_secs() + GRACE.as_secs() < 5);
 
 /// What the launcher waits for.
-pub(crate) enum Event {
+enum Event {
     /// The process of a rank has ended.
     RankEnded {
         /// Which one.
@@ -41,35 +39,35 @@ pub(crate) enum Event {
     Signal(Signal),
 }
 
-/// How an attempt to run all the ranks came out.
+/// How an attempt to run the ranks ended.
 pub(crate) enum Outcome {
     /// Every rank ended with exit code 0.
     Succeeded,
     /// A rank failed.
     Failed {
-        /// The exit code of the rank that failed first, for the launcher to end with.
+        /// The launcher's exit code, from the rank that failed first.
         code: u8,
-        /// Whether nobody has asked the launcher to end meanwhile.
+        /// False if a signal has asked the launcher to end in the meantime.
         may_restart: bool,
     },
     /// A signal ended the job.
     Stopped(Signal),
 }
 
-/// How far the end of an attempt has come, and when it goes on without being asked.
+/// The stages in which an attempt ends, and the deadlines for the next stage.
 #[derive(Clone, Copy)]
 enum Phase {
     Running,
-    /// A rank has failed; the others may notice.
+    /// A rank has failed; the others have time to notice.
     Noticing(Instant),
-    /// The ranks have a signal to end.
+    /// The ranks have got a signal to end.
     Ending(Instant),
     /// The ranks have been killed.
     Killed,
 }
 
-/// Runs a job on this node, from the thread that lives as long as the launcher: the kernel ties the
-/// ranks' lives to the thread that starts them.
+/// Runs a job on this node. It must stay on the main thread: the kernel sends the parent-death signal
+/// when the thread that started a rank ends, not the process.
 pub(crate) struct Supervisor<'a> {
     args: &'a Args,
     logs: Option<Logs>,
@@ -79,18 +77,22 @@ pub(crate) struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    /// Prepares all that the attempts share. No rank is started yet.
+    /// Prepares what all attempts share. Starts no rank yet.
     pub(crate) fn new(args: &'a Args) -> Result<Self> {
         port::check(args)?;
         let logs = Logs::create(args)?;
         let (sender, events) = channel();
-        signals::listen(sender.clone())?;
+        let signal_sender = sender.clone();
+        signals::listen(move |signal| {
+            // Fails only when the launcher is about to end anyway.
+            let _ = signal_sender.send(Event::Signal(signal));
+        })?;
         Ok(Supervisor { args, logs, guard: Rc::new(Guard::start()?), sender, events })
     }
 
-    /// Starts the ranks, returns when all have ended, and reports the one that failed first.
+    /// Starts the ranks, waits for all to end, and reports the one that failed first.
     pub(crate) fn run(&self, attempt: u32) -> Result<Outcome> {
-        // Kept until the attempt is over: rank 0 may open the port late.
+        // Reserved until the attempt is over: rank 0 may open the port late.
         let port = MasterPort::choose(self.args)?;
         let ranks = 0..self.args.nproc_per_node;
         let ranks = ranks.map(|local_rank| self.start_rank(attempt, local_rank, port.number));
@@ -110,19 +112,19 @@ impl<'a> Supervisor<'a> {
     }
 
     fn start_rank(&self, attempt: u32, local_rank: u16, port: u16) -> Result<Rank> {
-        let mut command = shim::command(&self.args.command);
-        env::set_rank(&mut command, self.args, attempt, local_rank, port);
+        let mut command = guard::rank_command(&self.args.command);
+        rank::set_variables(&mut command, self.args, attempt, local_rank, port);
         let routes = Routes::new(self.args, self.logs.as_ref(), attempt, local_rank)?;
         let sender = self.sender.clone();
         let on_end = move |at| {
-            // Nobody listens any more when the launcher gives up.
+            // Fails only when the launcher is about to end anyway.
             let _ = sender.send(Event::RankEnded { local_rank, at });
         };
         Rank::start(self.args.rank(local_rank), command, routes, &self.guard, on_end)
     }
 
-    /// Waits until every rank has ended. Returns whether one failed before any signal came to the
-    /// launcher, and that signal.
+    /// Waits until every rank has ended. Returns whether one failed before the launcher got a signal,
+    /// and that signal.
     fn watch(&self, ranks: &mut [Rank]) -> Result<(bool, Option<Signal>)> {
         let mut phase = Phase::Running;
         let mut failed = false;
@@ -146,7 +148,7 @@ impl<'a> Supervisor<'a> {
                 (Some(Event::Signal(_)), _) if stopped_by.is_some() => phase,
                 (Some(Event::Signal(signal)), _) => {
                     stopped_by = Some(signal);
-                    say(format_args!("{signal}: passed on to the ranks"));
+                    say(format_args!("forwarding {signal} to the ranks"));
                     ask_to_end(ranks, signal);
                     match phase {
                         Phase::Running | Phase::Noticing(_) => {
@@ -169,7 +171,7 @@ impl<'a> Supervisor<'a> {
         Ok((failed, stopped_by))
     }
 
-    /// The next event; `None` when the phase is over before one comes.
+    /// The next event; `None` if the phase's deadline passes first.
     fn next_event(&self, phase: Phase) -> Result<Option<Event>> {
         let event = match phase {
             Phase::Running | Phase::Killed => {
@@ -189,7 +191,7 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// Sends the signal to every rank. SIGCONT makes one that is stopped act on it.
+/// Sends the signal to every rank. SIGCONT lets a stopped rank act on it.
 fn ask_to_end(ranks: &[Rank], signal: Signal) {
     for rank in ranks {
         rank.signal(signal);

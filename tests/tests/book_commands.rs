@@ -1,4 +1,4 @@
-//! The commands that the book and the README tell a reader to type. Each that starts a program of this
+//! The commands that the book and the READMEs tell a reader to type. Each that starts a program of this
 //! workspace is run, with a training cut short. Those whose output the book shows are run by
 //! `book_listings` as well, as they stand.
 
@@ -18,11 +18,12 @@ use tests::programs::{
 const PLACEHOLDERS: [&str; 3] = ["./my-trainer", "my-package", "METHOD"];
 
 /// What is not run, and why.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("cargo xtask", "a chore: CI runs setup and test, and book where there is mdBook"),
     ("cargo test", "this is a test"),
     ("cargo fmt", "CI begins with it"),
     ("cargo build", "all programs are built before the tests"),
+    ("cargo install", "it writes into the user's folder"),
     ("ATEN_CPU_CAPABILITY=avx2", "CI runs some of the tests so"),
     ("UPDATE_BOOK=1", "it writes into the book"),
     ("INSTA_UPDATE=always", "it writes snapshots"),
@@ -157,7 +158,11 @@ fn commands(text: &str) -> Vec<String> {
 
 #[test]
 fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
-    let mut texts = vec![source("README.md")?, source("CONTRIBUTING.md")?];
+    let mut texts = Vec::new();
+    for folder in ["", "core/", "core/sys/", "launch/"] {
+        texts.push(source(format!("{folder}README.md"))?);
+    }
+    texts.push(source("CONTRIBUTING.md")?);
     for entry in fs::read_dir(workspace().join("book/src"))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "md") {

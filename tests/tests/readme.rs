@@ -1,4 +1,4 @@
-//! The README shows code that is compiled and tested, not a copy that has aged.
+//! The READMEs show code that is compiled and tested, not an outdated copy.
 
 use anyhow::{Context, Result};
 use tests::Job;
@@ -6,21 +6,21 @@ use tests::programs::{example, launch, source};
 
 #[test]
 fn the_readmes_example_is_the_compiled_one() -> Result<()> {
-    let readme = source("README.md")?;
     let example = source("core/examples/readme.rs")?;
-    let shown = readme
-        .split_once("<!-- example:begin -->")
-        .and_then(|(_, rest)| rest.split_once("<!-- example:end -->"))
-        .context(
-            "README.md has no part between `<!-- example:begin -->` and `<!-- example:end -->`",
-        )?
-        .0;
-    let code = shown
-        .trim()
-        .strip_prefix("```rust\n")
-        .and_then(|rest| rest.strip_suffix("```"))
-        .context("the README's example is not one block of ```rust")?;
-    assert_eq!(code.trim(), example.trim(), "README.md and core/examples/readme.rs differ");
+    for name in ["README.md", "core/README.md"] {
+        let readme = source(name)?;
+        let (begin, end) = ("<!-- example:begin -->", "<!-- example:end -->");
+        let (shown, _) = readme
+            .split_once(begin)
+            .and_then(|(_, rest)| rest.split_once(end))
+            .with_context(|| format!("{name} has no part between `{begin}` and `{end}`"))?;
+        let code = shown
+            .trim()
+            .strip_prefix("```rust\n")
+            .and_then(|rest| rest.strip_suffix("```"))
+            .with_context(|| format!("the example of {name} is not one block of ```rust"))?;
+        assert_eq!(code.trim(), example.trim(), "{name} and core/examples/readme.rs differ");
+    }
     Ok(())
 }
 

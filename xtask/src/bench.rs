@@ -1,6 +1,6 @@
-//! `cargo xtask bench JOB`: the same work done in two ways, in turns, on the same machine.
+//! `cargo xtask bench BENCHMARK`: the same work done in two ways, alternating on the same machine.
 //!
-//! A table is all that comes of it: a benchmark is no test, and a missed target no failure.
+//! It only prints a table: a benchmark is not a test, and a missed target is not a failure.
 
 mod data_parallel;
 mod imagenet;
@@ -14,21 +14,21 @@ use clap::{Args, Subcommand};
 
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
-    /// Fashion-MNIST, two ranks over gloo, one epoch, batch 128.
+    /// Fashion-MNIST, two ranks over gloo, one epoch, batch size 128: Rust against Python.
     Mnist(mnist::Options),
-    /// BERT, forward and backward: Rust against Python on one device, and two replicas against one.
+    /// BERT, forward and backward pass: Rust against Python on one device, and two replicas against one.
     DataParallel(data_parallel::Options),
-    /// JPEG files become augmented batches: Rust against torchvision.
+    /// From JPEG files to augmented batches: Rust against torchvision.
     Images(images::Options),
-    /// A small PyramidNet and ResNet-18, a training step: Rust against Python.
+    /// Training steps of a small PyramidNet and of ResNet-18: Rust against Python.
     Imagenet(imagenet::Options),
 }
 
-/// How often a benchmark measures.
+/// The number of measurements.
 #[derive(Args)]
 struct Rounds {
-    /// How often each side does the job; the medians are compared.
-    #[arg(long = "rounds", value_name = "ROUNDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Run each side N times and compare the medians.
+    #[arg(long = "rounds", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     number: u32,
 }
 

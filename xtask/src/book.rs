@@ -1,4 +1,4 @@
-//! `cargo xtask book`: build the book with the mdBook that it is written for.
+//! `cargo xtask book`: build the book with the version of mdBook that it is written for.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{command, workspace};
 
-/// Its native admonitions and its configuration keys are those of 0.5.
+/// The book uses admonitions and configuration keys of 0.5.
 const MDBOOK_VERSION: &str = "0.5.4";
 
-/// Builds the book, and fails if a listing could not be included: mdBook then leaves the directive in the page, and succeeds.
+/// Builds the book, and fails if an include was not resolved: mdBook leaves the directive in the page and succeeds.
 pub(crate) fn run(open: bool) -> Result<()> {
     let mut build = Command::new(mdbook()?);
     build.arg("build").args(open.then_some("--open")).arg("book").current_dir(workspace::root());
@@ -22,7 +22,7 @@ pub(crate) fn run(open: bool) -> Result<()> {
     Ok(())
 }
 
-/// An mdBook of the right version: the one on the PATH, or one installed below the target folder.
+/// An mdBook of the right version: the one on the PATH, or one installed in the target folder.
 fn mdbook() -> Result<PathBuf> {
     let tools = workspace::target_dir()?.join("tools");
     let installed = tools.join("bin/mdbook");
@@ -34,7 +34,7 @@ fn mdbook() -> Result<PathBuf> {
         }
     }
     eprintln!(
-        "mdBook {MDBOOK_VERSION} is missing: installing it into {} (a minute or two)",
+        "mdBook {MDBOOK_VERSION} is missing: installing it in {} (takes a minute or two)",
         tools.display()
     );
     let mut install = command::cargo();
@@ -44,7 +44,7 @@ fn mdbook() -> Result<PathBuf> {
     Ok(installed)
 }
 
-/// The HTML pages below `folder` that still hold a directive of mdBook.
+/// The HTML pages in `folder` that still contain an mdBook directive.
 fn pages_with_directives(folder: &Path) -> Result<Vec<String>> {
     let mut pages = Vec::new();
     for entry in

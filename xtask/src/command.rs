@@ -1,4 +1,4 @@
-//! Running other programs: each is shown before it runs, and named in the error when it fails.
+//! Running other programs. An error names the program that failed.
 
 use std::env;
 use std::path::Path;
@@ -8,15 +8,15 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace;
 
-/// The cargo that runs this chore, in the workspace's root.
+/// The cargo that runs this chore, in the workspace root.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     forget_this_package(cargo.current_dir(workspace::root()));
     cargo
 }
 
-/// Takes out of the command's environment what cargo has told this process about its own package. Build scripts watch some of
-/// it (ring's does): left in, they and all that depends on them would be built again after every `cargo build` by hand.
+/// Removes the variables that describe this package from the command's environment. Some build scripts watch them (ring's does):
+/// with them set, these and all that depends on them would be rebuilt after every `cargo build` by hand.
 pub(crate) fn forget_this_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if ["CARGO_MANIFEST_", "CARGO_PKG_"]
@@ -28,13 +28,13 @@ pub(crate) fn forget_this_package(command: &mut Command) {
     }
 }
 
-/// Shows the command, runs it, and fails unless it succeeds.
+/// Shows and runs the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     eprintln!("+ {}", shown(command));
     run_quietly(command)
 }
 
-/// Runs the command without showing it, and fails unless it succeeds.
+/// Runs the command without showing it.
 pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
     let status =
         command.status().with_context(|| format!("cannot start `{}`", program(command)))?;
@@ -42,7 +42,7 @@ pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What the command prints on its standard output; its standard error is part of the message when it fails.
+/// The command's stdout. If it fails, the error contains its stderr.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -59,7 +59,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The command as one would type it in the workspace's root.
+/// The command as a user would type it in the workspace root.
 fn shown(command: &Command) -> String {
     let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned());
     std::iter::once(program(command)).chain(args).collect::<Vec<_>>().join(" ")

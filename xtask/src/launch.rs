@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 
 use crate::{command, setup, workspace};
 
-/// The launcher's options that take a value as the next argument. Needed to tell that value from the program's name.
-/// In long ones the launcher takes `_` for `-`, as torchrun does.
+/// The launcher's options whose value is the next argument, so that the value is not taken for the program. Like torchrun, the
+/// launcher accepts `_` for `-` in long options.
 const OPTIONS_WITH_VALUE: [&str; 17] = [
     "-n",
     "--nproc-per-node",
@@ -31,7 +31,7 @@ const OPTIONS_WITH_VALUE: [&str; 17] = [
     "--redirects",
 ];
 
-/// Does the set-up when it is missing, builds what is to be run, and replaces this process by the launcher.
+/// Does the set-up if it is missing, builds the launcher and the program, and replaces this process with the launcher.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let mut build = command::cargo();
     build.args(["build", "--release", "--package", "launch"]);
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         .with_context(|| format!("cannot start {}", Path::new(launch.get_program()).display()))
 }
 
-/// Where the program stands among the launcher's arguments: the first that is no option and no option's value.
+/// The position of the program: the first argument that is neither an option nor an option's value.
 fn program_position(args: &[OsString]) -> Option<usize> {
     let mut position = 0;
     while position < args.len() {
@@ -75,7 +75,7 @@ fn program_position(args: &[OsString]) -> Option<usize> {
     None
 }
 
-/// Puts the executable in the place of the package's name, and drops the `--` after it, as `cargo run` does.
+/// Replaces the package's name with its executable and drops the `--` after it, as `cargo run` does.
 fn replace_program(args: &mut Vec<OsString>, position: usize, executable: &Path) {
     args[position] = executable.into();
     if args.get(position + 1).is_some_and(|next| next == "--") {

@@ -1,4 +1,4 @@
-//! The project's chores, in the manner of cargo-xtask: `cargo xtask CHORE`, and `cargo launch …` for `cargo xtask launch …`.
+//! The project's chores, as in cargo-xtask: `cargo xtask CHORE`. `cargo launch …` is short for `cargo xtask launch …`.
 
 mod bench;
 mod book;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
-/// The project's chores: set-up, launching, tests, book, benchmarks.
+/// The project's chores: set-up, launching, tests, the book, benchmarks.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 struct Cli {
@@ -25,16 +25,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Put libtorch 2.11.0 into .libtorch; the other chores do it by themselves when it is missing.
+    /// Install libtorch 2.11.0 in .libtorch. The other chores do this when it is missing.
     Setup {
-        /// Fetch all that the tests and CUDA need: PyTorch for Python, NCCL, CUDA's headers. On by itself where a GPU is present.
+        /// Also fetch what the tests and CUDA need: PyTorch for Python, NCCL, CUDA's headers. Implied if there is a GPU.
         #[arg(long)]
         full: bool,
     },
-    /// Build a program of the workspace and run it as several ranks: `cargo launch -n 2 ddp-mnist -- --epochs 3`.
+    /// Build a program of the workspace and launch it: `cargo launch -n 2 ddp-mnist -- --epochs 3`.
     #[command(disable_help_flag = true)]
     Launch(Rest),
-    /// Build all programs, run all tests, and check that the feature `cuda` compiles. Arguments go to `cargo test`.
+    /// Build all programs, run all tests, and check that the feature `cuda` compiles. Passes arguments to `cargo test`.
     Test(Rest),
     /// Build the book into book/book.
     Book {
@@ -42,14 +42,14 @@ enum Chore {
         #[arg(long)]
         open: bool,
     },
-    /// Measure Rust against Python doing the same job on this machine.
+    /// Compare the speed of Rust and Python on this machine.
     Bench {
         #[command(subcommand)]
         benchmark: bench::Benchmark,
     },
 }
 
-/// Arguments that another command reads.
+/// Arguments for another command.
 #[derive(Args)]
 struct Rest {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -70,8 +70,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line. clap takes for itself a `--` that stands right after the chore: it is put back, for the command that
-/// it is meant for.
+/// Reads the command line. clap consumes a `--` right after the chore's name; it is put back, since it is meant for the other
+/// command.
 fn parse(line: &[OsString]) -> Result<Chore, clap::Error> {
     let mut chore = Cli::try_parse_from(line)?.chore;
     if let Chore::Launch(rest) | Chore::Test(rest) = &mut chore

@@ -1,4 +1,4 @@
-//! Where things lie: the workspace's root, its programs, the built executables, libtorch, a GPU.
+//! Paths in the workspace: its root, programs, executables and libtorch. Also whether there is a GPU.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,13 +13,13 @@ pub(crate) fn root() -> &'static Path {
     xtask.parent().unwrap_or(xtask)
 }
 
-/// The folder that `target` stands for, wherever CARGO_TARGET_DIR or a configuration puts it: this very executable lies two
-/// levels below it, in the folder of its profile.
+/// The target folder, wherever CARGO_TARGET_DIR or a configuration file puts it: this executable is in its subfolder for the
+/// profile.
 pub(crate) fn target_dir() -> Result<PathBuf> {
-    let executable = env::current_exe().context("cannot find out where this executable lies")?;
+    let executable = env::current_exe().context("cannot find the path of this executable")?;
     let target = executable.parent().and_then(Path::parent);
     Ok(target
-        .with_context(|| format!("{} does not lie in a target folder", executable.display()))?
+        .with_context(|| format!("{} is not in a target folder", executable.display()))?
         .to_owned())
 }
 
@@ -33,14 +33,13 @@ pub(crate) fn venv() -> PathBuf {
     root().join(".libtorch")
 }
 
-/// The LIBTORCH that the user has set. Cargo sets one for this process too (`.cargo/config.toml`), which points into the
-/// set-up's folder and is not the user's.
+/// LIBTORCH, if the user has set it. Otherwise cargo sets it to the set-up's folder (`.cargo/config.toml`).
 pub(crate) fn user_libtorch() -> Option<PathBuf> {
     let libtorch = PathBuf::from(env::var_os("LIBTORCH")?);
     (libtorch != venv().join("torch")).then_some(libtorch)
 }
 
-/// The manifest of the workspace's program `name`; None if the workspace has no such program.
+/// The manifest of the workspace's program `name`; `None` if there is no such program.
 pub(crate) fn program_manifest(name: &OsStr) -> Option<String> {
     let name = name.to_str().filter(|name| !name.contains('/'))?;
     let folder = root().join(name);
@@ -55,7 +54,7 @@ pub(crate) fn has_gpu() -> bool {
     Path::new("/dev/nvidia0").exists()
 }
 
-/// NCCL's headers, which the feature `cuda` needs, where the wheels put them: beside torch.
+/// Whether NCCL's headers, which the feature `cuda` needs, are where the wheels put them: beside torch.
 pub(crate) fn has_nccl_headers(libtorch: &Path) -> bool {
     libtorch.join("../nvidia/nccl/include/nccl.h").exists()
 }

@@ -11,14 +11,14 @@ fn flags_that_make_no_job_are_refused() {
         ("-n two", "expected a number of ranks, gpu, cpu or auto"),
         ("--nproc-per-node=-1", "expected a number of ranks"),
         ("--nnodes 0", "the world size would be 0: give at least one node"),
-        ("--nnodes 1:4", "an elastic job is not supported"),
+        ("--nnodes 1:4", "elastic jobs are not supported"),
         ("--nnodes x", "expected a number of nodes"),
-        ("--node-rank 1", "launch: --node-rank 1 is not in a job of 1 node"),
+        ("--node-rank 1", "launch: --node-rank 1 is out of range for 1 node"),
         (
             "--nnodes 2 --node-rank 2 --master-addr a",
-            "launch: --node-rank 2 is not in a job of 2 nodes",
+            "launch: --node-rank 2 is out of range for 2 nodes",
         ),
-        ("--nnodes 2", "launch: --nnodes 2 needs --master-addr"),
+        ("--nnodes 2", "launch: --nnodes 2 requires --master-addr"),
         ("--nnodes 2 --master-addr a --standalone", "launch: --standalone is for one node"),
         ("--standalone --master-port 4000", "cannot be used with '--master-port"),
         ("--master-port 0", "0 is not in 1..=65535"),
@@ -35,9 +35,12 @@ fn flags_that_make_no_job_are_refused() {
         ("--local-ranks-filter x", "'x'"),
         ("--tee 4", "expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), not \"4\""),
         ("--redirects 0:1,x", "expected RANK:STREAMS, as in 0:1,1:2, not \"x\""),
-        ("-n 2 --tee 2:1", "launch: --tee names local rank 2, but this node has the ranks 0 to 1"),
+        (
+            "-n 2 --tee 2:1",
+            "launch: --tee names local rank 2, but this node has local ranks 0 to 1",
+        ),
         ("--max-restarts -1", "'-1'"),
-        ("--log-dir /proc/logs", "launch: cannot make a directory for logs in /proc/logs"),
+        ("--log-dir /proc/logs", "launch: cannot create a log directory in /proc/logs"),
         ("--nprocs 2", "unexpected argument '--nprocs'"),
     ];
     for (flags, message) in table {
@@ -63,7 +66,7 @@ fn a_program_that_cannot_be_started_is_refused() {
         ),
         ("no-such-trainer", "cannot start no-such-trainer: no such program in PATH".to_owned()),
         (dir, format!("cannot start {dir}: it is a directory")),
-        (plain, format!("it is not executable (a Python script starts as: python {plain})")),
+        (plain, format!("it is not executable (to run a Python script: python3 {plain})")),
     ];
     for (program, message) in table {
         let ended = run(job.launch(["-n", "2", program]));

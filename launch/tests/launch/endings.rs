@@ -40,7 +40,7 @@ fn the_rank_that_failed_first_is_named_with_its_last_lines() {
         .expect_stderr(&format!(
             "launch: rank 1 (pid {pid}) exited with code 3; its last lines:\n    line 11\n"
         ))
-        .expect_stderr("\n    line 30\nlaunch: after that rank 0 ")
+        .expect_stderr("\n    line 30\nlaunch: after that, rank 0 ")
         .expect_stderr("connection closed by peer")
         .expect_not_in_stderr("    line 10\n");
 }
@@ -53,7 +53,7 @@ fn a_rank_killed_by_a_signal_is_named_with_it() {
         .expect_code(128 + 11)
         .expect_stderr("launch: rank 1 (pid ")
         .expect_stderr(" was killed by SIGSEGV; it wrote nothing to stderr\n")
-        .expect_stderr("launch: after that rank 0 was killed by SIGTERM\n");
+        .expect_stderr("launch: after that, rank 0 was killed by SIGTERM\n");
 }
 
 #[test]

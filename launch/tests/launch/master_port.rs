@@ -103,7 +103,7 @@ fn a_port_that_is_taken_is_refused_before_any_rank_starts() {
     let job = Job::new();
     run(job.launch_sh(&format!("-n 2 --master-port {port}"), "note x started"))
         .expect_code(1)
-        .expect_stderr(&format!("launch: port {port} on 127.0.0.1 is taken by another program"));
+        .expect_stderr(&format!("launch: port {port} on 127.0.0.1 is already in use"));
     assert_eq!(job.note("started"), None);
 }
 
@@ -116,7 +116,7 @@ fn only_the_node_of_rank_0_cares_whether_the_port_is_taken() {
     };
     let job = Job::new();
     run(job.launch_sh(&node(1), "exit 0")).expect_code(0);
-    run(job.launch_sh(&node(0), "exit 0")).expect_code(1).expect_stderr("is taken");
+    run(job.launch_sh(&node(0), "exit 0")).expect_code(1).expect_stderr("is already in use");
 }
 
 #[test]
@@ -128,7 +128,7 @@ socket.socket().bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     run(launch_python(&Job::new(), "", script))
         .expect_code(1)
         .expect_stderr("Address already in use")
-        .expect_stderr("a program that opens it without SO_REUSEADDR needs --master-port");
+        .expect_stderr("a program that binds it without SO_REUSEADDR needs --master-port");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn the_last_lines_of_a_redirected_rank_are_shown_with_the_file_that_has_all() {
     let job = Job::new();
     let ended = run(job.launch_sh("-r 3", "echo boom >&2; exit 3"));
     let log = job.logs("").join("attempt_0/0/stderr.log");
-    let tail = format!("its last lines (all of them in {}):\n    boom\n", log.display());
+    let tail = format!("its last lines (all of stderr in {}):\n    boom\n", log.display());
     ended.expect_code(3).expect_stderr(&tail);
 }
 

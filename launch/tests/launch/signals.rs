@@ -14,7 +14,7 @@ const NOTE_PIDS: &str = r#"
 const PIDS: [&str; 4] = ["pid.0", "pid.1", "child.0", "child.1"];
 
 #[test]
-fn a_signal_to_the_launcher_is_passed_on() {
+fn a_signal_to_the_launcher_is_forwarded() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         let job = Job::new();
         let name = &signal.as_str()["SIG".len()..];
@@ -25,7 +25,7 @@ fn a_signal_to_the_launcher_is_passed_on() {
         running
             .finish()
             .expect_code(128 + signal as i32)
-            .expect_stderr(&format!("launch: {signal}: passed on to the ranks\n"))
+            .expect_stderr(&format!("launch: forwarding {signal} to the ranks\n"))
             .expect_not_in_stderr("exited with code");
         wait_until_dead(&pids);
         for rank in ["got.0", "got.1"] {
@@ -50,7 +50,7 @@ fn a_second_sigint_kills_at_once() {
     let running = start(job.launch_sh("-n 2", &format!("trap '' INT; {NOTE_PIDS} stay")));
     let pids = job.wait_for_pids(&PIDS);
     running.signal(Signal::SIGINT);
-    running.wait_for_stderr("SIGINT: passed on");
+    running.wait_for_stderr("forwarding SIGINT");
     running.signal(Signal::SIGINT);
     running.finish().expect_code(130).expect_not_in_stderr("did not end within");
     wait_until_dead(&pids);
@@ -119,7 +119,7 @@ fn a_job_in_the_background_of_a_script_still_ends_on_sigint() {
 }
 
 #[test]
-fn the_roles_of_launch_itself_do_nothing_by_hand() {
+fn the_helpers_of_launch_do_nothing_by_hand() {
     let job = Job::new();
     run(job.launch(["__rank"])).expect_code(1).expect_stderr("not for use by hand");
     run(job.launch(["__rank", "1", "sh", "-c", "echo started"])).expect_code(1);

@@ -52,7 +52,7 @@ fn ctrl_c_ends_the_job_and_leaves_nobody() {
     command.env("CTRL_C_AFTER", "pid.0 pid.1");
     let ended = run(command);
     let screen = &ended.expect_code(130).stdout;
-    assert!(screen.contains("launch: SIGINT: passed on to the ranks"), "{screen}");
+    assert!(screen.contains("launch: forwarding SIGINT to the ranks"), "{screen}");
     assert!(!screen.contains("did not end within"), "{screen}");
     wait_until_dead(&job.wait_for_pids(&["pid.0", "pid.1", "child.0", "child.1"]));
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask bench data-parallel`: dp-custom-criterion's BERT, forward and backward. On one device against the same model in
-//! Python, and on two devices against one.
+//! `cargo xtask bench data-parallel`: forward and backward pass of dp-custom-criterion's BERT, on one device against the same
+//! model in Python, and on two devices against one.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,10 +16,10 @@ const PROGRAM: &str = "dp-custom-criterion";
 const SCRIPT: &str = "tests/python/bert.py";
 const CORPUS: &str = "tests/data/pairs.txt";
 
-/// The sizes of codertimo's BERT-pytorch, with the corpus's few words.
+/// The sizes of codertimo's BERT-pytorch, with the corpus's small vocabulary.
 const MODEL: [&str; 5] =
     ["--hidden=256", "--layers=8", "--attn-heads=8", "--seq-len=20", "--dropout=0.1"];
-/// One with which all batches have a loss: in each there is a pair whose second sentence is the next.
+/// With this seed, every batch has a loss: each contains a pair whose second sentence is the next one.
 const SEED: &str = "--seed=0";
 
 /// How long a run trains.
@@ -29,11 +29,11 @@ struct Training {
     steps: u64,
 }
 
-/// Rust against Python: libtorch does the work for both, and the larger the batch, the less there is to tell them apart.
+/// Rust against Python. The batch is small because libtorch does the work for both: a larger one hides the difference.
 const ONE_DEVICE: Training = Training { batch: 8, steps: 32 };
-/// One replica against two: the larger the batch, the less the copying of weights weighs. The corpus has 43 pairs.
+/// One replica against two: the larger the batch, the less copying the weights costs. The corpus has 43 pairs.
 const REPLICAS: Training = Training { batch: 32, steps: 16 };
-/// Steps at a run's start that are not counted: they fetch memory from the system and start threads.
+/// Steps at the start of a run that do not count: they allocate memory and start threads.
 const WARM_UP: usize = 2;
 
 #[derive(Args)]
@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Trains with so many threads for each device, and returns the median seconds of a step.
+/// Trains with `threads` threads per device, and returns the median seconds per step.
 fn measure(
     mut program: Command,
     threads: usize,
@@ -98,19 +98,19 @@ fn measure(
     let log = Log::new(folder)?;
     program.arg("--corpus").arg(workspace::root().join(CORPUS)).args(MODEL).arg(SEED);
     program.arg(format!("--batch-size={batch}")).arg(format!("--steps={steps}"));
-    // An epoch has a step at least.
+    // An epoch has at least one step.
     program.arg(format!("--epochs={steps}")).arg("--metrics").arg(log.folder());
     log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
     // Forward, loss, zero_grad and backward.
     log.read(0, |lines| job::median(lines, "step", "forward_backward_seconds", WARM_UP))
 }
 
-/// What was run, and on what.
+/// What was measured, and on which machine.
 fn setting(rounds: u32) -> String {
     format!(
-        "Forward, loss, zero_grad and backward of a step; medians of {rounds} rounds in turns, the first {WARM_UP} steps of a run not counted.\n\
-         BERT of codertimo's sizes (hidden 256, 8 layers, 8 heads, 20 tokens, dropout 0.1) with the vocabulary of {CORPUS}, libtorch 2.11.0.\n\
-         Batch {} on one device against Python; {} in all on one replica or two, the copying between them included.\n\
+        "Forward, loss, zero_grad and backward per step: medians of {rounds} alternating rounds, without the first {WARM_UP} steps of each run.\n\
+         BERT with codertimo's sizes (hidden 256, 8 layers, 8 heads, 20 tokens, dropout 0.1) with the vocabulary of {CORPUS}, libtorch 2.11.0.\n\
+         Batch size {} on one device against Python; {} in total on one or two replicas, copies between them included.\n\
          {}",
         ONE_DEVICE.batch,
         REPLICAS.batch,

@@ -14,7 +14,7 @@ use crate::{command, setup, workspace};
 const PROGRAM: &str = "ddp-imagenet";
 const SCRIPT: &str = "tests/python/imagenet_bench.py";
 
-/// What is trained.
+/// A network and how it is trained.
 struct Network {
     name: &'static str,
     arch: &'static str,
@@ -23,13 +23,13 @@ struct Network {
     steps: u64,
 }
 
-/// A PyramidNet small enough for a CPU, and ResNet-18 with ImageNet's images.
+/// A PyramidNet small enough for a CPU, and ResNet-18 with images of ImageNet's size.
 const NETWORKS: [Network; 2] = [
     Network { name: "PyramidNet", arch: "pyramidnet20_a24", image_size: 32, batch: 32, steps: 24 },
     Network { name: "ResNet-18", arch: "resnet18", image_size: 224, batch: 8, steps: 12 },
 ];
 
-/// Steps at a run's start that are not counted: they fetch memory from the system and start threads.
+/// Steps at the start of a run that do not count: they allocate memory and start threads.
 const WARM_UP: usize = 2;
 
 #[derive(Args)]
@@ -45,7 +45,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
 
     let rust = |network: &Network, threads: usize| {
         let mut program = Command::new(workspace::release_executable(PROGRAM.as_ref())?);
-        // Images are made before the clock starts, and by the thread that trains: nothing else runs then.
+        // Without workers, the training thread makes the images before the clock starts, and nothing else runs.
         program.args(["train-cifar", "--dataset", "synthetic", "--workers", "0"]);
         measure(program, network, threads, folder.join(format!("rust-{}-{threads}", network.arch)))
     };
@@ -81,7 +81,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Trains with so many threads, and returns the median seconds of a step.
+/// Trains with `threads` threads, and returns the median seconds per step.
 fn measure(
     mut program: Command,
     network: &Network,
@@ -101,14 +101,14 @@ fn measure(
     log.read(0, |lines| job::median(lines, "step", "batch_seconds", WARM_UP))
 }
 
-/// What was run, and on what.
+/// What was measured, and on which machine.
 fn setting(rounds: u32) -> String {
     let networks = NETWORKS.map(|Network { name, arch, image_size, batch, .. }| {
-        format!("{name}: {arch}, batches of {batch} images of {image_size} x {image_size} pixels")
+        format!("{name}: {arch}, batch size {batch}, images of {image_size} x {image_size} pixels")
     });
     format!(
-        "Forward, loss, zero_grad, backward and the step of SGD with momentum; medians of {rounds} rounds in turns, the first {WARM_UP} steps\n\
-         of a run not counted. The batch is in memory when the clock starts. libtorch 2.11.0.\n\
+        "Forward, loss, zero_grad, backward and the step of SGD with momentum: medians of {rounds} alternating rounds, without the first\n\
+         {WARM_UP} steps of each run. The batch is in memory when the clock starts. libtorch 2.11.0.\n\
          {}.\n\
          {}",
         networks.join(".\n"),

@@ -1,4 +1,4 @@
-//! `cargo xtask bench images`: JPEG files become augmented batches, in Rust and with torchvision.
+//! `cargo xtask bench images`: from JPEG files to augmented batches, in Rust and with torchvision.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,11 +21,11 @@ const BATCH_SIZE: &str = "64";
 pub(crate) struct Options {
     #[command(flatten)]
     rounds: Rounds,
-    /// How many JPEG files to make, once.
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Use N JPEG files; they are made on first use.
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
     images: u32,
-    /// Threads in Rust, processes in Python; by default as many as there are cores.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of loader threads in Rust and loader processes in Python [default: number of cores].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     workers: Option<u32>,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         log.read(0, images_per_second)
     };
     let mut speeds = Sides::default();
-    // The first round finds nothing in the page cache and is not counted.
+    // The first round starts with a cold page cache and does not count.
     for round in 0..=options.rounds.number {
         eprintln!(
             "{}",
@@ -80,7 +80,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The folder of pictures, made if it is not there yet.
+/// The folder of images, made if it does not exist yet.
 fn make(python: &Path, images: u32, folder: &Path) -> Result<PathBuf> {
     let target = folder.join(format!("{images}-jpegs"));
     if !target.exists() {
@@ -99,7 +99,7 @@ fn images_per_second(lines: &str) -> Result<f64> {
     job::number(end, "images_per_second")
 }
 
-/// What was run, and on what.
+/// What was measured, and on which machine.
 fn setting(options: &Options, images: &Path) -> Result<String> {
     let mut bytes = 0;
     for class in std::fs::read_dir(images)? {
@@ -108,8 +108,8 @@ fn setting(options: &Options, images: &Path) -> Result<String> {
         }
     }
     Ok(format!(
-        "Medians of {} rounds in turns. {} JPEG files of about 500x375 pixels and {} kB: decoded, RandomResizedCrop(224),\n\
-         RandomHorizontalFlip, normalised, in batches of {BATCH_SIZE}. Python is torchvision's ImageFolder in a DataLoader.\n\
+        "Medians of {} alternating rounds. {} JPEG files of about 500x375 pixels and {} kB: decoded, RandomResizedCrop(224),\n\
+         RandomHorizontalFlip, normalised, batch size {BATCH_SIZE}. Python: torchvision's ImageFolder in a DataLoader.\n\
          {}",
         options.rounds.number,
         options.images,

@@ -10,21 +10,21 @@ use anyhow::{Context, Result, ensure};
 use super::report;
 use crate::command;
 
-/// The folder of one run: its ranks' metrics, and all that it printed.
+/// The folder of one run: its ranks' metrics and its output.
 pub(super) struct Log {
     folder: PathBuf,
 }
 
 /// When a run took place.
 pub(super) struct Span {
-    /// When it began, since 1970.
+    /// When it began: the time since 1970.
     pub(super) began: Duration,
-    /// How long it took, by a clock that nobody sets.
+    /// How long it took, by a monotonic clock.
     pub(super) took: Duration,
 }
 
 impl Log {
-    /// An empty folder, in the place of that of an earlier benchmark.
+    /// An empty folder; replaces that of an earlier benchmark.
     pub(super) fn new(folder: PathBuf) -> Result<Self> {
         if folder.exists() {
             fs::remove_dir_all(&folder)
@@ -35,12 +35,12 @@ impl Log {
         Ok(Self { folder })
     }
 
-    /// What the program's `--metrics` is to say.
+    /// The value for the program's `--metrics`.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Runs the program to its end; it has succeeded, or this fails and says where its output lies.
+    /// Runs the program to its end. If it fails, the error says where its output is.
     pub(super) fn run(&self, program: &mut Command) -> Result<Span> {
         let printed = self.folder.join("printed.txt");
         let file = File::create(&printed)
@@ -53,7 +53,7 @@ impl Log {
         Ok(Span { began, took: clock.elapsed() })
     }
 
-    /// Reads the metrics of one rank with `figures`, whose errors get the file's name.
+    /// Reads the metrics of one rank with `figures`, and adds the file's name to its errors.
     pub(super) fn read<T>(
         &self,
         rank: usize,
@@ -66,7 +66,7 @@ impl Log {
     }
 }
 
-/// The lines of the events of this name.
+/// The lines of the events with this name.
 pub(super) fn events<'a>(lines: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let quoted = format!("\"{name}\"");
     lines.lines().filter(move |line| value(line, "event") == Some(&quoted))
@@ -76,12 +76,12 @@ pub(super) fn events<'a>(lines: &'a str, name: &str) -> impl Iterator<Item = &'a
 pub(super) fn number(line: &str, key: &str) -> Result<f64> {
     let digits = value(line, key).with_context(|| format!("there is no \"{key}\" in {line}"))?;
     let number =
-        digits.parse::<f64>().with_context(|| format!("\"{key}\" is no number in {line}"))?;
+        digits.parse::<f64>().with_context(|| format!("\"{key}\" is not a number in {line}"))?;
     ensure!(number.is_finite(), "\"{key}\" is not finite in {line}");
     Ok(number)
 }
 
-/// The median of a figure over the events of a name, but for the first `warm_up`, which do not count.
+/// The median of a figure over the events with this name, without the first `warm_up`.
 pub(super) fn median(lines: &str, name: &str, key: &str, warm_up: usize) -> Result<f64> {
     let figures = events(lines, name).map(|line| number(line, key)).collect::<Result<Vec<_>>>()?;
     ensure!(
@@ -92,7 +92,7 @@ pub(super) fn median(lines: &str, name: &str, key: &str, warm_up: usize) -> Resu
     Ok(report::median(figures[warm_up..].to_vec()))
 }
 
-/// A field's value as it is written in a flat JSON object, such as the programs write.
+/// The text of a field's value in a flat JSON object, which is what the programs write.
 fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(&format!("\"{key}\":"))?;
     rest.split([',', '}']).next().map(str::trim)

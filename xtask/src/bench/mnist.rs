@@ -26,7 +26,7 @@ const SCRIPT: &str = "xtask/bench/mnist_torchvision.py";
 pub(crate) struct Options {
     #[command(flatten)]
     rounds: Rounds,
-    /// Folder of Fashion-MNIST's four IDX files, compressed (.gz) or not.
+    /// Folder of Fashion-MNIST's four IDX files, gzipped or not.
     #[arg(long, default_value = DEBIAN_DATA)]
     data_dir: PathBuf,
 }
@@ -38,9 +38,9 @@ struct Run {
     wall: f64,
     /// Seconds from the launcher's start until every rank has done its first step.
     first_step: f64,
-    /// Peak resident memory in bytes, of the rank that took the most.
+    /// Peak resident memory in bytes, of the rank that used the most.
     peak_rss: f64,
-    /// Median seconds of a training step, of the slower rank.
+    /// Median seconds per training step, of the slower rank.
     step: f64,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
 
     let mut jobs = Sides::default();
     let mut steps = Sides::default();
-    // The first round finds nothing in the page cache and is not counted.
+    // The first round starts with a cold page cache and does not count.
     for round in 0..=options.rounds.number {
         eprintln!(
             "{}",
@@ -114,7 +114,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks the files to where torchvision looks for them; both sides read these. Returns their folder.
+/// Unpacks the files to where torchvision looks for them, and returns their folder. Both sides read these.
 fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     let raw = folder.join("FashionMNIST/raw");
     fs::create_dir_all(&raw).with_context(|| format!("cannot create {}", raw.display()))?;
@@ -122,8 +122,8 @@ fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
         let (packed, plain) = (data.join(format!("{name}.gz")), data.join(name));
         ensure!(
             packed.exists() || plain.exists(),
-            "Fashion-MNIST is missing: there is no {name} or {name}.gz in {}: `apt-get install dataset-fashion-mnist`, or name \
-             the folder that holds it with --data-dir",
+            "Fashion-MNIST is missing: there is no {name} or {name}.gz in {}; run `apt-get install dataset-fashion-mnist`, or set \
+             --data-dir to the folder of its files",
             data.display()
         );
         let target = raw.join(name);
@@ -154,7 +154,7 @@ fn job(mut launcher: Command, log: &Log) -> Result<Run> {
     })
 }
 
-/// What one rank writes at its end.
+/// What one rank writes when it ends.
 #[derive(Debug, PartialEq)]
 struct Rank {
     /// Seconds since 1970.
@@ -186,12 +186,12 @@ fn table(jobs: &Sides<Run>, steps: &Sides<Run>) -> Table {
     table
 }
 
-/// What was run, and on what.
+/// What was measured, and on which machine.
 fn setting(rounds: u32) -> String {
     format!(
-        "Medians of {rounds} rounds in turns. Fashion-MNIST (60,000 images), 2 ranks over gloo, 1 epoch, batch 128, libtorch 2.11.0.\n\
+        "Medians of {rounds} alternating rounds. Fashion-MNIST (60,000 images), 2 ranks over gloo, 1 epoch, batch size 128, libtorch 2.11.0.\n\
          Rust under launch, Python (torchvision, DataLoader with 2 workers) under torchrun.\n\
-         Memory is that of the rank's own process: Python's loader processes are not counted.\n\
+         Memory is that of the rank's own process, without Python's loader processes.\n\
          {}",
         report::machine()
     )

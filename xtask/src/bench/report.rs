@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::thread;
 
-/// What two sides came to, round by round. The side that is to do better comes first.
+/// The results of both sides, round by round. The side that should do better comes first.
 pub(super) type Sides<T> = [Vec<T>; 2];
 
 /// Adds a round.
@@ -14,23 +14,23 @@ pub(super) fn push<T>(sides: &mut Sides<T>, round: [T; 2]) {
     }
 }
 
-/// Medians of two sides, their ratio, and what the project wants it to be.
+/// The medians of two sides, their ratio, and the project's target for it.
 pub(super) struct Table(Vec<String>);
 
-/// In which unit a figure is printed.
+/// The unit in which a figure is printed.
 #[derive(Clone, Copy)]
 pub(super) struct Unit {
     scale: f64,
     name: &'static str,
 }
 
-/// Of figures in seconds.
+/// For figures in seconds.
 pub(super) const SECONDS: Unit = Unit { scale: 1.0, name: "s" };
-/// Of figures in seconds.
+/// For figures in seconds.
 pub(super) const MILLISECONDS: Unit = Unit { scale: 1e3, name: "ms" };
-/// Of figures in bytes.
+/// For figures in bytes.
 pub(super) const MEGABYTES: Unit = Unit { scale: 1e-6, name: "MB" };
-/// Of figures that count what is done in a second.
+/// For rates per second.
 pub(super) const PER_SECOND: Unit = Unit { scale: 1.0, name: "/s" };
 
 impl Table {
@@ -45,7 +45,7 @@ impl Table {
         self.add(what, figures, unit, |ratio| (format!("at most {target:.2}x"), ratio <= target));
     }
 
-    /// The same where more is better: `target` is the smallest ratio that meets it.
+    /// The same for figures where more is better: `target` is the smallest ratio that meets it.
     pub(super) fn row_at_least(
         &mut self,
         what: &str,
@@ -56,7 +56,7 @@ impl Table {
         self.add(what, figures, unit, |ratio| (format!("at least {target:.2}x"), ratio >= target));
     }
 
-    /// `judge` says of the ratio what was wanted, and whether it is met.
+    /// `judge` returns the target's text and whether the ratio meets it.
     fn add(
         &mut self,
         what: &str,
@@ -83,14 +83,14 @@ impl fmt::Display for Table {
     }
 }
 
-/// What the figures were measured on.
+/// The machine on which the figures were measured.
 pub(super) fn machine() -> String {
     let cores = cores();
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus
         .lines()
         .find_map(|line| line.strip_prefix("model name"))
-        .unwrap_or("processor of unknown name");
+        .unwrap_or("unknown processor");
     let model = model.trim_start_matches([':', ' ', '\t']);
     format!("{cores} cores, {model}")
 }
@@ -100,7 +100,7 @@ pub(super) fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The middle one; of an even number, the mean of the middle two.
+/// The middle figure, or the mean of the middle two.
 pub(super) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;

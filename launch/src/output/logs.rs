@@ -1,4 +1,4 @@
-//! The directory of a job's logs, laid out as torchrun's.
+//! A job's log directory, with torchrun's layout.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,15 +8,15 @@ use anyhow::{Context, Result};
 use nix::unistd::mkdtemp;
 
 use crate::args::Args;
-use crate::report::say;
+use crate::console::say;
 
-/// One job's own directory: `<log dir>/<run id>_xxxxxx`, so that no job overwrites another's logs.
+/// A directory for this job alone, `<log dir>/<run id>_xxxxxx`: no job overwrites another's logs.
 pub(crate) struct Logs {
     root: PathBuf,
 }
 
 impl Logs {
-    /// Makes the directory if any flag asks for files, and says where it is.
+    /// Creates the directory if any flag asks for log files, and says where it is.
     pub(crate) fn create(args: &Args) -> Result<Option<Self>> {
         if args.log_dir.is_none() && !args.tee.any() && !args.redirects.any() {
             return Ok(None);
@@ -25,7 +25,7 @@ impl Logs {
             Some(dir) => (dir.clone(), ""),
             None => (std::env::temp_dir(), "launch_"),
         };
-        let cannot = || format!("cannot make a directory for logs in {}", base.display());
+        let cannot = || format!("cannot create a log directory in {}", base.display());
         std::fs::create_dir_all(&base).with_context(cannot)?;
         let name = format!("{prefix}{}_XXXXXX", args.rdzv_id.replace('/', "_"));
         let root = mkdtemp(&base.join(name)).with_context(cannot)?;
@@ -33,15 +33,16 @@ impl Logs {
         Ok(Some(Logs { root }))
     }
 
-    /// Makes the directory of a rank: `attempt_<n>/<local rank>`.
+    /// Creates a rank's directory, `attempt_<n>/<local rank>`.
     pub(crate) fn rank_dir(&self, attempt: u32, local_rank: u16) -> Result<PathBuf> {
         let dir = self.root.join(format!("attempt_{attempt}")).join(local_rank.to_string());
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(&dir)
+            .with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(dir)
     }
 }
 
-/// A file that a rank's output goes to.
+/// A file for one stream of a rank.
 pub(crate) struct LogFile {
     path: PathBuf,
     /// `None` once writing has failed.
@@ -52,7 +53,7 @@ impl LogFile {
     /// Creates the file.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let file =
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(LogFile { path: path.to_owned(), file: Some(file) })
     }
 
@@ -60,7 +61,7 @@ impl LogFile {
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let Some(file) = &mut self.file else { return };
         if let Err(error) = file.write_all(bytes) {
-            say(format_args!("{} ends here: {error}", self.path.display()));
+            say(format_args!("cannot write to {} any more: {error}", self.path.display()));
             self.file = None;
         }
     }

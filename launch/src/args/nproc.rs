@@ -1,17 +1,17 @@
-//! How many ranks `-n` asks for.
+//! The value of `--nproc-per-node`: the number of ranks on this node.
 
 use std::path::Path;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Reads the value of `--nproc-per-node`: a number, `cpu`, `gpu` or `auto`.
+/// Parses a number, `cpu`, `gpu` or `auto`.
 pub(crate) fn parse_nproc(text: &str) -> Result<u16> {
     match text {
         "cpu" => cores(),
         "gpu" => match gpus() {
             0 => bail!(
-                "this machine has no GPU: expected /dev/nvidia0 and a CUDA_VISIBLE_DEVICES that does not hide it"
+                "this machine has no GPU: expected /dev/nvidia0, not hidden by CUDA_VISIBLE_DEVICES"
             ),
             count => Ok(count),
         },
@@ -33,7 +33,7 @@ fn cores() -> Result<u16> {
     Ok(u16::try_from(cores.get())?)
 }
 
-/// Counts NVIDIA's device files, and of those the ones that CUDA would show a program.
+/// Counts the GPUs by NVIDIA's device files, without those that CUDA_VISIBLE_DEVICES hides.
 fn gpus() -> u16 {
     let devices = device_files(Path::new("/dev"));
     match std::env::var("CUDA_VISIBLE_DEVICES") {
@@ -52,7 +52,7 @@ fn device_files(dev: &Path) -> u16 {
     u16::try_from(gpus.count()).unwrap_or(u16::MAX)
 }
 
-/// CUDA shows the devices of the list up to the first invalid one, for which people write -1.
+/// CUDA uses the list up to the first invalid device; people write -1 for that.
 fn visible_devices(list: &str) -> u16 {
     let devices = list.split(',').map(str::trim).take_while(|id| !id.is_empty() && *id != "-1");
     u16::try_from(devices.count()).unwrap_or(u16::MAX)
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_names_are_read() {
+    fn numbers_and_names_are_parsed() {
         assert_eq!(parse_nproc("4").unwrap(), 4);
         assert!(parse_nproc("cpu").unwrap() >= 1);
         assert!(parse_nproc("auto").unwrap() >= 1);

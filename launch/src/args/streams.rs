@@ -18,7 +18,7 @@ impl Streams {
     /// `--tee 3`.
     pub(crate) const BOTH: Streams = Streams { stdout: true, stderr: true };
 
-    /// Whether there is any.
+    /// Whether there are any.
     pub(crate) fn any(self) -> bool {
         self.stdout || self.stderr
     }
@@ -39,12 +39,12 @@ impl FromStr for Streams {
     }
 }
 
-/// Which streams of which local ranks a flag means.
+/// The streams of each local rank that a flag selects.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum StreamChoice {
     /// The same for every rank: `3`.
     All(Streams),
-    /// By local rank: `0:1,1:2`. A rank that is not named has none.
+    /// Per local rank: `0:1,1:2`. A rank that is not listed has none.
     PerRank(BTreeMap<u16, Streams>),
 }
 
@@ -57,7 +57,7 @@ impl StreamChoice {
         }
     }
 
-    /// Whether any stream of any rank is meant.
+    /// Whether any stream of any rank is selected.
     pub(crate) fn any(&self) -> bool {
         match self {
             StreamChoice::All(streams) => streams.any(),
@@ -65,7 +65,7 @@ impl StreamChoice {
         }
     }
 
-    /// The highest rank named, to be held against the number of ranks.
+    /// The highest rank listed, to be checked against the number of ranks.
     pub(crate) fn highest_rank(&self) -> Option<u16> {
         match self {
             StreamChoice::All(_) => None,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_by_local_rank_and_the_rest_have_none() {
+    fn a_list_is_per_local_rank_and_the_rest_have_none() {
         let choice = parse("0:1,2:2");
         assert_eq!([0, 1, 2, 3].map(|rank| choice.of(rank)), [STDOUT, NONE, STDERR, NONE]);
         assert_eq!(choice.highest_rank(), Some(2));

@@ -1,4 +1,4 @@
-//! torchrun's rendezvous flags, as far as a job has them whose nodes are numbered by hand.
+//! The values of `--rdzv-endpoint` and `--rdzv-backend`, for torchrun's static rendezvous.
 
 use std::str::FromStr;
 
@@ -20,19 +20,19 @@ impl FromStr for Endpoint {
         let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         let (host, port) = parts.context("expected HOST:PORT, as in 10.0.0.1:29500")?;
         let port: Option<u16> = port.parse().ok().filter(|port| *port > 0);
-        let port = port.context("expected a port from 1 to 65535 behind the last colon")?;
-        // The brackets keep the colons of an IPv6 address apart from the port's.
+        let port = port.context("expected a port from 1 to 65535 after the last colon")?;
+        // Brackets separate the colons of an IPv6 address from the port's.
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         Ok(Endpoint { host: address.unwrap_or(host).to_owned(), port })
     }
 }
 
-/// Reads the value of `--rdzv-backend`. The others of torchrun's number the nodes by themselves.
+/// Parses the value of `--rdzv-backend`. torchrun's other backends number the nodes by themselves.
 pub(crate) fn parse_backend(text: &str) -> Result<String> {
     ensure!(
         text == "static",
-        "expected static, since nodes are numbered by hand here: start launch on every node with \
-         --node-rank K and --master-addr HOST, and on a single node with neither"
+        "only the static backend is supported: start launch on every node with --node-rank K and \
+         --master-addr HOST, or on a single node with neither"
     );
     Ok(text.to_owned())
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_static_backend_is_here() {
+    fn only_the_static_backend_is_supported() {
         assert_eq!(parse_backend("static").unwrap(), "static");
         for text in ["c10d", "etcd", "etcd-v2", ""] {
             let message = parse_backend(text).unwrap_err().to_string();

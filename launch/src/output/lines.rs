@@ -1,21 +1,21 @@
-//! The lines of a stream of bytes, and the last of them.
+//! Splits a stream of bytes into lines, and remembers the last of them.
 
 use std::collections::VecDeque;
 
-/// A longer line is cut, so that a program that never ends one cannot fill the memory.
+/// Longer lines are cut, so that a program that never ends a line cannot fill the memory.
 const MAX_LINE: usize = 1 << 20;
 
-/// How many lines a report of a failed rank shows.
+/// How many lines the report of a failed rank shows.
 const REMEMBERED: usize = 20;
 
-/// Cuts a stream into lines. A carriage return ends one too: progress bars write nothing else.
+/// Splits a stream into lines. A carriage return ends a line too: progress bars write nothing else.
 #[derive(Default)]
 pub(crate) struct LineSplitter {
     pending: Vec<u8>,
 }
 
 impl LineSplitter {
-    /// Takes the next bytes; hands every line that they complete to `each`, with its end.
+    /// Takes the next bytes and calls `each` with every line that they complete, line ending included.
     pub(crate) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) {
         self.pending.extend_from_slice(bytes);
         let mut start = 0;
@@ -26,7 +26,7 @@ impl LineSplitter {
         self.pending.drain(..start);
     }
 
-    /// The stream is over: what is left is the last line, without an end.
+    /// Ends the stream: what is left is the last line, without a line ending.
     pub(crate) fn finish(&mut self, mut each: impl FnMut(&[u8])) {
         if !self.pending.is_empty() {
             each(&self.pending);
@@ -38,7 +38,7 @@ impl LineSplitter {
 fn line_length(bytes: &[u8]) -> Option<usize> {
     match bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
         Some(at) if bytes[at] == b'\n' => Some(at + 1),
-        // Only the byte after it tells a bar's return from the first half of "\r\n".
+        // Only the next byte tells whether this is a progress bar's return or the start of "\r\n".
         Some(at) => bytes.get(at + 1).map(|next| if *next == b'\n' { at + 2 } else { at + 1 }),
         None => (bytes.len() >= MAX_LINE).then_some(MAX_LINE),
     }
@@ -51,9 +51,9 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Remembers a line and forgets the oldest one over the limit.
+    /// Adds a line and drops the oldest one over the limit.
     pub(crate) fn push(&mut self, line: &[u8]) {
-        // The next state of a progress bar overwrites the last one, here as on a terminal.
+        // A progress bar overwrites its last state, as on a terminal.
         if self.lines.back().is_some_and(|last| last.ends_with(b"\r")) {
             self.lines.pop_back();
         }
@@ -63,7 +63,7 @@ impl Tail {
         }
     }
 
-    /// The lines, oldest first, without their ends.
+    /// The lines, oldest first, without line endings.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.iter().map(|line| String::from_utf8_lossy(line).trim_end().to_owned()).collect()
     }

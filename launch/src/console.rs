@@ -1,0 +1,34 @@
+//! The launcher's own stdout and stderr. Ranks and the launcher write there, a whole line at a
+//! time.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// One of the two streams.
+#[derive(Clone, Copy)]
+pub(crate) enum Console {
+    /// Its stdout.
+    Stdout,
+    /// Its stderr.
+    Stderr,
+}
+
+impl Console {
+    /// Writes a line in one go, so that lines never mix. Errors are ignored: a reader that has
+    /// gone, as after `| head`, must not end the job.
+    pub(crate) fn write(self, line: &[u8]) {
+        let _ = match self {
+            Console::Stdout => {
+                let mut stdout = std::io::stdout().lock();
+                stdout.write_all(line).and_then(|()| stdout.flush())
+            }
+            Console::Stderr => std::io::stderr().lock().write_all(line),
+        };
+    }
+}
+
+/// Prints a message of the launcher. Unlike `eprintln!`, it does not panic when stderr is gone: the
+/// launcher must still end the ranks.
+pub(crate) fn say(message: impl Display) {
+    Console::Stderr.write(format!("launch: {message}\n").as_bytes());
+}
