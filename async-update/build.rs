@@ -2,5 +2,5 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    find_libtorch::link_like("DEP_TCH_PARALLEL_LINK_ARGS");
+    find_libtorch::link_program();
 }

@@ -6,5 +6,5 @@ fn main() {
     let link_args = std::env::var("DEP_C10D_LINK_ARGS").unwrap_or_default();
     println!("cargo::metadata=link_args={link_args}");
     // This crate's own tests and examples are programs as well.
-    find_libtorch::link_like("DEP_C10D_LINK_ARGS");
+    find_libtorch::link("DEP_C10D_LINK_ARGS");
 }

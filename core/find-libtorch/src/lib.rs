@@ -53,9 +53,16 @@ pub fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).map(PathBuf::from)
 }
 
-/// Passes on to the linker what the build script of a dependency found out, so that programs find
-/// libtorch when they start. `variable` is where cargo hands that over: `DEP_C10D_LINK_ARGS`, say.
-pub fn link_like(variable: &str) {
+/// To be called by the build script of a program that depends on tch-parallel: the program then finds
+/// libtorch when it starts, without LD_LIBRARY_PATH. Only a program's own build script can set its
+/// run-time path.
+pub fn link_program() {
+    link("DEP_TCH_PARALLEL_LINK_ARGS");
+}
+
+/// Passes on to the linker what the build script of a dependency has found out and cargo hands over
+/// in `variable`.
+pub fn link(variable: &str) {
     for arg in env::var(variable).unwrap_or_default().split_whitespace() {
         println!("cargo::rustc-link-arg={arg}");
     }
