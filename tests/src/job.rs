@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,37 +13,35 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::members::Members;
+use crate::python::Forked;
 use crate::wait::{past, until};
 
 /// How long killed processes may take to disappear.
 const END: Duration = Duration::from_secs(60);
 
-/// Held by the job that runs. A job is several processes already: two at once would only take the
-/// processors from each other.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// Processes with a directory in common. They may take any time, as long as they make progress. When
 /// it goes out of scope, all of them are killed, down to the last grandchild, and the directory is
 /// removed.
-///
-/// Only one job of a test program exists at a time: whoever makes a second waits for the first to
-/// be dropped. So a test that compares two jobs ends one before it begins the other.
 pub struct Job {
     /// What goes with the job: its directory, its output, whatever its processes put into TMPDIR.
     root: TempDir,
     directory: PathBuf,
     members: Members,
     started: Cell<usize>,
-    _turn: MutexGuard<'static, ()>,
 }
 
 /// One process that a test has started itself; killed and reaped when it goes out of scope.
 pub struct Process {
-    child: Child,
+    child: Running,
     command: String,
     stdout: PathBuf,
     stderr: PathBuf,
     members: Members,
+}
+
+enum Running {
+    Child(Child),
+    Forked(Forked),
 }
 
 /// What a process has left behind.
@@ -60,15 +57,13 @@ pub struct Ended {
 }
 
 impl Job {
-    /// Waits for its turn, then makes an empty directory.
+    /// Makes an empty directory.
     pub fn new() -> Result<Self> {
-        // A test that failed while it held the lock has left nothing behind that could matter.
-        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let root = tempfile::tempdir()?;
         let directory = root.path().join("job");
         fs::create_dir(&directory)?;
         let members = Members::new(root.path());
-        Ok(Self { root, directory, members, started: Cell::new(0), _turn: turn })
+        Ok(Self { root, directory, members, started: Cell::new(0) })
     }
 
     /// Where the job's processes run unless they are told otherwise.
@@ -100,7 +95,15 @@ impl Job {
             .stdin(Stdio::null())
             .stdout(File::create(&stdout)?)
             .stderr(File::create(&stderr)?);
-        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let child = match Forked::start(&command, [&stdout, &stderr])? {
+            Some(process) => {
+                self.members.add_forked(process.clone());
+                Running::Forked(process)
+            }
+            None => Running::Child(
+                command.spawn().with_context(|| format!("cannot start {command:?}"))?,
+            ),
+        };
         let program = command.get_program().to_string_lossy();
         let arguments = command.get_args().map(|argument| argument.to_string_lossy());
         let command = [program].into_iter().chain(arguments).collect::<Vec<_>>().join(" ");
@@ -164,7 +167,10 @@ impl Drop for Job {
 impl Process {
     /// The process, for signals.
     pub fn pid(&self) -> Pid {
-        Pid::from_raw(self.child.id().cast_signed())
+        match &self.child {
+            Running::Child(child) => Pid::from_raw(child.id().cast_signed()),
+            Running::Forked(forked) => forked.pid(),
+        }
     }
 
     /// Whether it has ended by now.
@@ -185,7 +191,7 @@ impl Process {
 
     fn wait_unless(&mut self, give_up: impl FnMut() -> bool) -> Result<Ended> {
         let what = format!("`{}` ended", self.command);
-        let status = until(&what, give_up, || Ok(self.child.try_wait()?));
+        let status = until(&what, give_up, || self.child.try_wait());
         let stdout = String::from_utf8_lossy(&fs::read(&self.stdout)?).into_owned();
         let stderr = String::from_utf8_lossy(&fs::read(&self.stderr)?).into_owned();
         let status = status.with_context(|| format!("stdout:\n{stdout}\nstderr:\n{stderr}"))?;
@@ -209,8 +215,20 @@ pub fn expect_all_succeed(mut processes: Vec<Process>) -> Result<()> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Ok(None) = self.child.try_wait() {
+            let _ = kill(self.pid(), Signal::SIGKILL);
+            let has_ended = || self.child.try_wait();
+            let _ = until("it is dead", past(Instant::now() + END), has_ended);
+        }
+    }
+}
+
+impl Running {
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(match self {
+            Running::Child(child) => child.try_wait()?,
+            Running::Forked(forked) => forked.try_wait(),
+        })
     }
 }
 

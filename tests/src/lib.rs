@@ -10,9 +10,11 @@ pub mod job;
 mod members;
 pub mod programs;
 pub mod progress;
+pub mod python;
 pub mod safetensors;
 pub mod training;
 pub mod wait;
 
 pub use job::{Ended, Job, Process, expect_all_succeed};
+pub use python::python;
 pub use training::Training;

@@ -6,20 +6,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use nix::unistd::Pid;
 
 use crate::progress::Patience;
+use crate::python::Forked;
 
 /// Every process of a job inherits this variable. By it the job finds them all again, even those
 /// that moved to a session of their own or lost their parent.
 const TAG: &str = "TCH_PARALLEL_TEST_JOB";
 
-/// The processes that have inherited one value of [`TAG`].
+/// The processes that have inherited one value of [`TAG`], and those forked for them.
 #[derive(Debug, Clone)]
 pub(crate) struct Members {
     tag: String,
+    /// Linux shows for these the environment of the process that they were forked from.
+    forked: Arc<Mutex<Vec<Forked>>>,
     /// They write below this directory.
     root: PathBuf,
     /// When a test gives up on them.
@@ -31,12 +35,16 @@ impl Members {
     pub(crate) fn new(root: &Path) -> Self {
         static JOBS: AtomicUsize = AtomicUsize::new(0);
         let tag = format!("{}-{}", process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
-        Self { tag, root: root.to_owned(), patience: Patience::default() }
+        Self { tag, forked: Arc::default(), root: root.to_owned(), patience: Patience::default() }
     }
 
     /// Makes the process that is started by this command one of them.
     pub(crate) fn add(&self, command: &mut Command) {
         command.env(TAG, &self.tag);
+    }
+
+    pub(crate) fn add_forked(&self, process: Forked) {
+        self.forked.lock().unwrap_or_else(PoisonError::into_inner).push(process);
     }
 
     /// Those that are alive.
@@ -48,7 +56,10 @@ impl Members {
     /// under /proc; a dead process that nobody has reaped yet shows an empty one.
     pub(crate) fn environments(&self) -> Result<BTreeMap<i32, Vec<String>>> {
         let tag = format!("{TAG}={}", self.tag);
-        let mut found = BTreeMap::new();
+        let forked = self.forked.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = forked.iter().filter(|process| process.try_wait().is_none());
+        let mut found: BTreeMap<_, _> =
+            alive.map(|process| (process.pid().as_raw(), process.environment.clone())).collect();
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };

@@ -1,17 +1,16 @@
-//! The programs under test, as commands: those built from this workspace, and their Python
-//! originals.
+//! The programs under test, as commands.
 
 use std::env;
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{self, Command};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::job::{Job, Process};
+use crate::python;
 
 /// Variables by which a launcher tells a program its rank. A test must not inherit any: it may
 /// itself have been started by one.
@@ -79,91 +78,6 @@ pub fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> 
     built(&format!("examples/{name}"), arguments)
 }
 
-/// The Python original of `ddp-mnist`; it takes the same arguments.
-pub fn python_ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/ddp_mnist.py")).args(arguments);
-    // Else gloo looks the machine's name up, and may listen on an address that the Rust ranks do
-    // not.
-    command.env("GLOO_SOCKET_IFNAME", "lo");
-    Ok(command)
-}
-
-/// The Python original of the example `uneven_inputs`; it takes the same arguments.
-pub fn python_uneven_inputs<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/uneven_inputs.py")).args(arguments);
-    // As above.
-    command.env("GLOO_SOCKET_IFNAME", "lo");
-    Ok(command)
-}
-
-/// The Python original of the example `adam`; it takes the same arguments.
-pub fn python_adam<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/adam.py")).args(arguments);
-    Ok(command)
-}
-
-/// The Python original of the example `amp`; it takes the same arguments.
-pub fn python_amp<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/amp.py")).args(arguments);
-    Ok(command)
-}
-
-/// The Python original of the example `clip_grad`; it takes the same arguments.
-pub fn python_clip_grad<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/clip_grad.py")).args(arguments);
-    Ok(command)
-}
-
-/// The Python original of the example `lr_schedules`; it takes the same arguments.
-pub fn python_lr_schedulers<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/lr_schedulers.py")).args(arguments);
-    Ok(command)
-}
-
-/// What the example `images` must equal: the photograph to use, a folder for it in many formats, and
-/// the file to write.
-pub fn python_images<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/images.py")).args(arguments);
-    Ok(command)
-}
-
-/// The Python original of `dp-custom-criterion` on one device; it takes the same arguments.
-pub fn python_bert<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/bert.py")).args(arguments);
-    Ok(command)
-}
-
-/// The Python original of `ddp-imagenet`; it takes the same arguments.
-pub fn python_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/imagenet.py")).args(arguments);
-    // Else gloo looks the machine's name up.
-    command.env("GLOO_SOCKET_IFNAME", "lo");
-    Ok(command)
-}
-
-/// What the ranks of the example `sync_batch_norm` come to together, in one Python process.
-pub fn python_batch_norm<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/batch_norm.py")).args(arguments);
-    Ok(command)
-}
-
-/// The Python originals of the example `models`; it takes the same arguments.
-pub fn python_models<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&python()?);
-    command.arg(workspace().join("tests/python/models.py")).args(arguments);
-    Ok(command)
-}
-
 /// `launch -n RANKS -- PROGRAM …`: the program, as ranks of one job on this machine.
 pub fn launch(ranks: usize, program: &Command) -> Result<Command> {
     launch_with(&["-n", &ranks.to_string()], program)
@@ -177,9 +91,7 @@ pub fn launch_with(flags: &[&str], program: &Command) -> Result<Command> {
 
 /// PyTorch's own launcher, starting any program as ranks of one job on this machine.
 pub fn torchrun(ranks: usize, program: &Command) -> Result<Command> {
-    let mut launcher = clean(&python()?.with_file_name("torchrun"));
-    launcher.args(["--standalone", "--no-python", &format!("--nproc-per-node={ranks}")]);
-    Ok(started_by(launcher, program))
+    Ok(started_by(python::torchrun(ranks)?, program))
 }
 
 /// Starts each program as one rank, in this order, without any launcher. A port that
@@ -235,7 +147,7 @@ fn built<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result
 
 /// A command whose numbers can be compared: one thread a rank, as under a launcher, and no rank
 /// inherited.
-fn clean(program: &Path) -> Command {
+pub(crate) fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
@@ -260,32 +172,4 @@ fn started_by(mut launcher: Command, program: &Command) -> Command {
         launcher.current_dir(directory);
     }
     launcher
-}
-
-/// The Python whose torch the Rust programs are linked with: the same kernels on both sides, or
-/// nothing could be equal to the last bit.
-fn python() -> Result<PathBuf> {
-    static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let found = PYTHON.get_or_init(|| find_python().map_err(|error| format!("{error:#}")));
-    found.clone().map_err(anyhow::Error::msg)
-}
-
-fn find_python() -> Result<PathBuf> {
-    let libtorch = env::var_os("LIBTORCH").map(PathBuf::from);
-    let libtorch = libtorch.unwrap_or_else(|| workspace().join(".libtorch/torch"));
-    let advice = "run `cargo xtask test`, which sets Python up with all that the tests need";
-    let real = libtorch
-        .canonicalize()
-        .with_context(|| format!("no libtorch at {}; {advice}", libtorch.display()))?;
-    // …/.libtorch/lib/python3.11/site-packages/torch belongs to …/.libtorch/bin/python.
-    let python = real
-        .ancestors()
-        .map(|directory| directory.join("bin/python"))
-        .find(|python| python.exists())
-        .with_context(|| format!("{} lies in no Python environment; {advice}", real.display()))?;
-    let imports = "import numpy, safetensors.torch, torch.distributed, torchvision";
-    let output = Command::new(&python).args(["-c", imports]).output()?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} cannot `{imports}`; {advice}\n{stderr}", python.display());
-    Ok(python)
 }

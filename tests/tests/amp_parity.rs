@@ -1,14 +1,14 @@
 //! Mixed precision equals Python's to the last bit: losses, the scale after each step, weights.
 
 use anyhow::{Result, ensure};
-use tests::programs::{example, python_amp};
-use tests::{Job, safetensors};
+use tests::programs::example;
+use tests::{Job, python, safetensors};
 
 /// Takes twelve steps, once here and once there, compares, and returns the scale after each.
 fn expect_parity(kind: &str) -> Result<Vec<f32>> {
     let job = Job::new()?;
     job.run(example("amp", [kind, "rust.safetensors"])?)?.expect_success()?;
-    job.run(python_amp([kind, "python.safetensors"])?)?.expect_success()?;
+    job.run(python("amp", [kind, "python.safetensors"])?)?.expect_success()?;
     let rust = safetensors::read(&job.directory().join("rust.safetensors"))?;
     let python = safetensors::read(&job.directory().join("python.safetensors"))?;
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use tests::programs::{dp_custom_criterion, python_bert, workspace};
-use tests::{Job, Training};
+use tests::programs::{dp_custom_criterion, workspace};
+use tests::{Job, Training, python};
 
 /// BERT-tiny. The corpus of 43 pairs has 5 batches an epoch, so 20 steps see it masked in four
 /// ways. The learning rate rises fast: else the weights would hardly change in so few steps.
@@ -40,7 +40,7 @@ fn expect_parity(flags: &[&str]) -> Result<()> {
     let flags = || TINY.iter().chain(&OUTPUTS).chain(flags).copied();
     let rust = train(dp_custom_criterion(flags())?)?;
     assert_eq!(rust.losses[0].len(), 20);
-    rust.expect_equal(&train(python_bert(flags())?)?)
+    rust.expect_equal(&train(python("bert", flags())?)?)
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Clipped gradients equal Python's to the last bit: their norms, and the weights after ten steps.
 
 use anyhow::{Result, ensure};
-use tests::programs::{example, python_clip_grad};
-use tests::{Job, safetensors};
+use tests::programs::example;
+use tests::{Job, python, safetensors};
 
 /// Takes ten steps, once here and once there, compares, and returns the norms of the gradients.
 fn expect_parity(function: &str, limit: &str) -> Result<Vec<f32>> {
     let job = Job::new()?;
     job.run(example("clip_grad", [function, limit, "rust.safetensors"])?)?.expect_success()?;
-    job.run(python_clip_grad([function, limit, "python.safetensors"])?)?.expect_success()?;
+    job.run(python("clip_grad", [function, limit, "python.safetensors"])?)?.expect_success()?;
     let rust = safetensors::read(&job.directory().join("rust.safetensors"))?;
     let python = safetensors::read(&job.directory().join("python.safetensors"))?;
 

@@ -2,9 +2,9 @@
 //! weights.
 
 use anyhow::{Result, ensure};
-use tests::programs::{ddp_mnist, launch, python_ddp_mnist, start_by_hand};
+use tests::programs::{ddp_mnist, launch, start_by_hand};
 use tests::training::OUTPUTS;
-use tests::{Job, Training, expect_all_succeed};
+use tests::{Job, Training, expect_all_succeed, python};
 
 /// Trains on two ranks for one epoch, which is 40 steps.
 const FLAGS: [&str; 6] = ["--epochs", "1", "--lr", "0.05", "--momentum", "0.9"];
@@ -16,9 +16,9 @@ fn rust(flags: &[&str]) -> Result<Training> {
     Training::of(&job, 2)
 }
 
-fn python(flags: &[&str]) -> Result<Training> {
+fn in_python(flags: &[&str]) -> Result<Training> {
     let job = Job::new()?;
-    let program = || python_ddp_mnist(FLAGS.iter().chain(flags).copied().chain(OUTPUTS));
+    let program = || python("ddp_mnist", FLAGS.iter().chain(flags).copied().chain(OUTPUTS));
     expect_all_succeed(start_by_hand(&job, vec![program()?, program()?])?)?;
     Training::of(&job, 2)
 }
@@ -26,7 +26,7 @@ fn python(flags: &[&str]) -> Result<Training> {
 /// Trains twice with these flags, once here and once there, and compares.
 fn expect_parity(flags: &[&str]) -> Result<Training> {
     let ours = rust(flags)?;
-    ours.expect_equal(&python(flags)?)?;
+    ours.expect_equal(&in_python(flags)?)?;
     Ok(ours)
 }
 

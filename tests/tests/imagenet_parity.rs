@@ -3,8 +3,8 @@
 
 use anyhow::Result;
 use tests::imagenet::{OUTPUTS, training};
-use tests::programs::{ddp_imagenet, launch, python_imagenet, start_by_hand};
-use tests::{Job, Training, expect_all_succeed};
+use tests::programs::{ddp_imagenet, launch, start_by_hand};
+use tests::{Job, Training, expect_all_succeed, python};
 
 /// Real pixels, the embedded digits, and as many steps as it takes for a difference to show.
 const DIGITS: [&str; 8] =
@@ -22,7 +22,7 @@ fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
 
     let job = Job::new()?;
     let outputs = tests::training::OUTPUTS;
-    let program = || python_imagenet(flags().chain(outputs));
+    let program = || python("imagenet", flags().chain(outputs));
     let programs = (0..world_size).map(|_| program()).collect::<Result<_>>()?;
     expect_all_succeed(start_by_hand(&job, programs)?)?;
     rust.expect_equal(&Training::of(&job, world_size)?)

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
-use tests::Job;
-use tests::programs::{example, python_images, workspace};
+use tests::programs::{example, workspace};
 use tests::safetensors::{self, Tensor};
+use tests::{Job, python};
 
 type Tensors = BTreeMap<String, Tensor>;
 
@@ -21,7 +21,7 @@ fn transform() -> Result<[Tensors; 2]> {
     let job = Job::new()?;
     let photo = workspace().join("tests/images/grace_hopper.jpg");
     let photo = photo.to_str().context("the workspace's path is no text")?;
-    job.run(python_images([photo, "pictures", "python.safetensors"])?)?.expect_success()?;
+    job.run(python("images", [photo, "pictures", "python.safetensors"])?)?.expect_success()?;
     job.run(example("images", ["pictures", "rust.safetensors"])?)?.expect_success()?;
     let [rust, python] = ["rust.safetensors", "python.safetensors"]
         .map(|file| safetensors::read(&job.directory().join(file)));

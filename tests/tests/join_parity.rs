@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use tests::programs::{example, launch, python_uneven_inputs, start_by_hand};
+use tests::programs::{example, launch, start_by_hand};
 use tests::safetensors::{self, Tensor};
-use tests::{Job, expect_all_succeed};
+use tests::{Job, expect_all_succeed, python};
 
 /// What each rank has left behind.
 fn read(job: &Job, world_size: usize) -> Result<Vec<BTreeMap<String, Tensor>>> {
@@ -22,8 +22,9 @@ fn expect_parity(world_size: usize, arguments: &str) -> Result<Vec<BTreeMap<Stri
     drop(job);
 
     let job = Job::new()?;
-    let programs =
-        (0..world_size).map(|_| python_uneven_inputs([arguments, "."])).collect::<Result<_>>()?;
+    let programs = (0..world_size)
+        .map(|_| python("uneven_inputs", [arguments, "."]))
+        .collect::<Result<_>>()?;
     expect_all_succeed(start_by_hand(&job, programs)?)?;
     let python = read(&job, world_size)?;
 

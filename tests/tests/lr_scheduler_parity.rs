@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use tests::Job;
-use tests::programs::{example, python_lr_schedulers};
+use tests::programs::example;
+use tests::{Job, python};
 
 /// More than any cosine below takes to come down, rise, and come down again.
 const EPOCHS: usize = 250;
@@ -15,7 +15,7 @@ fn expect_parity(lr: &str, schedules: &[Value]) -> Result<()> {
     arguments.extend(schedules.iter().map(Value::to_string));
     let arguments = || arguments.iter().map(String::as_str);
     let rust = job.run(example("lr_schedules", arguments())?)?.expect_success()?;
-    let python = job.run(python_lr_schedulers(arguments())?)?.expect_success()?;
+    let python = job.run(python("lr_schedulers", arguments())?)?.expect_success()?;
     let lines = [rust.stdout.lines().count(), python.stdout.lines().count()];
     ensure!(lines == [schedules.len(); 2], "{lines:?} courses of {}", schedules.len());
 

@@ -4,11 +4,9 @@
 use std::process::Command;
 
 use anyhow::Result;
-use tests::programs::{
-    as_rank, ddp_mnist, free_port, launch, python_ddp_mnist, start_by_hand, torchrun, workspace,
-};
+use tests::programs::{as_rank, ddp_mnist, free_port, launch, start_by_hand, torchrun, workspace};
 use tests::training::OUTPUTS;
-use tests::{Job, Training, expect_all_succeed};
+use tests::{Job, Training, expect_all_succeed, python};
 
 /// Settings under which a difference would show: momentum carries it on, and two epochs shuffle
 /// twice.
@@ -35,7 +33,7 @@ fn train_launched(command: Command) -> Result<Training> {
 
 #[test]
 fn a_python_rank_and_a_rust_rank_train_together_whichever_comes_first() -> Result<()> {
-    let python = || python_ddp_mnist(flags());
+    let python = || python("ddp_mnist", flags());
     let rust = || ddp_mnist(flags());
     let two_python_ranks = train_by_hand(vec![python()?, python()?])?;
     train_by_hand(vec![python()?, rust()?])?.expect_equal(&two_python_ranks)?;
@@ -51,7 +49,7 @@ fn torchrun_starts_ddp_mnist_as_launch_does() -> Result<()> {
 
 #[test]
 fn launch_starts_python_as_torchrun_does() -> Result<()> {
-    let program = python_ddp_mnist(flags())?;
+    let program = python("ddp_mnist", flags())?;
     let launched = train_launched(launch(2, &program)?)?;
     train_launched(torchrun(2, &program)?)?.expect_equal(&launched)
 }

@@ -3,15 +3,15 @@
 //! and in evaluation.
 
 use anyhow::{Result, ensure};
-use tests::programs::{example, python_models};
-use tests::{Job, safetensors};
+use tests::programs::example;
+use tests::{Job, python, safetensors};
 
 /// Trains and evaluates one batch, once here and once there, and compares.
 fn expect_parity(arch: &str) -> Result<()> {
     let job = Job::new()?;
     let [rust, python] = [
         job.run(example("models", [arch, "rust.safetensors"])?)?.expect_success()?,
-        job.run(python_models([arch, "python.safetensors"])?)?.expect_success()?,
+        job.run(python("models", [arch, "python.safetensors"])?)?.expect_success()?,
     ];
     assert_eq!(rust.stdout, python.stdout, "the order of {arch}'s parameters");
 

@@ -2,14 +2,14 @@
 //! begin with.
 
 use anyhow::{Result, ensure};
-use tests::programs::{example, python_adam};
-use tests::{Job, safetensors};
+use tests::programs::example;
+use tests::{Job, python, safetensors};
 
 /// Takes ten steps with these keyword arguments, once here and once there, and compares.
 fn expect_parity(arguments: &str) -> Result<()> {
     let job = Job::new()?;
     job.run(example("adam", [arguments, "rust.safetensors"])?)?.expect_success()?;
-    job.run(python_adam([arguments, "python.safetensors"])?)?.expect_success()?;
+    job.run(python("adam", [arguments, "python.safetensors"])?)?.expect_success()?;
     let rust = safetensors::read(&job.directory().join("rust.safetensors"))?;
     let python = safetensors::read(&job.directory().join("python.safetensors"))?;
 

@@ -2,9 +2,9 @@
 //! weights.
 
 use anyhow::Result;
-use tests::programs::{ddp_mnist, launch, python_ddp_mnist, start_by_hand};
+use tests::programs::{ddp_mnist, launch, start_by_hand};
 use tests::training::OUTPUTS;
-use tests::{Job, Training, expect_all_succeed};
+use tests::{Job, Training, expect_all_succeed, python};
 
 /// Trains twice with these flags, once here and once there, and compares.
 fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
@@ -16,7 +16,7 @@ fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
     drop(job);
 
     let job = Job::new()?;
-    let programs = (0..world_size).map(|_| python_ddp_mnist(flags())).collect::<Result<_>>()?;
+    let programs = (0..world_size).map(|_| python("ddp_mnist", flags())).collect::<Result<_>>()?;
     expect_all_succeed(start_by_hand(&job, programs)?)?;
     rust.expect_equal(&Training::of(&job, world_size)?)
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::iter;
 
 use anyhow::{Context, Result, ensure};
-use tests::Job;
-use tests::programs::{example, launch, python_batch_norm};
+use tests::programs::{example, launch};
 use tests::safetensors::{self, Tensor};
+use tests::{Job, python};
 
 /// Each rank adds up its own rows first: a few units in the last place of numbers up to 50.
 const ROUNDING: f32 = 1e-6 * 50.0;
@@ -27,7 +27,7 @@ fn expect_parity_of(ranks: usize, sample: &[&str], rounding: f32) -> Result<()> 
     let with_sample = |first| iter::once(first).chain(sample.iter().copied());
     let program = example("sync_batch_norm", with_sample("."))?;
     job.run(launch(ranks, &program)?)?.expect_success()?;
-    job.run(python_batch_norm(with_sample("python.safetensors"))?)?.expect_success()?;
+    job.run(python("batch_norm", with_sample("python.safetensors"))?)?.expect_success()?;
     let rust = (0..ranks)
         .map(|rank| safetensors::read(&job.directory().join(format!("rank{rank}.safetensors"))))
         .collect::<Result<Vec<_>>>()?;

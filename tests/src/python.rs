@@ -1,0 +1,207 @@
+//! Python originals of the programs, which run with the torch that the Rust programs are linked with:
+//! the same kernels on both sides, or nothing could be equal to the last bit.
+//!
+//! A job that starts a script of `tests/python` gets it as a process forked from one that has
+//! imported PyTorch already (`tests/python/forkserver.py`), because the import takes two seconds.
+//! Under a launcher a script is a program like any other.
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::programs::{clean, workspace};
+
+const ADVICE: &str = "run `cargo xtask test`, which sets Python up with all that the tests need";
+
+/// `python tests/python/SCRIPT.py ARGUMENTS …`
+pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    let mut command = clean(interpreter()?);
+    command.arg(scripts().join(script).with_extension("py")).args(arguments);
+    // Else gloo looks the machine's name up, and may listen on an address that the Rust ranks do
+    // not.
+    command.env("GLOO_SOCKET_IFNAME", "lo");
+    Ok(command)
+}
+
+/// PyTorch's own launcher, starting any program as ranks of one job on this machine.
+pub(crate) fn torchrun(ranks: usize) -> Result<Command> {
+    let mut launcher = clean(&interpreter()?.with_file_name("torchrun"));
+    launcher.args(["--standalone", "--no-python", &format!("--nproc-per-node={ranks}")]);
+    Ok(launcher)
+}
+
+fn scripts() -> PathBuf {
+    workspace().join("tests/python")
+}
+
+/// The Python to whose environment libtorch belongs.
+fn interpreter() -> Result<&'static Path> {
+    static PYTHON: LazyLock<Result<PathBuf, String>> =
+        LazyLock::new(|| find_interpreter().map_err(|error| format!("{error:#}")));
+    PYTHON.as_deref().map_err(|error| anyhow!("{error}"))
+}
+
+fn find_interpreter() -> Result<PathBuf> {
+    let libtorch = env::var_os("LIBTORCH").map(PathBuf::from);
+    let libtorch = libtorch.unwrap_or_else(|| workspace().join(".libtorch/torch"));
+    let real = libtorch
+        .canonicalize()
+        .with_context(|| format!("no libtorch at {}; {ADVICE}", libtorch.display()))?;
+    // …/.libtorch/lib/python3.11/site-packages/torch belongs to …/.libtorch/bin/python.
+    real.ancestors()
+        .map(|directory| directory.join("bin/python"))
+        .find(|python| python.exists())
+        .with_context(|| format!("{} lies in no Python environment; {ADVICE}", real.display()))
+}
+
+/// What the process that the command starts will find in its environment.
+fn environment(command: &Command) -> HashMap<String, String> {
+    let mut variables: HashMap<_, _> = env::vars().collect();
+    for (name, value) in command.get_envs() {
+        let name = name.to_string_lossy().into_owned();
+        match value {
+            Some(value) => variables.insert(name, value.to_string_lossy().into_owned()),
+            None => variables.remove(&name),
+        };
+    }
+    variables
+}
+
+/// A process that the server has forked.
+#[derive(Debug, Clone)]
+pub(crate) struct Forked {
+    pid: Pid,
+    number: usize,
+    /// `NAME=VALUE` …
+    pub(crate) environment: Vec<String>,
+    answers: Arc<Answers>,
+}
+
+impl Forked {
+    /// Starts a script as the command says, in the command's directory. None if the command is not
+    /// one of [`python`].
+    pub(crate) fn start(command: &Command, [stdout, stderr]: [&Path; 2]) -> Result<Option<Self>> {
+        let mut arguments = command.get_args();
+        let script = arguments.next().map(Path::new);
+        let Some(script) = script.filter(|script| script.starts_with(scripts())) else {
+            return Ok(None);
+        };
+        let environment = environment(command);
+        let text = |text: &OsStr| text.to_string_lossy().into_owned();
+        let request = json!({
+            "script": script,
+            "arguments": arguments.map(text).collect::<Vec<_>>(),
+            "directory": command.get_current_dir(),
+            "environment": environment,
+            "stdout": stdout,
+            "stderr": stderr,
+        });
+        let environment = environment.iter().map(|(name, value)| format!("{name}={value}"));
+        server()?.fork(&request, environment.collect()).map(Some)
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub(crate) fn try_wait(&self) -> Option<ExitStatus> {
+        self.answers.known().statuses.get(&self.number).copied()
+    }
+}
+
+/// `tests/python/forkserver.py`, which ends when this test program does.
+struct Server {
+    /// With the number of requests so far.
+    requests: Mutex<(ChildStdin, usize)>,
+    answers: Arc<Answers>,
+}
+
+#[derive(Debug, Default)]
+struct Answers {
+    known: Mutex<Known>,
+    news: Condvar,
+}
+
+/// What the server has said so far, by the numbers of the requests.
+#[derive(Debug, Default)]
+struct Known {
+    gone: bool,
+    pids: HashMap<usize, Pid>,
+    statuses: HashMap<usize, ExitStatus>,
+}
+
+/// The first who asks starts it.
+fn server() -> Result<&'static Server> {
+    static SERVER: LazyLock<Result<Server, String>> =
+        LazyLock::new(|| Server::start().map_err(|error| format!("{error:#}")));
+    SERVER.as_ref().map_err(|error| anyhow!("{error}"))
+}
+
+impl Server {
+    fn start() -> Result<Self> {
+        let mut process = clean(interpreter()?)
+            .arg(scripts().join("forkserver.py"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
+        let (stdin, stdout) = (stdin.context("no stdin")?, stdout.context("no stdout")?);
+        let answers = Arc::new(Answers::default());
+        let told = Arc::clone(&answers);
+        thread::spawn(move || told.listen(stdout));
+        Ok(Self { requests: Mutex::new((stdin, 0)), answers })
+    }
+
+    fn fork(&self, request: &Value, environment: Vec<String>) -> Result<Forked> {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stdin, number) = &mut *requests;
+        let sent = writeln!(stdin, "{request}");
+        let known = self.answers.known();
+        let missing = |known: &mut Known| !known.gone && !known.pids.contains_key(number);
+        let known = self.answers.news.wait_while(known, missing);
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        let pid = known.pids.get(number).copied().filter(|_| sent.is_ok());
+        let pid = pid.with_context(|| format!("Python cannot import PyTorch; {ADVICE}"))?;
+        let forked =
+            Forked { pid, number: *number, environment, answers: Arc::clone(&self.answers) };
+        *number += 1;
+        Ok(forked)
+    }
+}
+
+impl Answers {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until the server ends.
+    fn listen(&self, stdout: ChildStdout) {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let answer: Value = serde_json::from_str(&line).unwrap_or_default();
+            let number = |name: &str| answer[name].as_i64();
+            let mut known = self.known();
+            if let Some(request) = number("number").and_then(|number| usize::try_from(number).ok())
+            {
+                if let Some(pid) = number("pid") {
+                    known.pids.insert(request, Pid::from_raw(pid as i32));
+                }
+                if let Some(status) = number("status") {
+                    known.statuses.insert(request, ExitStatus::from_raw(status as i32));
+                }
+            }
+            self.news.notify_all();
+        }
+        self.known().gone = true;
+        self.news.notify_all();
+    }
+}
