@@ -57,7 +57,7 @@ impl ProcessGroup {
             Ok(Verdict::Agreed) => return Ok(()),
             Ok(Verdict::Objection(message)) => (message, None),
             Ok(Verdict::GivenUp(reason)) => reason,
-            Err(error) => return Err(self.failed(operation, error.message())),
+            Err(error) => return Err(self.failed(operation, &error)),
         };
         self.abandon();
         Err(crate::Error::Collective { rank: self.inner.place.job_rank, operation, message, blame })
@@ -80,7 +80,7 @@ impl ProcessGroup {
                 Ok(Some(String::from_utf8_lossy(&theirs).into_owned()))
             }
         };
-        compare().map_err(|error: Error| self.failed(operation, error.message()))
+        compare().map_err(|error: Error| self.failed(operation, &error))
     }
 }
 

@@ -4,7 +4,7 @@ use super::ddp_options::DdpOptions;
 use super::hooks::register::Failure;
 use super::join::Joining;
 use super::logging::DdpLoggingData;
-use super::post_mortem::is_about_connections;
+use super::post_mortem::may_be_anothers_fault;
 use super::process_group::ProcessGroup;
 use super::same_model;
 use crate::error::without_backtrace;
@@ -127,7 +127,7 @@ impl<M> DistributedDataParallel<M> {
         group
             .engine()
             .verify_params(&parameters)
-            .map_err(|error| group.failed(operation, error.message()))?;
+            .map_err(|error| group.failed(operation, &error))?;
         // Frozen parameters are rank 0's as well.
         let state: Vec<_> =
             variables.iter().chain(&buffers).map(|(_, tensor)| tensor.shallow_clone()).collect();
@@ -139,7 +139,7 @@ impl<M> DistributedDataParallel<M> {
             std::any::type_name::<M>(),
             reducer_options,
         )
-        .map_err(|error| group.failed(operation, error.message()))?;
+        .map_err(|error| group.failed(operation, &error))?;
         Ok(DistributedDataParallel {
             reducer: RefCell::new(reducer),
             module,
@@ -247,11 +247,12 @@ impl<M> DistributedDataParallel<M> {
             if let Some(error) = self.take_hook_failure() {
                 return error;
             }
-            let message = without_backtrace(&error);
-            if is_about_connections(&message) {
-                self.group.failed("backward", &message)
+            // It came through tch, which keeps only the text.
+            let error = c10d_sys::Error::from_text(without_backtrace(&error));
+            if may_be_anothers_fault(&error) {
+                self.group.failed("backward", &error)
             } else {
-                Error::Tensor { operation: "backward", message }
+                Error::engine("backward")(error)
             }
         })
     }
@@ -318,7 +319,7 @@ impl<M> DistributedDataParallel<M> {
             self.group.report(&error.to_string());
             return error;
         }
-        self.group.failed(operation, error.message())
+        self.group.failed(operation, error)
     }
 }
 

@@ -166,8 +166,9 @@ impl<M> DistributedDataParallel<M> {
         let own = if is_candidate { self.group.rank() as i64 } else { -1 };
         let mut highest = Tensor::from_slice(&[own]).to(self.group.exchange_device());
         self.group.all_reduce(&mut highest, ReduceOp::Max)?;
-        usize::try_from(highest.int64_value(&[0]))
-            .map_err(|_| self.group.failed(OPERATION, "no rank is left that has a model to share"))
+        usize::try_from(highest.int64_value(&[0])).map_err(|_| {
+            self.group.failed_here(OPERATION, "no rank is left that has a model to share")
+        })
     }
 
     /// Goes along with the others' steps until all have come to the end. Gives whether this rank was

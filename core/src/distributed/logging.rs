@@ -69,10 +69,7 @@ impl DdpLoggingData {
                 join_uneven_inputs: number("join_uneven_inputs")? != 0,
             })
         };
-        read().map_err(|error| Error::Tensor {
-            operation: "logging_data",
-            message: error.message().into(),
-        })
+        read().map_err(Error::engine("logging_data"))
     }
 }
 

@@ -80,14 +80,15 @@ impl ProcessGroup {
 
     fn encode(&self, operation: &'static str, object: &impl Serialize) -> Result<Vec<u8>> {
         postcard::to_stdvec(object)
-            .map_err(|error| self.failed(operation, &format!("cannot serialize: {error}")))
+            .map_err(|error| self.failed_here(operation, &format!("cannot serialize: {error}")))
     }
 
     fn decode<T: DeserializeOwned>(&self, operation: &'static str, bytes: &[u8]) -> Result<T> {
-        let (object, rest) = postcard::take_from_bytes(bytes)
-            .map_err(|error| self.failed(operation, &format!("cannot deserialize: {error}")))?;
+        let (object, rest) = postcard::take_from_bytes(bytes).map_err(|error| {
+            self.failed_here(operation, &format!("cannot deserialize: {error}"))
+        })?;
         if !rest.is_empty() {
-            return Err(self.failed(operation, "another rank's value is of another type"));
+            return Err(self.failed_here(operation, "another rank's value is of another type"));
         }
         Ok(object)
     }

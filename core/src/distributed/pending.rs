@@ -48,7 +48,7 @@ impl<T> Pending<T> {
     pub fn wait(mut self) -> Result<T> {
         match (self.value.take(), self.work.take()) {
             (Some(value), Some(work)) => {
-                work.wait().map_err(|error| self.group.failed(self.operation, error.message()))?;
+                work.wait().map_err(|error| self.group.failed(self.operation, &error))?;
                 Ok(value)
             }
             // `wait` consumes what it is called on.
@@ -65,7 +65,7 @@ impl<T> Pending<T> {
     /// [`Error::Collective`](crate::Error::Collective) if the engine cannot tell.
     pub fn is_completed(&self) -> Result<bool> {
         self.work.as_ref().map_or(Ok(true), |work| {
-            work.is_completed().map_err(|error| self.group.failed(self.operation, error.message()))
+            work.is_completed().map_err(|error| self.group.failed(self.operation, &error))
         })
     }
 }

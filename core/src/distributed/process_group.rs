@@ -4,7 +4,7 @@ use super::arguments::{check_contiguous, check_reduction};
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::pending::Pending;
-use super::post_mortem::{PostMortem, is_about_connections};
+use super::post_mortem::{PostMortem, may_be_anothers_fault};
 use super::store::Store;
 use crate::data::Shard;
 use crate::{Error, Result};
@@ -295,7 +295,7 @@ impl ProcessGroup {
     pub fn monitored_barrier(&self, timeout: Duration) -> Result<()> {
         self.engine()
             .monitored_barrier(timeout, true)
-            .map_err(|error| self.failed("monitored_barrier", error.message()))
+            .map_err(|error| self.failed("monitored_barrier", &error))
     }
 
     pub(super) fn engine(&self) -> &c10d_sys::ProcessGroup {
@@ -306,18 +306,23 @@ impl ProcessGroup {
         }
     }
 
-    /// The error for an operation that could not be carried out, with whoever is to blame.
-    pub(super) fn failed(&self, operation: &'static str, message: &str) -> Error {
+    /// The error for an operation that the engine could not carry out, with whoever is to blame.
+    pub(super) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
+        if !may_be_anothers_fault(error) {
+            return self.failed_here(operation, error.message());
+        }
         self.abandon();
-        let blame = if is_about_connections(message) {
-            self.inner.post_mortem.blame()
-        } else {
-            // The others will only notice that this rank has gone.
-            self.inner.post_mortem.report(message);
-            None
-        };
+        let blame = self.inner.post_mortem.blame();
         let rank = self.job_rank();
-        Error::Collective { rank, operation, message: message.to_owned(), blame }
+        Error::Collective { rank, operation, message: error.message().to_owned(), blame }
+    }
+
+    /// The error for an operation that failed by this rank's own fault.
+    pub(super) fn failed_here(&self, operation: &'static str, message: &str) -> Error {
+        // The others will only notice that this rank has gone.
+        self.report(message);
+        let rank = self.job_rank();
+        Error::Collective { rank, operation, message: message.to_owned(), blame: None }
     }
 
     /// From now on the group is left behind instead of destroyed.
@@ -347,11 +352,11 @@ impl ProcessGroup {
     ) -> Result<()> {
         self.engine()
             .broadcast_coalesced(tensors, buffer_bytes, src)
-            .map_err(|error| self.failed(operation, error.message()))
+            .map_err(|error| self.failed(operation, &error))
     }
 
     fn run(&self, operation: &'static str, work: Result<Work, c10d_sys::Error>) -> Result<()> {
-        work.and_then(Work::wait).map_err(|error| self.failed(operation, error.message()))
+        work.and_then(Work::wait).map_err(|error| self.failed(operation, &error))
     }
 
     fn pending<T>(
@@ -360,7 +365,7 @@ impl ProcessGroup {
         value: T,
         work: Result<Work, c10d_sys::Error>,
     ) -> Result<Pending<T>> {
-        let work = work.map_err(|error| self.failed(operation, error.message()))?;
+        let work = work.map_err(|error| self.failed(operation, &error))?;
         Ok(Pending::new(value, work, self.clone(), operation))
     }
 }

@@ -1,10 +1,10 @@
 //! The keys and values of a job, which all its processes see.
 
 use super::env::Env;
-use super::post_mortem::is_about_connections;
+use super::post_mortem::may_be_anothers_fault;
 use super::rendezvous;
 use crate::{Error, Result};
-use c10d_sys::GlooAddress;
+use c10d_sys::{ErrorKind, GlooAddress};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,7 +111,11 @@ impl Store {
     /// within `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         let value = self.engine.get(key, timeout.min(LONGEST));
-        value.map_err(|error| self.failed("get", key, &error))
+        value.map_err(|error| match error.kind() {
+            // Nobody has set the key; the server is well.
+            ErrorKind::Timeout => self.error("get", key, error.message().to_owned()),
+            _ => self.failed("get", key, &error),
+        })
     }
 
     /// Whether somebody has set the key; does not wait. `store.check`.
@@ -148,15 +152,20 @@ impl Store {
     }
 
     fn failed(&self, operation: &str, key: &str, error: &c10d_sys::Error) -> Error {
-        let (rank, world_size, server) = match self.env() {
-            Some(env) if env.agent_store => (env.rank, env.world_size, "the launcher"),
-            Some(env) => (env.rank, env.world_size, "rank 0"),
-            None => (0, 1, "this process"),
+        let server = match self.env() {
+            Some(env) if env.agent_store => "the launcher",
+            Some(_) => "rank 0",
+            None => "this process",
         };
         let mut message = error.message().to_owned();
-        if is_about_connections(&message) && !message.contains("wait timeout") {
+        if may_be_anothers_fault(error) {
             message = format!("{server}, which serves the store, has ended ({message})");
         }
+        self.error(operation, key, message)
+    }
+
+    fn error(&self, operation: &str, key: &str, message: String) -> Error {
+        let (rank, world_size) = self.env().map_or((0, 1), |env| (env.rank, env.world_size));
         let operation = match format!("{}{key}", self.prefix) {
             key if key.is_empty() => format!("{operation} the store"),
             key => format!("{operation} {key} in the store"),

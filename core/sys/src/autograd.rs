@@ -2,7 +2,7 @@
 
 use crate::error::{check, created};
 use crate::process_group::{pointer, pointers};
-use crate::{Error, ffi};
+use crate::{Error, ErrorKind, ffi};
 use std::ffi::{CString, c_char, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -198,7 +198,7 @@ impl ThreadState {
         match call.outcome {
             Some(Ok(result)) => Ok(result),
             Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Err(Error::new("the body was not called")),
+            None => Err(Error::new(ErrorKind::Other, "the body was not called")),
         }
     }
 }

@@ -38,7 +38,7 @@ mod store;
 pub mod tensor;
 
 pub use comm_hook::{Finish, GradBucket};
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
 pub use process_group::{GlooAddress, ProcessGroup, ReduceOp, Work};

@@ -67,7 +67,7 @@ impl<M> DistributedDataParallel<M> {
         self.reducer
             .borrow_mut()
             .register_comm_hook(&guard.name.clone(), guard.around(hook))
-            .map_err(|error| self.group.failed(OPERATION, error.message()))?;
+            .map_err(|error| self.group.failed(OPERATION, &error))?;
         // Nobody but this function sets it, and not twice.
         let _ = self.hook_failure.set(failure);
         Ok(())
