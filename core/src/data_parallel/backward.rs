@@ -1,6 +1,7 @@
 //! The way back: every replica's backward pass on its own thread, then one sum.
 
-use super::replicate::{SharedParts, SplitInput, lock};
+use super::replicas::{SharedParts, SplitInput};
+use super::replicate::ModelVariables;
 use super::scatter::{length, send};
 use super::trace::Step;
 use crate::{Error, LogicalDevice, Result};
@@ -69,7 +70,7 @@ impl SharedParts {
         inputs: &[SplitInput],
         retain_graph: bool,
     ) -> Result<Vec<Option<Tensor>>> {
-        self.end_loss_pass();
+        self.end_loss();
         let trace = self.trace();
         let count = gathered.first().map_or(0, |parts| parts.parts.len());
         let mut roots: Vec<_> = (0..count).map(|_| Roots::default()).collect();
@@ -95,28 +96,21 @@ impl SharedParts {
         inputs: &[SplitInput],
         retain_graph: bool,
     ) -> Result<Vec<Option<Tensor>>> {
-        let _alone = self.alone()?;
+        let mut variables = self.begin_pass()?;
         let count = roots.len();
         let passed = match Device::from(self.devices.first()) {
             Device::Cpu => self.backward_on_threads(roots, retain_graph),
             _ => self.backward_on_gpus(roots, retain_graph),
         };
-        let reduced = passed.and_then(|()| no_grad(|| self.reduce_gradients(count)));
+        let reduced =
+            passed.and_then(|()| no_grad(|| self.reduce_gradients(&mut variables, count)));
         // Replicas keep no gradients, even where something failed.
-        for copy in self.variables.iter().take(count).skip(1) {
-            for parameter in &mut lock(copy).parameters {
-                clear_grad(parameter).map_err(Error::engine("backward"))?;
-            }
+        let (_, replicas) = variables.first(count);
+        for parameter in replicas.iter_mut().flat_map(|replica| &mut replica.parameters) {
+            clear_grad(parameter).map_err(Error::engine("backward"))?;
         }
         reduced?;
         no_grad(|| inputs.iter().map(SplitInput::take_gradient).collect())
-    }
-
-    /// Where the backward pass of the loss ends, for the trace.
-    pub(super) fn end_loss_pass(&self) {
-        if let Some(span) = lock(&self.loss_pass).take() {
-            span.end();
-        }
     }
 
     fn backward_on_threads(&self, roots: Vec<Roots<'_>>, retain_graph: bool) -> Result<()> {
@@ -154,16 +148,16 @@ impl SharedParts {
 
     /// Sums the replicas' gradients into the original's, in the order of the devices, so that the
     /// rounding is always the same. The backward pass of PyTorch's `Broadcast`.
-    fn reduce_gradients(&self, count: usize) -> Result<()> {
+    fn reduce_gradients(&self, variables: &mut ModelVariables, count: usize) -> Result<()> {
         let trace = self.trace();
-        let mut original = lock(&self.variables[0]);
+        let (original, replicas) = variables.first(count);
         let first = self.devices.first();
         let _on = first.guard()?;
-        for copy in self.variables.iter().take(count).skip(1) {
+        for replica in replicas {
             let mut span = trace.begin(Step::ReduceGradients, first);
             // ANCHOR: reduce
-            for (parameter, replica) in original.parameters.iter_mut().zip(&lock(copy).parameters) {
-                let gradient = replica.grad();
+            for (parameter, copy) in original.parameters.iter_mut().zip(&replica.parameters) {
+                let gradient = copy.grad();
                 if !gradient.defined() {
                     continue;
                 }

@@ -2,7 +2,7 @@
 
 use super::backward::Roots;
 use super::model::SplitOutputs;
-use super::replicate::{SharedParts, SplitInput};
+use super::replicas::{SharedParts, SplitInput};
 use super::scatter::{length, scatter_traced};
 use super::trace::Step;
 use crate::tensors::list;
@@ -129,7 +129,7 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
     /// [`Error::Replica`] where the criterion panics.
     pub fn forward(&self, outputs: SplitOutputs<O>, targets: T) -> Result<ParallelLoss> {
         let SplitOutputs { parts, inputs, rows, shared } = outputs;
-        let alone = shared.alone()?;
+        let pass = shared.begin_pass()?;
         let trace = shared.trace();
         let targets = scatter_traced(&targets, &shared.devices, 0, &trace)?;
         let target_rows: Vec<_> =
@@ -151,7 +151,7 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
             })?;
         let shares = shares(&means)?;
         let value = no_grad(|| sum(&means, &shares, &shared))?;
-        drop(alone);
+        drop(pass);
         Ok(ParallelLoss { means, shares, value, inputs, shared })
     }
 }

@@ -2,8 +2,7 @@
 
 use super::backward::Parts;
 use super::gather::gather_traced;
-use super::module_guard::ModuleGuard;
-use super::replicate::{Applied, Replicas, SplitInput, lock};
+use super::replicas::{Applied, ModuleGuard, Replicas, SplitInput};
 use super::trace::{Step, Trace};
 use crate::tensors::{fill, list};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
@@ -173,9 +172,9 @@ impl<M: Send> DataParallel<M> {
         let shared = &self.replicas.shared;
         // With one device there is one pass. Else that of the loss ends where the replicas' begin.
         let step = if shared.devices.len() == 1 { Step::Backward } else { Step::Loss };
-        *lock(&shared.loss_pass) = Some(shared.trace().begin(step, self.output_device));
+        shared.begin_loss(step, self.output_device);
         let passed = loss.f_backward().map_err(Error::tensor("backward"));
-        shared.end_loss_pass();
+        shared.end_loss();
         passed
     }
 
@@ -202,7 +201,7 @@ impl<M: Send> DataParallel<M> {
 
     /// Lets `trace` record the steps to come.
     pub fn set_trace(&self, trace: &Trace) {
-        *lock(&self.replicas.shared.trace) = trace.clone();
+        self.replicas.shared.set_trace(trace);
     }
 }
 

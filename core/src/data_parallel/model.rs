@@ -1,7 +1,6 @@
 //! The model on several devices, its outputs where they are: PyTorch-Encoding's `DataParallelModel`.
 
-use super::module_guard::ModuleGuard;
-use super::replicate::{Applied, Replicas, SharedParts, SplitInput, lock};
+use super::replicas::{Applied, ModuleGuard, Replicas, SharedParts, SplitInput};
 use super::trace::Trace;
 use crate::{Devices, Result, Tensors};
 use std::fmt;
@@ -82,7 +81,7 @@ impl<M: Send> DataParallelModel<M> {
 
     /// Lets `trace` record the steps to come.
     pub fn set_trace(&self, trace: &Trace) {
-        *lock(&self.replicas.shared.trace) = trace.clone();
+        self.replicas.shared.set_trace(trace);
     }
 }
 
