@@ -1,10 +1,19 @@
-//! The file of a checkpoint.
+//! The file of a checkpoint: weights alone, under the names of the model's variables, or a whole
+//! training, whose tensors have a prefix each and whose metadata holds the rest.
 
 use super::destination::replace;
 use crate::named_tensors::{self, Metadata, NamedTensors};
 use crate::{Error, Result};
 use std::fs;
 use std::path::Path;
+
+/// The key in the file's `__metadata__` under which a training keeps what is not tensors.
+pub(super) const HEADER: &str = "training";
+
+/// The prefixes of a training's tensors, by what they belong to.
+pub(super) const MODEL: &str = "model.";
+pub(super) const OPTIMIZER: &str = "optimizer.";
+pub(super) const GENERATORS: &str = "rng.";
 
 /// Writes a file that takes the place of `path` when it is whole.
 pub(super) fn write(path: &Path, tensors: &NamedTensors, metadata: Option<Metadata>) -> Result<()> {
@@ -27,4 +36,22 @@ pub(super) fn read(path: &Path) -> Result<(NamedTensors, Metadata)> {
         found: format!("no whole safetensors file ({error})"),
         expected: "one that `save`, or safetensors in Python, has written to its end".into(),
     })
+}
+
+/// The weights in a file, whether or not it holds the rest of a training.
+pub(super) fn weights(mut tensors: NamedTensors, metadata: &Metadata) -> NamedTensors {
+    match metadata.contains_key(HEADER) {
+        true => take(&mut tensors, MODEL),
+        false => tensors,
+    }
+}
+
+/// Removes the tensors with a prefix and returns them under their names without it.
+pub(super) fn take(tensors: &mut NamedTensors, prefix: &str) -> NamedTensors {
+    let names: Vec<_> = tensors.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
+    let taken = names.into_iter().filter_map(|name| {
+        let tensor = tensors.remove(&name)?;
+        Some((name[prefix.len()..].to_owned(), tensor))
+    });
+    taken.collect()
 }

@@ -1,6 +1,6 @@
 //! All that a training depends on, in a file.
 
-use super::file;
+use super::file::{self, GENERATORS, HEADER, MODEL, OPTIMIZER, take};
 use super::random::{self, Generators};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
@@ -15,19 +15,11 @@ use serde_json::Value;
 use std::path::Path;
 use tch::nn::VarStore;
 
-/// Where the file's `__metadata__` holds the [`Header`].
-const HEADER: &str = "training";
-
 /// The rank that writes.
 const WRITER: usize = 0;
 
 /// In place of a header: it could not be read.
 const UNREADABLE: &str = "";
-
-/// What stands before the names of tensors, by what they belong to.
-const MODEL: &str = "model.";
-const OPTIMIZER: &str = "optimizer.";
-const GENERATORS: &str = "rng.";
 
 /// The parts of a training, for as long as they are saved or loaded: PyTorch's "general checkpoint".
 ///
@@ -288,26 +280,6 @@ impl Training<'_> {
         let generators = random::restore(group, header.world_size, &states)?;
         Ok(Resumed { progress, generators })
     }
-}
-
-/// Whether a file with this metadata holds a whole training.
-pub(super) fn is_one(metadata: &Metadata) -> bool {
-    metadata.contains_key(HEADER)
-}
-
-/// The weights among a training's tensors.
-pub(super) fn weights(mut tensors: NamedTensors) -> NamedTensors {
-    take(&mut tensors, MODEL)
-}
-
-/// Takes out what belongs together, by names without the prefix.
-fn take(tensors: &mut NamedTensors, prefix: &str) -> NamedTensors {
-    let names: Vec<_> = tensors.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
-    let taken = names.into_iter().filter_map(|name| {
-        let tensor = tensors.remove(&name)?;
-        Some((name[prefix.len()..].to_owned(), tensor))
-    });
-    taken.collect()
 }
 
 fn read(path: &Path) -> Result<(NamedTensors, String)> {

@@ -1,7 +1,6 @@
 //! The variables of a model in a file.
 
 use super::file;
-use super::training;
 use crate::distributed::ProcessGroup;
 use crate::named_tensors::NamedTensors;
 use crate::{Error, Result};
@@ -73,12 +72,8 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
     let path = path.as_ref();
     let (tensors, metadata) = file::read(path)?;
-    let saved = match training::is_one(&metadata) {
-        true => training::weights(tensors),
-        false => tensors,
-    };
     let variables = vs.variables();
-    let saved = without_prefix(saved, &variables);
+    let saved = without_prefix(file::weights(tensors, &metadata), &variables);
     check(path, &variables, &saved)?;
     assign(variables, &saved)
 }
