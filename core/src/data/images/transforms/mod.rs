@@ -3,11 +3,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `random_resized_crop` | [`RandomResizedCrop`]: a random part at a fixed size; training on ImageNet |
-//! | `random_crop` | [`RandomCrop`]: a random part, padding included; training on CIFAR-10 |
-//! | `random_horizontal_flip` | [`RandomHorizontalFlip`]: left and right exchanged, or not |
-//! | `resize` | [`Resize`]: the shorter edge gets a fixed length |
-//! | `center_crop` | [`CenterCrop`]: the middle |
+//! | `augmentation` | random: [`RandomResizedCrop`] for training on ImageNet, [`RandomCrop`] for CIFAR-10, [`RandomHorizontalFlip`] for both |
+//! | `resize` | [`Resize`] and [`CenterCrop`]: an image at a fixed size, for evaluation |
 //! | `normalize` | [`Normalize`]: bytes become floats of mean 0 and standard deviation 1 |
 //! | [`functional`] | the operations that these are made of, with nothing random |
 
@@ -16,20 +13,14 @@ use std::fmt::Debug;
 use super::{Image, SampleRng};
 use crate::Result;
 
-mod center_crop;
+mod augmentation;
 pub mod functional;
 mod normalize;
-mod random_crop;
-mod random_horizontal_flip;
-mod random_resized_crop;
 mod resize;
 
-pub use center_crop::CenterCrop;
+pub use augmentation::{RandomCrop, RandomHorizontalFlip, RandomResizedCrop};
 pub use normalize::Normalize;
-pub use random_crop::RandomCrop;
-pub use random_horizontal_flip::RandomHorizontalFlip;
-pub use random_resized_crop::RandomResizedCrop;
-pub use resize::Resize;
+pub use resize::{CenterCrop, Resize};
 
 /// Makes another image of an image.
 ///
