@@ -15,19 +15,19 @@ use std::sync::{Arc, Mutex};
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
 
-/// A model and its replicas, each with what it needs to run on its device.
+/// A model and its replicas, and what they need to run on their devices.
 pub(super) struct Replicas<M> {
     /// The first is the original.
     modules: Vec<ErrorCheckMutex<M>>,
-    /// What does not depend on the kind of model, shared with the outputs that wait for their
-    /// backward pass.
+    /// What does not depend on the model's type. Outputs that wait for their backward pass share
+    /// it.
     pub(super) shared: Arc<SharedParts>,
 }
 
 pub(super) struct SharedParts {
     pub(super) devices: Devices,
     pub(super) workers: Workers,
-    /// Locked during every pass: the replicas do one thing at a time, whoever asks for it.
+    /// Locked during every pass: the replicas do one thing at a time, whichever thread asks.
     variables: ErrorCheckMutex<ModelVariables>,
     recording: Mutex<Recording>,
 }
@@ -39,19 +39,19 @@ struct Recording {
     loss: Option<Span>,
 }
 
-/// What every replica has computed, and what the backward pass needs to come back from there.
+/// The outputs of all replicas, and what the backward pass needs.
 pub(super) struct Applied<O> {
     pub(super) outputs: Vec<O>,
     pub(super) inputs: Vec<SplitInput>,
-    /// How many rows of the inputs each has got.
+    /// How many rows of the inputs each got.
     pub(super) rows: Vec<i64>,
 }
 
-/// An input that requires a gradient, and its chunks, which get it piece by piece.
+/// An input that requires a gradient, and its chunks, which get that gradient in pieces.
 pub(super) struct SplitInput {
     pub(super) whole: Tensor,
     pub(super) chunks: Vec<Tensor>,
-    /// Along which it was split.
+    /// The dimension along which it was split.
     pub(super) dim: i64,
 }
 
@@ -83,7 +83,7 @@ impl<M: Send> Replicas<M> {
         Ok(Replicas { modules, shared: Arc::new(shared) })
     }
 
-    /// Scatters the inputs, brings the replicas that get some up to date, and runs them.
+    /// Scatters the inputs, updates as many replicas as there are chunks, and runs them.
     pub(super) fn apply<I: Tensors + Send, O: Tensors + Send>(
         &self,
         inputs: &I,
@@ -91,7 +91,7 @@ impl<M: Send> Replicas<M> {
         f: impl Fn(&M, I) -> O + Sync,
     ) -> Result<Applied<O>> {
         let shared = &self.shared;
-        // Within a pass, the module is held by the pass itself.
+        // During a pass it is the pass that holds the module.
         if !shared.is_in_a_pass() && self.modules[0].is_locked_by_this_thread() {
             return Err(Error::Argument {
                 what: "model".into(),
@@ -133,8 +133,8 @@ impl<M: Send> Replicas<M> {
     }
 }
 
-/// The original module, which no forward pass uses as long as this lives: one of another thread
-/// waits, one of the same thread is refused.
+/// Access to the original module. While this exists, forward passes on other threads wait, and one
+/// on the same thread is an error.
 #[derive(Debug)]
 pub struct ModuleGuard<'a, M>(ErrorCheckGuard<'a, M>);
 
@@ -147,8 +147,7 @@ impl<M> Deref for ModuleGuard<'_, M> {
 }
 
 impl SharedParts {
-    /// Waits until the replicas have nothing else to do; nobody else makes a pass before the guard is
-    /// dropped.
+    /// Waits until the replicas are idle. Until the guard is dropped, no other pass starts.
     pub(super) fn begin_pass(&self) -> Result<ErrorCheckGuard<'_, ModelVariables>> {
         if self.workers.own_this_thread() {
             return Err(in_a_pass());
@@ -169,13 +168,13 @@ impl SharedParts {
         lock(&self.recording).trace = trace.clone();
     }
 
-    /// Where the backward pass of a loss begins, for the trace.
+    /// Starts the trace's record of a loss's backward pass.
     pub(super) fn begin_loss(&self, step: Step, device: LogicalDevice) {
         let mut recording = lock(&self.recording);
         recording.loss = Some(recording.trace.begin(step, device));
     }
 
-    /// Where it ends.
+    /// Ends it.
     pub(super) fn end_loss(&self) {
         let loss = lock(&self.recording).loss.take();
         if let Some(span) = loss {
@@ -192,7 +191,8 @@ fn in_a_pass() -> Error {
     }
 }
 
-/// Makes leaves of the chunks of every input that requires a gradient and has lost its graph.
+/// Makes leaves of the chunks of every input that requires a gradient and is cut off from its
+/// graph.
 fn split_inputs<I: Tensors>(inputs: &I, chunks: &[I], dim: i64) -> Vec<SplitInput> {
     let chunks: Vec<_> = chunks.iter().map(list).collect();
     let chunks_of = |index: usize| chunks.iter().map(move |part| &part[index]);

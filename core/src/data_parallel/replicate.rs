@@ -11,7 +11,7 @@ use tch::{TchError, Tensor, no_grad};
 /// The variables of a model and of its replicas, in the same order for all.
 pub(super) struct ModelVariables {
     original: Variables,
-    /// One for each device but the first, which has the original.
+    /// One for each device but the first, which holds the original.
     replicas: Vec<Variables>,
 }
 
@@ -19,11 +19,11 @@ pub(super) struct Variables {
     names: Vec<String>,
     pub(super) parameters: Vec<Tensor>,
     buffers: Vec<Tensor>,
-    /// Of a replica: the state in which each of the original's was when it was copied last.
+    /// For a replica: the original's state at the last copy.
     copied: Vec<Option<State>>,
 }
 
-/// Differs if a tensor has been written to or replaced.
+/// Changes when a tensor is written to or replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
     version: i64,
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl ModelVariables {
-    /// Those that the original has made in `vs`, which had the variables `before`.
+    /// The variables that the original created in `vs`, which already had those in `before`.
     pub(super) fn new(
         vs: &VarStore,
         before: &HashSet<String>,
@@ -42,7 +42,7 @@ impl ModelVariables {
         Ok(ModelVariables { original, replicas: Vec::new() })
     }
 
-    /// Adds those of the replica on the next device.
+    /// Adds the variables of the replica on the next device.
     pub(super) fn add_replica(&mut self, store: &VarStore, device: LogicalDevice) -> Result<()> {
         let replica = Variables::of(store, &HashSet::new());
         self.original.check_names(&replica, device)?;
@@ -58,7 +58,7 @@ impl ModelVariables {
         trace: &Trace,
     ) -> Result<()> {
         self.original.check_device(devices.first())?;
-        // Counted as well, though nothing is copied there.
+        // Recorded too, although nothing is copied.
         trace.begin(Step::Replicate, devices.first()).end();
         // ANCHOR: refresh
         for (device, replica) in devices.iter().take(count).skip(1).zip(&mut self.replicas) {
@@ -77,7 +77,7 @@ impl ModelVariables {
     }
 }
 
-/// Builds a replica in a store of its own, on another device than the original's.
+/// Builds a replica in a variable store of its own on another device.
 pub(super) fn build_replica<M>(
     device: LogicalDevice,
     build: impl Fn(&Path<'_>) -> M,
@@ -89,7 +89,7 @@ pub(super) fn build_replica<M>(
 }
 
 impl Variables {
-    /// Those of a store that it did not have `before`.
+    /// The variables of a store that are not in `before`.
     fn of(vs: &VarStore, before: &HashSet<String>) -> Self {
         let new = |(name, _): &(String, Tensor)| !before.contains(name);
         let (names, parameters): (Vec<_>, Vec<_>) =
@@ -106,7 +106,7 @@ impl Variables {
     }
 
     fn check_device(&self, expected: LogicalDevice) -> Result<()> {
-        // An empty variable lies nowhere.
+        // An empty variable has no device.
         let elsewhere =
             |variable: &Tensor| variable.numel() > 0 && LogicalDevice::of(variable) != expected;
         match self.iter().find(|(_, variable)| elsewhere(variable)) {
@@ -162,11 +162,11 @@ impl Variables {
     }
 }
 
-/// Writes the source's values to the copy.
+/// Copies the source's values.
 ///
-/// A graph of an earlier forward pass may still need the copy. As long as the source is unchanged,
-/// so is the copy, and autograd need not know that it was written: the graph stays valid. Once the
-/// source has changed, autograd's version counter tells the graph.
+/// The graph of an earlier forward pass may still need the copy. If the source is unchanged, so is
+/// the copy, and the write is hidden from autograd to keep that graph valid. If the source has
+/// changed, autograd's version counter detects it.
 fn refresh(
     copy: &mut Tensor,
     source: &Tensor,
@@ -184,8 +184,8 @@ fn refresh(
     Ok(())
 }
 
-/// Leaves the generators as they were: the replicas' first weights are replaced by the original's,
-/// and what is drawn later must not depend on the number of devices.
+/// Restores the random generators after building: a replica's initial weights are overwritten, and
+/// later draws must not depend on the number of devices.
 fn drawing_nothing<R>(device: LogicalDevice, build: impl FnOnce() -> R) -> Result<R> {
     let generators = match device {
         LogicalDevice::Cpu(_) => vec![None],
