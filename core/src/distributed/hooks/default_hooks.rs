@@ -6,7 +6,7 @@ use crate::distributed::{Pending, ProcessGroup, ReduceOp};
 use crate::{Error, Result};
 use tch::{Kind, Tensor};
 
-/// Divides by the number of ranks, then sums: what happens without a hook, as a hook.
+/// Divides by the number of ranks, then sums: the same as without a hook.
 /// `default_hooks.allreduce_hook`
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AllReduce;
@@ -22,8 +22,8 @@ impl CommHook for AllReduce {
     }
 }
 
-/// The mean of `tensor` over the ranks, in place. Divides first, which keeps sums of half precision
-/// from overflowing.
+/// The mean of `tensor` over the ranks, in place. Divides first to keep half-precision sums from
+/// overflowing.
 pub(super) fn mean(group: &ProcessGroup, mut tensor: Tensor) -> Result<Pending<Tensor>> {
     let _ = tensor
         .f_div_scalar_(group.world_size() as i64)
@@ -31,16 +31,15 @@ pub(super) fn mean(group: &ProcessGroup, mut tensor: Tensor) -> Result<Pending<T
     group.all_reduce_async(tensor, ReduceOp::Sum)
 }
 
-/// Exchanges gradients as `float16`: half the bytes of `float32`, 11 bits of precision, nothing
-/// above 65,504. `default_hooks.fp16_compress_hook`
+/// Exchanges gradients as `float16`: half the bytes of `float32`, 11 bits of precision, at most
+/// 65,504. `default_hooks.fp16_compress_hook`
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fp16Compress;
 
 /// Exchanges gradients as `bfloat16`: half the bytes of `float32`, its range, 8 bits of precision.
 /// `default_hooks.bf16_compress_hook`
 ///
-/// With NCCL, PyTorch asks for version 2.10 or later, which every libtorch that this library takes
-/// has.
+/// PyTorch requires NCCL 2.10 for this, and every supported libtorch has it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bf16Compress;
 
@@ -64,7 +63,7 @@ impl CommHook for Bf16Compress {
     }
 }
 
-/// `_compress_hook`: rounds, divides, sums, all in `kind`.
+/// `_compress_hook`: rounds, divides and sums in `kind`.
 fn compress(kind: Kind, group: &ProcessGroup, bucket: &GradBucket<'_>) -> Result<Finish> {
     let mut buffer = bucket.buffer()?;
     let compressed = buffer.f_to_kind(kind).map_err(Error::tensor("compression"))?;
@@ -75,7 +74,7 @@ fn compress(kind: Kind, group: &ProcessGroup, bucket: &GradBucket<'_>) -> Result
     }))
 }
 
-/// Hands gradients to `hook` as `float16` and what it gives on in their own kind.
+/// Passes gradients to `hook` as `float16` and converts its results back.
 /// `default_hooks.fp16_compress_wrapper`
 ///
 /// ```
@@ -89,13 +88,13 @@ pub fn fp16_compress_wrapper<H: CommHook>(hook: H) -> CompressWrapper<H> {
     CompressWrapper { name: "fp16_compress_wrapper", kind: Kind::Half, hook }
 }
 
-/// Hands gradients to `hook` as `bfloat16` and what it gives on in their own kind.
+/// Passes gradients to `hook` as `bfloat16` and converts its results back.
 /// `default_hooks.bf16_compress_wrapper`
 pub fn bf16_compress_wrapper<H: CommHook>(hook: H) -> CompressWrapper<H> {
     CompressWrapper { name: "bf16_compress_wrapper", kind: Kind::BFloat16, hook }
 }
 
-/// What [`fp16_compress_wrapper`] and [`bf16_compress_wrapper`] make.
+/// The hook that [`fp16_compress_wrapper`] and [`bf16_compress_wrapper`] make.
 #[derive(Debug, Clone)]
 pub struct CompressWrapper<H> {
     name: &'static str,
