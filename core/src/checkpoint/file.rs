@@ -7,19 +7,19 @@ use crate::{Error, Result};
 use std::fs;
 use std::path::Path;
 
-/// The key in the file's `__metadata__` under which a training keeps what is not tensors.
+/// The key in the file's `__metadata__` that holds everything in a training that is not a tensor.
 pub(super) const HEADER: &str = "training";
 
-/// The prefixes of a training's tensors, by what they belong to.
+/// The prefixes of a training's tensors.
 pub(super) const MODEL: &str = "model.";
 pub(super) const OPTIMIZER: &str = "optimizer.";
 pub(super) const GENERATORS: &str = "rng.";
 
-/// Writes a file that takes the place of `path` when it is whole.
+/// Writes a file that replaces `path` once it is complete.
 pub(super) fn write(path: &Path, tensors: &NamedTensors, metadata: Option<Metadata>) -> Result<()> {
     replace(path, |temporary| {
         named_tensors::to_file(tensors, metadata, temporary).map_err(|error| match error {
-            // Nobody knows the other name.
+            // The temporary name would mean nothing to the reader.
             Error::Io { operation, source, .. } => {
                 Error::Io { operation, path: path.into(), source }
             }
@@ -28,7 +28,7 @@ pub(super) fn write(path: &Path, tensors: &NamedTensors, metadata: Option<Metada
     })
 }
 
-/// Reads what [`write`], or Python, has written.
+/// Reads a file that [`write`] or Python has written.
 pub(super) fn read(path: &Path) -> Result<(NamedTensors, Metadata)> {
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
     named_tensors::from_bytes(&bytes).map_err(|error| Error::Format {

@@ -8,7 +8,7 @@ use tch::{Tensor, no_grad};
 /// PyTorch's keyword arguments of `nn.Linear`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinearOptions {
-    /// Whether something is added to the product; some last layers do without.
+    /// Whether to add a bias; some last layers have none.
     pub bias: bool,
 }
 
@@ -20,12 +20,12 @@ impl Default for LinearOptions {
 
 /// `torch.nn.Linear(in_features, out_features)`: maps `[.., in_features]` to `[.., out_features]`.
 ///
-/// Draws the weight, `[out_features, in_features]`, then the bias, from the global generator, as
-/// `Linear.reset_parameters` does; tch's own layer draws them the other way round.
+/// Draws the weight, `[out_features, in_features]`, then the bias, from the global generator, like
+/// `Linear.reset_parameters`; tch's own layer draws them in the opposite order.
 ///
 /// # Panics
-/// As tch's layers do: if tensors of such shapes cannot be made; and in the forward pass for an input
-/// that is no `[.., in_features]`.
+/// Like tch's layers: if tensors of these shapes cannot be created; and in the forward pass if the
+/// input is not `[.., in_features]`.
 pub fn linear<'a>(
     path: impl Borrow<Path<'a>>,
     in_features: i64,
@@ -38,19 +38,19 @@ pub fn linear<'a>(
     Linear { ws, bs }
 }
 
-/// PyTorch's keyword arguments of `nn.Conv2d`, with its defaults; each holds for both dimensions.
+/// PyTorch's keyword arguments of `nn.Conv2d`, with its defaults; each applies to both dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conv2dOptions {
-    /// How many pixels the kernel moves from one output to the next: 2 halves the image.
+    /// How many pixels the kernel moves between outputs: 2 halves the image.
     pub stride: i64,
-    /// How many zeros are put on every side: half the kernel keeps the size of the image.
+    /// How many zeros are added on every side: half the kernel size preserves the image's size.
     pub padding: i64,
-    /// The distance of the kernel's pixels from each other.
+    /// The distance between the kernel's elements.
     pub dilation: i64,
-    /// Into how many parts the channels are split, each with kernels of its own.
+    /// The number of groups into which the channels are split, each with its own kernels.
     pub groups: i64,
-    /// Whether something is added to each output channel; before a batch norm, which takes the
-    /// mean away, it would be of no use.
+    /// Whether to add a bias to each output channel; before a batch norm, which subtracts the mean,
+    /// it is useless.
     pub bias: bool,
 }
 
@@ -73,8 +73,8 @@ pub struct Conv2d {
 /// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
 /// `[N, in_channels, H, W]` to `[N, out_channels, H', W']`.
 ///
-/// Registers and draws the weight, then the bias, as `Conv2d.reset_parameters` does; tch's own layer
-/// does it the other way round, from another distribution.
+/// Registers and draws the weight, then the bias, like `Conv2d.reset_parameters`; tch's own layer
+/// uses the opposite order and another distribution.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::VarStore};
@@ -88,9 +88,9 @@ pub struct Conv2d {
 /// ```
 ///
 /// # Panics
-/// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if tensors
-/// of such shapes cannot be made; and in the forward pass for what they do not fit, as
-/// tch's layers do.
+/// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if
+/// tensors of these shapes cannot be created; and in the forward pass, like tch's layers, if the
+/// input does not fit.
 pub fn conv2d<'a>(
     path: impl Borrow<Path<'a>>,
     in_channels: i64,
@@ -124,17 +124,17 @@ impl Module for Conv2d {
 /// PyTorch's keyword arguments of `nn.Embedding`, with its defaults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EmbeddingOptions {
-    /// The index that only fills up short sequences: its vector starts as zeros and gets no
-    /// gradient. Below 0 it counts from the end.
+    /// The index used for padding: its vector starts as zeros and gets no gradient. A negative
+    /// index counts from the end.
     pub padding_idx: Option<i64>,
 }
 
 /// `torch.nn.Embedding(num_embeddings, embedding_dim)`: maps indices `[..]` below `num_embeddings`
 /// to vectors `[.., embedding_dim]`.
 ///
-/// Draws the weight, `[num_embeddings, embedding_dim]`, from the global generator, as
-/// `Embedding.reset_parameters` does, the padding's vector included before it is set to zeros;
-/// tch's own layer leaves that vector as it was drawn.
+/// Draws the weight, `[num_embeddings, embedding_dim]`, from the global generator, like
+/// `Embedding.reset_parameters`: the padding vector is drawn too, then set to zeros. tch's own
+/// layer leaves it as drawn.
 ///
 /// ```
 /// use tch::{Device, Tensor, nn::VarStore};
@@ -148,7 +148,7 @@ pub struct EmbeddingOptions {
 /// ```
 ///
 /// # Panics
-/// For a `padding_idx` that is no index of the table, as tch's layers do for sizes that make none.
+/// If `padding_idx` is not an index of the table, and, like tch's layers, for invalid sizes.
 pub fn embedding<'a>(
     path: impl Borrow<Path<'a>>,
     num_embeddings: i64,
@@ -167,7 +167,7 @@ pub fn embedding<'a>(
     layer
 }
 
-/// The index, counted from the start: tch takes one below 0 for no padding at all.
+/// The index counted from the start: for tch, a negative one means no padding.
 fn from_start(padding_idx: i64, num_embeddings: i64) -> i64 {
     assert!(
         (-num_embeddings..num_embeddings).contains(&padding_idx),
@@ -228,13 +228,13 @@ mod tests {
         embedding(VarStore::new(Device::Cpu).root(), 4, 3, EmbeddingOptions { padding_idx })
     }
 
-    /// Which rows of a tensor hold nothing but this.
+    /// The rows of a tensor that are filled with `value`.
     fn rows_of(value: f32, tensor: &Tensor) -> Vec<usize> {
         let rows = Vec::<Vec<f32>>::try_from(tensor).unwrap();
         (0..rows.len()).filter(|&row| rows[row].iter().all(|&found| found == value)).collect()
     }
 
-    /// The gradient after every index was looked up once.
+    /// The gradient after looking every index up once.
     fn gradient(table: &Embedding) -> Tensor {
         table.forward(&Tensor::arange(4, (Kind::Int64, Device::Cpu))).sum(Kind::Float).backward();
         table.ws.grad()

@@ -1,7 +1,7 @@
-//! Layers initialised exactly as PyTorch's are: the same seed gives the same weights. And a
+//! Layers initialised exactly like PyTorch's: the same seed gives the same weights. And batch
 //! normalisation over all ranks.
 //!
-//! They are tch's own layer types where only the drawing of the initial values differs.
+//! If only the initial values differ, they are tch's own layer types.
 //!
 //! ```
 //! use tch::{Device, nn::VarStore};

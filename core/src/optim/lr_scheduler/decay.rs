@@ -1,4 +1,4 @@
-//! Learning rates that fall: in steps, exponentially, along a cosine.
+//! Learning-rate decay: in steps, exponential, or along a cosine.
 
 use super::schedule::{Schedule, check_factor, check_length};
 use crate::{Error, Result};
@@ -7,9 +7,9 @@ use std::f64::consts::PI;
 /// Multiplies the learning rate by `gamma` every `step_size` epochs. `StepLR(step_size, gamma)`
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepLr {
-    /// After how many epochs the rate falls each time.
+    /// The number of epochs between two reductions.
     pub step_size: u64,
-    /// What it is multiplied by then.
+    /// The factor of a reduction.
     pub gamma: f64,
 }
 
@@ -35,13 +35,12 @@ impl Schedule for StepLr {
     }
 }
 
-/// Multiplies the learning rate by `gamma` at each of some epochs. `MultiStepLR(milestones, gamma)`
+/// Multiplies the learning rate by `gamma` at each milestone. `MultiStepLR(milestones, gamma)`
 #[derive(Debug, Clone, PartialEq)]
 pub struct MultiStepLr {
-    /// The epochs from which on the rate is lower, in any order. One that is given twice counts
-    /// twice.
+    /// The epochs at which the rate is reduced, in any order. A duplicate counts twice.
     pub milestones: Vec<u64>,
-    /// What the rate is multiplied by there.
+    /// The factor of a reduction.
     pub gamma: f64,
 }
 
@@ -54,7 +53,7 @@ impl MultiStepLr {
     fn at(&self, epoch: u64, lr: f64) -> f64 {
         match self.milestones.iter().filter(|&&milestone| milestone == epoch).count() {
             0 => lr,
-            // Not powi, which multiplies in an order of its own.
+            // Not powi, which multiplies in a different order.
             times => lr * self.gamma.powf(times as f64),
         }
     }
@@ -77,7 +76,7 @@ impl Schedule for MultiStepLr {
 /// Multiplies the learning rate by `gamma` in every epoch. `ExponentialLR(gamma)`
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExponentialLr {
-    /// What it is multiplied by.
+    /// The factor per epoch.
     pub gamma: f64,
 }
 
@@ -96,10 +95,10 @@ impl Schedule for ExponentialLr {
 }
 
 /// Lowers the learning rate along half a cosine wave (Loshchilov and Hutter, "SGDR", 2016, without
-/// restarts). After `t_max` epochs it would rise again. `CosineAnnealingLR(T_max, eta_min)`
+/// restarts). After `t_max` epochs it rises again. `CosineAnnealingLR(T_max, eta_min)`
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CosineAnnealingLr {
-    /// In which epoch the lowest rate is reached: PyTorch's `T_max`.
+    /// The epoch in which the rate is lowest: PyTorch's `T_max`.
     pub t_max: u64,
     /// The lowest rate.
     pub eta_min: f64,
@@ -111,7 +110,7 @@ impl CosineAnnealingLr {
         CosineAnnealingLr { t_max, eta_min: 0.0 }
     }
 
-    /// 1 plus the cosine at an epoch: 2 at its crest, 0 in its trough.
+    /// 1 plus the cosine at an epoch: 2 at the maximum, 0 at the minimum.
     fn height(&self, epoch: u64) -> f64 {
         1.0 + (PI * epoch as f64 / self.t_max as f64).cos()
     }
@@ -135,7 +134,7 @@ impl Schedule for CosineAnnealingLr {
 
     fn next(&self, epoch: u64, lr: f64, base_lr: f64) -> f64 {
         let Self { t_max, eta_min } = *self;
-        // Out of the trough no factor leads.
+        // At the minimum the factor is 0, and no factor can raise the rate again.
         if epoch > t_max && (epoch - 1 - t_max).is_multiple_of(2 * t_max) {
             return lr + (base_lr - eta_min) * (1.0 - (PI / t_max as f64).cos()) / 2.0;
         }

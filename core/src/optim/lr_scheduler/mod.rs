@@ -1,5 +1,5 @@
-//! Learning rates that change as the training goes on: `torch.optim.lr_scheduler`, with its values
-//! to the last bit.
+//! Learning rates that change during training: `torch.optim.lr_scheduler`, with the same values to
+//! the last bit.
 //!
 //! A schedule ([`StepLr`], [`CosineAnnealingLr`] …) is a formula, and the [`LrScheduler`] applies it
 //! to an optimizer:

@@ -1,38 +1,39 @@
-//! A formula for the learning rate (`get_lr` of PyTorch's schedulers), and one that takes a function
-//! of the caller's.
+//! Formulas for the learning rate (`get_lr` of PyTorch's schedulers): the trait, and a formula
+//! given as a function.
 
 use crate::{Error, Result};
 use std::fmt::{self, Debug};
 
-/// How the learning rate of one epoch follows from that of the epoch before.
+/// How the learning rate of an epoch is computed from that of the previous one.
 ///
-/// PyTorch's schedulers multiply the present rate instead of computing it from the epoch's number.
-/// Mathematically that is the same; in floating-point numbers it is not, so here it is done alike.
+/// PyTorch's schedulers multiply the current rate instead of computing it from the epoch number.
+/// Mathematically that is the same, but floating-point rounding differs, so this trait does as
+/// PyTorch does.
 ///
-/// An epoch is what passes between two calls of [`LrScheduler::step`](super::LrScheduler::step): one
-/// batch, if you call it after each.
+/// An epoch is the time between two calls of [`LrScheduler::step`](super::LrScheduler::step): one
+/// batch if you call it after each.
 pub trait Schedule: Debug + Send {
-    /// Refuses settings that no run could work with.
+    /// Refuses settings that no run could use.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) naming the setting.
+    /// [`Error::Argument`](crate::Error::Argument), naming the setting.
     fn check(&self) -> Result<()>;
 
-    /// The rate in epoch 0, where the optimizer was made with `lr`.
+    /// The rate in epoch 0 if the optimizer was created with `lr`.
     fn first(&self, lr: f64) -> f64;
 
-    /// The rate in `epoch`, from 1 on, where it was `lr` in the epoch before and the optimizer was
-    /// made with `base_lr`.
+    /// The rate in `epoch`, from 1 on, if it was `lr` in the previous epoch and the optimizer was
+    /// created with `base_lr`.
     fn next(&self, epoch: u64, lr: f64, base_lr: f64) -> f64;
 
-    /// The rate in epoch 0 of a schedule that follows upon another: PyTorch computes it from a closed
-    /// form, which rounds otherwise.
+    /// The rate in epoch 0 of a schedule that follows another one. PyTorch computes it with a
+    /// closed form, which rounds differently.
     fn restart(&self, base_lr: f64) -> f64 {
         self.first(base_lr)
     }
 }
 
-/// For a choice that is made at run time.
+/// For a schedule that is chosen at run time.
 impl Schedule for Box<dyn Schedule> {
     fn check(&self) -> Result<()> {
         (**self).check()
@@ -51,11 +52,10 @@ impl Schedule for Box<dyn Schedule> {
     }
 }
 
-/// Multiplies the optimizer's own rate by a factor that a function gives for each epoch.
-/// `LambdaLR(lr_lambda)`
+/// Multiplies the optimizer's initial rate by a function of the epoch. `LambdaLR(lr_lambda)`
 ///
-/// As in PyTorch, the function is not part of the scheduler's state: only whoever resumes can see to
-/// it that it is the same. A [`Schedule`] of your own is compared with its settings.
+/// As in PyTorch, the function is not part of the scheduler's state: make sure to resume with the
+/// same one. If you implement [`Schedule`] instead, its settings are compared.
 ///
 /// ```
 /// use tch_parallel::optim::lr_scheduler::{LambdaLr, LrScheduler};
@@ -80,14 +80,14 @@ pub struct LambdaLr {
 }
 
 impl LambdaLr {
-    /// A schedule whose rate in an epoch, counted from 0, is `lr_lambda(epoch)` times that which the
-    /// optimizer was made with.
+    /// A schedule with the rate `lr_lambda(epoch)` times the optimizer's initial rate; epochs count
+    /// from 0.
     pub fn new(lr_lambda: impl Fn(u64) -> f64 + Send + 'static) -> Self {
         LambdaLr { lr_lambda: Box::new(lr_lambda) }
     }
 }
 
-/// Without the function, which has no text that another run would know it by.
+/// Without the function, which cannot be shown as text.
 impl fmt::Debug for LambdaLr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LambdaLr").finish_non_exhaustive()
@@ -95,7 +95,7 @@ impl fmt::Debug for LambdaLr {
 }
 
 impl Schedule for LambdaLr {
-    /// In epoch 0 only: the others are not known.
+    /// Only for epoch 0, because any other may follow.
     fn check(&self) -> Result<()> {
         check_factor("lr_lambda(0)", (self.lr_lambda)(0))
     }
@@ -121,7 +121,7 @@ pub(super) fn check_length(what: &str, epochs: u64) -> Result<()> {
     })
 }
 
-/// Refuses what would make the rate negative, or no number.
+/// Refuses a factor that would make the rate negative, infinite or NaN.
 pub(super) fn check_factor(what: &str, factor: f64) -> Result<()> {
     if factor.is_finite() && factor >= 0.0 {
         return Ok(());

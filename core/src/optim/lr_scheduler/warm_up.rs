@@ -1,20 +1,20 @@
-//! A warm-up, and what follows it.
+//! Warm-up, and the schedule that follows it.
 
 use super::schedule::{Schedule, check_length};
 use crate::{Error, Result};
 
-/// Moves the learning rate in equal steps from one share of it to another, and leaves it there.
+/// Changes the learning rate linearly from one factor to another, and keeps it there.
 /// `LinearLR(start_factor, end_factor, total_iters)`
 ///
-/// A large batch, as many ranks have together, wants a large rate, which the first weights do not
-/// stand: hence a warm-up (Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2).
+/// The large batch of many ranks needs a large rate, at which the initial weights would diverge:
+/// hence a warm-up (Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinearLr {
-    /// The share of the optimizer's rate in epoch 0; above 0 and at most 1.
+    /// The factor of the optimizer's rate in epoch 0; above 0 and at most 1.
     pub start_factor: f64,
-    /// The share at the end; from 0 to 1.
+    /// The final factor, from 0 to 1.
     pub end_factor: f64,
-    /// In which epoch the end is reached.
+    /// The epoch in which it is reached.
     pub total_iters: u64,
 }
 
@@ -56,8 +56,8 @@ impl Schedule for LinearLr {
     }
 }
 
-/// One schedule after the other. Each begins at its own epoch 0, from the optimizer's own rate.
-/// `SequentialLR(schedulers, milestones)`
+/// Several schedules in sequence. Each starts at its own epoch 0, from the optimizer's initial
+/// rate. `SequentialLR(schedulers, milestones)`
 ///
 /// ```
 /// use tch_parallel::optim::lr_scheduler::{CosineAnnealingLr, LinearLr, LrScheduler, SequentialLr};
@@ -83,7 +83,7 @@ impl Schedule for LinearLr {
 pub struct SequentialLr {
     /// The schedules, in order.
     pub schedules: Vec<Box<dyn Schedule>>,
-    /// The epochs in which the second, the third and so on begin.
+    /// The epochs in which the second, the third and later schedules start.
     pub milestones: Vec<u64>,
 }
 
