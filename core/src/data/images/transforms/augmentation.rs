@@ -1,23 +1,23 @@
-//! Random transforms, which show a network another version of an image in every epoch: data
-//! augmentation.
+//! Data augmentation: random transforms that show the network another version of an image in every
+//! epoch.
 
 use super::functional::{CropBox, crop, hflip, resized_crop};
 use super::{Image, SampleRng, Transform};
 use crate::{Error, Result};
 
-/// How often a part is drawn that may turn out not to fit.
+/// How many random parts are tried, each of which may not fit.
 const TRIES: usize = 10;
 
-/// Cuts a part of random area and aspect ratio out of an image and resizes it to a square: the
-/// augmentation of ImageNet (Szegedy et al., "Going deeper with convolutions", 2014).
+/// Crops a part of random area and aspect ratio and resizes it to a square: the augmentation for
+/// ImageNet (Szegedy et al., "Going deeper with convolutions", 2014).
 /// `torchvision.transforms.RandomResizedCrop(size)`
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomResizedCrop {
     /// Width and height of the result, in pixels.
     pub size: usize,
-    /// The smallest and the largest share of the image's area.
+    /// The range of the part's area, as a fraction of the image's.
     pub scale: (f64, f64),
-    /// The smallest and the largest ratio of the part's width to its height.
+    /// The range of the part's ratio of width to height.
     pub ratio: (f64, f64),
 }
 
@@ -29,8 +29,8 @@ impl RandomResizedCrop {
 
     /// Draws the part for an image of this size.
     ///
-    /// The area is drawn evenly, the ratio evenly in its logarithm. If no part fits in ten tries,
-    /// it is the largest one in the middle whose ratio is allowed.
+    /// The area is uniformly distributed, and so is the logarithm of the ratio. If no part fits in
+    /// ten tries, it is the largest centred one with an allowed ratio.
     pub fn get_params(&self, height: usize, width: usize, rng: &mut SampleRng) -> CropBox {
         let area = height as f64 * width as f64;
         for _ in 0..TRIES {
@@ -66,12 +66,12 @@ impl Transform for RandomResizedCrop {
     }
 }
 
-/// As Python rounds: a half goes to the even number. NaN and negative numbers become 0.
+/// Rounds half to even, as Python does. NaN and negative numbers become 0.
 fn round(x: f64) -> usize {
     x.round_ties_even() as usize
 }
 
-/// Cuts a square at a random place out of an image that was padded with black: the augmentation of
+/// Crops a square at a random position of the image padded with black: the augmentation for
 /// CIFAR-10, where an image of 32 pixels moves by up to 4 in each direction.
 /// `torchvision.transforms.RandomCrop(size, padding=padding)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,12 +83,12 @@ pub struct RandomCrop {
 }
 
 impl RandomCrop {
-    /// A square of `size` pixels, out of an image with `padding` black pixels on each side.
+    /// A square of `size` pixels, from an image with `padding` black pixels on each side.
     pub fn new(size: usize, padding: usize) -> Self {
         Self { size, padding }
     }
 
-    /// Where along one edge the square begins, counted from the image's own edge.
+    /// The square's position along one edge, relative to the unpadded image.
     fn offset(&self, edge: &str, length: usize, rng: &mut SampleRng) -> Result<isize> {
         let padded = length + 2 * self.padding;
         if padded < self.size {
@@ -110,7 +110,8 @@ impl Transform for RandomCrop {
     }
 }
 
-/// Exchanges left and right with a probability. `torchvision.transforms.RandomHorizontalFlip(p)`
+/// Mirrors the image horizontally with a probability.
+/// `torchvision.transforms.RandomHorizontalFlip(p)`
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomHorizontalFlip {
     /// The probability, from 0 to 1.
@@ -147,15 +148,15 @@ mod tests {
             let part = draw(height, width, index);
             assert!(part.top + part.height <= height && part.left + part.width <= width);
             let share = (part.height * part.width) as f64 / area;
-            // Edges are rounded to whole pixels: by half of one in at least 100.
+            // Edges are rounded to whole pixels: by half a pixel in at least 100.
             assert!((0.079..=1.0).contains(&share), "{part:?}");
             let ratio = part.width as f64 / part.height as f64;
             assert!((0.74..1.35).contains(&ratio), "{part:?}");
             mean_share += share / 1000.0;
         }
-        // Below the mean of 0.08 and 1, because large parts often do not fit. It is torchvision's
-        // mean of 40,000 draws for this size, whose standard deviation is 0.217: five of the mean
-        // of 1,000.
+        // Below the midpoint of 0.08 and 1, because large parts often do not fit. It is
+        // torchvision's mean over 40,000 draws for this size; the standard deviation of a draw is
+        // 0.217, and the limit is five times that of a mean of 1,000.
         assert!((mean_share - 0.434).abs() < 0.035, "{mean_share}");
     }
 
@@ -190,7 +191,7 @@ mod tests {
         Image::new(width, height, pixels.iter().flat_map(|&pixel| [pixel; 3]).collect()).unwrap()
     }
 
-    /// How often each result came, of 1000.
+    /// How often each result occurred in 1000 draws.
     fn results(crop: RandomCrop, image: &Image) -> BTreeMap<Vec<u8>, usize> {
         let mut results = BTreeMap::new();
         for index in 0..1000 {
@@ -243,7 +244,7 @@ mod tests {
         );
     }
 
-    /// How many of 1000 images come out flipped.
+    /// How many of 1000 images are flipped.
     fn flipped(flip: RandomHorizontalFlip) -> usize {
         let image = Image::new(2, 1, vec![1, 1, 1, 2, 2, 2]).unwrap();
         let apply = |index| flip.apply(image.clone(), &mut SampleRng::new(0, 0, index)).unwrap();
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn half_of_the_images_are_flipped() {
         let flipped = flipped(RandomHorizontalFlip::default());
-        // Five standard deviations, 16 each.
+        // Five standard deviations of 16.
         assert!((420..580).contains(&flipped), "{flipped}");
     }
 

@@ -1,12 +1,12 @@
-//! What is done to an image before a network sees it: torchvision's transforms under their names,
-//! with their defaults and their ways of drawing.
+//! Image preprocessing: torchvision's transforms with their names, defaults and random
+//! distributions.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `augmentation` | random: [`RandomResizedCrop`] for training on ImageNet, [`RandomCrop`] for CIFAR-10, [`RandomHorizontalFlip`] for both |
 //! | `resize` | [`Resize`] and [`CenterCrop`]: an image at a fixed size, for evaluation |
-//! | `normalize` | [`Normalize`]: bytes become floats of mean 0 and standard deviation 1 |
-//! | [`functional`] | the operations that these are made of, with nothing random |
+//! | `normalize` | [`Normalize`]: bytes become floats with mean 0 and standard deviation 1 |
+//! | [`functional`] | the deterministic operations behind them |
 
 use std::fmt::Debug;
 
@@ -22,7 +22,7 @@ pub use augmentation::{RandomCrop, RandomHorizontalFlip, RandomResizedCrop};
 pub use normalize::Normalize;
 pub use resize::{CenterCrop, Resize};
 
-/// Makes another image of an image.
+/// Transforms an image.
 ///
 /// ```
 /// use tch_parallel::data::transforms::{CenterCrop, Transform};
@@ -35,10 +35,11 @@ pub use resize::{CenterCrop, Resize};
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 pub trait Transform: Debug + Send + Sync {
-    /// The transformed image. Whatever is random comes from `rng`, so that the result depends on
+    /// Returns the transformed image. All randomness comes from `rng`, so the result depends on
     /// nothing else.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for an image that the transform cannot work with.
+    /// [`Error::Argument`](crate::Error::Argument) for an image that the transform does not
+    /// support.
     fn apply(&self, image: Image, rng: &mut SampleRng) -> Result<Image>;
 }

@@ -1,11 +1,11 @@
-//! Transforms that bring an image to a fixed size, without chance.
+//! Transforms to a fixed size, without randomness.
 
 use super::functional::{crop, resize};
 use super::{Image, SampleRng, Transform};
 use crate::data::images::MAX_PIXELS;
 use crate::{Error, Result};
 
-/// Makes the shorter edge of an image `size` pixels long and keeps its aspect ratio.
+/// Resizes an image so that its shorter edge has `size` pixels, and keeps its aspect ratio.
 /// `torchvision.transforms.Resize(size)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
@@ -19,7 +19,7 @@ impl Resize {
         Self { size }
     }
 
-    /// Height and width of what becomes of an image of this height and width.
+    /// Height and width of the resized image, given those of the original.
     ///
     /// ```
     /// use tch_parallel::data::transforms::Resize;
@@ -28,9 +28,9 @@ impl Resize {
     /// ```
     ///
     /// # Panics
-    /// For a height or a width of 0, which no [`Image`] has.
+    /// If the height or the width is 0, which no [`Image`] has.
     pub fn output_size(&self, height: usize, width: usize) -> (usize, usize) {
-        // Rounded down, as torchvision does it.
+        // Rounded down, as in torchvision.
         let longer = self.size * height.max(width) / height.min(width);
         if height < width { (self.size, longer) } else { (longer, self.size) }
     }
@@ -42,7 +42,7 @@ impl Transform for Resize {
         if (height, width) == (image.height(), image.width()) {
             return Ok(image);
         }
-        // An image of 1×65,500 pixels fits into a kilobyte and would become one of gigabytes.
+        // A 1×65,500 image fits into a kilobyte and would be resized to gigabytes.
         if height.checked_mul(width).is_none_or(|pixels| pixels > MAX_PIXELS) {
             return Err(Error::Argument {
                 what: format!("what Resize({}) makes of {image:?}", self.size),
@@ -54,7 +54,7 @@ impl Transform for Resize {
     }
 }
 
-/// Cuts a square out of the middle of an image. A smaller image gets a black edge.
+/// Crops a square from the middle of an image. A smaller image is padded with black.
 /// `torchvision.transforms.CenterCrop(size)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CenterCrop {
@@ -68,12 +68,12 @@ impl CenterCrop {
         Self { size }
     }
 
-    /// Where along an edge of this length the square begins; negative where the edge is shorter.
+    /// The square's position along an edge of this length; negative if the edge is shorter.
     fn offset(&self, length: usize) -> isize {
         if length < self.size {
             return -((self.size - length) as isize / 2);
         }
-        // As Python rounds: a half goes to the even number.
+        // Rounds half to even, as Python does.
         ((length - self.size) as f64 / 2.0).round_ties_even() as isize
     }
 }
