@@ -102,8 +102,8 @@ pub enum Error {
 
     /// Some parameters did not contribute to a loss.
     #[error(
-        "rank {rank}: {} took no part in the last loss, so the gradients of this step could not be \
-         exchanged; use every parameter in every loss, or set find_unused_parameters",
+        "rank {rank}: {} did not contribute to the last loss, so the gradients of this step could \
+         not be exchanged; use every parameter in every loss, or set find_unused_parameters",
         names.join(", ")
     )]
     UnusedParameters {

@@ -33,8 +33,8 @@ pub(super) fn read(path: &Path) -> Result<(NamedTensors, Metadata)> {
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
     named_tensors::from_bytes(&bytes).map_err(|error| Error::Format {
         path: path.into(),
-        found: format!("no whole safetensors file ({error})"),
-        expected: "one that `save`, or safetensors in Python, has written to its end".into(),
+        found: format!("not a complete safetensors file ({error})"),
+        expected: "a file that `save` or safetensors in Python has written completely".into(),
     })
 }
 

@@ -27,7 +27,7 @@ pub enum Generators {
 impl fmt::Display for Generators {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Generators::Restored => write!(f, "the random generators go on"),
+            Generators::Restored => write!(f, "the random generators are restored"),
             Generators::OtherWorldSize { saved } => {
                 write!(f, "the checkpoint has the random generators of another world size, {saved}")
             }

@@ -200,7 +200,7 @@ impl Training<'_> {
         let loaded = match read {
             Ok(_) if other_file => Err(Error::Format {
                 path: path.into(),
-                found: "not the training that rank 0 has found".into(),
+                found: "not the training that rank 0 has read".into(),
                 expected: "the same file on every host".into(),
             }),
             Ok((tensors, header)) => self.apply(path, tensors, &header, group),
@@ -229,14 +229,14 @@ impl Training<'_> {
         let header: Header = match serde_json::from_str(header) {
             Ok(header) => header,
             Err(error) => {
-                let found = format!("a training in a form that is not known here ({error})");
-                return refuse(found, "one that this program has saved".into());
+                let found = format!("a training in an unknown format ({error})");
+                return refuse(found, "one that this program saved".into());
             }
         };
         if header.architecture != self.architecture {
             return refuse(
                 format!("a training of {}", header.architecture),
-                format!("one of {}, which this model is", self.architecture),
+                format!("a training of {}, which is this model", self.architecture),
             );
         }
         let progress = match P::deserialize(&header.progress) {
@@ -288,8 +288,9 @@ fn read(path: &Path) -> Result<(NamedTensors, String)> {
         Some(header) => Ok((tensors, header)),
         None => Err(Error::Format {
             path: path.into(),
-            found: "weights alone".into(),
-            expected: "a whole training; begin one with these weights by `checkpoint::load`".into(),
+            found: "weights only".into(),
+            expected: "a whole training; to start one from these weights, use `checkpoint::load`"
+                .into(),
         }),
     }
 }
@@ -304,8 +305,8 @@ fn to_json<P: Serialize + DeserializeOwned>(progress: &P) -> Result<Value> {
 fn not_json(what: &'static str) -> impl FnOnce(serde_json::Error) -> Error {
     move |error| Error::Argument {
         what: what.into(),
-        found: format!("nothing that could be read again ({error})"),
-        expected: "made of what JSON knows: finite numbers, text, lists, maps with text as keys"
+        found: format!("not readable after writing ({error})"),
+        expected: "made of what JSON supports: finite numbers, text, lists, maps with text as keys"
             .into(),
     }
 }

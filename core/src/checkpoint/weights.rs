@@ -113,7 +113,7 @@ pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors)
         saved.keys().filter(|name| !variables.contains_key(*name)).collect();
     if !unexpected.is_empty() {
         unexpected.sort();
-        return refuse(format!("{unexpected:?}"), "no variable that the model does not have");
+        return refuse(format!("{unexpected:?}"), "only variables that the model has");
     }
     let mut names: Vec<_> = variables.keys().collect();
     names.sort();
@@ -215,7 +215,7 @@ mod tests {
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
             let error = load(&path, &mut model(3)).unwrap_err().to_string();
-            assert!(error.contains("no whole safetensors file"), "{length}: {error}");
+            assert!(error.contains("not a complete safetensors file"), "{length}: {error}");
         }
     }
 
@@ -229,6 +229,6 @@ mod tests {
         assert!(load(&path, &mut larger).unwrap_err().to_string().contains(r#"no ["extra"]"#));
         save(&path, &larger, &group()).unwrap();
         let error = load(&path, &mut model(3)).unwrap_err().to_string();
-        assert!(error.contains(r#"["extra"]; expected no variable"#), "{error}");
+        assert!(error.contains(r#"["extra"]; expected only variables"#), "{error}");
     }
 }

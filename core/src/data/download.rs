@@ -104,7 +104,7 @@ fn fetch(agent: &Agent, file: &RemoteFile, mirrors: &[&str], dir: &Path) -> Resu
             }
             fs::remove_file(&part).map_err(Error::io("remove", &part))?;
             failures.push(format!(
-                "{url}: the MD5 checksum is {found}, not {}; what was fetched is deleted",
+                "{url}: the MD5 checksum is {found}, not {}; the downloaded file was deleted",
                 file.md5
             ));
         }

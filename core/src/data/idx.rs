@@ -77,7 +77,7 @@ impl<const N: usize> Idx<N> {
             | io::ErrorKind::InvalidData
             | io::ErrorKind::UnexpectedEof => format(
                 format!("holds damaged gzip data ({error})"),
-                "an undamaged file; fetch it again".into(),
+                "an undamaged file; download it again".into(),
             ),
             _ => Error::io("read", path)(error),
         };

@@ -277,7 +277,7 @@ fn worker_threads(num_workers: usize) -> Result<ThreadPool> {
         .map_err(|error| Error::Argument {
             what: "num_workers".into(),
             found: num_workers.to_string(),
-            expected: format!("a number of threads that the system grants ({error})"),
+            expected: format!("a number of threads that the system allows ({error})"),
         })
 }
 

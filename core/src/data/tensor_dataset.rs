@@ -48,7 +48,7 @@ impl<T: Tensors> TensorDataset<T> {
                 what: "the tensors' sizes".into(),
                 found: format!("{sizes:?}"),
                 expected:
-                    "one or more, with the same first dimension, the samples, and none Replicated"
+                    "one or more, with the same first dimension (the samples), and none Replicated"
                         .into(),
             }),
         }

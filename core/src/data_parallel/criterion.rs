@@ -35,7 +35,7 @@ impl Mean {
                 return Err(Error::Argument {
                     what: what.into(),
                     found: format!("of shape {:?}", tensor.size()),
-                    expected: "a single number, as a criterion that reduces gives it".into(),
+                    expected: "a single number, as a criterion with a reduction returns".into(),
                 });
             }
         }
@@ -223,8 +223,8 @@ fn shares(means: &[Vec<Mean>]) -> Result<Vec<Vec<f64>>> {
         let found: Vec<_> = means.iter().map(Vec::len).collect();
         return Err(Error::Argument {
             what: "criterion".into(),
-            found: format!("a function that returned {found:?} means, device by device"),
-            expected: "one that returns the same number on every device, and at least one".into(),
+            found: format!("a function that returned {found:?} means on the devices"),
+            expected: "one that returns the same number on every device, at least one".into(),
         });
     }
     let counts = means

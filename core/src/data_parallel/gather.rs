@@ -40,14 +40,14 @@ pub(super) fn gather_traced<T: Tensors>(
         return Err(Error::Argument {
             what: "parts".into(),
             found: "none".into(),
-            expected: "those of at least one replica".into(),
+            expected: "the outputs of at least one replica".into(),
         });
     };
     if counts.iter().any(|other| *other != count) {
         return Err(Error::Argument {
             what: "outputs".into(),
-            found: format!("{counts:?} tensors, replica by replica"),
-            expected: "the same number from each, so that they can be put together".into(),
+            found: format!("{counts:?} tensors on the replicas"),
+            expected: "the same number on each, so that they can be concatenated".into(),
         });
     }
     let mut span = trace.begin(Step::Gather, destination);
@@ -83,8 +83,8 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
         let found: Vec<_> = parts.iter().map(|part| (part.kind(), part.size())).collect();
         return Err(Error::Argument {
             what: "outputs".into(),
-            found: format!("{found:?}, replica by replica"),
-            expected: format!("of one kind, and of one shape but for dimension {dim}"),
+            found: format!("{found:?} on the replicas"),
+            expected: format!("of the same kind and shape, except in dimension {dim}"),
         });
     }
     let gathered = Tensor::f_empty(shape, (*kind, destination.into())).and_then(|gathered| {

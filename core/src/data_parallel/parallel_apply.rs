@@ -46,7 +46,7 @@ impl Workers {
                     "{} devices, for which no threads could be started: {error}",
                     devices.len()
                 ),
-                expected: "as many as this system has threads for".into(),
+                expected: "no more than this system can start threads for".into(),
             })?;
         Ok(Workers { devices: devices.clone(), pool })
     }
@@ -79,7 +79,7 @@ impl Workers {
             return Err(Error::Argument {
                 what: "workers".into(),
                 found: "used within one of their own jobs".into(),
-                expected: "others there: these are at work already".into(),
+                expected: "other workers, because these are busy".into(),
             });
         }
         let state = ThreadState::of_this_thread().map_err(Error::engine("parallel_apply"))?;

@@ -95,8 +95,8 @@ impl<M: Send> Replicas<M> {
         if !shared.is_in_a_pass() && self.modules[0].is_locked_by_this_thread() {
             return Err(Error::Argument {
                 what: "model".into(),
-                found: "used while a guard of its `module()` lives".into(),
-                expected: "without one: drop it first".into(),
+                found: "used while a guard of its `module()` exists".into(),
+                expected: "used after the guard is dropped".into(),
             });
         }
         let mut variables = shared.begin_pass()?;
@@ -124,11 +124,11 @@ impl<M: Send> Replicas<M> {
     pub(super) fn module(&self) -> ModuleGuard<'_, M> {
         assert!(
             !self.shared.is_in_a_pass(),
-            "module() is called within a forward pass of the same model, which holds the module"
+            "module() is called within a forward pass of the same model, which has locked it"
         );
         match self.modules[0].lock() {
             Some(guard) => ModuleGuard(guard),
-            None => panic!("module() is called while this thread has the module already"),
+            None => panic!("module() is called while this thread already has the module"),
         }
     }
 }
@@ -186,8 +186,8 @@ impl SharedParts {
 fn in_a_pass() -> Error {
     Error::Argument {
         what: "model".into(),
-        found: "used within a forward pass of its own".into(),
-        expected: "another one there: its replicas are at work already".into(),
+        found: "used within its own forward pass".into(),
+        expected: "another model, because its replicas are busy".into(),
     }
 }
 

@@ -132,16 +132,16 @@ impl Variables {
             what: "build".into(),
             found: match (missing, added) {
                 (Some(name), _) => {
-                    format!("a function that made {name} in vs, but not on {device}")
+                    format!("a function that created {name} in vs, but not on {device}")
                 }
                 (None, Some(name)) => {
-                    format!("a function that made {name} on {device}, but not in vs")
+                    format!("a function that created {name} on {device}, but not in vs")
                 }
                 (None, None) => {
-                    format!("a function that made other variables on {device} than in vs")
+                    format!("a function that created other variables on {device} than in vs")
                 }
             },
-            expected: "one that makes the same variables every time; vs must not have them yet"
+            expected: "one that creates the same variables every time; vs must not have them yet"
                 .into(),
         })
     }

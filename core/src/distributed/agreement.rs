@@ -37,7 +37,7 @@ impl ProcessGroup {
         let give_up = || {
             if start.elapsed() > self.inner.place.timeout {
                 let timeout = self.inner.place.timeout;
-                return Some((format!("not all ranks have come within {timeout:?}"), None));
+                return Some((format!("not all ranks arrived within {timeout:?}"), None));
             }
             if looked.elapsed() < LIVENESS_INTERVAL {
                 return None;

@@ -38,7 +38,7 @@ impl ProcessGroup {
             return Err(Error::Argument {
                 what: "the tensor".into(),
                 found: format!("on {:?}, with gloo", tensor.device()),
-                expected: "on the CPU, from where gloo can send it".into(),
+                expected: "on the CPU, because gloo sends no CUDA tensors".into(),
             });
         }
         check_contiguous(tensor)
@@ -65,7 +65,7 @@ pub(super) fn check_reduction(tensor: &Tensor, op: ReduceOp) -> Result<()> {
         return Err(Error::Argument {
             what: "ReduceOp::Avg of a tensor".into(),
             found: format!("of {kind:?}"),
-            expected: "of floating-point numbers: take the sum, and divide".into(),
+            expected: "of floating-point numbers: use the sum and divide it".into(),
         });
     }
     check_contiguous(tensor)

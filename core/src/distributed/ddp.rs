@@ -360,7 +360,7 @@ fn check_devices(names: &[String], parameters: &[Tensor]) -> Result<()> {
         return Err(Error::Argument {
             what: "vs".into(),
             found: "a variable store without a variable that requires a gradient".into(),
-            expected: "the store of a model with something to train; build the model before \
+            expected: "the store of a model with trainable parameters; build the model before \
                        wrapping it"
                 .into(),
         });

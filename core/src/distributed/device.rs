@@ -47,7 +47,7 @@ pub(super) fn choose(
             Some(Backend::Nccl) => Err(Error::Argument {
                 what: "backend".into(),
                 found: "nccl".into(),
-                expected: "gloo where the device is cpu: NCCL moves CUDA tensors only".into(),
+                expected: "gloo if the device is cpu: NCCL supports CUDA tensors only".into(),
             }),
         };
     }
@@ -69,8 +69,8 @@ pub(super) fn choose(
             what: "LOCAL_RANK".into(),
             found: local_rank.to_string(),
             expected: format!(
-                "below {gpus}, the number of GPUs here: NCCL needs one for every rank; with the \
-                 backend gloo ranks may share one"
+                "below {gpus}, the number of GPUs here: NCCL needs one per rank; with the \
+                 backend gloo, ranks can share one"
             ),
         });
     }
@@ -96,8 +96,8 @@ pub fn device_of_rank(
         Some(devices) if devices.len() == local_world_size => devices.get(local_rank)?,
         Some(devices) => {
             let expected = format!(
-                "one for each rank of this host, here {local_world_size}: every rank has a device \
-                 of its own; `cargo launch -n {}` starts as many",
+                "one for each rank on this host, here {local_world_size}: every rank has a device \
+                 of its own; `cargo launch -n {}` starts that many",
                 devices.len()
             );
             return refuse("devices", devices.to_string(), expected);
@@ -167,8 +167,8 @@ mod tests {
         };
         assert_eq!(
             refused("cpu:4", 1),
-            "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank of this host, here \
-             1: every rank has a device of its own; `cargo launch -n 4` starts as many"
+            "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host, here \
+             1: every rank has a device of its own; `cargo launch -n 4` starts that many"
         );
         let error = refused("cpu:1", 2);
         assert!(error.starts_with("devices is cpu:0, but must be one for each rank"), "{error}");

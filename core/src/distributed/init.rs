@@ -93,7 +93,7 @@ pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     let ours = store.try_clone()?.with_prefix("tch_parallel")?;
     if agreement::enrol(ours.engine()).map_err(failed)? > world_size {
         return Err(place.could_not_join(
-            "more ranks have come than the group has; a second group of the same store needs a \
+            "more ranks have joined than the group has; a second group in the same store needs a \
              prefix of its own: `Store::with_prefix`",
         ));
     }

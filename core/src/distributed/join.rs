@@ -118,7 +118,7 @@ impl<M> DistributedDataParallel<M> {
             return Err(Error::Argument {
                 what: OPERATION.into(),
                 found: "called within a join of the same model".into(),
-                expected: "called outside of it; one join holds a whole training".into(),
+                expected: "called outside it: one join covers a whole training".into(),
             });
         }
         self.reducer

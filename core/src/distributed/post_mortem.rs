@@ -59,8 +59,8 @@ impl PostMortem {
         })?;
         match absent.as_slice() {
             [] => None,
-            [rank] => Some(format!("rank {rank} did not come within {timeout:?}")),
-            ranks => Some(format!("ranks {ranks:?} did not come within {timeout:?}")),
+            [rank] => Some(format!("rank {rank} did not arrive within {timeout:?}")),
+            ranks => Some(format!("ranks {ranks:?} did not arrive within {timeout:?}")),
         }
     }
 
@@ -322,7 +322,7 @@ mod tests {
         let first = PostMortem::new(Arc::clone(&store), 0, 3, 0).unwrap();
         let _third = PostMortem::new(store, 2, 3, 2).unwrap();
         let timeout = Duration::from_secs(3);
-        assert_eq!(first.absent(timeout).unwrap(), "rank 1 did not come within 3s");
+        assert_eq!(first.absent(timeout).unwrap(), "rank 1 did not arrive within 3s");
     }
 
     #[test]

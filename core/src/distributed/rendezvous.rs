@@ -58,7 +58,7 @@ pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
             env,
             "claim its rank".into(),
             "another process has the same RANK, or had it; every process of a job needs one of its own, \
-             and one that has ended cannot come again",
+             and one that has ended cannot rejoin",
         ));
     }
     Ok(store)
@@ -80,7 +80,7 @@ fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
         failed(
             env,
             format!("find the host MASTER_ADDR={}", env.master_addr),
-            &format!("{source}, asked for {limit:?}; expected a host name or an address that this host knows"),
+            &format!("{source}, after {limit:?}; expected a host name that this host can resolve, or an address"),
         )
     })?;
     // Debian, for one, maps a host's own name to an address that only it can reach. A literal
@@ -154,7 +154,7 @@ fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
     bound.map_err(|source| {
         let hint = match source.kind() {
             ErrorKind::AddrInUse => {
-                "; another program has the port: choose another MASTER_PORT, or let the launcher choose one"
+                "; another program uses the port: choose another MASTER_PORT, or let the launcher choose one"
             }
             _ => "",
         };
@@ -176,7 +176,7 @@ fn wait_for_server(env: &Env, start: Instant, timeout: Duration) -> Result<()> {
                     env,
                     format!("reach rank 0 at {}:{}", env.master_addr, env.master_port),
                     &format!(
-                        "{source}, for {timeout:?}; rank 0 never came, or MASTER_ADDR and \
+                        "{source}, for {timeout:?}; rank 0 never started, or MASTER_ADDR and \
                          MASTER_PORT differ between the ranks"
                     ),
                 ));

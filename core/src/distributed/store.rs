@@ -93,7 +93,7 @@ impl Store {
     /// Those of [every operation](Self#errors).
     pub fn try_clone(&self) -> Result<Store> {
         let engine = self.engine.try_clone();
-        let engine = engine.map_err(|error| self.failed("connect once more to", "", &error))?;
+        let engine = engine.map_err(|error| self.failed("connect again to", "", &error))?;
         Ok(Store { engine: Arc::new(engine), ..self.clone() })
     }
 
@@ -197,7 +197,7 @@ impl Membership {
                 rank: env.rank,
                 world_size: env.world_size,
                 operation: "join the job".into(),
-                message: "this process has joined it already; keep the group or the store, or a \
+                message: "this process has already joined it; keep the group or the store, or a \
                           clone of it"
                     .into(),
             }),

@@ -172,7 +172,7 @@ impl ModuleT for BatchNorm {
         let of_batch = train || self.running_stats.is_none();
         assert!(
             !of_batch || size[0] * size[2..].iter().product::<i64>() != 1,
-            "with statistics of its batch {layer} needs more than one value a channel, but got \
+            "with statistics of its batch {layer} needs more than one value per channel, but got \
              {size:?}"
         );
         if train && let Some(stats) = &self.running_stats {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "batch_norm1d needs more than one value a channel, but got [1, 2]"]
+    #[should_panic = "batch_norm1d needs more than one value per channel, but got [1, 2]"]
     fn one_row_has_no_variance() {
         let vs = VarStore::new(Device::Cpu);
         let row = Tensor::zeros([1, 2], (Kind::Float, Device::Cpu));
@@ -285,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "more than one value a channel, but got [1, 2, 1, 1]"]
+    #[should_panic = "more than one value per channel, but got [1, 2, 1, 1]"]
     fn one_value_has_no_variance() {
         let (_vs, layer) = layer(BatchNormOptions::default());
         let _ = layer.forward_t(&Tensor::zeros([1, 2, 1, 1], (Kind::Float, Device::Cpu)), true);
     }
 
     #[test]
-    #[should_panic = "more than one value a channel, but got [1, 2, 1, 1]"]
+    #[should_panic = "more than one value per channel, but got [1, 2, 1, 1]"]
     fn nor_has_it_in_an_evaluation_without_running_statistics() {
         let options = BatchNormOptions { track_running_stats: false, ..Default::default() };
         let (_vs, layer) = layer(options);

@@ -14,8 +14,8 @@ const FORWARD: &str = "the forward pass of SyncBatchNorm";
 
 const BACKWARD: &str = "the backward pass of SyncBatchNorm";
 
-const RUN_TWICE: &str = "the backward pass of SyncBatchNorm has been run already, and gave back what \
-                         it needs; run all but the last one with retain_graph";
+const RUN_TWICE: &str = "the backward pass of SyncBatchNorm has already been run and freed what \
+                         it needs; run all but the last with retain_graph";
 
 /// See [`sync_batch_norm`].
 #[derive(Debug)]
@@ -251,8 +251,8 @@ fn check_count(count: f64) -> Result<()> {
     if count > 1.0 {
         return Ok(());
     }
-    let found = format!("{count} values a channel on all ranks together");
-    Err(argument(found, "more than one, to have a variance".into()))
+    let found = format!("{count} values per channel on all ranks together");
+    Err(argument(found, "more than one, for a variance".into()))
 }
 
 /// The kind of the statistics: 16-bit images have 32-bit means.
@@ -278,7 +278,7 @@ impl Saved {
     fn backward(&self, gradient: Option<Tensor>) -> Result<Vec<Option<Tensor>>> {
         if self.xs.internal_version() != self.version {
             let found = "changed in place after the forward pass".into();
-            return Err(argument(found, "as it was until the backward pass".into()));
+            return Err(argument(found, "unchanged until the backward pass".into()));
         }
         let Saved { xs, statistics, eps, .. } = self;
         // An output that is not part of the loss: the other ranks still need this one.

@@ -315,8 +315,8 @@ mod tests {
             ),
             (
                 |state| drop(state.remove("weight.exp_avg_sq")),
-                "weight.exp_avg_sq is missing from the optimizer state, but must be there: \
-                 weight.step, weight.exp_avg, weight.exp_avg_sq go together",
+                "weight.exp_avg_sq is missing from the optimizer state, but must be present: \
+                 weight.step, weight.exp_avg, weight.exp_avg_sq belong together",
             ),
         ];
         for (spoil, message) in spoilt {

@@ -97,7 +97,7 @@ impl OptimizerState {
         let refused = |found: String| Error::Argument {
             what: format!("the options of {optimizer}"),
             found,
-            expected: "made of finite numbers, to be saved: JSON knows no others".into(),
+            expected: "made of finite numbers, because JSON cannot represent others".into(),
         };
         let options = serde_json::to_value(options).map_err(|error| refused(error.to_string()))?;
         // Infinity and NaN would become null, which cannot be loaded again.
@@ -116,13 +116,13 @@ impl OptimizerState {
             return Err(Error::Argument {
                 what: "the optimizer state".into(),
                 found: format!("that of {}", self.optimizer),
-                expected: format!("that of {optimizer}, which this optimizer is"),
+                expected: format!("that of {optimizer}, which is this optimizer"),
             });
         }
         O::deserialize(&self.options).map_err(|error| Error::Argument {
             what: format!("the options in the state of {optimizer}"),
             found: format!("{} ({error})", self.options),
-            expected: "what `state_dict` has given".into(),
+            expected: "what `state_dict` returned".into(),
         })
     }
 }

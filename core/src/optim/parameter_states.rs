@@ -120,7 +120,7 @@ impl<const N: usize> Parameter<N> {
             let saved = dict.remove(name.as_str()).ok_or_else(|| {
                 argument(
                     "missing from the optimizer state".into(),
-                    format!("there: {} go together", names.join(", ")),
+                    format!("present: {} belong together", names.join(", ")),
                 )
             })?;
             if saved.size() != tensor.size() {

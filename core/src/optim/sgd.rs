@@ -263,7 +263,7 @@ mod tests {
         let error = optimizer.load_state_dict(&adam.state_dict().unwrap()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the optimizer state is that of Adam, but must be that of SGD, which this optimizer is"
+            "the optimizer state is that of Adam, but must be that of SGD, which is this optimizer"
         );
     }
 

@@ -167,9 +167,9 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
     fn state_dict(&self) -> Result<OptimizerState> {
         let all = self.consolidated.as_ref().ok_or_else(|| Error::Argument {
             what: "the optimizer's state".into(),
-            found: "spread over the ranks".into(),
+            found: "sharded over the ranks".into(),
             expected: format!(
-                "brought to this one, by `consolidate_state_dict({})` on all of them",
+                "gathered on this one: call `consolidate_state_dict({})` on all of them",
                 self.group.rank()
             ),
         })?;

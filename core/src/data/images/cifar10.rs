@@ -99,7 +99,7 @@ fn read(path: PathBuf) -> Result<Vec<u8>> {
             path,
             found: format!("holds {found} bytes"),
             expected: format!(
-                "{expected} bytes, {IMAGES_PER_FILE} images of {RECORD} each; fetch it again"
+                "{expected} bytes, {IMAGES_PER_FILE} images of {RECORD} each; download it again"
             ),
         });
     }

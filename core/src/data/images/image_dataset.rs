@@ -161,7 +161,7 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
             return Err(Error::Argument {
                 what: "a batch".into(),
                 found: format!("of damaged images only, {indices:?}"),
-                expected: "one with a good image at least: repair or remove the files, or make \
+                expected: "one with at least one good image: repair or remove the files, or make \
                            larger batches"
                     .into(),
             });

@@ -103,18 +103,17 @@ impl ImageFolder {
         let missing = |from: &ImageFolder, of: &ImageFolder| -> Vec<String> {
             of.classes.iter().filter(|class| !from.classes.contains(class)).cloned().collect()
         };
-        let found =
-            [("lacks", missing(validation, self)), ("has besides", missing(self, validation))]
-                .into_iter()
-                .filter(|(_, classes)| !classes.is_empty())
-                .map(|(says, classes)| format!("{says} {}", some_of(&classes)))
-                .collect::<Vec<_>>();
+        let found = [("lacks", missing(validation, self)), ("adds", missing(self, validation))]
+            .into_iter()
+            .filter(|(_, classes)| !classes.is_empty())
+            .map(|(says, classes)| format!("{says} {}", some_of(&classes)))
+            .collect::<Vec<_>>();
         if found.is_empty() {
             return Ok(());
         }
         Err(Error::Format {
             path: validation.root.clone(),
-            found: format!("{} of the classes", found.join(" and ")),
+            found: found.join(" and "),
             expected: format!("the {} classes of {}", self.classes.len(), self.root.display()),
         })
     }
@@ -167,7 +166,7 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
         if above.contains(&itself) {
             return Err(Error::Format {
                 path: folder,
-                found: format!("is {} once more, in which it lies", itself.display()),
+                found: format!("links back to {}, which contains it", itself.display()),
                 expected: "no link to a folder above it; remove the link".into(),
             });
         }
@@ -188,7 +187,7 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
         if is_one_of(&OTHER_EXTENSIONS) {
             return Err(Error::Format {
                 path,
-                found: "is named as an image in another format".into(),
+                found: "has the extension of an unsupported image format".into(),
                 expected: "JPEG or PNG images only; convert it, or remove it".into(),
             });
         }

@@ -237,7 +237,8 @@ mod tests {
         );
         assert_eq!(
             refused(Box::new(sequential(vec![]))),
-            "the number of schedules is 2 beside 0, but must be one more than that of milestones"
+            "the number of schedules is 2, with 0 milestones, but must be one more than the number \
+             of milestones"
         );
         assert_eq!(
             refused(Box::new(sequential(vec![0]))),

@@ -93,8 +93,13 @@ impl Schedule for SequentialLr {
             Err(Error::Argument { what: what.into(), found, expected: expected.into() })
         };
         if self.schedules.len() != self.milestones.len() + 1 {
-            let found = format!("{} beside {}", self.schedules.len(), self.milestones.len());
-            return refuse("the number of schedules", found, "one more than that of milestones");
+            let found =
+                format!("{}, with {} milestones", self.schedules.len(), self.milestones.len());
+            return refuse(
+                "the number of schedules",
+                found,
+                "one more than the number of milestones",
+            );
         }
         let after = [0].iter().chain(&self.milestones);
         if after.zip(&self.milestones).any(|(before, milestone)| milestone <= before) {
