@@ -72,7 +72,7 @@ fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
 }
 
 #[test]
-#[should_panic = "while this thread has the module already"]
+#[should_panic = "while this thread already has the module"]
 fn a_thread_has_one_guard_of_the_module() {
     let (_vs, model) = model(2);
     let _first = model.module();

@@ -249,7 +249,7 @@ on_ranks!(
         };
         pass(false).unwrap();
         let error = pass(false).unwrap_err().to_string();
-        assert!(error.contains("has been run already"), "{error}");
+        assert!(error.contains("has already been run"), "{error}");
     }
 );
 

@@ -1,4 +1,4 @@
-//! What libtorch says when it refuses, and what kind of failure that is.
+//! libtorch's errors, and what kind of failure they are.
 
 use crate::ffi;
 use std::ffi::{CStr, CString};
@@ -18,7 +18,7 @@ pub struct Error {
 pub enum ErrorKind {
     /// Another rank or the store can no longer be reached.
     Connection,
-    /// Something did not happen in time: a rank did not arrive, or nobody set a key.
+    /// Something did not happen in time: a rank did not arrive, or a key was not set.
     Timeout,
     /// The call is wrong: an argument is invalid, or the ranks made different calls.
     Misuse,
@@ -27,7 +27,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The kind of an error of which only the text is left, or whose type libtorch uses for
+    /// The kind of an error by its text, if its type is lost, or is one that libtorch uses for
     /// everything.
     fn of_text(message: &str) -> Self {
         let says = |signs: &[&str]| signs.iter().any(|sign| message.contains(sign));
@@ -54,7 +54,7 @@ impl Error {
         Error { kind: ErrorKind::of_text(&message), message }
     }
 
-    /// libtorch's own words.
+    /// libtorch's own message.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -92,7 +92,7 @@ pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
     })
 }
 
-/// Turns a handle that a call has filled in into one that is known not to be null.
+/// Turns a handle that a call has filled in into a non-null one.
 pub(crate) fn created<T>(status: ffi::Status, handle: *mut T) -> Result<NonNull<T>, Error> {
     check(status)?;
     NonNull::new(handle)
