@@ -20,7 +20,7 @@ typedef struct c10d_graph_end c10d_graph_end;
 typedef struct c10d_thread_state c10d_thread_state;
 typedef void c10d_tensor;
 
-// What the type of an exception tells. An unclassified one is told by its text, in error.rs.
+// The kind of an exception, by its type. error.rs classifies the others by their text.
 typedef enum {
   C10D_UNCLASSIFIED = 0,
   C10D_CONNECTION = 1,

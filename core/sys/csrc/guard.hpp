@@ -31,10 +31,9 @@ bool is_any_of(const std::exception& error) {
   return (... || (dynamic_cast<const Types*>(&error) != nullptr));
 }
 
-// Gloo, NCCL and much of libtorch throw one type for everything, which leaves their errors
-// unclassified.
+// Gloo, NCCL and much of libtorch throw one type for everything, so their errors stay unclassified.
 inline c10d_error_kind kind_of(const std::exception& error) {
-  // A DistNetworkError as well, so it has to be asked for first.
+  // It is a DistNetworkError as well, so it must be checked first.
   if (is_any_of<c10d::TimeoutError>(error)) {
     return C10D_TIMEOUT;
   }
