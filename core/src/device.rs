@@ -1,4 +1,4 @@
-//! Devices of one process: the GPUs, or parts of the CPU that stand in for them.
+//! The devices of one process: GPUs, or parts of the CPU that stand in for them.
 
 use crate::{Error, Result};
 use c10d_sys::memory::{self, CPU_DEVICES};
@@ -8,12 +8,12 @@ use std::num::IntErrorKind;
 use std::str::FromStr;
 use tch::{Cuda, Device, Tensor};
 
-/// A GPU, or a logical device: a part of the CPU whose memory is counted by itself.
+/// A GPU, or a logical device: a part of the CPU with its own count of memory.
 ///
-/// Logical devices make data parallelism visible without a GPU. Each replica runs on a thread of
-/// its own, and what that thread allocates belongs to its device ([`guard`](Self::guard)). A tensor
-/// that goes from one logical device to another is copied, as between GPUs. PyTorch's counterpart is
-/// `torch.device`, which knows one CPU only.
+/// Logical devices show data parallelism without a GPU. Each replica runs on its own thread, and
+/// that thread's allocations belong to its device ([`guard`](Self::guard)). A tensor that moves
+/// from one logical device to another is copied, as between GPUs. PyTorch's counterpart is
+/// `torch.device`, which has only one CPU.
 ///
 /// ```
 /// use tch::{Tensor, kind::FLOAT_CPU};
@@ -34,10 +34,10 @@ pub enum LogicalDevice {
 }
 
 impl LogicalDevice {
-    /// Refuses a device that is not there.
+    /// Refuses a device that does not exist.
     ///
     /// # Errors
-    /// [`Error::Argument`] beyond the last GPU, or the last countable part of the CPU.
+    /// [`Error::Argument`] for an index beyond the last GPU, or beyond the logical devices.
     pub fn check(self) -> Result<Self> {
         let expected = match self {
             LogicalDevice::Cpu(index) if index < CPU_DEVICES => return Ok(self),
@@ -53,7 +53,7 @@ impl LogicalDevice {
         Err(Error::Argument { what: "device".into(), found: self.to_string(), expected })
     }
 
-    /// Where a tensor lies. One without memory of its own, an empty or a sparse one, is on `cpu:0`.
+    /// The device of a tensor. A tensor without its own memory, empty or sparse, is on `cpu:0`.
     pub fn of(tensor: &Tensor) -> Self {
         match tensor.device() {
             Device::Cuda(index) => LogicalDevice::Cuda(index),
@@ -61,11 +61,11 @@ impl LogicalDevice {
         }
     }
 
-    /// Until the guard is dropped, what this thread allocates on the CPU belongs to this device;
-    /// a GPU becomes the current one. `with torch.cuda.device(…):`
+    /// Until the guard is dropped, this thread's allocations on the CPU belong to this device; a
+    /// GPU becomes the current one. `with torch.cuda.device(…):`
     ///
     /// # Errors
-    /// [`Error::Argument`] for a device that is not there.
+    /// [`Error::Argument`] for a device that does not exist.
     pub fn guard(self) -> Result<DeviceGuard> {
         self.check()?;
         let previous = match self {
@@ -77,17 +77,17 @@ impl LogicalDevice {
         Ok(DeviceGuard { previous, of_this_thread: PhantomData })
     }
 
-    /// `tensor` on this device: itself if it is there, else a copy without history.
-    /// `tensor.to(device)`
+    /// `tensor` on this device: the tensor itself if it is there already, else a copy without
+    /// history. `tensor.to(device)`
     ///
     /// # Errors
-    /// [`Error::Argument`] for a device that is not there, [`Error::Tensor`] if memory runs out.
+    /// [`Error::Argument`] for a device that does not exist, [`Error::Tensor`] if memory runs out.
     pub fn copy_of(self, tensor: &Tensor) -> Result<Tensor> {
         if LogicalDevice::of(tensor) == self {
             return Ok(tensor.shallow_clone());
         }
         let _on = self.guard()?;
-        // Also where both are on the CPU; PyTorch's copies keep the strides.
+        // Even if both are on the CPU; PyTorch's copies keep the strides.
         let (non_blocking, copy) = (false, true);
         let moved = tensor
             .f_detach()
@@ -96,12 +96,12 @@ impl LogicalDevice {
     }
 }
 
-/// Puts the device back that was current on this thread; see [`LogicalDevice::guard`].
+/// Restores this thread's previous device; see [`LogicalDevice::guard`].
 #[derive(Debug)]
 #[must_use = "the device is current only while the guard lives"]
 pub struct DeviceGuard {
     previous: LogicalDevice,
-    /// The current device is a thread's: a guard dropped on another thread would set that one's.
+    /// The current device is per thread: dropped on another thread, a guard would set that one's.
     of_this_thread: PhantomData<*const ()>,
 }
 
@@ -112,7 +112,7 @@ impl Drop for DeviceGuard {
                 memory::exchange_cpu_device(index);
             }
             LogicalDevice::Cuda(index) => {
-                // It was current before, so it can be set.
+                // It was current before, so setting it cannot fail.
                 let _ = memory::exchange_cuda_device(index);
             }
         }
@@ -140,20 +140,21 @@ impl fmt::Display for LogicalDevice {
 impl FromStr for LogicalDevice {
     type Err = Error;
 
-    /// `cpu:1`, `cuda:0`; without a number, the first. (As [`Devices`], `cpu:1` is a list of one,
-    /// `cpu:0`.)
+    /// `cpu:1`, `cuda:0`; without an index, the first. (Parsed as [`Devices`], `cpu:1` is a list of
+    /// one device, `cpu:0`.)
     ///
     /// # Errors
-    /// [`Error::Argument`] for another text, and for a device that is not there.
+    /// [`Error::Argument`] for any other text, and for a device that does not exist.
     fn from_str(text: &str) -> Result<Self> {
         named(text)?.check()
     }
 }
 
-/// The devices that share a batch: at least one, of one kind, none twice. PyTorch's `device_ids`.
+/// The devices that share a batch: at least one, all of one kind, all different. PyTorch's
+/// `device_ids`.
 ///
 /// Written `cpu:4` for four logical devices, `cuda:0,cuda:1` for these two GPUs, and `cuda` for all
-/// GPUs of this host.
+/// GPUs on this host.
 ///
 /// ```
 /// use tch_parallel::Devices;
@@ -167,11 +168,11 @@ impl FromStr for LogicalDevice {
 pub struct Devices(Vec<LogicalDevice>);
 
 impl Devices {
-    /// Those listed, the first of which holds the model that is trained.
+    /// The listed devices, the first of which holds the original model.
     ///
     /// # Errors
-    /// [`Error::Argument`] for none, for one that is not there or is listed twice, and for a CPU
-    /// beside a GPU.
+    /// [`Error::Argument`] for an empty list, for a device that does not exist or is listed twice,
+    /// and for a mixture of CPUs and GPUs.
     pub fn new(devices: impl IntoIterator<Item = LogicalDevice>) -> Result<Self> {
         let devices: Vec<_> = devices.into_iter().collect();
         let refuse = |found: String, expected: &str| {
@@ -200,12 +201,12 @@ impl Devices {
     /// The logical devices `cpu:0` to `cpu:{count - 1}`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for 0, and for more than can be counted apart.
+    /// [`Error::Argument`] for 0, and for more than there are logical devices.
     pub fn cpu(count: usize) -> Result<Self> {
         Devices::new((0..count).map(LogicalDevice::Cpu))
     }
 
-    /// All GPUs of this host.
+    /// All GPUs on this host.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is none.
@@ -214,7 +215,7 @@ impl Devices {
         Devices::new((0..Cuda::device_count().max(0) as usize).map(LogicalDevice::Cuda))
     }
 
-    /// The first: it holds the model that is trained. `device_ids[0]`
+    /// The first device, which holds the original model. `device_ids[0]`
     pub fn first(&self) -> LogicalDevice {
         self.0[0]
     }
@@ -222,7 +223,7 @@ impl Devices {
     /// The device at a position of the list.
     ///
     /// # Errors
-    /// [`Error::Argument`] beyond its end.
+    /// [`Error::Argument`] for an index beyond the end.
     pub fn get(&self, position: usize) -> Result<LogicalDevice> {
         self.0.get(position).copied().ok_or_else(|| Error::Argument {
             what: "device number".into(),
@@ -231,13 +232,13 @@ impl Devices {
         })
     }
 
-    /// How many.
+    /// The number of devices.
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// In the order of their shares of a batch.
+    /// In the order of their parts of a batch.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = LogicalDevice> + '_ {
         self.0.iter().copied()
     }
@@ -265,7 +266,7 @@ impl FromStr for Devices {
     }
 }
 
-/// The device of this name, whether or not it is there.
+/// The device with this name, whether or not it exists.
 fn named(text: &str) -> Result<LogicalDevice> {
     let (kind, index) = text.split_once(':').unwrap_or((text, "0"));
     let index = number(text, index)?;
@@ -279,7 +280,7 @@ fn named(text: &str) -> Result<LogicalDevice> {
 fn number(text: &str, digits: &str) -> Result<usize> {
     match digits.parse() {
         Ok(number) => Ok(number),
-        // Too large for any machine: let the check that follows say how many there are.
+        // Too large for any machine: the later check reports how many there are.
         Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(usize::MAX),
         Err(_) => Err(no_device(text)),
     }
@@ -339,7 +340,7 @@ mod tests {
         };
         assert_eq!(LogicalDevice::of(&there), LogicalDevice::Cpu(1));
         assert_eq!(LogicalDevice::of(&make()), LogicalDevice::Cpu(0));
-        // A view shares its block, and so its place.
+        // A view shares its block, and so its device.
         assert_eq!(LogicalDevice::of(&there.narrow(0, 1, 2)), LogicalDevice::Cpu(1));
     }
 
@@ -361,7 +362,8 @@ mod tests {
         assert_ne!(there.data_ptr(), here.data_ptr());
         assert_eq!(LogicalDevice::of(&there), LogicalDevice::Cpu(1));
         assert_eq!(there, here);
-        // What is transposed stays so, and is made contiguous where that is needed: as on GPUs.
+        // A transposed tensor stays transposed, as on GPUs, and is made contiguous only where
+        // needed.
         let transposed = LogicalDevice::Cpu(1).copy_of(&here.view([2, 2]).tr()).unwrap();
         assert_eq!(transposed.stride(), [1, 2]);
     }

@@ -1,16 +1,16 @@
-//! The one error type of the library.
+//! The library's one error type.
 //!
-//! Every variant says what was found, what was expected and what to do about it; whatever
-//! happens between ranks names the rank and the operation as well.
+//! Every variant says what was found, what was expected and what to do about it. Errors between
+//! ranks also name the rank and the operation.
 
 use crate::LogicalDevice;
 use std::path::PathBuf;
 
-/// The result of anything in this crate that can fail.
+/// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong, grouped by where it comes from. PyTorch raises `ValueError`, `DistBackendError`
-/// and, most of the time, `RuntimeError`.
+/// What can go wrong, grouped by source. PyTorch raises `ValueError`, `DistBackendError` and,
+/// mostly, `RuntimeError`.
 ///
 /// ```
 /// use tch_parallel::{Devices, Error};
@@ -26,11 +26,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    // === What the caller passed ===
-    /// A value that no run could work with, refused before any work is done.
+    // === Arguments ===
+    /// A value that no run could use, refused before any work is done.
     #[error("{what} is {found}, but must be {expected}")]
     Argument {
-        /// The argument's name, as the caller wrote it (`batch_size`, `--device`).
+        /// The argument's name as the caller wrote it (`batch_size`, `--device`).
         what: String,
         /// The offending value.
         found: String,
@@ -38,7 +38,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// An environment variable that launchers set is missing or makes no sense.
+    /// An environment variable that a launcher sets is missing or invalid.
     #[error("environment variable {variable} {found}; expected {expected}")]
     Environment {
         /// The variable's name (`RANK`, `WORLD_SIZE` …).
@@ -50,10 +50,10 @@ pub enum Error {
     },
 
     // === Files ===
-    /// A file that can be read but does not hold what it should.
+    /// A file that can be read but has the wrong contents.
     #[error("{}: {found}; expected {expected}", path.display())]
     Format {
-        /// The file that is at fault.
+        /// The file.
         path: PathBuf,
         /// What the file holds.
         found: String,
@@ -61,7 +61,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// The operating system refused something.
+    /// The operating system refused a file operation.
     #[error("cannot {operation} {}", path.display())]
     Io {
         /// What was attempted, as a verb (`read`, `create`, `rename to`).
@@ -76,9 +76,9 @@ pub enum Error {
     /// A rank could not join the others.
     #[error("rank {rank} of {world_size} could not {operation}: {message}")]
     Rendezvous {
-        /// The rank that reports.
+        /// The rank that reports the error.
         rank: usize,
-        /// How many ranks were to meet.
+        /// How many ranks were expected.
         world_size: usize,
         /// What was attempted (`listen on 127.0.0.1:29500`, `join the group`).
         operation: String,
@@ -89,27 +89,27 @@ pub enum Error {
     /// A collective operation failed.
     #[error("rank {rank}: {operation} failed: {message}{}", blame.as_ref().map(|b| format!(" ({b})")).unwrap_or_default())]
     Collective {
-        /// The rank that reports.
+        /// The rank that reports the error.
         rank: usize,
         /// `all_reduce`, `backward`, `DistributedDataParallel::new` …
         operation: &'static str,
-        /// PyTorch's own words, without its C++ backtrace.
+        /// PyTorch's own message, without its C++ backtrace.
         message: String,
-        /// Who is to blame, where that could be found out: which rank has gone, or what
-        /// another rank reported.
+        /// The rank at fault, if it could be found: which rank is gone, or what another rank
+        /// reported.
         blame: Option<String>,
     },
 
-    /// Parameters of the model took no part in a loss.
+    /// Some parameters did not contribute to a loss.
     #[error(
-        "rank {rank}: {} took no part in the last loss, so the gradients of this step could not be \
-         exchanged; use every parameter in every loss, or set find_unused_parameters",
+        "rank {rank}: {} did not contribute to the last loss, so the gradients of this step could \
+         not be exchanged; use every parameter in every loss, or set find_unused_parameters",
         names.join(", ")
     )]
     UnusedParameters {
-        /// The rank that reports.
+        /// The rank that reports the error.
         rank: usize,
-        /// The parameters, as the variable store names them.
+        /// The parameters' names in the variable store.
         names: Vec<String>,
     },
 
@@ -117,11 +117,11 @@ pub enum Error {
     /// A replica of a model failed while the others ran.
     #[error("the replica on {device} failed in {operation}: {message}")]
     Replica {
-        /// Where it ran.
+        /// The replica's device.
         device: LogicalDevice,
         /// `forward`, `criterion` or `backward`.
         operation: &'static str,
-        /// What it said when it panicked, without libtorch's C++ backtrace.
+        /// The panic's message, without libtorch's C++ backtrace.
         message: String,
     },
 
@@ -131,24 +131,24 @@ pub enum Error {
     Tensor {
         /// What was attempted.
         operation: &'static str,
-        /// libtorch's own words, without its C++ backtrace.
+        /// libtorch's own message, without its C++ backtrace.
         message: String,
     },
 
     // === The caller's own code ===
-    /// What a data set, a transform or a hook of the caller's own has returned.
+    /// The error of a data set, a transform or a hook that the caller wrote.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
-    /// For use with `map_err` in a [`Dataset`](crate::data::Dataset) or another trait that the caller
-    /// implements: any error of its own, or a text.
+    /// For `map_err` in a [`Dataset`](crate::data::Dataset) or another trait that the caller
+    /// implements: wraps any error or text.
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Error::Other(error.into())
     }
 
-    /// For use with `map_err` on file operations: `File::open(&path).map_err(Error::io("open", &path))`.
+    /// For `map_err` on file operations: `File::open(&path).map_err(Error::io("open", &path))`.
     pub fn io(
         operation: &'static str,
         path: impl Into<PathBuf>,
@@ -157,30 +157,31 @@ impl Error {
         move |source| Error::Io { operation, path, source }
     }
 
-    /// For use with `map_err` on tch's fallible operations: `x.f_matmul(&y).map_err(Error::tensor("matmul"))`.
+    /// For `map_err` on tch's fallible operations:
+    /// `x.f_matmul(&y).map_err(Error::tensor("matmul"))`.
     pub fn tensor(operation: &'static str) -> impl FnOnce(tch::TchError) -> Self {
         move |error| Error::Tensor { operation, message: without_backtrace(&error) }
     }
 
-    /// The same for what [`c10d_sys`] returns.
+    /// The same for errors of [`c10d_sys`].
     pub(crate) fn engine(operation: &'static str) -> impl FnOnce(c10d_sys::Error) -> Self {
         move |error| Error::Tensor { operation, message: error.message().to_owned() }
     }
 }
 
-/// libtorch puts its C++ backtrace into the text of an error; whoever reads a message wants the first lines.
+/// Removes the C++ backtrace that libtorch appends to the text of an error.
 pub(crate) fn without_backtrace(error: &tch::TchError) -> String {
     let text = match error {
         tch::TchError::Torch(text) => text.clone(),
         other => other.to_string(),
     };
-    // Where libtorch's memory ends, the backtrace comes without its headline.
+    // When memory runs out, the backtrace has no headline.
     let ends =
         ["\nException raised from", "\nframe #0"].into_iter().filter_map(|end| text.find(end));
     text[..ends.min().unwrap_or(text.len())].trim().to_owned()
 }
 
-/// What a panic says; tch's operations panic with libtorch's text in a form for programmers.
+/// The message of a panic. tch's operations panic with libtorch's text in debug format.
 pub(crate) fn of_panic(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload
         .downcast_ref::<String>()

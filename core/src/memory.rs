@@ -1,9 +1,10 @@
-//! Live and peak bytes of a device, under the names of `torch.cuda`.
+//! Live and peak bytes on a device, with the names of `torch.cuda`.
 //!
-//! A GPU's come from PyTorch's caching allocator. A logical device's are exact: every block of the
-//! CPU is booked to the device of the thread that asks for it ([`LogicalDevice::guard`]), and
-//! un-booked there, whichever thread gives it back. Threads of OpenMP are on `cpu:0`, so what a
-//! kernel allocates on these is booked there; with `tch::set_num_threads(1)` there are none.
+//! A GPU's numbers come from PyTorch's caching allocator. A logical device's are exact: every block
+//! of CPU memory is counted on the device of the thread that allocates it
+//! ([`LogicalDevice::guard`]), and subtracted there, whichever thread frees it. OpenMP threads are
+//! on `cpu:0`, so a kernel's allocations on those count there; with `tch::set_num_threads(1)` there
+//! are none.
 //!
 //! ```
 //! use tch::{Tensor, kind::FLOAT_CPU};
@@ -25,27 +26,27 @@
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::memory::{self, Bytes};
 
-/// Bytes in tensors that live on `device` now. `torch.cuda.memory_allocated`
+/// Bytes of the live tensors on `device`. `torch.cuda.memory_allocated`
 ///
 /// # Errors
-/// [`Error::Argument`] for a device that is not there.
+/// [`Error::Argument`] for a device that does not exist.
 pub fn memory_allocated(device: LogicalDevice) -> Result<usize> {
     Ok(bytes(device)?.live)
 }
 
-/// The most bytes that lived on `device` at once since [`reset_peak_memory_stats`].
+/// The maximum of live bytes on `device` since [`reset_peak_memory_stats`].
 /// `torch.cuda.max_memory_allocated`
 ///
 /// # Errors
-/// [`Error::Argument`] for a device that is not there.
+/// [`Error::Argument`] for a device that does not exist.
 pub fn max_memory_allocated(device: LogicalDevice) -> Result<usize> {
     Ok(bytes(device)?.peak)
 }
 
-/// Lets the peak begin again at what lives on `device` now. `torch.cuda.reset_peak_memory_stats`
+/// Resets the peak to the live bytes on `device`. `torch.cuda.reset_peak_memory_stats`
 ///
 /// # Errors
-/// [`Error::Argument`] for a device that is not there.
+/// [`Error::Argument`] for a device that does not exist.
 pub fn reset_peak_memory_stats(device: LogicalDevice) -> Result<()> {
     match device.check()? {
         LogicalDevice::Cpu(index) => {
@@ -58,12 +59,12 @@ pub fn reset_peak_memory_stats(device: LogicalDevice) -> Result<()> {
     }
 }
 
-/// Lets this process keep the CPU's memory that tensors give back, for the next ones; to be called
-/// first in `main`, by a program that trains.
+/// Makes this process keep the CPU memory that tensors free, for later tensors. A training program
+/// should call this first in `main`.
 ///
-/// Every training step asks for the same blocks. glibc returns large ones to the system at once,
-/// and fetching them again costs a page fault for every 4 KiB: of a step of ResNet-18 on the CPU 2 %.
-/// The process stays as large as it was at its peak. GPUs have PyTorch's caching allocator for this.
+/// Every training step allocates the same blocks. glibc returns large ones to the system at once,
+/// and getting them back costs a page fault per 4 KiB: 2 % of a step of ResNet-18 on the CPU. The
+/// process keeps its peak size. On GPUs, PyTorch's caching allocator does the same.
 pub fn keep_freed_memory() {
     memory::keep_freed_memory();
 }
@@ -83,7 +84,7 @@ mod tests {
     use std::thread;
     use tch::{Device, Kind, Tensor};
 
-    /// Devices that no other test of this crate touches: tests share the process.
+    /// Devices that no other test of this crate uses: tests share the process.
     const HERE: LogicalDevice = LogicalDevice::Cpu(50);
     const THERE: LogicalDevice = LogicalDevice::Cpu(51);
 
@@ -122,7 +123,7 @@ mod tests {
             (&weight * &weight).sum(Kind::Float).backward();
             (memory_allocated(ALONE).unwrap(), LogicalDevice::of(&weight.grad()))
         });
-        // The gradient is all that is left: as many floats as the weight has.
+        // Only the gradient is left: as many floats as the weight has.
         assert_eq!(bytes.join().unwrap(), (4 * 1024, ALONE));
     }
 

@@ -13,10 +13,10 @@ use tch::{TchError, Tensor};
 /// Tensors by name.
 pub(crate) type NamedTensors = HashMap<String, Tensor>;
 
-/// The text in the header, by the names of the format's `__metadata__`.
+/// The text of the header's `__metadata__`, by name.
 pub(crate) type Metadata = HashMap<String, String>;
 
-/// Writes them to a file.
+/// Writes the tensors to a file.
 pub(crate) fn to_file(
     tensors: &NamedTensors,
     metadata: Option<Metadata>,
@@ -33,12 +33,12 @@ pub(crate) fn to_file(
     })
 }
 
-/// What such a file would hold.
+/// The contents of such a file.
 pub(crate) fn to_bytes(tensors: &NamedTensors) -> Result<Vec<u8>> {
     with_views(tensors, |views| serialize(views, &None).map_err(unreadable))
 }
 
-/// What such a file holds; else the reason why it is none, or is not whole.
+/// The tensors in such a file; otherwise the reason why it is invalid or incomplete.
 pub(crate) fn from_bytes(bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
     let file = SafeTensors::deserialize(bytes).map_err(unreadable)?;
@@ -74,7 +74,7 @@ fn with_views<R>(
     }
 }
 
-/// A tensor whose bytes are fetched when it is its turn: no second copy of all lies in memory.
+/// A tensor whose bytes are fetched only when needed, so that memory holds no second copy of all.
 struct Source<'a> {
     tensor: &'a Tensor,
     shape: Vec<usize>,

@@ -1,22 +1,22 @@
-//! What a variable store holds, in an order that all ranks share.
+//! The variables of a variable store, in an order that all ranks share.
 
 use c10d_sys::tensor::identity;
 use std::collections::{HashMap, HashSet};
 use tch::Tensor;
 use tch::nn::VarStore;
 
-/// The trainable variables, frozen ones included, in the order of registration:
+/// The trainable variables, including frozen ones, in the order of registration:
 /// `module.named_parameters()`.
 pub fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
     let variables = vs.variables();
-    // tch knows the order of the trainable variables and the names of all, but not both at once.
+    // tch knows the order of the trainable variables and the names of all, but not both together.
     let names: HashMap<usize, &String> =
         variables.iter().map(|(name, variable)| (identity(variable), name)).collect();
     vs.trainable_variables()
         .into_iter()
         .map(|parameter| {
             let name = names.get(&identity(&parameter)).map(|name| name.to_string());
-            // A variable that was replaced in the store by another of its name has none.
+            // A variable that was replaced in the store by another with its name has none.
             (name.unwrap_or_else(|| "(unnamed)".into()), parameter)
         })
         .collect()
@@ -25,9 +25,9 @@ pub fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
 /// The variables that are never trained (running statistics, say), in the order of PyTorch's
 /// `module.named_buffers()`.
 ///
-/// tch keeps no order of theirs. A module's buffers therefore come where the module's first
-/// parameter does, a batch norm's own as PyTorch registers them, and all others by name: the order
-/// in which ranks that run Python expect them, as long as whatever has buffers has parameters too.
+/// tch keeps no order of buffers. So a module's buffers come where the module's first parameter
+/// does: a batch norm's in the order in which PyTorch registers them, all others by name. Ranks
+/// that run Python expect this order, provided that every module with buffers also has parameters.
 pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
     let parameters = named_parameters(vs);
     let mut owners = HashMap::new();
@@ -52,7 +52,7 @@ pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
 /// The buffers of `torch.nn.modules.batchnorm._NormBase`, as it registers them.
 const BATCH_NORM: [&str; 3] = ["running_mean", "running_var", "num_batches_tracked"];
 
-/// A module's path, and what the module itself calls the variable.
+/// A module's path, and the variable's name in the module.
 fn split(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }

@@ -1,13 +1,13 @@
-//! What a module that is trained in parallel may take and return.
+//! What a module that is trained in parallel can take and return.
 
 use tch::Tensor;
 
-/// One tensor or several: whoever shares inputs out, gathers outputs or prepares a backward pass
-/// has to find every one of them.
+/// One or several tensors. Scattering inputs, gathering outputs and preparing a backward pass must
+/// find every one of them.
 ///
-/// Implemented for tensors, tuples, arrays, vectors and options of them, nested as you like, and for
-/// [`Shared`] values; [`Replicated`] tensors are not split. A struct of your own needs two short
-/// functions, or three to hand [`Replicated`] tensors on:
+/// Implemented for tensors, tuples, arrays, vectors and options, nested in any way, and for
+/// [`Shared`] values; [`Replicated`] tensors are not split. Your own struct needs two short
+/// functions, or three to pass [`Replicated`] tensors on:
 ///
 /// ```
 /// use tch::{Tensor, kind::FLOAT_CPU};
@@ -43,17 +43,17 @@ pub trait Tensors: Sized {
     /// Calls `f` on each tensor, always in the same order.
     fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor));
 
-    /// The same tensors in a structure of its own; no data is copied.
+    /// The same tensors in a new structure; no data is copied.
     fn shallow_clone(&self) -> Self;
 
-    /// Calls `f` on each tensor that is not to be split: those in [`Replicated`].
+    /// Calls `f` on each tensor that must not be split: those in [`Replicated`].
     fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
         let _ = f;
     }
 }
 
-/// Tensors that every replica gets whole, on its own device: weights of classes for a criterion, a
-/// mask for all rows. No gradient comes back for them.
+/// Tensors that every replica gets whole, on its own device: class weights for a criterion, say, or
+/// a mask for all rows. They get no gradient.
 #[derive(Debug)]
 pub struct Replicated<T>(
     /// What each replica gets a copy of.
@@ -72,7 +72,7 @@ impl<T: Tensors> Tensors for Replicated<T> {
     }
 }
 
-/// Something that is no tensor: every replica gets a clone of it, as from PyTorch's `scatter`.
+/// A value that is not a tensor: every replica gets a clone, as with PyTorch's `scatter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shared<T>(
     /// What each replica gets.
@@ -173,7 +173,7 @@ pub(crate) fn list<T: Tensors>(tensors: &T) -> Vec<Tensor> {
     found
 }
 
-/// The structure of `pattern`, which has as many tensors as `tensors`, with those in their place.
+/// The structure of `pattern`, with its tensors replaced by `tensors`, of which there are as many.
 pub(crate) fn fill<T: Tensors>(pattern: &T, tensors: impl IntoIterator<Item = Tensor>) -> T {
     let mut filled = pattern.shallow_clone();
     let mut tensors = tensors.into_iter();

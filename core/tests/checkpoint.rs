@@ -182,7 +182,7 @@ on_ranks!(
             job.parts().save(path(number), &number, group).unwrap();
         }
         let error = job.parts().load::<usize>(&path(group.rank()), group).unwrap_err().to_string();
-        assert!(error.contains("not the training that rank 0 has found"), "{error}");
+        assert!(error.contains("not the training that rank 0 has read"), "{error}");
     }
 );
 

@@ -182,7 +182,7 @@ on_ranks!(
     2,
     fn a_process_joins_its_job_once(group: &ProcessGroup) {
         let error = ProcessGroup::from_env().unwrap_err().to_string();
-        assert!(error.contains("this process has joined it already"), "{error}");
+        assert!(error.contains("this process has already joined it"), "{error}");
         group.barrier().unwrap();
     }
 );

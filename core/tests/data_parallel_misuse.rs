@@ -44,7 +44,7 @@ fn the_model_cannot_be_used_within_its_own_forward_pass() {
         let inputs = || ones(&[4, 2]);
         let again = model.forward(inputs(), |_, xs| model.f_forward_t(&xs, true).unwrap());
         let error = message(again);
-        assert!(error.contains("used within a forward pass of its own"), "{error}");
+        assert!(error.contains("used within its own forward pass"), "{error}");
         let error = message(model.forward(inputs(), |_, xs| model.module().forward_t(&xs, true)));
         let expected = "module() is called within a forward pass of the same model";
         assert!(error.contains(expected), "{error}");
@@ -59,7 +59,7 @@ fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
             let (_vs, model) = model(count);
             let module = model.module();
             let error = message(model.f_forward_t(&ones(&[4, 2]), true));
-            assert!(error.contains("used while a guard of its `module()` lives"), "{error}");
+            assert!(error.contains("used while a guard of its `module()` exists"), "{error}");
             drop(module);
             let _ = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
         }
@@ -72,7 +72,7 @@ fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
 }
 
 #[test]
-#[should_panic = "while this thread has the module already"]
+#[should_panic = "while this thread already has the module"]
 fn a_thread_has_one_guard_of_the_module() {
     let (_vs, model) = model(2);
     let _first = model.module();
@@ -232,8 +232,8 @@ fn outputs_that_do_not_fit_together_are_refused() {
     }));
     assert_eq!(
         error,
-        "outputs is [(Float, [2, 1]), (Float, [2, 2])], replica by replica, but must be of one kind, \
-         and of one shape but for dimension 0"
+        "outputs is [(Float, [2, 1]), (Float, [2, 2])] on the replicas, but must be of the same \
+         kind and shape, except in dimension 0"
     );
 }
 

@@ -139,7 +139,7 @@ on_ranks!(
     2,
     fn a_process_has_one_store_of_its_job(group: &ProcessGroup) {
         let error = Store::from_env(TIMEOUT).unwrap_err().to_string();
-        assert!(error.contains("this process has joined it already"), "{error}");
+        assert!(error.contains("this process has already joined it"), "{error}");
         group.barrier().unwrap();
     }
 );
@@ -156,7 +156,7 @@ fn a_member_that_does_not_come_is_missed_after_the_timeout() {
     let store = Store::from_env(TIMEOUT).unwrap();
     let options = ProcessGroupOptions { timeout: Duration::from_millis(300), ..common::options() };
     let error = ProcessGroup::with_store(&store, 0, 2, options).unwrap_err().to_string();
-    assert!(error.ends_with("rank 1 did not come within 300ms"), "{error}");
+    assert!(error.ends_with("rank 1 did not arrive within 300ms"), "{error}");
 }
 
 #[test]

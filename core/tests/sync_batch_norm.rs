@@ -249,7 +249,7 @@ on_ranks!(
         };
         pass(false).unwrap();
         let error = pass(false).unwrap_err().to_string();
-        assert!(error.contains("has been run already"), "{error}");
+        assert!(error.contains("has already been run"), "{error}");
     }
 );
 
@@ -274,7 +274,7 @@ on_ranks!(
         let images =
             |rows: usize| Tensor::ones([rows as i64, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
         let error = layer.f_forward_t(&images(group.rank()), true).unwrap_err().to_string();
-        assert!(error.contains("1 values a channel on all ranks together"), "{error}");
+        assert!(error.contains("1 values per channel on all ranks together"), "{error}");
         assert_eq!(vs.variables()["num_batches_tracked"].int64_value(&[]), 0);
         let _ = layer.f_forward_t(&images(1), true).unwrap();
     }
@@ -286,7 +286,7 @@ on_ranks!(
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         let images = Tensor::ones([1, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
         let error = layer.f_forward_t(&images, true).unwrap_err().to_string();
-        assert!(error.contains("1 values a channel on all ranks together"), "{error}");
+        assert!(error.contains("1 values per channel on all ranks together"), "{error}");
     }
 );
 

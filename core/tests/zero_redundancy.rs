@@ -168,8 +168,8 @@ on_ranks!(
         job.train(0..1);
         let refused = |job: &Job| job.optimizer.state_dict().unwrap_err().to_string();
         let expected = format!(
-            "the optimizer's state is spread over the ranks, but must be brought to this one, by \
-             `consolidate_state_dict({})` on all of them",
+            "the optimizer's state is sharded over the ranks, but must be gathered on this one: \
+             call `consolidate_state_dict({})` on all of them",
             group.rank()
         );
         assert_eq!(refused(&job), expected);

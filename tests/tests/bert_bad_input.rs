@@ -65,7 +65,7 @@ fn an_output_device_that_is_nowhere_is_refused() -> Result<()> {
 fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> Result<()> {
     refused(
         &["--method", "ddp", "--devices", "cpu:2"],
-        &["devices is cpu:0,cpu:1", "one for each rank of this host, here 1", "cargo launch -n 2"],
+        &["devices is cpu:0,cpu:1", "one for each rank on this host, here 1", "cargo launch -n 2"],
     )?;
     let text = "--method is data-parallel, but must be ddp where there are several ranks, here 2";
     refuse(launch(2, &dp_custom_criterion([])?)?, 1, &[text])?;

@@ -4,16 +4,16 @@ use crate::{Error, Result};
 use c10d_sys::amp::{self, AutocastKind};
 use tch::{Device, Kind};
 
-/// Runs `body` so that operations on tensors of this device type choose their kind themselves: matrix
-/// products and convolutions run in `dtype`, sums and losses in 32 bits.
-/// `with torch.autocast(device.type, dtype=dtype):`
+/// Runs `body` so that operations on tensors of this device type choose their own kind: matrix
+/// products and convolutions run in `dtype`, sums and losses in 32 bits. `with
+/// torch.autocast(device.type, dtype=dtype):`
 ///
-/// None turns it off (`enabled=False`), inside another block as well. Here this differs from Python,
-/// where `dtype=None` is on, with a kind of PyTorch's choice: name it, [`Kind::BFloat16`] on a CPU,
-/// [`Kind::Half`] on CUDA.
+/// `None` turns autocast off (`enabled=False`), even inside another block. This differs from
+/// Python, where `dtype=None` means on, with PyTorch's default kind. Name the kind instead:
+/// [`Kind::BFloat16`] on a CPU, [`Kind::Half`] on CUDA.
 ///
-/// To be used for the forward pass and the loss, not for the backward pass. The setting is the
-/// thread's own; [`DataParallel`](crate::data_parallel::DataParallel) carries it to its replicas.
+/// Use it for the forward pass and the loss, not for the backward pass. The setting is per thread;
+/// [`DataParallel`](crate::data_parallel::DataParallel) passes it on to its replicas.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -26,7 +26,7 @@ use tch::{Device, Kind};
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] for a kind that autocast does not compute in, and for devices other than CPU
+/// [`Error::Argument`] for a kind that autocast does not support, and for devices other than CPU
 /// and CUDA.
 pub fn autocast<R>(device: Device, dtype: Option<Kind>, body: impl FnOnce() -> R) -> Result<R> {
     let cuda = match device {

@@ -11,15 +11,16 @@ use tch::{Device, Kind, Tensor, no_grad};
 /// PyTorch's keyword arguments of `GradScaler`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GradScalerOptions {
-    /// What losses are multiplied by at first.
+    /// The initial scale of losses.
     pub init_scale: f64,
-    /// By what the scale grows after [`growth_interval`](Self::growth_interval) steps; above 1.
+    /// The factor by which the scale grows after [`growth_interval`](Self::growth_interval) steps;
+    /// above 1.
     pub growth_factor: f64,
-    /// By what the scale shrinks after a step that was left out; below 1.
+    /// The factor by which the scale shrinks after a skipped step; below 1.
     pub backoff_factor: f64,
-    /// How many steps must be made, without one being left out, for the scale to grow.
+    /// The number of consecutive steps, none of them skipped, after which the scale grows.
     pub growth_interval: i64,
-    /// Whether to scale at all: one program can then run with and without.
+    /// Whether to scale at all, so that one program can run with and without.
     pub enabled: bool,
 }
 
@@ -35,54 +36,54 @@ impl Default for GradScalerOptions {
     }
 }
 
-/// Multiplies losses, so that gradients in 16 bits do not vanish, and divides the gradients again
-/// before they are used: `torch.amp.GradScaler`. There is an example at the [module](super).
+/// Multiplies losses so that 16-bit gradients do not underflow, and divides the gradients again
+/// before they are used: `torch.amp.GradScaler`. There is an example in the [module](super).
 ///
-/// Where a gradient has overflowed, the step is left out and the scale shrinks. Ranks with
-/// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) come to the same verdict
-/// without a word to each other: the gradients that each of them looks at are averages over all
-/// ranks, and what is not finite on one makes the average not finite.
+/// If a gradient has overflowed, the step is skipped and the scale shrinks. Ranks with
+/// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) reach the same verdict
+/// without communication: each checks gradients that are averaged over all ranks, and one rank's
+/// infinity or NaN makes the average infinite or NaN.
 #[derive(Debug)]
 pub struct GradScaler {
     enabled: bool,
     state: GradScalerState,
-    /// The scale and the growth tracker, on the device of the first loss: whoever computes with
-    /// them need not wait for that device.
+    /// The scale and the growth tracker, on the device of the first loss, so that computing with
+    /// them does not wait for that device.
     tensors: Option<(Tensor, Tensor)>,
-    /// By the identity of their first parameter, those that have come by since the last update.
+    /// The optimizers seen since the last update, by the identity of their first parameter.
     optimizers: HashMap<usize, Checked>,
 }
 
-/// What [`GradScaler::state_dict`] gives, under PyTorch's names.
+/// What [`GradScaler::state_dict`] returns, with PyTorch's names.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GradScalerState {
-    /// What losses are multiplied by.
+    /// The factor of losses.
     pub scale: f64,
-    /// By what it grows.
+    /// The factor by which it grows.
     pub growth_factor: f64,
-    /// By what it shrinks.
+    /// The factor by which it shrinks.
     pub backoff_factor: f64,
-    /// After how many steps it grows.
+    /// The number of steps after which it grows.
     pub growth_interval: i64,
-    /// How many steps have been made since it grew, or since one was left out.
+    /// The number of steps since it grew, or since one was skipped.
     #[serde(rename = "_growth_tracker")]
     pub growth_tracker: i64,
 }
 
-/// An optimizer whose gradients have been divided.
+/// An optimizer whose gradients have been unscaled.
 #[derive(Debug)]
 struct Checked {
-    /// For the gradients of each device and kind: 1 if one of them is not finite.
+    /// For the gradients of each device and kind: 1 if one of them is infinite or NaN.
     found_inf: Vec<Tensor>,
     stepped: bool,
 }
 
 impl GradScaler {
-    /// A scaler that begins with `init_scale`.
+    /// A scaler that starts with `init_scale`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for factors that PyTorch refuses as well, and for a scale or a factor that
-    /// is infinite or no number.
+    /// [`Error::Argument`] for factors that PyTorch refuses too, and for a scale or a factor that
+    /// is infinite or NaN.
     pub fn new(options: GradScalerOptions) -> Result<Self> {
         let GradScalerOptions {
             init_scale,
@@ -119,7 +120,7 @@ impl GradScaler {
         Ok(GradScaler { enabled, state, tensors: None, optimizers: HashMap::new() })
     }
 
-    /// The loss, multiplied by the scale; for its backward pass. `scaler.scale(loss)`
+    /// The loss multiplied by the scale, for the backward pass. `scaler.scale(loss)`
     ///
     /// # Errors
     /// [`Error::Tensor`] for a loss that cannot be multiplied.
@@ -135,14 +136,14 @@ impl GradScaler {
         scale.f_to(device).and_then(|scale| loss.f_mul(&scale)).map_err(Error::tensor("scale"))
     }
 
-    /// Divides the optimizer's gradients by the scale, for whoever wants to
-    /// [clip](crate::optim::clip_grad_norm_) or look at them before [`step`](Self::step), which does it
-    /// otherwise.
+    /// Divides the optimizer's gradients by the scale, so that you can
+    /// [clip](crate::optim::clip_grad_norm_) or inspect them before [`step`](Self::step), which
+    /// otherwise does this itself.
     ///
     /// # Errors
-    /// [`Error::Argument`] if it is called out of turn: before [`scale`](Self::scale), or twice before
-    /// [`update`](Self::update); if there are no gradients, or some of 16 bits: the parameters are to
-    /// be of 32.
+    /// [`Error::Argument`] if called before [`scale`](Self::scale), or twice before
+    /// [`update`](Self::update); if there are no gradients, or 16-bit ones: parameters must be
+    /// 32-bit.
     pub fn unscale_(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
         if !self.enabled {
             return Ok(());
@@ -159,11 +160,11 @@ impl GradScaler {
         Ok(())
     }
 
-    /// The optimizer's step, unless a gradient is infinite or no number: whether it was made.
+    /// The optimizer's step, unless a gradient is infinite or NaN. Returns whether it was made.
     ///
     /// # Errors
-    /// As [`unscale_`](Self::unscale_), which is called if that has not been done; and for a second
-    /// step before [`update`](Self::update).
+    /// Those of [`unscale_`](Self::unscale_), which is called if it was not; and for a second step
+    /// before [`update`](Self::update).
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         if !self.enabled {
             return optimizer.step().map(|()| true);
@@ -188,11 +189,11 @@ impl GradScaler {
         Ok(finite)
     }
 
-    /// Shrinks the scale if a step was left out since the last update, and lets it grow if none was
-    /// for long enough. To be called at the end of each iteration.
+    /// Shrinks the scale if a step was skipped since the last update, and grows it if none was for
+    /// long enough. Call this at the end of each iteration.
     ///
     /// # Errors
-    /// [`Error::Argument`] if no step was tried since the last update.
+    /// [`Error::Argument`] if no step was attempted since the last update.
     pub fn update(&mut self) -> Result<()> {
         if !self.enabled {
             return Ok(());
@@ -220,7 +221,7 @@ impl GradScaler {
         update().map(|_| ()).map_err(Error::tensor("update"))
     }
 
-    /// What losses are multiplied by at present: `get_scale()`. 1 if scaling is off. Waits for a GPU.
+    /// The current scale: `get_scale()`. 1 if scaling is off. Waits for a GPU.
     ///
     /// # Errors
     /// [`Error::Tensor`] if the scale cannot be read from its device.
@@ -228,11 +229,11 @@ impl GradScaler {
         Ok(self.state_dict()?.map_or(1.0, |state| state.scale))
     }
 
-    /// What the next iteration depends on; None if scaling is off. To be called after
+    /// What the next iteration depends on; `None` if scaling is off. Call this after
     /// [`update`](Self::update).
     ///
     /// # Errors
-    /// As [`get_scale`](Self::get_scale).
+    /// Those of [`get_scale`](Self::get_scale).
     pub fn state_dict(&self) -> Result<Option<GradScalerState>> {
         if !self.enabled {
             return Ok(None);
@@ -246,7 +247,7 @@ impl GradScaler {
         Ok(Some(state))
     }
 
-    /// Goes on from a state that [`state_dict`](Self::state_dict) gave; does nothing if scaling is
+    /// Restores a state that [`state_dict`](Self::state_dict) returned; does nothing if scaling is
     /// off.
     pub fn load_state_dict(&mut self, state: &GradScalerState) {
         if self.enabled {
@@ -265,7 +266,7 @@ impl GradScalerState {
     }
 }
 
-/// Divides all gradients, those of each device and kind at once; and what was found for each.
+/// Divides all gradients, together for each device and kind. Returns what was found for each.
 fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
     let mut groups: Vec<(Device, Kind, Vec<Tensor>)> = Vec::new();
     for gradient in parameters.iter().map(Tensor::grad).filter(Tensor::defined) {
@@ -304,7 +305,7 @@ fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
     Ok(all_found)
 }
 
-/// By what an optimizer is known again.
+/// What identifies an optimizer.
 fn key(parameters: &[Tensor]) -> usize {
     parameters.first().map_or(0, identity)
 }

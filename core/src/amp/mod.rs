@@ -1,5 +1,5 @@
-//! Automatic mixed precision: `torch.amp`. Matrix products and convolutions in half the bits, what
-//! needs the full range in 32.
+//! Automatic mixed precision: `torch.amp`. Matrix products and convolutions run in 16 bits,
+//! operations that need the full range in 32.
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor, nn};
@@ -24,7 +24,7 @@
 //! # Ok::<(), tch_parallel::Error>(())
 //! ```
 //!
-//! With [`Kind::BFloat16`](tch::Kind::BFloat16), whose range is that of 32 bits, no scaler is needed.
+//! [`Kind::BFloat16`](tch::Kind::BFloat16) has the range of 32 bits and needs no scaler.
 
 mod autocast;
 mod grad_scaler;

@@ -1,16 +1,16 @@
-//! Where a checkpoint is written: beside its place first, then in it.
+//! Where a checkpoint is written: first to a temporary file beside it, which is then renamed.
 
 use crate::{Error, Result};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Refuses a destination to which [`save`](super::save) could not write, so that a long training
-/// does not end in that error. For the process that will write: rank 0.
+/// Refuses a path to which [`save`](super::save) could not write, so that a long training does not
+/// end in that error. For the process that will write: rank 0.
 ///
 /// # Errors
 /// [`Error::Format`] for a directory, and for a file in a directory that does not exist;
-/// [`Error::Io`] where the system lets nobody write.
+/// [`Error::Io`] if the directory is not writable.
 pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let directory = directory(path);
@@ -33,23 +33,23 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
     fs::remove_file(&temporary).map_err(Error::io("remove", temporary))
 }
 
-/// Has `write` write a file that then takes the place of `path`: whoever looks there, whenever the
-/// process or the machine stops, finds the old file or the new one, whole.
+/// Calls `write` with a temporary path, and renames that file to `path`. Even if the process or the
+/// machine stops, `path` always holds the complete old file or the complete new one.
 ///
-/// What a run that was killed has left of such a file is removed. Should another run be writing to
-/// the same path, which is a mistake, then one of them fails, and the file is the other's.
+/// Removes what a killed run has left. If another run writes to the same path, which is a mistake,
+/// one of the two fails, and the file is the other's.
 pub(super) fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     remove_leftovers(path).map_err(Error::io("write to the directory of", path))?;
     let temporary = temporary(path);
     let result = write(&temporary).and_then(|()| {
-        // Without it the name could reach the disk before the contents.
+        // Otherwise the name could reach the disk before the contents.
         sync(&temporary)?;
         fs::rename(&temporary, path).map_err(Error::io("rename to", path))?;
-        // Without it the old name could come back with the power.
+        // Otherwise a power failure could bring the old name back.
         sync(directory(path))
     });
     if result.is_err() {
-        // Whether it is there at all depends on how far the writing came.
+        // It may not exist, depending on where the write failed.
         let _ = fs::remove_file(&temporary);
     }
     result
@@ -69,7 +69,7 @@ fn temporary(path: &Path) -> PathBuf {
     directory(path).join(format!("{begin}{}{end}", std::process::id()))
 }
 
-/// What stands in the name of a temporary file before and after the number of the process.
+/// The parts of a temporary file's name before and after the pid.
 fn around_process_id(path: &Path) -> [String; 2] {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     [format!(".{name}."), ".tmp".into()]

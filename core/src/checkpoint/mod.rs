@@ -1,10 +1,10 @@
-//! What a training has come to, in a file: safetensors, written atomically, by rank 0 alone.
+//! Checkpoints: safetensors files, written atomically, by rank 0 alone.
 //!
-//! - [`save`], [`load`]: the weights, for whoever uses the model.
-//! - [`Training`]: all that a training depends on, to go on with it as if it had not been interrupted.
+//! - [`save`], [`load`]: the weights, to use the model elsewhere.
+//! - [`Training`]: a whole training, to continue it as if it had not been interrupted.
 //!
-//! The format holds names, shapes, numbers and text, so loading a file runs no code. Python reads
-//! it with `safetensors.torch`.
+//! The format contains names, shapes, numbers and text, so loading a file runs no code. Python
+//! reads it with `safetensors.torch`.
 
 mod destination;
 mod file;

@@ -1,4 +1,4 @@
-//! The state of every rank's random generators, from which dropout draws.
+//! The state of every rank's random generators, which dropout uses.
 
 use crate::distributed::ProcessGroup;
 use crate::named_tensors::NamedTensors;
@@ -7,27 +7,27 @@ use c10d_sys::random::{rng_state, set_rng_state};
 use std::fmt;
 use tch::{Device, Tensor};
 
-/// What became of the random generators when a training was loaded.
+/// What happened to the random generators when a training was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "unless they are restored, the run does not go on to the same bits"]
 pub enum Generators {
-    /// Each rank goes on with the numbers that it would have drawn next.
+    /// Each rank continues with the numbers that it would have drawn next.
     Restored,
-    /// The training was saved by another number of ranks, each of which had its own state. All go on
-    /// as the program has seeded them: the run is as random as before, but not the same.
+    /// The training was saved by another number of ranks, each with its own state. All ranks keep
+    /// the program's seeds: the run is as random as before, but not the same.
     OtherWorldSize {
-        /// How many ranks there were.
+        /// The number of ranks that saved it.
         saved: usize,
     },
-    /// The training was saved on devices of another type. What is drawn on the CPU goes on; a GPU
-    /// draws as the program has seeded it.
+    /// The training was saved on another type of device. The CPU's generator is restored; a GPU
+    /// keeps the program's seed.
     OtherDevice,
 }
 
 impl fmt::Display for Generators {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Generators::Restored => write!(f, "the random generators go on"),
+            Generators::Restored => write!(f, "the random generators are restored"),
             Generators::OtherWorldSize { saved } => {
                 write!(f, "the checkpoint has the random generators of another world size, {saved}")
             }
@@ -38,7 +38,7 @@ impl fmt::Display for Generators {
     }
 }
 
-/// The states of all ranks, under their names in the file. A collective.
+/// The states of all ranks, with their names in the file. A collective.
 pub(super) fn gather(group: &ProcessGroup) -> Result<Vec<(String, Tensor)>> {
     let mut states = Vec::new();
     for cuda in generators(group.device()) {
@@ -50,7 +50,7 @@ pub(super) fn gather(group: &ProcessGroup) -> Result<Vec<(String, Tensor)>> {
     Ok(states)
 }
 
-/// Sets this rank's generators to what [`gather`] had found in a world of `saved` ranks.
+/// Restores this rank's generators from what [`gather`] returned in a world of `saved` ranks.
 pub(super) fn restore(
     group: &ProcessGroup,
     saved: usize,
@@ -70,7 +70,7 @@ pub(super) fn restore(
     Ok(if same_devices { Generators::Restored } else { Generators::OtherDevice })
 }
 
-/// That of the CPU, and that of the GPU on which the rank trains.
+/// The CPU's generator, and that of the rank's GPU.
 fn generators(device: Device) -> Vec<Option<usize>> {
     match device {
         Device::Cuda(index) => vec![None, Some(index)],
@@ -78,7 +78,7 @@ fn generators(device: Device) -> Vec<Option<usize>> {
     }
 }
 
-/// Without the number of the GPU: a rank may be given another one.
+/// Without the index of the GPU: a rank may run on another one.
 fn name(rank: usize, cuda: Option<usize>) -> String {
     format!("{rank}.{}", if cuda.is_some() { "cuda" } else { "cpu" })
 }

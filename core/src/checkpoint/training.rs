@@ -1,6 +1,6 @@
-//! All that a training depends on, in a file.
+//! A whole training in a file: everything needed to continue it.
 
-use super::file;
+use super::file::{self, GENERATORS, HEADER, MODEL, OPTIMIZER, take};
 use super::random::{self, Generators};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
@@ -15,21 +15,13 @@ use serde_json::Value;
 use std::path::Path;
 use tch::nn::VarStore;
 
-/// Where the file's `__metadata__` holds the [`Header`].
-const HEADER: &str = "training";
-
 /// The rank that writes.
 const WRITER: usize = 0;
 
-/// In place of a header: it could not be read.
+/// Replaces the header if the file could not be read.
 const UNREADABLE: &str = "";
 
-/// What stands before the names of tensors, by what they belong to.
-const MODEL: &str = "model.";
-const OPTIMIZER: &str = "optimizer.";
-const GENERATORS: &str = "rng.";
-
-/// The parts of a training, for as long as they are saved or loaded: PyTorch's "general checkpoint".
+/// The parts of a training, borrowed to save or load them: PyTorch's "general checkpoint".
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -67,22 +59,22 @@ const GENERATORS: &str = "rng.";
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 ///
-/// What is not in the file:
+/// The file does not contain:
 ///
-/// - buffers of other ranks than 0. With `broadcast_buffers` off, each rank has its own, and those of
-///   the others are lost.
-/// - the state of a communication hook: the errors and the matrices of
-///   [`PowerSgd`](crate::distributed::hooks::PowerSgd) begin anew.
-/// - DistributedDataParallel's buckets. It rebuilds them once, after its first backward pass, and
-///   from three ranks on the order in which Gloo adds up depends on a gradient's place in its bucket.
-///   So there a resumed training equals the uninterrupted one to the last bit only if the buckets are
-///   rebuilt before its first step: make one forward and backward pass before [`load`](Self::load),
-///   as `ddp-imagenet` does.
+/// - buffers of ranks other than 0. Without `broadcast_buffers`, each rank has its own, and those
+///   of the others are lost.
+/// - the state of a communication hook: the errors and matrices of
+///   [`PowerSgd`](crate::distributed::hooks::PowerSgd) start anew.
+/// - DistributedDataParallel's buckets, which are rebuilt once, after the first backward pass. With
+///   three ranks or more, the order of Gloo's sums depends on a gradient's position in its bucket.
+///   A resumed training then equals the uninterrupted one to the last bit only if the buckets are
+///   rebuilt before its first step: make one forward and backward pass before
+///   [`load`](Self::load), as `ddp-imagenet` does.
 ///
-/// In the file, the names of the model's variables begin with `model.`, those of the optimizer's
-/// state with `optimizer.`, those of the generators' with `rng.`, and `__metadata__["training"]` is
-/// the rest as JSON. [`checkpoint::load`](super::load) takes the weights of such a file, and so does
-/// Python:
+/// In the file, the names of the model's variables start with `model.`, those of the optimizer's
+/// state with `optimizer.`, those of the generators with `rng.`; `__metadata__["training"]` is the
+/// rest as JSON. [`checkpoint::load`](super::load) can take the weights from such a file, and so
+/// can Python:
 ///
 /// ```python
 /// saved = safetensors.torch.load_file(path)
@@ -90,29 +82,29 @@ const GENERATORS: &str = "rng.";
 /// ```
 #[derive(Debug)]
 pub struct Training<'a> {
-    /// Names the model. A training of another one is not loaded, be its variables the same.
+    /// The model's name. A training of another model is refused even if the variables match.
     pub architecture: &'a str,
     /// The variables of the model.
     pub vs: &'a mut VarStore,
-    /// What trains them.
+    /// The optimizer that trains them.
     pub optimizer: &'a mut dyn Optimizer,
-    /// What changes the learning rate, if anything does.
+    /// The learning-rate schedule, if there is one.
     pub scheduler: Option<&'a mut LrScheduler>,
-    /// What scales gradients, if anything does.
+    /// The gradient scaler, if there is one.
     pub scaler: Option<&'a mut GradScaler>,
 }
 
-/// What [`Training::load`] has found beside the parts of the training.
+/// What [`Training::load`] returns besides setting the parts of the training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it holds what the program needs to go on"]
 pub struct Resumed<P> {
-    /// What the program had passed to [`Training::save`].
+    /// The value passed to [`Training::save`].
     pub progress: P,
-    /// Whether the random generators go on as well.
+    /// Whether the random generators were restored too.
     pub generators: Generators,
 }
 
-/// What of a training is not tensors.
+/// Everything in a training that is not a tensor.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     architecture: String,
@@ -126,13 +118,13 @@ struct Header {
 
 impl Training<'_> {
     /// Writes all parts, the state of every rank's random generators, and `progress`: whatever the
-    /// program must know itself to go on (the epoch, the step in it, the best accuracy so far). A
-    /// collective, like [`checkpoint::save`](super::save): rank 0 writes, and the old file is there
-    /// until the new one is whole.
+    /// program itself needs to continue (the epoch, the step in it, the best accuracy so far). A
+    /// collective, like [`checkpoint::save`](super::save): rank 0 writes, and the old file is kept
+    /// until the new one is complete.
     ///
     /// # Errors
-    /// On every rank, with the reason, if rank 0 could not write; and for a `progress` that could not
-    /// be read again, since JSON knows neither NaN nor infinity.
+    /// On every rank, with the reason, if rank 0 could not write; and if `progress` could not be
+    /// read back, since JSON has neither NaN nor infinity.
     pub fn save<P: Serialize + DeserializeOwned>(
         &mut self,
         path: impl AsRef<Path>,
@@ -183,17 +175,17 @@ impl Training<'_> {
         file::write(path, &tensors, Some(Metadata::from([(HEADER.into(), header)])))
     }
 
-    /// Sets all parts, and this rank's random generators, to what [`save`](Self::save) has written. A
-    /// collective: each rank reads the file, so each host must have it.
+    /// Restores all parts, and this rank's random generators, from a file that [`save`](Self::save)
+    /// has written. A collective: each rank reads the file, so every host must have it.
     ///
-    /// The parts must be built as they were for the training that was saved. After it, the optimizer
-    /// has the options that it was saved with, as in PyTorch.
+    /// Build the parts in the same way as for the training that was saved. Afterwards the optimizer
+    /// has the saved options, as in PyTorch.
     ///
     /// # Errors
-    /// [`Error::Format`] for a file that is cut off, that holds weights alone, or a training of another
-    /// architecture, of another optimizer or schedule, or with another `progress`; on every rank, with
-    /// the reason, if it fails on one or if they have read different files. Do not go on with the
-    /// training then: a part of it may have been set.
+    /// [`Error::Format`] for a truncated file, for one with weights only, or for a training with
+    /// another architecture, optimizer, schedule or type of `progress`. Every rank gets the error,
+    /// with the reason, if one rank fails or if ranks have read different files. Do not continue
+    /// the training then: parts of it may have been set.
     pub fn load<P: DeserializeOwned>(
         &mut self,
         path: impl AsRef<Path>,
@@ -208,13 +200,13 @@ impl Training<'_> {
         let loaded = match read {
             Ok(_) if other_file => Err(Error::Format {
                 path: path.into(),
-                found: "not the training that rank 0 has found".into(),
+                found: "not the training that rank 0 has read".into(),
                 expected: "the same file on every host".into(),
             }),
             Ok((tensors, header)) => self.apply(path, tensors, &header, group),
             Err(error) => Err(error),
         };
-        // Rank 0's reason is the one to be told; another one would only compete with it.
+        // Report rank 0's reason; another one would only distract from it.
         let own_error = loaded.as_ref().err().filter(|_| !rank_0_failed);
         let objection = own_error.map(Error::to_string);
         let agreed = group.agree("checkpoint::Training::load", objection.as_deref());
@@ -237,14 +229,14 @@ impl Training<'_> {
         let header: Header = match serde_json::from_str(header) {
             Ok(header) => header,
             Err(error) => {
-                let found = format!("a training in a form that is not known here ({error})");
-                return refuse(found, "one that this program has saved".into());
+                let found = format!("a training in an unknown format ({error})");
+                return refuse(found, "one that this program saved".into());
             }
         };
         if header.architecture != self.architecture {
             return refuse(
                 format!("a training of {}", header.architecture),
-                format!("one of {}, which this model is", self.architecture),
+                format!("a training of {}, which is this model", self.architecture),
             );
         }
         let progress = match P::deserialize(&header.progress) {
@@ -290,39 +282,20 @@ impl Training<'_> {
     }
 }
 
-/// Whether a file with this metadata holds a whole training.
-pub(super) fn is_one(metadata: &Metadata) -> bool {
-    metadata.contains_key(HEADER)
-}
-
-/// The weights among a training's tensors.
-pub(super) fn weights(mut tensors: NamedTensors) -> NamedTensors {
-    take(&mut tensors, MODEL)
-}
-
-/// Takes out what belongs together, by names without the prefix.
-fn take(tensors: &mut NamedTensors, prefix: &str) -> NamedTensors {
-    let names: Vec<_> = tensors.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
-    let taken = names.into_iter().filter_map(|name| {
-        let tensor = tensors.remove(&name)?;
-        Some((name[prefix.len()..].to_owned(), tensor))
-    });
-    taken.collect()
-}
-
 fn read(path: &Path) -> Result<(NamedTensors, String)> {
     let (tensors, mut metadata) = file::read(path)?;
     match metadata.remove(HEADER) {
         Some(header) => Ok((tensors, header)),
         None => Err(Error::Format {
             path: path.into(),
-            found: "weights alone".into(),
-            expected: "a whole training; begin one with these weights by `checkpoint::load`".into(),
+            found: "weights only".into(),
+            expected: "a whole training; to start one from these weights, use `checkpoint::load`"
+                .into(),
         }),
     }
 }
 
-/// `progress` as JSON, if it can be had back from there.
+/// `progress` as JSON, if it can be read back.
 fn to_json<P: Serialize + DeserializeOwned>(progress: &P) -> Result<Value> {
     let json = serde_json::to_value(progress).map_err(not_json("progress"))?;
     P::deserialize(&json).map_err(not_json("progress"))?;
@@ -332,13 +305,13 @@ fn to_json<P: Serialize + DeserializeOwned>(progress: &P) -> Result<Value> {
 fn not_json(what: &'static str) -> impl FnOnce(serde_json::Error) -> Error {
     move |error| Error::Argument {
         what: what.into(),
-        found: format!("nothing that could be read again ({error})"),
-        expected: "made of what JSON knows: finite numbers, text, lists, maps with text as keys"
+        found: format!("not readable after writing ({error})"),
+        expected: "made of what JSON supports: finite numbers, text, lists, maps with text as keys"
             .into(),
     }
 }
 
-/// Says in which file the state lay that was refused.
+/// Names the file that held the refused state.
 fn in_file(path: &Path) -> impl FnOnce(Error) -> Error {
     move |error| match error {
         Error::Argument { what, found, expected } => {

@@ -1,7 +1,6 @@
 //! The variables of a model in a file.
 
 use super::file;
-use super::training;
 use crate::distributed::ProcessGroup;
 use crate::named_tensors::NamedTensors;
 use crate::{Error, Result};
@@ -9,15 +8,15 @@ use std::path::Path;
 use tch::nn::VarStore;
 use tch::no_grad;
 
-/// What `DataParallel` and `DistributedDataParallel` put before every name in Python.
+/// The prefix of every name that `DataParallel` and `DistributedDataParallel` add in Python.
 const WRAPPER_PREFIX: &str = "module.";
 
-/// Writes all variables of `vs`, under their names, without any prefix. A collective. PyTorch's
-/// counterpart is `torch.save(model.module.state_dict(), path)`, on rank 0.
+/// Writes all variables of `vs` under their names, without any prefix. A collective. PyTorch's
+/// counterpart is `torch.save(model.module.state_dict(), path)` on rank 0.
 ///
-/// Rank 0 writes, once; every rank returns when the file is there, so that any of them may read it
-/// next. The file is written beside its place and renamed: whoever looks finds the old file or the
-/// new one, whole.
+/// Only rank 0 writes. Every rank returns when the file exists, so any of them may read it next.
+/// The file is written to a temporary path and renamed, so `path` always holds a complete file, old
+/// or new.
 ///
 /// ```
 /// use tch::nn::{self, VarStore};
@@ -54,36 +53,32 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
     written.and(agreed)
 }
 
-/// Sets the variables of `vs` from a file, which must hold exactly these, by name and shape. Of a
-/// whole [`Training`](super::Training) it takes the weights and leaves the rest. There is an example at
-/// [`save`].
+/// Sets the variables of `vs` from a file, which must contain exactly these, by name and shape.
+/// From a whole [`Training`](super::Training) it takes only the weights. See [`save`] for an
+/// example.
 ///
-/// It is `model.load_state_dict(torch.load(path, map_location=…), strict=True)`: wherever and in
-/// whatever kind a variable was saved, it keeps its device and kind. To take what fits and leave the
-/// rest there is tch's `VarStore::load_partial`.
+/// Equals `model.load_state_dict(torch.load(path, map_location=…), strict=True)`: each variable
+/// keeps its device and kind, whatever they were when it was saved. To load only the variables that
+/// match, use tch's `VarStore::load_partial`.
 ///
-/// Names may carry the prefix `module.`, which PyTorch's wrappers add and which makes a state dict
-/// saved from a wrapped model unreadable for a bare one (S1.49).
+/// Names may have the prefix `module.`, which PyTorch's wrappers add and which normally prevents a
+/// bare model from loading a wrapped model's state dict (S1.49).
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read; [`Error::Format`] naming the file and the variables at
-/// fault. `vs` is unchanged then.
+/// [`Error::Io`] if the file cannot be read; [`Error::Format`], naming the file and the variables,
+/// if they do not match. `vs` is then unchanged.
 #[doc(alias = "load_state_dict")]
 #[doc(alias = "map_location")]
 pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
     let path = path.as_ref();
     let (tensors, metadata) = file::read(path)?;
-    let saved = match training::is_one(&metadata) {
-        true => training::weights(tensors),
-        false => tensors,
-    };
     let variables = vs.variables();
-    let saved = without_prefix(saved, &variables);
+    let saved = without_prefix(file::weights(tensors, &metadata), &variables);
     check(path, &variables, &saved)?;
     assign(variables, &saved)
 }
 
-/// Sets variables from saved ones that [`check`] has compared with them.
+/// Sets variables from saved ones that passed [`check`].
 pub(super) fn assign(variables: NamedTensors, saved: &NamedTensors) -> Result<()> {
     no_grad(|| {
         variables.into_iter().try_for_each(|(name, mut variable)| {
@@ -92,7 +87,7 @@ pub(super) fn assign(variables: NamedTensors, saved: &NamedTensors) -> Result<()
     })
 }
 
-/// Takes the prefix off, unless the model itself has names that begin so.
+/// Removes the prefix, unless the model's own names start with it.
 fn without_prefix(saved: NamedTensors, variables: &NamedTensors) -> NamedTensors {
     let wrapped = saved.keys().all(|name| name.starts_with(WRAPPER_PREFIX));
     if !wrapped || variables.keys().all(|name| name.starts_with(WRAPPER_PREFIX)) {
@@ -104,7 +99,7 @@ fn without_prefix(saved: NamedTensors, variables: &NamedTensors) -> NamedTensors
         .collect()
 }
 
-/// Refuses saved variables that are not exactly those of the model, by name and shape.
+/// Refuses saved variables unless they are exactly the model's, by name and shape.
 pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors) -> Result<()> {
     let refuse = |found: String, expected: &str| {
         Err(Error::Format { path: path.into(), found, expected: expected.into() })
@@ -118,7 +113,7 @@ pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors)
         saved.keys().filter(|name| !variables.contains_key(*name)).collect();
     if !unexpected.is_empty() {
         unexpected.sort();
-        return refuse(format!("{unexpected:?}"), "no variable that the model does not have");
+        return refuse(format!("{unexpected:?}"), "only variables that the model has");
     }
     let mut names: Vec<_> = variables.keys().collect();
     names.sort();
@@ -220,7 +215,7 @@ mod tests {
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
             let error = load(&path, &mut model(3)).unwrap_err().to_string();
-            assert!(error.contains("no whole safetensors file"), "{length}: {error}");
+            assert!(error.contains("not a complete safetensors file"), "{length}: {error}");
         }
     }
 
@@ -234,6 +229,6 @@ mod tests {
         assert!(load(&path, &mut larger).unwrap_err().to_string().contains(r#"no ["extra"]"#));
         save(&path, &larger, &group()).unwrap();
         let error = load(&path, &mut model(3)).unwrap_err().to_string();
-        assert!(error.contains(r#"["extra"]; expected no variable"#), "{error}");
+        assert!(error.contains(r#"["extra"]; expected only variables"#), "{error}");
     }
 }

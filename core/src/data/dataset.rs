@@ -1,4 +1,4 @@
-//! What a loader needs to know about data.
+//! The interface between data and loader.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::{Error, Result, Tensors};
 
 /// A set of samples numbered from 0. `torch.utils.data.Dataset`
 ///
-/// It makes whole batches (PyTorch's `__getitems__` and `collate_fn` in one), because a data set
-/// that holds its samples in memory can write a batch into one tensor, without a tensor for every
-/// sample. One whose samples are costly to read can spread a batch over the loader's worker
-/// threads with rayon's `indices.par_iter()`.
+/// It returns whole batches (PyTorch's `__getitems__` and `collate_fn` in one), because a data set
+/// in memory can write a batch into one tensor, without a tensor per sample. A data set whose
+/// samples are expensive to read can spread a batch over the loader's worker threads with rayon's
+/// `indices.par_iter()`.
 ///
 /// ```
 /// use tch::Tensor;
@@ -37,10 +37,10 @@ use crate::{Error, Result, Tensors};
 /// ```
 #[doc(alias = "collate_fn")]
 pub trait Dataset: Send + Sync {
-    /// What a training step takes; for images with labels `(Tensor, Tensor)`.
+    /// The input of a training step; `(Tensor, Tensor)` for images with labels.
     type Batch: Batch;
 
-    /// How many samples there are.
+    /// The number of samples.
     fn len(&self) -> usize;
 
     /// Whether there are none.
@@ -50,18 +50,18 @@ pub trait Dataset: Send + Sync {
 
     /// The samples of `indices`, in this order, as one batch.
     ///
-    /// A data set that augments its samples draws from a generator seeded with its own seed,
-    /// `epoch` and the index: then every epoch shows a sample in another way, and it is the same
-    /// way whatever thread and batch the sample falls into. Other data sets ignore `epoch`.
+    /// A data set that augments its samples seeds a generator with its own seed, `epoch` and the
+    /// index. Then every epoch shows another version of a sample, which does not depend on the
+    /// thread or the batch. Other data sets ignore `epoch`.
     ///
     /// Several worker threads call it at the same time.
     ///
     /// # Errors
-    /// What keeps the data set from making the batch; the training loop gets it in the batch's place.
+    /// Whatever prevents the batch; the training loop gets the error in place of the batch.
     fn batch(&self, indices: &[usize], epoch: u64) -> Result<Self::Batch>;
 }
 
-/// Several loaders may share one data set.
+/// Several loaders can share one data set.
 impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     type Batch = D::Batch;
 
@@ -74,25 +74,26 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     }
 }
 
-/// What travels together from a worker thread to a device: any [`Tensors`] that a thread can hand
-/// over, so tensors, tuples and vectors of them, and structs of your own for which you implement that.
+/// What worker threads pass to the training loop, and the training loop to a device: any
+/// [`Tensors`] that are `Send`, so tensors, tuples and vectors of them, and your own structs that
+/// implement it.
 pub trait Batch: Tensors + Send + 'static {
-    /// Copies the batch into page-locked memory, from which a GPU fetches it faster, and while
-    /// the CPU goes on with other work. `tensor.pin_memory()`
+    /// Copies the batch into page-locked memory, from which copies to a GPU are faster and
+    /// asynchronous. `tensor.pin_memory()`
     ///
     /// # Errors
-    /// [`Error::Tensor`] where there is no GPU.
+    /// [`Error::Tensor`] if there is no GPU.
     fn pin_memory(self) -> Result<Self> {
         // What `Tensor::pin_memory` calls, without the warning that libtorch prints each time
-        // because tch names a device. The number does not matter: pinned memory serves every GPU.
+        // because tch names a device. The index does not matter: pinned memory works for every GPU.
         replace(self, "pin_memory", |tensor| tensor.f_internal_pin_memory(Device::Cuda(0)))
     }
 
-    /// Moves the batch to `device`. A copy from pinned memory does not block: work that is queued
-    /// on the device later waits for it by itself. `tensor.to(device, non_blocking=True)`
+    /// Moves the batch to `device`. A copy from pinned memory does not block: work queued on the
+    /// device later waits for it. `tensor.to(device, non_blocking=True)`
     ///
     /// # Errors
-    /// [`Error::Tensor`] if the device is not there, or its memory runs out.
+    /// [`Error::Tensor`] if the device does not exist, or runs out of memory.
     fn to_device(self, device: Device) -> Result<Self> {
         let (non_blocking, copy) = (true, false);
         replace(self, "to_device", |tensor| {
@@ -103,7 +104,7 @@ pub trait Batch: Tensors + Send + 'static {
 
 impl<T: Tensors + Send + 'static> Batch for T {}
 
-/// Puts another tensor in the place of each, up to the first error.
+/// Replaces each tensor, up to the first error.
 pub(super) fn replace<T: Tensors>(
     mut tensors: T,
     operation: &'static str,

@@ -1,17 +1,15 @@
-//! Fetches data sets from their public mirrors into the user's cache.
+//! Downloads data sets from their public mirrors into the user's cache.
 //!
 //! | file | what it fetches |
 //! |---|---|
 //! | `mnist` | [`mnist()`]: the digits, 60,000 for training and 10,000 to test |
 //! | `cifar10` | [`cifar10()`]: colour images, 50,000 for training and 10,000 to test |
 //!
-//! The cache is `tch-parallel` in `XDG_CACHE_HOME` or else in `~/.cache`. All ranks may ask for a
-//! data set at once: one downloads, the others wait for it. What is there already is not fetched
-//! again.
+//! The cache is `tch-parallel` in `XDG_CACHE_HOME`, or else in `~/.cache`. All ranks may request a
+//! data set at once: one downloads it, the others wait. Existing files are not downloaded again.
 //!
-//! A file is written under another name first and gets its own only after its checksum was
-//! found right, so a file of the right name is whole. What an interrupted download has left is
-//! gone on with, not begun again.
+//! A file is downloaded under a temporary name and renamed only after its checksum has been
+//! verified, so a file with the final name is complete. An interrupted download is resumed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -29,20 +27,20 @@ mod mnist;
 pub use cifar10::{CIFAR10_MIRRORS, cifar10, cifar10_from};
 pub use mnist::{MNIST_MIRRORS, mnist, mnist_from};
 
-/// A connection that breaks off is taken up once more before the next mirror is asked.
+/// A broken connection is resumed once before the next mirror is tried.
 const ATTEMPTS_PER_MIRROR: usize = 2;
 
 struct RemoteFile {
     name: &'static str,
-    /// As whoever publishes the file has it, or torchvision.
+    /// As published by the data set's author or by torchvision.
     md5: &'static str,
 }
 
-/// The folder of a data set in the cache; it need not exist.
+/// The folder of a data set in the cache; it may not exist yet.
 fn cache_dir(dataset: &str) -> Result<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     variable("XDG_CACHE_HOME")
-        // The specification says that a relative path is to be ignored.
+        // The specification says to ignore a relative path.
         .filter(|dir| dir.is_absolute())
         .or_else(|| Some(variable("HOME")?.join(".cache")))
         .map(|cache| cache.join("tch-parallel").join(dataset))
@@ -61,8 +59,8 @@ fn fetch_missing(files: &[RemoteFile], mirrors: &[&str], dir: &Path) -> Result<(
     fetch_each(files, mirrors, dir)
 }
 
-/// Makes the directory, and waits until no other process is at work in it. Held until it is dropped,
-/// and no longer than the process lives.
+/// Creates the directory, and waits until no other process works in it. The lock is released when
+/// it is dropped, or when the process ends.
 fn lock(dir: &Path) -> Result<File> {
     fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
     let path = dir.join(".lock");
@@ -71,7 +69,7 @@ fn lock(dir: &Path) -> Result<File> {
     Ok(lock)
 }
 
-/// Fetches what is missing, for whoever holds the lock of the directory.
+/// Downloads missing files; the caller holds the directory's lock.
 fn fetch_each(files: &[RemoteFile], mirrors: &[&str], dir: &Path) -> Result<()> {
     let agent: Agent = Agent::config_builder()
         .timeout_connect(Some(Duration::from_secs(10)))
@@ -81,7 +79,7 @@ fn fetch_each(files: &[RemoteFile], mirrors: &[&str], dir: &Path) -> Result<()> 
         .build()
         .into();
     for file in files {
-        // Another process may have fetched it while this one waited for the lock.
+        // Another process may have downloaded it while this one waited for the lock.
         if !dir.join(file.name).is_file() {
             fetch(&agent, file, mirrors, dir)?;
         }
@@ -106,7 +104,7 @@ fn fetch(agent: &Agent, file: &RemoteFile, mirrors: &[&str], dir: &Path) -> Resu
             }
             fs::remove_file(&part).map_err(Error::io("remove", &part))?;
             failures.push(format!(
-                "{url}: the MD5 checksum is {found}, not {}; what was fetched is deleted",
+                "{url}: the MD5 checksum is {found}, not {}; the downloaded file was deleted",
                 file.md5
             ));
         }
@@ -115,8 +113,8 @@ fn fetch(agent: &Agent, file: &RemoteFile, mirrors: &[&str], dir: &Path) -> Resu
     Err(Error::io("download", target)(io::Error::other(failures.join("; "))))
 }
 
-/// Fetches what is missing in the file `part`. The outer error is one of this file, which no other
-/// mirror can help with; the inner one is the mirror's.
+/// Downloads the rest of the file `part`. The outer error is one of this file, which another mirror
+/// cannot help with; the inner one is the mirror's.
 fn complete(agent: &Agent, url: &str, part: &Path) -> io::Result<Result<(), String>> {
     let have = fs::metadata(part).map_or(0, |metadata| metadata.len());
     let mut request = agent.get(url);
@@ -130,9 +128,9 @@ fn complete(agent: &Agent, url: &str, part: &Path) -> io::Result<Result<(), Stri
     let mut options = OpenOptions::new();
     let mut file = match response.status().as_u16() {
         206 if have > 0 => options.append(true).open(part)?,
-        // Also the answer of a mirror that knows no ranges: it sends everything.
+        // Also the answer of a mirror that does not support ranges: it sends everything.
         200 => options.create(true).write(true).truncate(true).open(part)?,
-        // Nothing is missing. Whether it is right the checksum will tell.
+        // Nothing is missing. The checksum decides whether it is right.
         416 if have > 0 => return Ok(Ok(())),
         status => return Ok(Err(format!("answers with status {status}"))),
     };

@@ -1,4 +1,4 @@
-//! IDX, the file format of MNIST: a magic number, the dimensions, then one byte a value.
+//! IDX, the file format of MNIST: a magic number, the dimensions, then one byte per value.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | 1 | the type of a value: 8 for an unsigned byte, the only one that MNIST uses |
 //! | 1 | the number of dimensions `n`: 3 for images, 1 for labels |
 //! | 4 · n | the dimensions, big-endian |
-//! | the rest | the values, the last dimension running fastest |
+//! | the rest | the values, in row-major order |
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -29,11 +29,11 @@ pub struct Idx<const N: usize> {
 }
 
 impl<const N: usize> Idx<N> {
-    /// Reads a file of `N` dimensions, compressed with gzip or not: its first bytes tell.
+    /// Reads a file with `N` dimensions, compressed with gzip or not, which its first bytes tell.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read; [`Error::Format`] if it is no IDX file of unsigned bytes in
-    /// `N` dimensions, or too short or too long for them.
+    /// [`Error::Io`] if it cannot be read; [`Error::Format`] if it is not an IDX file of unsigned
+    /// bytes with `N` dimensions, or too short or too long for them.
     pub fn read(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("open", path))?;
         let mut file = BufReader::with_capacity(1 << 16, file);
@@ -52,10 +52,10 @@ impl<const N: usize> Idx<N> {
         Self::parse(file, path)
     }
 
-    /// Reads from memory or any other source; `path` is what error messages call it.
+    /// Reads from memory or any other source; `path` is its name in errors.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn parse(mut source: impl BufRead, path: &Path) -> Result<Self> {
         let start = source.fill_buf().map_err(Error::io("read", path))?;
         if start.starts_with(&GZIP_MAGIC) {
@@ -72,12 +72,12 @@ impl<const N: usize> Idx<N> {
             expected,
         };
         let read_error = |error: io::Error| match error.kind() {
-            // flate2's ways of saying that the compressed data is damaged or ends too early.
+            // flate2's errors for data that is damaged or truncated.
             io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidData
             | io::ErrorKind::UnexpectedEof => format(
                 format!("holds damaged gzip data ({error})"),
-                "an undamaged file; fetch it again".into(),
+                "an undamaged file; download it again".into(),
             ),
             _ => Error::io("read", path)(error),
         };
@@ -114,7 +114,7 @@ impl<const N: usize> Idx<N> {
             ));
         };
 
-        // A damaged header must not be able to ask for any amount of memory.
+        // A damaged header must not cause a huge allocation.
         let mut data = Vec::with_capacity(values.min(64 << 20));
         source.by_ref().take(values as u64).read_to_end(&mut data).map_err(read_error)?;
         let surplus = io::copy(&mut source, &mut io::sink()).map_err(read_error)?;

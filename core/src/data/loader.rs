@@ -1,4 +1,4 @@
-//! Batches, made ahead of the training loop by worker threads.
+//! Batches, prefetched by worker threads.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,23 +12,23 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::{Batch, Dataset, Sampler};
 use crate::{Error, Result};
 
-/// How a [`DataLoader`] makes its batches. Names and defaults are those of
-/// `torch.utils.data.DataLoader`.
+/// Options of a [`DataLoader`]. Names and defaults are those of `torch.utils.data.DataLoader`.
 ///
-/// `shuffle` is missing on purpose: the order is the sampler's business. A loader that shuffled
-/// by itself would undo the sharing-out of a [`DistributedSampler`](super::DistributedSampler).
+/// There is no `shuffle`: the order is up to the sampler. A loader with its own shuffling would
+/// break the sharding of a [`DistributedSampler`](super::DistributedSampler).
 #[derive(Debug, Clone)]
 pub struct DataLoaderOptions {
-    /// Samples in a batch, counted for this rank alone: with `n` ranks a step sees `n` times as many.
+    /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.
     pub batch_size: usize,
-    /// Threads that make batches ahead of the training loop; with 0 the loop makes them itself.
+    /// The number of worker threads that prefetch batches; with 0, the training loop makes them
+    /// itself.
     pub num_workers: usize,
-    /// Batches ahead for every worker. More of them even out data sets with some slow samples,
-    /// and cost the memory of the batches.
+    /// The number of batches that each worker prefetches. More even out slow samples, but take more
+    /// memory.
     pub prefetch_factor: usize,
-    /// Whether to leave out the last batch if it is smaller than the others.
+    /// Whether to drop the last batch if it is smaller than the others.
     pub drop_last: bool,
-    /// Whether to put batches in page-locked memory, see [`Batch::pin_memory`]. Needs CUDA.
+    /// Whether to put batches in page-locked memory, see [`Batch::pin_memory`]. Requires CUDA.
     pub pin_memory: bool,
 }
 
@@ -44,11 +44,11 @@ impl Default for DataLoaderOptions {
     }
 }
 
-/// Cuts the samples that a sampler chooses into batches, and makes these ahead of time.
-/// `torch.utils.data.DataLoader`, with threads in the place of processes.
+/// Divides the samples that a sampler selects into batches, and prefetches them.
+/// `torch.utils.data.DataLoader`, with threads instead of processes.
 ///
-/// The batches come in the sampler's order whatever worker is ready first, so a run does not
-/// depend on the number of workers. No thread draws random numbers from libtorch.
+/// Batches come in the sampler's order, whichever worker finishes first, so a run does not depend
+/// on the number of workers. No thread draws random numbers from libtorch.
 ///
 /// ```
 /// use tch_parallel::data::{DataLoader, Mnist, RandomSampler, Split};
@@ -65,16 +65,16 @@ impl Default for DataLoaderOptions {
 /// ```
 #[derive(Debug)]
 pub struct DataLoader<D, S> {
-    /// Shared with the worker threads, which may outlive a call of the loop by a moment.
+    /// Shared with the worker threads, which may run a moment longer than the loop.
     dataset: Arc<D>,
     sampler: S,
     options: DataLoaderOptions,
-    /// `None` where the training loop makes its batches itself.
+    /// `None` if the training loop makes its batches itself.
     workers: Option<ThreadPool>,
 }
 
 impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
-    /// A loader without workers. Several loaders can share a data set as an `Arc`.
+    /// A loader without workers. Several loaders can share a data set through an `Arc`.
     ///
     /// # Errors
     /// [`Error::Argument`] for a `batch_size` of 0.
@@ -89,8 +89,8 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
     /// A loader with all its options.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a `batch_size` of 0, a `prefetch_factor` of 0 where there are workers,
-    /// `pin_memory` without a CUDA device, and more workers than the system gives threads.
+    /// [`Error::Argument`] for a `batch_size` of 0, a `prefetch_factor` of 0 with workers,
+    /// `pin_memory` without a CUDA device, and more workers than the system allows.
     pub fn with_options(dataset: D, sampler: S, options: DataLoaderOptions) -> Result<Self> {
         let refuse = |what: &str, found: &str, expected: &str| {
             Err(Error::Argument {
@@ -115,12 +115,12 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
         Ok(Self { dataset: Arc::new(dataset), sampler, options, workers })
     }
 
-    /// The data set that the batches are made from.
+    /// The data set.
     pub fn dataset(&self) -> &D {
         &self.dataset
     }
 
-    /// How many batches an epoch has on this rank. `len(loader)`
+    /// The number of batches per epoch on this rank. `len(loader)`
     pub fn len(&self) -> usize {
         let samples = self.sampler.num_samples(self.dataset.len());
         if self.options.drop_last {
@@ -135,19 +135,19 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
         self.len() == 0
     }
 
-    /// The batches of epoch number `epoch`. The workers begin at once.
+    /// The batches of epoch `epoch`. Workers start at once.
     ///
     /// # Errors
-    /// Those of [`Sampler::indices`]. What goes wrong with a batch comes in its place.
+    /// Those of [`Sampler::indices`]. Errors of a batch are returned in its place.
     pub fn epoch(&self, epoch: u64) -> Result<Epoch<'_, D>> {
         self.epoch_from(epoch, 0)
     }
 
-    /// The batches of epoch number `epoch` without the first `step`, for a training that goes on
-    /// where it was interrupted. The samples left out are not read.
+    /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training.
+    /// The skipped samples are not read.
     ///
     /// # Errors
-    /// As [`epoch`](Self::epoch).
+    /// Those of [`epoch`](Self::epoch).
     pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D>> {
         let DataLoaderOptions { batch_size, drop_last, .. } = self.options;
         let mut indices = self.sampler.indices(self.dataset.len(), epoch)?;
@@ -173,27 +173,26 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
 
 /// The batches of one epoch, see [`DataLoader::epoch`].
 ///
-/// A batch that could not be made is an `Err` in its place; the next ones follow. A panic in a
-/// data set goes on in the thread that asks for the batch. After it is dropped no worker touches
+/// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a
+/// data set continues in the thread that asks for the batch. After this is dropped, no worker uses
 /// the data set any more.
 #[derive(Debug)]
 pub struct Epoch<'loader, D: Dataset> {
-    /// Which epoch it is; data sets that augment their samples ask for it.
+    /// The number of the epoch, for data sets that augment their samples.
     number: u64,
     dataset: &'loader Arc<D>,
     workers: Option<&'loader ThreadPool>,
     options: &'loader DataLoaderOptions,
-    /// The indices of the batches that no worker was given yet.
+    /// The indices of the batches that no worker has yet.
     waiting: VecDeque<Vec<usize>>,
-    /// What the workers were given, in the order in which it must come out. Every batch has a
-    /// channel of its own, so none needs sorting.
+    /// The batches given to workers, in order. Each has its own channel, so none needs sorting.
     in_flight: VecDeque<Receiver<thread::Result<Result<D::Batch>>>>,
-    /// Tells workers to skip what nobody waits for any more.
+    /// Tells workers to skip batches that are no longer wanted.
     abandoned: Arc<AtomicBool>,
 }
 
 impl<D: Dataset + 'static> Epoch<'_, D> {
-    /// Hands out batches until as many are in flight as the options allow.
+    /// Assigns batches until as many are in flight as the options allow.
     fn keep_workers_busy(&mut self) {
         let Some(workers) = self.workers else { return };
         let DataLoaderOptions { num_workers, prefetch_factor, pin_memory, .. } = *self.options;
@@ -207,13 +206,13 @@ impl<D: Dataset + 'static> Epoch<'_, D> {
                 if abandoned.load(Ordering::Relaxed) {
                     return;
                 }
-                // A panic in a rayon job would end the whole process.
+                // A panic in a rayon job would abort the whole process.
                 let batch = catch_unwind(AssertUnwindSafe(|| {
                     make_batch(&*dataset, &indices, number, pin_memory)
                 }));
-                // Whoever waits for the batch may drop the data set next, and then it must be gone.
+                // The receiver may drop the data set next, so this reference must be gone first.
                 drop(dataset);
-                // It fails only if the epoch was dropped, and then nobody needs the batch.
+                // This fails only if the epoch was dropped; then the batch is not needed.
                 let _ = sender.send(batch);
             });
             self.in_flight.push_back(receiver);
@@ -234,7 +233,7 @@ impl<D: Dataset + 'static> Iterator for Epoch<'_, D> {
                 self.options.pin_memory,
             ));
         }
-        // A worker drops its end of the channel unused only when the epoch is abandoned.
+        // A worker drops its sender unused only if the epoch is abandoned.
         let batch = self.in_flight.pop_front()?.recv().ok()?;
         self.keep_workers_busy();
         Some(batch.unwrap_or_else(|panic| resume_unwind(panic)))
@@ -249,8 +248,8 @@ impl<D: Dataset + 'static> Iterator for Epoch<'_, D> {
 impl<D: Dataset + 'static> ExactSizeIterator for Epoch<'_, D> {}
 
 impl<D: Dataset> Drop for Epoch<'_, D> {
-    /// Waits for the batches that workers are just making: a program may end right after this,
-    /// and libtorch must not be taken down under their feet.
+    /// Waits for the batches in progress: the program may end right after this, and libtorch must
+    /// not be unloaded under running threads.
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Relaxed);
         for batch in self.in_flight.drain(..) {
@@ -269,7 +268,7 @@ fn make_batch<D: Dataset>(
     if pin_memory { batch.pin_memory() } else { Ok(batch) }
 }
 
-/// A pool of its own for every loader: the training loop may use rayon's global one.
+/// Every loader has its own pool: the training loop may use rayon's global one.
 fn worker_threads(num_workers: usize) -> Result<ThreadPool> {
     ThreadPoolBuilder::new()
         .num_threads(num_workers)
@@ -278,7 +277,7 @@ fn worker_threads(num_workers: usize) -> Result<ThreadPool> {
         .map_err(|error| Error::Argument {
             what: "num_workers".into(),
             found: num_workers.to_string(),
-            expected: format!("a number of threads that the system grants ({error})"),
+            expected: format!("a number of threads that the system allows ({error})"),
         })
 }
 

@@ -7,7 +7,7 @@ use tch::Tensor;
 use super::{Dataset, idx::Idx};
 use crate::{Error, Result};
 
-/// Where Debian's package `dataset-fashion-mnist` puts its files.
+/// The directory of Debian's package `dataset-fashion-mnist`.
 pub const FASHION_MNIST_DIR: &str = "/usr/share/datasets/fashion-mnist";
 
 /// Rows and columns of an image.
@@ -15,17 +15,17 @@ pub(super) const SIDE: usize = 28;
 const PIXELS: usize = SIDE * SIDE;
 const CLASSES: u8 = 10;
 
-/// The mean of all pixels of MNIST's training images, the black pixel being 0 and the white one 1.
+/// The mean of all pixels of MNIST's training images, with 0 for black and 1 for white.
 const MEAN: f32 = 0.1307;
-/// Their standard deviation.
+/// Its standard deviation.
 const STD: f32 = 0.3081;
 
-/// Which half of the data.
+/// One half of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// What a model learns from.
+    /// For training.
     Train,
-    /// What it is judged by.
+    /// For evaluation.
     Test,
 }
 
@@ -45,12 +45,11 @@ impl Split {
     }
 }
 
-/// Images with the numbers of their classes.
+/// Images with their class numbers.
 ///
-/// A batch is `(images, labels)`: 32-bit floats `[batch, 1, 28, 28]` and 64-bit integers
-/// `[batch]`. The pixels are those that torchvision's `ToTensor` and
-/// `Normalize((0.1307,), (0.3081,))` give, to the last bit. `torchvision.datasets.MNIST` and
-/// `FashionMNIST`.
+/// A batch is `(images, labels)`: 32-bit floats `[batch, 1, 28, 28]` and 64-bit integers `[batch]`.
+/// The pixels equal those of torchvision's `ToTensor` and `Normalize((0.1307,), (0.3081,))` to the
+/// last bit. `torchvision.datasets.MNIST` and `FashionMNIST`.
 ///
 /// ```
 /// use tch_parallel::data::{Dataset, Mnist, Split};
@@ -63,19 +62,18 @@ impl Split {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Mnist {
-    /// As bytes, a quarter of the memory that floats would take.
+    /// Bytes, a quarter of the memory that floats would take.
     images: Vec<u8>,
     labels: Vec<u8>,
-    /// What each of the 256 bytes becomes.
+    /// The normalised value of each of the 256 bytes.
     normalized: Box<[f32; 256]>,
 }
 
 impl Mnist {
-    /// The first-steps data that this library carries with it: 8,000 training and 2,000 test
-    /// images out of MNIST.
+    /// The data set included in this library: 8,000 training and 2,000 test images of MNIST.
     ///
     /// # Errors
-    /// None but those of a build whose data are damaged.
+    /// Only if the library was built with damaged data.
     pub fn embedded(split: Split) -> Result<Self> {
         macro_rules! asset {
             ($file:literal) => {
@@ -95,16 +93,15 @@ impl Mnist {
         )
     }
 
-    /// Reads the files from `dir`, or from where torchvision puts them below it
-    /// (`MNIST/raw`, `FashionMNIST/raw`); compressed with gzip or not.
+    /// Reads the files from `dir` or from torchvision's folders in it (`MNIST/raw`,
+    /// `FashionMNIST/raw`), compressed with gzip or not.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing or damaged, if it
-    /// holds images of another size than 28×28, labels above 9, or another number of them than there
-    /// are images.
+    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing or damaged, if
+    /// images are not 28×28, if a label is above 9, or if there are not as many labels as images.
     pub fn from_dir(dir: impl AsRef<Path>, split: Split) -> Result<Self> {
         let dir = dir.as_ref();
-        // A missing directory is another mistake than an empty one.
+        // A missing directory is a different mistake from an empty one.
         std::fs::read_dir(dir).map_err(Error::io("read directory", dir))?;
         let folders = [dir.to_owned(), dir.join("MNIST/raw"), dir.join("FashionMNIST/raw")];
         let Some((folder, images_path)) = folders
@@ -120,7 +117,7 @@ impl Mnist {
                 expected: "the IDX files of MNIST or of a data set in its format".into(),
             });
         };
-        // From the same folder: labels of another data set must never be mixed in.
+        // From the same folder: labels of another data set must not be mixed in.
         let Some(labels_path) = raw_or_gz(folder, split.labels_file()) else {
             return Err(Error::Format {
                 path: folder.clone(),
@@ -135,7 +132,8 @@ impl Mnist {
     /// `dataset-fashion-mnist`.
     ///
     /// # Errors
-    /// As [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not installed.
+    /// Those of [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not
+    /// installed.
     pub fn fashion(split: Split) -> Result<Self> {
         if !Path::new(FASHION_MNIST_DIR).is_dir() {
             return Err(Error::Format {
@@ -189,7 +187,7 @@ impl Mnist {
         &self.labels
     }
 
-    /// The bytes of image number `index`, row by row.
+    /// The bytes of image `index`, row by row.
     #[cfg(feature = "images")]
     pub(super) fn pixels(&self, index: usize) -> &[u8] {
         &self.images[index * PIXELS..][..PIXELS]
@@ -227,7 +225,8 @@ impl Dataset for Mnist {
     }
 }
 
-/// The file of this name, with `.gz` or without. Without is found first: it is faster to read.
+/// The file with this name, with or without `.gz`. Uncompressed files have priority: they are
+/// faster to read.
 fn raw_or_gz(folder: &Path, name: &str) -> Option<PathBuf> {
     [folder.join(name), folder.join(format!("{name}.gz"))].into_iter().find(|path| path.is_file())
 }

@@ -1,15 +1,15 @@
-//! Data sets, the samplers that share them out among ranks, and the loader that makes batches.
+//! Data sets, samplers that divide them among ranks, and the loader that makes batches.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `dataset` | [`Dataset`], [`Batch`]: what a loader needs to know about data |
-//! | `tensor_dataset` | [`TensorDataset`]: samples that are rows of tensors |
-//! | `sampler` | [`Sampler`]: which samples, in which order; [`DistributedSampler`] shares them out |
-//! | `loader` | [`DataLoader`]: batches, made ahead by worker threads |
+//! | `dataset` | [`Dataset`], [`Batch`]: the interface between data and loader |
+//! | `tensor_dataset` | [`TensorDataset`]: samples are rows of tensors |
+//! | `sampler` | [`Sampler`]: which samples, in which order; [`DistributedSampler`] divides them among ranks |
+//! | `loader` | [`DataLoader`]: batches, prefetched by worker threads |
 //! | [`idx`] | the file format of MNIST |
 //! | `mnist` | [`Mnist`]: the digits, or Fashion-MNIST |
-//! | `download` | fetches full MNIST or CIFAR-10 into a cache (feature `download`) |
-//! | `images` | image files, CIFAR-10, MNIST in its shape, and `transforms` (feature `images`) |
+//! | `download` | downloads full MNIST or CIFAR-10 into a cache (feature `download`) |
+//! | `images` | image files, CIFAR-10, MNIST in its format, and `transforms` (feature `images`) |
 
 mod dataset;
 #[cfg(feature = "download")]

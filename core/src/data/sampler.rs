@@ -1,24 +1,24 @@
-//! Which samples a rank sees in an epoch, and in which order.
+//! Which samples a rank sees in an epoch, and in what order.
 
 use crate::{Error, Result};
 
-/// Chooses the samples of an epoch, and their order.
+/// Selects the samples of an epoch, and their order.
 ///
-/// The epoch is an argument, where PyTorch has a method `set_epoch`, which is easily forgotten:
-/// then every epoch has the order of the first. What is chosen depends on the arguments and the
-/// sampler's own fields only, never on an earlier call. `torch.utils.data.Sampler`
+/// The epoch is an argument. PyTorch has a method `set_epoch` instead, and if you forget to call
+/// it, every epoch has the same order. The result depends only on the arguments and the sampler's
+/// own fields, never on earlier calls. `torch.utils.data.Sampler`
 pub trait Sampler: Send + Sync {
-    /// The indices of the samples that epoch number `epoch` takes from a data set of `len`.
+    /// The indices of the samples in epoch `epoch`, for a data set of `len` samples.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if libtorch cannot shuffle so many.
+    /// [`Error::Tensor`] if libtorch cannot shuffle that many.
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>>;
 
-    /// How many indices [`indices`](Self::indices) returns: the same number in every epoch.
+    /// The number of indices that [`indices`](Self::indices) returns: the same in every epoch.
     fn num_samples(&self, len: usize) -> usize;
 }
 
-/// For programs that choose their sampler at run time.
+/// For a sampler that is chosen at run time.
 impl<S: Sampler + ?Sized> Sampler for Box<S> {
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>> {
         (**self).indices(len, epoch)
@@ -29,9 +29,9 @@ impl<S: Sampler + ?Sized> Sampler for Box<S> {
     }
 }
 
-/// A rank's part of a data set: every `num_replicas`-th sample, beginning with number `rank`. The
+/// A rank's part of a data set: every `num_replicas`-th sample, starting with number `rank`. The
 /// arguments `rank` and `num_replicas` of PyTorch's `DistributedSampler`; a
-/// [`ProcessGroup`](crate::distributed::ProcessGroup) has one for each rank.
+/// [`ProcessGroup`](crate::distributed::ProcessGroup) converts to its rank's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     pub(crate) rank: usize,
@@ -39,13 +39,13 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The whole data set, for a process that trains alone.
+    /// The whole data set, for a single process.
     pub const WHOLE: Shard = Shard { rank: 0, num_replicas: 1 };
 
     /// The part of rank `rank` of `num_replicas`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a rank that does not exist, and for no ranks at all.
+    /// [`Error::Argument`] for a rank that does not exist, or no ranks at all.
     pub fn new(rank: usize, num_replicas: usize) -> Result<Self> {
         if num_replicas == 0 {
             return Err(Error::Argument {
@@ -64,24 +64,24 @@ impl Shard {
         Ok(Self { rank, num_replicas })
     }
 
-    /// Which of the parts this is, counted from 0.
+    /// The number of this part, from 0.
     pub fn rank(self) -> usize {
         self.rank
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub fn num_replicas(self) -> usize {
         self.num_replicas
     }
 }
 
-/// Shares a data set out among ranks: `torch.utils.data.distributed.DistributedSampler`, index for
-/// index.
+/// Divides a data set among ranks: `torch.utils.data.distributed.DistributedSampler`, with the same
+/// indices.
 ///
-/// All ranks shuffle the whole data set in the same way, then each takes its [`Shard`]. So the
-/// shards never overlap, and the shuffling must not be done a second time anywhere else. Where
-/// the number of samples is no multiple of the number of ranks, the first few are given out once
-/// more, so that all ranks take equally many steps:
+/// All ranks shuffle the whole data set in the same way, then each takes its [`Shard`]. So shards
+/// never overlap, and nothing else may shuffle again. If the number of samples is not a multiple of
+/// the number of ranks, the first few are repeated, so that all ranks make the same number of
+/// steps:
 ///
 /// ```
 /// use tch_parallel::data::{DistributedSampler, Sampler, Shard};
@@ -98,26 +98,25 @@ impl Shard {
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 ///
-/// The repeated samples bias a mean over a test set a little: with five ranks the numbers 0 to 23
-/// have the mean 11.04 instead of 11.5. With `drop_last` a few samples are left out instead.
+/// The repeated samples bias the mean over a test set slightly: with five ranks, the numbers 0 to
+/// 23 have mean 11.04 instead of 11.5. With `drop_last`, a few samples are dropped instead.
 // ANCHOR: fields
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "set_epoch")]
 pub struct DistributedSampler {
-    /// The part of the data set that this rank takes.
+    /// This rank's part of the data set.
     pub shard: Shard,
-    /// Whether every epoch has an order of its own; without it the samples come in order.
+    /// Whether to shuffle in every epoch; otherwise the samples come in order.
     pub shuffle: bool,
-    /// Together with the epoch it determines the order, so it must be the same on all ranks.
+    /// Together with the epoch, it determines the order, so it must be the same on all ranks.
     pub seed: u64,
-    /// Whether to leave out the last few samples instead of giving out the first few twice.
+    /// Whether to drop the last few samples instead of repeating the first few.
     pub drop_last: bool,
 }
 // ANCHOR_END: fields
 
 impl DistributedSampler {
-    /// A sampler that shuffles, and leaves out no sample. Its shard comes from a
-    /// [`Shard`] or from a process group.
+    /// A sampler that shuffles and drops no sample. Pass a [`Shard`] or a process group.
     pub fn new(shard: impl Into<Shard>, seed: u64) -> Self {
         Self { shard: shard.into(), shuffle: true, seed, drop_last: false }
     }
@@ -130,7 +129,7 @@ impl Sampler for DistributedSampler {
             if self.shuffle { shuffled(len, self.seed, epoch)? } else { (0..len).collect() };
         let Shard { rank, num_replicas } = self.shard;
         let total = self.num_samples(len) * num_replicas;
-        // `cycle` gives the first samples out again, as often as there are ranks to fill.
+        // `cycle` repeats the first samples until every rank has the same number.
         Ok(order.into_iter().cycle().take(total).skip(rank).step_by(num_replicas).collect())
     }
 
@@ -159,11 +158,11 @@ impl Sampler for SequentialSampler {
 }
 
 /// All samples, in a new order every epoch: the order of a [`DistributedSampler`] of
-/// [`Shard::WHOLE`] with the same seed. `torch.utils.data.RandomSampler` seeds its epochs with
-/// numbers from the global generator instead.
+/// [`Shard::WHOLE`] with the same seed. `torch.utils.data.RandomSampler` seeds its epochs from the
+/// global generator instead.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RandomSampler {
-    /// Together with the epoch it determines the order.
+    /// Together with the epoch, it determines the order.
     pub seed: u64,
 }
 
@@ -177,8 +176,8 @@ impl Sampler for RandomSampler {
     }
 }
 
-/// PyTorch's `torch.randperm(len, generator=…)` with a generator of its own, seeded with
-/// `seed + epoch`: the global generator, which dropout draws from, is left alone.
+/// PyTorch's `torch.randperm(len, generator=…)` with its own generator, seeded with `seed + epoch`.
+/// The global generator, which dropout uses, is unaffected.
 fn shuffled(len: usize, seed: u64, epoch: u64) -> Result<Vec<usize>> {
     let order = c10d_sys::randperm(len, seed.wrapping_add(epoch))
         .map_err(|error| Error::Tensor { operation: "randperm", message: error.to_string() })?;

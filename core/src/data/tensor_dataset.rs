@@ -1,11 +1,11 @@
-//! A data set that lies in memory as tensors: `torch.utils.data.TensorDataset`.
+//! A data set of tensors in memory: `torch.utils.data.TensorDataset`.
 
 use super::dataset::{Dataset, replace};
 use crate::{Error, Result, Tensors};
 use std::sync::{Mutex, PoisonError};
 use tch::Tensor;
 
-/// Tensors whose rows are the samples, all with as many: sample `i` is row `i` of each.
+/// Tensors with the same number of rows: sample `i` is row `i` of each.
 ///
 /// PyTorch's counterpart is `torch.utils.data.TensorDataset(*tensors)`.
 ///
@@ -24,17 +24,17 @@ use tch::Tensor;
 /// ```
 #[derive(Debug)]
 pub struct TensorDataset<T> {
-    /// Several threads may read a tensor; the lock is there because tch does not say so (`Sync`).
+    /// Several threads may read a tensor, but tch does not declare it `Sync`, hence the lock.
     tensors: Mutex<T>,
     len: usize,
 }
 
 impl<T: Tensors> TensorDataset<T> {
-    /// Takes a tensor, or a tuple or vector of them, of at least one dimension.
+    /// Takes a tensor, or a tuple or vector of them, with at least one dimension.
     ///
     /// # Errors
-    /// [`Error::Argument`] if they differ in how many rows they have, there are none, or one is
-    /// [`Replicated`](crate::Replicated) and so not to be taken apart.
+    /// [`Error::Argument`] if their numbers of rows differ, if there are no tensors, or if one is
+    /// [`Replicated`](crate::Replicated) and so cannot be divided.
     pub fn new(mut tensors: T) -> Result<Self> {
         let (mut sizes, mut replicated) = (Vec::new(), 0);
         tensors.visit_replicated(&mut |_| replicated += 1);
@@ -48,7 +48,7 @@ impl<T: Tensors> TensorDataset<T> {
                 what: "the tensors' sizes".into(),
                 found: format!("{sizes:?}"),
                 expected:
-                    "one or more, with the same first dimension, the samples, and none Replicated"
+                    "one or more, with the same first dimension (the samples), and none Replicated"
                         .into(),
             }),
         }

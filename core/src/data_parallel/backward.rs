@@ -1,6 +1,7 @@
-//! The way back: every replica's backward pass on its own thread, then one sum.
+//! The backward pass: one per replica, each on its own thread, then one sum of all gradients.
 
-use super::replicate::{SharedParts, SplitInput, lock};
+use super::replicas::{SharedParts, SplitInput};
+use super::replicate::ModelVariables;
 use super::scatter::{length, send};
 use super::trace::Step;
 use crate::{Error, LogicalDevice, Result};
@@ -8,7 +9,7 @@ use c10d_sys::autograd::{self, GraphEnd};
 use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Device, Tensor, no_grad};
 
-/// Where a replica's backward pass begins.
+/// Where a replica's backward pass starts.
 #[derive(Default)]
 pub(super) struct Roots<'a> {
     pub(super) ends: Vec<&'a GraphEnd>,
@@ -16,14 +17,14 @@ pub(super) struct Roots<'a> {
     pub(super) gradients: Vec<Tensor>,
 }
 
-/// One gathered tensor's parts: where the graph of each ends, if it has one, and its rows.
+/// The parts of one gathered tensor: for each, the end of its graph, if it has one, and its rows.
 pub(super) struct Parts {
     parts: Vec<(Option<GraphEnd>, Option<i64>)>,
     dim: i64,
 }
 
 impl Parts {
-    /// Of a tensor that was put together from these along `dim`.
+    /// Those of a tensor that was gathered from `tensors` along `dim`.
     pub(super) fn of<'a>(tensors: impl Iterator<Item = &'a Tensor>, dim: i64) -> Result<Self> {
         let part = |tensor: &Tensor| {
             let end = tensor.requires_grad().then(|| GraphEnd::of(tensor)).transpose();
@@ -32,12 +33,12 @@ impl Parts {
         Ok(Parts { parts: tensors.map(part).collect::<Result<_>>()?, dim })
     }
 
-    /// Whether a gradient is of use to any of them.
+    /// Whether any of them needs a gradient.
     pub(super) fn require_grad(&self) -> bool {
         self.parts.iter().any(|(end, _)| end.is_some())
     }
 
-    /// Adds the part's slice of the whole's gradient to what its replica begins with.
+    /// Gives each replica its slice of the whole tensor's gradient.
     fn hand_out<'a>(&'a self, gradient: &Tensor, roots: &mut [Roots<'a>]) -> Result<()> {
         let mut offset = 0;
         // ANCHOR: slices
@@ -59,7 +60,7 @@ impl Parts {
 }
 
 impl SharedParts {
-    /// Hands the gradients of gathered tensors out to the replicas and runs their backward passes.
+    /// Scatters the gradients of gathered tensors to the replicas and runs their backward passes.
     ///
     /// Returns the gradients of the inputs that were split.
     pub(super) fn backward_gathered(
@@ -69,7 +70,7 @@ impl SharedParts {
         inputs: &[SplitInput],
         retain_graph: bool,
     ) -> Result<Vec<Option<Tensor>>> {
-        self.end_loss_pass();
+        self.end_loss();
         let trace = self.trace();
         let count = gathered.first().map_or(0, |parts| parts.parts.len());
         let mut roots: Vec<_> = (0..count).map(|_| Roots::default()).collect();
@@ -85,7 +86,7 @@ impl SharedParts {
         self.backward(roots, inputs, retain_graph)
     }
 
-    /// Runs the backward passes of the first replicas, one for each of `roots`, and adds all their
+    /// Runs the backward passes of the first replicas, one for each of `roots`, and adds their
     /// gradients to the original's.
     ///
     /// Returns the gradients of the inputs that were split.
@@ -95,28 +96,21 @@ impl SharedParts {
         inputs: &[SplitInput],
         retain_graph: bool,
     ) -> Result<Vec<Option<Tensor>>> {
-        let _alone = self.alone()?;
+        let mut variables = self.begin_pass()?;
         let count = roots.len();
         let passed = match Device::from(self.devices.first()) {
             Device::Cpu => self.backward_on_threads(roots, retain_graph),
             _ => self.backward_on_gpus(roots, retain_graph),
         };
-        let reduced = passed.and_then(|()| no_grad(|| self.reduce_gradients(count)));
-        // Replicas keep no gradients, even where something failed.
-        for copy in self.variables.iter().take(count).skip(1) {
-            for parameter in &mut lock(copy).parameters {
-                clear_grad(parameter).map_err(Error::engine("backward"))?;
-            }
+        let reduced =
+            passed.and_then(|()| no_grad(|| self.reduce_gradients(&mut variables, count)));
+        // Replicas keep no gradients, not even after an error.
+        let (_, replicas) = variables.first(count);
+        for parameter in replicas.iter_mut().flat_map(|replica| &mut replica.parameters) {
+            clear_grad(parameter).map_err(Error::engine("backward"))?;
         }
         reduced?;
         no_grad(|| inputs.iter().map(SplitInput::take_gradient).collect())
-    }
-
-    /// Where the backward pass of the loss ends, for the trace.
-    pub(super) fn end_loss_pass(&self) {
-        if let Some(span) = lock(&self.loss_pass).take() {
-            span.end();
-        }
     }
 
     fn backward_on_threads(&self, roots: Vec<Roots<'_>>, retain_graph: bool) -> Result<()> {
@@ -133,8 +127,8 @@ impl SharedParts {
         Ok(())
     }
 
-    /// One pass over all graphs: autograd has a thread for each GPU, and one of these is waiting
-    /// for us, so that passes on threads of our own would wait for it.
+    /// One pass over all graphs. Autograd has one thread per GPU, and one of those is waiting for
+    /// us: passes on threads of our own would deadlock.
     fn backward_on_gpus(&self, roots: Vec<Roots<'_>>, retain_graph: bool) -> Result<()> {
         let trace = self.trace();
         let spans: Vec<_> =
@@ -152,18 +146,18 @@ impl SharedParts {
         Ok(())
     }
 
-    /// Sums the replicas' gradients into the original's, in the order of the devices, so that the
-    /// rounding is always the same. The backward pass of PyTorch's `Broadcast`.
-    fn reduce_gradients(&self, count: usize) -> Result<()> {
+    /// Sums the replicas' gradients into the original's, in the order of the devices, so that
+    /// rounding is reproducible. This is the backward pass of PyTorch's `Broadcast`.
+    fn reduce_gradients(&self, variables: &mut ModelVariables, count: usize) -> Result<()> {
         let trace = self.trace();
-        let mut original = lock(&self.variables[0]);
+        let (original, replicas) = variables.first(count);
         let first = self.devices.first();
         let _on = first.guard()?;
-        for copy in self.variables.iter().take(count).skip(1) {
+        for replica in replicas {
             let mut span = trace.begin(Step::ReduceGradients, first);
             // ANCHOR: reduce
-            for (parameter, replica) in original.parameters.iter_mut().zip(&lock(copy).parameters) {
-                let gradient = replica.grad();
+            for (parameter, copy) in original.parameters.iter_mut().zip(&replica.parameters) {
+                let gradient = copy.grad();
                 if !gradient.defined() {
                     continue;
                 }
@@ -184,7 +178,7 @@ impl SharedParts {
 }
 
 impl SplitInput {
-    /// Puts the chunks' gradients together where the input lies, and forgets them.
+    /// Concatenates the chunks' gradients on the input's device, and clears them.
     fn take_gradient(&self) -> Result<Option<Tensor>> {
         let reached = |chunk: &Tensor| chunk.grad().defined();
         if !self.chunks.iter().any(reached) {

@@ -2,7 +2,7 @@
 
 use super::backward::Roots;
 use super::model::SplitOutputs;
-use super::replicate::{SharedParts, SplitInput};
+use super::replicas::{SharedParts, SplitInput};
 use super::scatter::{length, scatter_traced};
 use super::trace::Step;
 use crate::tensors::list;
@@ -12,18 +12,18 @@ use std::fmt;
 use std::sync::Arc;
 use tch::{Kind, Tensor, no_grad};
 
-/// A mean over some of a chunk's rows or tokens, and over how many.
+/// A mean over some of a chunk's rows or tokens, and their number.
 #[derive(Debug)]
 pub struct Mean {
-    /// The mean: a single number with its graph.
+    /// The mean: a scalar with its graph.
     pub value: Tensor,
-    /// Over how many it was taken: a single number, of any kind, on the same device. Where it is 0
-    /// the value does not matter.
+    /// The number of values in the mean: a scalar of any kind, on the same device. If it is 0,
+    /// `value` is ignored.
     pub count: Tensor,
 }
 
 impl Mean {
-    /// None for a value that depends on no parameter.
+    /// `None` for a value that depends on no parameter.
     fn end(&self) -> Result<Option<GraphEnd>> {
         let end = self.value.requires_grad().then(|| GraphEnd::of(&self.value)).transpose();
         end.map_err(Error::engine("backward"))
@@ -35,7 +35,7 @@ impl Mean {
                 return Err(Error::Argument {
                     what: what.into(),
                     found: format!("of shape {:?}", tensor.size()),
-                    expected: "a single number, as a criterion that reduces gives it".into(),
+                    expected: "a single number, as a criterion with a reduction returns".into(),
                 });
             }
         }
@@ -45,9 +45,9 @@ impl Mean {
 
 type Losses<O, T> = Box<dyn Fn(&O, &T) -> Vec<Mean> + Send + Sync>;
 
-/// A criterion that runs on every device, on that device's outputs and its share of the targets.
+/// A criterion that runs on every device, on that device's outputs and targets.
 ///
-/// `O` is what the model returns for a chunk, `T` what the targets of a chunk are.
+/// `O` is what the model returns for a chunk, `T` the type of a chunk's targets.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::{self, VarStore}};
@@ -78,13 +78,13 @@ pub struct DataParallelCriterion<O, T> {
 
 impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
     /// The mean of the devices' losses, as in PyTorch-Encoding: their sum divided by the number of
-    /// devices that had something to do.
+    /// devices that had a chunk.
     ///
-    /// It is the loss of the whole batch where all chunks count the same. It is not where chunks
-    /// are uneven, or where each is a mean over what a mask has left; see
+    /// If all chunks have the same weight, this is the loss of the whole batch. It is not if chunks
+    /// have different sizes, or if each loss is a mean over what a mask leaves; then use
     /// [`weighted`](Self::weighted).
     pub fn new(criterion: impl Fn(&O, &T) -> Tensor + Send + Sync + 'static) -> Self {
-        // Every device counts once.
+        // Every device has the same weight.
         let mean = move |output: &O, target: &T| {
             let value = criterion(output, target);
             let count = Tensor::from(1f32).to_device(value.device());
@@ -93,9 +93,9 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
         DataParallelCriterion { losses: Box::new(mean) }
     }
 
-    /// The loss of the whole batch, whatever the chunks: the criterion says of each mean over how
-    /// many rows or tokens it was taken. Several means of a chunk (two heads of a model, say) are
-    /// weighted each by itself, and then summed.
+    /// The loss of the whole batch, however it is divided: the criterion returns each mean together
+    /// with the number of rows or tokens in it. If a chunk has several means (two heads of a model,
+    /// say), each is weighted on its own, and then they are summed.
     ///
     /// ```
     /// # use tch::{Device, Kind, Tensor, nn::{self, VarStore}};
@@ -122,14 +122,14 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
         DataParallelCriterion { losses: Box::new(criterion) }
     }
 
-    /// Divides the targets as the inputs were, and computes each device's loss there.
+    /// Divides the targets like the inputs, and computes each device's loss on that device.
     ///
     /// # Errors
-    /// [`Error::Argument`] for targets that are divided otherwise than the outputs,
-    /// [`Error::Replica`] where the criterion panics.
+    /// [`Error::Argument`] if the targets are divided differently from the outputs,
+    /// [`Error::Replica`] if the criterion panics.
     pub fn forward(&self, outputs: SplitOutputs<O>, targets: T) -> Result<ParallelLoss> {
         let SplitOutputs { parts, inputs, rows, shared } = outputs;
-        let alone = shared.alone()?;
+        let pass = shared.begin_pass()?;
         let trace = shared.trace();
         let targets = scatter_traced(&targets, &shared.devices, 0, &trace)?;
         let target_rows: Vec<_> =
@@ -151,7 +151,7 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
             })?;
         let shares = shares(&means)?;
         let value = no_grad(|| sum(&means, &shares, &shared))?;
-        drop(alone);
+        drop(pass);
         Ok(ParallelLoss { means, shares, value, inputs, shared })
     }
 }
@@ -160,7 +160,7 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
 #[must_use = "call backward() on it"]
 pub struct ParallelLoss {
     means: Vec<Vec<Mean>>,
-    /// How much each mean of each device counts in the whole.
+    /// The weight of each mean of each device in the whole.
     shares: Vec<Vec<f64>>,
     value: Tensor,
     inputs: Vec<SplitInput>,
@@ -168,16 +168,16 @@ pub struct ParallelLoss {
 }
 
 impl ParallelLoss {
-    /// The loss: a single number on the first device, without a graph.
+    /// The loss: a scalar on the first device, without a graph.
     pub fn value(&self) -> &Tensor {
         &self.value
     }
 
-    /// Every device's backward pass on its own thread, then the sum of the gradients in the
-    /// variables of the original, as if there were one device.
+    /// Runs every device's backward pass on its own thread, then sums the gradients into the
+    /// original's variables, as if there were one device.
     ///
     /// # Errors
-    /// [`Error::Replica`] where a replica's pass fails.
+    /// [`Error::Replica`] if a replica's pass fails.
     pub fn backward(self) -> Result<()> {
         let ParallelLoss { means, shares, inputs, shared, .. } = self;
         let ends = means
@@ -191,7 +191,7 @@ impl ParallelLoss {
             let _on = device.guard()?;
             let mut part = Roots::default();
             for ((Mean { value, .. }, share), end) in means.iter().zip(shares).zip(ends) {
-                // A mean over nothing is not a number, and its graph must not be touched.
+                // The mean of nothing is NaN, and its graph must not be used.
                 if let Some(end) = end
                     && *share != 0.0
                 {
@@ -203,7 +203,7 @@ impl ParallelLoss {
             roots.push(part);
         }
         let gradients = shared.backward(roots, &inputs, false)?;
-        // The inputs' graph, which nobody else has walked.
+        // The inputs' own graph, which no pass has reached yet.
         let (ends, gradients): (Vec<_>, Vec<_>) = inputs
             .iter()
             .zip(gradients)
@@ -216,15 +216,15 @@ impl ParallelLoss {
     }
 }
 
-/// For each mean its count, divided by the counts of the same mean on all devices.
+/// For each mean, its count divided by the sum of that mean's counts over all devices.
 fn shares(means: &[Vec<Mean>]) -> Result<Vec<Vec<f64>>> {
     let terms = means.first().map_or(0, Vec::len);
     if terms == 0 || means.iter().any(|part| part.len() != terms) {
         let found: Vec<_> = means.iter().map(Vec::len).collect();
         return Err(Error::Argument {
             what: "criterion".into(),
-            found: format!("a function that returned {found:?} means, device by device"),
-            expected: "one that returns the same number on every device, and at least one".into(),
+            found: format!("a function that returned {found:?} means on the devices"),
+            expected: "one that returns the same number on every device, at least one".into(),
         });
     }
     let counts = means
@@ -258,7 +258,7 @@ fn sum(means: &[Vec<Mean>], shares: &[Vec<f64>], shared: &SharedParts) -> Result
             Some(total) => total.f_add(&part).map_err(Error::tensor("criterion"))?,
         });
     }
-    // A mean over nothing at all is not a number, here as in PyTorch.
+    // The mean of nothing at all is NaN, as in PyTorch.
     Ok(total.unwrap_or_else(|| Tensor::from(f32::NAN)))
 }
 

@@ -2,8 +2,7 @@
 
 use super::backward::Parts;
 use super::gather::gather_traced;
-use super::module_guard::ModuleGuard;
-use super::replicate::{Applied, Replicas, SplitInput, lock};
+use super::replicas::{Applied, ModuleGuard, Replicas, SplitInput};
 use super::trace::{Step, Trace};
 use crate::tensors::{fill, list};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
@@ -15,29 +14,30 @@ use tch::nn::{ModuleT, Path, VarStore};
 /// PyTorch's keyword arguments of `DataParallel`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataParallelOptions {
-    /// Where the outputs are put together and the loss is computed; it need not have a replica.
-    /// None: the first device, whose memory then holds the most.
+    /// Where the outputs are gathered and the loss is computed; it need not hold a replica. `None`:
+    /// the first device, which then uses the most memory.
     pub output_device: Option<LogicalDevice>,
-    /// Along which dimension batches are divided and outputs put together: 0, or 1 for a recurrent
+    /// The dimension along which batches are divided and outputs gathered: 0, or 1 for a recurrent
     /// network whose batches are `[time, batch, ..]`.
     pub dim: i64,
 }
 
-/// `torch.nn.DataParallel`: one process trains a model on several devices, each with a share of the
-/// batch.
+/// `torch.nn.DataParallel`: one process trains a model on several devices, each of which gets a
+/// part of the batch.
 ///
-/// Every forward pass divides the inputs ([`scatter`](fn@super::scatter)), brings the replicas up to
-/// date (`replicate`), runs them side by side
-/// ([`parallel_apply`](super::Workers::parallel_apply)) and puts their outputs together
-/// ([`gather`](fn@super::gather)). The backward pass of a loss goes back the same way, and sums the
-/// replicas' gradients into the original, which is what the caller's variable store holds and the
-/// optimizer changes. They are summed, not averaged: the loss of the whole batch already divides by
-/// its size.
+/// Every forward pass divides the inputs ([`scatter`](fn@super::scatter)), brings the replicas up
+/// to date (`replicate`), runs them in parallel
+/// ([`parallel_apply`](super::Workers::parallel_apply)) and concatenates their outputs
+/// ([`gather`](fn@super::gather)). The backward pass goes the same way in reverse and sums the
+/// replicas' gradients into the original, whose variables are in the caller's variable store, where
+/// the optimizer updates them. Gradients are summed, not averaged, because the loss of the whole
+/// batch is already divided by its size.
 ///
-/// Of what a forward pass writes (running statistics), only the original's survives.
+/// Whatever a forward pass writes (running statistics), only the original's is kept.
 ///
-/// With one device the module is simply called. On logical devices, dropout draws the masks of all
-/// replicas from one generator, in an order that changes from run to run; every GPU has its own.
+/// With one device, the module is simply called. On logical devices, the replicas draw dropout
+/// masks from one shared generator in an order that changes from run to run; each GPU has its own
+/// generator.
 ///
 /// ```
 /// # use tch::{Device, Kind, Tensor, nn::{self, ModuleT, VarStore}};
@@ -60,10 +60,10 @@ pub struct DataParallel<M> {
 }
 
 impl<M: Send> DataParallel<M> {
-    /// Builds the model in `vs`, which must be on the first of the devices, and a replica of it on
-    /// each further one.
+    /// Builds the model in `vs`, which must be on the first device, and a replica on each further
+    /// device.
     ///
-    /// The first weights are drawn as without DataParallel, whatever the number of devices.
+    /// The initial weights are the same as without DataParallel, whatever the number of devices.
     ///
     /// # Errors
     /// [`Error::Argument`] if `vs` is on another device or already has the model's variables.
@@ -71,10 +71,11 @@ impl<M: Send> DataParallel<M> {
         Self::with_options(vs, devices, DataParallelOptions::default(), build)
     }
 
-    /// The same, with the outputs on a device of your choice, or batches along another dimension.
+    /// The same, with outputs on another device, or batches along another dimension.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and [`Error::Argument`] for an output device that is not there.
+    /// Those of [`new`](Self::new), and [`Error::Argument`] for an output device that does not
+    /// exist.
     pub fn with_options(
         vs: &VarStore,
         devices: &Devices,
@@ -89,8 +90,8 @@ impl<M: Send> DataParallel<M> {
         })
     }
 
-    /// Runs the module by way of `f` on every device that gets a part of the inputs, and gathers
-    /// what it returns.
+    /// Calls `f` with the module on every device that gets a part of the inputs, and gathers the
+    /// results.
     ///
     /// ```
     /// # use tch::{Tensor, kind::FLOAT_CPU, nn::{self, Module, VarStore}};
@@ -107,7 +108,7 @@ impl<M: Send> DataParallel<M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for inputs that cannot be split, [`Error::Replica`] where `f` panics.
+    /// [`Error::Argument`] for inputs that cannot be split, [`Error::Replica`] if `f` panics.
     pub fn forward<I, O>(&self, inputs: I, f: impl Fn(&M, I) -> O + Sync) -> Result<O>
     where
         I: Tensors + Send,
@@ -117,14 +118,14 @@ impl<M: Send> DataParallel<M> {
         let Applied { outputs, inputs, .. } = self.replicas.apply(&inputs, self.dim, f)?;
         let trace = shared.trace();
         if shared.devices.len() == 1 && self.output_device == shared.devices.first() {
-            // Nothing was split, so the graph is whole.
+            // Nothing was split, so the graph is complete.
             return one(outputs);
         }
         let gathered = gather_traced(&outputs, self.output_device, self.dim, &trace)?;
         self.join_graphs(&gathered, &outputs, inputs)
     }
 
-    /// Lets a backward pass that reaches the gathered tensors go on to the replicas.
+    /// Makes a backward pass that reaches the gathered tensors continue in the replicas.
     fn join_graphs<O: Tensors>(
         &self,
         gathered: &O,
@@ -160,32 +161,33 @@ impl<M: Send> DataParallel<M> {
         Ok(fill(gathered, tensors))
     }
 
-    /// `loss.backward()`, after which the variables' gradients are those of the whole batch, as if
+    /// `loss.backward()`: afterwards the variables hold the gradients of the whole batch, as if
     /// there were one device.
     ///
-    /// A plain `loss.backward()` does the same; where this returns an error, it panics. On logical
-    /// devices this books the gradient of the loss where the outputs are, as a GPU would.
+    /// A plain `loss.backward()` does the same but panics on errors. On logical devices, this
+    /// method books the memory of the loss's gradient to the output device, as on a GPU.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if the pass fails; the text names the replica, if it was one.
+    /// [`Error::Tensor`] if the pass fails; if a replica failed, the message names it.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         let _on = self.output_device.guard()?;
         let shared = &self.replicas.shared;
-        // With one device there is one pass. Else that of the loss ends where the replicas' begin.
+        // With one device there is one pass. Otherwise the pass of the loss ends where the
+        // replicas' begin.
         let step = if shared.devices.len() == 1 { Step::Backward } else { Step::Loss };
-        *lock(&shared.loss_pass) = Some(shared.trace().begin(step, self.output_device));
+        shared.begin_loss(step, self.output_device);
         let passed = loss.f_backward().map_err(Error::tensor("backward"));
-        shared.end_loss_pass();
+        shared.end_loss();
         passed
     }
 
-    /// The original module, for evaluation on one device and for whatever it offers beside its
-    /// forward pass. `model.module`
+    /// The original module, for evaluation on one device or for other methods than its forward
+    /// pass. `model.module`
     ///
-    /// Drop it before the next forward or backward pass.
+    /// Drop the guard before the next forward or backward pass.
     ///
     /// # Panics
-    /// If it is called within a forward pass of this model, or while this thread has such a guard.
+    /// If called within a forward pass of this model, or while this thread already has a guard.
     pub fn module(&self) -> ModuleGuard<'_, M> {
         self.replicas.module()
     }
@@ -202,7 +204,7 @@ impl<M: Send> DataParallel<M> {
 
     /// Lets `trace` record the steps to come.
     pub fn set_trace(&self, trace: &Trace) {
-        *lock(&self.replicas.shared.trace) = trace.clone();
+        self.replicas.shared.set_trace(trace);
     }
 }
 

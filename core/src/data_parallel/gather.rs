@@ -1,4 +1,4 @@
-//! Putting outputs together: `torch.nn.parallel.gather`.
+//! Concatenating outputs: `torch.nn.parallel.gather`.
 
 use super::scatter::length;
 use super::trace::{Step, Trace};
@@ -6,10 +6,9 @@ use crate::tensors::{fill, list};
 use crate::{Error, LogicalDevice, Result, Tensors};
 use tch::Tensor;
 
-/// Puts the parts of every tensor together along `dim`, on any device, whether or not it has a
-/// replica. A part that is a single number counts as one of length 1, so that numbers become a
-/// vector; PyTorch does so with a warning. What is no tensor is the first part's. The way back of
-/// [`scatter`](super::scatter()).
+/// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a
+/// replica. Scalars become a vector, as in PyTorch, which warns about it. Values that are not
+/// tensors are taken from the first part. The inverse of [`scatter`](super::scatter()).
 ///
 /// ```
 /// use tch::Tensor;
@@ -23,8 +22,8 @@ use tch::Tensor;
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] for no parts, parts with different numbers of tensors, and shapes that do not
-/// fit.
+/// [`Error::Argument`] if there are no parts, if they have different numbers of tensors, or if
+/// shapes do not match.
 pub fn gather<T: Tensors>(parts: &[T], destination: LogicalDevice, dim: i64) -> Result<T> {
     gather_traced(parts, destination, dim, &Trace::off())
 }
@@ -41,14 +40,14 @@ pub(super) fn gather_traced<T: Tensors>(
         return Err(Error::Argument {
             what: "parts".into(),
             found: "none".into(),
-            expected: "those of at least one replica".into(),
+            expected: "the outputs of at least one replica".into(),
         });
     };
     if counts.iter().any(|other| *other != count) {
         return Err(Error::Argument {
             what: "outputs".into(),
-            found: format!("{counts:?} tensors, replica by replica"),
-            expected: "the same number from each, so that they can be put together".into(),
+            found: format!("{counts:?} tensors on the replicas"),
+            expected: "the same number on each, so that they can be concatenated".into(),
         });
     }
     let mut span = trace.begin(Step::Gather, destination);
@@ -67,7 +66,8 @@ pub(super) fn gather_traced<T: Tensors>(
     Ok(fill(pattern, gathered))
 }
 
-/// Copies each part straight to its place: `torch.cat` would need them all on the destination first.
+/// Copies each part straight to its place; `torch.cat` would first need all of them on the
+/// destination.
 fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result<Tensor> {
     let parts = parts
         .iter()
@@ -83,8 +83,8 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
         let found: Vec<_> = parts.iter().map(|part| (part.kind(), part.size())).collect();
         return Err(Error::Argument {
             what: "outputs".into(),
-            found: format!("{found:?}, replica by replica"),
-            expected: format!("of one kind, and of one shape but for dimension {dim}"),
+            found: format!("{found:?} on the replicas"),
+            expected: format!("of the same kind and shape, except in dimension {dim}"),
         });
     }
     let gathered = Tensor::f_empty(shape, (*kind, destination.into())).and_then(|gathered| {
@@ -98,7 +98,7 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
     gathered.map_err(Error::tensor("gather"))
 }
 
-/// The shape of something that is longer along one dimension, if it has that.
+/// A shape with another length along one dimension, if it has that dimension.
 fn with_length(mut shape: Vec<i64>, dim: i64, length: i64) -> Vec<i64> {
     let dim = if dim < 0 { dim + shape.len() as i64 } else { dim };
     if let Some(size) = usize::try_from(dim).ok().and_then(|dim| shape.get_mut(dim)) {

@@ -5,23 +5,29 @@
 //! | file | what happens |
 //! |---|---|
 //! | `scatter` | [`scatter()`]: a batch is divided along its first dimension |
-//! | `replicate` | the model is copied to every device but the first, which has the original |
+//! | `replicate` | the original's variables are copied to the replica on every other device |
 //! | `parallel_apply` | [`Workers`]: every replica runs on a thread of its own |
-//! | `gather` | [`gather()`]: the outputs are put together on one device |
-//! | `backward` | the other way round: a slice of the output's gradient goes to each replica, and the replicas' gradients are summed into the original |
+//! | `gather` | [`gather()`]: the outputs are concatenated on one device |
+//! | `backward` | the way back: a slice of the output's gradient goes to each replica, and the replicas' gradients are summed into the original |
 //!
-//! `dp` holds [`DataParallel`], which does all of it. `model` and `criterion` hold
-//! [`DataParallelModel`] and [`DataParallelCriterion`], which leave out the gathering: the loss is
-//! computed where the outputs are. `trace` holds [`Trace`], which records what happened when, and
-//! what was copied; `module_guard` the [`ModuleGuard`] by which one looks at the original.
+//! The other files put these steps together:
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `replicas` | a model with its replicas, and the passes they make; [`ModuleGuard`], which gives access to the original |
+//! | `dp` | [`DataParallel`]: all the steps |
+//! | `model`, `criterion` | [`DataParallelModel`] and [`DataParallelCriterion`], which skip the gathering: each device computes the loss of its own outputs |
+//! | `error_check_mutex` | the lock by which passes take turns, and a pass within a pass is refused |
+//! | `trace` | [`Trace`]: what happened when, and how many bytes were copied |
 
 mod backward;
 mod criterion;
 mod dp;
+mod error_check_mutex;
 mod gather;
 mod model;
-mod module_guard;
 mod parallel_apply;
+mod replicas;
 mod replicate;
 mod scatter;
 mod trace;
@@ -30,7 +36,7 @@ pub use criterion::{DataParallelCriterion, Mean, ParallelLoss};
 pub use dp::{DataParallel, DataParallelOptions};
 pub use gather::gather;
 pub use model::{DataParallelModel, SplitOutputs};
-pub use module_guard::ModuleGuard;
 pub use parallel_apply::Workers;
+pub use replicas::ModuleGuard;
 pub use scatter::scatter;
 pub use trace::{Event, Step, Trace};

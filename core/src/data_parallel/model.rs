@@ -1,7 +1,7 @@
-//! The model on several devices, its outputs where they are: PyTorch-Encoding's `DataParallelModel`.
+//! The model on several devices, with outputs left in place: PyTorch-Encoding's
+//! `DataParallelModel`.
 
-use super::module_guard::ModuleGuard;
-use super::replicate::{Applied, Replicas, SharedParts, SplitInput, lock};
+use super::replicas::{Applied, ModuleGuard, Replicas, SharedParts, SplitInput};
 use super::trace::Trace;
 use crate::{Devices, Result, Tensors};
 use std::fmt;
@@ -10,12 +10,12 @@ use tch::Tensor;
 use tch::nn::{ModuleT, Path, VarStore};
 
 /// [`DataParallel`](super::DataParallel) without its last step: every output stays on the device
-/// that has computed it, for a [`DataParallelCriterion`](super::DataParallelCriterion) to go on
-/// there. No device holds the outputs of all.
+/// that computed it, where a [`DataParallelCriterion`](super::DataParallelCriterion) continues. No
+/// device holds the outputs of all.
 ///
-/// From PyTorch-Encoding's parallel.py, by Hang Zhang. What a forward pass returns there is a list,
-/// which an ordinary criterion takes for a tensor and a parallel one cannot tell from a gathered
-/// output; here it has a type of its own, and each criterion takes only its own kind.
+/// From PyTorch-Encoding's parallel.py, by Hang Zhang. There, a forward pass returns a list, which
+/// an ordinary criterion mistakes for a tensor and a parallel one cannot tell from a gathered
+/// output. Here it has its own type, and each criterion accepts only its own kind.
 ///
 /// ```compile_fail,E0308
 /// # use tch::{Tensor, nn::{Linear, Path, VarStore}};
@@ -31,7 +31,7 @@ pub struct DataParallelModel<M> {
     replicas: Replicas<M>,
 }
 
-/// What every replica has computed, still on its device, in the order of the devices.
+/// The outputs of all replicas, each still on its device, in the order of the devices.
 #[must_use = "a DataParallelCriterion makes a loss of it"]
 pub struct SplitOutputs<O> {
     pub(super) parts: Vec<O>,
@@ -41,8 +41,8 @@ pub struct SplitOutputs<O> {
 }
 
 impl<M: Send> DataParallelModel<M> {
-    /// Builds the model in `vs`, which must be on the first of the devices, and a replica of it on
-    /// each further one.
+    /// Builds the model in `vs`, which must be on the first device, and a replica on each further
+    /// device.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) if `vs` is on another device or already has the
@@ -51,11 +51,11 @@ impl<M: Send> DataParallelModel<M> {
         Ok(DataParallelModel { replicas: Replicas::new(vs, devices, build)? })
     }
 
-    /// Divides the inputs along their first dimension and runs the module by way of `f` on every
-    /// device that gets a part of them.
+    /// Divides the inputs along their first dimension and calls `f` with the module on every device
+    /// that gets a part of them.
     ///
     /// # Errors
-    /// As [`DataParallel::forward`](super::DataParallel::forward).
+    /// Those of [`DataParallel::forward`](super::DataParallel::forward).
     pub fn forward<I, O>(&self, inputs: I, f: impl Fn(&M, I) -> O + Sync) -> Result<SplitOutputs<O>>
     where
         I: Tensors + Send,
@@ -67,10 +67,10 @@ impl<M: Send> DataParallelModel<M> {
 
     /// The original module, for evaluation on one device. `model.module`
     ///
-    /// Drop it before the next forward or backward pass.
+    /// Drop the guard before the next forward or backward pass.
     ///
     /// # Panics
-    /// If it is called within a forward pass of this model, or while this thread has such a guard.
+    /// If called within a forward pass of this model, or while this thread already has a guard.
     pub fn module(&self) -> ModuleGuard<'_, M> {
         self.replicas.module()
     }
@@ -82,22 +82,22 @@ impl<M: Send> DataParallelModel<M> {
 
     /// Lets `trace` record the steps to come.
     pub fn set_trace(&self, trace: &Trace) {
-        *lock(&self.replicas.shared.trace) = trace.clone();
+        self.replicas.shared.set_trace(trace);
     }
 }
 
 impl<M: ModuleT> DataParallelModel<M> {
-    /// [`forward`](Self::forward) of a module with one input and one output.
+    /// [`forward`](Self::forward) for a module with one input and one output.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// Those of [`forward`](Self::forward).
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<SplitOutputs<Tensor>> {
         self.forward(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
     }
 }
 
 impl<O> SplitOutputs<O> {
-    /// The outputs, device by device: to measure something on them.
+    /// The outputs in the order of the devices, for inspection.
     pub fn parts(&self) -> &[O] {
         &self.parts
     }

@@ -1,4 +1,4 @@
-//! One thread a device: `torch.nn.parallel.parallel_apply`.
+//! One thread per device: `torch.nn.parallel.parallel_apply`.
 
 use crate::error::of_panic;
 use crate::{Devices, Error, LogicalDevice, Result};
@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// A thread for each device, on which it is always the current device. PyTorch's `parallel_apply`
-/// starts its threads anew for each call; these stay.
+/// One thread per device, with that device as its current device. PyTorch's `parallel_apply` starts
+/// new threads in each call; these are kept.
 ///
 /// ```
 /// use tch_parallel::Devices;
@@ -30,10 +30,10 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts the threads, which wait until they have something to do.
+    /// Starts the threads, which then wait for jobs.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the system gives no more threads.
+    /// [`Error::Argument`] if the system cannot start enough threads.
     pub fn new(devices: &Devices) -> Result<Self> {
         let names: Vec<_> = devices.iter().map(|device| format!("replica {device}")).collect();
         let pool = ThreadPoolBuilder::new()
@@ -46,21 +46,22 @@ impl Workers {
                     "{} devices, for which no threads could be started: {error}",
                     devices.len()
                 ),
-                expected: "as many as this system has threads for".into(),
+                expected: "no more than this system can start threads for".into(),
             })?;
         Ok(Workers { devices: devices.clone(), pool })
     }
 
-    /// Runs `f` on each job at the same time, job `i` on the thread of device `i`, and returns when
-    /// all have ended. There may be fewer jobs than devices. With one device, it runs on the
-    /// caller's thread. Gives the results in the order of the jobs. `operation` is what errors call it.
+    /// Runs `f` on all jobs in parallel, job `i` on the thread of device `i`, and returns the
+    /// results in the order of the jobs when all have finished. There may be fewer jobs than
+    /// devices. With one device, the job runs on the caller's thread. `operation` is its name in
+    /// errors.
     ///
-    /// The threads take over the caller's grad mode, autocast, profiler and number of OpenMP threads.
+    /// The threads inherit the caller's grad mode, autocast, profiler and number of OpenMP threads.
     ///
     /// # Errors
     /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic,
-    /// which is how tch's operations fail. [`Error::Argument`] for more jobs than devices, and within a
-    /// job of these threads.
+    /// which is how tch's operations fail. [`Error::Argument`] for more jobs than devices, and if
+    /// called within a job of these threads.
     pub fn parallel_apply<J: Send, R: Send>(
         &self,
         operation: &'static str,
@@ -78,12 +79,12 @@ impl Workers {
             return Err(Error::Argument {
                 what: "workers".into(),
                 found: "used within one of their own jobs".into(),
-                expected: "others there: these are at work already".into(),
+                expected: "other workers, because these are busy".into(),
             });
         }
         let state = ThreadState::of_this_thread().map_err(Error::engine("parallel_apply"))?;
         let threads = tch::get_num_threads();
-        // A thread takes its own job only; the lock is how Rust can see that.
+        // A thread takes only its own job; the mutex proves that to the compiler.
         let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
         let run = |index: usize| {
             let job = jobs.get(index)?.lock().unwrap_or_else(PoisonError::into_inner).take()?;
@@ -104,12 +105,12 @@ impl Workers {
         };
         let on_all_threads = || self.pool.broadcast(|context| run(context.index()));
         let outcomes = if self.devices.len() == 1 {
-            // There is nobody to run beside; a thread of its own would only be another thread.
+            // With one device there is nothing to run in parallel.
             vec![run(0)]
         } else if rayon::current_thread_index().is_none() {
             on_all_threads()
         } else {
-            // A thread of another pool would begin other work of that pool while it waits, in the
+            // While it waits, a thread of another pool would start other work of that pool in the
             // middle of ours.
             thread::scope(|scope| scope.spawn(on_all_threads).join())
                 .unwrap_or_else(|panic| resume_unwind(panic))
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn jobs_run_at_the_same_time_each_on_its_devices_thread() {
-        // Nobody passes before all three are there.
+        // No job passes before all three have arrived.
         let barrier = Barrier::new(3);
         let names = workers(3).parallel_apply("test", vec![10, 20, 30], |device, job| {
             barrier.wait();
@@ -200,7 +201,7 @@ mod tests {
             "the replica on cpu:1 failed in forward: The size of tensor a (3) must match the size \
              of tensor b (2) at non-singleton dimension 0"
         );
-        // The threads are as good as before.
+        // The threads can still be used.
         assert_eq!(
             workers.parallel_apply("test", vec![1, 2, 3], |_, job| Ok(job)).unwrap(),
             [1, 2, 3]

@@ -8,10 +8,10 @@ use tch::Tensor;
 /// Divides every tensor of `inputs` along `dim` into equal chunks, of which the last may be
 /// smaller, and copies each to its device.
 ///
-/// The size of a chunk is rows / devices, rounded up, as in `torch.chunk`: 10 rows on 4 devices are
-/// 3, 3, 3 and 1, and 6 rows on 4 devices are 2, 2 and 2, with one part less than there are devices.
-/// The chunk of the device where the batch lies is a view of it; nothing is copied. Chunks have no
-/// history, unless there is one device and the batch is there.
+/// A chunk has rows / devices rows, rounded up, as in `torch.chunk`: 10 rows on 4 devices give 3,
+/// 3, 3 and 1; 6 rows on 4 devices give 2, 2 and 2, one part fewer than there are devices. The
+/// chunk for the batch's own device is a view, and nothing is copied. Chunks are detached from the
+/// graph, unless there is one device and the batch is on it.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -29,7 +29,7 @@ use tch::Tensor;
 ///
 /// # Errors
 /// [`Error::Argument`] for inputs without a tensor, without rows, or with different numbers of rows
-/// (where PyTorch silently leaves some out); [`Error::Tensor`] if memory runs out.
+/// (where PyTorch silently drops some); [`Error::Tensor`] if memory runs out.
 pub fn scatter<T: Tensors>(inputs: &T, devices: &Devices, dim: i64) -> Result<Vec<T>> {
     scatter_traced(inputs, devices, dim, &Trace::off())
 }
@@ -61,7 +61,7 @@ pub(super) fn scatter_traced<T: Tensors>(
         .collect()
 }
 
-/// Copies tensors to a device, and notes what had to be copied.
+/// Copies tensors to a device, and records the bytes copied.
 pub(super) fn send(
     tensors: &[Tensor],
     device: LogicalDevice,
@@ -79,7 +79,7 @@ pub(super) fn send(
     moved
 }
 
-/// The chunks of all tensors for each device that gets some.
+/// The chunks of all tensors, for each device that gets one.
 fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor>>> {
     let refuse = |found: String, expected: &str| {
         Err(Error::Argument { what: "inputs".into(), found, expected: expected.into() })
@@ -111,7 +111,7 @@ fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor
         Some(_) => {}
     }
     if devices == 1 {
-        // Nothing is split, so a graph that leads here can stay whole.
+        // Nothing is split, so a graph that leads here can stay connected.
         return Ok(vec![tensors.iter().map(Tensor::shallow_clone).collect()]);
     }
     // ANCHOR: chunk
@@ -126,7 +126,8 @@ fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor
     parts.collect::<std::result::Result<_, _>>().map_err(Error::tensor("scatter"))
 }
 
-/// How long a tensor is along a dimension, which may be counted from the end; None if it has no such.
+/// The length of a tensor along a dimension, negative to count from the end; `None` if it has no
+/// such dimension.
 pub(super) fn length(tensor: &Tensor, dim: i64) -> Option<i64> {
     let size = tensor.size();
     let dim = if dim < 0 { dim + size.len() as i64 } else { dim };

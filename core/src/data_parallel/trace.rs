@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tch::Tensor;
 
-/// A part of a training step.
+/// One part of a training step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
     /// A chunk of the batch goes to its device.
@@ -15,22 +15,22 @@ pub enum Step {
     Replicate,
     /// A replica's forward pass.
     ParallelApply,
-    /// The outputs go to one device.
+    /// The outputs are copied to one device.
     Gather,
-    /// The loss, and its gradient with respect to what it was computed from.
+    /// The loss, and its gradient with respect to the outputs.
     Loss,
-    /// A slice of the outputs' gradient goes to a replica: the backward pass of the gathering.
+    /// A slice of the outputs' gradient goes to a replica: the backward pass of gather.
     ScatterGradients,
     /// A replica's backward pass.
     Backward,
-    /// A replica's gradients are added to the original's: the backward pass of the replication.
+    /// A replica's gradients are added to the original's: the backward pass of replicate.
     ReduceGradients,
-    /// The optimizer changes the original.
+    /// The optimizer updates the original.
     OptimizerStep,
 }
 
 impl Step {
-    /// All of them, in the order in which a step takes them.
+    /// All parts, in the order of a step.
     pub const ALL: [Step; 9] = [
         Step::Scatter,
         Step::Replicate,
@@ -67,18 +67,18 @@ pub struct Event {
     pub step: Step,
     /// Where it was done, or where the copy went.
     pub device: LogicalDevice,
-    /// The shapes of what it was done to, batches and outputs; empty for a model's parameters.
+    /// The shapes of the inputs and outputs; empty for a model's parameters.
     pub shapes: Vec<Vec<i64>>,
-    /// Bytes that came from another device.
+    /// Bytes copied from another device.
     pub bytes_copied: usize,
-    /// When it began, from the beginning of the trace.
+    /// When it began, measured from the start of the trace.
     pub start: Duration,
     /// How long it took.
     pub duration: Duration,
 }
 
-/// A recorder of events; clones of it record into the same list. PyTorch's `torch.profiler` sees
-/// operators, this the parts of a step.
+/// Records events; clones share one list. PyTorch's `torch.profiler` records operators, this the
+/// parts of a step.
 ///
 /// ```
 /// use tch::{kind::FLOAT_CPU, Tensor, nn::{self, ModuleT, VarStore}};
@@ -100,7 +100,7 @@ pub struct Event {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Trace {
-    /// None where nobody listens.
+    /// `None` if nothing is recorded.
     recording: Option<Arc<Recording>>,
 }
 
@@ -111,7 +111,7 @@ struct Recording {
 }
 
 impl Trace {
-    /// Begins to record.
+    /// Starts recording.
     #[expect(clippy::new_without_default, reason = "a clock begins to run")]
     pub fn new() -> Self {
         let recording = Recording { began: Instant::now(), events: Mutex::new(Vec::new()) };
@@ -122,7 +122,7 @@ impl Trace {
         Trace { recording: None }
     }
 
-    /// Records how long `f` takes: for the parts of a step that are the caller's own.
+    /// Records the time that `f` takes: for the parts of a step that are the caller's own code.
     pub fn span<R>(&self, step: Step, device: LogicalDevice, f: impl FnOnce() -> R) -> R {
         let span = self.begin(step, device);
         let result = f();
@@ -130,7 +130,7 @@ impl Trace {
         result
     }
 
-    /// What was recorded so far, in the order in which it began.
+    /// The events so far, in the order in which they began.
     pub fn events(&self) -> Vec<Event> {
         let mut events = self.recording.as_ref().map_or_else(Vec::new, |recording| {
             recording.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -139,7 +139,7 @@ impl Trace {
         events
     }
 
-    /// Forgets what was recorded.
+    /// Deletes the recorded events.
     pub fn clear(&self) {
         if let Some(recording) = &self.recording {
             recording.events.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -163,7 +163,7 @@ impl Trace {
     }
 }
 
-/// An event that has begun; it is recorded when it ends, and not if an error comes first.
+/// An event that has begun. It is recorded when it ends, but not if an error interrupts it.
 pub(super) struct Span {
     open: Option<OpenSpan>,
 }
@@ -180,7 +180,7 @@ impl Span {
         }
     }
 
-    /// Notes the bytes of a tensor, unless it is on the destination already.
+    /// Adds the bytes of a tensor, unless it is already on the destination.
     pub(super) fn copied(&mut self, tensor: &Tensor, destination: LogicalDevice) {
         if let Some(open) = &mut self.open
             && LogicalDevice::of(tensor) != destination
@@ -192,7 +192,7 @@ impl Span {
     pub(super) fn end(self) {
         if let Some(OpenSpan { recording, mut event }) = self.open {
             if let LogicalDevice::Cuda(index) = event.device {
-                // A GPU has only been told what to do; the time is that of the doing.
+                // GPU work is asynchronous: wait until it is done.
                 tch::Cuda::synchronize(index as i64);
             }
             event.duration = recording.began.elapsed().saturating_sub(event.start);

@@ -1,32 +1,31 @@
-//! How all ranks come to the same verdict where the engine tells only some of them.
+//! How all ranks reach the same verdict where the engine informs only some of them.
 
 use super::process_group::ProcessGroup;
 use c10d_sys::{Error, Store};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Under this key the ranks of this library are counted. Ranks that run Python take no part in
-/// agreements and must not be waited for.
+/// The key under which ranks of this library are counted. Ranks that run Python do not vote and
+/// must not be waited for.
 const RANKS: &str = "agreement/ranks";
 
 const AGREED: &str = "";
 
-/// To be called once by each rank, before it connects to the others.
+/// Each rank calls this once, before it connects to the others.
 ///
-/// Gives how many have been counted by now.
+/// Returns how many have been counted so far.
 pub(super) fn enrol(store: &Store) -> Result<usize, Error> {
     Ok(store.add(RANKS, 1)? as usize)
 }
 
-/// How often a rank looks whether the verdict is there.
+/// How often a rank checks for the verdict.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often a rank that waits for the others without the engine looks whether they still run.
+/// How often a rank that waits outside the engine checks that the others are still running.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 
 impl ProcessGroup {
-    /// Tells every rank of it if one has something against going on. A collective of the ranks of
-    /// this library.
+    /// Tells every rank if one objects to going on. A collective of the ranks of this library.
     pub(crate) fn agree(
         &self,
         operation: &'static str,
@@ -38,7 +37,7 @@ impl ProcessGroup {
         let give_up = || {
             if start.elapsed() > self.inner.place.timeout {
                 let timeout = self.inner.place.timeout;
-                return Some((format!("not all ranks have come within {timeout:?}"), None));
+                return Some((format!("not all ranks arrived within {timeout:?}"), None));
             }
             if looked.elapsed() < LIVENESS_INTERVAL {
                 return None;
@@ -57,14 +56,14 @@ impl ProcessGroup {
             Ok(Verdict::Agreed) => return Ok(()),
             Ok(Verdict::Objection(message)) => (message, None),
             Ok(Verdict::GivenUp(reason)) => reason,
-            Err(error) => return Err(self.failed(operation, error.message())),
+            Err(error) => return Err(self.failed(operation, &error)),
         };
         self.abandon();
         Err(crate::Error::Collective { rank: self.inner.place.job_rank, operation, message, blame })
     }
 
-    /// What rank 0 has to say where this rank says `own`. `None` on rank 0 itself, and where rank 0
-    /// runs Python. To be followed by [`agree`](Self::agree).
+    /// What rank 0 passes here, while this rank passes `own`. `None` on rank 0 itself, and if rank
+    /// 0 runs Python. Must be followed by [`agree`](Self::agree).
     pub(crate) fn compare_with_rank_0(
         &self,
         operation: &'static str,
@@ -80,15 +79,15 @@ impl ProcessGroup {
                 Ok(Some(String::from_utf8_lossy(&theirs).into_owned()))
             }
         };
-        compare().map_err(|error: Error| self.failed(operation, error.message()))
+        compare().map_err(|error: Error| self.failed(operation, &error))
     }
 }
 
-/// Waits for every rank's opinion on `subject`, on which nobody has been asked before.
+/// Waits for the votes of all ranks on `subject`, which must be new.
 ///
-/// Gives the objection of one rank, with its number before it, if there is any. Every rank must
-/// have connected to all others before. `give_up` is asked from time to time and ends the waiting
-/// when it returns something.
+/// Returns the objection of one rank, prefixed with its number, if there is one. Every rank must be
+/// connected to all others already. `give_up` is called from time to time and ends the wait when it
+/// returns something.
 fn reach_verdict<G>(
     store: &Store,
     subject: &str,
@@ -108,7 +107,7 @@ fn reach_verdict<G>(
     }
     while !store.check(&verdict)? {
         if let Some(reason) = give_up() {
-            // The rank that is gone may have been the last to agree, and then have ended.
+            // The missing rank may have been the last to agree and then have ended.
             if store.check(&verdict)? {
                 break;
             }
@@ -123,8 +122,8 @@ fn reach_verdict<G>(
     Ok(verdict)
 }
 
-/// Rank 0 serves the store: if it ended now, the others could not read the verdict any more. What
-/// goes wrong here changes nothing of the verdict.
+/// Rank 0 serves the store: if it ended now, the others could no longer read the verdict. Errors
+/// here do not change the verdict.
 fn stay_until_all_know<G>(
     store: &Store,
     subject: &str,
@@ -140,14 +139,14 @@ fn stay_until_all_know<G>(
     }
 }
 
-/// What came of it.
+/// The result of a vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict<G> {
     /// Nobody objects.
     Agreed,
-    /// What one rank objects, with its number.
+    /// What one rank objects to, with its number.
     Objection(String),
-    /// Why the waiting was given up.
+    /// Why the wait ended.
     GivenUp(G),
 }
 
@@ -157,7 +156,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
 
-    /// What each rank of a world learns, given what each thinks.
+    /// The verdict on each rank of a world, given each rank's vote.
     fn verdicts(opinions: &[Option<&'static str>]) -> Vec<Verdict<()>> {
         let store = Arc::new(Store::hash().unwrap());
         for counted in 1..=opinions.len() {
@@ -195,7 +194,7 @@ mod tests {
         let served = Arc::clone(&store);
         let rank_0 =
             thread::spawn(move || reach_verdict(&served, "test", 0, None, || None::<()>).unwrap());
-        // Rank 1 agrees, but has not come to reading what the others think.
+        // Rank 1 agrees but has not read the verdict yet.
         let wait_for = |key| {
             while !store.check(key).unwrap() {
                 thread::sleep(INTERVAL);

@@ -1,7 +1,7 @@
-//! NVIDIA Apex's DistributedDataParallel: what was used with mixed precision before PyTorch had its
-//! own, and what that one does not do.
+//! NVIDIA Apex's DistributedDataParallel, which mixed-precision training used before PyTorch had
+//! its own, with the options that PyTorch's lacks.
 //!
-//! `apex.parallel.DistributedDataParallel`, which Apex has removed in 2025.
+//! `apex.parallel.DistributedDataParallel`, which Apex removed in 2025.
 
 use super::hooks::{CommHook, Finish, GradBucket};
 use super::{DdpLoggingData, DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
@@ -14,24 +14,22 @@ const MIB: f64 = 1024.0 * 1024.0;
 /// Apex's keyword arguments, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ApexOptions {
-    /// How many gradients, counted in numbers of the kind of the first parameter, are exchanged at
-    /// once at the least.
+    /// The minimum size of a bucket, counted in elements of the first parameter's kind.
     pub message_size: usize,
-    /// Whether all gradients are exchanged when the last has come, those of a kind at once, instead
-    /// of while others are still being computed. Parameters without a gradient are allowed then:
-    /// they are left out.
+    /// Whether all gradients are exchanged at the end of the backward pass, grouped by kind,
+    /// instead of while others are still being computed. Parameters without a gradient are then
+    /// allowed, and skipped.
     ///
-    /// Where parameters are of several kinds, those of one are exchanged when the last gradient of
-    /// that kind has come; Apex waits for the last of all. The results are the same.
+    /// If parameters have several kinds, each kind is exchanged once its last gradient is ready;
+    /// Apex waits for all of them. The results are the same.
     pub delay_allreduce: bool,
-    /// Whether gradients are exchanged as `float32`, whatever their kind: sums of `float16` overflow
+    /// Whether gradients are exchanged as `float32` whatever their kind: sums of `float16` overflow
     /// above 65,504.
     pub allreduce_always_fp32: bool,
-    /// Whether gradients are averaged over the ranks. If not, they are summed.
+    /// Whether gradients are averaged over the ranks. Otherwise they are summed.
     pub gradient_average: bool,
-    /// What gradients are divided by before they are summed. Afterwards they are multiplied by it and
-    /// divided by the number of ranks, but only with `gradient_average`: without it the sum stays
-    /// divided.
+    /// Gradients are divided by this before they are summed. With `gradient_average`, they are then
+    /// multiplied by it and divided by the number of ranks; without, the sum stays divided.
     pub gradient_predivide_factor: f64,
 }
 
@@ -47,11 +45,11 @@ impl Default for ApexOptions {
     }
 }
 
-/// Averages gradients over the ranks as `apex.parallel.DistributedDataParallel` does, on PyTorch's
+/// Averages gradients over the ranks like `apex.parallel.DistributedDataParallel`, on PyTorch's
 /// engine.
 ///
-/// Unlike [`DistributedDataParallel`], it hands out rank 0's parameters but never buffers, so that
-/// each rank keeps running statistics of its own, and it can exchange everything after the backward
+/// Unlike [`DistributedDataParallel`], it broadcasts rank 0's parameters but never buffers, so each
+/// rank keeps its own running statistics. And it can exchange all gradients after the backward
 /// pass.
 ///
 /// Evaluate through [`module`](Self::module).
@@ -82,8 +80,7 @@ impl<M> ApexDistributedDataParallel<M> {
     /// Wraps `module`, whose parameters are the trainable variables of `vs`. A collective.
     ///
     /// # Errors
-    /// Those of [`DistributedDataParallel::new`], and [`Error::Argument`] for options that no
-    /// training could work with.
+    /// Those of [`DistributedDataParallel::new`], and [`Error::Argument`] for invalid options.
     pub fn new(
         module: M,
         vs: &VarStore,
@@ -123,7 +120,7 @@ impl<M> ApexDistributedDataParallel<M> {
         self.model.backward(loss)
     }
 
-    /// The module itself, which exchanges nothing. `model.module`
+    /// The module itself, without any exchange. `model.module`
     pub fn module(&self) -> &M {
         self.model.module()
     }
@@ -149,7 +146,7 @@ impl<M: ModuleT> ApexDistributedDataParallel<M> {
 
 impl<M: ModuleT> ModuleT for ApexDistributedDataParallel<M> {
     /// # Panics
-    /// Where [`f_forward_t`](Self::f_forward_t) returns an error.
+    /// If [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         self.model.forward_t(xs, train)
     }

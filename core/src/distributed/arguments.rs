@@ -31,22 +31,22 @@ impl ProcessGroup {
         })
     }
 
-    /// Gloo copies CUDA tensors to the CPU for what all ranks do together, but not for messages
-    /// between two.
+    /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does
+    /// not.
     pub(super) fn check_message(&self, tensor: &Tensor) -> Result<()> {
         if self.backend() == Backend::Gloo && tensor.device().is_cuda() {
             return Err(Error::Argument {
                 what: "the tensor".into(),
                 found: format!("on {:?}, with gloo", tensor.device()),
-                expected: "on the CPU, from where gloo can send it".into(),
+                expected: "on the CPU, because gloo sends no CUDA tensors".into(),
             });
         }
         check_contiguous(tensor)
     }
 }
 
-/// The backends look at a tensor's first number and at how many there are. Of a view with gaps gloo
-/// would exchange the numbers in the gaps, without an error, in Python too.
+/// The backends only see a tensor's first element and the number of elements. For a view with gaps,
+/// gloo would exchange the elements in the gaps without an error, in Python too.
 pub(super) fn check_contiguous(tensor: &Tensor) -> Result<()> {
     if !is_strided_view(tensor) {
         return Ok(());
@@ -58,14 +58,14 @@ pub(super) fn check_contiguous(tensor: &Tensor) -> Result<()> {
     })
 }
 
-/// A mean of integers: gloo fails when it has added them up, and the group is of no use any more.
+/// On a mean of integers, gloo fails after the sum, and the group can no longer be used.
 pub(super) fn check_reduction(tensor: &Tensor, op: ReduceOp) -> Result<()> {
     let kind = tensor.f_kind().map_err(Error::tensor("kind"))?;
     if op == ReduceOp::Avg && !tensor.is_floating_point() && !tensor.is_complex() {
         return Err(Error::Argument {
             what: "ReduceOp::Avg of a tensor".into(),
             found: format!("of {kind:?}"),
-            expected: "of floating-point numbers: take the sum, and divide".into(),
+            expected: "of floating-point numbers: use the sum and divide it".into(),
         });
     }
     check_contiguous(tensor)

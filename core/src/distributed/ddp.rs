@@ -4,7 +4,7 @@ use super::ddp_options::DdpOptions;
 use super::hooks::register::Failure;
 use super::join::Joining;
 use super::logging::DdpLoggingData;
-use super::post_mortem::is_about_connections;
+use super::post_mortem::may_be_anothers_fault;
 use super::process_group::ProcessGroup;
 use super::same_model;
 use crate::error::without_backtrace;
@@ -21,21 +21,20 @@ const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
 
 /// `torch.nn.parallel.DistributedDataParallel`, driven by the same C++ `Reducer`.
 ///
-/// Construction copies rank 0's parameters to every rank, and its buffers unless the options say
-/// not to. From then on the backward pass of every forward pass made through this wrapper averages
-/// the gradients over the ranks, in buckets, while the remaining gradients are still being
-/// computed. Parameters are never sent again: they stay equal because every rank makes the same
-/// step.
+/// Construction copies rank 0's parameters to every rank, and its buffers unless the options
+/// disable that. After each forward pass through this wrapper, the backward pass averages the
+/// gradients over the ranks, in buckets, while the remaining gradients are still being computed.
+/// Parameters are never sent again: they stay equal because every rank makes the same step.
 ///
-/// A module with one input and one output is used through tch's [`ModuleT`]; any other through
-/// [`forward`](Self::forward). Evaluate through [`module`](Self::module): it exchanges nothing.
+/// A module with one input and one output works with tch's [`ModuleT`], any other with
+/// [`forward`](Self::forward). Evaluate with [`module`](Self::module), which exchanges nothing.
 ///
-/// In a job with ranks that run Python, whatever has buffers must have parameters as well, as a batch
-/// norm does: tch does not keep the order of buffers, and they are sent where their module's
-/// parameters are.
+/// In a job with ranks that run Python, a module that has buffers must also have parameters, as a
+/// batch norm does: tch does not keep the order of buffers, so they are sent in the order of their
+/// modules' parameters.
 ///
-/// The gradients are those of the mean of the ranks' losses. A loss that sums over the batch must
-/// be scaled by the world size to be what a single process would compute.
+/// The gradients are those of the mean of the ranks' losses. Scale a loss that sums over the batch
+/// by the world size to get the gradients of a single process.
 ///
 /// ```
 /// use tch::nn::{self, ModuleT};
@@ -70,15 +69,16 @@ pub struct DistributedDataParallel<M> {
     pub(super) group: ProcessGroup,
     /// In the order of registration, which all ranks share.
     names: Vec<String>,
-    /// What rank 0 sends before each forward pass; empty if the options say not to.
+    /// What rank 0 sends before each forward pass; empty if the options disable it.
     buffers: Vec<Tensor>,
-    /// All that the ranks have in common: parameters, frozen ones included, and those buffers.
+    /// Everything that is the same on all ranks: parameters, including frozen ones, and those
+    /// buffers.
     state: Vec<Tensor>,
     pub(super) static_graph: bool,
-    /// How many guards keep gradients from being exchanged; with none of them
-    /// `require_backward_grad_sync` in distributed.py is true.
+    /// How many guards suspend the exchange of gradients; at 0, `require_backward_grad_sync` in
+    /// distributed.py is true.
     pub(super) no_sync_guards: Cell<usize>,
-    /// Whether rank 0's buffers may have moved on; `require_forward_param_sync`.
+    /// Whether rank 0's buffers may have changed; `require_forward_param_sync`.
     pub(super) sync_buffers: Cell<bool>,
     /// Whether there has been a forward pass with gradients.
     pub(super) has_run_forward: Cell<bool>,
@@ -92,10 +92,10 @@ impl<M> DistributedDataParallel<M> {
     /// Wraps `module`, whose parameters are the trainable variables of `vs`. A collective.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: nothing in `vs` can be trained, or it is not all on one kind of device.
+    /// - [`Error::Argument`]: nothing in `vs` is trainable, or it is not all on one kind of device.
     /// - [`Error::Collective`]: a rank has another model or other options, or could not be reached.
-    ///   Where PyTorch compares shapes only and tells only the ranks that differ from rank 0, all
-    ///   ranks are told here.
+    ///   All ranks get the error; PyTorch compares only shapes, and informs only the ranks that
+    ///   differ from rank 0.
     pub fn new(module: M, vs: &VarStore, group: &ProcessGroup) -> Result<Self> {
         Self::with_options(module, vs, group, DdpOptions::default())
     }
@@ -103,7 +103,7 @@ impl<M> DistributedDataParallel<M> {
     /// The same with PyTorch's keyword arguments.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), and [`Error::Argument`] for a size of buckets that is not positive.
+    /// Those of [`new`](Self::new), and [`Error::Argument`] for a bucket size that is not positive.
     pub fn with_options(
         module: M,
         vs: &VarStore,
@@ -123,12 +123,12 @@ impl<M> DistributedDataParallel<M> {
         let operation = "DistributedDataParallel::new";
         let description = same_model::description(&variables, &buffers, &options);
         same_model::check(group, operation, &description)?;
-        // The same once more, as ranks that run Python do it.
+        // Ranks that run Python expect this check as well.
         group
             .engine()
             .verify_params(&parameters)
-            .map_err(|error| group.failed(operation, error.message()))?;
-        // Frozen parameters are rank 0's as well.
+            .map_err(|error| group.failed(operation, &error))?;
+        // Frozen parameters are copied too.
         let state: Vec<_> =
             variables.iter().chain(&buffers).map(|(_, tensor)| tensor.shallow_clone()).collect();
         group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
@@ -139,7 +139,7 @@ impl<M> DistributedDataParallel<M> {
             std::any::type_name::<M>(),
             reducer_options,
         )
-        .map_err(|error| group.failed(operation, error.message()))?;
+        .map_err(|error| group.failed(operation, &error))?;
         Ok(DistributedDataParallel {
             reducer: RefCell::new(reducer),
             module,
@@ -156,7 +156,7 @@ impl<M> DistributedDataParallel<M> {
         })
     }
 
-    /// Runs the module by way of `f` and prepares the exchange of its gradients.
+    /// Calls `f` with the module and prepares the exchange of its gradients.
     ///
     /// ```
     /// # use tch::{Kind, Tensor, nn::{self, Module}};
@@ -172,8 +172,8 @@ impl<M> DistributedDataParallel<M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnusedParameters`] when parameters took no part in the last loss,
-    /// [`Error::Collective`] when buffers could not be broadcast, and [`Error::Argument`] for a
+    /// [`Error::UnusedParameters`] if some parameters did not contribute to the last loss,
+    /// [`Error::Collective`] if buffers could not be broadcast, and [`Error::Argument`] for
     /// [`no_sync`](Self::no_sync) in the first iteration of a static graph.
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         let grad = tensor::grad_enabled();
@@ -200,7 +200,7 @@ impl<M> DistributedDataParallel<M> {
             self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
         }
         if self.syncs_buffers() {
-            // Rank 0 may have no more inputs, and old buffers.
+            // Rank 0 may be out of inputs, and its buffers stale.
             let source = if joining.is_some() { self.common_rank(true)? } else { 0 };
             self.broadcast_buffers(source)?;
         }
@@ -233,37 +233,39 @@ impl<M> DistributedDataParallel<M> {
         Ok(outputs)
     }
 
-    /// `loss.backward()`, after which every parameter's gradient is its average over the ranks.
+    /// `loss.backward()`: afterwards every parameter's gradient is averaged over the ranks.
     ///
-    /// A plain `loss.backward()` exchanges gradients as well; where this returns an error, it
-    /// panics and names nobody.
+    /// A plain `loss.backward()` exchanges gradients too, but panics on errors and does not name
+    /// the rank at fault.
     ///
     /// # Errors
-    /// [`Error::Collective`] when a rank has died or has not come within the timeout, or a
-    /// communication hook has failed; [`Error::Tensor`] when the pass fails here alone: `loss` has no
-    /// backward pass, say, or memory has run out.
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout, or if a
+    /// communication hook failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no
+    /// graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         loss.f_backward().map_err(|error| {
             if let Some(error) = self.take_hook_failure() {
                 return error;
             }
-            let message = without_backtrace(&error);
-            if is_about_connections(&message) {
-                self.group.failed("backward", &message)
+            // tch keeps only the text of the error.
+            let error = c10d_sys::Error::from_text(without_backtrace(&error));
+            if may_be_anothers_fault(&error) {
+                self.group.failed("backward", &error)
             } else {
-                Error::Tensor { operation: "backward", message }
+                Error::engine("backward")(error)
             }
         })
     }
 
-    /// Copies rank 0's buffers to every rank, unless the options say not to: a collective.
+    /// Copies rank 0's buffers to every rank, unless the options disable it. A collective.
     ///
-    /// To be called before the module is evaluated by itself. Since the last forward pass each rank
-    /// has gathered running statistics of its own batch, and every rank's evaluation would come to
-    /// something else. In Python the first forward pass in evaluation does it. `model._sync_buffers()`
+    /// Call this before evaluating the module on its own. Since the last forward pass, each rank
+    /// has updated its running statistics from its own batch, so evaluation would differ between
+    /// ranks. In Python, the first forward pass in evaluation mode does this.
+    /// `model._sync_buffers()`
     ///
     /// # Errors
-    /// [`Error::Collective`] when a rank has died or has not come within the timeout.
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
     pub fn sync_buffers(&self) -> Result<()> {
         if self.buffers.is_empty() {
             return Ok(());
@@ -271,12 +273,12 @@ impl<M> DistributedDataParallel<M> {
         self.broadcast_buffers(0)
     }
 
-    /// The module itself, which exchanges nothing. `model.module`
+    /// The module itself, without any exchange. `model.module`
     pub fn module(&self) -> &M {
         &self.module
     }
 
-    /// The parameters' names in the order of registration, which is that of the buckets' indices.
+    /// The parameters' names in the order of registration, in which buckets number them.
     pub fn parameter_names(&self) -> &[String] {
         &self.names
     }
@@ -284,12 +286,12 @@ impl<M> DistributedDataParallel<M> {
     /// Bucket sizes and overlap times. `model._get_ddp_logging_data()`
     ///
     /// # Errors
-    /// [`Error::Tensor`] if libtorch does not give them.
+    /// [`Error::Tensor`] if libtorch does not return them.
     pub fn logging_data(&self) -> Result<DdpLoggingData> {
         DdpLoggingData::read(&self.reducer.borrow())
     }
 
-    /// Whether the next forward pass begins with a broadcast of buffers.
+    /// Whether the next forward pass starts with a broadcast of buffers.
     pub(super) fn syncs_buffers(&self) -> bool {
         self.sync_buffers.get() && !self.buffers.is_empty()
     }
@@ -318,15 +320,15 @@ impl<M> DistributedDataParallel<M> {
             self.group.report(&error.to_string());
             return error;
         }
-        self.group.failed(operation, error.message())
+        self.group.failed(operation, error)
     }
 }
 
 impl<M: ModuleT> DistributedDataParallel<M> {
-    /// [`ModuleT::forward_t`] that returns errors, named as tch names its fallible functions.
+    /// [`ModuleT::forward_t`] that returns errors; the name follows tch's fallible functions.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// Those of [`forward`](Self::forward).
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         self.forward(|module| module.forward_t(xs, train))
     }
@@ -334,7 +336,7 @@ impl<M: ModuleT> DistributedDataParallel<M> {
 
 impl<M: ModuleT> ModuleT for DistributedDataParallel<M> {
     /// # Panics
-    /// Where [`f_forward_t`](Self::f_forward_t) returns an error.
+    /// If [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         match self.f_forward_t(xs, train) {
             Ok(output) => output,
@@ -358,7 +360,7 @@ fn check_devices(names: &[String], parameters: &[Tensor]) -> Result<()> {
         return Err(Error::Argument {
             what: "vs".into(),
             found: "a variable store without a variable that requires a gradient".into(),
-            expected: "the store of a model with something to train; build the model before \
+            expected: "the store of a model with trainable parameters; build the model before \
                        wrapping it"
                 .into(),
         });
@@ -379,11 +381,11 @@ fn check_devices(names: &[String], parameters: &[Tensor]) -> Result<()> {
     }
 }
 
-/// The parameters that the reducer says got no gradient, where that is what it says.
+/// The parameters without a gradient, if that is what the reducer's message is about.
 fn unused(message: &str, names: &[String]) -> Option<Vec<String>> {
     let (_, rest) = message.split_once("which did not receive grad for rank")?;
     let (_, listed) = rest.split_once(": ")?;
-    // Indices, or names where TORCH_DISTRIBUTED_DEBUG is set.
+    // Indices, or names if TORCH_DISTRIBUTED_DEBUG is set.
     let unused: Vec<_> = listed
         .split_whitespace()
         .map(|word| word.trim_matches(','))

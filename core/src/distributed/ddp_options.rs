@@ -1,11 +1,11 @@
-//! What can be chosen about the exchange of gradients.
+//! Options for the exchange of gradients.
 
 use crate::{Error, Result};
 use c10d_sys::ReducerOptions;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// PyTorch's `bucket_cap_mb` where none is given.
+/// PyTorch's default for `bucket_cap_mb`.
 const DEFAULT_BUCKET_MB: f64 = 25.0;
 
 /// `dist._DEFAULT_FIRST_BUCKET_BYTES`.
@@ -14,19 +14,19 @@ const DEFAULT_FIRST_BUCKET_BYTES: usize = 1 << 20;
 /// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DdpOptions {
-    /// How many MiB of gradients are exchanged at once. Small buckets start early, large ones
-    /// waste less on latency. None: 25, with a first bucket of 1.
+    /// The size of a bucket in MiB. Small buckets start early, large ones waste less time on
+    /// latency. `None`: 25, with a first bucket of 1.
     pub bucket_cap_mb: Option<f64>,
-    /// Whether some parameters may take no part in a loss. Costs a walk over the graph in every
-    /// step; without it such a parameter is an error.
+    /// Whether some parameters may be unused in a loss. Costs a walk over the graph in every step;
+    /// without it, an unused parameter is an error.
     pub find_unused_parameters: bool,
-    /// Whether gradients are views into the buckets: saves their memory a second time, and a copy.
+    /// Whether gradients are views into the buckets, which saves a copy and the memory for it.
     pub gradient_as_bucket_view: bool,
-    /// Whether the graph is the same in every iteration: finds unused parameters once and for all,
-    /// and allows more kinds of graphs.
+    /// Whether the graph is the same in every iteration. Unused parameters are then found only
+    /// once, and more kinds of graphs are supported.
     pub static_graph: bool,
-    /// Whether rank 0's buffers (running statistics, say) replace everybody's before each forward
-    /// pass.
+    /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before each
+    /// forward pass.
     pub broadcast_buffers: bool,
 }
 
@@ -43,7 +43,7 @@ impl Default for DdpOptions {
 }
 
 impl DdpOptions {
-    /// With sizes in bytes, and the first bucket's own.
+    /// In bytes, with a separate size for the first bucket.
     pub(super) fn for_the_reducer(&self) -> Result<ReducerOptions> {
         let bucket_mb = self.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
         if bucket_mb.is_nan() || bucket_mb <= 0.0 {

@@ -1,35 +1,35 @@
-//! On which device a rank trains, and who moves its tensors.
+//! Which device a rank trains on, and which backend moves its tensors.
 
 use crate::{Devices, Error, LogicalDevice, Result};
 use std::str::FromStr;
 use tch::{Cuda, Device};
 
-/// Who moves the tensors: PyTorch's `backend`, as text `gloo` or `nccl`.
+/// What moves the tensors: PyTorch's `backend`, `gloo` or `nccl` as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// TCP between hosts and processes; for CPU tensors, and in collectives for CUDA tensors by way of
-    /// the CPU.
+    /// TCP between processes and hosts. For CPU tensors; in collectives also for CUDA tensors, by
+    /// way of the CPU.
     Gloo,
-    /// NVIDIA's library, from GPU to GPU; every rank needs a GPU of its own.
+    /// NVIDIA's library, from GPU to GPU. Every rank needs its own GPU.
     Nccl,
 }
 
-/// On which device a rank trains, as text `auto`, `cpu` or `cuda`.
+/// The device a rank trains on: `auto`, `cpu` or `cuda` as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// A GPU where there is one, else the CPU.
+    /// A GPU if there is one, else the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// The GPU with the number LOCAL_RANK.
+    /// The GPU with index LOCAL_RANK.
     Cuda,
 }
 
 /// This rank's device, and the backend for it.
 ///
 /// # Errors
-/// [`Error::Argument`] where there is no GPU, or not one for each rank of this host.
+/// [`Error::Argument`] if there is no GPU, or not one for each rank on this host.
 pub(super) fn choose(
     device: DeviceChoice,
     backend: Option<Backend>,
@@ -47,7 +47,7 @@ pub(super) fn choose(
             Some(Backend::Nccl) => Err(Error::Argument {
                 what: "backend".into(),
                 found: "nccl".into(),
-                expected: "gloo where the device is cpu: NCCL moves CUDA tensors only".into(),
+                expected: "gloo if the device is cpu: NCCL supports CUDA tensors only".into(),
             }),
         };
     }
@@ -69,21 +69,20 @@ pub(super) fn choose(
             what: "LOCAL_RANK".into(),
             found: local_rank.to_string(),
             expected: format!(
-                "below {gpus}, the number of GPUs here: NCCL needs one for every rank; with the \
-                 backend gloo ranks may share one"
+                "below {gpus}, the number of GPUs here: NCCL needs one per rank; with the \
+                 backend gloo, ranks can share one"
             ),
         });
     }
     Ok((Device::Cuda(local_rank % gpus), backend))
 }
 
-/// The device of the rank number `local_rank` of the `local_world_size` on its host, which share
-/// `devices` out among themselves in order. None: `cpu:0`, `cpu:1` …, the memory of each of which is
-/// counted by itself.
+/// The device of rank `local_rank` of the `local_world_size` ranks on its host, which take
+/// `devices` in order. `None`: `cpu:0`, `cpu:1` …, each with its own count of memory.
 ///
 /// # Errors
-/// [`Error::Argument`] for another number of devices than ranks, and for GPUs in another order than
-/// that of the ranks, by which they are chosen.
+/// [`Error::Argument`] if there are not as many devices as ranks, or if GPUs are not in the order
+/// of the ranks.
 pub fn device_of_rank(
     devices: Option<&Devices>,
     local_rank: usize,
@@ -97,8 +96,8 @@ pub fn device_of_rank(
         Some(devices) if devices.len() == local_world_size => devices.get(local_rank)?,
         Some(devices) => {
             let expected = format!(
-                "one for each rank of this host, here {local_world_size}: every rank has a device \
-                 of its own; `cargo launch -n {}` starts as many",
+                "one for each rank on this host, here {local_world_size}: every rank has a device \
+                 of its own; `cargo launch -n {}` starts that many",
                 devices.len()
             );
             return refuse("devices", devices.to_string(), expected);
@@ -168,8 +167,8 @@ mod tests {
         };
         assert_eq!(
             refused("cpu:4", 1),
-            "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank of this host, here \
-             1: every rank has a device of its own; `cargo launch -n 4` starts as many"
+            "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host, here \
+             1: every rank has a device of its own; `cargo launch -n 4` starts that many"
         );
         let error = refused("cpu:1", 2);
         assert!(error.starts_with("devices is cpu:0, but must be one for each rank"), "{error}");

@@ -1,18 +1,18 @@
-//! This process's place in the job, as launchers describe it in the environment.
+//! This process's place in the job, as the launcher's environment describes it.
 
 use crate::{Error, Result};
 use std::os::fd::RawFd;
 
-/// The variable by which `multiprocessing` hands rank 0 the listening socket of the store.
+/// The variable in which `multiprocessing` hands the store's listening socket to rank 0.
 const LISTEN_FD: &str = "TCH_PARALLEL_MASTER_LISTEN_FD";
 
-/// The port where ranks of one host meet when nobody says otherwise, as in torchrun.
+/// The port where the ranks of one host meet by default, as in torchrun.
 const DEFAULT_PORT: u16 = 29500;
 
 /// A rank, and where it meets the others.
 ///
-/// PyTorch's counterpart is the `env://` rendezvous. torchrun and `launch` set these variables;
-/// those of Open MPI, MPICH and SLURM are understood where RANK is absent.
+/// PyTorch's counterpart is the `env://` rendezvous. torchrun and `launch` set these variables; if
+/// RANK is not set, those of Open MPI, MPICH and SLURM are used.
 ///
 /// ```
 /// use tch_parallel::distributed::Env;
@@ -23,32 +23,32 @@ const DEFAULT_PORT: u16 = 29500;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Env {
-    /// RANK: this process among all of the job, from 0.
+    /// RANK: the number of this process in the job, from 0.
     pub rank: usize,
-    /// WORLD_SIZE: how many processes the job has.
+    /// WORLD_SIZE: the number of processes in the job.
     pub world_size: usize,
-    /// LOCAL_RANK: this process among those of its host, from 0; tells which GPU is its own.
+    /// LOCAL_RANK: the number of this process on its host, from 0; selects its GPU.
     pub local_rank: usize,
-    /// LOCAL_WORLD_SIZE: how many processes of the job this host has.
+    /// LOCAL_WORLD_SIZE: the number of processes of the job on this host.
     pub local_world_size: usize,
     /// MASTER_ADDR: the host of rank 0.
     pub master_addr: String,
-    /// MASTER_PORT: where the store listens on that host.
+    /// MASTER_PORT: the port of the store on that host.
     pub master_port: u16,
-    /// TORCHELASTIC_USE_AGENT_STORE: torchrun serves the store itself, and no rank does.
+    /// TORCHELASTIC_USE_AGENT_STORE: torchrun serves the store, not rank 0.
     pub agent_store: bool,
-    /// TORCHELASTIC_RESTART_COUNT: how often the launcher has started all ranks again.
+    /// TORCHELASTIC_RESTART_COUNT: how often the launcher has restarted all ranks.
     pub restart_count: usize,
-    /// Rank 0's inherited listening socket, where the process that started the ranks bound the port.
+    /// Rank 0's inherited listening socket, if the parent process bound the port.
     pub(crate) listen_fd: Option<RawFd>,
 }
 
 impl Env {
-    /// Reads the environment. `None`: no launcher started this process, and it is alone.
+    /// Reads the environment. `None` if no launcher started this process.
     ///
     /// # Errors
-    /// [`Error::Environment`] naming the variable: where only some are set, where one is no number,
-    /// and for a rank that the world does not have.
+    /// [`Error::Environment`], naming the variable: if only some are set, if one is not a number,
+    /// or if the rank is not below the world size.
     pub fn read() -> Result<Option<Env>> {
         Self::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -70,9 +70,9 @@ impl Env {
             ));
         }
 
-        // Only where all ranks share a host is there an address that is surely right.
+        // Only if all ranks share a host is there a safe default.
         let one_host = set_by != &TORCHRUN && local_world_size == Some(world_size);
-        // Started by hand, RANK and WORLD_SIZE are often all there is: then all share this host.
+        // Ranks started by hand often set only RANK and WORLD_SIZE: then all are on this host.
         let local_world_size = local_world_size.unwrap_or(world_size);
         let master_addr = match get("MASTER_ADDR") {
             Some(address) => address,
@@ -103,7 +103,7 @@ impl Env {
     }
 }
 
-/// One launcher's names for the same things.
+/// One launcher's names for these variables.
 #[derive(Debug, PartialEq, Eq)]
 struct Names {
     rank: &'static str,
@@ -129,7 +129,7 @@ const OTHERS: [Names; 3] = [
         local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         launcher: "Open MPI's mpirun",
     },
-    // Before PMI's, which srun sets as well, but not those of this host.
+    // Before PMI's, which srun also sets, but without the local ones.
     // SLURM_NTASKS is set in a batch script as well, where no task has been started yet.
     Names {
         rank: "SLURM_PROCID",
@@ -151,7 +151,7 @@ struct Place {
     rank: usize,
     world_size: usize,
     local_rank: usize,
-    /// Where the launcher tells it.
+    /// The variable that holds it.
     local_world_size: Option<usize>,
     set_by: &'static Names,
 }

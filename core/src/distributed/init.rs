@@ -13,16 +13,15 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
 use tch::Device;
 
-/// What [`init_process_group`] is told beyond the environment: PyTorch's keyword arguments `backend`,
-/// `device_id` and `timeout`.
+/// PyTorch's keyword arguments `backend`, `device_id` and `timeout` of [`init_process_group`].
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessGroupOptions {
-    /// Who moves the tensors; by default NCCL for CUDA and gloo for the CPU, as in PyTorch.
+    /// What moves the tensors; by default NCCL for CUDA and gloo for the CPU, as in PyTorch.
     pub backend: Option<Backend>,
-    /// Where this rank's tensors live.
+    /// The device of this rank's tensors.
     pub device: DeviceChoice,
-    /// How long to wait for the other ranks, when they meet and in every collective. PyTorch's
-    /// default for gloo, 30 minutes: a rank may well load data that long.
+    /// How long to wait for the other ranks, at the start and in every collective. By default
+    /// PyTorch's 30 minutes for gloo: loading data can take a rank that long.
     pub timeout: Duration,
 }
 
@@ -36,14 +35,14 @@ impl Default for ProcessGroupOptions {
     }
 }
 
-/// Meets the other ranks of the job, as the environment describes it ([`Env`]).
+/// Joins the other ranks of the job that the environment describes ([`Env`]).
 ///
-/// PyTorch's counterpart is `torch.distributed.init_process_group`; ranks of either language meet
-/// in one group. Without a launcher the world is this process alone, and every collective is the
+/// PyTorch's counterpart is `torch.distributed.init_process_group`; Rust and Python ranks can join
+/// the same group. Without a launcher, the world is this process alone, and every collective is the
 /// identity.
 ///
-/// From then on the process prints no warnings of libtorch, which would warn of each attempt to
-/// connect, unless the variable `TORCH_CPP_LOG_LEVEL` asks for them (`WARNING`).
+/// From then on libtorch prints no warnings in this process, because it would warn of every attempt
+/// to connect. Set `TORCH_CPP_LOG_LEVEL=WARNING` to see them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,21 +58,21 @@ impl Default for ProcessGroupOptions {
 /// ```
 ///
 /// # Errors
-/// - [`Error::Environment`]: the environment is half-set or makes no sense.
-/// - [`Error::Argument`]: the device or the backend is not to be had here.
-/// - [`Error::Rendezvous`]: the port is taken, nobody knew the host MASTER_ADDR for a minute, or for
-///   the timeout if that is less, or a rank did not come within the timeout.
+/// - [`Error::Environment`]: the environment is incomplete or invalid.
+/// - [`Error::Argument`]: the device or the backend is not available here.
+/// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a minute,
+///   or for the timeout if that is shorter, or a rank did not arrive within the timeout.
 pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> {
     let env = Env::read()?;
     let (rank, world_size, local_rank) =
         env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
-    // A device that is not to be had is refused before anybody is met.
+    // An unavailable device is refused before any rank is contacted.
     device::choose(options.device, options.backend, local_rank)?;
     let store = Store::from_env(options.timeout)?;
     ProcessGroup::with_store(&store, rank, world_size, options)
 }
 
-/// Makes this process rank `rank` of the `world_size` that meet in `store`.
+/// Makes this process rank `rank` of the `world_size` ranks that meet in `store`.
 pub(super) fn join(
     store: &Store,
     rank: usize,
@@ -86,15 +85,15 @@ pub(super) fn join(
     meet(store, Place { rank, world_size, job_rank, local_rank, device, backend, timeout })
 }
 
-/// Takes this place among those who meet in `store`.
+/// Takes this place in the group that meets in `store`.
 pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     let Place { rank, world_size, job_rank, timeout, .. } = place;
     let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
-    // Over a connection of its own: who is to blame must be found while others wait in the store.
+    // A connection of its own: the rank at fault must be found while others wait in the store.
     let ours = store.try_clone()?.with_prefix("tch_parallel")?;
     if agreement::enrol(ours.engine()).map_err(failed)? > world_size {
         return Err(place.could_not_join(
-            "more ranks have come than the group has; a second group of the same store needs a \
+            "more ranks have joined than the group has; a second group in the same store needs a \
              prefix of its own: `Store::with_prefix`",
         ));
     }
@@ -108,8 +107,8 @@ pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     Ok(ProcessGroup::new(place, engine, ours, post_mortem))
 }
 
-/// Connects to all other ranks, under the names by which Python's init_process_group keeps its
-/// default group: a rank of either language finds the other's keys.
+/// Connects to all other ranks, under the keys that Python's init_process_group uses for its
+/// default group, so that ranks of either language find each other.
 fn connect(
     store: &c10d_sys::Store,
     address: &GlooAddress,

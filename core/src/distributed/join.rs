@@ -1,4 +1,4 @@
-//! Uneven inputs: a rank that has no more of them goes along with the exchanges of the others.
+//! Uneven inputs: a rank that runs out of inputs joins in the other ranks' collectives.
 //!
 //! `torch.distributed.algorithms.join`, with DistributedDataParallel's part of it.
 
@@ -14,12 +14,12 @@ const OPERATION: &str = "join";
 /// PyTorch's keyword arguments of `DistributedDataParallel.join`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JoinOptions {
-    /// Whether gradients are divided by the number of all ranks to the end: every sample weighs the
-    /// same, and steps of fewer ranks are smaller. If not, by the number of ranks that still train:
-    /// samples of later steps weigh more. A communication hook divides by itself, by the number of
-    /// all ranks as a rule.
+    /// Whether gradients are always divided by the number of all ranks: every sample has the same
+    /// weight, and steps with fewer ranks are smaller. Otherwise they are divided by the number of
+    /// ranks that still train, and the samples of later steps have more weight. A communication
+    /// hook does its own division, usually by the number of all ranks.
     pub divide_by_initial_world_size: bool,
-    /// Whether training ends on all ranks, with an error, as soon as one has no more inputs.
+    /// Whether training ends on all ranks, with an error, as soon as one runs out of inputs.
     pub throw_on_early_termination: bool,
 }
 
@@ -29,11 +29,11 @@ impl Default for JoinOptions {
     }
 }
 
-/// What a model knows while it is within a join.
+/// A model's state during a join.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Joining {
     options: JoinOptions,
-    /// Whether this rank has been told that another has no more inputs.
+    /// Whether this rank has learned that another is out of inputs.
     terminated: bool,
 }
 
@@ -41,9 +41,9 @@ impl<M> DistributedDataParallel<M> {
     /// Runs `training`, in which ranks may make different numbers of steps with this model. A
     /// collective. `with model.join():`
     ///
-    /// A rank that comes to the end of its training takes part in the others' exchanges, with
-    /// gradients of zero, until all have come to theirs. Then all take over the parameters and
-    /// buffers of a rank that trained to the last, and of these of the one with the highest number.
+    /// A rank that finishes its training early takes part in the others' exchanges with zero
+    /// gradients until all have finished. Then all ranks copy the parameters and buffers of a rank
+    /// that trained to the end, the one with the highest number.
     ///
     /// ```
     /// # use tch::{Kind, Tensor, nn};
@@ -71,18 +71,19 @@ impl<M> DistributedDataParallel<M> {
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     ///
-    /// What is not shared afterwards is the state of the optimizer: momentum is that of each rank's
-    /// own steps. Nor is that of a [`GradScaler`](crate::amp::GradScaler) or an
-    /// [`LrScheduler`](crate::optim::lr_scheduler::LrScheduler): a rank that ended earlier has updated
-    /// them less often. Other collectives do not belong into `training`: a rank that has no more inputs
-    /// does not know of them. So a model with [`SyncBatchNorm`](crate::nn::SyncBatchNorm) or a
-    /// [`ZeroRedundancyOptimizer`](crate::optim::ZeroRedundancyOptimizer) needs
-    /// `throw_on_early_termination`: with it, all ranks end before the first step that one lacks.
+    /// The state of the optimizer is not shared afterwards: momentum comes from each rank's own
+    /// steps. Neither is the state of a [`GradScaler`](crate::amp::GradScaler) or an
+    /// [`LrScheduler`](crate::optim::lr_scheduler::LrScheduler): a rank that finished early has
+    /// updated it less often. Do not call other collectives in `training`, since a rank without
+    /// inputs does not know about them. So a model with [`SyncBatchNorm`](crate::nn::SyncBatchNorm)
+    /// or a [`ZeroRedundancyOptimizer`](crate::optim::ZeroRedundancyOptimizer) needs
+    /// `throw_on_early_termination`, which ends all ranks before the first step that one of them
+    /// lacks.
     ///
     /// # Errors
-    /// Those of `training`; the other ranks are told of them when this one ends. An error that says
-    /// who has no more inputs, where the options ask for it. [`Error::Argument`]: a join within a
-    /// join, or a static graph and a rank without a single step before it.
+    /// Those of `training`, which the other ranks learn about when this one ends. If the options
+    /// ask for it, an error that names the rank without inputs. [`Error::Argument`] for a join
+    /// within a join, or for a static graph if a rank made no step before.
     pub fn join<T, E>(
         &self,
         options: JoinOptions,
@@ -96,7 +97,7 @@ impl<M> DistributedDataParallel<M> {
             let _joining = self.begin_join(options)?;
             let outcome = training();
             self.reducer.borrow_mut().set_forward_pass_work(None, true).map_err(engine_failed)?;
-            // A rank that fails by another's fault has nothing to report.
+            // A rank that fails because of another has nothing to report.
             let terminated = self.joining.get().is_some_and(|joining| joining.terminated);
             if let Err(error) = &outcome
                 && !terminated
@@ -117,7 +118,7 @@ impl<M> DistributedDataParallel<M> {
             return Err(Error::Argument {
                 what: OPERATION.into(),
                 found: "called within a join of the same model".into(),
-                expected: "called outside of it; one join holds a whole training".into(),
+                expected: "called outside it: one join covers a whole training".into(),
             });
         }
         self.reducer
@@ -150,8 +151,8 @@ impl<M> DistributedDataParallel<M> {
             .map_err(engine_failed)
     }
 
-    /// Before a forward pass: tells the ranks without inputs whether a backward pass will exchange
-    /// gradients. `_check_global_requires_backward_grad_sync(is_joined_rank=False)`
+    /// Before a forward pass: tells the ranks without inputs whether the backward pass will
+    /// exchange gradients. `_check_global_requires_backward_grad_sync(is_joined_rank=False)`
     pub(super) fn announce_backward(&self, sync: bool) -> Result<()> {
         // Only the others need the result.
         self.group
@@ -161,17 +162,18 @@ impl<M> DistributedDataParallel<M> {
             .map_err(|error| self.failed(OPERATION, &error))
     }
 
-    /// A rank that all agree upon: the highest of the candidates. `_find_common_rank`
+    /// The candidate with the highest rank, the same on all ranks. `_find_common_rank`
     pub(super) fn common_rank(&self, is_candidate: bool) -> Result<usize> {
         let own = if is_candidate { self.group.rank() as i64 } else { -1 };
         let mut highest = Tensor::from_slice(&[own]).to(self.group.exchange_device());
         self.group.all_reduce(&mut highest, ReduceOp::Max)?;
-        usize::try_from(highest.int64_value(&[0]))
-            .map_err(|_| self.group.failed(OPERATION, "no rank is left that has a model to share"))
+        usize::try_from(highest.int64_value(&[0])).map_err(|_| {
+            self.group.failed_here(OPERATION, "no rank is left that has a model to share")
+        })
     }
 
-    /// Goes along with the others' steps until all have come to the end. Gives whether this rank was
-    /// among the last. `Join.__exit__`
+    /// Mirrors the others' steps until all have finished. Returns whether this rank was among the
+    /// last. `Join.__exit__`
     fn shadow_the_others(&self, options: JoinOptions) -> Result<bool> {
         let mut is_last = true;
         while self.count(false)? > 0.0 {
@@ -187,7 +189,7 @@ impl<M> DistributedDataParallel<M> {
         Ok(is_last)
     }
 
-    /// Every collective of another rank's step, in its order. `_DDPJoinHook.main_hook`
+    /// Mirrors every collective of another rank's step, in order. `_DDPJoinHook.main_hook`
     fn shadow_step(&self) -> Result<()> {
         let engine_failed = |error: c10d_sys::Error| self.failed(OPERATION, &error);
         let mut reducer = self.reducer.borrow_mut();
@@ -214,7 +216,7 @@ impl<M> DistributedDataParallel<M> {
         Ok(())
     }
 
-    /// How many ranks say yes.
+    /// The number of ranks whose flag is set.
     fn count(&self, own: bool) -> Result<f64> {
         let mut sum = flag(&self.group, own);
         self.group.all_reduce(&mut sum, ReduceOp::Sum)?;
@@ -231,7 +233,7 @@ impl<M> DistributedDataParallel<M> {
     }
 }
 
-/// Ends a join even when the training panics.
+/// Ends a join even if the training panics.
 struct JoinGuard<'a> {
     joining: &'a Cell<Option<Joining>>,
 }

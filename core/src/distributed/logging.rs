@@ -1,4 +1,4 @@
-//! What DistributedDataParallel measured of itself.
+//! DistributedDataParallel's measurements of itself.
 
 use crate::{Error, Result};
 use c10d_sys::Reducer;
@@ -7,39 +7,39 @@ use std::time::Duration;
 /// The bucket sizes, and how the exchange overlapped with the backward pass.
 ///
 /// PyTorch's counterpart is `model._get_ddp_logging_data()`, whose keys the fields are named after
-/// (`c10::DDPLoggingData`). Times are averages over the iterations sampled: the first ten, then
+/// (`c10::DDPLoggingData`). Times are averages over the sampled iterations: the first ten, then
 /// every hundredth.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DdpLoggingData {
-    /// How many forward passes have been prepared.
+    /// The number of forward passes prepared.
     pub iteration: u64,
-    /// How many parameters there are.
+    /// The number of parameters.
     pub num_parameter_tensors: u64,
-    /// What they take: the bytes that are exchanged in every step.
+    /// Their size in bytes, which is what each step exchanges.
     pub total_parameter_size_bytes: u64,
     /// The buckets of the first iteration, in bytes, in the order of exchange.
     pub bucket_sizes: Vec<u64>,
-    /// Whether the buckets have been ordered anew, as the gradients came in the first iteration.
+    /// Whether the buckets have been reordered by the arrival of gradients in the first iteration.
     pub has_rebuilt_buckets: bool,
     /// The buckets since then, in bytes.
     pub rebuilt_bucket_sizes: Vec<u64>,
-    /// From the beginning of the forward pass to that of the backward pass.
+    /// From the start of the forward pass to the start of the backward pass.
     pub avg_forward_compute_time: Duration,
-    /// From the beginning of the backward pass to the last gradient.
+    /// From the start of the backward pass to the last gradient.
     pub avg_backward_compute_time: Duration,
     /// From the first bucket's start to the last bucket's arrival.
     pub avg_backward_comm_time: Duration,
-    /// The part of it during which gradients were still being computed: exchange that cost nothing.
+    /// The part of it that overlaps with the computation of gradients, and so costs nothing.
     pub avg_backward_compute_comm_overlap_time: Duration,
-    /// The name of the communication hook; empty where none is registered.
+    /// The name of the communication hook; empty if none is registered.
     pub comm_hook: String,
-    /// Whether there has been a [`join`](super::DistributedDataParallel::join).
+    /// Whether a [`join`](super::DistributedDataParallel::join) was used.
     pub join_uneven_inputs: bool,
 }
 
 impl DdpLoggingData {
-    /// How much of a step this rank only waits: gradients still travel, and its own backward pass
-    /// has ended. On the average of the iterations sampled.
+    /// How long this rank only waits in a step: its backward pass has finished, but gradients are
+    /// still being exchanged. Averaged over the sampled iterations.
     pub fn waiting_time(&self) -> Duration {
         self.avg_backward_comm_time.saturating_sub(self.avg_backward_compute_comm_overlap_time)
     }
@@ -69,10 +69,7 @@ impl DdpLoggingData {
                 join_uneven_inputs: number("join_uneven_inputs")? != 0,
             })
         };
-        read().map_err(|error| Error::Tensor {
-            operation: "logging_data",
-            message: error.message().into(),
-        })
+        read().map_err(Error::engine("logging_data"))
     }
 }
 

@@ -5,11 +5,11 @@ use crate::{Error, Result};
 use c10d_sys::ReduceOp;
 use tch::{Kind, Tensor};
 
-/// A running mean over samples, of which every rank sees a part.
+/// A running mean over samples that are spread over the ranks.
 ///
-/// The mean of the ranks' means is not the mean where they hold different numbers of samples; sum
-/// and count are reduced instead, and divided afterwards. bobondemon's "Distributed Data Parallel
-/// and Its Pytorch Example" has a class of this name in its appendix (S1.52); PyTorch has none.
+/// The mean of the ranks' means is wrong if ranks hold different numbers of samples. So sum and
+/// count are reduced, and divided afterwards. bobondemon's "Distributed Data Parallel and Its
+/// Pytorch Example" has a class of this name in its appendix (S1.52); PyTorch has none.
 ///
 /// ```
 /// use tch_parallel::distributed::{AvgMetric, ProcessGroup};
@@ -23,34 +23,34 @@ use tch::{Kind, Tensor};
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct AvgMetric {
-    /// In f64, so that adding up an epoch of f32 values loses nothing that a reader would see.
+    /// In f64, so that the sum over an epoch of f32 values loses nothing visible.
     sum: f64,
     count: u64,
 }
 
 impl AvgMetric {
-    /// A metric that has seen nothing.
+    /// A metric without values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds `count` values whose sum is `sum`. A batch's mean loss comes in as the loss times the
-    /// size of the batch, and that batch's size.
+    /// Adds `count` values whose sum is `sum`. For a batch's mean loss, pass the loss times the
+    /// batch size, and the batch size.
     pub fn update(&mut self, sum: f64, count: usize) {
         self.sum += sum;
         self.count += count as u64;
     }
 
-    /// The mean over the samples of all ranks, the same on every rank; NaN where there are none.
+    /// The mean over the samples of all ranks, the same on every rank; NaN if there are none.
     ///
-    /// A collective: every rank must call it, at the same place between its other collectives, or
-    /// those that did will wait until the timeout.
+    /// A collective: every rank must call it at the same point between its other collectives;
+    /// otherwise the ranks that did wait until the timeout.
     ///
     /// # Errors
-    /// As of [every collective](ProcessGroup#errors).
+    /// Those of [every collective](ProcessGroup#errors).
     // ANCHOR: summarize
     pub fn summarize(&self, group: &ProcessGroup) -> Result<f64> {
-        // gloo and NCCL both take f64; a count is exact in it up to 2^53.
+        // gloo and NCCL both support f64, in which a count is exact up to 2^53.
         let mut both = Tensor::from_slice(&[self.sum, self.count as f64])
             .to_kind(Kind::Double)
             .to(group.exchange_device());

@@ -1,26 +1,27 @@
-//! Several processes that train one model: `torch.distributed`.
+//! Several processes train one model: `torch.distributed`.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `env` | [`Env`]: this process's place in the job, as launchers describe it |
-//! | `init` | [`init_process_group`]: how a process becomes a rank |
-//! | `device` | [`DeviceChoice`]: on which device a rank trains; [`Backend`]: who moves its tensors |
+//! | `init` | [`init_process_group`]: makes this process a rank |
+//! | `device` | [`DeviceChoice`]: a rank's device; [`Backend`]: what moves its tensors |
 //! | `process_group` | [`ProcessGroup`]: the collectives |
 //! | `new_group` | groups of some ranks |
-//! | `objects` | exchanges of values that are no tensors |
+//! | `objects` | exchanges of values that are not tensors |
 //! | `pending` | [`Pending`]: an exchange in progress, whose result must be waited for |
 //! | `ddp`, `ddp_options` | [`DistributedDataParallel`], which averages gradients while backward runs |
 //! | `no_sync` | [`NoSync`]: steps without an exchange |
-//! | `join` | [`JoinOptions`]: training in which ranks make different numbers of steps |
+//! | `join` | [`JoinOptions`]: uneven inputs, with different numbers of steps on the ranks |
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
-//! | `logging` | [`DdpLoggingData`]: what DistributedDataParallel measured of itself |
-//! | `apex` | [`ApexDistributedDataParallel`]: the same as NVIDIA Apex does it |
+//! | `logging` | [`DdpLoggingData`]: DistributedDataParallel's measurements of itself |
+//! | `apex` | [`ApexDistributedDataParallel`]: the same as in NVIDIA Apex |
 //! | `metrics` | [`AvgMetric`]: sums and counts over all ranks |
-//! | `store` | [`Store`]: keys and values that all processes of the job see |
+//! | `store` | [`Store`]: a job's key-value store |
 //!
-//! For these work `arguments` (what collectives refuse), `rendezvous` (how ranks meet), `agreement`
-//! (how all learn what one has noticed), `same_model` (whether they have built the same model),
-//! `post_mortem` (who is to blame when an exchange fails) and `process` (whether it still runs).
+//! Behind these are `arguments` (what collectives refuse), `rendezvous` (how ranks meet),
+//! `agreement` (how all ranks learn what one has noticed), `same_model` (whether they have built
+//! the same model), `post_mortem` (which rank is at fault when an exchange fails) and `process`
+//! (whether a process still runs).
 
 mod agreement;
 mod apex;

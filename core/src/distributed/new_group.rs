@@ -6,14 +6,14 @@ use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 
 impl ProcessGroup {
-    /// A group of some of this group's ranks, with its backend, device and timeout; `None` on a rank
-    /// that is not among them. `dist.new_group(ranks)`.
+    /// A group of some of this group's ranks, with the same backend, device and timeout; `None` on
+    /// a rank that is not among them. `dist.new_group(ranks)`.
     ///
-    /// The new group numbers its ranks from 0, in ascending order, and its methods take these
-    /// numbers. Every rank of this group must call it, whether it is in `ranks` or not, and in the
-    /// same order if there are several groups to be made. It waits for the members alone, as with
-    /// `use_local_synchronization=True`: rank 0 of the job, which serves the store, must not end
-    /// before. A rank may be in several groups.
+    /// The new group numbers its ranks from 0 in ascending order, and its methods take these
+    /// numbers. Every rank of this group must call it, whether or not it is in `ranks`, and in the
+    /// same order if several groups are made. Only the members wait for each other, as with
+    /// `use_local_synchronization=True`; rank 0 of the job, which serves the store, must not end
+    /// before that. A rank can be in several groups.
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;
@@ -27,8 +27,9 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// - [`Error::Argument`]: there are no `ranks`, one is there twice, or the group does not have it.
-    /// - [`Error::Rendezvous`]: a member did not come within the timeout.
+    /// - [`Error::Argument`]: `ranks` is empty, or contains a rank twice or one that is not in the
+    ///   group.
+    /// - [`Error::Rendezvous`]: a member did not arrive within the timeout.
     #[doc(alias = "new_subgroups")]
     pub fn new_group(&self, ranks: &[usize]) -> Result<Option<ProcessGroup>> {
         for &rank in ranks {

@@ -1,9 +1,9 @@
-//! Steps without an exchange: gradients add up on each rank by itself.
+//! Steps without an exchange: gradients accumulate on each rank.
 
 use super::ddp::DistributedDataParallel;
 use std::cell::Cell;
 
-/// Keeps gradients from being exchanged while it lives; see [`DistributedDataParallel::no_sync`].
+/// Suspends the exchange of gradients while it exists; see [`DistributedDataParallel::no_sync`].
 #[derive(Debug)]
 #[must_use = "gradients are exchanged again as soon as the guard is dropped"]
 pub struct NoSync<'a> {
@@ -17,10 +17,10 @@ impl Drop for NoSync<'_> {
 }
 
 impl<M> DistributedDataParallel<M> {
-    /// As long as the guard lives, gradients add up on each rank and are not exchanged: for
-    /// gradient accumulation. The first forward and backward pass after it exchange the sum.
+    /// While the guard exists, gradients accumulate on each rank without being exchanged: gradient
+    /// accumulation. The first forward and backward pass after it exchange the sum.
     ///
-    /// The forward pass must be within the guard's life as well. `with model.no_sync():`
+    /// The forward pass must also happen while the guard exists. `with model.no_sync():`
     ///
     /// ```
     /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};

@@ -1,4 +1,4 @@
-//! Exchanges of values that are no tensors.
+//! Exchanges of values that are not tensors.
 
 use super::process_group::ProcessGroup;
 use crate::{Error, Result};
@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use tch::{Kind, Tensor};
 
 impl ProcessGroup {
-    /// The values of all ranks, in the order of ranks, on every rank. They may differ in size, not in
-    /// type. `dist.all_gather_object`.
+    /// The values of all ranks, in the order of ranks, on every rank. They may differ in size but
+    /// not in type. `dist.all_gather_object`.
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;
@@ -20,17 +20,17 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// As of [every collective](ProcessGroup#errors), for a value of another type than on this rank where
-    /// that can be told, and for one that cannot be serialized: numbers travel without their names, so
-    /// a type cannot be read back that serde must look at first (`serde_json::Value`, `untagged` and
-    /// `flatten`).
+    /// Those of [every collective](ProcessGroup#errors). Also for a value of a different type than
+    /// this rank's, where that can be detected, and for one that cannot be serialized: values are
+    /// sent without field names, so types that serde must inspect first (`serde_json::Value`,
+    /// `untagged`, `flatten`) cannot be read back.
     pub fn all_gather_object<T: Serialize + DeserializeOwned>(&self, object: &T) -> Result<Vec<T>> {
         const OPERATION: &str = "all_gather_object";
         let own = self.encode(OPERATION, object)?;
         let lengths = self.all_gather(&self.length(own.len()))?;
         let lengths = lengths.iter().map(|length| to_usize(OPERATION, length));
         let lengths: Vec<usize> = lengths.collect::<Result<_>>()?;
-        // All tensors must have one shape, and one without numbers cannot be sent.
+        // All tensors must have the same shape, and empty ones cannot be sent.
         let longest = lengths.iter().copied().max().unwrap_or_default().max(1);
         let mut padded = own;
         padded.resize(longest, 0);
@@ -42,10 +42,10 @@ impl ProcessGroup {
         all.into_iter().zip(lengths).map(object).collect()
     }
 
-    /// Replaces `object` by that of rank `src`. `dist.broadcast_object_list`.
+    /// Replaces `object` with that of rank `src`. `dist.broadcast_object_list`.
     ///
     /// # Errors
-    /// As of [`all_gather_object`](Self::all_gather_object).
+    /// Those of [`all_gather_object`](Self::all_gather_object).
     #[doc(alias = "broadcast_object_list")]
     pub fn broadcast_object<T: Serialize + DeserializeOwned>(
         &self,
@@ -63,7 +63,7 @@ impl ProcessGroup {
         let mut bytes = own;
         bytes.resize(to_usize(OPERATION, &length)?, 0);
         let mut tensor = Tensor::from_slice(&bytes).to(self.exchange_device());
-        // `()` has no bytes, and a tensor without numbers cannot be sent.
+        // `()` has no bytes, and an empty tensor cannot be sent.
         if !bytes.is_empty() {
             self.broadcast(&mut tensor, src)?;
         }
@@ -80,14 +80,15 @@ impl ProcessGroup {
 
     fn encode(&self, operation: &'static str, object: &impl Serialize) -> Result<Vec<u8>> {
         postcard::to_stdvec(object)
-            .map_err(|error| self.failed(operation, &format!("cannot serialize: {error}")))
+            .map_err(|error| self.failed_here(operation, &format!("cannot serialize: {error}")))
     }
 
     fn decode<T: DeserializeOwned>(&self, operation: &'static str, bytes: &[u8]) -> Result<T> {
-        let (object, rest) = postcard::take_from_bytes(bytes)
-            .map_err(|error| self.failed(operation, &format!("cannot deserialize: {error}")))?;
+        let (object, rest) = postcard::take_from_bytes(bytes).map_err(|error| {
+            self.failed_here(operation, &format!("cannot deserialize: {error}"))
+        })?;
         if !rest.is_empty() {
-            return Err(self.failed(operation, "another rank's value is of another type"));
+            return Err(self.failed_here(operation, "another rank's value is of another type"));
         }
         Ok(object)
     }

@@ -6,10 +6,10 @@ use c10d_sys::Work;
 
 /// A value that other ranks are still writing to or reading from.
 ///
-/// PyTorch's counterpart is the `Work` that `async_op=True` returns. There the tensor is at hand
-/// before it is ready; here it is handed over to the exchange, and only [`wait`](Self::wait) gives
-/// it back. An `all_reduce` goes on if this is dropped; a send or receive is given up, and the other
-/// rank waits for it until its timeout.
+/// PyTorch's counterpart is the `Work` that `async_op=True` returns. There, the tensor can be used
+/// before it is ready; here, the exchange owns it until [`wait`](Self::wait) returns it. If this is
+/// dropped, an `all_reduce` goes on, but a send or receive is abandoned, and the other rank waits
+/// for it until its timeout.
 ///
 /// ```
 /// use tch::Tensor;
@@ -27,11 +27,11 @@ use c10d_sys::Work;
 #[must_use = "the value is ready only when `wait` has returned it"]
 #[doc(alias = "Work")]
 pub struct Pending<T> {
-    /// What the exchange works on; taken by `wait`.
+    /// The tensor being exchanged; taken by `wait`.
     value: Option<T>,
     /// Taken by `wait`.
     work: Option<Work>,
-    /// Says who is to blame when the exchange fails.
+    /// Finds the rank at fault when the exchange fails.
     group: ProcessGroup,
     operation: &'static str,
 }
@@ -41,31 +41,31 @@ impl<T> Pending<T> {
         Pending { value: Some(value), work: Some(work), group, operation }
     }
 
-    /// Blocks until the exchange has ended and gives the value back. `Work.wait()`.
+    /// Blocks until the exchange has finished, and returns the value. `Work.wait()`.
     ///
     /// # Errors
-    /// [`Error::Collective`](crate::Error::Collective) when a rank has died or the timeout is over.
+    /// [`Error::Collective`](crate::Error::Collective) if a rank has died or the timeout is over.
     pub fn wait(mut self) -> Result<T> {
         match (self.value.take(), self.work.take()) {
             (Some(value), Some(work)) => {
-                work.wait().map_err(|error| self.group.failed(self.operation, error.message()))?;
+                work.wait().map_err(|error| self.group.failed(self.operation, &error))?;
                 Ok(value)
             }
-            // `wait` consumes what it is called on.
+            // `wait` consumes `self`.
             _ => unreachable!("a value that was waited for is gone"),
         }
     }
 
     /// Whether [`wait`](Self::wait) would return at once. `Work.is_completed()`.
     ///
-    /// Of sends and receives gloo cannot tell, in Python neither: until they are waited for, this is
-    /// false.
+    /// gloo cannot tell for sends and receives, in Python neither: this is false until they are
+    /// waited for.
     ///
     /// # Errors
     /// [`Error::Collective`](crate::Error::Collective) if the engine cannot tell.
     pub fn is_completed(&self) -> Result<bool> {
         self.work.as_ref().map_or(Ok(true), |work| {
-            work.is_completed().map_err(|error| self.group.failed(self.operation, error.message()))
+            work.is_completed().map_err(|error| self.group.failed(self.operation, &error))
         })
     }
 }
@@ -73,7 +73,7 @@ impl<T> Pending<T> {
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
         if self.work.is_some() {
-            // Nobody knows whether it will ever end.
+            // The exchange may never finish.
             self.group.abandon();
         }
     }

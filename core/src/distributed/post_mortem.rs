@@ -1,20 +1,20 @@
-//! Who is to blame when an exchange fails.
+//! Finds the rank at fault when an exchange fails.
 //!
-//! The engine only notices that a connection broke or that time ran out. Which rank is the cause
-//! stands in the store and in the process table: at the start every rank leaves its process's
-//! identity in the store; a rank that fails for a reason of its own leaves that reason, and one
-//! that fails because of another leaves a note that it is a victim. Ranks that run no Rust leave
-//! nothing and can only be named as silent.
+//! The engine only notices that a connection broke or that time ran out. The cause can be found in
+//! the store and in the process table. At the start, every rank leaves its process's identity in
+//! the store. A rank that fails on its own leaves the reason there, and one that fails because of
+//! another leaves a note that it is a victim. Ranks that run Python leave nothing, so they can only
+//! be reported as silent.
 
 use super::process::{Process, State};
-use c10d_sys::Store;
+use c10d_sys::{ErrorKind, Store};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a victim looks for the cause. The launcher ends the ranks that are left a second after
-/// the first has failed; what is found later would not be read.
+/// How long a victim looks for the cause. The launcher kills the remaining ranks one second after
+/// the first failure, so nobody would read what is found later.
 const SEARCH: Duration = Duration::from_millis(900);
 
 /// How often it looks.
@@ -30,15 +30,15 @@ pub(super) struct PostMortem {
 }
 
 impl PostMortem {
-    /// Leaves this process's identity in the store: its process, and the rank by which the job,
-    /// and so the reader of a message, knows it.
+    /// Leaves this process's identity in the store: its process, and its rank in the job, which is
+    /// the one in messages.
     pub(super) fn new(
         store: Arc<Store>,
         rank: usize,
         world_size: usize,
         job_rank: usize,
     ) -> Result<Self, c10d_sys::Error> {
-        // First the name: whoever finds the process looks for it.
+        // The name comes first, because a rank that finds the process looks for the name.
         store.set(&name_key(rank), job_rank.to_string().as_bytes())?;
         if let Some(process) = Process::of(std::process::id()) {
             store.set(&process_key(rank), process.to_text().as_bytes())?;
@@ -48,7 +48,7 @@ impl PostMortem {
         Ok(PostMortem { store, rank, world_size })
     }
 
-    /// Which ranks have not come to the store at all, for an error after the timeout.
+    /// The ranks that never reached the store, for an error after the timeout.
     pub(super) fn absent(&self, timeout: Duration) -> Option<String> {
         let others = self.others();
         let store = Arc::clone(&self.store);
@@ -59,28 +59,28 @@ impl PostMortem {
         })?;
         match absent.as_slice() {
             [] => None,
-            [rank] => Some(format!("rank {rank} did not come within {timeout:?}")),
-            ranks => Some(format!("ranks {ranks:?} did not come within {timeout:?}")),
+            [rank] => Some(format!("rank {rank} did not arrive within {timeout:?}")),
+            ranks => Some(format!("ranks {ranks:?} did not arrive within {timeout:?}")),
         }
     }
 
-    /// Whether a rank of this library has left its identity: a rank that runs Python has not.
+    /// Whether a rank has left its identity. Ranks that run Python do not.
     pub(super) fn knows(&self, rank: usize) -> Result<bool, c10d_sys::Error> {
         self.store.check(&process_key(rank))
     }
 
-    /// Leaves a fault of this rank's own where the others find it.
+    /// Leaves this rank's own failure in the store for the others.
     pub(super) fn report(&self, fault: &str) {
         let store = Arc::clone(&self.store);
         let (key, fault) = (report_key(self.rank), format!("{CAUSE}{fault}"));
         in_time(ANSWER, move || store.set(&key, fault.as_bytes()));
     }
 
-    /// Looks for the rank that made an exchange of this rank fail, for an error that
-    /// [`is_about_connections`].
+    /// Looks for the rank that made this rank's exchange fail. For errors that
+    /// [`may_be_anothers_fault`].
     pub(super) fn blame(&self) -> Option<String> {
         let search = self.search();
-        // The store is served by rank 0; if that is what died, an operation may never return.
+        // Rank 0 serves the store; if rank 0 is what died, an operation may never return.
         in_time(SEARCH + ANSWER, move || search.run()).unwrap_or_else(|| {
             Some(
                 "the store does not answer: rank 0, which serves it, has ended or is stopped"
@@ -89,8 +89,8 @@ impl PostMortem {
         })
     }
 
-    /// A rank whose process has ended or is stopped without a report, as far as can be told from
-    /// here. May take as long as the store takes to answer.
+    /// A rank whose process has ended or is stopped without a report, as far as this rank can tell.
+    /// May take as long as the store takes to answer.
     pub(super) fn gone(&self) -> Option<String> {
         let search = self.search();
         search.others.iter().find_map(|&rank| match search.look_at(rank) {
@@ -113,7 +113,7 @@ impl PostMortem {
     }
 }
 
-/// The first character of a report tells a cause from a victim's note.
+/// The first character of a report distinguishes a cause from a victim's note.
 const CAUSE: char = '!';
 const VICTIM: char = '?';
 
@@ -130,9 +130,9 @@ enum Finding {
     Fault(String),
     /// It has reported that its exchange failed as well.
     Victim,
-    /// Its process has ended or is stopped, and it reported nothing.
+    /// Its process has ended or is stopped, without a report.
     Gone(String),
-    /// It has reported nothing, and whether it lives cannot be told.
+    /// It has reported nothing, and its process cannot be seen from here.
     Silent,
     /// It runs.
     Alive,
@@ -205,20 +205,20 @@ impl Search {
         })
     }
 
-    /// The rank by which the job knows a member of the group that has left its identity.
+    /// The rank in the job of a group member that has left its identity.
     fn name(&self, rank: usize) -> Result<String, c10d_sys::Error> {
         let name = self.store.get(&name_key(rank), ANSWER)?;
         Ok(String::from_utf8_lossy(&name).into_owned())
     }
 
-    /// Rank 0 serves the store: it stays until the others have had time to look.
+    /// Rank 0 serves the store, so it stays until the others have had time to look.
     fn let_the_others_finish(&self) {
         if self.store.add("searched", 1).is_err() || self.rank != 0 {
             return;
         }
         while Instant::now() < self.deadline {
             let Ok(searched) = self.store.add("searched", 0) else { return };
-            // One is this rank itself, and one, the cause, will never search.
+            // This rank itself is counted, and the rank at fault never searches.
             if searched >= self.others.len() as i64 {
                 return;
             }
@@ -227,12 +227,10 @@ impl Search {
     }
 }
 
-/// Whether an error of the engine says that others could not be reached, rather than that this
-/// rank did something wrong.
-pub(super) fn is_about_connections(message: &str) -> bool {
-    ["gloo/", "NCCL", "ncclRemoteError", "onnection", "imed out", "imeout", "ocket"]
-        .iter()
-        .any(|sign| message.contains(sign))
+/// Whether an error of the engine says that others could not be reached, rather than that this rank
+/// made a mistake.
+pub(super) fn may_be_anothers_fault(error: &c10d_sys::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout)
 }
 
 fn process_key(rank: usize) -> String {
@@ -247,14 +245,14 @@ fn report_key(rank: usize) -> String {
     format!("report/{rank}")
 }
 
-/// Runs `f` on a thread of its own, and gives up on it after `limit`.
+/// Runs `f` on another thread, and gives up on it after `limit`.
 fn in_time<T: Send + 'static>(
     limit: Duration,
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        // Nobody listens any more when the limit is over.
+        // The receiver is gone once the limit has passed.
         let _ = sender.send(f());
     });
     receiver.recv_timeout(limit).ok()
@@ -272,7 +270,7 @@ mod tests {
         (store, ranks)
     }
 
-    /// Leaves the identity of another process in the place of a rank.
+    /// Stores the identity of another process under a rank.
     fn impersonate(store: &Store, rank: usize, pid: u32) {
         let process = Process::of(pid).unwrap();
         store.set(&process_key(rank), process.to_text().as_bytes()).unwrap();
@@ -324,13 +322,14 @@ mod tests {
         let first = PostMortem::new(Arc::clone(&store), 0, 3, 0).unwrap();
         let _third = PostMortem::new(store, 2, 3, 2).unwrap();
         let timeout = Duration::from_secs(3);
-        assert_eq!(first.absent(timeout).unwrap(), "rank 1 did not come within 3s");
+        assert_eq!(first.absent(timeout).unwrap(), "rank 1 did not arrive within 3s");
     }
 
     #[test]
-    fn an_error_of_this_ranks_own_is_not_about_connections() {
-        let broken = "[gloo/transport/tcp/pair.cc] Connection closed by peer";
-        assert!(is_about_connections(broken));
-        assert!(!is_about_connections("mat1 and mat2 shapes cannot be multiplied"));
+    fn only_a_broken_exchange_may_be_anothers_fault() {
+        let error = c10d_sys::Error::from_text;
+        let broken = error("[gloo/transport/tcp/pair.cc] Connection closed by peer");
+        assert!(may_be_anothers_fault(&broken));
+        assert!(!may_be_anothers_fault(&error("mat1 and mat2 shapes cannot be multiplied")));
     }
 }

@@ -1,10 +1,10 @@
-//! Whether a process that another rank has told of still runs.
+//! Whether a process that another rank has reported is still running.
 
 use std::fs;
 
-/// A process of this host, told apart from a later one with the same number.
+/// A process on this host, distinguished from a later one with the same pid.
 pub(super) struct Process {
-    /// The kernel's boot and the namespace in which the number means something.
+    /// The kernel's boot and the pid namespace.
     realm: String,
     pid: u32,
     start_time: String,
@@ -17,7 +17,7 @@ pub(super) enum State {
 }
 
 impl Process {
-    /// The process of this number; `None` where there is none, or no /proc.
+    /// The process with this pid; `None` if there is none, or no /proc.
     pub(super) fn of(pid: u32) -> Option<Process> {
         Some(Process { realm: realm()?, pid, start_time: stat(pid)?.1 })
     }
@@ -26,7 +26,7 @@ impl Process {
         format!("{} {} {}", self.realm, self.pid, self.start_time)
     }
 
-    /// What [`to_text`](Self::to_text) gave, on this host or another.
+    /// Parses what [`to_text`](Self::to_text) returned, on this host or another.
     pub(super) fn from_text(text: &str) -> Option<Process> {
         let mut words = text.split(' ');
         let process = Process {
@@ -37,7 +37,7 @@ impl Process {
         Some(process)
     }
 
-    /// `None` where the process runs on another host.
+    /// `None` if the process runs on another host.
     pub(super) fn look(&self) -> Option<State> {
         if realm()? != self.realm {
             return None;
@@ -62,7 +62,7 @@ fn realm() -> Option<String> {
 /// The state and the start time of a process, from /proc/PID/stat (proc_pid_stat(5), fields 3 and 22).
 fn stat(pid: u32) -> Option<(char, String)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in field 2 may hold spaces and parentheses; the last one closes it.
+    // The name in field 2 may contain spaces and parentheses; the last parenthesis closes it.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(18)?.to_owned()))

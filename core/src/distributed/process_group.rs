@@ -4,7 +4,7 @@ use super::arguments::{check_contiguous, check_reduction};
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::pending::Pending;
-use super::post_mortem::{PostMortem, is_about_connections};
+use super::post_mortem::{PostMortem, may_be_anothers_fault};
 use super::store::Store;
 use crate::data::Shard;
 use crate::{Error, Result};
@@ -18,14 +18,14 @@ use tch::{Device, Tensor};
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
 ///
 /// All ranks must call the same collectives in the same order, with tensors of the same shape and
-/// kind. Gloo does not check this: sizes that differ end the process by SIGABRT, from a thread of
-/// gloo's own, as they do in Python. With gloo and `TORCH_DISTRIBUTED_DEBUG=DETAIL` all ranks compare
-/// what they are about to do, and such a mistake is an error. A failed collective leaves the group
+/// kind. Gloo does not check this: different sizes abort the process with SIGABRT from one of
+/// gloo's threads, as in Python. With gloo and `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare
+/// each operation first, and such a mistake is an error. After a failed collective the group is
 /// unusable: end the program.
 ///
-/// Tensors must be contiguous: in the place of a view with gaps, a column (`t.select(1, 0)`) say,
-/// exchange `t.contiguous()`. Where a rank is an argument, it is that in this group: PyTorch's
-/// `group_src` and `group_dst`.
+/// Tensors must be contiguous: instead of a view with gaps, such as a column (`t.select(1, 0)`),
+/// exchange `t.contiguous()`. Rank arguments are ranks in this group: PyTorch's `group_src` and
+/// `group_dst`.
 ///
 /// ```
 /// use tch::Tensor;
@@ -40,11 +40,11 @@ use tch::{Device, Tensor};
 /// ```
 ///
 /// # Errors
-/// Every collective gives [`Error::Collective`] when a rank has died or has not come within the
-/// group's timeout, and for a kind that the backend does not know (`int16` with gloo) or a device that
-/// it does not reach (the CPU with NCCL). It gives [`Error::Argument`], before anything is exchanged,
-/// for a tensor that is not contiguous, for a rank that the group does not have, and for
-/// [`ReduceOp::Avg`] of integers.
+/// Every collective returns [`Error::Collective`] if a rank has died or did not arrive within the
+/// group's timeout, if the backend does not support the kind (`int16` with gloo), or if it does not
+/// support the device (the CPU with NCCL). Before anything is exchanged, it returns
+/// [`Error::Argument`] for a tensor that is not contiguous, for a rank that is not in the group,
+/// and for [`ReduceOp::Avg`] of integers.
 #[derive(Debug, Clone)]
 #[doc(alias = "destroy_process_group")]
 pub struct ProcessGroup {
@@ -53,17 +53,17 @@ pub struct ProcessGroup {
 
 pub(super) struct Inner {
     pub(super) place: Place,
-    /// None only while the group is dropped.
+    /// `None` only while the group is being dropped.
     engine: Option<c10d_sys::ProcessGroup>,
-    /// For what ranks of this library tell each other beside the engine.
+    /// For what ranks of this library tell each other outside the engine.
     pub(super) store: Store,
-    /// How many agreements there have been, which gives each its name.
+    /// The number of agreements so far, which names the next one.
     pub(super) agreements: AtomicUsize,
-    /// How many groups have been made of this one's ranks, which gives each its name.
+    /// The number of groups made of this one's ranks, which names the next one.
     pub(super) groups: AtomicUsize,
-    /// Finds out who is to blame when an exchange fails.
+    /// Finds the rank at fault when an exchange fails.
     pub(super) post_mortem: PostMortem,
-    /// Whether exchanges may be in flight that can never end: one has failed, or was not waited for.
+    /// Whether some exchanges may never finish: one failed, or was not waited for.
     abandoned: AtomicBool,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Inner {
 pub(super) struct Place {
     pub(super) rank: usize,
     pub(super) world_size: usize,
-    /// The rank by which the job knows this process, in messages: that of a group may be another.
+    /// This process's rank in the job, used in messages; its rank in the group may differ.
     pub(super) job_rank: usize,
     pub(super) local_rank: usize,
     pub(super) device: Device,
@@ -109,15 +109,15 @@ impl ProcessGroup {
 
     /// Makes this process rank `rank` of the `world_size` that call this with the same store.
     ///
-    /// A group of [`init_process_group`] holds all processes of the job. Such a one holds those
-    /// that want it: it waits for nobody else, and when one of its members dies, other groups go
-    /// on. A process may be in several, each with a prefix of its own
-    /// ([`Store::with_prefix`]), under which nothing else may be kept.
-    /// PyTorch's counterpart is `init_process_group(store=…, rank=…, world_size=…)`.
+    /// A group of [`init_process_group`] contains all processes of the job. This one contains only
+    /// the processes that call it: it waits for nobody else, and if one of its members dies, other
+    /// groups go on. A process can be in several groups, each with its own prefix
+    /// ([`Store::with_prefix`]), under which nothing else may be stored. PyTorch's counterpart is
+    /// `init_process_group(store=…, rank=…, world_size=…)`.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: there is no such rank, or the device or the backend is not to be had.
-    /// - [`Error::Rendezvous`]: a member did not come within the timeout.
+    /// - [`Error::Argument`]: the rank is too large, or the device or the backend is not available.
+    /// - [`Error::Rendezvous`]: a member did not arrive within the timeout.
     pub fn with_store(
         store: &Store,
         rank: usize,
@@ -134,36 +134,36 @@ impl ProcessGroup {
         init::join(store, rank, world_size, options)
     }
 
-    /// This process among those of the group, from 0. `dist.get_rank()`.
+    /// The number of this process in the group, from 0. `dist.get_rank()`.
     #[doc(alias = "get_rank")]
     pub fn rank(&self) -> usize {
         self.inner.place.rank
     }
 
-    /// The rank by which the job knows this process, for messages: that of a group may be another.
+    /// This process's rank in the job, used in messages; its rank in the group may differ.
     pub(super) fn job_rank(&self) -> usize {
         self.inner.place.job_rank
     }
 
-    /// How many processes the group has. `dist.get_world_size()`.
+    /// The number of processes in the group. `dist.get_world_size()`.
     #[doc(alias = "get_world_size")]
     pub fn world_size(&self) -> usize {
         self.inner.place.world_size
     }
 
-    /// This process among those of its host, from 0. Not the same as [`rank`](Self::rank) where
-    /// the job spans several hosts.
+    /// The number of this process on its host, from 0. It differs from [`rank`](Self::rank) if the
+    /// job spans several hosts.
     pub fn local_rank(&self) -> usize {
         self.inner.place.local_rank
     }
 
-    /// Where this rank's tensors are to live: the CPU, or the GPU with the number LOCAL_RANK.
+    /// The device for this rank's tensors: the CPU, or the GPU with index LOCAL_RANK.
     pub fn device(&self) -> Device {
         self.inner.place.device
     }
 
-    /// Where a tensor can be exchanged without being copied first: with gloo the CPU, with NCCL this
-    /// rank's GPU. For numbers that are no part of the training, counts or sums of losses.
+    /// The device from which tensors are exchanged without a copy: the CPU with gloo, this rank's
+    /// GPU with NCCL. For values outside the training itself, such as counts or sums of losses.
     pub fn exchange_device(&self) -> Device {
         match self.backend() {
             Backend::Gloo => Device::Cpu,
@@ -171,27 +171,27 @@ impl ProcessGroup {
         }
     }
 
-    /// Who moves the tensors. `dist.get_backend()`.
+    /// The backend that moves the tensors. `dist.get_backend()`.
     #[doc(alias = "get_backend")]
     pub fn backend(&self) -> Backend {
         self.inner.place.backend
     }
 
-    /// Combines `tensor` over all ranks, element by element, in place on every one. It may be of any
-    /// shape, the same on all ranks. `dist.all_reduce`.
+    /// Reduces `tensor` over all ranks, element by element, in place on every rank. Its shape can
+    /// be any, but must be the same on all ranks. `dist.all_reduce`.
     ///
     /// # Errors
-    /// As of [every collective](Self#errors).
+    /// Those of [every collective](Self#errors).
     pub fn all_reduce(&self, tensor: &mut Tensor, op: ReduceOp) -> Result<()> {
         check_reduction(tensor, op)?;
         self.run("all_reduce", self.engine().all_reduce(tensor, op))
     }
 
-    /// [`all_reduce`](Self::all_reduce) that returns before it has ended.
+    /// [`all_reduce`](Self::all_reduce) that returns before it has finished.
     /// `dist.all_reduce(tensor, async_op=True)`.
     ///
     /// # Errors
-    /// As of [every collective](Self#errors); what goes wrong later, [`Pending::wait`] reports.
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     #[doc(alias = "async_op")]
     pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
         check_reduction(&tensor, op)?;
@@ -199,33 +199,33 @@ impl ProcessGroup {
         self.pending("all_reduce", tensor, work)
     }
 
-    /// Copies `tensor` of rank `src` into that of every other rank, which must have its shape and
-    /// kind. `dist.broadcast`.
+    /// Copies `tensor` of rank `src` into that of every other rank, which must have the same shape
+    /// and kind. `dist.broadcast`.
     ///
     /// # Errors
-    /// As of [every collective](Self#errors).
+    /// Those of [every collective](Self#errors).
     pub fn broadcast(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.check_rank("src", src)?;
         check_contiguous(tensor)?;
         self.run("broadcast", self.engine().broadcast(tensor, src))
     }
 
-    /// Combines `tensor` over all ranks into that of rank `dst`. What the other ranks' tensors hold
-    /// afterwards is not the result. `dist.reduce`.
+    /// Reduces `tensor` over all ranks into that of rank `dst`. The other ranks' tensors are
+    /// undefined afterwards. `dist.reduce`.
     ///
     /// # Errors
-    /// As of [every collective](Self#errors).
+    /// Those of [every collective](Self#errors).
     pub fn reduce(&self, tensor: &mut Tensor, dst: usize, op: ReduceOp) -> Result<()> {
         self.check_rank("dst", dst)?;
         check_reduction(tensor, op)?;
         self.run("reduce", self.engine().reduce(tensor, dst, op))
     }
 
-    /// The tensors of all ranks, in the order of ranks, on every rank: as many as there are ranks,
-    /// each of the shape of `tensor`, which must be the same on all. `dist.all_gather`.
+    /// The tensors of all ranks, in the order of ranks, on every rank: one per rank, each with the
+    /// shape of `tensor`, which must be the same on all ranks. `dist.all_gather`.
     ///
     /// # Errors
-    /// As of [every collective](Self#errors).
+    /// Those of [every collective](Self#errors).
     pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
         check_contiguous(tensor)?;
         let outputs: Vec<_> = (0..self.world_size()).map(|_| tensor.empty_like()).collect();
@@ -235,32 +235,33 @@ impl ProcessGroup {
 
     /// Sends `tensor` to rank `dst`, which must call [`recv`](Self::recv). `dist.send`.
     ///
-    /// A `dst` that ends makes this fail at once, as a rule. But if it ends right after it has asked
-    /// for the tensor, gloo forgets to tell, and this fails only after the group's timeout.
+    /// If `dst` ends, this usually fails at once. But if `dst` ends right after it has asked for
+    /// the tensor, gloo does not notice, and this fails only after the group's timeout.
     ///
     /// # Errors
-    /// As of [every collective](Self#errors), and [`Error::Argument`] if `dst` is this rank itself.
+    /// Those of [every collective](Self#errors), and [`Error::Argument`] if `dst` is this rank
+    /// itself.
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
         self.check_peer("dst", dst)?;
         self.check_message(tensor)?;
         self.run("send", self.engine().send(tensor, dst, 0))
     }
 
-    /// Receives a tensor from rank `src` into `tensor`, whose shape and kind must be those of the
+    /// Receives a tensor from rank `src` into `tensor`, which must have the shape and kind of the
     /// tensor sent. `dist.recv`.
     ///
     /// # Errors
-    /// As those of [`send`](Self::send).
+    /// Those of [`send`](Self::send).
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.check_peer("src", src)?;
         self.check_message(tensor)?;
         self.run("recv", self.engine().recv(tensor, src, 0))
     }
 
-    /// [`send`](Self::send) that returns before it has ended. `dist.isend`.
+    /// [`send`](Self::send) that returns before it has finished. `dist.isend`.
     ///
     /// # Errors
-    /// As those of [`send`](Self::send); what goes wrong later, [`Pending::wait`] reports.
+    /// Those of [`send`](Self::send); later failures are returned by [`Pending::wait`].
     pub fn isend(&self, tensor: Tensor, dst: usize) -> Result<Pending<Tensor>> {
         self.check_peer("dst", dst)?;
         self.check_message(&tensor)?;
@@ -268,10 +269,10 @@ impl ProcessGroup {
         self.pending("isend", tensor, work)
     }
 
-    /// [`recv`](Self::recv) that returns before it has ended. `dist.irecv`.
+    /// [`recv`](Self::recv) that returns before it has finished. `dist.irecv`.
     ///
     /// # Errors
-    /// As those of [`send`](Self::send); what goes wrong later, [`Pending::wait`] reports.
+    /// Those of [`send`](Self::send); later failures are returned by [`Pending::wait`].
     pub fn irecv(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
         self.check_peer("src", src)?;
         self.check_message(&tensor)?;
@@ -279,65 +280,70 @@ impl ProcessGroup {
         self.pending("irecv", tensor, work)
     }
 
-    /// Returns when every rank has come here. `dist.barrier`.
+    /// Returns when every rank has arrived. `dist.barrier`.
     ///
     /// # Errors
-    /// As of [every collective](Self#errors).
+    /// Those of [every collective](Self#errors).
     pub fn barrier(&self) -> Result<()> {
         self.run("barrier", self.engine().barrier())
     }
 
-    /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that has not come
+    /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that did not arrive
     /// within `timeout`. Gloo only. `dist.monitored_barrier(wait_all_ranks=True)`.
     ///
     /// # Errors
-    /// [`Error::Collective`] when a rank has not come in time, and with NCCL.
+    /// [`Error::Collective`] if a rank does not arrive in time, and with NCCL.
     pub fn monitored_barrier(&self, timeout: Duration) -> Result<()> {
         self.engine()
             .monitored_barrier(timeout, true)
-            .map_err(|error| self.failed("monitored_barrier", error.message()))
+            .map_err(|error| self.failed("monitored_barrier", &error))
     }
 
     pub(super) fn engine(&self) -> &c10d_sys::ProcessGroup {
         match &self.inner.engine {
             Some(engine) => engine,
-            // Only `Inner::drop` takes it, when no group is left that could call this.
+            // Only `Inner::drop` takes it, when no group is left to call this.
             None => unreachable!("a group in use has an engine"),
         }
     }
 
-    /// The error for an operation that could not be carried out, with whoever is to blame.
-    pub(super) fn failed(&self, operation: &'static str, message: &str) -> Error {
+    /// The error for an operation that the engine could not carry out, with the rank at fault.
+    pub(super) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
+        if !may_be_anothers_fault(error) {
+            return self.failed_here(operation, error.message());
+        }
         self.abandon();
-        let blame = if is_about_connections(message) {
-            self.inner.post_mortem.blame()
-        } else {
-            // The others will only notice that this rank has gone.
-            self.inner.post_mortem.report(message);
-            None
-        };
+        let blame = self.inner.post_mortem.blame();
         let rank = self.job_rank();
-        Error::Collective { rank, operation, message: message.to_owned(), blame }
+        Error::Collective { rank, operation, message: error.message().to_owned(), blame }
     }
 
-    /// From now on the group is left behind instead of destroyed.
+    /// The error for an operation that failed on this rank alone.
+    pub(super) fn failed_here(&self, operation: &'static str, message: &str) -> Error {
+        // Without a report, the others would only notice that this rank is gone.
+        self.report(message);
+        let rank = self.job_rank();
+        Error::Collective { rank, operation, message: message.to_owned(), blame: None }
+    }
+
+    /// From now on the group is leaked instead of destroyed.
     pub(super) fn abandon(&self) {
         self.inner.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Whether an exchange has failed: this rank may be the victim of another.
+    /// Whether an exchange has failed, in which case this rank may be the victim of another.
     pub(super) fn is_abandoned(&self) -> bool {
         self.inner.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Lets the other ranks name this rank's fault as the reason of their failure.
+    /// Lets the other ranks report this rank's failure as the cause of theirs.
     pub(crate) fn report(&self, fault: &str) {
         self.abandon();
         self.inner.post_mortem.report(fault);
     }
 
-    /// Copies the tensors of rank `src` into those of every other rank, through buffers of so many
-    /// bytes. `dist._broadcast_coalesced`.
+    /// Copies the tensors of rank `src` into those of every other rank, through buffers of
+    /// `buffer_bytes`. `dist._broadcast_coalesced`.
     pub(crate) fn broadcast_coalesced(
         &self,
         operation: &'static str,
@@ -347,11 +353,11 @@ impl ProcessGroup {
     ) -> Result<()> {
         self.engine()
             .broadcast_coalesced(tensors, buffer_bytes, src)
-            .map_err(|error| self.failed(operation, error.message()))
+            .map_err(|error| self.failed(operation, &error))
     }
 
     fn run(&self, operation: &'static str, work: Result<Work, c10d_sys::Error>) -> Result<()> {
-        work.and_then(Work::wait).map_err(|error| self.failed(operation, error.message()))
+        work.and_then(Work::wait).map_err(|error| self.failed(operation, &error))
     }
 
     fn pending<T>(
@@ -360,7 +366,7 @@ impl ProcessGroup {
         value: T,
         work: Result<Work, c10d_sys::Error>,
     ) -> Result<Pending<T>> {
-        let work = work.map_err(|error| self.failed(operation, error.message()))?;
+        let work = work.map_err(|error| self.failed(operation, &error))?;
         Ok(Pending::new(value, work, self.clone(), operation))
     }
 }
@@ -370,7 +376,7 @@ impl Drop for Inner {
         if let Some(engine) = self.engine.take()
             && (self.abandoned.load(Ordering::Relaxed) || std::thread::panicking())
         {
-            // The destructor would wait for exchanges that can never end.
+            // The destructor would wait for exchanges that never finish.
             engine.leak();
         }
     }

@@ -9,16 +9,16 @@ use std::net::{
 };
 use std::time::{Duration, Instant};
 
-/// How long to wait between two attempts to reach a store that does not listen yet.
+/// How long to wait between two attempts to reach a store that is not listening yet.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How long one attempt may take: a host that does not answer at all would take minutes.
+/// How long one attempt may take: if a host does not answer at all, it would take minutes.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// How long a host's name may take to become known: in a cluster it often comes after the host.
+/// How long a host name may take to resolve: in a cluster it often appears after the host.
 const NAMED: Duration = Duration::from_secs(60);
 
-/// How long to wait between two questions for it, which a name server answers.
+/// How long to wait between two lookups, which a name server answers.
 const ASK: Duration = Duration::from_millis(500);
 
 /// Serves or joins the store of the job, and claims this process's rank there.
@@ -42,7 +42,7 @@ pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
         failed(env, format!("join the store at {master}"), error.message())
     })?;
     let store = match env.restart_count {
-        // Python's ranks look for no prefix; torchrun's store outlives an attempt.
+        // Python's ranks expect no prefix; torchrun's store outlives an attempt.
         restarts if env.agent_store && restarts > 0 => store
             .with_prefix(&format!("attempt_{restarts}"))
             .map_err(|error| failed(env, "join the store".into(), error.message()))?,
@@ -58,14 +58,15 @@ pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
             env,
             "claim its rank".into(),
             "another process has the same RANK, or had it; every process of a job needs one of its own, \
-             and one that has ended cannot come again",
+             and one that has ended cannot rejoin",
         ));
     }
     Ok(store)
 }
 
-/// Where gloo listens: on the interface that PyTorch's variable names, else on this host's address
-/// in the network of rank 0. On a single host that is the loopback address, which nobody outside reaches.
+/// The address on which gloo listens: the interfaces that PyTorch's variable names, else this
+/// host's address in rank 0's network. On a single host that is the loopback address, which other
+/// hosts cannot reach.
 pub(super) fn gloo_address(env: &Env) -> Result<GlooAddress> {
     if let Some(interface) = std::env::var("GLOO_SOCKET_IFNAME").ok().filter(|i| !i.is_empty()) {
         return Ok(GlooAddress::Interfaces(interface.split(',').map(str::to_owned).collect()));
@@ -79,11 +80,11 @@ fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
         failed(
             env,
             format!("find the host MASTER_ADDR={}", env.master_addr),
-            &format!("{source}, asked for {limit:?}; expected a host name or an address that this host knows"),
+            &format!("{source}, after {limit:?}; expected a host name that this host can resolve, or an address"),
         )
     })?;
-    // Debian, for one, gives a host's own name an address that only it can reach. Whoever writes
-    // 127.0.0.1 means it: several launchers on one host, say.
+    // Debian, for one, maps a host's own name to an address that only it can reach. A literal
+    // 127.0.0.1 is intended: several launchers on one host, say.
     let is_name = env.master_addr != "localhost" && env.master_addr.parse::<IpAddr>().is_err();
     if is_name && address.ip().is_loopback() && env.local_world_size < env.world_size {
         return Err(failed(
@@ -100,11 +101,11 @@ fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
 
 fn look_up(env: &Env) -> io::Result<SocketAddr> {
     let addresses = (env.master_addr.as_str(), env.master_port).to_socket_addrs()?;
-    // gloo and the store are happiest with IPv4, which "localhost" offers as well.
+    // gloo and the store work best with IPv4, to which "localhost" resolves as well.
     addresses.min_by_key(SocketAddr::is_ipv6).ok_or(ErrorKind::NotFound.into())
 }
 
-/// Asks again and again for what is not known yet, as PyTorch's client of the store does.
+/// Repeats a lookup until it succeeds, as PyTorch's store client does.
 fn until_known<T>(limit: Duration, mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let start = Instant::now();
     loop {
@@ -117,13 +118,13 @@ fn until_known<T>(limit: Duration, mut ask: impl FnMut() -> io::Result<T>) -> io
     }
 }
 
-/// This host's address as rank 0's host sees it: the one from which packets to it would leave.
+/// This host's address as rank 0's host sees it: the one from which packets to it leave.
 fn own_address(env: &Env, master: SocketAddr) -> Result<IpAddr> {
     let unspecified: SocketAddr = match master {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    // Connecting a UDP socket sends nothing; it only chooses a route.
+    // Connecting a UDP socket sends nothing; it only selects a route.
     UdpSocket::bind(unspecified)
         .and_then(|socket| socket.connect(master).and_then(|()| socket.local_addr()))
         .map(|address| address.ip())
@@ -132,11 +133,11 @@ fn own_address(env: &Env, master: SocketAddr) -> Result<IpAddr> {
         })
 }
 
-/// The socket on which rank 0 serves the store: one inherited from the process that started the
-/// ranks, so that nobody can have taken the port in between, or one bound here.
+/// The socket on which rank 0 serves the store: inherited from the parent process, so that no other
+/// program can take the port in between, or bound here.
 fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
     let inherited = env.listen_fd.and_then(|fd| c10d_sys::inherited_listener(fd).ok());
-    // One for another port belongs to a job that this one was started within.
+    // A socket for another port belongs to a job that this one was started from.
     let ours = |listener: &TcpListener| {
         listener.local_addr().is_ok_and(|address| address.port() == env.master_port)
     };
@@ -153,7 +154,7 @@ fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
     bound.map_err(|source| {
         let hint = match source.kind() {
             ErrorKind::AddrInUse => {
-                "; another program has the port: choose another MASTER_PORT, or let the launcher choose one"
+                "; another program uses the port: choose another MASTER_PORT, or let the launcher choose one"
             }
             _ => "",
         };
@@ -161,11 +162,11 @@ fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-/// Waits until the store listens. libtorch's own client would wait as well, but fills the screen
-/// with C++ backtraces meanwhile. `start` is when the timeout began.
+/// Waits until the store listens. libtorch's own client would wait too, but prints C++ backtraces
+/// meanwhile. `start` is when the timeout began.
 fn wait_for_server(env: &Env, start: Instant, timeout: Duration) -> Result<()> {
     loop {
-        // Looked up anew: a host that comes again may have another address.
+        // Resolved anew: a host that comes back may have another address.
         let attempt = look_up(env)
             .and_then(|master| TcpStream::connect_timeout(&master, ATTEMPT.min(timeout)));
         match attempt {
@@ -175,7 +176,7 @@ fn wait_for_server(env: &Env, start: Instant, timeout: Duration) -> Result<()> {
                     env,
                     format!("reach rank 0 at {}:{}", env.master_addr, env.master_port),
                     &format!(
-                        "{source}, for {timeout:?}; rank 0 never came, or MASTER_ADDR and \
+                        "{source}, for {timeout:?}; rank 0 never started, or MASTER_ADDR and \
                          MASTER_PORT differ between the ranks"
                     ),
                 ));

@@ -1,8 +1,8 @@
 //! Whether all ranks have built the same model.
 //!
-//! The engine compares shapes only, and tells only the ranks that differ from rank 0. What it does
-//! not compare (kinds, names, buffers, options) would show itself as wrong weights or as a wait
-//! that never ends.
+//! The engine compares only shapes, and informs only the ranks that differ from rank 0. Differences
+//! that it does not check (kinds, names, buffers, options) would cause wrong weights or an endless
+//! wait.
 
 use super::ddp_options::DdpOptions;
 use super::process_group::ProcessGroup;
@@ -10,7 +10,7 @@ use crate::Result;
 use std::fmt::Write;
 use tch::Tensor;
 
-/// One line for everything that must be equal.
+/// One line for each property that must be equal.
 pub(super) fn description(
     variables: &[(String, Tensor)],
     buffers: &[(String, Tensor)],
@@ -28,8 +28,8 @@ pub(super) fn description(
     text
 }
 
-/// An error on every rank, with the first difference, if a rank's description is not rank 0's.
-/// A collective of the ranks of this library; where rank 0 runs Python there is nothing to compare.
+/// An error on every rank, with the first difference, if a rank's description differs from rank
+/// 0's. A collective of the ranks of this library; if rank 0 runs Python, nothing is compared.
 pub(super) fn check(
     group: &ProcessGroup,
     operation: &'static str,

@@ -1,27 +1,27 @@
-//! The keys and values of a job, which all its processes see.
+//! A job's key-value store, which all its processes share.
 
 use super::env::Env;
-use super::post_mortem::is_about_connections;
+use super::post_mortem::may_be_anothers_fault;
 use super::rendezvous;
 use crate::{Error, Result};
-use c10d_sys::GlooAddress;
+use c10d_sys::{ErrorKind, GlooAddress};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A timeout beyond this is this: the engine counts milliseconds, and clocks overflow.
+/// Longer timeouts are cut to this: the engine counts milliseconds, and clocks overflow.
 pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Keys and values that every process of a job can set and wait for. Clones share them.
+/// Keys and values that every process of a job can set and wait for. Clones share the connection.
 ///
 /// PyTorch's counterparts are `torch.distributed.TCPStore` and `PrefixStore`. Rank 0 serves the
-/// store, and it ends with rank 0. Nobody waits for anybody here: a process may come at any time.
-/// With [`ProcessGroup::with_store`](super::ProcessGroup::with_store) some of them make a group.
+/// store, which ends with it. The store waits for nobody: a process can connect at any time.
+/// [`ProcessGroup::with_store`](super::ProcessGroup::with_store) makes a group of some of them.
 ///
-/// A [`get`](Self::get) that waits, and a group in the making, hold up every other use of the store
-/// in the same process. Whoever has other things to do looks with [`check`](Self::check) first, or
-/// waits with a store of [`try_clone`](Self::try_clone).
+/// While a [`get`](Self::get) waits or a group is being made, other uses of the store in the same
+/// process block. To avoid that, [`check`](Self::check) first, or wait on a store made with
+/// [`try_clone`](Self::try_clone).
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,29 +37,30 @@ pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// ```
 ///
 /// # Errors
-/// Every operation gives [`Error::Rendezvous`] when rank 0, or the launcher where that serves the
-/// store, has ended.
+/// Every operation returns [`Error::Rendezvous`] if rank 0 has ended, or the launcher if that
+/// serves the store.
 #[derive(Clone)]
 #[doc(alias = "TCPStore")]
 #[doc(alias = "PrefixStore")]
 pub struct Store {
     engine: Arc<c10d_sys::Store>,
-    /// The first of this process, which on rank 0 serves all others: clones are clients.
+    /// This process's first connection, which on rank 0 serves all others: clones are clients.
     first: Arc<c10d_sys::Store>,
     membership: Arc<Membership>,
-    /// What stands before every key, for messages.
+    /// The prefix of every key, for messages.
     prefix: String,
 }
 
 impl Store {
-    /// The store of the job that the environment describes ([`Env`]); rank 0 serves it from here
-    /// on, the others wait for that up to `timeout`. Without a launcher it lives in this process.
+    /// The store of the job that the environment describes ([`Env`]). Rank 0 starts to serve it;
+    /// the others wait for that up to `timeout`. Without a launcher, it exists only in this
+    /// process.
     ///
     /// # Errors
-    /// - [`Error::Environment`]: the environment is half-set or makes no sense.
-    /// - [`Error::Rendezvous`]: the port is taken, nobody knew the host MASTER_ADDR for a minute, or
-    ///   for the timeout if that is less, rank 0 did not come within the timeout, another process has
-    ///   the same rank, or this process has a store of the job already.
+    /// - [`Error::Environment`]: the environment is incomplete or invalid.
+    /// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a
+    ///   minute, or for the timeout if that is shorter, rank 0 did not arrive within the timeout,
+    ///   another process has the same rank, or this process already has a store of the job.
     pub fn from_env(timeout: Duration) -> Result<Store> {
         let membership = Membership::new(Env::read()?)?;
         let engine = match &membership.env {
@@ -73,7 +74,7 @@ impl Store {
     /// The same store, with `prefix/` before every key. `dist.PrefixStore`.
     ///
     /// # Errors
-    /// As of [every operation](Self#errors).
+    /// Those of [every operation](Self#errors).
     pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let engine = self.engine.with_prefix(prefix);
         let engine = engine.map_err(|error| self.failed("prefix", prefix, &error))?;
@@ -85,39 +86,43 @@ impl Store {
         })
     }
 
-    /// The same store over a connection of its own: threads that have one each do not wait for each
-    /// other. `store.clone()`.
+    /// The same store over its own connection: threads with one each do not block each other.
+    /// `store.clone()`.
     ///
     /// # Errors
-    /// As of [every operation](Self#errors).
+    /// Those of [every operation](Self#errors).
     pub fn try_clone(&self) -> Result<Store> {
         let engine = self.engine.try_clone();
-        let engine = engine.map_err(|error| self.failed("connect once more to", "", &error))?;
+        let engine = engine.map_err(|error| self.failed("connect again to", "", &error))?;
         Ok(Store { engine: Arc::new(engine), ..self.clone() })
     }
 
-    /// Sets a key, which wakes whoever waits for it. `store.set`.
+    /// Sets a key, which wakes everyone waiting for it. `store.set`.
     ///
     /// # Errors
-    /// As of [every operation](Self#errors).
+    /// Those of [every operation](Self#errors).
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         self.engine.set(key, value).map_err(|error| self.failed("set", key, &error))
     }
 
-    /// The value of a key, once somebody has set it. `store.get`.
+    /// The value of a key, once it is set. `store.get`.
     ///
     /// # Errors
-    /// As of [every operation](Self#errors), and [`Error::Rendezvous`] if nobody has set the key
+    /// Those of [every operation](Self#errors), and [`Error::Rendezvous`] if the key is not set
     /// within `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         let value = self.engine.get(key, timeout.min(LONGEST));
-        value.map_err(|error| self.failed("get", key, &error))
+        value.map_err(|error| match error.kind() {
+            // Nobody has set the key; the server is fine.
+            ErrorKind::Timeout => self.error("get", key, error.message().to_owned()),
+            _ => self.failed("get", key, &error),
+        })
     }
 
-    /// Whether somebody has set the key; does not wait. `store.check`.
+    /// Whether the key is set; does not wait. `store.check`.
     ///
     /// # Errors
-    /// As of [every operation](Self#errors).
+    /// Those of [every operation](Self#errors).
     pub fn check(&self, key: &str) -> Result<bool> {
         self.engine.check(key).map_err(|error| self.failed("look for", key, &error))
     }
@@ -148,15 +153,20 @@ impl Store {
     }
 
     fn failed(&self, operation: &str, key: &str, error: &c10d_sys::Error) -> Error {
-        let (rank, world_size, server) = match self.env() {
-            Some(env) if env.agent_store => (env.rank, env.world_size, "the launcher"),
-            Some(env) => (env.rank, env.world_size, "rank 0"),
-            None => (0, 1, "this process"),
+        let server = match self.env() {
+            Some(env) if env.agent_store => "the launcher",
+            Some(_) => "rank 0",
+            None => "this process",
         };
         let mut message = error.message().to_owned();
-        if is_about_connections(&message) && !message.contains("wait timeout") {
+        if may_be_anothers_fault(error) {
             message = format!("{server}, which serves the store, has ended ({message})");
         }
+        self.error(operation, key, message)
+    }
+
+    fn error(&self, operation: &str, key: &str, message: String) -> Error {
+        let (rank, world_size) = self.env().map_or((0, 1), |env| (env.rank, env.world_size));
         let operation = match format!("{}{key}", self.prefix) {
             key if key.is_empty() => format!("{operation} the store"),
             key => format!("{operation} {key} in the store"),
@@ -171,12 +181,13 @@ impl fmt::Debug for Store {
     }
 }
 
-/// That this process belongs to a job, for as long as its store or a group made with it lives.
+/// Marks this process as a member of a job while its store or a group made with it exists.
 struct Membership {
     env: Option<Env>,
 }
 
-/// Whether this process belongs to a job that a launcher's environment describes: it has one rank.
+/// Whether this process is a member of the job that the environment describes: it has only one
+/// rank.
 static IS_MEMBER: AtomicBool = AtomicBool::new(false);
 
 impl Membership {
@@ -186,7 +197,7 @@ impl Membership {
                 rank: env.rank,
                 world_size: env.world_size,
                 operation: "join the job".into(),
-                message: "this process has joined it already; keep the group or the store, or a \
+                message: "this process has already joined it; keep the group or the store, or a \
                           clone of it"
                     .into(),
             }),

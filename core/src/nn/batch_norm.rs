@@ -8,13 +8,14 @@ use tch::{Kind, Tensor};
 /// PyTorch's keyword arguments of `nn.BatchNorm1d`, 2d and 3d, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNormOptions {
-    /// Added to the variance, so that a channel without any can be divided by it.
+    /// Added to the variance, so that a constant channel causes no division by zero.
     pub eps: f64,
-    /// How much of the running statistics each batch replaces.
+    /// The weight of each new batch in the running statistics.
     pub momentum: f64,
-    /// Whether each channel is scaled and shifted afterwards, by a weight and a bias to be trained.
+    /// Whether each channel is then scaled and shifted by a trainable weight and bias.
     pub affine: bool,
-    /// Whether running statistics are kept. Without them an evaluation uses its own batch's.
+    /// Whether to keep running statistics. Without them, evaluation uses its own batch's
+    /// statistics.
     pub track_running_stats: bool,
 }
 
@@ -31,31 +32,31 @@ pub struct BatchNorm {
     pub ws: Option<Tensor>,
     /// What is added to each channel, `[num_features]`.
     pub bs: Option<Tensor>,
-    /// What an evaluation uses instead of its batch's mean and variance.
+    /// What evaluation uses instead of the batch's mean and variance.
     pub running_stats: Option<RunningStats>,
     pub(super) options: BatchNormOptions,
     inputs: Inputs,
 }
 
-/// What a layer takes: an image without its batch would be normalised along the wrong dimension.
+/// The accepted inputs: an image without a batch dimension would be normalised along the wrong one.
 #[derive(Debug)]
 pub(super) struct Inputs {
-    /// The function that makes the layer, for errors.
+    /// The layer's name in errors.
     pub layer: &'static str,
-    /// How many dimensions an input may have.
+    /// The number of dimensions of an input.
     pub dimensions: RangeInclusive<usize>,
-    /// Which they are, for errors.
+    /// The shape of an input, for errors.
     pub shape: &'static str,
 }
 
-/// Averages over the batches so far, the last ones weighing most.
+/// Moving averages over the batches so far, in which the last ones weigh most.
 #[derive(Debug)]
 pub struct RunningStats {
     /// `[num_features]`
     pub mean: Tensor,
-    /// Of the unbiased variance, `[num_features]`.
+    /// Of unbiased variances, `[num_features]`.
     pub var: Tensor,
-    /// How many batches have gone into them: an int64, on the model's device.
+    /// The number of batches in them: an int64 on the model's device.
     pub num_batches_tracked: Tensor,
 }
 
@@ -74,7 +75,7 @@ pub struct RunningStats {
 /// ```
 ///
 /// # Panics
-/// As [`batch_norm2d`], but for the shape.
+/// Those of [`batch_norm2d`], with another shape.
 pub fn batch_norm1d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -85,11 +86,11 @@ pub fn batch_norm1d<'a>(
     BatchNorm::new(path.borrow(), num_features, options, inputs)
 }
 
-/// `torch.nn.BatchNorm2d(num_features)`: gives each channel of images `[N, num_features, H, W]` the
-/// mean 0 and the variance 1 over the batch, then scales and shifts it.
+/// `torch.nn.BatchNorm2d(num_features)`: normalises each channel of images `[N, num_features, H,
+/// W]` to mean 0 and variance 1 over the batch, then scales and shifts it.
 ///
-/// Starts with weights of 1, as PyTorch does; tch's own layer draws them. Its buffers have
-/// PyTorch's names, `num_batches_tracked` included. Ioffe and Szegedy, "Batch Normalization" (2015).
+/// Weights start at 1, as in PyTorch; tch's own layer draws them at random. Buffers have PyTorch's
+/// names, including `num_batches_tracked`. Ioffe and Szegedy, "Batch Normalization" (2015).
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};
@@ -104,8 +105,9 @@ pub fn batch_norm1d<'a>(
 /// ```
 ///
 /// # Panics
-/// In the forward pass, as tch's layers do: if the input is no `[N, num_features, H, W]`; and if it
-/// has but one value a channel, which has no variance, in training or without running statistics.
+/// In the forward pass, like tch's layers: if the input is not `[N, num_features, H, W]`; and if,
+/// in training or without running statistics, there is only one value per channel, which has no
+/// variance.
 pub fn batch_norm2d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -119,7 +121,7 @@ pub fn batch_norm2d<'a>(
 /// `[N, num_features, D, H, W]`.
 ///
 /// # Panics
-/// As [`batch_norm2d`], but for the shape.
+/// Those of [`batch_norm2d`], with another shape.
 pub fn batch_norm3d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -170,7 +172,7 @@ impl ModuleT for BatchNorm {
         let of_batch = train || self.running_stats.is_none();
         assert!(
             !of_batch || size[0] * size[2..].iter().product::<i64>() != 1,
-            "with statistics of its batch {layer} needs more than one value a channel, but got \
+            "with statistics of its batch {layer} needs more than one value per channel, but got \
              {size:?}"
         );
         if train && let Some(stats) = &self.running_stats {
@@ -185,7 +187,7 @@ impl ModuleT for BatchNorm {
             of_batch,
             self.options.momentum,
             self.options.eps,
-            // PyTorch's default; without cuDNN it is of no meaning.
+            // PyTorch's default; it only matters with cuDNN.
             true,
         )
     }
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "batch_norm1d needs more than one value a channel, but got [1, 2]"]
+    #[should_panic = "batch_norm1d needs more than one value per channel, but got [1, 2]"]
     fn one_row_has_no_variance() {
         let vs = VarStore::new(Device::Cpu);
         let row = Tensor::zeros([1, 2], (Kind::Float, Device::Cpu));
@@ -283,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "more than one value a channel, but got [1, 2, 1, 1]"]
+    #[should_panic = "more than one value per channel, but got [1, 2, 1, 1]"]
     fn one_value_has_no_variance() {
         let (_vs, layer) = layer(BatchNormOptions::default());
         let _ = layer.forward_t(&Tensor::zeros([1, 2, 1, 1], (Kind::Float, Device::Cpu)), true);
     }
 
     #[test]
-    #[should_panic = "more than one value a channel, but got [1, 2, 1, 1]"]
+    #[should_panic = "more than one value per channel, but got [1, 2, 1, 1]"]
     fn nor_has_it_in_an_evaluation_without_running_statistics() {
         let options = BatchNormOptions { track_running_stats: false, ..Default::default() };
         let (_vs, layer) = layer(options);

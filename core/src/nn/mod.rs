@@ -1,7 +1,7 @@
-//! Layers initialised exactly as PyTorch's are: the same seed gives the same weights. And a
+//! Layers initialised exactly like PyTorch's: the same seed gives the same weights. And batch
 //! normalisation over all ranks.
 //!
-//! They are tch's own layer types where only the drawing of the initial values differs.
+//! If only the initial values differ, they are tch's own layer types.
 //!
 //! ```
 //! use tch::{Device, nn::VarStore};
@@ -15,10 +15,8 @@
 //! ```
 
 mod batch_norm;
-mod conv2d;
-mod embedding;
 pub mod init;
-mod linear;
+mod layers;
 mod norm_layer;
 mod sync_batch_norm;
 
@@ -26,8 +24,8 @@ pub use crate::parameters::{named_buffers, named_parameters};
 pub use batch_norm::{
     BatchNorm, BatchNormOptions, RunningStats, batch_norm1d, batch_norm2d, batch_norm3d,
 };
-pub use conv2d::{Conv2d, Conv2dOptions, conv2d};
-pub use embedding::{EmbeddingOptions, embedding};
-pub use linear::{LinearOptions, linear};
+pub use layers::{
+    Conv2d, Conv2dOptions, EmbeddingOptions, LinearOptions, conv2d, embedding, linear,
+};
 pub use norm_layer::NormLayer;
 pub use sync_batch_norm::{SyncBatchNorm, sync_batch_norm};

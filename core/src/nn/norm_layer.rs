@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 use tch::nn::{ModuleT, Path};
 
 // ANCHOR: norm_layer
-/// What a model builder takes so that one model can be built with either.
+/// A model builder's argument that selects the normalisation layer.
 #[derive(Debug, Clone, Default)]
 pub enum NormLayer {
     /// Each replica or rank normalises its own part of the batch. `nn.BatchNorm2d`.

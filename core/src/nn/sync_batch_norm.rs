@@ -1,4 +1,4 @@
-//! Channels of mean 0 and variance 1 over the batches of all ranks: `torch.nn.SyncBatchNorm`.
+//! Batch normalisation over the batches of all ranks: `torch.nn.SyncBatchNorm`.
 
 use super::batch_norm::{BatchNorm, BatchNormOptions, Inputs, RunningStats};
 use crate::distributed::{ProcessGroup, ReduceOp};
@@ -9,36 +9,36 @@ use std::borrow::Borrow;
 use tch::nn::{ModuleT, Path};
 use tch::{Kind, TchError, Tensor, no_grad};
 
-/// What errors call the forward pass.
+/// The name of the forward pass in errors.
 const FORWARD: &str = "the forward pass of SyncBatchNorm";
 
 const BACKWARD: &str = "the backward pass of SyncBatchNorm";
 
-const RUN_TWICE: &str = "the backward pass of SyncBatchNorm has been run already, and gave back what \
-                         it needs; run all but the last one with retain_graph";
+const RUN_TWICE: &str = "the backward pass of SyncBatchNorm has already been run and freed what \
+                         it needs; run all but the last with retain_graph";
 
 /// See [`sync_batch_norm`].
 #[derive(Debug)]
 pub struct SyncBatchNorm {
-    /// The variables, and the layer that this is wherever nothing is exchanged.
+    /// The variables, and the layer to use when nothing is exchanged.
     pub batch_norm: BatchNorm,
     num_features: i64,
     group: ProcessGroup,
 }
 
-/// `torch.nn.SyncBatchNorm(num_features, process_group=group)`: a [`batch_norm2d`] whose mean and
-/// variance in training are those of all ranks' batches together. As in PyTorch it stands for
-/// [`batch_norm1d`] and [`batch_norm3d`] too: it takes `[N, num_features, …]` of two dimensions or
+/// `torch.nn.SyncBatchNorm(num_features, process_group=group)`: a [`batch_norm2d`] that in training
+/// uses the mean and variance over all ranks' batches. As in PyTorch, it also replaces
+/// [`batch_norm1d`] and [`batch_norm3d`]: it accepts `[N, num_features, …]` with two dimensions or
 /// more.
 ///
-/// For batches that are too small on one rank to tell the mean and the variance of the data.
-/// Variables, names and evaluation are those of [`batch_norm2d`]. Unlike PyTorch's it works on a CPU
-/// as well. A rank whose batch is empty takes part.
+/// For batches that are too small on one rank to estimate the mean and variance of the data.
+/// Variables, names and evaluation are those of [`batch_norm2d`]. Unlike PyTorch's, it also works
+/// on a CPU. A rank with an empty batch takes part as well.
 ///
-/// In training both passes are collectives: all ranks must run the same layers in the same order,
+/// In training, both passes are collectives: all ranks must run the same layers in the same order,
 /// and each must call backward. The forward pass gathers the statistics of every rank, 2C + 1
-/// numbers; the backward pass adds up 2C numbers, which the gradient of the input needs. The
-/// gradients of weight and bias are of this rank's batch, for
+/// numbers; the backward pass sums the 2C numbers that the gradient of the input needs. The
+/// gradients of weight and bias are those of this rank's batch, for
 /// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) to average.
 ///
 /// ```
@@ -73,12 +73,12 @@ pub fn sync_batch_norm<'a>(
 }
 
 impl SyncBatchNorm {
-    /// [`ModuleT::forward_t`] that returns errors, named as tch names its fallible functions.
+    /// [`ModuleT::forward_t`] that returns errors; the name follows tch's fallible functions.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: the input is no `[N, num_features, …]`, or all ranks together have
-    ///   but one value a channel, which has no variance; in an evaluation without running statistics,
-    ///   if this rank has but one.
+    /// - [`Error::Argument`]: the input is not `[N, num_features, …]`, or all ranks together have
+    ///   only one value per channel, which has no variance; in evaluation without running
+    ///   statistics, if this rank has only one.
     /// - [`Error::Collective`]: another rank could not be reached.
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         let size = xs.size();
@@ -122,7 +122,7 @@ impl SyncBatchNorm {
             .map_err(Error::tensor(FORWARD))
     }
 
-    /// Gives `normalized` a graph: the backward pass of this layer.
+    /// Attaches a graph to `normalized`: the backward pass of this layer.
     fn connect(&self, xs: &Tensor, normalized: Tensor, statistics: Statistics) -> Result<Tensor> {
         let BatchNorm { ws, bs, options, .. } = &self.batch_norm;
         let inputs: Vec<_> = [Some(xs), ws.as_ref(), bs.as_ref()]
@@ -133,7 +133,7 @@ impl SyncBatchNorm {
         if !grad_enabled() || !inputs.iter().any(Tensor::requires_grad) {
             return Ok(normalized);
         }
-        // Given back as soon as no further backward pass may come.
+        // Freed as soon as no further backward pass can follow.
         let mut saved = Some(Saved {
             version: xs.internal_version(),
             xs: xs.detach(),
@@ -159,7 +159,7 @@ impl SyncBatchNorm {
 
 impl ModuleT for SyncBatchNorm {
     /// # Panics
-    /// Where [`f_forward_t`](Self::f_forward_t) returns an error.
+    /// If [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         match self.f_forward_t(xs, train) {
             Ok(output) => output,
@@ -168,22 +168,22 @@ impl ModuleT for SyncBatchNorm {
     }
 }
 
-/// Of each channel, over the batches of all ranks.
+/// For each channel, over the batches of all ranks.
 #[derive(Debug)]
 struct Statistics {
     /// `[C]`
     mean: Tensor,
     /// The biased variance, `[C]`.
     var: Tensor,
-    /// How many values each is of.
+    /// The number of values per channel.
     count: f64,
 }
 
 impl Statistics {
-    /// Those of this rank's batch, put together with those of the others. A collective.
+    /// The statistics of this rank's batch, combined with those of the others. A collective.
     ///
-    /// The variance is put together from deviations, within the ranks and of their means, and not as
-    /// the difference of two large numbers, E[x²] − E[x]².
+    /// The variance is combined from deviations, within the ranks and of their means, not as a
+    /// difference of two large numbers, E[x²] − E[x]².
     fn of_all_ranks(xs: &Tensor, group: &ProcessGroup) -> Result<Statistics> {
         let channels = xs.size()[1];
         let kind = kind(xs);
@@ -201,7 +201,7 @@ impl Statistics {
         Ok(Statistics { mean: mean.to_kind(kind), var: var.to_kind(kind), count })
     }
 
-    /// The mean and the variance of every channel, and how many values each has: `[2C + 1]`.
+    /// The mean and variance of every channel, and the number of values per channel: `[2C + 1]`.
     fn of_this_rank(xs: &Tensor) -> std::result::Result<Tensor, TchError> {
         let channels = xs.size()[1];
         let place = (Kind::Double, xs.device());
@@ -209,14 +209,14 @@ impl Statistics {
         if count == 0.0 {
             return Tensor::f_zeros([2 * channels + 1], place);
         }
-        // Running statistics make the results, as themselves, more precise than images of 16 bits.
+        // Like running statistics themselves, the results are more precise than 16-bit images.
         let unused = || Tensor::zeros([channels], (kind(xs), xs.device()));
         let (mean, var) = xs.f_batch_norm_update_stats(Some(unused()), Some(unused()), 0.0)?;
         let count = Tensor::full([1], count, place);
         Tensor::f_cat(&[mean.to_kind(Kind::Double), var.to_kind(Kind::Double), count], 0)
     }
 
-    /// `(xs - mean) / sqrt(var + eps) * weight + bias`, in one go.
+    /// `(xs - mean) / sqrt(var + eps) * weight + bias`, fused.
     fn normalize(
         &self,
         xs: &Tensor,
@@ -233,7 +233,7 @@ impl Statistics {
             bias.map(of_kind).as_ref(),
             Some(&self.mean),
             Some(&self.var),
-            // As in evaluation: by the statistics given.
+            // As in evaluation: with the statistics given.
             false,
             0.0,
             eps,
@@ -242,7 +242,7 @@ impl Statistics {
     }
 }
 
-/// How many values each channel has.
+/// The number of values per channel.
 fn count(xs: &Tensor) -> f64 {
     xs.numel() as f64 / xs.size()[1] as f64
 }
@@ -251,37 +251,37 @@ fn check_count(count: f64) -> Result<()> {
     if count > 1.0 {
         return Ok(());
     }
-    let found = format!("{count} values a channel on all ranks together");
-    Err(argument(found, "more than one, to have a variance".into()))
+    let found = format!("{count} values per channel on all ranks together");
+    Err(argument(found, "more than one, for a variance".into()))
 }
 
-/// In which statistics are kept: images of 16 bits have means of 32.
+/// The kind of the statistics: 16-bit images have 32-bit means.
 fn kind(xs: &Tensor) -> Kind {
     if xs.kind() == Kind::Double { Kind::Double } else { Kind::Float }
 }
 
-/// What a backward pass needs of the forward pass.
+/// What the backward pass needs from the forward pass.
 struct Saved {
     /// The input, without its graph.
     xs: Tensor,
-    /// Which it had: it changes when the input is written to.
+    /// Its version, which changes when the input is written to.
     version: i64,
     ws: Option<Tensor>,
     statistics: Statistics,
     eps: f64,
-    /// With whom to exchange; None if the input wants no gradient.
+    /// The group to exchange with; `None` if the input needs no gradient.
     group: Option<ProcessGroup>,
 }
 
 impl Saved {
-    /// The gradients of the input, the weight and the bias. A collective, if the input wants one.
+    /// The gradients of the input, the weight and the bias. A collective if the input needs one.
     fn backward(&self, gradient: Option<Tensor>) -> Result<Vec<Option<Tensor>>> {
         if self.xs.internal_version() != self.version {
             let found = "changed in place after the forward pass".into();
-            return Err(argument(found, "as it was until the backward pass".into()));
+            return Err(argument(found, "unchanged until the backward pass".into()));
         }
         let Saved { xs, statistics, eps, .. } = self;
-        // An output that took no part in the loss: the other ranks need this one all the same.
+        // An output that is not part of the loss: the other ranks still need this one.
         let gradient = gradient.unwrap_or_else(|| xs.zeros_like());
         let (sum, sum_normalized) = if xs.numel() == 0 {
             (statistics.mean.zeros_like(), statistics.mean.zeros_like())
@@ -301,7 +301,7 @@ impl Saved {
         Ok(vec![of_input, Some(sum_normalized), Some(sum)])
     }
 
-    /// Every value of a channel has moved its mean and its variance, and these all outputs.
+    /// Every value of a channel affects its mean and variance, and these affect all outputs.
     ///
     /// With x̂ the normalised input and g the gradient: weight / sqrt(var + eps) times
     /// g − mean(g) − x̂ · mean(g · x̂).
@@ -318,7 +318,7 @@ impl Saved {
         };
         let (weight, bias) = (-(&scale * mean_normalized), -(&scale * mean));
         let moved = self.statistics.normalize(&self.xs, Some(&weight), Some(&bias), self.eps);
-        // One number for each channel, [C, 1, 1] beside images [N, C, H, W].
+        // One number per channel: [C, 1, 1] for images [N, C, H, W].
         let mut of_channels = vec![1; self.xs.dim() - 1];
         of_channels[0] = -1;
         moved

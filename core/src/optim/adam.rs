@@ -11,16 +11,16 @@ use tch::{Device, Kind, TchError, Tensor};
 /// PyTorch's keyword arguments of `Adam`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AdamOptions {
-    /// How far to go; about the size of a step in every weight, whatever its gradient's.
+    /// The learning rate: roughly the size of a step in every weight, whatever its gradient.
     pub lr: f64,
-    /// How much is kept of the means over past steps: of the gradient's, and of its square's.
+    /// The decay rates of the moving averages of the gradient and of its square.
     pub betas: (f64, f64),
-    /// Added to the root of the mean square, by which a step is divided: it could be 0.
+    /// Added to the denominator of a step, which could be 0.
     pub eps: f64,
-    /// How strongly parameters are drawn to zero.
+    /// Weight decay.
     pub weight_decay: f64,
-    /// Whether the decay is applied to the parameters themselves, which makes it AdamW, instead of
-    /// being added to their gradients, where the means would take it up (an L2 penalty).
+    /// Whether the decay applies directly to the parameters (AdamW), instead of being added to
+    /// their gradients, where it would enter the moving averages (L2 penalty).
     pub decoupled_weight_decay: bool,
 }
 
@@ -37,7 +37,7 @@ impl Default for AdamOptions {
 }
 
 impl AdamOptions {
-    /// The defaults of `torch.optim.AdamW`, which is Adam with another weight decay.
+    /// The defaults of `torch.optim.AdamW`, which is Adam with another kind of weight decay.
     #[doc(alias = "AdamW")]
     pub fn adamw() -> Self {
         AdamOptions { weight_decay: 1e-2, decoupled_weight_decay: true, ..Default::default() }
@@ -62,10 +62,10 @@ impl AdamOptions {
     }
 }
 
-/// `torch.optim.Adam`, bit for bit: the operations of its `_single_tensor_adam`, which is what
-/// Python runs on the CPU, in their order.
+/// `torch.optim.Adam`, bit for bit: the operations of `_single_tensor_adam`, which Python runs on
+/// the CPU, in their order.
 ///
-/// tch's own optimizer rounds otherwise, and keeps its state where it cannot be saved.
+/// tch's own optimizer rounds differently, and its state cannot be saved.
 /// `torch.optim.AdamW` is the same with [`AdamOptions::adamw`].
 ///
 /// ```
@@ -89,23 +89,22 @@ pub struct Adam {
     states: ParameterStates<3>,
 }
 
-/// Whose state it is, by the kind of weight decay: PyTorch has two classes.
+/// The class of the state, by the kind of weight decay: PyTorch has two classes.
 const NAMES: [&str; 2] = ["Adam", "AdamW"];
 
 impl Adam {
-    /// An optimizer of the trainable variables of `vs`.
+    /// An optimizer for the trainable variables of `vs`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses as well, and for a store without
-    /// parameters.
+    /// [`Error::Argument`] for values that PyTorch refuses too, and for a store without parameters.
     pub fn new(vs: &VarStore, options: AdamOptions) -> Result<Self> {
         Self::from_named_parameters(trainable(vs)?, options)
     }
 
-    /// An optimizer of these parameters, of which there may be none. Its state bears their names.
+    /// An optimizer for these parameters; the list may be empty. The state uses their names.
     ///
     /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses as well.
+    /// [`Error::Argument`] for values that PyTorch refuses too.
     pub fn from_named_parameters(
         parameters: Vec<(String, Tensor)>,
         options: AdamOptions,
@@ -138,9 +137,9 @@ impl Optimizer for Adam {
         self.options.lr = lr;
     }
 
-    /// Its tensors are, for every parameter that has made a step: how many it has made
-    /// (`PARAMETER.step`, a scalar), and the means over past steps of its gradient
-    /// (`PARAMETER.exp_avg`) and of that squared (`PARAMETER.exp_avg_sq`).
+    /// For every parameter that has made a step, the tensors are the number of steps
+    /// (`PARAMETER.step`, a scalar) and the moving averages of its gradient (`PARAMETER.exp_avg`)
+    /// and of its square (`PARAMETER.exp_avg_sq`).
     fn state_dict(&self) -> Result<OptimizerState> {
         OptimizerState::new(self.name(), &self.options, self.states.named())
     }
@@ -152,14 +151,15 @@ impl Optimizer for Adam {
         Ok(())
     }
 
-    /// Twice as much as the parameters that have made a step, and four bytes each for counting.
+    /// Twice the size of the parameters that have made a step, plus four bytes each for the
+    /// counter.
     fn state_bytes(&self) -> usize {
         self.states.bytes()
     }
 }
 
 fn fresh(parameter: &Tensor) -> Result<[Tensor; 3], TchError> {
-    // On the CPU, wherever the parameter is: every step reads it.
+    // On the CPU, whatever the parameter's device: every step reads it.
     let step = Tensor::f_zeros([0; 0], (Kind::Float, Device::Cpu))?;
     Ok([step, parameter.f_zeros_like()?, parameter.f_zeros_like()?])
 }
@@ -193,7 +193,7 @@ fn step(
     let step = step.f_double_value(&[]).map_err(tensor_error())?;
     let bias_correction1 = 1.0 - beta1.powf(step);
     let bias_correction2 = 1.0 - beta2.powf(step);
-    // Python's ** 0.5 may differ from this root in the last bit of an f64, which an f32 has not.
+    // Python's ** 0.5 may differ in the last bit of an f64, which an f32 does not have.
     let denominator = exp_avg_sq
         .f_sqrt()
         .and_then(|mut root| root.f_div_scalar_(bias_correction2.sqrt()))
@@ -238,8 +238,8 @@ mod tests {
         }
     }
 
-    /// It takes other operations for the same formulas. That Python's are met to the last bit can
-    /// only be seen beside Python.
+    /// Uses other operations for the same formulas. Only a comparison with Python can show that the
+    /// bits are equal.
     #[test]
     fn steps_are_those_of_pytorchs_cpp_optimizer_but_for_rounding() {
         for options in variants() {
@@ -252,7 +252,7 @@ mod tests {
                 Ok(())
             });
             for (ours, theirs) in ours.weights().iter().zip(theirs.weights()) {
-                // Ten steps of 0.1 move a weight by about 1, and f32 resolves 1e-7 of that.
+                // Ten steps of 0.1 move a weight by about 1, of which f32 resolves 1e-7.
                 assert!((ours - theirs).abs() < 5e-6, "{ours} against {theirs}: {options:?}");
             }
         }
@@ -315,12 +315,12 @@ mod tests {
             ),
             (
                 |state| drop(state.remove("weight.exp_avg_sq")),
-                "weight.exp_avg_sq is missing from the optimizer state, but must be there: \
-                 weight.step, weight.exp_avg, weight.exp_avg_sq go together",
+                "weight.exp_avg_sq is missing from the optimizer state, but must be present: \
+                 weight.step, weight.exp_avg, weight.exp_avg_sq belong together",
             ),
         ];
         for (spoil, message) in spoilt {
-            // Other values, so that a part taken over shows.
+            // Different values, so that a part that was copied is detected.
             let mut tensors =
                 good.tensors.iter().map(|(name, tensor)| (name.clone(), tensor + 1)).collect();
             spoil(&mut tensors);

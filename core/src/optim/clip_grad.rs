@@ -1,16 +1,16 @@
-//! Gradients that are too large, made smaller: `torch.nn.utils.clip_grad`.
+//! Gradient clipping: `torch.nn.utils.clip_grad`.
 
 use super::optimizer::check_not_negative;
 use crate::{Error, Result};
 use tch::{TchError, Tensor, no_grad};
 
-/// Scales all gradients by one factor, so that together they are no longer than `max_norm`; those
-/// that are shorter stay as they are. Returns how long they were. `torch.nn.utils.clip_grad_norm_`
-/// with its default, the 2-norm, and with the same bits on the CPU.
+/// Scales all gradients by one factor so that their joint norm is at most `max_norm`; smaller
+/// gradients are unchanged. Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_` with
+/// its default, the 2-norm, and with the same bits on the CPU.
 ///
-/// To be called between the backward pass and the optimizer's step, on the optimizer's parameters.
-/// One without a gradient is skipped. Waits for a GPU, to return a number. Pascanu et al., "On the
-/// difficulty of training recurrent neural networks" (2013).
+/// Call this between the backward pass and the optimizer's step, with the optimizer's parameters.
+/// Parameters without a gradient are skipped. Returning a number waits for a GPU. Pascanu et al.,
+/// "On the difficulty of training recurrent neural networks" (2013).
 ///
 /// ```
 /// use tch::{Device, Kind, nn::VarStore};
@@ -29,26 +29,25 @@ use tch::{TchError, Tensor, no_grad};
 ///
 /// # Several ranks
 ///
-/// After [`DistributedDataParallel::backward`] all ranks have the same gradients. Each then finds the
-/// same norm and scales by the same factor, without an exchange. Within `no_sync` gradients differ:
-/// clip once, after the pass that averages them.
+/// After [`DistributedDataParallel::backward`] all ranks have the same gradients, so each computes
+/// the same norm and scales by the same factor without an exchange. Within `no_sync` gradients
+/// differ: clip once, after the pass that averages them.
 ///
 /// # With a [`GradScaler`]
 ///
-/// After the backward pass gradients are still scaled. Call [`GradScaler::unscale_`] first, or
-/// `max_norm` is held against a norm that is some thousand times too large.
+/// After the backward pass, gradients are still scaled. Call [`GradScaler::unscale_`] first;
+/// otherwise `max_norm` is compared with a norm that is thousands of times too large.
 ///
 /// # A norm that is not finite
 ///
-/// It is no error, as in PyTorch without `error_if_nonfinite`, but the gradients are of no use then.
-/// If the norm is NaN, all of them are NaN. If it is infinite and `max_norm` is not, those that were
-/// finite are 0 and the others NaN. So ask whether the norm [is finite](f64::is_finite) before you
-/// make the step. [`GradScaler::step`] makes none if a gradient was not finite when `unscale_`
-/// saw it.
+/// This is not an error, as in PyTorch without `error_if_nonfinite`, but the gradients are then
+/// useless. If the norm is NaN, all of them are NaN. If it is infinite and `max_norm` is not,
+/// finite elements become 0 and the others NaN. So check that the norm [is finite](f64::is_finite)
+/// before making the step. [`GradScaler::step`] skips the step if a gradient was not finite in
+/// `unscale_`.
 ///
 /// # Errors
-/// [`Error::Argument`] if `max_norm` is negative or no number; [`Error::Tensor`] if an operation
-/// fails.
+/// [`Error::Argument`] if `max_norm` is negative or NaN; [`Error::Tensor`] if an operation fails.
 ///
 /// [`DistributedDataParallel::backward`]: crate::distributed::DistributedDataParallel::backward
 /// [`GradScaler`]: crate::amp::GradScaler
@@ -60,12 +59,12 @@ pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
     no_grad(|| scale(&mut gradients, max_norm)).map_err(Error::tensor("clip_grad_norm_"))
 }
 
-/// Moves every number of the gradients that is above `clip_value` or below `-clip_value` to it.
+/// Clamps every element of the gradients to the range from `-clip_value` to `clip_value`.
 /// `torch.nn.utils.clip_grad_value_`
 ///
-/// This changes the gradients' direction, which [`clip_grad_norm_`] does not. All that is said there
-/// about several ranks and about a [`GradScaler`](crate::amp::GradScaler) is true here too. An
-/// infinite number becomes `clip_value`, NaN stays.
+/// Unlike [`clip_grad_norm_`], this changes the gradients' direction. Its remarks on several ranks
+/// and on a [`GradScaler`](crate::amp::GradScaler) apply here too. An infinite element becomes
+/// `clip_value`, NaN stays NaN.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::VarStore};
@@ -82,8 +81,7 @@ pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] if `clip_value` is negative or no number; [`Error::Tensor`] if an operation
-/// fails.
+/// [`Error::Argument`] if `clip_value` is negative or NaN; [`Error::Tensor`] if an operation fails.
 pub fn clip_grad_value_(parameters: &[Tensor], clip_value: f64) -> Result<()> {
     check_not_negative(&[("clip_value", clip_value)])?;
     let clip = |mut gradient: Tensor| {
@@ -94,7 +92,7 @@ pub fn clip_grad_value_(parameters: &[Tensor], clip_value: f64) -> Result<()> {
         .map_err(Error::tensor("clip_grad_value_"))
 }
 
-/// Of the parameters that have one.
+/// The gradients of the parameters that have one.
 fn gradients(parameters: &[Tensor]) -> Vec<Tensor> {
     parameters.iter().map(Tensor::grad).filter(Tensor::defined).collect()
 }
@@ -109,11 +107,11 @@ fn scale(gradients: &mut [Tensor], max_norm: f64) -> Result<f64, TchError> {
         .map(|gradient| gradient.f_norm()?.f_to(device))
         .collect::<Result<_, TchError>>()?;
     let total_norm = Tensor::f_stack(&norms, 0)?.f_norm()?;
-    // Python's max_norm / (total_norm + 1e-6), which is a product there too.
+    // Python's max_norm / (total_norm + 1e-6), which PyTorch also computes as a product.
     let factor = total_norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(max_norm)?;
     let factor = factor.f_clamp_max(1.0)?;
     for gradient in gradients {
-        // By 1 as well: to look at the factor would be to wait for a GPU.
+        // Even by 1: checking the factor would wait for a GPU.
         let _ = gradient.f_mul_(&factor.f_to(gradient.device())?)?;
     }
     total_norm.f_double_value(&[])

@@ -1,5 +1,5 @@
-//! Optimizers with PyTorch's order of operations, and a state that can be saved. Schedules of the
-//! learning rate, and gradients that are clipped.
+//! Optimizers with PyTorch's order of operations and a state that can be saved, learning-rate
+//! schedules, and gradient clipping.
 
 mod adam;
 mod clip_grad;

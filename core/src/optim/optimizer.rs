@@ -1,4 +1,4 @@
-//! What all optimizers can do: PyTorch's base class `Optimizer`.
+//! What all optimizers have in common: PyTorch's base class `Optimizer`.
 
 use crate::parameters::named_parameters;
 use crate::{Error, Result};
@@ -9,21 +9,21 @@ use std::fmt::Debug;
 use tch::Tensor;
 use tch::nn::VarStore;
 
-/// Something that improves parameters by their gradients: `torch.optim.Optimizer`.
+/// Updates parameters by their gradients: `torch.optim.Optimizer`.
 ///
 /// Schedules, [`GradScaler`](crate::amp::GradScaler) and [checkpoints](crate::checkpoint) work with
 /// any of them.
 pub trait Optimizer: Debug {
-    /// One step along the gradients. A parameter without a gradient stays as it is.
+    /// Makes one step. Parameters without a gradient are unchanged.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if an operation fails; some parameters may have been changed then.
+    /// [`Error::Tensor`] if an operation fails; some parameters may already have changed.
     fn step(&mut self) -> Result<()>;
 
-    /// Forgets all gradients, so that the next backward pass begins anew.
+    /// Clears all gradients, so that the next backward pass starts from nothing.
     ///
     /// They are dropped rather than filled with zeros (PyTorch's `set_to_none=True`): a parameter
-    /// that gets none is left alone, and the gradients may be views into buckets.
+    /// that gets no gradient is then left alone, and gradients can be views into buckets.
     ///
     /// # Errors
     /// [`Error::Tensor`] if libtorch refuses.
@@ -34,57 +34,57 @@ pub trait Optimizer: Debug {
         Ok(())
     }
 
-    /// What is optimized, in PyTorch's order: where the gradients are to be found.
+    /// The parameters, in PyTorch's order: this is where to find the gradients.
     fn parameters(&self) -> Vec<Tensor>;
 
     /// The learning rate. `optimizer.param_groups[0]["lr"]`
     fn lr(&self) -> f64;
 
-    /// Sets the learning rate of the steps to come.
+    /// Sets the learning rate of later steps.
     fn set_lr(&mut self, lr: f64);
 
-    /// Collects on rank `to` the state that lies on other ranks, so that
-    /// [`state_dict`](Self::state_dict) has all of it there. A collective. Nothing is to be done for
-    /// an optimizer that has its whole state on every rank.
+    /// Gathers on rank `to` the state that is on other ranks, so that
+    /// [`state_dict`](Self::state_dict) is complete there. A collective. It does nothing for an
+    /// optimizer that has its whole state on every rank.
     ///
     /// # Errors
-    /// [`Error::Collective`] when a rank could not be reached.
+    /// [`Error::Collective`] if a rank could not be reached.
     fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
         let _ = to;
         Ok(())
     }
 
-    /// What the next step depends on beside parameters and gradients.
+    /// What the next step depends on besides parameters and gradients.
     ///
-    /// The tensors are the optimizer's own, as in PyTorch, so that saving them takes no memory: the
-    /// next step changes them.
+    /// The tensors are the optimizer's own, as in PyTorch, so saving them takes no extra memory,
+    /// and the next step changes them.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the state is not all here, or if an option is no number in JSON.
+    /// [`Error::Argument`] if the state on this rank is incomplete, or if JSON cannot represent an
+    /// option.
     fn state_dict(&self) -> Result<OptimizerState>;
 
-    /// Takes over a copy of a state that [`state_dict`](Self::state_dict) gave, and with it the learning rate
-    /// and all other options, as in PyTorch. To go on with other ones, set them afterwards.
+    /// Copies a state that [`state_dict`](Self::state_dict) returned, including the learning rate
+    /// and all other options, as in PyTorch. To use other options, set them afterwards.
     ///
     /// # Errors
-    /// [`Error::Argument`] for the state of another kind of optimizer, for a name that no parameter
-    /// has, a shape that is not the parameter's, or a parameter of which only a part is there. The
-    /// optimizer is unchanged then.
+    /// [`Error::Argument`] for the state of another kind of optimizer, an unknown parameter name, a
+    /// wrong shape, or an incomplete parameter. The optimizer is then unchanged.
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()>;
 
-    /// Bytes that the state occupies, for a report of where memory goes.
+    /// The size of the state in bytes, for memory reports.
     fn state_bytes(&self) -> usize;
 }
 
-/// What [`Optimizer::state_dict`] gives.
+/// What [`Optimizer::state_dict`] returns.
 #[derive(Debug, PartialEq)]
 pub struct OptimizerState {
-    /// Whose it is, by PyTorch's name (`SGD`): an optimizer takes no other's.
+    /// PyTorch's name of the optimizer (`SGD`); no other kind loads it.
     pub optimizer: String,
-    /// The options, with the present learning rate: PyTorch's `param_groups`.
+    /// The options, with the current learning rate: PyTorch's `param_groups`.
     pub options: serde_json::Value,
-    /// What is remembered of each parameter that has made a step, named `PARAMETER.ENTRY`: PyTorch's
-    /// `state`, under its names (`fc.weight.momentum_buffer`).
+    /// The state of each parameter that has made a step, named `PARAMETER.ENTRY`: PyTorch's
+    /// `state`, with its names (`fc.weight.momentum_buffer`).
     pub tensors: Vec<(String, Tensor)>,
 }
 
@@ -97,10 +97,10 @@ impl OptimizerState {
         let refused = |found: String| Error::Argument {
             what: format!("the options of {optimizer}"),
             found,
-            expected: "made of finite numbers, to be saved: JSON knows no others".into(),
+            expected: "made of finite numbers, because JSON cannot represent others".into(),
         };
         let options = serde_json::to_value(options).map_err(|error| refused(error.to_string()))?;
-        // What is infinite or NaN becomes null, which could not be loaded again.
+        // Infinity and NaN would become null, which cannot be loaded again.
         let lost = |options: &serde_json::Map<_, serde_json::Value>| {
             options.values().any(serde_json::Value::is_null)
         };
@@ -110,24 +110,24 @@ impl OptimizerState {
         Ok(OptimizerState { optimizer: optimizer.into(), options, tensors })
     }
 
-    /// The options, if the state is that of this optimizer.
+    /// The options, if the state belongs to this optimizer.
     pub(super) fn options_for<O: DeserializeOwned>(&self, optimizer: &str) -> Result<O> {
         if self.optimizer != optimizer {
             return Err(Error::Argument {
                 what: "the optimizer state".into(),
                 found: format!("that of {}", self.optimizer),
-                expected: format!("that of {optimizer}, which this optimizer is"),
+                expected: format!("that of {optimizer}, which is this optimizer"),
             });
         }
         O::deserialize(&self.options).map_err(|error| Error::Argument {
             what: format!("the options in the state of {optimizer}"),
             found: format!("{} ({error})", self.options),
-            expected: "what `state_dict` has given".into(),
+            expected: "what `state_dict` returned".into(),
         })
     }
 }
 
-/// The trainable variables of a store, of which there must be some.
+/// The trainable variables of a store, which must not be empty.
 pub(super) fn trainable(vs: &VarStore) -> Result<Vec<(String, Tensor)>> {
     let parameters = named_parameters(vs);
     if parameters.is_empty() {
@@ -140,7 +140,7 @@ pub(super) fn trainable(vs: &VarStore) -> Result<Vec<(String, Tensor)>> {
     Ok(parameters)
 }
 
-/// Refuses what PyTorch refuses of a learning rate and the like.
+/// Refuses the same values for a learning rate and the like as PyTorch.
 pub(super) fn check_not_negative(options: &[(&str, f64)]) -> Result<()> {
     for (what, value) in options {
         if value.is_nan() || *value < 0.0 {

@@ -1,16 +1,16 @@
-//! Parameters and what an optimizer remembers about each: `param_groups` and `state` of PyTorch's
-//! base class `Optimizer`.
+//! Parameters and the optimizer's state of each: `param_groups` and `state` of PyTorch's base class
+//! `Optimizer`.
 
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use tch::{TchError, Tensor, no_grad};
 
-/// What an optimizer remembers about a parameter: N tensors.
+/// The state of a parameter: N tensors.
 #[derive(Debug)]
 pub(super) struct StateLayout<const N: usize> {
-    /// PyTorch's names of the tensors; a state dict says `PARAMETER.NAME`.
+    /// PyTorch's names of the tensors; in a state dict, `PARAMETER.NAME`.
     pub names: [&'static str; N],
-    /// The tensors of a parameter that has made no step: they fix shapes, kinds and devices.
+    /// The initial tensors of a parameter, which define shapes, kinds and devices.
     pub fresh: fn(&Tensor) -> Result<[Tensor; N], TchError>,
 }
 
@@ -25,7 +25,8 @@ pub(super) struct ParameterStates<const N: usize> {
 struct Parameter<const N: usize> {
     name: String,
     tensor: Tensor,
-    /// None before the parameter's first step, so that what gets no gradient costs no memory.
+    /// `None` before the parameter's first step, so that parameters without gradients use no
+    /// memory.
     state: Option<[Tensor; N]>,
 }
 
@@ -63,7 +64,7 @@ impl<const N: usize> ParameterStates<N> {
         states.map(|tensor| tensor.numel() * tensor.kind().elt_size_in_bytes()).sum()
     }
 
-    /// All states, by `PARAMETER.NAME`.
+    /// All states, named `PARAMETER.NAME`.
     pub(super) fn named(&self) -> Vec<(String, Tensor)> {
         let mut dict = Vec::new();
         for parameter in &self.parameters {
@@ -74,7 +75,7 @@ impl<const N: usize> ParameterStates<N> {
         dict
     }
 
-    /// Takes over a copy of what [`named`](Self::named) gave, all of it or nothing.
+    /// Copies what [`named`](Self::named) returned, all of it or nothing.
     pub(super) fn load(&mut self, dict: &[(String, Tensor)]) -> Result<()> {
         let mut dict: BTreeMap<&str, &Tensor> =
             dict.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
@@ -99,7 +100,7 @@ impl<const N: usize> ParameterStates<N> {
 }
 
 impl<const N: usize> Parameter<N> {
-    /// A copy of this parameter's state, which is taken out of `dict`: all of its tensors or none.
+    /// A copy of this parameter's state, removed from `dict`: all of its tensors or none.
     fn take_state(
         &self,
         layout: &StateLayout<N>,
@@ -119,7 +120,7 @@ impl<const N: usize> Parameter<N> {
             let saved = dict.remove(name.as_str()).ok_or_else(|| {
                 argument(
                     "missing from the optimizer state".into(),
-                    format!("there: {} go together", names.join(", ")),
+                    format!("present: {} belong together", names.join(", ")),
                 )
             })?;
             if saved.size() != tensor.size() {

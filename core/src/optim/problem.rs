@@ -1,4 +1,4 @@
-//! A small problem for the optimizers' tests to solve.
+//! A small problem for the optimizers' tests.
 
 use crate::Result;
 use std::ops::Range;
@@ -14,14 +14,14 @@ impl Problem {
     /// Always the same: a weight of shape [3, 5] and a bias of shape [3].
     pub(super) fn new() -> Problem {
         let vs = VarStore::new(Device::Cpu);
-        // Not drawn: tests run at once, and all would draw from the one global generator.
+        // Not random: tests run in parallel and share one global generator.
         let variable = |name, values: Tensor| vs.root().var_copy(name, &values);
         let ws = variable("weight", waves(0, 15).view([3, 5]));
         let bs = Some(variable("bias", waves(15, 3)));
         Problem { vs, layer: nn::Linear { ws, bs } }
     }
 
-    /// Computes the gradients of each step, upon which `step` is to make it and to forget them.
+    /// Computes the gradients for each step; `step` must apply and clear them.
     pub(super) fn run(&self, steps: Range<i64>, mut step: impl FnMut() -> Result<()>) {
         for number in steps {
             let xs = waves(number, 20).view([4, 5]);

@@ -11,15 +11,15 @@ use tch::nn::VarStore;
 /// PyTorch's keyword arguments of `SGD`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SgdOptions {
-    /// How far to go along the gradient: a step is as long as the gradient, times this.
+    /// The learning rate: a step is the gradient times this.
     pub lr: f64,
-    /// How much of the last step is kept in the next; 0 keeps none and costs no memory.
+    /// Momentum: the fraction of the last step that is kept; with 0, it uses no memory.
     pub momentum: f64,
-    /// How much of the gradient is left out of the momentum.
+    /// Dampening: the fraction of the gradient that does not enter the momentum.
     pub dampening: f64,
-    /// How strongly parameters are drawn to zero (an L2 penalty, added to the gradient).
+    /// Weight decay (L2 penalty, added to the gradient).
     pub weight_decay: f64,
-    /// Whether to look ahead along the momentum; needs momentum and no dampening.
+    /// Nesterov momentum, which looks one step ahead; requires momentum and no dampening.
     pub nesterov: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for SgdOptions {
 
 /// `torch.optim.SGD`, bit for bit: the operations of its `_single_tensor_sgd`, in their order.
 ///
-/// tch's own optimizer computes the same but keeps its momentum where it cannot be saved.
+/// tch's own optimizer computes the same, but its momentum cannot be saved.
 ///
 /// ```
 /// use tch::{Device, nn::VarStore};
@@ -54,23 +54,22 @@ pub struct Sgd {
     states: ParameterStates<1>,
 }
 
-/// Whose state it is.
+/// The class of the state.
 const NAME: &str = "SGD";
 
 impl Sgd {
-    /// An optimizer of the trainable variables of `vs`.
+    /// An optimizer for the trainable variables of `vs`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses as well, and for a store without
-    /// parameters.
+    /// [`Error::Argument`] for values that PyTorch refuses too, and for a store without parameters.
     pub fn new(vs: &VarStore, options: SgdOptions) -> Result<Self> {
         Self::from_named_parameters(trainable(vs)?, options)
     }
 
-    /// An optimizer of these parameters, of which there may be none. Its state bears their names.
+    /// An optimizer for these parameters; the list may be empty. The state uses their names.
     ///
     /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses as well.
+    /// [`Error::Argument`] for values that PyTorch refuses too.
     pub fn from_named_parameters(
         parameters: Vec<(String, Tensor)>,
         options: SgdOptions,
@@ -102,8 +101,8 @@ impl Optimizer for Sgd {
         self.options.lr = lr;
     }
 
-    /// Its tensors are the momentum buffers, named `PARAMETER.momentum_buffer`. There are none
-    /// without momentum and before the first step.
+    /// The tensors are the momentum buffers, named `PARAMETER.momentum_buffer`. There are none
+    /// without momentum, or before the first step.
     fn state_dict(&self) -> Result<OptimizerState> {
         OptimizerState::new(NAME, &self.options, self.states.named())
     }
@@ -115,7 +114,7 @@ impl Optimizer for Sgd {
         Ok(())
     }
 
-    /// As much as the parameters that have made a step with momentum.
+    /// The size of the parameters that have made a step with momentum.
     fn state_bytes(&self) -> usize {
         self.states.bytes()
     }
@@ -141,7 +140,7 @@ fn step(
                     .map_err(Error::engine("step"))?;
                 buffer
             }
-            // The first step starts it with the gradient itself.
+            // The first step initialises it with the gradient itself.
             none => &mut none.insert([gradient.copy()])[0],
         };
         gradient = if options.nesterov {
@@ -264,7 +263,7 @@ mod tests {
         let error = optimizer.load_state_dict(&adam.state_dict().unwrap()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the optimizer state is that of Adam, but must be that of SGD, which this optimizer is"
+            "the optimizer state is that of Adam, but must be that of SGD, which is this optimizer"
         );
     }
 

@@ -1,4 +1,4 @@
-//! `torch.distributed.optim.ZeroRedundancyOptimizer`: the optimizer's state, once among all ranks.
+//! `torch.distributed.optim.ZeroRedundancyOptimizer`: one optimizer state, sharded over the ranks.
 
 use super::optimizer::{Optimizer, OptimizerState, trainable};
 use crate::distributed::ProcessGroup;
@@ -8,18 +8,18 @@ use std::collections::HashSet;
 use tch::nn::VarStore;
 use tch::{Kind, Tensor};
 
-/// How much is copied at once while parameters are handed out: as much as DistributedDataParallel
-/// exchanges of gradients.
+/// The buffer size for copying parameters: the same as DistributedDataParallel's buckets of
+/// gradients.
 const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
 
-/// An optimizer that each rank has only for its share of the parameters.
+/// An optimizer in which each rank updates only its share of the parameters.
 ///
 /// With DistributedDataParallel every rank has all gradients, so all ranks compute the same steps
-/// and keep the same state. Here each makes the steps of its share, keeps the state of that, and
-/// hands its parameters to the others: the first stage of ZeRO (Rajbhandari et al., "ZeRO: Memory
-/// Optimizations Toward Training Trillion Parameter Models", 2019). The results are those of the
-/// whole optimizer, to the last bit; the state takes `1 / world_size` of the memory; a step costs a
-/// broadcast of all parameters.
+/// and keep the same state. Here each rank makes the steps of its share, keeps only that state, and
+/// sends the updated parameters to the others: the first stage of ZeRO (Rajbhandari et al., "ZeRO:
+/// Memory Optimizations Toward Training Trillion Parameter Models", 2019). The results equal those
+/// of the unsharded optimizer to the last bit; the state takes `1 / world_size` of the memory; a
+/// step costs a broadcast of all parameters.
 ///
 /// ```
 /// use tch::{Kind, Tensor, nn};
@@ -42,20 +42,20 @@ const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
 /// ```
 #[derive(Debug)]
 pub struct ZeroRedundancyOptimizer<O> {
-    /// That of this rank's share.
+    /// The optimizer of this rank's share.
     optimizer: O,
     /// All parameters, in PyTorch's order.
     parameters: Vec<(String, Tensor)>,
-    /// By rank, the places of its parameters in that list.
+    /// For each rank, the indices of its parameters in that list.
     shares: Vec<Vec<usize>>,
-    /// The state of all ranks, if it lies here and no step has been made since.
+    /// The state of all ranks, if it was gathered here and no step has been made since.
     consolidated: Option<Vec<(String, Tensor)>>,
     group: ProcessGroup,
 }
 
 impl<O: Optimizer> ZeroRedundancyOptimizer<O> {
-    /// Makes an optimizer of this rank's share of the trainable variables, which may be empty where
-    /// there are more ranks than parameters. All ranks must have built the same model.
+    /// Makes an optimizer for this rank's share of the trainable variables, which is empty on some
+    /// ranks if there are more ranks than parameters. All ranks must have built the same model.
     ///
     /// # Errors
     /// Those of `optimizer`, and [`Error::Argument`] for a store without parameters.
@@ -86,7 +86,7 @@ impl<O: Optimizer> ZeroRedundancyOptimizer<O> {
         let bytes = to_bytes(&state)?;
         let on = self.group.exchange_device();
         let move_there = |tensor: Tensor| tensor.f_to(on).map_err(Error::tensor(CONSOLIDATE));
-        // The length first: whoever receives must have the room.
+        // The length comes first, because receivers must allocate the buffer.
         self.group.send(&move_there(Tensor::from(bytes.len() as i64))?, to)?;
         self.group.send(&move_there(Tensor::from_slice(&bytes))?, to)
     }
@@ -107,11 +107,11 @@ impl<O: Optimizer> ZeroRedundancyOptimizer<O> {
 const CONSOLIDATE: &str = "consolidate_state_dict";
 
 impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
-    /// One step of this rank's share, upon which all ranks hand their parameters to each other. A
+    /// Makes one step of this rank's share, then all ranks broadcast their updated parameters. A
     /// collective.
     ///
     /// # Errors
-    /// Those of this rank's own optimizer; the other ranks are told of them when this one ends.
+    /// Those of this rank's own optimizer; the other ranks learn about them when this one ends.
     fn step(&mut self) -> Result<()> {
         self.consolidated = None;
         self.optimizer.step().inspect_err(|error| self.group.report(&error.to_string()))?;
@@ -130,7 +130,7 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
         Ok(())
     }
 
-    /// All of them, whichever rank's they are: all have gradients.
+    /// All parameters, whichever rank updates them: all have gradients.
     fn parameters(&self) -> Vec<Tensor> {
         self.parameters.iter().map(|(_, tensor)| tensor.shallow_clone()).collect()
     }
@@ -143,8 +143,8 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
         self.optimizer.set_lr(lr);
     }
 
-    /// Afterwards the whole state lies on rank `to`, that of the others in the CPU's memory, until the
-    /// next step.
+    /// Gathers the whole state on rank `to` until the next step; that of other ranks is kept in CPU
+    /// memory.
     fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
         self.consolidated = None;
         if self.group.rank() != to {
@@ -159,17 +159,17 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
         Ok(())
     }
 
-    /// The state of the whole optimizer, which loads into one that is not sharded as well.
+    /// The state of the whole optimizer, which an unsharded optimizer can load as well.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless [`consolidate_state_dict`](Self::consolidate_state_dict) has brought
-    /// it to this rank since the last step.
+    /// [`Error::Argument`] unless [`consolidate_state_dict`](Self::consolidate_state_dict) has
+    /// gathered it on this rank since the last step.
     fn state_dict(&self) -> Result<OptimizerState> {
         let all = self.consolidated.as_ref().ok_or_else(|| Error::Argument {
             what: "the optimizer's state".into(),
-            found: "spread over the ranks".into(),
+            found: "sharded over the ranks".into(),
             expected: format!(
-                "brought to this one, by `consolidate_state_dict({})` on all of them",
+                "gathered on this one: call `consolidate_state_dict({})` on all of them",
                 self.group.rank()
             ),
         })?;
@@ -178,7 +178,7 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
         Ok(OptimizerState { tensors, ..self.optimizer.state_dict()? })
     }
 
-    /// Takes this rank's share out of the state of the whole optimizer: the number of ranks may have
+    /// Takes this rank's share from the state of the whole optimizer: the number of ranks may have
     /// changed.
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
         let own: HashSet<&str> = self.shares[self.group.rank()]
@@ -191,7 +191,7 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
             .map(|(name, _)| name.as_str())
             .filter(|name| !own.contains(name))
             .collect();
-        // What is nobody's, the inner optimizer refuses.
+        // The inner optimizer refuses entries that belong to no parameter.
         let is_others = |name: &str| {
             name.rsplit_once('.').is_some_and(|(parameter, _)| others.contains(parameter))
         };
@@ -210,13 +210,13 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
         Ok(())
     }
 
-    /// Those of this rank's share.
+    /// The parameters of this rank's share.
     fn state_bytes(&self) -> usize {
         self.optimizer.state_bytes()
     }
 }
 
-/// Who makes the steps of which parameters: the largest first, each goes to the rank that has least.
+/// Which rank updates which parameters: largest first, each goes to the rank that has the least.
 fn partition(sizes: &[usize], world_size: usize) -> Vec<Vec<usize>> {
     let mut places: Vec<_> = (0..sizes.len()).collect();
     places.sort_by_key(|&place| std::cmp::Reverse(sizes[place]));
@@ -234,7 +234,7 @@ fn partition(sizes: &[usize], world_size: usize) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// What torch 2.11's `_partition_parameters` gives for a small network's layers.
+    /// What torch 2.11's `_partition_parameters` returns for the layers of a small network.
     #[test]
     fn shares_are_those_of_pytorch() {
         let sizes = [864, 32, 32, 9216, 32, 73728, 64, 640, 10, 64, 64];

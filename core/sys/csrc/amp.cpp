@@ -14,7 +14,7 @@ c10::DeviceType device_type(bool cuda) {
 
 } // namespace
 
-char* c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous) {
+c10d_status c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous) {
   return guarded([&] {
     const auto device = device_type(cuda);
     previous->enabled = at::autocast::is_autocast_enabled(device);
@@ -27,7 +27,7 @@ char* c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous) {
   });
 }
 
-char* c10d_autocast_leave(bool cuda, const c10d_autocast* previous) {
+c10d_status c10d_autocast_leave(bool cuda, const c10d_autocast* previous) {
   return guarded([&] {
     const auto device = device_type(cuda);
     if (at::autocast::decrement_nesting() == 0) {
@@ -38,7 +38,7 @@ char* c10d_autocast_leave(bool cuda, const c10d_autocast* previous) {
   });
 }
 
-char* c10d_non_finite_check_and_unscale(
+c10d_status c10d_non_finite_check_and_unscale(
     c10d_tensor** gradients, size_t count, c10d_tensor* found_inf, const c10d_tensor* inv_scale) {
   return guarded([&] {
     at::_amp_foreach_non_finite_check_and_unscale_(

@@ -88,7 +88,7 @@ struct c10d_thread_state {
   at::ThreadLocalState state;
 };
 
-char* c10d_graph_end_new(const c10d_tensor* pointer, c10d_graph_end** out) {
+c10d_status c10d_graph_end_new(const c10d_tensor* pointer, c10d_graph_end** out) {
   return guarded([&] {
     const auto& tensor = *static_cast<const at::Tensor*>(pointer);
     TORCH_CHECK(tensor.requires_grad(), "the tensor does not require grad and does not have a grad_fn");
@@ -100,7 +100,7 @@ void c10d_graph_end_free(c10d_graph_end* end) {
   delete end;
 }
 
-char* c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph) {
+c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph) {
   return guarded([&] {
     auto root = std::make_shared<Deliver>();
     torch::autograd::edge_list edges;
@@ -118,7 +118,7 @@ char* c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count
   });
 }
 
-char* c10d_hook_gradients(
+c10d_status c10d_hook_gradients(
     c10d_tensor** leaves,
     size_t leaf_count,
     c10d_tensor** inputs,
@@ -137,11 +137,11 @@ char* c10d_hook_gradients(
   });
 }
 
-char* c10d_thread_state_new(c10d_thread_state** out) {
+c10d_status c10d_thread_state_new(c10d_thread_state** out) {
   return guarded([&] { *out = new c10d_thread_state(); });
 }
 
-char* c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context) {
+c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context) {
   return guarded([&] {
     at::ThreadLocalStateGuard guard(state->state);
     // What torch.autocast does: weights that were cast live as long as the outermost block.

@@ -1,8 +1,7 @@
 // The C ABI over libtorch's distributed engine (c10d).
 //
-// Every function that can fail returns a message, or null for success. No exception leaves it.
-// The caller frees messages and byte strings with c10d_free, and every handle with its own
-// function. A `c10d_tensor*` is an `at::Tensor*`, the same pointer that torch-sys calls
+// Every function that can fail returns a c10d_status. No exception leaves it. The caller frees
+// messages and byte strings with c10d_free, and every handle with its own function. A `c10d_tensor*` is an `at::Tensor*`, the same pointer that torch-sys calls
 // `C_tensor*`; tensors are borrowed for the call, and the engine takes a reference of its own
 // where it needs one for longer.
 #pragma once
@@ -21,56 +20,70 @@ typedef struct c10d_graph_end c10d_graph_end;
 typedef struct c10d_thread_state c10d_thread_state;
 typedef void c10d_tensor;
 
+// The kind of an exception, by its type. error.rs classifies the others by their text.
+typedef enum {
+  C10D_UNCLASSIFIED = 0,
+  C10D_CONNECTION = 1,
+  C10D_TIMEOUT = 2,
+  C10D_MISUSE = 3,
+} c10d_error_kind;
+
+typedef struct {
+  // Null for success.
+  char* message;
+  c10d_error_kind kind;
+} c10d_status;
+
 void c10d_free(void* memory);
 // A copy that c10d_free frees: for messages of functions that the caller hands in.
 char* c10d_copy_text(const char* text);
 
 // --- initialize.cpp: what `import torch.distributed` does in Python ---
 
-char* c10d_initialize(void);
+c10d_status c10d_initialize(void);
 
 // --- store.cpp: Store.hpp, TCPStore.hpp, HashStore.hpp, PrefixStore.hpp ---
 
 // `listen_fd` >= 0 makes this process the server, on that bound and listening socket.
-char* c10d_tcp_store_new(
+c10d_status c10d_tcp_store_new(
     const char* host, uint16_t port, size_t world_size, int listen_fd, int64_t timeout_ms, c10d_store** out);
-char* c10d_hash_store_new(c10d_store** out);
-char* c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_store** out);
+c10d_status c10d_hash_store_new(c10d_store** out);
+c10d_status c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_store** out);
 // Another connection to the same server, for another thread.
-char* c10d_store_clone(const c10d_store* store, c10d_store** out);
-char* c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length);
+c10d_status c10d_store_clone(const c10d_store* store, c10d_store** out);
+c10d_status c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length);
 // Waits for the key for `timeout_ms` at most. `*value` is to be freed with c10d_free.
-char* c10d_store_get(
+c10d_status c10d_store_get(
     const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length);
-char* c10d_store_check(const c10d_store* store, const char* key, bool* out);
-char* c10d_store_add(const c10d_store* store, const char* key, int64_t amount, int64_t* out);
+c10d_status c10d_store_check(const c10d_store* store, const char* key, bool* out);
+c10d_status c10d_store_add(const c10d_store* store, const char* key, int64_t amount, int64_t* out);
 void c10d_store_free(c10d_store* store);
 
 // --- process_group.cpp: ProcessGroup.hpp, ProcessGroupGloo.hpp, Work.hpp, comm.hpp ---
 
-char* c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out);
+c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out);
 // Gloo listens on each of the names, which are those of network interfaces or of hosts.
-char* c10d_process_group_add_gloo(
+c10d_status c10d_process_group_add_gloo(
     c10d_process_group* group, const char** names, size_t count, bool are_interfaces, int64_t timeout_ms);
-char* c10d_all_reduce(c10d_process_group* group, c10d_tensor* tensor, uint8_t op, c10d_work** out);
-char* c10d_broadcast(c10d_process_group* group, c10d_tensor* tensor, int root, c10d_work** out);
-char* c10d_reduce(c10d_process_group* group, c10d_tensor* tensor, int root, uint8_t op, c10d_work** out);
-char* c10d_all_gather(
+c10d_status c10d_all_reduce(c10d_process_group* group, c10d_tensor* tensor, uint8_t op, c10d_work** out);
+c10d_status c10d_broadcast(c10d_process_group* group, c10d_tensor* tensor, int root, c10d_work** out);
+c10d_status c10d_reduce(c10d_process_group* group, c10d_tensor* tensor, int root, uint8_t op, c10d_work** out);
+c10d_status c10d_all_gather(
     c10d_process_group* group, c10d_tensor** outputs, size_t count, c10d_tensor* input, c10d_work** out);
-char* c10d_send(c10d_process_group* group, c10d_tensor* tensor, int destination, int tag, c10d_work** out);
-char* c10d_recv(c10d_process_group* group, c10d_tensor* tensor, int source, int tag, c10d_work** out);
-char* c10d_barrier(c10d_process_group* group, c10d_work** out);
-char* c10d_monitored_barrier(c10d_process_group* group, int64_t timeout_ms, bool wait_all_ranks);
-char* c10d_broadcast_coalesced(
+c10d_status c10d_send(c10d_process_group* group, c10d_tensor* tensor, int destination, int tag, c10d_work** out);
+c10d_status c10d_recv(c10d_process_group* group, c10d_tensor* tensor, int source, int tag, c10d_work** out);
+c10d_status c10d_barrier(c10d_process_group* group, c10d_work** out);
+c10d_status c10d_monitored_barrier(c10d_process_group* group, int64_t timeout_ms, bool wait_all_ranks);
+c10d_status c10d_broadcast_coalesced(
     c10d_process_group* group, c10d_tensor** tensors, size_t count, size_t buffer_size, int root);
-char* c10d_work_wait(c10d_work* work);
-char* c10d_work_is_completed(c10d_work* work, bool* out);
+c10d_status c10d_work_wait(c10d_work* work);
+c10d_status c10d_work_is_completed(c10d_work* work, bool* out);
 void c10d_work_free(c10d_work* work);
 void c10d_process_group_free(c10d_process_group* group);
 
 // --- nccl.cpp (feature `cuda`): ProcessGroupNCCL.hpp ---
 
-char* c10d_process_group_add_nccl(c10d_process_group* group, int device_index, int64_t timeout_ms);
+c10d_status c10d_process_group_add_nccl(c10d_process_group* group, int device_index, int64_t timeout_ms);
 
 // --- comm_hook.cpp: comm.hpp ---
 
@@ -91,13 +104,13 @@ typedef struct {
 size_t c10d_grad_bucket_index(const c10d_grad_bucket* bucket);
 bool c10d_grad_bucket_is_last(const c10d_grad_bucket* bucket);
 // `*out` is a new tensor that shares the bucket's memory.
-char* c10d_grad_bucket_buffer(const c10d_grad_bucket* bucket, c10d_tensor** out);
-char* c10d_grad_bucket_set_buffer(c10d_grad_bucket* bucket, c10d_tensor* buffer);
+c10d_status c10d_grad_bucket_buffer(const c10d_grad_bucket* bucket, c10d_tensor** out);
+c10d_status c10d_grad_bucket_set_buffer(c10d_grad_bucket* bucket, c10d_tensor* buffer);
 // How many parameters have their gradient in the bucket.
 size_t c10d_grad_bucket_len(const c10d_grad_bucket* bucket);
 // Fill `out` with as many new tensors: views into the buffer, and the parameters.
-char* c10d_grad_bucket_gradients(const c10d_grad_bucket* bucket, c10d_tensor** out);
-char* c10d_grad_bucket_parameters(const c10d_grad_bucket* bucket, c10d_tensor** out);
+c10d_status c10d_grad_bucket_gradients(const c10d_grad_bucket* bucket, c10d_tensor** out);
+c10d_status c10d_grad_bucket_parameters(const c10d_grad_bucket* bucket, c10d_tensor** out);
 
 // --- reducer.cpp: reducer.hpp, logger.hpp ---
 
@@ -112,8 +125,8 @@ struct c10d_reducer_options {
   bool broadcast_buffers;
 };
 
-char* c10d_verify_params(c10d_process_group* group, c10d_tensor** parameters, size_t count);
-char* c10d_reducer_new(
+c10d_status c10d_verify_params(c10d_process_group* group, c10d_tensor** parameters, size_t count);
+c10d_status c10d_reducer_new(
     c10d_process_group* group,
     c10d_tensor** parameters,
     const char** names,
@@ -121,30 +134,30 @@ char* c10d_reducer_new(
     const char* module_name,
     const c10d_reducer_options* options,
     c10d_reducer** out);
-char* c10d_reducer_prepare_for_forward(c10d_reducer* reducer);
-char* c10d_reducer_rebuild_buckets(c10d_reducer* reducer, bool* out);
-char* c10d_reducer_prepare_for_backward(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
+c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* reducer);
+c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* reducer, bool* out);
+c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
 // Lets the reducer live as long as a backward pass from these outputs may call it.
-char* c10d_reducer_keep_alive(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
+c10d_status c10d_reducer_keep_alive(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
 // Replaces each output by itself passed through the identity whose backward tells the reducer
 // that the backward pass has begun.
-char* c10d_reducer_sink(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
+c10d_status c10d_reducer_sink(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
 bool c10d_reducer_needs_sink(const c10d_reducer* reducer);
 // `*text` is null where no text of that name is logged; to be freed with c10d_free.
-char* c10d_reducer_logged_text(c10d_reducer* reducer, const char* name, char** text);
-char* c10d_reducer_logged_number(c10d_reducer* reducer, const char* name, int64_t* number);
+c10d_status c10d_reducer_logged_text(c10d_reducer* reducer, const char* name, char** text);
+c10d_status c10d_reducer_logged_number(c10d_reducer* reducer, const char* name, int64_t* number);
 // Has the communication hook run for every bucket, instead of dividing it and summing it over the
 // ranks. Takes `context` over, whether or not it succeeds.
-char* c10d_reducer_register_comm_hook(
+c10d_status c10d_reducer_register_comm_hook(
     c10d_reducer* reducer, const char* name, const c10d_comm_hook* hook, void* context);
 // Notes in the logging data that ranks may have uneven numbers of inputs.
-char* c10d_reducer_set_uneven_input_join(c10d_reducer* reducer);
+c10d_status c10d_reducer_set_uneven_input_join(c10d_reducer* reducer);
 // `work` sums ones over the ranks that train: gradients are divided by its result, unless by the
 // size of the group. Null: as if it had never been called.
-char* c10d_reducer_set_forward_pass_work(
+c10d_status c10d_reducer_set_forward_pass_work(
     c10d_reducer* reducer, const c10d_work* work, bool use_static_world_size);
 // Takes part in the exchanges of other ranks' backward passes, with gradients of zero.
-char* c10d_reducer_shadow_backward(c10d_reducer* reducer);
+c10d_status c10d_reducer_shadow_backward(c10d_reducer* reducer);
 void c10d_reducer_free(c10d_reducer* reducer);
 
 // --- autograd.cpp: backward passes in parts ---
@@ -158,14 +171,14 @@ typedef void (*c10d_drop)(void* context);
 
 // Where the graph of a tensor ends: what is needed of it for a backward pass. It does not keep the
 // tensor's memory.
-char* c10d_graph_end_new(const c10d_tensor* tensor, c10d_graph_end** out);
+c10d_status c10d_graph_end_new(const c10d_tensor* tensor, c10d_graph_end** out);
 void c10d_graph_end_free(c10d_graph_end* end);
 // torch.autograd.backward(tensors, gradients, retain_graph) for the tensors of these ends. Takes the
 // gradients out of their handles, to give each back as soon as it is used.
-char* c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph);
+c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph);
 // Replaces each leaf by a tensor with the same data whose graph leads to the inputs by way of `call`.
 // `context` is dropped with that graph.
-char* c10d_hook_gradients(
+c10d_status c10d_hook_gradients(
     c10d_tensor** leaves,
     size_t leaf_count,
     c10d_tensor** inputs,
@@ -174,9 +187,9 @@ char* c10d_hook_gradients(
     void* context,
     c10d_drop drop);
 // What this thread has set for itself: grad mode, autocast, profiler …
-char* c10d_thread_state_new(c10d_thread_state** out);
+c10d_status c10d_thread_state_new(c10d_thread_state** out);
 // Calls `body` under that state, which is put back afterwards. `body` throws nothing.
-char* c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context);
+c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context);
 void c10d_thread_state_free(c10d_thread_state* state);
 
 // --- amp.cpp: mixed precision ---
@@ -188,11 +201,11 @@ typedef struct {
 } c10d_autocast;
 
 // torch.autocast(…).__enter__(); `kind` is a c10::ScalarType, or -1 for enabled=False.
-char* c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous);
+c10d_status c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous);
 // torch.autocast(…).__exit__()
-char* c10d_autocast_leave(bool cuda, const c10d_autocast* previous);
+c10d_status c10d_autocast_leave(bool cuda, const c10d_autocast* previous);
 // torch._amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, inv_scale)
-char* c10d_non_finite_check_and_unscale(
+c10d_status c10d_non_finite_check_and_unscale(
     c10d_tensor** gradients, size_t count, c10d_tensor* found_inf, const c10d_tensor* inv_scale);
 
 // --- memory.cpp: bytes per device ---
@@ -208,33 +221,33 @@ void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) noexcept;
 void c10d_reset_cpu_peak(int32_t device) noexcept;
 // To which device the tensor's block is booked; -1 if it has none of its own.
 int32_t c10d_cpu_device_of(const c10d_tensor* tensor) noexcept;
-char* c10d_exchange_cuda_device(int32_t device, int32_t* previous);
-char* c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak);
-char* c10d_reset_cuda_peak(int32_t device);
+c10d_status c10d_exchange_cuda_device(int32_t device, int32_t* previous);
+c10d_status c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak);
+c10d_status c10d_reset_cuda_peak(int32_t device);
 
 // --- random.cpp: the global generators ---
 
 // torch.get_rng_state(); `cuda_device` is -1 for the CPU. `*out` is a new tensor.
-char* c10d_rng_state(int32_t cuda_device, c10d_tensor** out);
+c10d_status c10d_rng_state(int32_t cuda_device, c10d_tensor** out);
 // torch.set_rng_state(state)
-char* c10d_set_rng_state(int32_t cuda_device, const c10d_tensor* state);
+c10d_status c10d_set_rng_state(int32_t cuda_device, const c10d_tensor* state);
 
 // --- tensor.cpp: what tch does not offer ---
 
 // torch.randperm(n, generator=torch.Generator().manual_seed(seed)) into out[0..n].
-char* c10d_randperm(int64_t n, uint64_t seed, int64_t* out);
+c10d_status c10d_randperm(int64_t n, uint64_t seed, int64_t* out);
 // tensor.add_(other, alpha=alpha)
-char* c10d_add_scaled(c10d_tensor* tensor, const c10d_tensor* other, double alpha);
+c10d_status c10d_add_scaled(c10d_tensor* tensor, const c10d_tensor* other, double alpha);
 // tensor.addcmul_(a, b, value=value)
-char* c10d_addcmul(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
+c10d_status c10d_addcmul(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
 // tensor.addcdiv_(a, b, value=value)
-char* c10d_addcdiv(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
+c10d_status c10d_addcdiv(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
 // For each tensor: tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype)), drawn one after the
 // other from torch.Generator().manual_seed(seed).
-char* c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed);
+c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed);
 // What a batch norm's gradients are made of: over every channel of images [N, C, …], the sums of the gradient and of the
 // gradient times the input normalised by these means and variances. Assigns to the two tensors, which may be undefined.
-char* c10d_batch_norm_backward_reduce(
+c10d_status c10d_batch_norm_backward_reduce(
     const c10d_tensor* gradient,
     const c10d_tensor* input,
     const c10d_tensor* mean,
@@ -243,9 +256,9 @@ char* c10d_batch_norm_backward_reduce(
     c10d_tensor* sum,
     c10d_tensor* sum_normalized);
 // tensor.grad = gradient
-char* c10d_set_grad(c10d_tensor* tensor, const c10d_tensor* gradient);
+c10d_status c10d_set_grad(c10d_tensor* tensor, const c10d_tensor* gradient);
 // tensor.grad = None
-char* c10d_clear_grad(c10d_tensor* tensor);
+c10d_status c10d_clear_grad(c10d_tensor* tensor);
 // torch.is_grad_enabled()
 bool c10d_grad_enabled(void);
 // Equal for two handles exactly if they are the same tensor.

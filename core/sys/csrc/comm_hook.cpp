@@ -63,11 +63,11 @@ bool c10d_grad_bucket_is_last(const c10d_grad_bucket* handle) {
   return handle->bucket.isLast();
 }
 
-char* c10d_grad_bucket_buffer(const c10d_grad_bucket* handle, c10d_tensor** out) {
+c10d_status c10d_grad_bucket_buffer(const c10d_grad_bucket* handle, c10d_tensor** out) {
   return guarded([&] { *out = new at::Tensor(handle->bucket.getBuffer()); });
 }
 
-char* c10d_grad_bucket_set_buffer(c10d_grad_bucket* handle, c10d_tensor* buffer) {
+c10d_status c10d_grad_bucket_set_buffer(c10d_grad_bucket* handle, c10d_tensor* buffer) {
   return guarded([&] { handle->bucket.setBuffer(c10d_sys::tensor(buffer)); });
 }
 
@@ -75,10 +75,10 @@ size_t c10d_grad_bucket_len(const c10d_grad_bucket* handle) {
   return handle->bucket.getParameters().size();
 }
 
-char* c10d_grad_bucket_gradients(const c10d_grad_bucket* handle, c10d_tensor** out) {
+c10d_status c10d_grad_bucket_gradients(const c10d_grad_bucket* handle, c10d_tensor** out) {
   return guarded([&] { give(handle->bucket.getGradients(), out); });
 }
 
-char* c10d_grad_bucket_parameters(const c10d_grad_bucket* handle, c10d_tensor** out) {
+c10d_status c10d_grad_bucket_parameters(const c10d_grad_bucket* handle, c10d_tensor** out) {
   return guarded([&] { give(handle->bucket.getParameters(), out); });
 }

@@ -1,15 +1,17 @@
-// What every function of the C ABI shares: exceptions become messages.
+// What every function of the C ABI shares: an exception becomes a status.
 #pragma once
 
 #include "c10d.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/exception.h>
 #include <torch/headeronly/version.h>
 
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -24,17 +26,42 @@ inline char* copy_text(const std::string& text) {
   return strdup(text.c_str());
 }
 
+template <typename... Types>
+bool is_any_of(const std::exception& error) {
+  return (... || (dynamic_cast<const Types*>(&error) != nullptr));
+}
+
+// Gloo, NCCL and much of libtorch throw one type for everything, so their errors stay unclassified.
+inline c10d_error_kind kind_of(const std::exception& error) {
+  // It is a DistNetworkError as well, so it must be checked first.
+  if (is_any_of<c10d::TimeoutError>(error)) {
+    return C10D_TIMEOUT;
+  }
+  if (is_any_of<c10::DistNetworkError>(error)) {
+    return C10D_CONNECTION;
+  }
+  if (is_any_of<
+          c10::IndexError,
+          c10::NotImplementedError,
+          c10::TypeError,
+          c10::ValueError,
+          std::invalid_argument>(error)) {
+    return C10D_MISUSE;
+  }
+  return C10D_UNCLASSIFIED;
+}
+
 template <typename F>
-char* guarded(F&& body) noexcept {
+c10d_status guarded(F&& body) noexcept {
   try {
     body();
-    return nullptr;
+    return {nullptr, C10D_UNCLASSIFIED};
   } catch (const c10::Error& error) {
-    return copy_text(error.what_without_backtrace());
+    return {copy_text(error.what_without_backtrace()), kind_of(error)};
   } catch (const std::exception& error) {
-    return copy_text(error.what());
+    return {copy_text(error.what()), kind_of(error)};
   } catch (...) {
-    return copy_text("an exception that is no std::exception");
+    return {copy_text("an exception that is no std::exception"), C10D_UNCLASSIFIED};
   }
 }
 

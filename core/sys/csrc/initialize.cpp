@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-char* c10d_initialize(void) {
+c10d_status c10d_initialize(void) {
   return c10d_sys::guarded([] {
     // Without it TORCH_DISTRIBUTED_DEBUG is ignored.
     c10d::setDebugLevelFromEnvironment();

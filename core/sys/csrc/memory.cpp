@@ -110,14 +110,14 @@ int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
   return header(data.get_context())->device;
 }
 
-char* c10d_exchange_cuda_device(int32_t device, int32_t* previous) {
+c10d_status c10d_exchange_cuda_device(int32_t device, int32_t* previous) {
   return guarded([&] {
     const auto* guard = c10::impl::getDeviceGuardImpl(c10::kCUDA);
     *previous = guard->exchangeDevice(c10d_sys::cuda(device)).index();
   });
 }
 
-char* c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak) {
+c10d_status c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak) {
   return guarded([&] {
     const auto stats = c10::getDeviceAllocator(c10::kCUDA)->getDeviceStats(c10d_sys::cuda(device).index());
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -126,7 +126,7 @@ char* c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak) {
   });
 }
 
-char* c10d_reset_cuda_peak(int32_t device) {
+c10d_status c10d_reset_cuda_peak(int32_t device) {
   return guarded([&] {
     c10::getDeviceAllocator(c10::kCUDA)->resetPeakStats(c10d_sys::cuda(device).index());
   });

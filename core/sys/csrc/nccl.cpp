@@ -4,7 +4,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-char* c10d_process_group_add_nccl(c10d_process_group* handle, int device_index, int64_t timeout_ms) {
+c10d_status c10d_process_group_add_nccl(c10d_process_group* handle, int device_index, int64_t timeout_ms) {
   return c10d_sys::guarded([&] {
     auto& group = handle->group;
     const auto device = c10d_sys::cuda(device_index);

@@ -19,7 +19,7 @@ namespace {
 
 // The operations take lists; each of ours is about one tensor.
 template <typename F>
-char* started(c10d_work** out, F&& start) noexcept {
+c10d_status started(c10d_work** out, F&& start) noexcept {
   return guarded([&] { *out = new c10d_work{start()}; });
 }
 
@@ -88,14 +88,14 @@ c10d::ReduceOp reduce_op(uint8_t op) {
 
 } // namespace
 
-char* c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out) {
+c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out) {
   return guarded([&] {
     *out = new c10d_process_group{
         c10::make_intrusive<SerialProcessGroup>(store->store, rank, world_size)};
   });
 }
 
-char* c10d_process_group_add_gloo(
+c10d_status c10d_process_group_add_gloo(
     c10d_process_group* handle, const char** names, size_t count, bool are_interfaces, int64_t timeout_ms) {
   return guarded([&] {
     auto& group = handle->group;
@@ -129,7 +129,7 @@ char* c10d_process_group_add_gloo(
   });
 }
 
-char* c10d_all_reduce(c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_work** out) {
+c10d_status c10d_all_reduce(c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_work** out) {
   return started(out, [&] {
     std::vector<at::Tensor> list{dense(input)};
     c10d::AllreduceOptions options;
@@ -138,7 +138,7 @@ char* c10d_all_reduce(c10d_process_group* handle, c10d_tensor* input, uint8_t op
   });
 }
 
-char* c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c10d_work** out) {
+c10d_status c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c10d_work** out) {
   return started(out, [&] {
     std::vector<at::Tensor> list{dense(input)};
     c10d::BroadcastOptions options;
@@ -147,7 +147,7 @@ char* c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c
   });
 }
 
-char* c10d_reduce(c10d_process_group* handle, c10d_tensor* input, int root, uint8_t op, c10d_work** out) {
+c10d_status c10d_reduce(c10d_process_group* handle, c10d_tensor* input, int root, uint8_t op, c10d_work** out) {
   return started(out, [&] {
     std::vector<at::Tensor> list{dense(input)};
     c10d::ReduceOptions options;
@@ -157,7 +157,7 @@ char* c10d_reduce(c10d_process_group* handle, c10d_tensor* input, int root, uint
   });
 }
 
-char* c10d_all_gather(
+c10d_status c10d_all_gather(
     c10d_process_group* handle, c10d_tensor** outputs, size_t count, c10d_tensor* input, c10d_work** out) {
   return started(out, [&] {
     std::for_each(outputs, outputs + count, dense);
@@ -167,25 +167,25 @@ char* c10d_all_gather(
   });
 }
 
-char* c10d_send(c10d_process_group* handle, c10d_tensor* input, int destination, int tag, c10d_work** out) {
+c10d_status c10d_send(c10d_process_group* handle, c10d_tensor* input, int destination, int tag, c10d_work** out) {
   return started(out, [&] {
     std::vector<at::Tensor> list{dense(input)};
     return handle->group->send(list, destination, tag);
   });
 }
 
-char* c10d_recv(c10d_process_group* handle, c10d_tensor* output, int source, int tag, c10d_work** out) {
+c10d_status c10d_recv(c10d_process_group* handle, c10d_tensor* output, int source, int tag, c10d_work** out) {
   return started(out, [&] {
     std::vector<at::Tensor> list{dense(output)};
     return handle->group->recv(list, source, tag);
   });
 }
 
-char* c10d_barrier(c10d_process_group* handle, c10d_work** out) {
+c10d_status c10d_barrier(c10d_process_group* handle, c10d_work** out) {
   return started(out, [&] { return handle->group->barrier(c10d::BarrierOptions()); });
 }
 
-char* c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_ms, bool wait_all_ranks) {
+c10d_status c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_ms, bool wait_all_ranks) {
   return guarded([&] {
     c10d::BarrierOptions options;
     options.timeout = milliseconds(timeout_ms);
@@ -193,7 +193,7 @@ char* c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_ms, boo
   });
 }
 
-char* c10d_broadcast_coalesced(
+c10d_status c10d_broadcast_coalesced(
     c10d_process_group* handle, c10d_tensor** pointers, size_t count, size_t buffer_size, int root) {
   return guarded([&] {
     // A leaf that requires a gradient may not be written to; its detached twin shares the memory.
@@ -205,11 +205,11 @@ char* c10d_broadcast_coalesced(
   });
 }
 
-char* c10d_work_wait(c10d_work* work) {
+c10d_status c10d_work_wait(c10d_work* work) {
   return guarded([&] { work->work->wait(); });
 }
 
-char* c10d_work_is_completed(c10d_work* work, bool* out) {
+c10d_status c10d_work_is_completed(c10d_work* work, bool* out) {
   return guarded([&] { *out = work->work->isCompleted(); });
 }
 
@@ -219,6 +219,6 @@ void c10d_work_free(c10d_work* work) {
 
 void c10d_process_group_free(c10d_process_group* handle) {
   // NCCL wants to be told before it is destroyed; gloo does nothing.
-  std::free(guarded([&] { handle->group->shutdown(); }));
+  std::free(guarded([&] { handle->group->shutdown(); }).message);
   delete handle;
 }

@@ -16,7 +16,7 @@ at::Generator generator(int32_t cuda_device) {
 
 } // namespace
 
-char* c10d_rng_state(int32_t cuda_device, c10d_tensor** out) {
+c10d_status c10d_rng_state(int32_t cuda_device, c10d_tensor** out) {
   return guarded([&] {
     auto source = generator(cuda_device);
     std::lock_guard<std::mutex> lock(source.mutex());
@@ -24,7 +24,7 @@ char* c10d_rng_state(int32_t cuda_device, c10d_tensor** out) {
   });
 }
 
-char* c10d_set_rng_state(int32_t cuda_device, const c10d_tensor* state) {
+c10d_status c10d_set_rng_state(int32_t cuda_device, const c10d_tensor* state) {
   return guarded([&] {
     auto target = generator(cuda_device);
     std::lock_guard<std::mutex> lock(target.mutex());

@@ -95,13 +95,13 @@ struct c10d_reducer {
   }
 };
 
-char* c10d_verify_params(c10d_process_group* handle, c10d_tensor** parameters, size_t count) {
+c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensor** parameters, size_t count) {
   return guarded([&] {
     c10d::verify_params_across_processes(handle->group, tensors(parameters, count), std::nullopt);
   });
 }
 
-char* c10d_reducer_new(
+c10d_status c10d_reducer_new(
     c10d_process_group* handle,
     c10d_tensor** parameters,
     const char** names,
@@ -166,18 +166,18 @@ char* c10d_reducer_new(
   });
 }
 
-char* c10d_reducer_prepare_for_forward(c10d_reducer* handle) {
+c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* handle) {
   return guarded([&] {
     handle->logger->set_runtime_stats_and_log();
     handle->reducer().prepare_for_forward();
   });
 }
 
-char* c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
+c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
   return guarded([&] { *out = handle->reducer().rebuild_buckets(); });
 }
 
-char* c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
   return guarded([&] {
     // Walking the graph for unused parameters is the price of find_unused_parameters alone.
     handle->reducer().prepare_for_backward(
@@ -185,7 +185,7 @@ char* c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outp
   });
 }
 
-char* c10d_reducer_keep_alive(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+c10d_status c10d_reducer_keep_alive(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
   return guarded([&] {
     for (size_t i = 0; i < count; ++i) {
       if (const auto& node = tensor(outputs[i]).grad_fn()) {
@@ -200,7 +200,7 @@ bool c10d_reducer_needs_sink(const c10d_reducer* handle) {
   return sink.static_graph ? !sink.delayed_all_reduce_queued : handle->find_unused_parameters;
 }
 
-char* c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
   return guarded([&] {
     // A tensor without history has no backward pass to pass through.
     std::vector<size_t> positions;
@@ -221,7 +221,7 @@ char* c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_t coun
   });
 }
 
-char* c10d_reducer_logged_text(c10d_reducer* handle, const char* name, char** text) {
+c10d_status c10d_reducer_logged_text(c10d_reducer* handle, const char* name, char** text) {
   return guarded([&] {
     auto data = handle->logger->get_ddp_logging_data();
     auto found = data.strs_map.find(name);
@@ -229,7 +229,7 @@ char* c10d_reducer_logged_text(c10d_reducer* handle, const char* name, char** te
   });
 }
 
-char* c10d_reducer_logged_number(c10d_reducer* handle, const char* name, int64_t* number) {
+c10d_status c10d_reducer_logged_number(c10d_reducer* handle, const char* name, int64_t* number) {
   return guarded([&] {
     auto data = handle->logger->get_ddp_logging_data();
     auto found = data.ints_map.find(name);
@@ -237,7 +237,7 @@ char* c10d_reducer_logged_number(c10d_reducer* handle, const char* name, int64_t
   });
 }
 
-char* c10d_reducer_register_comm_hook(
+c10d_status c10d_reducer_register_comm_hook(
     c10d_reducer* handle, const char* name, const c10d_comm_hook* functions, void* context) {
   return guarded([&] {
     auto hook = std::make_unique<c10d_sys::CommHook>(*functions, context);
@@ -248,11 +248,11 @@ char* c10d_reducer_register_comm_hook(
   });
 }
 
-char* c10d_reducer_set_uneven_input_join(c10d_reducer* handle) {
+c10d_status c10d_reducer_set_uneven_input_join(c10d_reducer* handle) {
   return guarded([&] { handle->logger->set_uneven_input_join(); });
 }
 
-char* c10d_reducer_set_forward_pass_work(
+c10d_status c10d_reducer_set_forward_pass_work(
     c10d_reducer* handle, const c10d_work* work, bool use_static_world_size) {
   return guarded([&] {
     handle->reducer().set_forward_pass_work_handle(
@@ -261,7 +261,7 @@ char* c10d_reducer_set_forward_pass_work(
 }
 
 // distributed.py, _match_all_reduce_for_bwd_pass and what follows it in _DDPJoinHook.main_hook.
-char* c10d_reducer_shadow_backward(c10d_reducer* handle) {
+c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
   return guarded([&] {
     auto& reducer = handle->reducer();
     std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures;

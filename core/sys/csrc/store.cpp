@@ -16,7 +16,7 @@ char* c10d_copy_text(const char* text) {
   return c10d_sys::copy_text(text);
 }
 
-char* c10d_tcp_store_new(
+c10d_status c10d_tcp_store_new(
     const char* host, uint16_t port, size_t world_size, int listen_fd, int64_t timeout_ms, c10d_store** out) {
   return guarded([&] {
     c10d::TCPStoreOptions options;
@@ -35,25 +35,25 @@ char* c10d_tcp_store_new(
   });
 }
 
-char* c10d_hash_store_new(c10d_store** out) {
+c10d_status c10d_hash_store_new(c10d_store** out) {
   return guarded([&] { *out = new c10d_store{c10::make_intrusive<c10d::HashStore>()}; });
 }
 
-char* c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_store** out) {
+c10d_status c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_store** out) {
   return guarded([&] {
     *out = new c10d_store{c10::make_intrusive<c10d::PrefixStore>(prefix, store->store)};
   });
 }
 
-char* c10d_store_clone(const c10d_store* store, c10d_store** out) {
+c10d_status c10d_store_clone(const c10d_store* store, c10d_store** out) {
   return guarded([&] { *out = new c10d_store{store->store->clone()}; });
 }
 
-char* c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length) {
+c10d_status c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length) {
   return guarded([&] { store->store->set(key, std::vector<uint8_t>(value, value + length)); });
 }
 
-char* c10d_store_get(
+c10d_status c10d_store_get(
     const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length) {
   return guarded([&] {
     store->store->wait({key}, milliseconds(timeout_ms));
@@ -66,11 +66,11 @@ char* c10d_store_get(
   });
 }
 
-char* c10d_store_check(const c10d_store* store, const char* key, bool* out) {
+c10d_status c10d_store_check(const c10d_store* store, const char* key, bool* out) {
   return guarded([&] { *out = store->store->check({key}); });
 }
 
-char* c10d_store_add(const c10d_store* store, const char* key, int64_t amount, int64_t* out) {
+c10d_status c10d_store_add(const c10d_store* store, const char* key, int64_t amount, int64_t* out) {
   return guarded([&] { *out = store->store->add(key, amount); });
 }
 

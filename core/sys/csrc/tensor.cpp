@@ -9,7 +9,7 @@
 using c10d_sys::guarded;
 using c10d_sys::tensor;
 
-char* c10d_randperm(int64_t n, uint64_t seed, int64_t* out) {
+c10d_status c10d_randperm(int64_t n, uint64_t seed, int64_t* out) {
   return guarded([&] {
     auto generator = at::detail::createCPUGenerator(seed);
     auto permutation = at::randperm(n, generator, at::TensorOptions().dtype(at::kLong).device(at::kCPU));
@@ -17,7 +17,7 @@ char* c10d_randperm(int64_t n, uint64_t seed, int64_t* out) {
   });
 }
 
-char* c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
+c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
   return guarded([&] {
     at::NoGradGuard no_grad;
     auto generator = at::detail::createCPUGenerator(seed);
@@ -29,23 +29,23 @@ char* c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
   });
 }
 
-char* c10d_add_scaled(c10d_tensor* target, const c10d_tensor* other, double alpha) {
+c10d_status c10d_add_scaled(c10d_tensor* target, const c10d_tensor* other, double alpha) {
   return guarded([&] { tensor(target).add_(*static_cast<const at::Tensor*>(other), alpha); });
 }
 
-char* c10d_addcmul(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
+c10d_status c10d_addcmul(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
   return guarded([&] {
     tensor(target).addcmul_(*static_cast<const at::Tensor*>(a), *static_cast<const at::Tensor*>(b), value);
   });
 }
 
-char* c10d_addcdiv(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
+c10d_status c10d_addcdiv(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
   return guarded([&] {
     tensor(target).addcdiv_(*static_cast<const at::Tensor*>(a), *static_cast<const at::Tensor*>(b), value);
   });
 }
 
-char* c10d_batch_norm_backward_reduce(
+c10d_status c10d_batch_norm_backward_reduce(
     const c10d_tensor* gradient,
     const c10d_tensor* input,
     const c10d_tensor* mean,
@@ -72,11 +72,11 @@ char* c10d_batch_norm_backward_reduce(
   });
 }
 
-char* c10d_set_grad(c10d_tensor* target, const c10d_tensor* gradient) {
+c10d_status c10d_set_grad(c10d_tensor* target, const c10d_tensor* gradient) {
   return guarded([&] { tensor(target).mutable_grad() = *static_cast<const at::Tensor*>(gradient); });
 }
 
-char* c10d_clear_grad(c10d_tensor* target) {
+c10d_status c10d_clear_grad(c10d_tensor* target) {
   return guarded([&] { tensor(target).mutable_grad().reset(); });
 }
 

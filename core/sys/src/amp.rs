@@ -1,4 +1,4 @@
-//! What mixed precision needs of libtorch: `torch.autocast`, and the scan of the gradients.
+//! Mixed precision in libtorch: `torch.autocast`, and the check of scaled gradients.
 
 use crate::error::check;
 use crate::process_group::{pointer, pointers};
@@ -6,7 +6,7 @@ use crate::{Error, ffi};
 use std::marker::PhantomData;
 use tch::Tensor;
 
-/// The kinds that autocast computes in.
+/// The kinds that autocast supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AutocastKind {
     /// `torch.float16`
@@ -25,8 +25,8 @@ impl AutocastKind {
     }
 }
 
-/// Runs `body` with autocast set on this thread: `with torch.autocast(device_type, dtype=kind)`, and
-/// `enabled=False` for None. What was set before is put back, after a panic of `body` as well.
+/// Runs `body` with autocast set on this thread: `with torch.autocast(device_type, dtype=kind)`, or
+/// `enabled=False` for `None`. Restores the previous settings afterwards, even if `body` panics.
 pub fn autocast<R>(
     cuda: bool,
     kind: Option<AutocastKind>,
@@ -44,7 +44,7 @@ pub fn autocast<R>(
 struct Entered {
     cuda: bool,
     previous: ffi::Autocast,
-    /// The settings are the thread's own.
+    /// The settings are per thread.
     _on_this_thread: PhantomData<*const ()>,
 }
 
@@ -56,8 +56,8 @@ impl Drop for Entered {
     }
 }
 
-/// Multiplies the gradients, which are of one kind and on one device, by `inv_scale`, and sets
-/// `found_inf` to 1 if one of their elements is infinite or no number:
+/// Multiplies the gradients, all of one kind and on one device, by `inv_scale`, and sets
+/// `found_inf` to 1 if an element is infinite or NaN:
 /// `torch._amp_foreach_non_finite_check_and_unscale_`.
 pub fn non_finite_check_and_unscale_(
     gradients: &mut [Tensor],
@@ -84,7 +84,7 @@ mod tests {
     use tch::Kind;
     use tch::kind::FLOAT_CPU;
 
-    /// What a matrix product gives, for float inputs, shows what autocast is set to.
+    /// The kind of a matrix product of floats shows the autocast setting.
     fn product() -> Kind {
         Tensor::ones([2, 2], FLOAT_CPU).matmul(&Tensor::ones([2, 2], FLOAT_CPU)).kind()
     }

@@ -1,15 +1,15 @@
-//! Backward passes in parts, and a thread's state carried to another thread.
+//! Backward passes in parts, and a thread's state on another thread.
 
 use crate::error::{check, created};
 use crate::process_group::{pointer, pointers};
-use crate::{Error, ffi};
+use crate::{Error, ErrorKind, ffi};
 use std::ffi::{CString, c_char, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 use tch::Tensor;
 
-/// Where the graph of a tensor ends: all that a backward pass needs of the tensor, without its memory.
+/// The end of a tensor's graph: what a backward pass needs of the tensor, without its memory.
 #[derive(Debug)]
 pub struct GraphEnd {
     handle: NonNull<ffi::GraphEnd>,
@@ -21,7 +21,7 @@ unsafe impl Send for GraphEnd {}
 unsafe impl Sync for GraphEnd {}
 
 impl GraphEnd {
-    /// That of a tensor that requires a gradient.
+    /// The end for a tensor that requires a gradient.
     pub fn of(tensor: &Tensor) -> Result<GraphEnd, Error> {
         let mut handle = null_mut();
         // SAFETY: `tensor` lives through the call, which writes a handle.
@@ -39,7 +39,7 @@ impl Drop for GraphEnd {
 
 /// `torch.autograd.backward(tensors, gradients, retain_graph)` for the tensors of these ends.
 ///
-/// Each gradient is given back as soon as it has been used.
+/// Each gradient is freed as soon as it has been used.
 pub fn backward(
     ends: &[&GraphEnd],
     gradients: Vec<Tensor>,
@@ -59,8 +59,8 @@ pub fn backward(
     })
 }
 
-/// The caller's part of a backward pass: takes the gradients of the leaves, None for one that the
-/// pass has not reached, and whether the graph is to be kept; gives the gradients of the inputs.
+/// The caller's part of a backward pass. Receives the gradients of the leaves, `None` for one that
+/// the pass has not reached, and whether to keep the graph; returns the gradients of the inputs.
 type Hook = Box<dyn FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, String> + Send>;
 
 /// What C++ holds for the graph.
@@ -70,12 +70,12 @@ struct Context {
     inputs: usize,
 }
 
-/// Replaces each leaf by a tensor with the same data, from which a backward pass goes on to
-/// `inputs` by way of `hook`: a `torch.autograd.Function` whose forward pass has been run already.
+/// Replaces each leaf by a tensor with the same data, from which a backward pass continues to
+/// `inputs` through `hook`: a `torch.autograd.Function` whose forward pass has already been run.
 ///
-/// The hook is called once for each backward pass that reaches a leaf, from whichever thread
-/// autograd runs it on, and dropped with the last tensor whose graph leads to it. What it returns as
-/// an error, `backward` reports.
+/// The hook is called once for each backward pass that reaches a leaf, on whichever thread autograd
+/// uses, and is dropped with the last tensor whose graph leads to it. `backward` returns its
+/// errors.
 pub fn hook_gradients(
     leaves: &mut [Tensor],
     inputs: &[Tensor],
@@ -151,8 +151,7 @@ pub(crate) fn message_for_c(message: &str) -> *mut c_char {
     unsafe { ffi::c10d_copy_text(message.as_ptr()) }
 }
 
-/// What a thread has set for itself: grad mode, autocast and its type, profiler …
-/// `at::ThreadLocalState`
+/// A thread's own settings: grad mode, autocast and its type, profiler … `at::ThreadLocalState`
 #[derive(Debug)]
 pub struct ThreadState {
     handle: NonNull<ffi::ThreadState>,
@@ -172,9 +171,9 @@ impl ThreadState {
         Ok(ThreadState { handle: created(status, handle)? })
     }
 
-    /// Runs `body` on this thread as if the thread were the one whose state this is.
+    /// Runs `body` on this thread with the settings of the thread that this was taken from.
     ///
-    /// A panic of `body` goes on after this thread's own state is back.
+    /// If `body` panics, the panic continues after this thread's own settings have been restored.
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Error> {
         struct Call<F, R> {
             body: Option<F>,
@@ -198,7 +197,7 @@ impl ThreadState {
         match call.outcome {
             Some(Ok(result)) => Ok(result),
             Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Err(Error::new("the body was not called")),
+            None => Err(Error::new(ErrorKind::Other, "the body was not called")),
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Communication hooks: what is done with a gradient bucket instead of dividing it and summing it
-//! over the ranks.
+//! Communication hooks, which replace the division and sum of a gradient bucket over the ranks.
 
 use crate::autograd::message_for_c;
 use crate::error::{c_text, check, created};
@@ -15,27 +14,27 @@ use tch::Tensor;
 
 /// A bucket whose gradients are complete on this rank; `torch.distributed.GradBucket`.
 ///
-/// It lasts as long as the call that gets it, its tensors as long as one keeps them.
+/// It lives as long as the call that gets it; its tensors can be kept.
 #[derive(Debug)]
 pub struct GradBucket {
     handle: NonNull<ffi::GradBucket>,
 }
 
 impl GradBucket {
-    /// Its number among the buckets, which are exchanged in this order. `bucket.index()`
+    /// Its index among the buckets, which is also the order of exchange. `bucket.index()`
     pub fn index(&self) -> usize {
         // SAFETY: the handle is valid for as long as anybody has this bucket; see `start`.
         unsafe { ffi::c10d_grad_bucket_index(self.handle.as_ptr()) }
     }
 
-    /// Whether no other bucket of this backward pass comes after it. `bucket.is_last()`
+    /// Whether it is the last bucket of this backward pass. `bucket.is_last()`
     pub fn is_last(&self) -> bool {
         // SAFETY: as in `index`.
         unsafe { ffi::c10d_grad_bucket_is_last(self.handle.as_ptr()) }
     }
 
-    /// All gradients of the bucket one after the other, in one dimension; not divided by anything.
-    /// Writing to it changes the bucket. `bucket.buffer()`
+    /// All gradients of the bucket in one flat tensor, undivided. Writing to it changes the bucket.
+    /// `bucket.buffer()`
     pub fn buffer(&self) -> Result<Tensor, Error> {
         let mut buffer = null_mut();
         // SAFETY: as in `index`; the call writes a tensor's address.
@@ -45,8 +44,8 @@ impl GradBucket {
         Ok(unsafe { Tensor::from_ptr(buffer.as_ptr().cast()) })
     }
 
-    /// Puts another tensor in the place of the buffer, for a hook that is called with this bucket
-    /// later. `bucket.set_buffer(tensor)`
+    /// Replaces the buffer by another tensor, for a hook that is called with this bucket later.
+    /// `bucket.set_buffer(tensor)`
     pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<(), Error> {
         // SAFETY: as in `index`; the bucket takes a reference of its own.
         check(unsafe { ffi::c10d_grad_bucket_set_buffer(self.handle.as_ptr(), pointer(buffer)) })
@@ -77,8 +76,8 @@ impl GradBucket {
     }
 }
 
-/// Waits for what the hook has started and gives what takes the bucket's place: a tensor of its
-/// shape.
+/// Waits for what the hook has started, and returns the tensor that replaces the bucket's buffer,
+/// with the same shape.
 pub type Finish = Box<dyn FnOnce() -> Result<Tensor, String> + Send>;
 
 /// In a mutex because the reducer's lock does not cover the calls of `shadow_backward`: meanwhile a
@@ -86,11 +85,11 @@ pub type Finish = Box<dyn FnOnce() -> Result<Tensor, String> + Send>;
 type Hook = Mutex<Box<dyn FnMut(&mut GradBucket) -> Result<Finish, String> + Send>>;
 
 impl Reducer {
-    /// Has `hook` called with every bucket as soon as its gradients are complete, and what it
-    /// returns when all are, for one bucket after the other, on the thread of the backward pass.
-    /// What either returns as an error, `backward` reports.
+    /// Calls `hook` with every bucket as soon as its gradients are complete. When all are, calls
+    /// what it returned, for one bucket after the other, on the thread of the backward pass.
+    /// `backward` returns the errors of both.
     ///
-    /// Once, before the first backward pass. `name` is for the logging data.
+    /// Call this once, before the first backward pass. `name` is for the logging data.
     pub fn register_comm_hook(
         &mut self,
         name: &str,
@@ -125,9 +124,10 @@ extern "C" fn start(
         let hook = unsafe { &*context.cast::<Hook>() };
         let mut hook = match hook.try_lock() {
             Ok(hook) => hook,
-            // What it has left undone is its own business, as a panic's message is the caller's.
+            // Its unfinished work is its own concern; the panic's message has been reported.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Two backward passes at once exchange buckets in no order that ranks agree upon.
+            // Two simultaneous backward passes would exchange buckets in different orders on
+            // different ranks.
             Err(TryLockError::WouldBlock) => {
                 return Err("a communication hook was called while it was running: a model can \
                             have one backward pass at a time"
@@ -170,7 +170,7 @@ extern "C" fn drop_hook(context: *mut c_void) {
     }));
 }
 
-/// What C++ is told of it: no panic may leave a function that C++ calls.
+/// Reports a result to C++: no panic may leave a function that C++ calls.
 fn guarded(body: impl FnOnce() -> Result<(), String>) -> *mut c_char {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => null_mut(),

@@ -14,8 +14,17 @@ macro_rules! opaque {
 opaque!(Store, ProcessGroup, Work, GradBucket, Reducer, GraphEnd, ThreadState);
 
 pub(crate) type Tensor = c_void;
-/// Null for success, else the text of an exception.
-pub(crate) type Status = *mut c_char;
+
+/// The message is null for success, else the text of an exception.
+#[repr(C)]
+pub(crate) struct Status {
+    pub(crate) message: *mut c_char,
+    pub(crate) kind: c_int,
+}
+
+pub(crate) const CONNECTION: c_int = 1;
+pub(crate) const TIMEOUT: c_int = 2;
+pub(crate) const MISUSE: c_int = 3;
 
 #[repr(C)]
 pub(crate) struct CommHook {

@@ -1,25 +1,25 @@
 //! Parameters that several threads read and write at once, without a lock: what Hogwild! needs.
 //!
-//! In Rust whoever writes has what he writes to himself, by `&mut`, or goes through a type that says
-//! how threads share it. A tensor does neither: `shallow_clone` makes a second handle to the same
-//! memory out of a `&Tensor`, a handle may go to another thread, and the compiler does not see that
-//! the two belong together. Were both used, libtorch's kernels would race for plain floats, and that
-//! is undefined behaviour, in C++ as in Rust: not just an old value or a lost one, but anything.
-//! [`AtomicTensor`] takes the tensor away and lets threads at its memory by atomic operations only.
+//! In Rust, a writer has exclusive access by `&mut`, or uses a type that defines how threads share
+//! the data. A tensor does neither: `shallow_clone` makes a second handle to the same memory from a
+//! `&Tensor`, the handle can move to another thread, and the compiler does not know that both share
+//! memory. If both are used, libtorch's kernels race for plain floats, which is undefined behaviour
+//! in C++ and in Rust: not just a stale or a lost value, but anything. [`AtomicTensor`] takes the
+//! tensor away, and gives threads access to its memory only by atomic operations.
 
 use crate::tensor::get_mut;
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tch::{Kind, Tensor};
 
-/// A tensor of 32-bit floats whose elements threads read and change one by one, each atomically and
-/// all of them in no order (Niu et al. 2011, "Hogwild!", section 2, assume no more).
+/// A tensor of 32-bit floats whose elements threads read and change one by one, each atomically but
+/// in no particular order (Niu et al. 2011, "Hogwild!", section 2, assume no more).
 ///
-/// What is read is made of elements of different age where another thread is writing meanwhile: a
-/// point at which the parameters as a whole may never have been.
+/// If another thread is writing, a read returns elements of different age: a point at which the
+/// parameters as a whole may never have been.
 #[derive(Debug)]
 pub struct AtomicTensor {
-    /// Owns the memory. It is not looked at before it is given back: to libtorch the elements are
+    /// Owns the memory. It is not accessed until it is returned: to libtorch, the elements are
     /// plain floats.
     tensor: Tensor,
     /// The elements of `tensor`.
@@ -36,9 +36,9 @@ unsafe impl Send for AtomicTensor {}
 unsafe impl Sync for AtomicTensor {}
 
 impl AtomicTensor {
-    /// Takes over a contiguous tensor of 32-bit floats on the CPU, with at least one element. None
-    /// for another one, and for one that anybody else can get at, as [`get_mut`] finds out: plain
-    /// reads and writes through another handle would race with the atomic ones.
+    /// Takes a contiguous tensor of 32-bit floats on the CPU with at least one element. `None` for
+    /// any other tensor, and for one that has another handle, as [`get_mut`] finds out: plain reads
+    /// and writes through that would race with the atomic ones.
     pub fn new(mut tensor: Tensor) -> Option<AtomicTensor> {
         let shape = tensor.size();
         let floats = get_mut(&mut tensor)?;
@@ -54,19 +54,19 @@ impl AtomicTensor {
         unsafe { self.elements.as_ref() }
     }
 
-    /// A copy of its own, read element by element.
+    /// A copy, read element by element.
     pub fn load(&self) -> Tensor {
         let bits = self.elements().iter().map(|element| element.load(Relaxed));
         let floats: Vec<_> = bits.map(f32::from_bits).collect();
         Tensor::from_slice(&floats).view(self.shape.as_slice())
     }
 
-    /// `tensor.sub_(delta, alpha=alpha)`, element by element: none of it is lost, whatever other
-    /// threads do to the same element. Where `delta` is 0 the element is not touched: the fewer
-    /// elements a step changes, the seldomer threads are in each other's way, on which Hogwild! relies.
+    /// `tensor.sub_(delta, alpha=alpha)`, element by element: nothing is lost, whatever other
+    /// threads do to the same element. Elements for which `delta` is 0 are not touched. The fewer
+    /// elements a step changes, the less often threads collide, which is what Hogwild! relies on.
     ///
     /// # Panics
-    /// If `delta` is no tensor of 32-bit floats with as many elements.
+    /// If `delta` is not a tensor of 32-bit floats with the same number of elements.
     pub fn fetch_sub_scaled(&self, delta: &Tensor, alpha: f32) {
         let elements = self.elements();
         assert_eq!(
@@ -79,7 +79,7 @@ impl AtomicTensor {
         for (element, step) in elements.iter().zip(steps).filter(|(_, step)| *step != 0.0) {
             let subtracted = |bits| (f32::from_bits(bits) - alpha * step).to_bits();
             let mut bits = element.load(Relaxed);
-            // No processor subtracts floats atomically: again, until nobody was faster.
+            // Processors cannot subtract floats atomically: retry until no other thread interferes.
             while let Err(newer) =
                 element.compare_exchange_weak(bits, subtracted(bits), Relaxed, Relaxed)
             {
@@ -88,7 +88,7 @@ impl AtomicTensor {
         }
     }
 
-    /// The tensor, when no thread is left that could write to it.
+    /// The tensor, once no other thread can write to it.
     pub fn into_tensor(self) -> Tensor {
         self.tensor
     }
@@ -106,7 +106,7 @@ mod tests {
     fn no_step_of_any_thread_is_lost() {
         const THREADS: i64 = 4;
         const STEPS: i64 = 20_000;
-        // Few elements, so that the threads really meet.
+        // Few elements, so that threads really collide.
         let shared = AtomicTensor::new(Tensor::zeros([2, 3], FLOAT_CPU)).unwrap();
         thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -116,7 +116,7 @@ mod tests {
                 });
             }
         });
-        // A float counts so far in halves without rounding.
+        // A float counts to this in steps of one half without rounding.
         let total = (THREADS * STEPS) as f64 * -0.5;
         assert_eq!(shared.into_tensor(), Tensor::full([2, 3], total, FLOAT_CPU));
     }

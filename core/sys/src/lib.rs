@@ -1,23 +1,23 @@
 //! PyTorch's distributed engine (c10d) for Rust.
 //!
-//! libtorch holds all of it: the store at which ranks meet, the process groups that move tensors
+//! libtorch contains all of it: the store at which ranks meet, the process groups that move tensors
 //! between them, and the `Reducer` that overlaps gradient exchange with the backward pass. None of
-//! it has a C interface, so this crate compiles one (`csrc/`, described in `csrc/c10d.h`) and puts
-//! safe handles over it. Policy is left to the `tch-parallel` crate: here, one function is one call.
+//! it has a C interface, so this crate compiles one (`csrc/`, described in `csrc/c10d.h`) and wraps
+//! it in safe handles. Policy is up to the `tch-parallel` crate: here, one function is one call.
 //!
 //! # Layout
 //!
 //! - [`Store`]: keys and values that all ranks see.
 //! - [`ProcessGroup`]: the collectives; each returns [`Work`] to wait for.
-//! - [`Reducer`]: gradient buckets, reduced while the backward pass runs; [`GradBucket`] is what
-//!   its communication hooks get.
-//! - [`amp`]: autocast, and the scan of scaled gradients.
-//! - [`autograd`]: backward passes in parts, and a thread's state carried to another.
+//! - [`Reducer`]: gradient buckets, reduced while the backward pass runs; [`GradBucket`] is the
+//!   argument of its communication hooks.
+//! - [`amp`]: autocast, and the check of scaled gradients.
+//! - [`autograd`]: backward passes in parts, and a thread's state on another thread.
 //! - [`AtomicTensor`]: parameters that threads share without a lock.
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`random`]: the state of the global generators.
-//! - [`tensor`]: the few things of PyTorch's tensors that tch lacks.
-//! - [`inherited_listener`]: a socket that the process which started this one has bound.
+//! - [`tensor`]: tensor operations that tch lacks.
+//! - [`inherited_listener`]: a listening socket of the parent process.
 //!
 //! This is the only crate of the workspace with C++ and with unsafe code.
 
@@ -38,7 +38,7 @@ mod store;
 pub mod tensor;
 
 pub use comm_hook::{Finish, GradBucket};
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
 pub use process_group::{GlooAddress, ProcessGroup, ReduceOp, Work};

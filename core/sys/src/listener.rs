@@ -1,13 +1,13 @@
-//! Listening sockets handed down by the process that started this one.
+//! Listening sockets inherited from the parent process.
 
 use std::io::{Error, Result};
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// The listening socket that this process was started with as descriptor `fd`.
+/// The listening socket that this process inherited as descriptor `fd`.
 ///
-/// The result is a duplicate: whoever owns `fd` keeps it, and as long as that is open the port is as
-/// well. A descriptor that is not open, or not a listening socket, is an error.
+/// The result is a duplicate: `fd` stays with its owner, and the port stays open as long as `fd`
+/// is. A descriptor that is closed, or not a listening socket, is an error.
 pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
     // SAFETY: fcntl takes any number and refuses one that is not an open descriptor.
     let duplicate = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };

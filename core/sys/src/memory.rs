@@ -1,26 +1,27 @@
 //! Live and peak bytes of each device.
 //!
-//! A CUDA device's come from PyTorch's caching allocator. The CPU has one memory, so it is divided
-//! on paper: every block is booked to the part that is current on the thread that asks for it.
+//! A CUDA device's come from PyTorch's caching allocator. The CPU has one memory, which is only
+//! divided in the accounts: every block is counted on the part that is current on the allocating
+//! thread.
 
 use crate::error::check;
 use crate::process_group::pointer;
 use crate::{Error, ffi};
 use tch::Tensor;
 
-/// How many parts of the CPU's memory can be counted apart; see `c10d.h`.
+/// The number of parts into which the CPU's memory is divided; see `c10d.h`.
 pub const CPU_DEVICES: usize = 64;
 
 /// Bytes of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bytes {
-    /// In blocks that have not been given back.
+    /// In blocks that have not been freed.
     pub live: usize,
-    /// The most that was live at once since the peak was last reset.
+    /// The maximum since the last reset.
     pub peak: usize,
 }
 
-/// Makes a part of the CPU's memory current on this thread, and returns the one that was.
+/// Makes a part of the CPU's memory current on this thread, and returns the previous one.
 ///
 /// # Panics
 /// If there is no such part; see [`CPU_DEVICES`].
@@ -40,7 +41,7 @@ pub fn cpu_bytes(device: usize) -> Bytes {
     Bytes { live: unsigned(live), peak: unsigned(peak) }
 }
 
-/// Lets the peak begin again at what is live.
+/// Resets the peak to the live bytes.
 ///
 /// # Panics
 /// If there is no such part; see [`CPU_DEVICES`].
@@ -49,8 +50,8 @@ pub fn reset_cpu_peak(device: usize) {
     unsafe { ffi::c10d_reset_cpu_peak(cpu(device)) }
 }
 
-/// Asks the C library to keep memory that is given back, of whatever size, for who asks next; does
-/// nothing where the C library is not glibc.
+/// Makes the C library keep freed memory of any size for later allocations; does nothing if the C
+/// library is not glibc.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
@@ -63,14 +64,14 @@ pub fn keep_freed_memory() {
     }
 }
 
-/// To which part of the CPU's memory a tensor's block is booked; None if it has none of its own:
-/// an empty tensor, a sparse one, or one over memory that libtorch has been lent.
+/// The part of the CPU's memory that a tensor's block is counted on; `None` if it has no block of
+/// its own: an empty tensor, a sparse one, or one over memory lent to libtorch.
 pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {
     // SAFETY: `tensor` lives through the call, which only reads.
     usize::try_from(unsafe { ffi::c10d_cpu_device_of(pointer(tensor)) }).ok()
 }
 
-/// Makes a CUDA device current on this thread, and returns the one that was.
+/// Makes a CUDA device current on this thread, and returns the previous one.
 pub fn exchange_cuda_device(device: usize) -> Result<usize, Error> {
     let mut previous = 0;
     // SAFETY: the call writes a number.
@@ -86,7 +87,7 @@ pub fn cuda_bytes(device: usize) -> Result<Bytes, Error> {
     Ok(Bytes { live: unsigned(live), peak: unsigned(peak) })
 }
 
-/// Lets the peak begin again at what is live.
+/// Resets the peak to the live bytes.
 pub fn reset_cuda_peak(device: usize) -> Result<(), Error> {
     // SAFETY: takes no pointer.
     check(unsafe { ffi::c10d_reset_cuda_peak(cuda(device)) })
@@ -101,12 +102,12 @@ fn cpu(device: usize) -> i32 {
     device as i32
 }
 
-/// libtorch refuses what does not exist.
+/// libtorch refuses devices that do not exist.
 fn cuda(device: usize) -> i32 {
     i32::try_from(device).unwrap_or(i32::MAX)
 }
 
-/// Never below 0: a block is given back once, after it was taken.
+/// Never below 0: a block is freed once, after it was allocated.
 fn unsigned(bytes: i64) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }

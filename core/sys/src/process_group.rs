@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tch::Tensor;
 
-/// How values of several ranks become one: `dist.ReduceOp`, in the order of
+/// How values of several ranks are combined: `dist.ReduceOp`, in the order of
 /// `c10d::ReduceOp::RedOpType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
@@ -79,8 +79,8 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// A group in which gloo moves the tensors; connects to all other ranks. `store` must be seen
-    /// by all of them and used by nothing else.
+    /// A group that moves tensors with gloo; connects to all other ranks. All of them must share
+    /// `store`, and nothing else may use it.
     pub fn gloo(
         store: &Store,
         rank: usize,
@@ -107,8 +107,8 @@ impl ProcessGroup {
         Ok(ProcessGroup { handle: Arc::new(handle) })
     }
 
-    /// A group in which NCCL moves CUDA tensors, those of this rank on one GPU; connects to all
-    /// other ranks. `store` must be seen by all of them and used by nothing else.
+    /// A group that moves CUDA tensors with NCCL, this rank's on one GPU; connects to all other
+    /// ranks. All of them must share `store`, and nothing else may use it.
     #[cfg(feature = "cuda")]
     pub fn nccl(
         store: &Store,
@@ -129,7 +129,7 @@ impl ProcessGroup {
         Ok(ProcessGroup { handle: Arc::new(handle) })
     }
 
-    /// Combines `tensor` over all ranks, in place on every one.
+    /// Reduces `tensor` over all ranks, in place on every rank.
     pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> Result<Work, Error> {
         self.start(|group, out| {
             // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
@@ -145,7 +145,8 @@ impl ProcessGroup {
         })
     }
 
-    /// Combines `tensor` over all ranks into that of rank `root`; the others' hold nothing of use.
+    /// Reduces `tensor` over all ranks into that of rank `root`; the others' are undefined
+    /// afterwards.
     pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp) -> Result<Work, Error> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -186,7 +187,7 @@ impl ProcessGroup {
         })
     }
 
-    /// Ends when every rank has come here.
+    /// Finishes when every rank has arrived.
     pub fn barrier(&self) -> Result<Work, Error> {
         self.start(|group, out| {
             // SAFETY: `out` lives through the call.
@@ -194,8 +195,8 @@ impl ProcessGroup {
         })
     }
 
-    /// A barrier that rank 0 watches: its error names the ranks that did not come in time.
-    /// Gloo only; blocks.
+    /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
+    /// only; blocks.
     pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<(), Error> {
         // SAFETY: all arguments are plain values.
         check(unsafe {
@@ -228,8 +229,8 @@ impl ProcessGroup {
         })
     }
 
-    /// Whether all ranks have parameters of the same number, shapes and strides. The ranks that
-    /// differ from rank 0 get the error; rank 0 does not. Kinds are not compared. Blocks.
+    /// Whether all ranks have the same number of parameters with the same shapes and strides. Only
+    /// the ranks that differ from rank 0 get the error. Kinds are not compared. Blocks.
     pub fn verify_params(&self, parameters: &[Tensor]) -> Result<(), Error> {
         let mut parameters = pointers(parameters);
         // SAFETY: `parameters` live through the call.
@@ -242,8 +243,8 @@ impl ProcessGroup {
         })
     }
 
-    /// Gives this handle up without destroying the group. The destructor waits for operations in
-    /// flight; after a peer has died these can take as long as the timeout.
+    /// Leaks this handle instead of destroying the group. The destructor waits for operations in
+    /// flight, which can take as long as the timeout if a peer has died.
     pub fn leak(self) {
         std::mem::forget(self);
     }
@@ -262,8 +263,8 @@ impl ProcessGroup {
     }
 }
 
-/// An exchange in progress; `c10d::Work`. It goes on whether or not anybody waits, and its tensors
-/// hold nothing of use before it has ended.
+/// An exchange in progress; `c10d::Work`. It continues whether or not anyone waits for it, and its
+/// tensors are undefined until it has finished.
 #[derive(Debug)]
 #[must_use = "the tensors hold nothing of use before `wait` has returned"]
 pub struct Work {
@@ -274,14 +275,14 @@ pub struct Work {
 unsafe impl Send for Work {}
 
 impl Work {
-    /// Blocks until the exchange has ended. On CUDA with NCCL, orders it before what the current
-    /// stream does next.
+    /// Blocks until the exchange has finished. On CUDA with NCCL, orders it before later work on
+    /// the current stream.
     pub fn wait(self) -> Result<(), Error> {
         // SAFETY: the handle is valid until `self` is dropped.
         check(unsafe { ffi::c10d_work_wait(self.handle.as_ptr()) })
     }
 
-    /// Whether the exchange has ended, without blocking.
+    /// Whether the exchange has finished, without blocking.
     pub fn is_completed(&self) -> Result<bool, Error> {
         let mut completed = false;
         // SAFETY: the handle is valid until `self` is dropped.
@@ -339,7 +340,7 @@ mod tests {
                 assert_eq!(error.message(), "Tensors must be contiguous");
             }
         }
-        // In another order, but each once: this leaves no memory of its own.
+        // In another order, but each once: there are no gaps.
         alone.all_reduce(&table.tr(), ReduceOp::Sum).unwrap().wait().unwrap();
     }
 }

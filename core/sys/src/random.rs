@@ -1,4 +1,5 @@
-//! The state of the global generators, from which layers draw their weights and dropout its masks.
+//! The state of the global generators, which layers use for their weights and dropout for its
+//! masks.
 
 use crate::error::{check, created};
 use crate::process_group::pointer;

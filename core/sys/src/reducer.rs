@@ -7,16 +7,16 @@ use std::ffi::{CStr, c_char};
 use std::ptr::{NonNull, null, null_mut};
 use tch::Tensor;
 
-/// What DistributedDataParallel hands to `c10d::Reducer`.
+/// DistributedDataParallel's options for `c10d::Reducer`.
 #[derive(Debug, Clone, Copy)]
 pub struct ReducerOptions {
-    /// Bytes in the bucket that is filled first: a small one lets the exchange begin early.
+    /// The size in bytes of the first bucket: a small one lets the exchange start early.
     pub first_bucket_bytes: usize,
-    /// Bytes in every other bucket.
+    /// The size in bytes of all other buckets.
     pub bucket_bytes: usize,
-    /// Walk the graph after each forward pass for parameters that take no part in it.
+    /// Search the graph for unused parameters after each forward pass.
     pub find_unused_parameters: bool,
-    /// Let gradients be views into the buckets, which saves a copy and its memory.
+    /// Make gradients views into the buckets, which saves a copy and its memory.
     pub gradient_as_bucket_view: bool,
     /// The graph is the same in every iteration.
     pub static_graph: bool,
@@ -36,8 +36,8 @@ pub struct Reducer {
 unsafe impl Send for Reducer {}
 
 impl Reducer {
-    /// Hooks into the gradients of `parameters`, which must be equal in number, order, shape and
-    /// type on all ranks; see [`ProcessGroup::verify_params`].
+    /// Hooks into the gradients of `parameters`, whose number, order, shapes and types must be
+    /// equal on all ranks; see [`ProcessGroup::verify_params`].
     pub fn new<S: AsRef<str>>(
         group: &ProcessGroup,
         parameters: &[Tensor],
@@ -75,14 +75,14 @@ impl Reducer {
         Ok(Reducer { handle: created(status, handle)? })
     }
 
-    /// To be called before a forward pass whose gradients are to be exchanged.
+    /// Call this before a forward pass whose gradients are to be exchanged.
     pub fn prepare_for_forward(&mut self) -> Result<(), Error> {
         // SAFETY: the handle is valid until `self` is dropped.
         check(unsafe { ffi::c10d_reducer_prepare_for_forward(self.handle.as_ptr()) })
     }
 
-    /// Once, before the second forward pass, orders the buckets as the gradients came. Reports what
-    /// went wrong in the backward pass before. Gives whether the buckets have changed.
+    /// Once, before the second forward pass, reorders the buckets by the arrival of gradients.
+    /// Returns errors of the previous backward pass, or whether the buckets have changed.
     pub fn rebuild_buckets(&mut self) -> Result<bool, Error> {
         let mut rebuilt = false;
         // SAFETY: the handle is valid until `self` is dropped.
@@ -90,7 +90,7 @@ impl Reducer {
         Ok(rebuilt)
     }
 
-    /// To be called after a forward pass whose gradients are to be exchanged.
+    /// Call this after a forward pass whose gradients are to be exchanged.
     pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
         let mut outputs = pointers(outputs);
         // SAFETY: `outputs` live through the call.
@@ -103,9 +103,9 @@ impl Reducer {
         })
     }
 
-    /// To be called with the outputs of every forward pass that may be followed by a backward pass:
-    /// this handle may then be dropped before or while it runs, on whatever thread. A backward pass
-    /// of other outputs must have ended before.
+    /// Call this with the outputs of every forward pass that a backward pass may follow. This
+    /// handle can then be dropped before or during the backward pass, on any thread. A backward
+    /// pass of other outputs must have finished before.
     pub fn keep_alive(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
         let mut outputs = pointers(outputs);
         // SAFETY: `outputs` live through the call.
@@ -137,8 +137,9 @@ impl Reducer {
         check(unsafe { ffi::c10d_reducer_set_uneven_input_join(self.handle.as_ptr()) })
     }
 
-    /// Hands over the sum of ones over the ranks that train: the gradients of the next backward pass
-    /// are divided by it, unless by the size of the group. `None` goes back to the latter for good.
+    /// Passes the sum of ones over the ranks that train. The gradients of the next backward pass
+    /// are divided by it, or by the size of the group if `use_static_world_size` is set. `None`
+    /// returns to the latter for good.
     pub fn set_forward_pass_work(
         &mut self,
         work: Option<Work>,
@@ -154,14 +155,14 @@ impl Reducer {
         })
     }
 
-    /// Takes part in the exchanges of other ranks' backward passes, with gradients of zero: those of
-    /// the buckets, and with `find_unused_parameters` that of what was used. Blocks.
+    /// Takes part in the exchanges of other ranks' backward passes with zero gradients: those of
+    /// the buckets and, with `find_unused_parameters`, that of used parameters. Blocks.
     pub fn shadow_backward(&mut self) -> Result<(), Error> {
         // SAFETY: the handle is valid until `self` is dropped.
         check(unsafe { ffi::c10d_reducer_shadow_backward(self.handle.as_ptr()) })
     }
 
-    /// A text of `c10::DDPLoggingData`, by its name; empty where nothing of that name was logged.
+    /// A text of `c10::DDPLoggingData`, by name; empty if nothing with that name was logged.
     pub fn logged_text(&self, name: &str) -> Result<String, Error> {
         let name = c_text(name)?;
         let mut text = null_mut();
@@ -180,7 +181,7 @@ impl Reducer {
         }
     }
 
-    /// A number of `c10::DDPLoggingData`, by its name; 0 where nothing of that name was logged.
+    /// A number of `c10::DDPLoggingData`, by name; 0 if nothing with that name was logged.
     pub fn logged_number(&self, name: &str) -> Result<i64, Error> {
         let name = c_text(name)?;
         let mut number = 0;

@@ -1,4 +1,4 @@
-//! Keys and values that all ranks see: how ranks find each other.
+//! The key-value store at which ranks meet.
 
 use crate::error::{c_text, check, created};
 use crate::{Error, ffi};
@@ -20,16 +20,16 @@ unsafe impl Send for Store {}
 // SAFETY: as above.
 unsafe impl Sync for Store {}
 
-/// Where a TCP store is and who takes part in it; `c10d::TCPStoreOptions`.
+/// Address and members of a TCP store; `c10d::TCPStoreOptions`.
 #[derive(Debug)]
 pub struct TcpStoreOptions<'a> {
     /// The server's host name or address, as MASTER_ADDR gives it.
     pub host: &'a str,
     /// The server's port, as MASTER_PORT gives it.
     pub port: u16,
-    /// How many ranks connect. A server in Python waits for all of them; one of ours does not.
+    /// The number of ranks that connect. A server in Python waits for all of them; ours does not.
     pub world_size: usize,
-    /// The socket to serve on, which makes this process the server; None for a client.
+    /// The socket to serve on, which makes this process the server; `None` for a client.
     pub listener: Option<TcpListener>,
     /// How long to wait for the server.
     pub timeout: Duration,
@@ -57,7 +57,7 @@ impl Store {
         Ok(Store { handle: created(status, handle)? })
     }
 
-    /// A store inside this process, for a world of one; `c10d::HashStore`.
+    /// A store within this process, for a world of one; `c10d::HashStore`.
     pub fn hash() -> Result<Store, Error> {
         initialize()?;
         let mut handle = null_mut();
@@ -78,7 +78,7 @@ impl Store {
         Ok(Store { handle: created(status, handle)? })
     }
 
-    /// The same store over a connection of its own, which does not wait for this one's operations;
+    /// The same store over its own connection, which does not wait for this one's operations;
     /// `c10d::Store::clone`.
     pub fn try_clone(&self) -> Result<Store, Error> {
         let mut handle = null_mut();
@@ -87,7 +87,7 @@ impl Store {
         Ok(Store { handle: created(status, handle)? })
     }
 
-    /// Sets a key, which wakes whoever waits for it.
+    /// Sets a key, which wakes everyone waiting for it.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), Error> {
         let key = c_text(key)?;
         // SAFETY: all arguments live through the call, which copies the value.
@@ -96,7 +96,7 @@ impl Store {
         })
     }
 
-    /// The value of a key, once some rank has set it; an error after `timeout`.
+    /// The value of a key, once it is set; an error after `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, Error> {
         let key = c_text(key)?;
         let (mut value, mut length) = (null_mut(), 0);
@@ -119,7 +119,7 @@ impl Store {
         }
     }
 
-    /// Whether some rank has set the key.
+    /// Whether the key is set.
     pub fn check(&self, key: &str) -> Result<bool, Error> {
         let key = c_text(key)?;
         let mut found = false;
@@ -128,7 +128,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Adds to a counter, which starts at zero, and gives its new value.
+    /// Adds to a counter, which starts at zero, and returns its new value.
     pub fn add(&self, key: &str, amount: i64) -> Result<i64, Error> {
         let key = c_text(key)?;
         let mut sum = 0;
@@ -147,7 +147,7 @@ impl Drop for Store {
     }
 }
 
-/// Nothing of c10d can be reached without a store.
+/// Everything in c10d requires a store.
 fn initialize() -> Result<(), Error> {
     static ONCE: Once = Once::new();
     let mut result = Ok(());
@@ -156,7 +156,7 @@ fn initialize() -> Result<(), Error> {
     result
 }
 
-/// At least one: to the engine none at all means to wait for ever.
+/// At least one: the engine takes zero for no timeout.
 pub(crate) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).max(1)
 }

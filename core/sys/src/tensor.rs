@@ -1,4 +1,4 @@
-//! Tensor operations that PyTorch has and tch lacks.
+//! Tensor operations of PyTorch that tch lacks.
 
 use crate::error::check;
 use crate::process_group::{pointer, pointers};

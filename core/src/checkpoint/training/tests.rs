@@ -67,7 +67,7 @@ fn another_architecture_is_refused_and_both_are_named() {
     let mut optimizer = sgd(&vs);
     let other = Training { architecture: "resnet18", ..training(&mut vs, &mut optimizer) };
     let error = refused::<u64>(&path, other);
-    let expected = "a training of linear; expected one of resnet18, which this model is";
+    let expected = "a training of linear; expected a training of resnet18, which is this model";
     assert!(error.ends_with(expected), "{error}");
 }
 
@@ -86,8 +86,8 @@ fn another_optimizer_is_refused_and_both_are_named() {
     let mut vs = model(3);
     let mut optimizer = Adam::new(&vs, AdamOptions::adamw()).unwrap();
     let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
-    let expected = "the optimizer state is that of SGD; expected that of AdamW, which this \
-                    optimizer is";
+    let expected = "the optimizer state is that of SGD; expected that of AdamW, which is this \
+                    optimizer";
     assert!(error.starts_with(&path.display().to_string()), "{error}");
     assert!(error.ends_with(expected), "{error}");
 }
@@ -120,7 +120,7 @@ fn weights_alone_are_refused() {
     checkpoint::save(&path, &vs, &group()).unwrap();
     let mut optimizer = sgd(&vs);
     let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
-    assert!(error.contains("weights alone; expected a whole training"), "{error}");
+    assert!(error.contains("weights only; expected a whole training"), "{error}");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_file_that_was_cut_off_is_refused_at_every_length() {
         fs::write(&path, &whole[..length]).unwrap();
         let error = training(&mut vs, &mut optimizer).load::<u64>(&path, &group);
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("no whole safetensors file"), "{length}: {error}");
+        assert!(error.contains("not a complete safetensors file"), "{length}: {error}");
     }
 }
 
@@ -151,7 +151,7 @@ fn progress_that_could_not_be_read_again_is_refused_at_once() {
     let mut optimizer = sgd(&vs);
     let error = training(&mut vs, &mut optimizer).save(&path, &f64::INFINITY, &group());
     let error = error.unwrap_err().to_string();
-    assert!(error.starts_with("progress is nothing that could be read again"), "{error}");
+    assert!(error.starts_with("progress is not readable after writing"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 

@@ -10,12 +10,12 @@ use tar::Archive;
 use super::{RemoteFile, cache_dir, fetch_each, lock};
 use crate::{Error, Result};
 
-/// Where the archive is found: with the data set's author.
+/// The mirrors of the archive: only the author's.
 pub const CIFAR10_MIRRORS: [&str; 1] = ["https://www.cs.toronto.edu/~kriz"];
 
 const ARCHIVE: RemoteFile =
     RemoteFile { name: "cifar-10-binary.tar.gz", md5: "c32a1d4ab5d03f1284b67883e8d87530" };
-/// The folder in the archive.
+/// The archive's folder.
 const FOLDER: &str = "cifar-10-batches-bin";
 const FILES: [&str; 6] = [
     "data_batch_1.bin",
@@ -26,12 +26,12 @@ const FILES: [&str; 6] = [
     "test_batch.bin",
 ];
 
-/// Makes sure that CIFAR-10 (170 MB to fetch, 184 MB unpacked) is in the user's cache, in
+/// Makes sure that CIFAR-10 (170 MB to download, 184 MB unpacked) is in the user's cache, in
 /// `cifar-10`, and returns the directory, which `Cifar10::from_dir` reads.
 ///
 /// # Errors
-/// [`Error::Io`] if the cache cannot be written, or if no mirror gives the right file, with the reason
-/// of each; [`Error::Environment`] if neither HOME nor XDG_CACHE_HOME says where the cache is.
+/// [`Error::Io`] if the cache is not writable, or if no mirror has the right file, with the reason
+/// for each; [`Error::Environment`] if neither HOME nor XDG_CACHE_HOME is set.
 pub fn cifar10() -> Result<PathBuf> {
     let dir = cache_dir("cifar-10")?;
     cifar10_from(&CIFAR10_MIRRORS, &dir)?;
@@ -41,7 +41,7 @@ pub fn cifar10() -> Result<PathBuf> {
 /// Like [`cifar10`], from other mirrors (tried in this order) and into another directory.
 ///
 /// # Errors
-/// As [`cifar10`].
+/// Those of [`cifar10`].
 pub fn cifar10_from(mirrors: &[&str], dir: &Path) -> Result<()> {
     let folder = dir.join(FOLDER);
     if folder.is_dir() {
@@ -58,7 +58,7 @@ pub fn cifar10_from(mirrors: &[&str], dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the archive's files into `folder`, which gets its name when it is complete.
+/// Writes the archive's files into `folder`, which is renamed into place when complete.
 fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     let part = folder.with_extension("part");
     fs::create_dir_all(&part).map_err(Error::io("create directory", &part))?;
@@ -68,7 +68,7 @@ fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     for entry in entries.entries().map_err(Error::io("unpack", archive))? {
         let mut entry = entry.map_err(Error::io("unpack", archive))?;
         let path = entry.path().map_err(Error::io("unpack", archive))?.into_owned();
-        // Known names only, so that nothing is written to another place.
+        // Only known names, so that nothing is written elsewhere.
         let Some(name) = FILES.iter().find(|name| path == Path::new(FOLDER).join(name)) else {
             continue;
         };
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// An archive of these files, whose content is their name.
+    /// An archive of these files, each containing its own name.
     fn archive(dir: &Path, files: &[&str]) -> PathBuf {
         let path = dir.join("archive.tar.gz");
         let file = File::create(&path).unwrap();

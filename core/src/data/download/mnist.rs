@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{RemoteFile, cache_dir, fetch_missing};
 use crate::Result;
 
-/// Where the files of MNIST are found; the original server asks not to be used for downloads.
+/// The mirrors of MNIST; the original server asks not to be used for downloads.
 pub const MNIST_MIRRORS: [&str; 2] = [
     "https://ossci-datasets.s3.amazonaws.com/mnist",
     "https://storage.googleapis.com/cvdf-datasets/mnist",
@@ -22,9 +22,9 @@ const FILES: [RemoteFile; 4] = [
 /// [`Mnist::from_dir`](crate::data::Mnist::from_dir) reads.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) if the cache cannot be written, or if no mirror gives the right file,
-/// with the reason of each; [`Error::Environment`](crate::Error::Environment) if neither HOME nor
-/// XDG_CACHE_HOME says where the cache is.
+/// [`Error::Io`](crate::Error::Io) if the cache is not writable, or if no mirror has the right
+/// file, with the reason for each; [`Error::Environment`](crate::Error::Environment) if neither
+/// HOME nor XDG_CACHE_HOME is set.
 pub fn mnist() -> Result<PathBuf> {
     let dir = cache_dir("mnist")?;
     mnist_from(&MNIST_MIRRORS, &dir)?;
@@ -34,7 +34,7 @@ pub fn mnist() -> Result<PathBuf> {
 /// Like [`mnist`], from other mirrors (tried in this order) and into another directory.
 ///
 /// # Errors
-/// As [`mnist`].
+/// Those of [`mnist`].
 pub fn mnist_from(mirrors: &[&str], dir: &Path) -> Result<()> {
     fetch_missing(&FILES, mirrors, dir)
 }

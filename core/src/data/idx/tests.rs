@@ -113,7 +113,7 @@ fn damaged_gzip_data_is_refused() {
     let whole = gzip(&IMAGES);
     let cut_off = refused("images.gz", &whole[..whole.len() - 12]);
     assert!(cut_off.starts_with("images.gz: holds damaged gzip data ("), "{cut_off}");
-    assert!(cut_off.ends_with("); expected an undamaged file; fetch it again"), "{cut_off}");
+    assert!(cut_off.ends_with("); expected an undamaged file; download it again"), "{cut_off}");
 
     let mut wrong_checksum = whole;
     let checksum = wrong_checksum.len() - 8;

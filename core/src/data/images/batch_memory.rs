@@ -1,4 +1,4 @@
-//! Memory of batches that are no longer in use.
+//! The reuse of batches' memory.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,14 +6,14 @@ use tch::{Device, Kind, Tensor};
 
 use crate::{Error, Result};
 
-/// More batches than loaders have in flight. The memory of those beyond is given back.
+/// More than loaders have in flight. Memory beyond that is freed.
 const LIMIT: usize = 32;
 
-/// Writes batches into the memory of earlier ones, once these have been dropped everywhere.
+/// Writes batches into the memory of earlier ones that have been dropped everywhere.
 ///
-/// A batch of images is large: 64 of 224×224 pixels take 39 MB. The system would take such memory
-/// back at once and hand it out again page by page, each filled with zeros: a sixth of all the time
-/// that making the batch takes.
+/// A batch of images is large: 64 of 224×224 pixels take 39 MB. The system would reclaim such
+/// memory at once and return it page by page, filled with zeros: one sixth of the time of making a
+/// batch.
 #[derive(Debug, Default)]
 pub(super) struct BatchMemory(Mutex<Vec<Tensor>>);
 
@@ -40,13 +40,13 @@ impl BatchMemory {
         Ok(tensor)
     }
 
-    /// The next batches are likely to be of this size: what is kept of another would lie idle.
+    /// The next batches are probably of this size: memory of another size would lie idle.
     fn drop_other_sizes(&self, size: &[i64]) {
         let mut tensors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tensors.retain(|tensor| tensor.size() == size);
     }
 
-    /// A tensor of this size that nobody has but this memory, which gives it away.
+    /// A tensor of this size that has no other handle, removed from this memory.
     fn unused(&self, size: &[i64]) -> Option<Tensor> {
         let mut tensors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_unused = |tensor: &mut Tensor| {

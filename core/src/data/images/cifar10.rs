@@ -12,7 +12,7 @@ use crate::{Error, Result};
 pub const CIFAR10_CLASSES: [&str; 10] =
     ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
-/// Where the archive `cifar-10-binary.tar.gz` has its files.
+/// The folder of the files in the archive `cifar-10-binary.tar.gz`.
 const FOLDER: &str = "cifar-10-batches-bin";
 const TRAIN_FILES: [&str; 5] = [
     "data_batch_1.bin",
@@ -26,7 +26,7 @@ const IMAGES_PER_FILE: usize = 10_000;
 
 /// Rows and columns of an image.
 const SIDE: usize = 32;
-/// A label, then the image's red, green and blue pixels, row by row.
+/// A label, then the image's red, green and blue planes, row by row.
 const RECORD: usize = 1 + CHANNELS * SIDE * SIDE;
 
 /// The training or test images of CIFAR-10, in memory (154 or 31 MB): `torchvision.datasets.CIFAR10`.
@@ -35,7 +35,7 @@ const RECORD: usize = 1 + CHANNELS * SIDE * SIDE;
 /// 3,072 pixels each.
 #[derive(Debug)]
 pub struct Cifar10 {
-    /// The files' contents, one after the other.
+    /// The files' contents, concatenated.
     records: Vec<u8>,
     classes: Vec<String>,
 }
@@ -44,11 +44,11 @@ impl Cifar10 {
     /// Reads the files from `dir`, or from `cifar-10-batches-bin` in it.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing, of another size,
-    /// or has a label above 9.
+    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing, has another
+    /// size, or contains a label above 9.
     pub fn from_dir(dir: impl AsRef<Path>, split: Split) -> Result<Self> {
         let dir = dir.as_ref();
-        // A missing directory is another mistake than an empty one.
+        // A missing directory is a different mistake from an empty one.
         fs::read_dir(dir).map_err(Error::io("read directory", dir))?;
         let files = match split {
             Split::Train => &TRAIN_FILES[..],
@@ -92,14 +92,14 @@ impl ImageSource for Cifar10 {
 
 fn read(path: PathBuf) -> Result<Vec<u8>> {
     let expected = IMAGES_PER_FILE * RECORD;
-    // Before it is read: a file that is something else may be of any size.
+    // Checked before reading: another kind of file can have any size.
     let found = fs::metadata(&path).map_err(Error::io("read", &path))?.len();
     if found != expected as u64 {
         return Err(Error::Format {
             path,
             found: format!("holds {found} bytes"),
             expected: format!(
-                "{expected} bytes, {IMAGES_PER_FILE} images of {RECORD} each; fetch it again"
+                "{expected} bytes, {IMAGES_PER_FILE} images of {RECORD} each; download it again"
             ),
         });
     }

@@ -1,4 +1,4 @@
-//! Files become images.
+//! Decoding of image files.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -12,28 +12,28 @@ use super::Image;
 use super::image::CHANNELS;
 use crate::{Error, Result};
 
-/// The most pixels that an image may have, Pillow's limit: twice as many as fit into a quarter of a
-/// GiB. A damaged header, or a hostile one, must not be able to ask for any amount of memory.
+/// The maximum number of pixels of an image, Pillow's limit: twice as many as fit into a quarter of
+/// a GiB. A damaged or hostile header must not cause a huge allocation.
 pub const MAX_PIXELS: usize = 178_956_970;
 
 const JPEG_MAGIC: &[u8] = &[0xff, 0xd8, 0xff];
 const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 
-/// Decodes a JPEG or PNG file of any colours to what `PIL.Image.convert("RGB")` makes of it; `path`
-/// is what error messages call it.
+/// Decodes a JPEG or PNG file of any colour type to what `PIL.Image.convert("RGB")` returns; `path`
+/// is its name in errors.
 ///
-/// The first bytes tell the format, not the file's name. Grey images get three equal channels,
-/// transparency is left out, and the orientation that a camera has noted (EXIF) is ignored, all as
-/// in torchvision. PNG gives Pillow's bytes exactly, but for grey of 16 bits: here its upper 8 are
-/// taken, as of colours, where Pillow makes all above 255 white. JPEG may differ by a few levels,
-/// because the standard leaves the decoder's rounding open.
+/// The first bytes determine the format, not the file's name. As in torchvision, grey images get
+/// three equal channels, transparency is dropped, and the orientation noted by a camera (EXIF) is
+/// ignored. PNG gives exactly Pillow's bytes, except for 16-bit grey: here the upper 8 bits are
+/// used, as for colours, where Pillow makes everything above 255 white. JPEG may differ by a few
+/// levels, because the standard does not define the decoder's rounding.
 ///
-/// JPEG has no checksum: a file that lacks data and yet has an end becomes an image that is partly
+/// JPEG has no checksum: a file with missing data but an end marker becomes an image that is partly
 /// grey, as in Pillow.
 ///
 /// # Errors
-/// [`Error::Format`] for a file in another format, for one that is truncated or that the decoder finds
-/// damaged, and for more than [`MAX_PIXELS`].
+/// [`Error::Format`] for a file in another format, for one that is truncated or that the decoder
+/// finds damaged, and for more than [`MAX_PIXELS`].
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     let format = |found: String, expected: &str| Error::Format {
         path: path.into(),
@@ -67,11 +67,11 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     })
 }
 
-/// Why an image cannot be had.
+/// Why an image cannot be decoded.
 enum Problem {
-    /// In the decoder's words.
+    /// The decoder's message.
     Damaged(String),
-    /// Width and height, of more than [`MAX_PIXELS`] together.
+    /// Width and height, if they exceed [`MAX_PIXELS`].
     TooLarge(usize, usize),
 }
 
@@ -91,9 +91,9 @@ fn check_size(width: usize, height: usize) -> Result<(), Problem> {
 fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {
     let options = DecoderOptions::default()
         .jpeg_set_out_colorspace(ColorSpace::RGB)
-        // Otherwise what is missing is filled up with grey.
+        // Otherwise missing data is filled with grey.
         .set_strict_mode(true)
-        // The number of pixels is what counts; a panorama may be wide.
+        // Only the number of pixels is limited; a panorama may be wide.
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX));
     let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options);
@@ -108,22 +108,22 @@ fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {
     Image::new(width, height, pixels).map_err(Problem::damaged)
 }
 
-/// Whether a JPEG file goes on to its end: the decoder does not see that bits are missing in the
-/// last row of blocks. Pillow asks for the marker as well.
+/// Whether a JPEG file is complete: the decoder does not notice missing bits in the last row of
+/// blocks. Pillow checks for the marker as well.
 fn has_end(bytes: &[u8]) -> bool {
     const END_OF_IMAGE: u8 = 0xd9;
     const START_OF_SCAN: u8 = 0xda;
     if bytes.ends_with(&[0xff, END_OF_IMAGE]) {
         return true;
     }
-    // Something may follow the image. Its end is the first marker of that kind outside of a
-    // segment, because a segment may hold a whole small image.
+    // Data may follow the image. Its end is the first such marker outside a segment, because a
+    // segment may contain a thumbnail.
     let mut rest = bytes.get(2..).unwrap_or_default();
     let mut in_scan = false;
     loop {
         match rest {
             [0xff, END_OF_IMAGE, ..] => return true,
-            // Within a scan: a byte 0xff of the data, a restart, and a byte that fills up.
+            // Within a scan: a byte 0xff of the data, a restart, or a fill byte.
             [0xff, 0x00 | 0xd0..=0xd7 | 0xff, ..] => rest = &rest[1..],
             [0xff, marker, high, low, ..] => {
                 in_scan = *marker == START_OF_SCAN;
@@ -138,7 +138,7 @@ fn has_end(bytes: &[u8]) -> bool {
 
 fn png(bytes: &[u8]) -> Result<Image, Problem> {
     let mut decoder = png::Decoder::new(Cursor::new(bytes));
-    // Palettes become colours, and everything has 8 bits.
+    // Palettes become colours, and every channel gets 8 bits.
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let header = decoder.read_header_info().map_err(Problem::damaged)?;
     let (width, height) = (header.width as usize, header.height as usize);
@@ -147,11 +147,11 @@ fn png(bytes: &[u8]) -> Result<Image, Problem> {
     let channels = reader.output_color_type().0.samples();
     let mut samples = vec![0; width * height * channels];
     reader.next_frame(&mut samples).map_err(Problem::damaged)?;
-    // What follows the pixels tells whether the file is whole.
+    // The data after the pixels shows whether the file is complete.
     reader.finish().map_err(Problem::damaged)?;
     let pixels = match channels {
         CHANNELS => samples,
-        // Grey, or grey and its opacity.
+        // Grey, or grey with opacity.
         1 | 2 => samples.chunks_exact(channels).flat_map(|sample| [sample[0]; 3]).collect(),
         _ => samples
             .chunks_exact(channels)

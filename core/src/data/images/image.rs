@@ -1,16 +1,16 @@
-//! A picture in memory.
+//! An image in memory.
 
 use std::fmt;
 
 use crate::{Error, Result};
 
-/// Bytes of a pixel: red, green and blue.
+/// The bytes of a pixel: red, green and blue.
 pub(super) const CHANNELS: usize = 3;
 
-/// 8-bit RGB pixels, row by row from the top left: what `PIL.Image.convert("RGB")` gives.
+/// 8-bit RGB pixels, row by row from the top left: what `PIL.Image.convert("RGB")` returns.
 ///
-/// It stays in bytes until a batch is made of it: a quarter of the memory of floats, and what
-/// resizing is fastest on.
+/// Pixels stay bytes until a batch is made of them: that takes a quarter of the memory of floats,
+/// and resizing bytes is fastest.
 ///
 /// ```
 /// use tch_parallel::data::Image;
@@ -29,11 +29,11 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image of `height` rows of `width` pixels of three bytes each.
+    /// An image with `height` rows of `width` pixels, of three bytes each.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an image without pixels, and for a number of bytes that is not
-    /// `height · width · 3`.
+    /// [`Error::Argument`] for an image without pixels, and if there are not `height · width · 3`
+    /// bytes.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
         let refuse = |what: &str, found: String, expected: String| {
             Err(Error::Argument { what: what.into(), found, expected })
@@ -53,12 +53,12 @@ impl Image {
         Ok(Self { width, height, pixels })
     }
 
-    /// Pixels of a row.
+    /// The pixels per row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows.
+    /// The number of rows.
     pub fn height(&self) -> usize {
         self.height
     }
@@ -73,13 +73,13 @@ impl Image {
         self.pixels.chunks_exact(self.width * CHANNELS)
     }
 
-    /// The rows from the top, to change them.
+    /// The rows from the top, mutable.
     pub fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.pixels.chunks_exact_mut(self.width * CHANNELS)
     }
 }
 
-/// The size alone: nobody reads a hundred thousand numbers.
+/// Only the size, because there may be a hundred thousand numbers.
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Image({}×{})", self.width, self.height)

@@ -9,15 +9,15 @@ use super::{Image, ImageSource, SampleRng};
 use crate::data::Dataset;
 use crate::{Error, Result};
 
-/// The images of a source, transformed one by one and put together to batches.
+/// The images of a source, transformed and combined into batches.
 ///
 /// A batch is `(images, labels)`: 32-bit floats `[batch, 3, height, width]` and 64-bit integers
-/// `[batch]`. The transforms must leave all images with the same size. What comes out is that of
-/// torchvision's `Compose([*transforms, ToTensor(), Normalize(mean, std)])`. Where the source leaves
-/// images out, the batch is smaller; one without any image is an error.
+/// `[batch]`. After the transforms, all images must have the same size. The result equals that of
+/// torchvision's `Compose([*transforms, ToTensor(), Normalize(mean, std)])`. If the source skips
+/// images, the batch is smaller; a batch without any image is an error.
 ///
-/// Random transforms draw from a [`SampleRng`] of `(seed, epoch, index)`. A loader's worker
-/// threads share the images of a batch: the first batch is ready sooner than if one thread made it.
+/// Random transforms use a [`SampleRng`] of `(seed, epoch, index)`. A loader's worker threads share
+/// the images of a batch, so the first batch is ready sooner than if one thread made it.
 ///
 /// ```
 /// use tch_parallel::data::transforms::{Normalize, RandomCrop, RandomHorizontalFlip};
@@ -45,19 +45,19 @@ use crate::{Error, Result};
 pub struct ImageDataset<S> {
     source: S,
     transforms: Vec<Box<dyn Transform>>,
-    /// What each byte becomes, in each channel.
+    /// The normalised value of each byte, per channel.
     normalized: [[f32; 256]; 3],
-    /// Together with epoch and index it determines what random transforms draw.
+    /// Together with epoch and index, it determines the random transforms.
     seed: u64,
     memory: BatchMemory,
 }
 
 impl<S: ImageSource> ImageDataset<S> {
-    /// Applies `transforms` in their order, then `normalize`. `seed` should be the same on all ranks,
-    /// so that a sample does not depend on whose it is.
+    /// Applies `transforms` in order, then `normalize`. `seed` should be the same on all ranks, so
+    /// that a sample does not depend on the rank that loads it.
     ///
     /// # Errors
-    /// [`Error::Argument`] if `normalize` would divide by 0, or has a number that is not finite.
+    /// [`Error::Argument`] if `normalize` would divide by 0, or contains infinity or NaN.
     pub fn new(
         source: S,
         transforms: Vec<Box<dyn Transform>>,
@@ -73,17 +73,17 @@ impl<S: ImageSource> ImageDataset<S> {
         })
     }
 
-    /// Where the images come from.
+    /// The source of the images.
     pub fn source(&self) -> &S {
         &self.source
     }
 
-    /// Image number `index` as epoch number `epoch` shows it, before it becomes floats; and its
-    /// label. None if the source leaves it out.
+    /// Image `index` in epoch `epoch`, before it becomes floats, and its label; `None` if the
+    /// source skips it.
     ///
     /// # Errors
-    /// Those of the source and of the transforms, and [`Error::Argument`] for an image that is not
-    /// there.
+    /// Those of the source and of the transforms, and [`Error::Argument`] for an index that does
+    /// not exist.
     pub fn image(&self, index: usize, epoch: u64) -> Result<Option<(Image, usize)>> {
         if index >= self.source.len() {
             return Err(Error::Argument {
@@ -102,7 +102,7 @@ impl<S: ImageSource> ImageDataset<S> {
         Ok(Some((image, label)))
     }
 
-    /// `[images, 3, height, width]`. The colours of a pixel stand apart in it, not side by side.
+    /// `[images, 3, height, width]`: each colour is a plane of its own.
     fn to_tensor(&self, images: &[Image], indices: &[usize]) -> Result<Tensor> {
         let (width, height) =
             images.first().map_or((0, 0), |first| (first.width(), first.height()));
@@ -121,14 +121,14 @@ impl<S: ImageSource> ImageDataset<S> {
         }
         let size = [images.len(), 3, height, width].map(|dim| dim as i64);
         self.memory.tensor(&size, |elements| {
-            // Each image has its part of the tensor, so threads need not wait for each other.
+            // Each image has its own part of the tensor, so threads need no lock.
             let parts = elements.chunks_exact_mut(3 * height * width).zip(images).collect();
             map(parts, |(part, image)| normalize(image, &self.normalized, part));
         })
     }
 }
 
-/// Writes the image's red, green and blue plane.
+/// Writes the image's red, green and blue planes.
 fn normalize(image: &Image, normalized: &[[f32; 256]; 3], planes: &mut [f32]) {
     let (red, rest) = planes.split_at_mut(planes.len() / 3);
     let (green, blue) = rest.split_at_mut(red.len());
@@ -161,7 +161,7 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
             return Err(Error::Argument {
                 what: "a batch".into(),
                 found: format!("of damaged images only, {indices:?}"),
-                expected: "one with a good image at least: repair or remove the files, or make \
+                expected: "one with at least one good image: repair or remove the files, or make \
                            larger batches"
                     .into(),
             });
@@ -171,9 +171,9 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
     }
 }
 
-/// Spreads the items over the worker threads of the loader whose worker calls this. Another thread,
-/// such as a training loop without workers, does all the work itself: rayon's global pool has a
-/// thread for every core, which would be too many where several ranks share the machine.
+/// Spreads the items over the worker threads of the loader that calls this. Any other thread, such
+/// as a training loop without workers, does all the work itself: rayon's global pool has a thread
+/// per core, too many if several ranks share the machine.
 fn map<I: Send, T: Send>(items: Vec<I>, f: impl Fn(I) -> T + Send + Sync) -> Vec<T> {
     match rayon::current_thread_index() {
         Some(_) => items.into_par_iter().map(f).collect(),

@@ -1,4 +1,4 @@
-//! Image files, a folder for every class.
+//! Image files, with one folder per class.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,25 +8,26 @@ use std::sync::{Mutex, PoisonError};
 use super::{Image, ImageSource, decode};
 use crate::{Error, Result};
 
-/// What is read, in lower case.
+/// The extensions that are read, in lower case.
 const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];
-/// What torchvision reads and this does not: leaving it out in silence would shrink the data set.
+/// Extensions that torchvision reads but this does not: ignoring them silently would shrink the
+/// data set.
 const OTHER_EXTENSIONS: [&str; 7] = ["bmp", "pgm", "pnm", "ppm", "tif", "tiff", "webp"];
 
-/// How an [`ImageFolder`] reads its files.
+/// Options of an [`ImageFolder`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ImageFolderOptions {
-    /// Whether a damaged image is left out of its batch, which is smaller then, and counted.
-    /// Otherwise it is an error. The number of batches stays, so ranks still make equally many steps,
-    /// and no other image counts twice.
+    /// Whether to skip and count damaged images, which makes their batches smaller. Otherwise a
+    /// damaged image is an error. The number of batches does not change, so all ranks still make
+    /// the same number of steps, and no other image is used twice.
     pub skip_bad: bool,
 }
 
-/// torchvision's `ImageFolder`: `root/CLASS/any/where/FILE.jpg`, in its order.
+/// torchvision's `ImageFolder`: `root/CLASS/any/where/FILE.jpg`, in the same order.
 ///
-/// The classes are the folders in `root`, sorted by name; a class's files are found in its folder
-/// and those below it. JPEG and PNG are read, see [`decode()`]. Files are only listed at first; a
-/// file is read and decoded when a batch needs it.
+/// The classes are the folders in `root`, sorted by name; a class's files are in its folder and in
+/// those below it. JPEG and PNG are supported, see [`decode()`]. At first, files are only listed;
+/// each is read and decoded when a batch needs it.
 #[derive(Debug)]
 pub struct ImageFolder {
     root: PathBuf,
@@ -34,7 +35,7 @@ pub struct ImageFolder {
     /// Files and their labels.
     samples: Vec<(PathBuf, usize)>,
     options: ImageFolderOptions,
-    /// The samples that were found damaged, so that none is counted or read again.
+    /// The samples found damaged, so that each is read and counted only once.
     bad: Mutex<BTreeSet<usize>>,
 }
 
@@ -43,8 +44,8 @@ impl ImageFolder {
     ///
     /// # Errors
     /// [`Error::Io`] if a folder cannot be read; [`Error::Format`] for a folder without classes, a
-    /// class without images, image files in a format that torchvision reads and this does not, and
-    /// links that lead round in a circle.
+    /// class without images, image formats that torchvision reads but this does not, and circular
+    /// links.
     pub fn new(root: impl Into<PathBuf>) -> Result<Self> {
         Self::with_options(root, ImageFolderOptions::default())
     }
@@ -52,7 +53,7 @@ impl ImageFolder {
     /// The same, with all its options.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn with_options(root: impl Into<PathBuf>, options: ImageFolderOptions) -> Result<Self> {
         let root = root.into();
         let (mut classes, mut samples) = (Vec::new(), Vec::new());
@@ -82,39 +83,37 @@ impl ImageFolder {
         Ok(Self { root, classes, samples, options, bad: Mutex::default() })
     }
 
-    /// The files in their order, each with its label.
+    /// The files in order, each with its label.
     pub fn samples(&self) -> &[(PathBuf, usize)] {
         &self.samples
     }
 
-    /// The files that were found damaged so far, with
-    /// [`skip_bad`](ImageFolderOptions::skip_bad).
+    /// The number of files found damaged so far, with [`skip_bad`](ImageFolderOptions::skip_bad).
     pub fn bad_files(&self) -> Vec<&Path> {
         let bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
         bad.iter().map(|&index| self.samples[index].0.as_path()).collect()
     }
 
-    /// Compares the classes of this training set with those of a validation set: where they are not
-    /// the same, a label means something else there.
+    /// Compares the classes of this training set with those of a validation set: if they differ,
+    /// labels have different meanings.
     ///
     /// # Errors
-    /// [`Error::Format`] naming the classes that only one of them has.
+    /// [`Error::Format`], naming the classes that only one of them has.
     pub fn check_same_classes(&self, validation: &ImageFolder) -> Result<()> {
         let missing = |from: &ImageFolder, of: &ImageFolder| -> Vec<String> {
             of.classes.iter().filter(|class| !from.classes.contains(class)).cloned().collect()
         };
-        let found =
-            [("lacks", missing(validation, self)), ("has besides", missing(self, validation))]
-                .into_iter()
-                .filter(|(_, classes)| !classes.is_empty())
-                .map(|(says, classes)| format!("{says} {}", some_of(&classes)))
-                .collect::<Vec<_>>();
+        let found = [("lacks", missing(validation, self)), ("adds", missing(self, validation))]
+            .into_iter()
+            .filter(|(_, classes)| !classes.is_empty())
+            .map(|(says, classes)| format!("{says} {}", some_of(&classes)))
+            .collect::<Vec<_>>();
         if found.is_empty() {
             return Ok(());
         }
         Err(Error::Format {
             path: validation.root.clone(),
-            found: format!("{} of the classes", found.join(" and ")),
+            found: found.join(" and "),
             expected: format!("the {} classes of {}", self.classes.len(), self.root.display()),
         })
     }
@@ -144,8 +143,8 @@ impl ImageSource for ImageFolder {
             return Ok(None);
         }
         match self.read(index) {
-            // A file that cannot be read at all is another trouble than one that is damaged: a disk
-            // that is gone must not look like an epoch of bad images.
+            // A file that cannot be read is a different problem from a damaged one: a lost disk
+            // must not look like an epoch of bad images.
             Err(Error::Format { .. }) if self.options.skip_bad => {
                 self.bad.lock().unwrap_or_else(PoisonError::into_inner).insert(index);
                 Ok(None)
@@ -159,8 +158,7 @@ impl ImageSource for ImageFolder {
     }
 }
 
-/// The files below the folder, in torchvision's order: folder by folder, the folders in the order of
-/// their whole paths.
+/// The files below the folder, in torchvision's order: folder by folder, sorted by whole path.
 fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let (mut folders, mut unseen) = (Vec::new(), vec![(folder.to_owned(), Vec::new())]);
     while let Some((folder, mut above)) = unseen.pop() {
@@ -168,7 +166,7 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
         if above.contains(&itself) {
             return Err(Error::Format {
                 path: folder,
-                found: format!("is {} once more, in which it lies", itself.display()),
+                found: format!("links back to {}, which contains it", itself.display()),
                 expected: "no link to a folder above it; remove the link".into(),
             });
         }
@@ -178,7 +176,7 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
         unseen.extend(below.into_iter().map(|(path, _)| (path, above.clone())));
         folders.push((folder, files));
     }
-    // As text: a path's own order compares names, so that "a/b" would come before "a-b".
+    // As text: paths are compared component by component, so that "a/b" would come before "a-b".
     folders.sort_by(|(a, _), (b, _)| a.as_os_str().cmp(b.as_os_str()));
 
     let mut images = Vec::new();
@@ -189,7 +187,7 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
         if is_one_of(&OTHER_EXTENSIONS) {
             return Err(Error::Format {
                 path,
-                found: "is named as an image in another format".into(),
+                found: "has the extension of an unsupported image format".into(),
                 expected: "JPEG or PNG images only; convert it, or remove it".into(),
             });
         }
@@ -200,7 +198,7 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(images)
 }
 
-/// What is in the folder, sorted by name, and whether it is a folder. Links are followed.
+/// The folder's contents, sorted by name, each with whether it is a folder. Links are followed.
 fn entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("read directory", folder))? {
@@ -220,7 +218,7 @@ fn name(folder: &Path) -> String {
     folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The first few: two folders that have nothing to do with each other differ in all of them.
+/// The first few: two unrelated folders differ in all of them.
 fn some_of(classes: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown = classes[..classes.len().min(SHOWN)].join(", ");

@@ -21,12 +21,12 @@ pub const FASHION_MNIST_CLASSES: [&str; 10] = [
     "Ankle boot",
 ];
 
-/// Black pixels on each side, which make 32 of 28.
+/// The black pixels on each side that extend 28 to 32.
 const PADDING: usize = 2;
 const SIDE: usize = INNER_SIDE + 2 * PADDING;
 
 /// The images of [`Mnist`] at CIFAR-10's size, 32×32: two black pixels on each side, and the grey
-/// level in all three channels. So a model for CIFAR-10 can be trained on real pixels without a
+/// level in all three channels. A model for CIFAR-10 can so be trained on real images without a
 /// download.
 #[derive(Debug)]
 pub struct MnistImages {
@@ -35,8 +35,8 @@ pub struct MnistImages {
 }
 
 impl MnistImages {
-    /// The images of `mnist`. `classes` are [`MNIST_CLASSES`] or [`FASHION_MNIST_CLASSES`]: the files
-    /// do not say which they hold.
+    /// The images of `mnist`. `classes` is [`MNIST_CLASSES`] or [`FASHION_MNIST_CLASSES`]: the
+    /// files do not say which they contain.
     pub fn new(mnist: Mnist, classes: [&str; 10]) -> Self {
         Self { mnist, classes: classes.map(str::to_owned).into() }
     }

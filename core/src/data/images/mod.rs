@@ -1,18 +1,18 @@
-//! Labelled pictures and what is done to them before a network sees them, as in torchvision.
+//! Labelled images and their transforms, as in torchvision.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `image` | [`Image`]: 8-bit RGB pixels |
-//! | `source` | [`ImageSource`]: numbered images with their classes |
-//! | `image_folder` | [`ImageFolder`]: JPEG and PNG files, a folder for every class |
+//! | `source` | [`ImageSource`]: numbered images with labels |
+//! | `image_folder` | [`ImageFolder`]: JPEG and PNG files, one folder per class |
 //! | `cifar10` | [`Cifar10`]: the binary files of CIFAR-10 |
-//! | `mnist_images` | [`MnistImages`]: MNIST or Fashion-MNIST in the shape of CIFAR-10 |
-//! | `synthetic` | [`SyntheticImages`]: noise, for measuring without data |
-//! | `decode` | [`decode()`]: files become images |
+//! | `mnist_images` | [`MnistImages`]: MNIST or Fashion-MNIST in CIFAR-10's format |
+//! | `synthetic` | [`SyntheticImages`]: noise, for benchmarks without data |
+//! | `decode` | [`decode()`]: decodes files |
 //! | [`transforms`] | crops, flips, resizing, normalisation |
-//! | `sample_rng` | [`SampleRng`]: what random transforms draw from |
-//! | `image_dataset` | [`ImageDataset`]: a source and its transforms; it makes batches |
-//! | `batch_memory` | memory of batches that are no longer in use |
+//! | `sample_rng` | [`SampleRng`]: random numbers for transforms |
+//! | `image_dataset` | [`ImageDataset`]: makes batches from a source and its transforms |
+//! | `batch_memory` | the reuse of batches' memory |
 
 mod batch_memory;
 mod cifar10;

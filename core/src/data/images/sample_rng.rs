@@ -1,4 +1,4 @@
-//! What random transforms draw from.
+//! Random numbers for transforms.
 
 use std::ops::Range;
 
@@ -7,19 +7,18 @@ use rand_chacha::ChaCha8Rng;
 
 /// The random numbers of one sample in one epoch.
 ///
-/// Seed, epoch and index alone decide what is drawn. So a sample is augmented in the same way
-/// whichever worker thread makes it, in whichever batch and on whichever rank, and in another way
-/// in the next epoch. PyTorch's workers each have a generator: there the number of workers decides
-/// as well.
+/// They depend only on seed, epoch and index. So a sample's augmentation does not depend on the
+/// worker thread, the batch or the rank, and changes in the next epoch. In PyTorch each worker has
+/// a generator, so there it also depends on the number of workers.
 ///
-/// It is ChaCha with 8 rounds: its key of 256 bits has room for all three numbers as they are, so
-/// that no two samples can share a stream.
+/// ChaCha with 8 rounds: its 256-bit key holds all three numbers unchanged, so no two samples share
+/// a stream.
 #[derive(Debug, Clone)]
 pub struct SampleRng(ChaCha8Rng);
 
 impl SampleRng {
     // ANCHOR: new
-    /// The generator of sample number `index` in epoch number `epoch`.
+    /// The generator of sample `index` in epoch `epoch`.
     pub fn new(seed: u64, epoch: u64, index: usize) -> Self {
         let mut key = [0; 32];
         for (bytes, number) in key.chunks_exact_mut(8).zip([seed, epoch, index as u64]) {
@@ -29,13 +28,13 @@ impl SampleRng {
     }
     // ANCHOR_END: new
 
-    /// A number between `low` and `high`, each as likely as the others: `uniform_` of a tensor.
-    /// If both are equal it is this number.
+    /// A uniformly distributed number between `low` and `high`: `uniform_` of a tensor. If both are
+    /// equal, that number.
     pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.0.random::<f64>()
     }
 
-    /// A whole number out of the range: `torch.randint`.
+    /// A uniformly distributed integer from the range: `torch.randint`.
     ///
     /// # Panics
     /// If the range is empty.

@@ -1,16 +1,15 @@
-//! Where images come from.
+//! Sources of images.
 
 use std::sync::Arc;
 
 use super::Image;
 use crate::Result;
 
-/// Images numbered from 0, each with the number of its class: what torchvision's data sets are
-/// before any transform.
+/// Numbered images with the numbers of their classes: torchvision's data sets before any transform.
 ///
 /// An [`ImageDataset`](super::ImageDataset) makes batches of them.
 pub trait ImageSource: Send + Sync {
-    /// How many images there are.
+    /// The number of images.
     fn len(&self) -> usize;
 
     /// Whether there are none.
@@ -21,18 +20,18 @@ pub trait ImageSource: Send + Sync {
     /// The names of the classes; a label is an index into them.
     fn classes(&self) -> &[String];
 
-    /// Image number `index`, which is less than [`len`](Self::len), and its label; None for an image
-    /// that batches are to be made without.
+    /// Image `index`, which is less than [`len`](Self::len), and its label; `None` if batches
+    /// should skip the image.
     ///
     /// Several worker threads call it at the same time.
     ///
     /// # Errors
-    /// What keeps the source from giving the image, as a rule [`Error::Io`](crate::Error::Io) or
+    /// Whatever prevents reading the image, usually [`Error::Io`](crate::Error::Io) or
     /// [`Error::Format`](crate::Error::Format).
     fn image(&self, index: usize) -> Result<Option<(Image, usize)>>;
 
-    /// How many images have turned out to be unreadable so far and were left out; where that is not
-    /// asked for, such an image is an error and this stays 0.
+    /// How many images were unreadable so far and have been skipped. If skipping is off, such an
+    /// image is an error, and this stays 0.
     fn skipped(&self) -> usize {
         0
     }
@@ -40,7 +39,7 @@ pub trait ImageSource: Send + Sync {
 
 macro_rules! delegate {
     ($pointer:ident) => {
-        /// For programs that choose their data at run time.
+        /// For a source that is chosen at run time.
         impl<S: ImageSource + ?Sized> ImageSource for $pointer<S> {
             fn len(&self) -> usize {
                 (**self).len()

@@ -1,19 +1,19 @@
-//! Noise in the place of images.
+//! Noise instead of images.
 
 use super::{Image, ImageSource, SampleRng};
 use crate::{Error, Result};
 
-/// What [`SyntheticImages`] are like; by default like the training images of ImageNet, as with
+/// The properties of [`SyntheticImages`]; by default those of ImageNet's training images, as with
 /// `--dummy` in PyTorch's ImageNet example.
 #[derive(Debug, Clone, Copy)]
 pub struct SyntheticImagesOptions {
-    /// How many there are.
+    /// The number of images.
     pub len: usize,
     /// Width and height, in pixels.
     pub size: usize,
-    /// How many classes the labels are drawn from.
+    /// The number of classes.
     pub num_classes: usize,
-    /// Another seed gives other images.
+    /// A different seed gives different images.
     pub seed: u64,
 }
 
@@ -23,11 +23,11 @@ impl Default for SyntheticImagesOptions {
     }
 }
 
-/// Random pixels with random labels, for measuring how fast a model trains where there is no data
-/// set. There is nothing in them to be learned.
+/// Random pixels with random labels, to measure training speed without a data set. There is nothing
+/// to learn.
 ///
-/// Each image is drawn when it is asked for, from a generator seeded with its index: it is the same
-/// every time, and takes no memory.
+/// Each image is generated on demand, from a generator seeded with its index, so it is the same
+/// every time and takes no memory.
 ///
 /// ```
 /// use tch_parallel::data::{ImageSource, SyntheticImages, SyntheticImagesOptions};
@@ -46,10 +46,10 @@ pub struct SyntheticImages {
 }
 
 impl SyntheticImages {
-    /// Images as `options` describe them.
+    /// Images with the properties in `options`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for images without pixels and labels without classes.
+    /// [`Error::Argument`] for images without pixels, or no classes.
     pub fn new(options: SyntheticImagesOptions) -> Result<Self> {
         for (what, value) in [("size", options.size), ("num_classes", options.num_classes)] {
             if value == 0 {
@@ -60,7 +60,7 @@ impl SyntheticImages {
                 });
             }
         }
-        // A name that nobody takes for a class of real images.
+        // A name that cannot be mistaken for a class of real images.
         let classes = (0..options.num_classes).map(|class| format!("synthetic-{class}")).collect();
         Ok(Self { options, classes })
     }

@@ -1,4 +1,4 @@
-//! What a communication hook is.
+//! The trait of communication hooks.
 
 use super::GradBucket;
 use crate::Result;
@@ -6,37 +6,37 @@ use crate::distributed::ProcessGroup;
 use std::fmt;
 use tch::Tensor;
 
-/// The second half of a hook's work on one bucket: waits for what the first half has started and
-/// gives what takes the bucket's place, a tensor of the shape and kind of its buffer.
+/// The second half of a hook's work on a bucket: waits for what the first half started, and returns
+/// the tensor that replaces the bucket's buffer, with the same shape and kind.
 ///
-/// PyTorch's hooks return a `Future` and chain what is to be done to it with `then`.
+/// PyTorch's hooks return a `Future` and chain further work to it with `then`.
 pub type Finish = Box<dyn FnOnce() -> Result<Tensor> + Send>;
 
-/// How gradients are exchanged; [`from_fn`] makes one of a closure.
+/// How gradients are exchanged; [`from_fn`] makes a hook from a closure.
 ///
-/// In every backward pass [`start`](Self::start) is called once for each bucket, in the order of the
-/// buckets, as soon as the bucket's gradients are complete: while others are still being computed.
-/// After the last gradient what it has returned is called, for one bucket after the other, in the
-/// same order, on the thread of the backward pass. All ranks so come to the same collectives in the
-/// same order, also where the second half starts further ones.
+/// Every backward pass calls [`start`](Self::start) once per bucket, in the order of the buckets,
+/// as soon as a bucket's gradients are complete and while others are still being computed. After
+/// the last gradient, it calls the returned closures, one bucket after the other, in the same
+/// order, on the thread of the backward pass. So all ranks make the same collectives in the same
+/// order, even if the second half starts further ones.
 pub trait CommHook: Send {
-    /// By what it is known in messages and in the logging data, together with everything that must
-    /// be the same on all ranks: ranks are compared by it.
+    /// The hook's name in messages and in the logging data, together with all options that must be
+    /// the same on all ranks: ranks compare it.
     fn name(&self) -> String;
 
     /// Starts the exchange of a bucket among the ranks of `group`.
     ///
-    /// Gradients come as this rank has computed them. Whoever sums them must divide by the size of
-    /// the group as well.
+    /// The gradients are those of this rank, undivided. A hook that sums them must also divide by
+    /// the size of the group.
     ///
     /// # Errors
-    /// Whatever keeps the hook from its work: [`DistributedDataParallel::backward`] reports it.
+    /// Anything that stops the hook; [`DistributedDataParallel::backward`] returns it.
     ///
     /// [`DistributedDataParallel::backward`]: crate::distributed::DistributedDataParallel::backward
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish>;
 }
 
-/// A hook of a closure, under the name by which ranks are compared.
+/// Makes a hook of a closure; ranks compare `name`.
 ///
 /// ```
 /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
@@ -63,7 +63,7 @@ where
     FromFn { name: name.into(), start }
 }
 
-/// What [`from_fn`] makes.
+/// The hook that [`from_fn`] makes.
 pub struct FromFn<F> {
     name: String,
     start: F,

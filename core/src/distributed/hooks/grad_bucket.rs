@@ -1,12 +1,12 @@
-//! What a communication hook gets.
+//! The argument of a communication hook.
 
 use crate::{Error, Result};
 use tch::Tensor;
 
 /// Gradients that are exchanged together, complete on this rank. `torch.distributed.GradBucket`
 ///
-/// It lives as long as the call of the hook, its tensors as long as the hook keeps them. What libtorch
-/// refuses to give or to take is an [`Error::Tensor`].
+/// It lives as long as the call of the hook; its tensors live as long as the hook keeps them.
+/// Errors of libtorch are [`Error::Tensor`].
 #[derive(Debug)]
 pub struct GradBucket<'a> {
     engine: &'a mut c10d_sys::GradBucket,
@@ -17,8 +17,8 @@ impl<'a> GradBucket<'a> {
         GradBucket { engine }
     }
 
-    /// Its number among the buckets, from 0; they are exchanged in this order. The second forward
-    /// pass of a training orders the buckets anew. `bucket.index()`
+    /// Its index among the buckets, from 0, which is also the order of exchange. The second forward
+    /// pass of a training reorders the buckets. `bucket.index()`
     pub fn index(&self) -> usize {
         self.engine.index()
     }
@@ -28,8 +28,8 @@ impl<'a> GradBucket<'a> {
         self.engine.is_last()
     }
 
-    /// All its gradients one after the other, `[numbers in the bucket]`. Not a copy: writing to it
-    /// changes the bucket. `bucket.buffer()`
+    /// All its gradients in one flat tensor. Not a copy: writing to it changes the bucket.
+    /// `bucket.buffer()`
     ///
     /// # Errors
     /// [`Error::Tensor`]
@@ -37,8 +37,8 @@ impl<'a> GradBucket<'a> {
         self.engine.buffer().map_err(Error::engine("GradBucket::buffer"))
     }
 
-    /// Puts another tensor in the place of the buffer, for a hook that is called with this bucket
-    /// later. `bucket.set_buffer(tensor)`
+    /// Replaces the buffer by another tensor, for a hook that is called with this bucket later.
+    /// `bucket.set_buffer(tensor)`
     ///
     /// # Errors
     /// [`Error::Tensor`]

@@ -1,4 +1,4 @@
-//! How a hook gets into the engine, and how its failures come out.
+//! How the engine calls a hook, and how its failures are reported.
 
 use super::{CommHook, GradBucket};
 use crate::distributed::{DistributedDataParallel, ProcessGroup};
@@ -8,15 +8,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use tch::Tensor;
 
-/// What went wrong in a hook, as it was: from the engine only a text comes back.
+/// The original error of a hook: the engine returns only its text.
 pub(in crate::distributed) type Failure = Arc<Mutex<Option<Error>>>;
 
 impl<M> DistributedDataParallel<M> {
-    /// From now on `hook` exchanges the gradients. A collective.
+    /// Makes `hook` exchange the gradients from now on. A collective.
     ///
-    /// Once for a model, before its first forward pass: the engine divides gradients where there is
-    /// no hook. When a hook returns an error or panics, [`backward`](Self::backward) reports it;
-    /// gradients cannot be exchanged afterwards, so end the program. `model.register_comm_hook`
+    /// Call this once per model, before its first forward pass: without a hook, the engine divides
+    /// the gradients. If a hook returns an error or panics, [`backward`](Self::backward) returns
+    /// it; gradients cannot be exchanged afterwards, so end the program. `model.register_comm_hook`
     ///
     /// ```
     /// # use tch::nn;
@@ -33,8 +33,8 @@ impl<M> DistributedDataParallel<M> {
     /// ```
     ///
     /// # Errors
-    /// - [`Error::Argument`]: the model has a hook already, or has made a forward pass.
-    /// - [`Error::Collective`]: another rank registers a hook of another name.
+    /// - [`Error::Argument`]: the model already has a hook, or has made a forward pass.
+    /// - [`Error::Collective`]: another rank registers a hook with another name.
     pub fn register_comm_hook(&self, hook: impl CommHook + 'static) -> Result<()> {
         const OPERATION: &str = "register_comm_hook";
         let name = hook.name();
@@ -67,13 +67,13 @@ impl<M> DistributedDataParallel<M> {
         self.reducer
             .borrow_mut()
             .register_comm_hook(&guard.name.clone(), guard.around(hook))
-            .map_err(|error| self.group.failed(OPERATION, error.message()))?;
-        // Nobody but this function sets it, and not twice.
+            .map_err(|error| self.group.failed(OPERATION, &error))?;
+        // Only this function sets it, and only once.
         let _ = self.hook_failure.set(failure);
         Ok(())
     }
 
-    /// The failure of a hook because of which the engine has failed, where that is so.
+    /// The failure of a hook, if that is why the engine failed.
     pub(in crate::distributed) fn take_hook_failure(&self) -> Option<Error> {
         self.hook_failure.get()?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -88,7 +88,7 @@ struct Guard {
 }
 
 impl Guard {
-    /// The hook as the engine calls it.
+    /// The hook in the form that the engine calls.
     fn around(
         self,
         mut hook: impl CommHook + 'static,
@@ -111,11 +111,11 @@ impl Guard {
         }
     }
 
-    /// The text of an error is for C++; the error itself is kept.
+    /// C++ gets the text of an error; the error itself is kept.
     fn run<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T, String> {
         let error = match catch_unwind(AssertUnwindSafe(part)) {
             Ok(Ok(value)) => return Ok(value),
-            // The others know of it.
+            // It has been reported to the other ranks.
             Ok(Err(error @ Error::Collective { .. })) => error,
             Ok(Err(error)) => self.failed(&error.to_string()),
             Err(panic) => self.failed(&of_panic(&*panic)),

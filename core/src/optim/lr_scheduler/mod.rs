@@ -1,5 +1,5 @@
-//! Learning rates that change as the training goes on: `torch.optim.lr_scheduler`, with its values
-//! to the last bit.
+//! Learning rates that change during training: `torch.optim.lr_scheduler`, with the same values to
+//! the last bit.
 //!
 //! A schedule ([`StepLr`], [`CosineAnnealingLr`] …) is a formula, and the [`LrScheduler`] applies it
 //! to an optimizer:
@@ -20,49 +20,20 @@
 //! assert_eq!(optimizer.lr(), 0.1 * 0.1);
 //! # Ok::<(), tch_parallel::Error>(())
 //! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `schedule` | [`Schedule`], and [`LambdaLr`] for a formula of your own |
+//! | `decay` | rates that fall: [`StepLr`], [`MultiStepLr`], [`ExponentialLr`], [`CosineAnnealingLr`] |
+//! | `warm_up` | [`LinearLr`], and [`SequentialLr`] for the schedule that follows it |
+//! | `scheduler` | [`LrScheduler`], which applies a schedule, and its state |
 
-mod cosine_annealing;
-mod exponential;
-mod lambda;
-mod linear;
-mod multi_step;
+mod decay;
 mod schedule;
 mod scheduler;
-mod sequential;
-mod step;
+mod warm_up;
 
-pub use cosine_annealing::CosineAnnealingLr;
-pub use exponential::ExponentialLr;
-pub use lambda::LambdaLr;
-pub use linear::LinearLr;
-pub use multi_step::MultiStepLr;
-pub use schedule::Schedule;
+pub use decay::{CosineAnnealingLr, ExponentialLr, MultiStepLr, StepLr};
+pub use schedule::{LambdaLr, Schedule};
 pub use scheduler::{LrScheduler, LrSchedulerState};
-pub use sequential::SequentialLr;
-pub use step::StepLr;
-
-use crate::{Error, Result};
-
-/// Refuses to divide by 0.
-fn check_length(what: &str, epochs: u64) -> Result<()> {
-    if epochs > 0 {
-        return Ok(());
-    }
-    Err(Error::Argument {
-        what: what.into(),
-        found: "0".into(),
-        expected: "1 epoch or more".into(),
-    })
-}
-
-/// Refuses what would make the rate negative, or no number.
-fn check_factor(what: &str, factor: f64) -> Result<()> {
-    if factor.is_finite() && factor >= 0.0 {
-        return Ok(());
-    }
-    Err(Error::Argument {
-        what: what.into(),
-        found: factor.to_string(),
-        expected: "a number not below 0".into(),
-    })
-}
+pub use warm_up::{LinearLr, SequentialLr};

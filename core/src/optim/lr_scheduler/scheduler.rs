@@ -5,8 +5,8 @@ use crate::optim::Optimizer;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Where a schedule stands, and what it has made of an optimizer's learning rate. PyTorch's base class
-/// `LRScheduler`; there is an example at the [module](super).
+/// The state of a schedule, and the learning rate that it has set. PyTorch's base class
+/// `LRScheduler`; there is an example in the [module](super).
 #[derive(Debug)]
 pub struct LrScheduler {
     schedule: Box<dyn Schedule>,
@@ -15,25 +15,25 @@ pub struct LrScheduler {
     last_lr: f64,
 }
 
-/// What [`LrScheduler::state_dict`] gives.
+/// What [`LrScheduler::state_dict`] returns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LrSchedulerState {
     /// The schedule and its settings.
     pub schedule: String,
-    /// How often the scheduler has made a step.
+    /// The number of steps of the scheduler.
     pub last_epoch: u64,
-    /// The learning rate that the optimizer was made with.
+    /// The learning rate that the optimizer was created with.
     pub base_lr: f64,
-    /// The one that the scheduler has set last.
+    /// The last rate that the scheduler set.
     pub last_lr: f64,
 }
 
 impl LrScheduler {
-    /// Begins the schedule: sets the optimizer's learning rate to that of epoch 0, which need not be
-    /// the one that the optimizer was made with.
+    /// Starts the schedule: sets the optimizer's learning rate to that of epoch 0, which may differ
+    /// from the rate that the optimizer was created with.
     ///
     /// # Errors
-    /// [`Error::Argument`] for settings of the schedule that no run could work with.
+    /// [`Error::Argument`] for settings that no run could use.
     pub fn new(optimizer: &mut dyn Optimizer, schedule: impl Schedule + 'static) -> Result<Self> {
         schedule.check()?;
         let base_lr = optimizer.lr();
@@ -42,28 +42,27 @@ impl LrScheduler {
         Ok(LrScheduler { schedule: Box::new(schedule), last_epoch: 0, base_lr, last_lr })
     }
 
-    /// Goes on to the next epoch: sets the learning rate of the steps to come. To be called after
-    /// the optimizer's own steps of an epoch, or after each of them if that is what the schedule
-    /// counts.
+    /// Advances to the next epoch and sets the learning rate for its steps. Call this after the
+    /// optimizer's steps of an epoch, or after every step if the schedule counts steps.
     ///
-    /// A step that [`GradScaler`](crate::amp::GradScaler) has left out counts as well, as in PyTorch.
+    /// Steps that [`GradScaler`](crate::amp::GradScaler) skipped count too, as in PyTorch.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) {
         self.last_epoch += 1;
         self.last_lr = self.schedule.next(self.last_epoch, optimizer.lr(), self.base_lr);
         optimizer.set_lr(self.last_lr);
     }
 
-    /// The learning rate that was set last: `get_last_lr()`.
+    /// The last learning rate that was set: `get_last_lr()`.
     pub fn last_lr(&self) -> f64 {
         self.last_lr
     }
 
-    /// How often [`step`](Self::step) was called.
+    /// The number of calls of [`step`](Self::step).
     pub fn last_epoch(&self) -> u64 {
         self.last_epoch
     }
 
-    /// Where the schedule stands. The learning rate itself is in the optimizer's state.
+    /// The state of the schedule. The learning rate itself is in the optimizer's state.
     pub fn state_dict(&self) -> LrSchedulerState {
         LrSchedulerState {
             schedule: format!("{:?}", self.schedule),
@@ -73,12 +72,12 @@ impl LrScheduler {
         }
     }
 
-    /// Goes on where the state was taken. To be followed, or preceded, by the optimizer's own.
+    /// Restores a state. Also restore the optimizer's, before or after.
     ///
     /// # Errors
     /// [`Error::Argument`] for the state of another schedule, or of the same one with other
-    /// settings. PyTorch would go on with the settings of the state: a run that is resumed with
-    /// more epochs than before would see a cosine rise again.
+    /// settings. PyTorch would continue with the saved settings: resuming with more epochs than
+    /// before would make a cosine rise again.
     pub fn load_state_dict(&mut self, state: &LrSchedulerState) -> Result<()> {
         let own = format!("{:?}", self.schedule);
         if state.schedule != own {
@@ -126,8 +125,8 @@ mod tests {
         rates.collect()
     }
 
-    /// The formulas that the schedules are known by; that Python's values are met to the last bit
-    /// can only be seen beside Python.
+    /// The defining formulas of the schedules. Only a comparison with Python can show that the bits
+    /// are equal.
     #[test]
     fn rates_follow_the_formulas() {
         let step = rates(StepLr { step_size: 2, gamma: 0.5 }, 5);
@@ -238,7 +237,8 @@ mod tests {
         );
         assert_eq!(
             refused(Box::new(sequential(vec![]))),
-            "the number of schedules is 2 beside 0, but must be one more than that of milestones"
+            "the number of schedules is 2, with 0 milestones, but must be one more than the number \
+             of milestones"
         );
         assert_eq!(
             refused(Box::new(sequential(vec![0]))),

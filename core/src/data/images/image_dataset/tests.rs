@@ -202,7 +202,7 @@ fn an_image_that_the_source_leaves_out_is_missing_in_its_batch_and_nothing_else_
     assert_eq!(dataset.batch(&[1, 4, 3, 2], 0).unwrap(), whole.batch(&[4, 2], 0).unwrap());
     assert_eq!(
         dataset.batch(&[5, 1], 0).unwrap_err().to_string(),
-        "a batch is of damaged images only, [5, 1], but must be one with a good image at least: \
+        "a batch is of damaged images only, [5, 1], but must be one with at least one good image: \
          repair or remove the files, or make larger batches"
     );
 }

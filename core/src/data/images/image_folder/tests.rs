@@ -120,8 +120,8 @@ fn an_image_in_a_format_that_is_not_read_is_named() {
     assert_eq!(
         ImageFolder::new(root.path()).unwrap_err().to_string(),
         format!(
-            "{}/a/2.WebP: is named as an image in another format; expected JPEG or PNG images \
-             only; convert it, or remove it",
+            "{}/a/2.WebP: has the extension of an unsupported image format; expected JPEG \
+             or PNG images only; convert it, or remove it",
             root.path().display()
         )
     );
@@ -138,7 +138,7 @@ fn validation_classes_must_be_the_training_classes() {
     assert_eq!(
         train.check_same_classes(&other).unwrap_err().to_string(),
         format!(
-            "{}: lacks owl and has besides cow of the classes; expected the 3 classes of {}",
+            "{}: lacks owl and adds cow; expected the 3 classes of {}",
             other.root.display(),
             train.root.display()
         )
@@ -152,7 +152,7 @@ fn of_many_differing_classes_a_few_are_named() {
     let few = images(&["class0/1.jpg"]);
     let [many, few] = [&many, &few].map(|root| ImageFolder::new(root.path()).unwrap());
     let message = many.check_same_classes(&few).unwrap_err().to_string();
-    let named = "lacks class1, class2, class3, class4, class5 and 3 more of the classes";
+    let named = "lacks class1, class2, class3, class4, class5 and 3 more";
     assert!(message.contains(named), "{message}");
 }
 

@@ -1,4 +1,4 @@
-//! The operations of the transforms on PIL images, as in `torchvision.transforms.functional`.
+//! The transforms' operations on PIL images, as in `torchvision.transforms.functional`.
 
 use fast_image_resize as fir;
 use fir::images::{CroppedImage, ImageRef};
@@ -11,13 +11,13 @@ use crate::{Error, Result};
 /// A rectangle of an image, in pixels. torchvision calls the fields i, j, h and w.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CropBox {
-    /// Rows above it.
+    /// The rows above it.
     pub top: usize,
-    /// Columns on its left.
+    /// The columns to its left.
     pub left: usize,
-    /// Its rows.
+    /// The number of its rows.
     pub height: usize,
-    /// Its columns.
+    /// The number of its columns.
     pub width: usize,
 }
 
@@ -30,14 +30,14 @@ pub fn hflip(mut image: Image) -> Image {
     image
 }
 
-/// A square of `size` pixels a side, `top` rows and `left` columns from the image's corner. What lies
-/// outside of the image is black. `functional.crop`
+/// A square of `size` pixels a side, `top` rows and `left` columns from the image's corner. The
+/// area outside the image is black. `functional.crop`
 ///
 /// # Errors
 /// [`Error::Argument`] for a square without pixels.
 pub fn crop(image: &Image, top: isize, left: isize, size: usize) -> Result<Image> {
     let mut pixels = vec![0; size * size * CHANNELS];
-    // The columns of both; `left` and `top` are negative where the square begins outside.
+    // The columns that both share; `left` and `top` are negative if the square starts outside.
     let columns = overlap(left, size, image.width());
     let rows = overlap(top, size, image.height());
     for row in rows.clone() {
@@ -51,30 +51,30 @@ pub fn crop(image: &Image, top: isize, left: isize, size: usize) -> Result<Image
     Image::new(size, size, pixels)
 }
 
-/// The part of `0..len` that lies in the `size` numbers from `start`.
+/// The part of `0..len` in the `size` numbers from `start`.
 fn overlap(start: isize, size: usize, len: usize) -> std::ops::Range<usize> {
     let first = start.max(0).unsigned_abs().min(len);
     let end = start.saturating_add_unsigned(size).max(0).unsigned_abs().min(len);
     first..end.max(first)
 }
 
-/// The image at another size, in pixels: bilinear, and where it shrinks every pixel counts
-/// (antialiasing). `functional.resize`
+/// Resizes the image to this size in pixels: bilinear, with antialiasing when it shrinks.
+/// `functional.resize`
 ///
 /// # Errors
-/// As [`resized_crop`].
+/// Those of [`resized_crop`].
 pub fn resize(image: &Image, height: usize, width: usize) -> Result<Image> {
     let whole = CropBox { top: 0, left: 0, height: image.height(), width: image.width() };
     resized_crop(image, whole, height, width)
 }
 
-/// A part of the image at another size. The pixels around the part do not show in it.
+/// Resizes a part of the image. Pixels outside the part have no influence.
 ///
-/// It is Pillow's algorithm: for each direction a weighted mean, rounded to a byte.
+/// The algorithm is Pillow's: in each direction a weighted mean, rounded to a byte.
 /// `functional.resized_crop`
 ///
 /// # Errors
-/// [`Error::Argument`] for a part that is not inside of the image, and for one without pixels.
+/// [`Error::Argument`] for a part that is not inside the image, and for one without pixels.
 pub fn resized_crop(image: &Image, part: CropBox, height: usize, width: usize) -> Result<Image> {
     let CropBox { top, left, height: rows, width: columns } = part;
     let options = ResizeOptions::new()
@@ -84,7 +84,7 @@ pub fn resized_crop(image: &Image, part: CropBox, height: usize, width: usize) -
         let size = |size: usize| u32::try_from(size);
         let (source_width, source_height) = (size(image.width())?, size(image.height())?);
         let source = ImageRef::new(source_width, source_height, image.pixels(), PixelType::U8x3)?;
-        // Not `ResizeOptions::crop`, which lets the pixels around the part shine in.
+        // Not `ResizeOptions::crop`, which mixes in pixels around the part.
         let source =
             CroppedImage::new(&source, size(left)?, size(top)?, size(columns)?, size(rows)?)?;
         let mut target = fir::images::Image::new(size(width)?, size(height)?, PixelType::U8x3);

@@ -1,37 +1,28 @@
-//! What is done to an image before a network sees it: torchvision's transforms under their names,
-//! with their defaults and their ways of drawing.
+//! Image preprocessing: torchvision's transforms with their names, defaults and random
+//! distributions.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `random_resized_crop` | [`RandomResizedCrop`]: a random part at a fixed size; training on ImageNet |
-//! | `random_crop` | [`RandomCrop`]: a random part, padding included; training on CIFAR-10 |
-//! | `random_horizontal_flip` | [`RandomHorizontalFlip`]: left and right exchanged, or not |
-//! | `resize` | [`Resize`]: the shorter edge gets a fixed length |
-//! | `center_crop` | [`CenterCrop`]: the middle |
-//! | `normalize` | [`Normalize`]: bytes become floats of mean 0 and standard deviation 1 |
-//! | [`functional`] | the operations that these are made of, with nothing random |
+//! | `augmentation` | random: [`RandomResizedCrop`] for training on ImageNet, [`RandomCrop`] for CIFAR-10, [`RandomHorizontalFlip`] for both |
+//! | `resize` | [`Resize`] and [`CenterCrop`]: an image at a fixed size, for evaluation |
+//! | `normalize` | [`Normalize`]: bytes become floats with mean 0 and standard deviation 1 |
+//! | [`functional`] | the deterministic operations behind them |
 
 use std::fmt::Debug;
 
 use super::{Image, SampleRng};
 use crate::Result;
 
-mod center_crop;
+mod augmentation;
 pub mod functional;
 mod normalize;
-mod random_crop;
-mod random_horizontal_flip;
-mod random_resized_crop;
 mod resize;
 
-pub use center_crop::CenterCrop;
+pub use augmentation::{RandomCrop, RandomHorizontalFlip, RandomResizedCrop};
 pub use normalize::Normalize;
-pub use random_crop::RandomCrop;
-pub use random_horizontal_flip::RandomHorizontalFlip;
-pub use random_resized_crop::RandomResizedCrop;
-pub use resize::Resize;
+pub use resize::{CenterCrop, Resize};
 
-/// Makes another image of an image.
+/// Transforms an image.
 ///
 /// ```
 /// use tch_parallel::data::transforms::{CenterCrop, Transform};
@@ -44,10 +35,11 @@ pub use resize::Resize;
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 pub trait Transform: Debug + Send + Sync {
-    /// The transformed image. Whatever is random comes from `rng`, so that the result depends on
+    /// Returns the transformed image. All randomness comes from `rng`, so the result depends on
     /// nothing else.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for an image that the transform cannot work with.
+    /// [`Error::Argument`](crate::Error::Argument) for an image that the transform does not
+    /// support.
     fn apply(&self, image: Image, rng: &mut SampleRng) -> Result<Image>;
 }

@@ -1,31 +1,31 @@
-//! Bytes become floats of mean 0 and standard deviation 1.
+//! Normalisation: bytes become floats with mean 0 and standard deviation 1.
 
 use crate::{Error, Result};
 
-/// Mean and standard deviation of a data set in each of the three channels, black being 0 and full
-/// colour 1. A byte x becomes `(x / 255 − mean) / std`: `torchvision.transforms.ToTensor()` and
-/// `Normalize(mean, std)`, to the last bit.
+/// Mean and standard deviation of a data set for each of the three channels, with 0 for black and 1
+/// for full colour. A byte x becomes `(x / 255 − mean) / std`: `torchvision.transforms.ToTensor()`
+/// and `Normalize(mean, std)`, to the last bit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Normalize {
     /// Subtracted first.
     pub mean: [f32; 3],
-    /// Divided by then.
+    /// Divided by afterwards.
     pub std: [f32; 3],
 }
 
 impl Normalize {
-    /// ImageNet's, as PyTorch's own examples have them.
+    /// ImageNet's, from PyTorch's own examples.
     pub const IMAGENET: Self = Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
-    /// CIFAR-10's, as its tutorials have them. The standard deviations are those of an image, in
-    /// the mean over all images.
+    /// CIFAR-10's, from its tutorials. The standard deviations are those of single images, averaged
+    /// over all images.
     pub const CIFAR10: Self =
         Self { mean: [0.4914, 0.4822, 0.4465], std: [0.2023, 0.1994, 0.2010] };
-    /// MNIST's, of images that are not padded.
+    /// MNIST's, for unpadded images.
     pub const MNIST: Self = Self { mean: [0.1307; 3], std: [0.3081; 3] };
-    /// Fashion-MNIST's, of images that are not padded.
+    /// Fashion-MNIST's, for unpadded images.
     pub const FASHION_MNIST: Self = Self { mean: [0.2860; 3], std: [0.3530; 3] };
 
-    /// What each of the 256 bytes becomes, in each channel.
+    /// The normalised value of each of the 256 bytes, for each channel.
     pub(crate) fn table(self) -> Result<[[f32; 256]; 3]> {
         if let Some(std) = self.std.into_iter().find(|std| *std == 0.0 || !std.is_finite()) {
             return Err(Error::Argument {

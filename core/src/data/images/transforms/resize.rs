@@ -1,11 +1,11 @@
-//! An image at another size.
+//! Transforms to a fixed size, without randomness.
 
-use super::functional::resize;
+use super::functional::{crop, resize};
 use super::{Image, SampleRng, Transform};
 use crate::data::images::MAX_PIXELS;
 use crate::{Error, Result};
 
-/// Makes the shorter edge of an image `size` pixels long and keeps its aspect ratio.
+/// Resizes an image so that its shorter edge has `size` pixels, and keeps its aspect ratio.
 /// `torchvision.transforms.Resize(size)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
@@ -19,7 +19,7 @@ impl Resize {
         Self { size }
     }
 
-    /// Height and width of what becomes of an image of this height and width.
+    /// Height and width of the resized image, given those of the original.
     ///
     /// ```
     /// use tch_parallel::data::transforms::Resize;
@@ -28,9 +28,9 @@ impl Resize {
     /// ```
     ///
     /// # Panics
-    /// For a height or a width of 0, which no [`Image`] has.
+    /// If the height or the width is 0, which no [`Image`] has.
     pub fn output_size(&self, height: usize, width: usize) -> (usize, usize) {
-        // Rounded down, as torchvision does it.
+        // Rounded down, as in torchvision.
         let longer = self.size * height.max(width) / height.min(width);
         if height < width { (self.size, longer) } else { (longer, self.size) }
     }
@@ -42,7 +42,7 @@ impl Transform for Resize {
         if (height, width) == (image.height(), image.width()) {
             return Ok(image);
         }
-        // An image of 1×65,500 pixels fits into a kilobyte and would become one of gigabytes.
+        // A 1×65,500 image fits into a kilobyte and would be resized to gigabytes.
         if height.checked_mul(width).is_none_or(|pixels| pixels > MAX_PIXELS) {
             return Err(Error::Argument {
                 what: format!("what Resize({}) makes of {image:?}", self.size),
@@ -51,6 +51,36 @@ impl Transform for Resize {
             });
         }
         resize(&image, height, width)
+    }
+}
+
+/// Crops a square from the middle of an image. A smaller image is padded with black.
+/// `torchvision.transforms.CenterCrop(size)`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CenterCrop {
+    /// Width and height of the square, in pixels.
+    pub size: usize,
+}
+
+impl CenterCrop {
+    /// A square of `size` pixels.
+    pub fn new(size: usize) -> Self {
+        Self { size }
+    }
+
+    /// The square's position along an edge of this length; negative if the edge is shorter.
+    fn offset(&self, length: usize) -> isize {
+        if length < self.size {
+            return -((self.size - length) as isize / 2);
+        }
+        // Rounds half to even, as Python does.
+        ((length - self.size) as f64 / 2.0).round_ties_even() as isize
+    }
+}
+
+impl Transform for CenterCrop {
+    fn apply(&self, image: Image, _rng: &mut SampleRng) -> Result<Image> {
+        crop(&image, self.offset(image.height()), self.offset(image.width()), self.size)
     }
 }
 
@@ -83,5 +113,21 @@ mod tests {
         let image = Image::new(1, 1, vec![7, 8, 9]).unwrap();
         let result = Resize::new(3).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap();
         assert_eq!(result, Image::new(3, 3, [7, 8, 9].repeat(9)).unwrap());
+    }
+
+    #[test]
+    fn an_odd_rest_is_halved_as_python_rounds() {
+        let crop = CenterCrop::new(224);
+        let offsets = [224, 225, 226, 227, 228, 256].map(|length| crop.offset(length));
+        assert_eq!(offsets, [0, 0, 1, 2, 2, 16]);
+    }
+
+    #[test]
+    fn a_smaller_image_gets_a_black_edge() {
+        let image = Image::new(1, 4, [5, 6, 7].repeat(4)).unwrap();
+        let result = CenterCrop::new(2).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap();
+        assert_eq!(result.pixels(), [5, 6, 7, 0, 0, 0, 5, 6, 7, 0, 0, 0]);
+        let offsets = [1, 2, 3].map(|length| CenterCrop::new(4).offset(length));
+        assert_eq!(offsets, [-1, -1, 0]);
     }
 }

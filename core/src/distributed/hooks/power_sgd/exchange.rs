@@ -1,4 +1,4 @@
-//! One bucket's way through a step of PowerSGD.
+//! One bucket in a step of PowerSGD.
 
 use super::PowerSgdOptions;
 use super::low_rank::{LowRank, batches, factors};
@@ -9,17 +9,17 @@ use crate::distributed::{ProcessGroup, ReduceOp};
 use crate::{Error, Result};
 use tch::{TchError, Tensor};
 
-/// What is computed before the bucket's first collective and needed after it.
+/// What is computed before the bucket's first collective and needed afterwards.
 pub(super) struct Exchange {
     index: usize,
     is_last: bool,
     buffer: Tensor,
-    /// The gradients as they were before the approximation; only with error feedback.
+    /// The gradients before the approximation; only with error feedback.
     original: Option<Tensor>,
-    /// Those that are exchanged as they are: views into the buffer.
+    /// The gradients that are exchanged uncompressed: views into the buffer.
     uncompressed: Vec<Tensor>,
     compressed: Vec<LowRank>,
-    /// Of all P, and of all Q: each is exchanged at once.
+    /// The memory of all P, and of all Q: each is exchanged at once.
     memory: [Tensor; 2],
 }
 
@@ -48,7 +48,7 @@ impl Exchange {
         Ok(Exchange { index, is_last, buffer, original, uncompressed, compressed, memory })
     }
 
-    /// The gradients that are exchanged as they are, one after the other.
+    /// The uncompressed gradients, concatenated.
     pub(super) fn uncompressed_memory(&self) -> Result<Tensor> {
         let flat = || match self.uncompressed.as_slice() {
             [] => Tensor::f_empty([0], (self.buffer.kind(), self.buffer.device())),
@@ -61,7 +61,7 @@ impl Exchange {
         flat().map_err(Error::tensor("PowerSGD"))
     }
 
-    /// Everything from there, given the sum of [`uncompressed_memory`](Self::uncompressed_memory)
+    /// Everything after that, given the sum of [`uncompressed_memory`](Self::uncompressed_memory)
     /// over the ranks.
     pub(super) fn finish(
         mut self,
@@ -73,7 +73,7 @@ impl Exchange {
         let world_size = group.world_size() as i64;
         let failed = || Error::tensor("PowerSGD");
         self.unpack(uncompressed_sum, world_size).map_err(failed())?;
-        // The length of the columns makes no difference to what is done with them: no division.
+        // The columns' lengths do not affect the result: no division.
         group.all_reduce(&mut self.memory[0], ReduceOp::Sum)?;
         self.multiply_by_p(options).map_err(failed())?;
         group.all_reduce(&mut self.memory[1], ReduceOp::Sum)?;
@@ -121,7 +121,7 @@ impl Exchange {
     }
 }
 
-/// Adds what the last step has lost to the gradients; gives a copy of the sum.
+/// Adds the last step's error to the gradients, and returns a copy of the sum.
 fn add_error(
     options: &PowerSgdOptions,
     state: &State,
@@ -137,7 +137,7 @@ fn add_error(
     Ok(Some(buffer.copy()))
 }
 
-/// The gradients that are exchanged as they are, and the others as matrices.
+/// The uncompressed gradients, and the others as matrices.
 fn sort_out(
     options: &PowerSgdOptions,
     state: &mut State,
@@ -146,7 +146,7 @@ fn sort_out(
     let (mut uncompressed, mut matrices) = (Vec::new(), Vec::new());
     for gradient in gradients {
         let numel = gradient.numel() as u64;
-        // As many rows as the first dimension has; a number without dimensions is one row.
+        // The first dimension gives the rows; a scalar is one row.
         let rows = gradient.size().first().copied().unwrap_or(1);
         let matrix = gradient.f_view([rows, -1])?;
         let size = options.compressed_size(rows, matrix.size2()?.1);

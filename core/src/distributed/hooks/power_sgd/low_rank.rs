@@ -1,4 +1,4 @@
-//! Matrices and the factors that take their place.
+//! Matrices and their low-rank factors.
 
 use super::PowerSgdOptions;
 use super::orthogonalize::orthogonalize;
@@ -8,15 +8,15 @@ use tch::{TchError, Tensor};
 
 /// Matrices of one shape.
 pub(super) struct Batch {
-    /// Where they come from, if `m` is a copy of them.
+    /// Their source, if `m` is a copy.
     parts: Vec<Tensor>,
     /// `[batch, rows, columns]`
     m: Tensor,
 }
 
-/// Matrices of one shape and what takes their place: m = p qᵀ.
+/// Matrices of one shape and the factors that replace them: m = p qᵀ.
 pub(super) struct LowRank {
-    /// Where the matrices come from, if `m` is a copy of them.
+    /// The source of the matrices, if `m` is a copy.
     pub(super) parts: Vec<Tensor>,
     /// `[batch, rows, columns]`
     pub(super) m: Tensor,
@@ -35,8 +35,7 @@ impl Batch {
     }
 }
 
-/// The matrices in the order in which their factors lie in memory: those of the same shape beside
-/// each other.
+/// The matrices in the order of their factors in memory: those of the same shape are adjacent.
 pub(super) fn batches(
     options: &PowerSgdOptions,
     matrices: Vec<Tensor>,
@@ -62,8 +61,8 @@ pub(super) fn batches(
     Ok(batches)
 }
 
-/// Shares memory for P and Q out among the matrices of the bucket with this index. In Q stands what
-/// the step begins with.
+/// Assigns the memory of P and Q to the matrices of the bucket with this index. Q holds the start
+/// values of the step.
 pub(super) fn factors(
     options: &PowerSgdOptions,
     state: &mut State,
@@ -104,7 +103,7 @@ pub(super) fn factors(
     Ok((memory, factors))
 }
 
-/// Memory for all P and for all Q, of the kind of the gradients.
+/// Memory for all P and for all Q, of the gradients' kind.
 fn allocate(
     options: &PowerSgdOptions,
     buffer: &Tensor,

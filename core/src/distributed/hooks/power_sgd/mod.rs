@@ -1,11 +1,12 @@
-//! PowerSGD: exchanges matrices of low rank in the place of the gradients.
+//! PowerSGD: exchanges low-rank matrices instead of gradients.
 //!
 //! Vogels, Karimireddy, Jaggi: "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
 //! Optimization", 2019, <https://arxiv.org/abs/1905.13727>; PyTorch's `powerSGD_hook`.
 //!
-//! - [`options`]: what can be set.
+//! - [`options`]: its options.
 //!
-//! Private: `state` (what is remembered from step to step), `exchange` (one bucket's way through a
+//! Private: `state` (what is kept from step to step), `exchange` (one bucket in a step), `low_rank`
+//! (its matrices and their factors), `orthogonalize`.
 //! step), `low_rank` (its matrices and their factors), `orthogonalize`.
 
 mod exchange;
@@ -23,26 +24,26 @@ use exchange::Exchange;
 use state::State;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Approximates each gradient M of n rows and m columns by P Qᵀ, with few columns in P and Q, and
-/// exchanges P and Q: `(n + m) * rank` numbers instead of `n * m`. `powerSGD_hook`
+/// Approximates each gradient M of n rows and m columns by P Qᵀ, where P and Q have few columns,
+/// and exchanges P and Q: `(n + m) * rank` numbers instead of `n * m`. `powerSGD_hook`
 ///
-/// Gradients that this would not make smaller, those of biases above all, are averaged as they are.
-/// What the approximation has lost is added to the gradient of the next step (error feedback), and
-/// Q of one step is where the next begins (warm start).
+/// Gradients that this would not make smaller, mainly those of biases, are averaged uncompressed.
+/// The error of the approximation is added to the gradient of the next step (error feedback), and
+/// each step starts from the Q of the previous one (warm start).
 ///
-/// Where a whole matrix of gradients can be zero on all ranks, set an `orthogonalization_epsilon`:
-/// else the step divides by zero, as in PyTorch, and the weights become NaN.
+/// If a whole matrix of gradients can be zero on all ranks, set `orthogonalization_epsilon`.
+/// Otherwise the step divides by zero, as in PyTorch, and the weights become NaN.
 ///
-/// A gradient that is infinite or NaN stays in what error feedback and warm start remember, and makes
-/// all later ones NaN, as in PyTorch: not to be used where a
-/// [`GradScaler`](crate::amp::GradScaler) finds its scale by overflowing. What is remembered is in no
-/// checkpoint: a training that is resumed begins it anew.
+/// An infinite or NaN gradient stays in the state of error feedback and warm start and makes all
+/// later ones NaN, as in PyTorch. So do not combine it with a
+/// [`GradScaler`](crate::amp::GradScaler), which finds its scale by overflowing. Checkpoints do not
+/// contain the state: a resumed training starts with an empty one.
 ///
-/// Results equal PyTorch's to the last bit. Its hook waits on gloo's two threads, and where both wait,
-/// with two buckets or more, it never ends (seen with 2.11); this one waits on the thread of the
+/// Results equal PyTorch's to the last bit. PyTorch's hook waits on gloo's two threads and, with
+/// two buckets or more, can deadlock there (seen with 2.11); this one waits on the thread of the
 /// backward pass.
 ///
-/// Clones share what is remembered; keep one to ask for the [`compression_stats`].
+/// Clones share their state; keep one to ask for the [`compression_stats`].
 ///
 /// ```
 /// use tch::{Kind, Tensor, nn::{self, ModuleT}};
@@ -72,16 +73,15 @@ pub struct PowerSgd {
     state: Arc<Mutex<State>>,
 }
 
-/// How much PowerSGD has saved, in numbers exchanged, since it started to compress.
+/// How much PowerSGD has saved, in numbers exchanged, since compression started.
 /// `PowerSGDState.compression_stats()`
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CompressionStats {
-    /// How many times as many numbers there would have been without compression; 0 before it has
-    /// started.
+    /// The ratio of numbers exchanged without and with compression; 0 before compression starts.
     pub rate: f64,
-    /// How many there would have been.
+    /// Numbers without compression.
     pub numel_before_compression: u64,
-    /// How many there were.
+    /// Numbers with compression.
     pub numel_after_compression: u64,
 }
 
@@ -89,7 +89,7 @@ impl PowerSgd {
     /// Makes the hook's state, `PowerSGDState(…)` in PyTorch.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for options that no training could work with.
+    /// [`Error::Argument`](crate::Error::Argument) for invalid options.
     pub fn new(options: PowerSgdOptions) -> Result<PowerSgd> {
         options.check()?;
         Ok(PowerSgd { options, state: Arc::new(Mutex::new(State::new(&options))) })

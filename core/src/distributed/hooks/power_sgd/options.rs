@@ -1,30 +1,30 @@
-//! What can be set of PowerSGD.
+//! PowerSGD's options.
 
 use crate::{Error, Result};
 
 /// PyTorch's keyword arguments of `PowerSGDState`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PowerSgdOptions {
-    /// How many columns P and Q have: more come closer to the gradient and save less. Usually 1 to 4;
-    /// double it until the accuracy suffices.
+    /// The number of columns of P and Q: more are closer to the gradient and save less. Usually 1
+    /// to 4; double it until the accuracy is sufficient.
     pub matrix_approximation_rank: usize,
-    /// How many steps exchange whole gradients first. The beginning of a training is sensitive to
-    /// what approximation loses; a tenth of all steps is a good start.
+    /// The number of initial steps that exchange whole gradients. Training is most sensitive to
+    /// approximation at the start; a tenth of all steps is a good value.
     pub start_power_sgd_iter: u64,
-    /// How many times fewer numbers a gradient must come to for its compression to be worth the work.
+    /// Compress a gradient only if that reduces its size by this factor.
     pub min_compression_rate: f64,
-    /// Whether what a step has lost is added to the next one's gradient. Costs the memory of the
-    /// gradients twice more, and is what makes PowerSGD converge.
+    /// Whether the error of a step is added to the next gradient. Costs twice the memory of the
+    /// gradients, and is what makes PowerSGD converge.
     pub use_error_feedback: bool,
-    /// Whether a step begins with the Q of the one before, which comes closer than random numbers.
+    /// Whether a step starts from the previous Q, which is more accurate than random numbers.
     pub warm_start: bool,
-    /// Added to the length of a column before it is divided by it: a small number, 1e-8 say, where
-    /// columns can be all zero.
+    /// Added to the length of a column before dividing by it. Set it to a small number such as 1e-8
+    /// if columns can be all zero.
     pub orthogonalization_epsilon: f64,
     /// Seeds the first Q, which must be the same on every rank.
     pub random_seed: u32,
-    /// Whether gradients of the same shape in a bucket are computed with in one go. The result is
-    /// the same; pays off with large buckets on a GPU.
+    /// Whether gradients of the same shape in a bucket are processed as one batch. The result is
+    /// the same; faster for large buckets on a GPU.
     pub batch_tensors_with_same_shape: bool,
 }
 
@@ -62,13 +62,13 @@ impl PowerSgdOptions {
         Ok(())
     }
 
-    /// Whether a matrix is worth compressing, and into how many numbers. `_should_compress`
+    /// Whether a matrix is worth compressing, and to how many numbers. `_should_compress`
     pub(super) fn compressed_size(&self, rows: i64, columns: i64) -> Option<u64> {
         let size = (rows + columns) * self.rank_of(rows, columns);
         (size as f64 * self.min_compression_rate < (rows * columns) as f64).then_some(size as u64)
     }
 
-    /// No matrix has a higher rank than it has rows or columns.
+    /// A matrix's rank is at most its number of rows or columns.
     pub(super) fn rank_of(&self, rows: i64, columns: i64) -> i64 {
         let rank = i64::try_from(self.matrix_approximation_rank).unwrap_or(i64::MAX);
         rows.min(columns).min(rank)

@@ -1,4 +1,4 @@
-//! Columns of length 1 that stand at right angles to each other.
+//! Orthonormal columns.
 
 use tch::{Kind, TchError, Tensor};
 
@@ -6,7 +6,7 @@ use tch::{Kind, TchError, Tensor};
 /// `_orthogonalize`
 pub(super) fn orthogonalize(matrices: &Tensor, epsilon: f64) -> Result<(), TchError> {
     let (batch, _, columns) = matrices.size3()?;
-    // The QR decomposition is faster for more columns, but not made for 16 bits.
+    // The QR decomposition is faster for more columns, but does not support 16 bits.
     if columns <= 2 || matches!(matrices.kind(), Kind::Half | Kind::BFloat16) {
         return gram_schmidt(matrices, columns, epsilon);
     }

@@ -1,4 +1,4 @@
-//! What PowerSGD remembers from step to step.
+//! What PowerSGD keeps from step to step.
 
 use super::{CompressionStats, PowerSgdOptions};
 use rand_mt::Mt;
@@ -7,9 +7,9 @@ use tch::Tensor;
 
 /// `PowerSGDState`
 pub(super) struct State {
-    /// How many backward passes there have been.
+    /// The number of backward passes so far.
     pub(super) iteration: u64,
-    /// What was lost of each bucket, by its index.
+    /// The error of each bucket, by its index.
     pub(super) errors: HashMap<usize, Tensor>,
     /// The memory of each bucket's P and Q.
     pub(super) memory: HashMap<usize, [Tensor; 2]>,
@@ -29,16 +29,16 @@ impl State {
         }
     }
 
-    /// To be called for each bucket.
+    /// Call this for each bucket.
     pub(super) fn count(&mut self, is_last: bool) {
         self.iteration += u64::from(is_last);
     }
 
-    /// A seed for random numbers, the same on every rank and another each time:
+    /// A seed for random numbers, the same on every rank but new each time:
     /// `numpy.random.RandomState(random_seed).randint(1_000_000_000)`.
     pub(super) fn seed(&mut self) -> u64 {
         const LIMIT: u32 = 1_000_000_000;
-        // As many bits as the limit has; what is too large all the same is drawn again.
+        // Draws as many bits as the limit has; larger values are drawn again.
         let mask = LIMIT.next_power_of_two() - 1;
         loop {
             let number = self.seeds.next_u32() & mask;

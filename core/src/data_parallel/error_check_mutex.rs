@@ -1,0 +1,99 @@
+//! A mutex that refuses a thread that holds it already, instead of letting it wait for itself: what
+//! POSIX calls an error-checking mutex.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+#[derive(Debug)]
+pub(super) struct ErrorCheckMutex<T> {
+    value: Mutex<T>,
+    /// The thread that has locked the value.
+    owner: Mutex<Option<ThreadId>>,
+}
+
+impl<T> ErrorCheckMutex<T> {
+    pub(super) fn new(value: T) -> Self {
+        ErrorCheckMutex { value: Mutex::new(value), owner: Mutex::new(None) }
+    }
+
+    /// Waits while another thread has the value. `None` if this thread has it.
+    pub(super) fn lock(&self) -> Option<ErrorCheckGuard<'_, T>> {
+        if self.is_locked_by_this_thread() {
+            return None;
+        }
+        let value = lock(&self.value);
+        *lock(&self.owner) = Some(thread::current().id());
+        Some(ErrorCheckGuard { value, owner: &self.owner })
+    }
+
+    pub(super) fn is_locked_by_this_thread(&self) -> bool {
+        *lock(&self.owner) == Some(thread::current().id())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct ErrorCheckGuard<'a, T> {
+    value: MutexGuard<'a, T>,
+    owner: &'a Mutex<Option<ThreadId>>,
+}
+
+impl<T> Deref for ErrorCheckGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for ErrorCheckGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for ErrorCheckGuard<'_, T> {
+    fn drop(&mut self) {
+        // The fields, and so the value's lock, are released after this.
+        *lock(self.owner) = None;
+    }
+}
+
+/// Locks a mutex even if a thread has panicked while it held it: a replica that has panicked is as
+/// good as before, because its variables are refreshed before it is used again.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_the_value_is_refused_until_it_gives_it_back() {
+        let mutex = ErrorCheckMutex::new(1);
+        let mut guard = mutex.lock().unwrap();
+        *guard = 2;
+        assert!(mutex.lock().is_none());
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                assert!(!mutex.is_locked_by_this_thread());
+                *mutex.lock().unwrap()
+            });
+            drop(guard);
+            assert_eq!(other.join().unwrap(), 2);
+        });
+        assert!(mutex.lock().is_some());
+    }
+
+    #[test]
+    fn a_panic_gives_the_value_back() {
+        let mutex = ErrorCheckMutex::new(1);
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _guard = mutex.lock();
+            panic!("in the middle");
+        }));
+        assert!(panic.is_err());
+        assert_eq!(*mutex.lock().unwrap(), 1);
+    }
+}

@@ -1,0 +1,210 @@
+//! The replicas of a model and the passes they make: what [`DataParallel`](super::DataParallel) and
+//! [`DataParallelModel`](super::DataParallelModel) have in common.
+
+use super::error_check_mutex::{ErrorCheckGuard, ErrorCheckMutex, lock};
+use super::parallel_apply::Workers;
+use super::replicate::{ModelVariables, build_replica};
+use super::scatter::{length, scatter_traced};
+use super::trace::{Span, Step, Trace};
+use crate::tensors::list;
+use crate::{Devices, Error, LogicalDevice, Result, Tensors};
+use c10d_sys::tensor::grad_enabled;
+use std::collections::HashSet;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use tch::Tensor;
+use tch::nn::{Path, VarStore};
+
+/// A model and its replicas, and what they need to run on their devices.
+pub(super) struct Replicas<M> {
+    /// The first is the original.
+    modules: Vec<ErrorCheckMutex<M>>,
+    /// What does not depend on the model's type. Outputs that wait for their backward pass share
+    /// it.
+    pub(super) shared: Arc<SharedParts>,
+}
+
+pub(super) struct SharedParts {
+    pub(super) devices: Devices,
+    pub(super) workers: Workers,
+    /// Locked during every pass: the replicas do one thing at a time, whichever thread asks.
+    variables: ErrorCheckMutex<ModelVariables>,
+    recording: Mutex<Recording>,
+}
+
+/// What is recorded of the passes.
+struct Recording {
+    trace: Trace,
+    /// The backward pass of a loss that has not reached the replicas yet.
+    loss: Option<Span>,
+}
+
+/// The outputs of all replicas, and what the backward pass needs.
+pub(super) struct Applied<O> {
+    pub(super) outputs: Vec<O>,
+    pub(super) inputs: Vec<SplitInput>,
+    /// How many rows of the inputs each got.
+    pub(super) rows: Vec<i64>,
+}
+
+/// An input that requires a gradient, and its chunks, which get that gradient in pieces.
+pub(super) struct SplitInput {
+    pub(super) whole: Tensor,
+    pub(super) chunks: Vec<Tensor>,
+    /// The dimension along which it was split.
+    pub(super) dim: i64,
+}
+
+impl<M: Send> Replicas<M> {
+    /// Builds the model in `vs`, and a replica on each further device.
+    pub(super) fn new(
+        vs: &VarStore,
+        devices: &Devices,
+        build: impl Fn(&Path<'_>) -> M,
+    ) -> Result<Self> {
+        let before: HashSet<_> = vs.variables().into_keys().collect();
+        let original = {
+            let _on = devices.first().guard()?;
+            build(&vs.root())
+        };
+        let mut variables = ModelVariables::new(vs, &before, devices.first())?;
+        let mut modules = vec![ErrorCheckMutex::new(original)];
+        for device in devices.iter().skip(1) {
+            let (replica, store) = build_replica(device, &build)?;
+            variables.add_replica(&store, device)?;
+            modules.push(ErrorCheckMutex::new(replica));
+        }
+        let shared = SharedParts {
+            devices: devices.clone(),
+            workers: Workers::new(devices)?,
+            variables: ErrorCheckMutex::new(variables),
+            recording: Mutex::new(Recording { trace: Trace::off(), loss: None }),
+        };
+        Ok(Replicas { modules, shared: Arc::new(shared) })
+    }
+
+    /// Scatters the inputs, updates as many replicas as there are chunks, and runs them.
+    pub(super) fn apply<I: Tensors + Send, O: Tensors + Send>(
+        &self,
+        inputs: &I,
+        dim: i64,
+        f: impl Fn(&M, I) -> O + Sync,
+    ) -> Result<Applied<O>> {
+        let shared = &self.shared;
+        // During a pass it is the pass that holds the module.
+        if !shared.is_in_a_pass() && self.modules[0].is_locked_by_this_thread() {
+            return Err(Error::Argument {
+                what: "model".into(),
+                found: "used while a guard of its `module()` exists".into(),
+                expected: "used after the guard is dropped".into(),
+            });
+        }
+        let mut variables = shared.begin_pass()?;
+        let trace = shared.trace();
+        // ANCHOR: apply
+        let chunks = scatter_traced(inputs, &shared.devices, dim, &trace)?;
+        let split = if grad_enabled() { split_inputs(inputs, &chunks, dim) } else { Vec::new() };
+        let rows = chunks.iter().filter_map(|chunk| length(list(chunk).first()?, dim)).collect();
+        variables.replicate(&shared.devices, chunks.len(), &trace)?;
+        let jobs = self.modules.iter().zip(chunks).collect();
+        let outputs =
+            shared.workers.parallel_apply("forward", jobs, |device, (module, chunk)| {
+                let mut span = trace.begin(Step::ParallelApply, device);
+                let module = module.lock().ok_or_else(in_a_pass)?;
+                let output = f(&module, chunk);
+                list(&output).iter().for_each(|tensor| span.shape(tensor));
+                span.end();
+                Ok(output)
+            })?;
+        // ANCHOR_END: apply
+        Ok(Applied { outputs, inputs: split, rows })
+    }
+
+    /// The original.
+    pub(super) fn module(&self) -> ModuleGuard<'_, M> {
+        assert!(
+            !self.shared.is_in_a_pass(),
+            "module() is called within a forward pass of the same model, which has locked it"
+        );
+        match self.modules[0].lock() {
+            Some(guard) => ModuleGuard(guard),
+            None => panic!("module() is called while this thread already has the module"),
+        }
+    }
+}
+
+/// Access to the original module. While this exists, forward passes on other threads wait, and one
+/// on the same thread is an error.
+#[derive(Debug)]
+pub struct ModuleGuard<'a, M>(ErrorCheckGuard<'a, M>);
+
+impl<M> Deref for ModuleGuard<'_, M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.0
+    }
+}
+
+impl SharedParts {
+    /// Waits until the replicas are idle. Until the guard is dropped, no other pass starts.
+    pub(super) fn begin_pass(&self) -> Result<ErrorCheckGuard<'_, ModelVariables>> {
+        if self.workers.own_this_thread() {
+            return Err(in_a_pass());
+        }
+        self.variables.lock().ok_or_else(in_a_pass)
+    }
+
+    /// Whether this is called from within a pass.
+    fn is_in_a_pass(&self) -> bool {
+        self.workers.own_this_thread() || self.variables.is_locked_by_this_thread()
+    }
+
+    pub(super) fn trace(&self) -> Trace {
+        lock(&self.recording).trace.clone()
+    }
+
+    pub(super) fn set_trace(&self, trace: &Trace) {
+        lock(&self.recording).trace = trace.clone();
+    }
+
+    /// Starts the trace's record of a loss's backward pass.
+    pub(super) fn begin_loss(&self, step: Step, device: LogicalDevice) {
+        let mut recording = lock(&self.recording);
+        recording.loss = Some(recording.trace.begin(step, device));
+    }
+
+    /// Ends it.
+    pub(super) fn end_loss(&self) {
+        let loss = lock(&self.recording).loss.take();
+        if let Some(span) = loss {
+            span.end();
+        }
+    }
+}
+
+fn in_a_pass() -> Error {
+    Error::Argument {
+        what: "model".into(),
+        found: "used within its own forward pass".into(),
+        expected: "another model, because its replicas are busy".into(),
+    }
+}
+
+/// Makes leaves of the chunks of every input that requires a gradient and is cut off from its
+/// graph.
+fn split_inputs<I: Tensors>(inputs: &I, chunks: &[I], dim: i64) -> Vec<SplitInput> {
+    let chunks: Vec<_> = chunks.iter().map(list).collect();
+    let chunks_of = |index: usize| chunks.iter().map(move |part| &part[index]);
+    list(inputs)
+        .into_iter()
+        .enumerate()
+        .filter(|(index, whole)| {
+            whole.requires_grad() && !chunks_of(*index).any(Tensor::requires_grad)
+        })
+        .map(|(index, whole)| {
+            let chunks = chunks_of(index).map(|chunk| chunk.set_requires_grad(true)).collect();
+            SplitInput { whole, chunks, dim }
+        })
+        .collect()
+}
