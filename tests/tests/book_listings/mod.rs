@@ -1,7 +1,7 @@
 //! What the book says a program prints is what it prints, and its pictures show what a run draws.
 //! A file for each chapter.
 //!
-//! `UPDATE_BOOK=1 cargo test --release -p tests --test book_listings` writes the outputs anew.
+//! `UPDATE_BOOK=1 cargo test --release -p tests book_listings::` writes the outputs anew.
 
 mod alike;
 mod async_compare;

@@ -1,0 +1,41 @@
+//! All tests of the programs, in one test program: it imports PyTorch for Python once, and starts as
+//! many jobs at a time as there are cores.
+
+mod amp_parity;
+mod async_faults;
+mod async_ring;
+mod async_server;
+mod async_theory;
+mod async_update;
+mod bad_input;
+mod bert_bad_input;
+mod bert_memory;
+mod bert_parity;
+mod book_commands;
+mod book_includes;
+mod book_links;
+mod book_listings;
+mod clip_grad_parity;
+mod dp_basic;
+mod faults;
+mod help;
+mod hooks_parity;
+mod imagenet_bad_input;
+mod imagenet_compare;
+mod imagenet_methods;
+mod imagenet_parity;
+mod imagenet_resume;
+mod imagenet_validation;
+mod images_parity;
+mod join_parity;
+mod learning;
+mod lr_scheduler_parity;
+mod mixed;
+mod models_parity;
+mod openness;
+mod optim_parity;
+mod parity;
+mod readme;
+mod snapshots;
+mod sync_batch_norm_parity;
+mod two_hosts;
