@@ -13,15 +13,13 @@
 //! cargo run --release -p dp-basic -- trace --devices cpu:4
 //! ```
 
-mod answers;
-mod model_parallel;
+mod exhibits;
 mod models;
 mod sampler;
 mod simple_dataset;
-mod speedup;
-mod trace;
 
 use clap::{Parser, Subcommand};
+use exhibits::{answers, model_parallel, speedup, trace};
 use report::exit_code;
 use std::process::ExitCode;
 
