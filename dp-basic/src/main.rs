@@ -8,6 +8,8 @@
 //! | `model-parallel` | a model in two parts on two devices |
 //! | `speedup` | a step on 1, 2 and 4 devices, timed |
 //!
+//! `sampler` is the tutorial's own program; the others are [`exhibits`].
+//!
 //! ```text
 //! cargo launch -n 2 dp-basic -- sampler --shuffle --seed 1111
 //! cargo run --release -p dp-basic -- trace --devices cpu:4

@@ -74,3 +74,18 @@ fn found(result: anyhow::Result<impl Into<Value>>) -> Result<Value, Error> {
     let failed = |error| Error::new(ErrorKind::InvalidOperation, format!("{error:#}"));
     result.map(Into::into).map_err(failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::QUESTIONS;
+    use super::*;
+
+    #[test]
+    fn the_text_calls_every_experiment() {
+        let builtin = Environment::new();
+        let is_builtin = |name: &str| builtin.globals().any(|(other, _)| other == name);
+        for (name, _) in environment().unwrap().globals().filter(|(name, _)| !is_builtin(name)) {
+            assert!(QUESTIONS.contains(&format!("{name}(")), "no question calls {name}");
+        }
+    }
+}

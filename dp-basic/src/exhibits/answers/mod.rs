@@ -42,7 +42,7 @@ pub struct Args {
     rows: Vec<String>,
 }
 
-/// Titles and questions, with an empty line after each.
+/// A note to whoever reads it, then titles and questions, with an empty line between them.
 const QUESTIONS: &str = include_str!("questions.jinja");
 
 pub fn run(args: &Args) -> Result<()> {
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn blocks() -> impl Iterator<Item = &'static str> {
-    QUESTIONS.trim_end().split("\n\n")
+    QUESTIONS.trim_end().split("\n\n").skip(1)
 }
 
 fn is_title(block: &str) -> bool {
