@@ -8,20 +8,20 @@
 //! | `model-parallel` | a model in two parts on two devices |
 //! | `speedup` | a step on 1, 2 and 4 devices, timed |
 //!
+//! `sampler` is the tutorial's own program; the others are [`exhibits`].
+//!
 //! ```text
 //! cargo launch -n 2 dp-basic -- sampler --shuffle --seed 1111
 //! cargo run --release -p dp-basic -- trace --devices cpu:4
 //! ```
 
-mod answers;
-mod model_parallel;
+mod exhibits;
 mod models;
 mod sampler;
 mod simple_dataset;
-mod speedup;
-mod trace;
 
 use clap::{Parser, Subcommand};
+use exhibits::{answers, model_parallel, speedup, trace};
 use report::exit_code;
 use std::process::ExitCode;
 

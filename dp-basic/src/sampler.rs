@@ -12,30 +12,30 @@ use tch_parallel::data::{
 };
 use tch_parallel::distributed::{AvgMetric, ProcessGroup};
 
-/// Share the numbers 0, 1, 2 … out among the ranks, and average them over all.
+/// Share the numbers 0, 1, 2 … out among the ranks, and average them over all ranks.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dp-basic sampler                           one process sees all numbers
   launch -n 2 dp-basic sampler               two share them: the even and the odd ones
   launch -n 5 dp-basic sampler --drop-last   24 numbers on 5 ranks: four are left out")]
 pub struct Args {
-    /// Whether to shuffle: --shuffle, or --shuffle=true as in the tutorial.
+    /// Shuffle the numbers: --shuffle, or --shuffle=true as in the tutorial.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false",
           default_missing_value = "true", value_parser = BoolishValueParser::new())]
     shuffle: bool,
-    /// Seeds the shuffling, the same on every rank.
+    /// Seed of the shuffling, the same on every rank.
     #[arg(long, default_value_t = 1111)]
     seed: u64,
-    /// Leave out what cannot be shared out evenly, instead of giving the first numbers twice.
+    /// Drop the numbers that cannot be shared out evenly, instead of repeating the first ones.
     #[arg(long)]
     drop_last: bool,
-    /// How many numbers there are.
+    /// Size of the data set.
     #[arg(long, default_value_t = 4 * 6)]
     len: usize,
-    /// Numbers in a batch, on each rank.
+    /// Batch size per rank.
     #[arg(long, default_value_t = 4)]
     batch_size: usize,
-    /// Do not pretend to work between the batches.
+    /// Do not sleep between the batches.
     #[arg(long)]
     no_sleep: bool,
 }
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<()> {
     // ===== Distributed settings
     let group = ProcessGroup::from_env()?;
     let device = match group.device() {
-        // The CPU has no parts; each rank of this host is one.
+        // There is only one CPU; each rank of this host gets a number of its own.
         Device::Cpu => format!("cpu:{}", group.local_rank()),
         Device::Cuda(index) => format!("cuda:{index}"),
         other => format!("{other:?}"),

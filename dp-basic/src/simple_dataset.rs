@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use tch::Tensor;
 use tch_parallel::data::Dataset;
 
-/// The whole numbers from `start` up to `end`, which is left out.
+/// The whole numbers from `start` up to, but not including, `end`.
 #[derive(Debug)]
 pub struct SimpleDataset {
     start: usize,
@@ -12,11 +12,11 @@ pub struct SimpleDataset {
 }
 
 impl SimpleDataset {
-    /// Refuses a range that holds nothing.
+    /// Refuses an empty range.
     pub fn new(start: usize, end: usize) -> Result<Self> {
         ensure!(
             start < end,
-            "the numbers from {start} up to {end} are none; expected at least one"
+            "there are no numbers from {start} up to {end}; expected at least one"
         );
         Ok(SimpleDataset { start, end })
     }
@@ -49,6 +49,6 @@ mod tests {
     #[test]
     fn an_empty_range_is_refused() {
         let error = SimpleDataset::new(4, 4).unwrap_err().to_string();
-        assert_eq!(error, "the numbers from 4 up to 4 are none; expected at least one");
+        assert_eq!(error, "there are no numbers from 4 up to 4; expected at least one");
     }
 }

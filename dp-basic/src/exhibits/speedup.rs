@@ -1,33 +1,33 @@
 //! How much faster a step is on several devices, with the loss on one of them or on all.
 
+use super::check_batch;
 use crate::models::{CLASSES, FEATURES, classifier};
 use anyhow::{Result, ensure};
-use report::plot;
-use report::{Column, milliseconds, table};
+use report::{Column, Meter, milliseconds, plot, table};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
-use std::time::{Duration, Instant};
-use tch::nn::{Sequential, VarStore};
-use tch::{Cuda, Tensor};
+use std::time::Duration;
+use tch::Tensor;
+use tch::nn::VarStore;
+use tch_parallel::Devices;
 use tch_parallel::checkpoint::check_destination;
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, LogicalDevice};
 
 /// Time a training step on 1, 2 and 4 devices, with the loss on one of them or on all.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dp-basic speedup                            1, 2 and 4 replicas, a thread for each
-  dp-basic speedup --devices cuda             the same of GPUs
+  dp-basic speedup --devices cuda             the same on GPUs
   dp-basic speedup --steps 50 --svg bars.svg  steadier times, and a picture
 
 The batch is the same for all, so each of k replicas computes 1/k of it. Logical devices share the
 cores of this machine: more replicas than cores gain nothing.")]
 pub struct Args {
-    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1; 1, 2, 4 and 8 are used.
+    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1; the first 1, 2, 4 and 8 are timed.
     #[arg(long, default_value = "cpu:4")]
     devices: String,
-    /// Steps to time, of which the one in the middle counts.
+    /// Steps to time; the median is printed.
     #[arg(long, default_value_t = 10)]
     steps: usize,
     /// Rows of the whole batch.
@@ -38,23 +38,17 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
-/// The time of a step with so many replicas.
+/// The time of a step with a number of replicas.
 struct Row {
     replicas: usize,
-    /// Outputs are gathered, and the loss is computed on the first device.
-    gathered: Duration,
-    /// The loss is computed on every device.
-    parallel: Duration,
+    /// With the loss on the first device, and with a loss on every device.
+    times: [Duration; 2],
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let devices: Devices = args.devices.parse()?;
     ensure!(args.steps > 0, "--steps is 0, but must be at least 1: nothing is timed otherwise");
-    ensure!(
-        args.batch > 0,
-        "--batch is {}, but must be at least 1: a row is needed to train",
-        args.batch
-    );
+    check_batch(args.batch)?;
     if let Some(path) = &args.svg {
         check_destination(path)?;
     }
@@ -77,97 +71,64 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Times all variants in turn, so that what disturbs the machine for a while disturbs all of them.
 fn time(devices: &Devices, args: &Args) -> Result<Vec<Row>> {
-    let first = devices.first();
     let inputs = Tensor::rand([args.batch, FEATURES], tch::kind::FLOAT_CPU);
     let labels = Tensor::arange(args.batch, tch::kind::INT64_CPU).remainder(CLASSES);
-    let (inputs, labels) = (first.copy_of(&inputs)?, first.copy_of(&labels)?);
+    let batch = [devices.first().copy_of(&inputs)?, devices.first().copy_of(&labels)?];
 
-    let counts = [1, 2, 4, 8].into_iter().filter(|count| *count <= devices.len());
+    let counts: Vec<_> = [1, 2, 4, 8].into_iter().filter(|count| *count <= devices.len()).collect();
     let mut variants = Vec::new();
-    for count in counts {
-        let devices = Devices::new(devices.iter().take(count))?;
-        variants.push((Gathered::new(&devices)?, Parallel::new(&devices)?, Vec::new(), Vec::new()));
+    for count in &counts {
+        let devices = Devices::new(devices.iter().take(*count))?;
+        variants.push([loss_on_one(&devices)?, loss_on_every(&devices)?]);
     }
+    let mut times = vec![[Vec::new(), Vec::new()]; counts.len()];
+    let mut meter = Meter::new(devices);
     // The first round waits for memory and threads.
     for round in 0..=args.steps {
-        for (gathered, parallel, gathered_times, parallel_times) in &mut variants {
-            let times = (
-                timed(devices, || gathered.step(&inputs, &labels))?,
-                timed(devices, || parallel.step(&inputs, &labels))?,
-            );
+        for (step, times) in variants.iter_mut().flatten().zip(times.iter_mut().flatten()) {
+            meter.begin_step()?;
+            step(&batch)?;
+            let time = meter.end_step()?;
             if round > 0 {
-                gathered_times.push(times.0);
-                parallel_times.push(times.1);
+                times.push(time);
             }
         }
     }
-    Ok(variants
-        .into_iter()
-        .map(|(gathered, _, gathered_times, parallel_times)| Row {
-            replicas: gathered.model.devices().len(),
-            gathered: median(gathered_times),
-            parallel: median(parallel_times),
-        })
-        .collect())
+    let rows = counts.into_iter().zip(times);
+    Ok(rows.map(|(replicas, times)| Row { replicas, times: times.map(median) }).collect())
 }
+
+/// A training step on inputs and labels.
+type Step = Box<dyn FnMut(&[Tensor; 2]) -> Result<()>>;
 
 /// DataParallel, and the loss of what was gathered.
-struct Gathered {
-    model: DataParallel<Sequential>,
-    optimizer: Sgd,
-}
-
-impl Gathered {
-    fn new(devices: &Devices) -> Result<Self> {
-        let vs = VarStore::new(devices.first().into());
-        let model = DataParallel::new(&vs, devices, classifier)?;
-        Ok(Gathered { model, optimizer: Sgd::new(&vs, SgdOptions::default())? })
-    }
-
-    fn step(&mut self, inputs: &Tensor, labels: &Tensor) -> Result<()> {
-        let loss = self.model.f_forward_t(inputs, true)?.cross_entropy_for_logits(labels);
-        self.optimizer.zero_grad()?;
-        self.model.backward(&loss)?;
-        Ok(self.optimizer.step()?)
-    }
+fn loss_on_one(devices: &Devices) -> Result<Step> {
+    let vs = VarStore::new(devices.first().into());
+    let model = DataParallel::new(&vs, devices, classifier)?;
+    let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
+    Ok(Box::new(move |[inputs, labels]| {
+        let loss = model.f_forward_t(inputs, true)?.cross_entropy_for_logits(labels);
+        optimizer.zero_grad()?;
+        model.backward(&loss)?;
+        Ok(optimizer.step()?)
+    }))
 }
 
 /// A loss on every device.
-struct Parallel {
-    model: DataParallelModel<Sequential>,
-    criterion: DataParallelCriterion<Tensor, Tensor>,
-    optimizer: Sgd,
-}
-
-impl Parallel {
-    fn new(devices: &Devices) -> Result<Self> {
-        let vs = VarStore::new(devices.first().into());
-        let model = DataParallelModel::new(&vs, devices, classifier)?;
-        let criterion = DataParallelCriterion::new(|logits: &Tensor, labels: &Tensor| {
-            logits.cross_entropy_for_logits(labels)
-        });
-        Ok(Parallel { model, criterion, optimizer: Sgd::new(&vs, SgdOptions::default())? })
-    }
-
-    fn step(&mut self, inputs: &Tensor, labels: &Tensor) -> Result<()> {
-        let logits = self.model.f_forward_t(inputs, true)?;
-        let loss = self.criterion.forward(logits, labels.shallow_clone())?;
-        self.optimizer.zero_grad()?;
+fn loss_on_every(devices: &Devices) -> Result<Step> {
+    let vs = VarStore::new(devices.first().into());
+    let model = DataParallelModel::new(&vs, devices, classifier)?;
+    let criterion = DataParallelCriterion::new(|logits: &Tensor, labels: &Tensor| {
+        logits.cross_entropy_for_logits(labels)
+    });
+    let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
+    Ok(Box::new(move |[inputs, labels]| {
+        let logits = model.f_forward_t(inputs, true)?;
+        let loss = criterion.forward(logits, labels.shallow_clone())?;
+        optimizer.zero_grad()?;
         loss.backward()?;
-        Ok(self.optimizer.step()?)
-    }
-}
-
-fn timed(devices: &Devices, step: impl FnOnce() -> Result<()>) -> Result<Duration> {
-    let begun = Instant::now();
-    step()?;
-    for device in devices.iter() {
-        if let LogicalDevice::Cuda(index) = device {
-            // A GPU is only told what to do; it has not done it yet.
-            Cuda::synchronize(index as i64);
-        }
-    }
-    Ok(begun.elapsed())
+        Ok(optimizer.step()?)
+    }))
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -185,7 +146,7 @@ fn print(rows: &[Row]) -> String {
     ];
     let cells = |row: &Row| {
         let mut cells = vec![row.replicas.to_string()];
-        for time in [row.gathered, row.parallel] {
+        for time in row.times {
             cells.extend([milliseconds(time), format!("{:.2}", speed_up(rows, time))]);
         }
         cells
@@ -195,7 +156,7 @@ fn print(rows: &[Row]) -> String {
 
 /// How many times faster than one replica with the loss behind it.
 fn speed_up(rows: &[Row], time: Duration) -> f64 {
-    let one = rows.first().map_or(Duration::ZERO, |row| row.gathered);
+    let one = rows.first().map_or(Duration::ZERO, |row| row.times[0]);
     one.as_secs_f64() / time.as_secs_f64()
 }
 
@@ -205,7 +166,7 @@ fn bars(rows: &[Row]) -> Result<String> {
             1 => "1 replica".into(),
             count => format!("{count} replicas"),
         },
-        values: [row.gathered, row.parallel].map(|time| vec![1e3 * time.as_secs_f64()]).to_vec(),
+        values: row.times.map(|time| vec![1e3 * time.as_secs_f64()]).to_vec(),
     });
     Ok(plot::bars(&plot::Bars {
         title: "Time of a training step".into(),
@@ -223,12 +184,11 @@ mod tests {
 
     #[test]
     fn the_speed_up_is_over_one_replica_with_the_loss_behind_it() {
-        let row = |replicas, gathered, parallel| Row {
-            replicas,
-            gathered: Duration::from_millis(gathered),
-            parallel: Duration::from_millis(parallel),
+        let row = |replicas, times: [u64; 2]| {
+            let times = times.map(Duration::from_millis);
+            Row { replicas, times }
         };
-        let text = print(&[row(1, 100, 80), row(2, 50, 40)]);
+        let text = print(&[row(1, [100, 80]), row(2, [50, 40])]);
         let lines: Vec<_> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
         assert_eq!(lines[1], ["1", "100.000", "1.00", "80.000", "1.25"]);

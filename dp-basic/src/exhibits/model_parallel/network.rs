@@ -1,7 +1,7 @@
 //! `Network` of the thread "How pytorch's parallel method and distributed method works?": two
 //! modules, on two devices or on one.
 
-use super::spans::{Span, Spans};
+use crate::exhibits::spans::{Span, Spans};
 use crate::models::{back, front};
 use anyhow::Result;
 use tch::nn::{Module, Path, Sequential, VarStore};
@@ -102,7 +102,7 @@ impl Network {
 
         spans.on("optimizer 1", first, || Ok(module1.optimizer.step()?))?;
         spans.on("optimizer 2", second, || Ok(module2.optimizer.step()?))?;
-        Ok(Step { logits: logits.detach(), labels, loss: loss.detach(), spans: spans.into_vec() })
+        Ok(Step { logits: logits.detach(), labels, loss: loss.detach(), spans: spans.list })
     }
 }
 

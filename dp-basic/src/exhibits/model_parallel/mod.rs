@@ -1,16 +1,20 @@
 //! A model in two parts on two devices, for when it does not fit one.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `network` | the two parts, and a training step through both |
+//! | `print` | a step as text |
 
 mod network;
 mod print;
-mod spans;
 
+use super::check_batch;
+use super::spans::Show;
 use crate::models::{CLASSES, FEATURES};
 use anyhow::{Result, ensure};
 use network::{Network, Step};
-use report::plot;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use tch::Tensor;
-use tch_parallel::checkpoint::check_destination;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::{Devices, LogicalDevice};
 
@@ -21,7 +25,7 @@ use tch_parallel::{Devices, LogicalDevice};
   dp-basic model-parallel --split                each on its own; compared with the above
   dp-basic model-parallel --split --svg two.svg  and a picture of who works when")]
 pub struct Args {
-    /// Put the second part on the second device; the thread's split_gpus.
+    /// Put the second part on the second device (the thread's split_gpus).
     #[arg(long)]
     split: bool,
     /// The two devices: cpu:2, or a list such as cuda:0,cuda:1.
@@ -30,20 +34,16 @@ pub struct Args {
     /// Rows of a batch.
     #[arg(long, default_value_t = 256)]
     batch: i64,
-    /// Draw the step as a timeline, a lane for each device.
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Leave out the times, which differ from run to run.
-    #[arg(long)]
-    no_times: bool,
+    #[command(flatten)]
+    show: Show,
 }
 
 /// A network after two training steps of which the second was measured.
 struct Trained {
     network: Network,
     step: Step,
-    /// By device: the most bytes that lived at once in the second step.
-    peaks: Vec<(LogicalDevice, usize)>,
+    /// The most bytes that each device held at once in the second step.
+    peaks: BTreeMap<LogicalDevice, usize>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -52,40 +52,32 @@ pub fn run(args: &Args) -> Result<()> {
         devices.len() == 2,
         "--devices is {devices}, but must be two devices, such as cpu:2: the model has two parts"
     );
-    ensure!(
-        args.batch > 0,
-        "--batch is {}, but must be at least 1: a row is needed to train",
-        args.batch
-    );
-    if let Some(path) = &args.svg {
-        check_destination(path)?;
-    }
+    check_batch(args.batch)?;
+    args.show.check()?;
     // A device stands for one core.
     tch::set_num_threads(1);
     tch::manual_seed(0);
     let first = devices.first();
     let second = if args.split { devices.get(1)? } else { first };
     let original = Network::new([first, first])?;
-    let trained = trained(&original, [first, second], args.batch)?;
-    print!("{}", print::report(&devices, &trained, !args.no_times));
+    let trained = train(&original, [first, second], args.batch)?;
+    print::print(&devices, &trained, &args.show);
+    let Trained { network, step, .. } = trained;
     if args.split {
         // Only now: it would be counted among what the first device holds.
-        let whole = self::trained(&original, [first, first], args.batch)?;
+        let whole = train(&original, [first, first], args.batch)?;
+        let [found, expected] = [&network, &whole.network].map(gradients);
         println!("\ncompared with both parts on {first}:");
-        println!("outputs {}", equality(&trained.step.logits, &whole.step.logits)?);
-        println!(
-            "gradients {}",
-            equality(&gradients(&trained.network)?, &gradients(&whole.network)?)?
-        );
+        println!("outputs {}", equality(&step.logits, &whole.step.logits)?);
+        println!("gradients {}", equality(&found?, &expected?)?);
     }
-    if let Some(path) = &args.svg {
-        plot::save(path, &print::timeline(&devices, &trained.step)?)?;
-    }
-    Ok(())
+    let title = "A training step of a model in two parts".into();
+    let parts = step.spans.iter().map(|(_, span)| span.category.clone()).collect();
+    args.show.draw(title, &devices, parts, &step.spans)
 }
 
 /// Two steps of a network that has the weights of `original`; the first waits for memory.
-fn trained(original: &Network, devices: [LogicalDevice; 2], batch: i64) -> Result<Trained> {
+fn train(original: &Network, devices: [LogicalDevice; 2], batch: i64) -> Result<Trained> {
     let before = devices.map(memory_allocated);
     let mut network = Network::new(devices)?;
     network.copy_weights(original)?;
@@ -97,22 +89,18 @@ fn trained(original: &Network, devices: [LogicalDevice; 2], batch: i64) -> Resul
         reset_peak_memory_stats(device)?;
     }
     let step = network.step(&inputs, &labels)?;
-    let mut peaks = Vec::new();
-    for (device, before) in devices.into_iter().zip(before) {
-        peaks.push((device, max_memory_allocated(device)? - before?));
-    }
-    Ok(Trained { network, step, peaks })
+    let peaks = devices.into_iter().zip(before);
+    let peaks = peaks.map(|(device, before)| Ok((device, max_memory_allocated(device)? - before?)));
+    Ok(Trained { network, step, peaks: peaks.collect::<Result<_>>()? })
 }
 
 /// All gradients in a row, on the CPU.
 fn gradients(network: &Network) -> Result<Tensor> {
-    let mut flat = Vec::new();
-    for part in [&network.module1, &network.module2] {
-        for variable in part.vs.trainable_variables() {
-            flat.push(variable.grad().f_to_device(tch::Device::Cpu)?.view([-1]));
-        }
-    }
-    Ok(Tensor::f_cat(&flat, 0)?)
+    let parts = [&network.module1, &network.module2].into_iter();
+    let flat = parts
+        .flat_map(|part| part.vs.trainable_variables())
+        .map(|variable| Ok(variable.grad().f_to_device(tch::Device::Cpu)?.view([-1])));
+    Ok(Tensor::f_cat(&flat.collect::<Result<Vec<_>>>()?, 0)?)
 }
 
 fn equality(found: &Tensor, expected: &Tensor) -> Result<String> {
@@ -126,6 +114,7 @@ fn equality(found: &Tensor, expected: &Tensor) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spans::{at_once, busy};
     use super::*;
     use std::collections::BTreeSet;
     use std::time::Duration;
@@ -141,8 +130,8 @@ mod tests {
     fn two_devices_give_the_outputs_and_gradients_of_one() {
         let [first, second] = two(30);
         let original = Network::new([first, first]).unwrap();
-        let whole = trained(&original, [first, first], BATCH).unwrap();
-        let split = trained(&original, [first, second], BATCH).unwrap();
+        let whole = train(&original, [first, first], BATCH).unwrap();
+        let split = train(&original, [first, second], BATCH).unwrap();
         assert_eq!(split.step.logits, whole.step.logits);
         assert_eq!(split.step.loss, whole.step.loss);
         assert_eq!(gradients(&split.network).unwrap(), gradients(&whole.network).unwrap());
@@ -152,7 +141,7 @@ mod tests {
     fn each_device_holds_its_part_and_the_second_labels_and_loss() {
         let [first, second] = two(32);
         let original = Network::new([first, first]).unwrap();
-        let split = trained(&original, [first, second], BATCH).unwrap();
+        let split = train(&original, [first, second], BATCH).unwrap();
         let Trained { network, step, .. } = &split;
         let on = |part: &network::Part| {
             let variables = part.vs.trainable_variables();
@@ -169,10 +158,7 @@ mod tests {
     fn two_devices_share_the_bytes_of_one() {
         let [first, second] = two(34);
         let original = Network::new([first, first]).unwrap();
-        let peak = |devices| {
-            let peaks = trained(&original, devices, BATCH).unwrap().peaks;
-            peaks[0].1
-        };
+        let peak = |devices: [_; 2]| train(&original, devices, BATCH).unwrap().peaks[&devices[0]];
         let whole = peak([first, first]);
         let halves = [peak([first, second]), peak([second, first])];
         // Weights and gradients are nearly all that there is.
@@ -183,8 +169,8 @@ mod tests {
     fn one_device_works_at_a_time() {
         let [first, second] = two(36);
         let original = Network::new([first, first]).unwrap();
-        let spans = trained(&original, [first, second], BATCH).unwrap().step.spans;
-        assert_eq!(spans::at_once(&spans), 1);
-        assert!([first, second].iter().all(|device| spans::busy(&spans, *device) > Duration::ZERO));
+        let spans = train(&original, [first, second], BATCH).unwrap().step.spans;
+        assert_eq!(at_once(&spans), 1);
+        assert!([first, second].iter().all(|device| busy(&spans, *device) > Duration::ZERO));
     }
 }

@@ -1,0 +1,186 @@
+//! Which models can be wrapped, and what they have to know about it (S0.13).
+
+use super::toy::{
+    FEATURES, batch, count, difference, gradients, mlp, number, reference, train, unwrapped, waves,
+    wrapped,
+};
+use anyhow::Result;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tch::nn::{self, Module, Path, RNN};
+use tch::{Kind, Tensor, no_grad};
+use tch_parallel::Shared;
+
+/// How far the gradients of linear layers, an embedding, a convolution and an LSTM on four devices
+/// are from those without DataParallel (S0.12).
+pub fn networks() -> Result<Vec<f64>> {
+    let embedding = |path: &Path<'_>| nn::embedding(path / "0", 10, 4, Default::default());
+    Ok(vec![
+        apart(mlp, &batch(8).0)?,
+        apart(embedding, &(count(8) + 1))?,
+        apart(convolution, &waves(&[8, 1, 6, 6]))?,
+        apart(lstm, &waves(&[8, 5, FEATURES]))?,
+    ])
+}
+
+fn apart<M: Module>(build: impl Fn(&Path<'_>) -> M, inputs: &Tensor) -> Result<f64> {
+    let (alone_vs, alone) = unwrapped(&build);
+    alone.forward(inputs).square().mean(Kind::Float).backward();
+    let (vs, model) = wrapped(4, build)?;
+    let loss = || Ok(model.f_forward_t(inputs, true)?.square().mean(Kind::Float));
+    difference(&train(&vs, &model, loss)?.gradients, &gradients(&alone_vs))
+}
+
+/// Images `[batch, 1, 6, 6]` to two numbers each.
+fn convolution(path: &Path<'_>) -> nn::Sequential {
+    nn::seq()
+        .add(nn::conv2d(path / "0", 1, 2, 3, Default::default()))
+        .add_fn(|x| x.relu().flat_view())
+        .add(nn::linear(path / "2", 2 * 4 * 4, 2, Default::default()))
+}
+
+/// Sequences `[batch, length, 6]` to the last state, `[batch, 4]`.
+fn lstm(path: &Path<'_>) -> nn::Sequential {
+    let lstm = nn::lstm(path / "lstm", FEATURES, 4, Default::default());
+    nn::seq().add_fn(move |xs| lstm.seq(xs).0.select(1, -1))
+}
+
+/// A model that returns a tuple: the shapes of both gathered elements, and how far its gradients
+/// are from the unwrapped model's (S0.26).
+pub fn tuple(rows: i64, devices: usize) -> Result<(Vec<i64>, Vec<i64>, f64)> {
+    let (inputs, labels) = batch(rows);
+    let (vs, model) = wrapped(devices, mlp)?;
+    let forward = || {
+        model.forward(inputs.shallow_clone(), |module, x| {
+            let logits = module.forward(&x);
+            let probas = logits.softmax(-1, Kind::Float);
+            (logits, probas)
+        })
+    };
+    // Clears the gradients between forward and backward pass. If it did not, the second step's
+    // would be added to the first's.
+    let step = || train(&vs, &model, || Ok(forward()?.0.cross_entropy_for_logits(&labels)));
+    step()?;
+    let gradients = step()?.gradients;
+    let (logits, probas) = forward()?;
+    Ok((logits.size(), probas.size(), difference(&gradients, &reference(rows))?))
+}
+
+/// Batch normalisation of the numbers from 0, one a row: its outputs, and its running mean.
+fn normalise(rows: i64, devices: usize) -> Result<(Tensor, f64)> {
+    let (vs, model) =
+        wrapped(devices, |path| nn::batch_norm1d(path / "bn", 1, Default::default()))?;
+    let numbers = Tensor::arange(rows, tch::kind::FLOAT_CPU).view([rows, 1]);
+    let outputs = no_grad(|| model.f_forward_t(&numbers, true))?;
+    Ok((outputs, number(&vs.variables()["bn.running_mean"])?))
+}
+
+/// The running mean of the numbers from 0, after one pass.
+pub fn running_mean(rows: i64, devices: usize) -> Result<f64> {
+    Ok(normalise(rows, devices)?.1)
+}
+
+/// How far the outputs of batch normalisation are from those on one device.
+pub fn normalised(rows: i64, devices: usize) -> Result<f64> {
+    difference(&normalise(rows, devices)?.0, &normalise(rows, 1)?.0)
+}
+
+/// What the single numbers that the replicas return, their rows, are gathered into.
+pub fn scalar(rows: i64, devices: usize) -> Result<Vec<i64>> {
+    let (_vs, model) = wrapped(devices, mlp)?;
+    let counts = model.forward(batch(rows).0, |_, x| Tensor::from(x.size()[0]))?;
+    Ok(counts.try_into()?)
+}
+
+/// What comes of a batch of 4 with a hidden state `[layers, 4, 3]`, or `[4, layers, 3]`.
+pub fn hidden_state(transposed: bool) -> Result<String> {
+    let (x, h) = (waves(&[4, 3]), waves(&[2, 4, 3]));
+    let h = if transposed { h.transpose(0, 1) } else { h };
+    let (_vs, model) = wrapped(2, mlp)?;
+    let states = model.forward((x, h), |_, (x, h)| {
+        // The module would have the layers first.
+        let h = if transposed { h.transpose(0, 1) } else { h };
+        (h + x).transpose(0, 1)
+    });
+    Ok(match states {
+        Ok(states) => format!("a state of {:?}", states.size()),
+        Err(error) => error.to_string(),
+    })
+}
+
+/// Numbers from 1, one on each device, times a number that all of them get.
+pub fn shared(devices: usize) -> Result<Vec<i64>> {
+    let (_vs, model) = wrapped(devices, mlp)?;
+    let numbers = Tensor::arange_start(1, 1 + devices as i64, (Kind::Int64, tch::Device::Cpu));
+    let outputs = model.forward((numbers, Shared(5)), |_, (x, Shared(factor))| x * factor)?;
+    Ok(outputs.try_into()?)
+}
+
+/// How often a forward pass runs the module.
+pub fn calls(rows: i64, devices: usize) -> Result<usize> {
+    let calls = AtomicUsize::new(0);
+    let (_vs, model) = wrapped(devices, mlp)?;
+    let _ = model.forward(batch(rows).0, |module, x| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        module.forward(&x)
+    })?;
+    Ok(calls.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gradients::data_parallel;
+    use super::super::toy::ROUNDING;
+    use super::*;
+
+    #[test]
+    fn networks_of_all_kinds_have_the_gradients_of_one_device() {
+        let networks = networks().unwrap();
+        assert!(networks.iter().all(|difference| *difference <= ROUNDING), "{networks:?}");
+    }
+
+    #[test]
+    fn on_one_device_wrapping_changes_nothing() {
+        assert_eq!(data_parallel(10, 1, 0).unwrap(), 0.0);
+    }
+
+    #[test]
+    fn a_tuple_is_gathered_element_by_element() {
+        let (logits, probas, difference) = tuple(8, 4).unwrap();
+        assert_eq!((logits, probas), (vec![8, 3], vec![8, 3]));
+        assert!(difference <= ROUNDING, "{difference}");
+    }
+
+    #[test]
+    fn the_running_mean_is_that_of_the_first_chunk() {
+        let mean = |rows, devices| running_mean(rows, devices).unwrap();
+        assert_eq!(mean(8, 2), mean(4, 1));
+        assert_ne!(mean(8, 2), mean(8, 1));
+    }
+
+    #[test]
+    fn each_replica_normalises_over_its_own_rows() {
+        assert!(normalised(8, 2).unwrap() > 0.1);
+    }
+
+    #[test]
+    fn single_numbers_make_a_vector() {
+        assert_eq!(scalar(7, 3).unwrap(), [3, 3, 1]);
+    }
+
+    #[test]
+    fn a_state_with_the_batch_in_dimension_1_is_refused_until_it_is_transposed() {
+        let error = hidden_state(false).unwrap();
+        assert!(error.contains("batches of [4, 2] rows"), "{error}");
+        assert_eq!(hidden_state(true).unwrap(), "a state of [4, 2, 3]");
+    }
+
+    #[test]
+    fn what_is_no_tensor_is_the_same_for_all() {
+        assert_eq!(shared(3).unwrap(), [5, 10, 15]);
+    }
+
+    #[test]
+    fn the_module_runs_once_a_replica_with_work() {
+        assert_eq!((calls(8, 4).unwrap(), calls(5, 4).unwrap()), (4, 3));
+    }
+}

@@ -1,0 +1,130 @@
+//! A model that returns its loss: what to do with one loss from each device.
+
+use super::scatter_gather::chunk_sizes;
+use super::toy::{
+    FEATURES, Outcome, difference, gradients, number, ratio, train, unwrapped, waves, wrapped,
+};
+use crate::models::TwoTargets;
+use anyhow::Result;
+use tch::nn::Path;
+use tch::{Kind, Reduction, Tensor};
+
+/// The question's model, small.
+fn build(path: &Path<'_>) -> TwoTargets {
+    TwoTargets::new(path, FEATURES, 8)
+}
+
+/// Inputs `[rows, 6]` and two targets `[rows]`.
+fn batch(rows: i64) -> (Tensor, Tensor, Tensor) {
+    (waves(&[rows, FEATURES]), waves(&[rows]), waves(&[rows]).square() * 3.0)
+}
+
+/// The shapes of what the wrapped model returns, its results and its losses (S2.16), and what a
+/// backward pass from these losses comes to (S2.18).
+pub fn returned() -> Result<(Vec<i64>, Vec<i64>, String)> {
+    let (_vs, model) = wrapped(2, build)?;
+    let (results, losses) = model.forward(batch(8), TwoTargets::forward)?;
+    let passed = model.backward(&losses).map_or_else(|error| error.to_string(), |()| "yes".into());
+    Ok((results.size(), losses.size(), passed))
+}
+
+/// A training step whose loss `reduce` makes of the devices' losses.
+fn step(rows: i64, devices: usize, reduce: impl Fn(&Tensor) -> Tensor) -> Result<Outcome> {
+    let (vs, model) = wrapped(devices, build)?;
+    train(&vs, &model, || Ok(reduce(&model.forward(batch(rows), TwoTargets::forward)?.1)))
+}
+
+/// The loss of the unwrapped model; the mean of the devices' losses, and how far its gradients are
+/// from those of the first; and both again with each loss weighted by its rows (S2.14, S2.15).
+pub fn mean_of_means(rows: i64, devices: usize) -> Result<[f64; 5]> {
+    let (vs, alone) = unwrapped(build);
+    let (_, truth) = alone.forward(batch(rows));
+    truth.backward();
+    let apart = |found: &Outcome| difference(&found.gradients, &gradients(&vs));
+
+    let plain = step(rows, devices, |losses| losses.mean(Kind::Float))?;
+    let shares =
+        Tensor::from_slice(&chunk_sizes(rows, devices)?).to_kind(Kind::Float) / rows as f64;
+    let weighted = step(rows, devices, |losses| (losses * &shares).sum(Kind::Float))?;
+    Ok([number(&truth)?, plain.loss, apart(&plain)?, weighted.loss, apart(&weighted)?])
+}
+
+/// How many times larger the gradients of the losses' sum are than those of their mean (S2.19).
+pub fn sum_for_mean(rows: i64, devices: usize) -> Result<f64> {
+    let mean = step(rows, devices, |losses| losses.mean(Kind::Float))?;
+    let sum = step(rows, devices, |losses| losses.sum(Kind::Float))?;
+    ratio(&sum.gradients, &mean.gradients)
+}
+
+/// The devices' mean of the losses against both targets, and the sum of the means for each target
+/// alone (S2.17).
+pub fn two_targets(rows: i64, devices: usize) -> Result<(f64, f64)> {
+    let (_vs, model) = wrapped(devices, build)?;
+    let (x, y, y2) = batch(rows);
+    let mean = |y: &Tensor, y2: &Tensor| {
+        let inputs = (x.shallow_clone(), y.shallow_clone(), y2.shallow_clone());
+        number(&model.forward(inputs, TwoTargets::forward)?.1.mean(Kind::Double))
+    };
+    // Given the same target twice, the model returns twice its loss.
+    Ok((mean(&y, &y2)?, mean(&y, &y)? / 2.0 + mean(&y2, &y2)? / 2.0))
+}
+
+/// A column of results against a row of targets: the number of differences, their mean square, and
+/// the mean square of each row and its own target (S2.21).
+pub fn column_against_row(rows: i64) -> Result<(usize, f64, f64)> {
+    let (result, y) = (waves(&[rows, 1]), waves(&[rows]).square());
+    let loss = number(&result.mse_loss(&y, Reduction::Mean))?;
+    let right = number(&result.reshape([-1]).mse_loss(&y, Reduction::Mean))?;
+    Ok(((&result - &y).numel(), loss, right))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::toy::ROUNDING;
+    use super::*;
+    use approx::assert_relative_eq;
+
+    #[test]
+    fn losses_are_gathered_into_a_vector_at_which_backward_cannot_begin() {
+        let (results, losses, passed) = returned().unwrap();
+        assert_eq!((results, losses), (vec![8, 1], vec![2]));
+        assert!(passed.contains("only for scalar outputs"), "{passed}");
+    }
+
+    #[test]
+    fn the_mean_of_means_is_right_for_equal_chunks_only_and_the_weighted_one_always() {
+        for (rows, devices, chunks) in [
+            (8, 4, vec![2; 4]),
+            (10, 4, vec![3, 3, 3, 1]),
+            (7, 3, vec![3, 3, 1]),
+            (5, 4, vec![2, 2, 1]),
+        ] {
+            assert_eq!(chunk_sizes(rows, devices).unwrap(), chunks);
+            let [truth, plain, apart, weighted, weighted_apart] =
+                mean_of_means(rows, devices).unwrap();
+            let even = rows % devices as i64 == 0;
+            assert_eq!((plain - truth).abs() <= ROUNDING * truth, even);
+            assert_eq!(apart <= ROUNDING, even, "{chunks:?}: {apart}");
+            assert_relative_eq!(weighted, truth, max_relative = ROUNDING);
+            assert!(weighted_apart <= ROUNDING, "{chunks:?}: {weighted_apart}");
+        }
+    }
+
+    #[test]
+    fn the_sum_of_the_losses_has_gradients_as_many_times_larger_as_there_are_replicas() {
+        assert_relative_eq!(sum_for_mean(8, 4).unwrap(), 4.0, max_relative = ROUNDING);
+    }
+
+    #[test]
+    fn a_mean_of_sums_is_the_sum_of_the_means() {
+        let (together, apart) = two_targets(8, 4).unwrap();
+        assert_relative_eq!(together, apart, max_relative = ROUNDING);
+    }
+
+    #[test]
+    fn a_column_against_a_row_compares_all_with_all() {
+        let (differences, loss, right) = column_against_row(4).unwrap();
+        assert_eq!(differences, 16);
+        assert_ne!(loss, right);
+    }
+}

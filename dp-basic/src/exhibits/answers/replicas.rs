@@ -1,0 +1,139 @@
+//! A copy of the model on every device.
+
+use super::toy::{
+    copied, count, difference, number, parameters, split, train, unwrapped, waves, wrapped,
+};
+use crate::models::EmbeddingLinear;
+use anyhow::Result;
+use tch::nn::{Module, VarStore};
+use tch::{Kind, Reduction, Tensor, no_grad};
+use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::{Devices, LogicalDevice};
+
+/// The first thread's model: its parameters, the shape of its output, and how far that is from the
+/// output of the unwrapped model (S0.1, S0.3).
+pub fn threads_model(devices: usize) -> Result<(usize, Vec<i64>, f64)> {
+    let tokens = Tensor::from_slice(&[1i64, 2, 3, 4, 5, 6]);
+    let (vs, model) = wrapped(devices, EmbeddingLinear::new)?;
+    let (_, alone) = unwrapped(EmbeddingLinear::new);
+    let output = no_grad(|| model.f_forward_t(&tokens, true))?;
+    let expected = no_grad(|| alone.forward(&tokens));
+    Ok((parameters(&vs), output.size(), difference(&output, &expected)?))
+}
+
+/// What each device holds: the sum of its weights, and which rows of the batch (S0.9).
+pub fn held(devices: usize) -> Result<Vec<(String, f64, Vec<i64>)>> {
+    let (_vs, model) = split(devices, EmbeddingLinear::new)?;
+    let outputs = model.forward(count(8), |module, rows| (module.embedding.ws.detach(), rows))?;
+    let held = outputs.parts().iter().map(|(weights, rows)| {
+        let device = LogicalDevice::of(weights).to_string();
+        Ok((device, number(&weights.sum(Kind::Double))?, Vec::try_from(rows)?))
+    });
+    held.collect()
+}
+
+/// Of each of two replicas, whether its table is the original's storage (S2.10).
+pub fn are_originals() -> Result<Vec<bool>> {
+    let (vs, model) = split(2, EmbeddingLinear::new)?;
+    let tables = model.forward(count(2), |module, _| module.embedding.ws.shallow_clone())?;
+    let original = vs.variables()["embedding.weight"].data_ptr();
+    Ok(tables.parts().iter().map(|table| table.data_ptr() == original).collect())
+}
+
+/// Bytes of weights that each of some passes copies to each of two devices (S2.10, S0.6, S2.2).
+pub fn replicated(passes: usize) -> Result<Vec<Vec<usize>>> {
+    let (vs, model) = wrapped(2, EmbeddingLinear::new)?;
+    let pass = || Ok(model.f_forward_t(&count(2), true)?.mean(Kind::Float));
+    (0..passes).map(|_| Ok(copied(&train(&vs, &model, pass)?.events, Step::Replicate))).collect()
+}
+
+/// By how much a step of the optimizer moves the original and a replica, and the difference between
+/// the two after the next forward pass (S2.8).
+pub fn update() -> Result<(f64, f64, f64)> {
+    let (vs, model) = split(2, EmbeddingLinear::new)?;
+    let forward = || {
+        model.forward(Tensor::from_slice(&[1i64, 2]), |module, tokens| {
+            (module.forward(&tokens), module.embedding.ws.detach())
+        })
+    };
+    let outputs = forward()?;
+    let [original, replica] = [0, 1].map(|index| outputs.parts()[index].1.shallow_clone());
+    let before = [&original, &replica].map(Tensor::copy);
+    let criterion = DataParallelCriterion::new(|(output, _): &(Tensor, _), target: &Tensor| {
+        output.mse_loss(target, Reduction::Mean)
+    });
+    criterion.forward(outputs, waves(&[2, EmbeddingLinear::WIDTH]))?.backward()?;
+    Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?.step()?;
+    let original_moved = number(&(&original - &before[0]).norm())?;
+    let replica_moved = number(&(&replica - &before[1]).norm())?;
+    let _ = forward()?;
+    Ok((original_moved, replica_moved, difference(&replica, &original)?))
+}
+
+/// How a model on another device than the first is refused (S2.1).
+pub fn model_elsewhere() -> Result<String> {
+    let devices = Devices::cpu(2)?;
+    let second = devices.get(1)?;
+    let built = DataParallel::new(&VarStore::new(second.into()), &devices, |path| {
+        let _on = second.guard();
+        EmbeddingLinear::new(path)
+    });
+    Ok(built.map_or_else(|error| error.to_string(), |_| "accepted".into()))
+}
+
+/// The shape of the output of a batch on the second device (S2.1).
+pub fn batch_elsewhere() -> Result<Vec<i64>> {
+    let (_vs, model) = wrapped(2, EmbeddingLinear::new)?;
+    let tokens = LogicalDevice::Cpu(1).copy_of(&count(4))?;
+    Ok(model.f_forward_t(&tokens, true)?.size())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::toy::ROUNDING;
+    use super::*;
+
+    /// What the embedding and the linear layer occupy.
+    const BYTES: usize = (1000 * 10 + 10 * 10 + 10) * size_of::<f32>();
+
+    #[test]
+    fn the_toy_gives_the_unwrapped_models_output_on_any_devices() {
+        for devices in 1..=4 {
+            let (parameters, shape, difference) = threads_model(devices).unwrap();
+            assert_eq!((parameters, shape), (10_110, vec![6, 10]));
+            assert!(difference <= ROUNDING, "{devices} devices: {difference}");
+        }
+    }
+
+    #[test]
+    fn every_device_holds_the_same_weights_and_rows_of_its_own() {
+        let held = held(4).unwrap();
+        assert_eq!(held.len(), 4);
+        for (index, (device, weights, rows)) in held.iter().enumerate() {
+            assert_eq!(*device, format!("cpu:{index}"));
+            assert_eq!(*weights, held[0].1);
+            assert_eq!(*rows, [2 * index as i64, 2 * index as i64 + 1]);
+        }
+    }
+
+    #[test]
+    fn the_first_replica_is_the_original_and_the_second_is_copied_in_every_pass() {
+        assert_eq!(are_originals().unwrap(), [true, false]);
+        assert_eq!(replicated(3).unwrap(), vec![vec![0, BYTES]; 3]);
+    }
+
+    #[test]
+    fn only_the_original_is_updated() {
+        let (original, replica, after) = update().unwrap();
+        assert!(original > 0.0);
+        assert_eq!((replica, after), (0.0, 0.0));
+    }
+
+    #[test]
+    fn the_model_must_be_on_the_first_device_and_the_batch_need_not_be() {
+        let error = model_elsewhere().unwrap();
+        assert!(error.contains("on cpu:1, but must be on cpu:0"), "{error}");
+        assert_eq!(batch_elsewhere().unwrap(), [4, 10]);
+    }
+}

@@ -1,0 +1,195 @@
+//! A model, a batch, a training step and ways to compare gradients: what the experiments share.
+
+use anyhow::Result;
+use tch::nn::{Module, ModuleT, Path, Sequential, VarStore};
+use tch::{Device, Kind, Tensor, nn, no_grad};
+use tch_parallel::data_parallel::{
+    DataParallel, DataParallelModel, DataParallelOptions, Event, Step, Trace,
+};
+use tch_parallel::nn::{LinearOptions, linear};
+use tch_parallel::{Devices, LogicalDevice};
+
+/// Two gradients are equal if they differ by no more than this share of the largest value: a sum
+/// computed in parts is rounded differently.
+pub const ROUNDING: f64 = 1e-6;
+
+/// Width of [`batch`]'s inputs.
+pub const FEATURES: i64 = 6;
+const CLASSES: i64 = 3;
+
+/// `Linear(6, 8)`, tanh, `Linear(8, 3)`.
+pub fn mlp(path: &Path<'_>) -> Sequential {
+    nn::seq()
+        .add(linear(path / "0", FEATURES, 8, LinearOptions::default()))
+        .add_fn(|x| x.tanh())
+        .add(linear(path / "2", 8, CLASSES, LinearOptions::default()))
+}
+
+/// Inputs `[rows, 6]` and classes `[rows]`.
+pub fn batch(rows: i64) -> (Tensor, Tensor) {
+    (waves(&[rows, FEATURES]), count(rows).remainder(CLASSES))
+}
+
+/// Numbers between -1 and 1 that depend only on their positions.
+pub fn waves(shape: &[i64]) -> Tensor {
+    let size = shape.iter().product::<i64>();
+    (Tensor::arange_start(1, 1 + size, (Kind::Float, Device::Cpu)) * 0.7).sin().view(shape)
+}
+
+/// The whole numbers from 0.
+pub fn count(rows: i64) -> Tensor {
+    Tensor::arange(rows, tch::kind::INT64_CPU)
+}
+
+/// Sets weights that depend only on their positions, so that two models of one kind are equal.
+pub fn set_weights(vs: &VarStore) {
+    for mut variable in vs.trainable_variables() {
+        no_grad(|| variable.copy_(&(waves(&variable.size()) * 0.4)));
+    }
+}
+
+/// A model in DataParallel on logical devices.
+pub fn wrapped<M: Send>(
+    devices: usize,
+    build: impl Fn(&Path<'_>) -> M,
+) -> Result<(VarStore, DataParallel<M>)> {
+    let devices = Devices::cpu(devices)?;
+    let vs = VarStore::new(devices.first().into());
+    let model = DataParallel::new(&vs, &devices, build)?;
+    set_weights(&vs);
+    Ok((vs, model))
+}
+
+/// A model whose outputs stay on their devices.
+pub fn split<M: Send>(
+    devices: usize,
+    build: impl Fn(&Path<'_>) -> M,
+) -> Result<(VarStore, DataParallelModel<M>)> {
+    let devices = Devices::cpu(devices)?;
+    let vs = VarStore::new(devices.first().into());
+    let model = DataParallelModel::new(&vs, &devices, build)?;
+    set_weights(&vs);
+    Ok((vs, model))
+}
+
+/// A model without DataParallel.
+pub fn unwrapped<M>(build: impl Fn(&Path<'_>) -> M) -> (VarStore, M) {
+    let vs = VarStore::new(Device::Cpu);
+    let model = build(&vs.root());
+    set_weights(&vs);
+    (vs, model)
+}
+
+/// What a training step comes to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub loss: f64,
+    /// Of all parameters, in one row.
+    pub gradients: Tensor,
+    /// By step and device.
+    pub events: Vec<Event>,
+}
+
+/// One training step of `model`.
+pub fn train<M: Send>(
+    vs: &VarStore,
+    model: &DataParallel<M>,
+    loss: impl FnOnce() -> Result<Tensor>,
+) -> Result<Outcome> {
+    let trace = Trace::new();
+    model.set_trace(&trace);
+    let loss = loss()?;
+    vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
+    model.backward(&loss)?;
+    let mut events = trace.events();
+    events.sort_by_key(|event| (event.step, event.device));
+    Ok(Outcome { loss: number(&loss)?, gradients: gradients(vs), events })
+}
+
+/// One training step with the cross-entropy of the gathered outputs as its loss.
+pub fn classify<M: ModuleT + Send>(
+    (vs, model): &(VarStore, DataParallel<M>),
+    (inputs, labels): &(Tensor, Tensor),
+) -> Result<Outcome> {
+    train(vs, model, || Ok(model.f_forward_t(inputs, true)?.cross_entropy_for_logits(labels)))
+}
+
+/// One training step of [`mlp`] on [`batch`], with its outputs on the device of that number.
+pub fn step(rows: i64, devices: usize, output: usize) -> Result<Outcome> {
+    let devices = Devices::cpu(devices)?;
+    let vs = VarStore::new(devices.first().into());
+    let output_device = Some(LogicalDevice::Cpu(output));
+    let options = DataParallelOptions { output_device, ..Default::default() };
+    let model = DataParallel::with_options(&vs, &devices, options, mlp)?;
+    set_weights(&vs);
+    classify(&(vs, model), &batch(rows))
+}
+
+/// The gradients of [`mlp`] on [`batch`] without DataParallel.
+pub fn reference(rows: i64) -> Tensor {
+    let (vs, model) = unwrapped(mlp);
+    let (inputs, labels) = batch(rows);
+    model.forward(&inputs).cross_entropy_for_logits(&labels).backward();
+    gradients(&vs)
+}
+
+/// The gradients of all parameters in one row.
+pub fn gradients(vs: &VarStore) -> Tensor {
+    let flat: Vec<_> =
+        vs.trainable_variables().iter().map(|variable| variable.grad().view([-1])).collect();
+    Tensor::cat(&flat, 0)
+}
+
+/// The largest difference, as a share of the largest expected value.
+pub fn difference(found: &Tensor, expected: &Tensor) -> Result<f64> {
+    Ok(number(&(found - expected).abs().max())? / number(&expected.abs().max())?)
+}
+
+/// The factor by which `expected` comes closest to `found`.
+pub fn ratio(found: &Tensor, expected: &Tensor) -> Result<f64> {
+    let product = |a: &Tensor, b: &Tensor| number(&(a * b).sum(Kind::Double));
+    Ok(product(found, expected)? / product(expected, expected)?)
+}
+
+/// `equal` within [`ROUNDING`], or how far apart.
+pub fn equality(difference: f64) -> String {
+    if difference <= ROUNDING {
+        "equal".into()
+    } else {
+        format!("{:.1} % apart", 100.0 * difference)
+    }
+}
+
+/// A tensor's only number.
+pub fn number(tensor: &Tensor) -> Result<f64> {
+    Ok(f64::try_from(tensor.to_kind(Kind::Double))?)
+}
+
+pub fn parameters(vs: &VarStore) -> usize {
+    vs.trainable_variables().iter().map(Tensor::numel).sum()
+}
+
+/// Bytes that one kind of step copied, event by event.
+pub fn copied(events: &[Event], step: Step) -> Vec<usize> {
+    let events = events.iter().filter(|event| event.step == step);
+    events.map(|event| event.bytes_copied).collect()
+}
+
+/// Bytes that one kind of step copied in all.
+pub fn copied_by(events: &[Event], step: Step) -> usize {
+    copied(events, step).into_iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_a_share_of_the_largest_value() {
+        let expected = Tensor::from_slice(&[1.0, -4.0]);
+        assert_eq!(difference(&Tensor::from_slice(&[1.0, -3.0]), &expected).unwrap(), 0.25);
+        assert_eq!(equality(0.25), "25.0 % apart");
+        assert_eq!(equality(difference(&expected, &expected).unwrap()), "equal");
+        assert_eq!(ratio(&(&expected * 0.5), &expected).unwrap(), 0.5);
+    }
+}

@@ -1,0 +1,120 @@
+//! Which device worked when: recorded, counted, and shown as tables and as a picture.
+
+use anyhow::Result;
+use report::{Column, plot, table};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tch::Cuda;
+use tch_parallel::checkpoint::check_destination;
+use tch_parallel::{Devices, LogicalDevice};
+
+/// A piece of work on one device.
+pub type Span = (LogicalDevice, plot::Span);
+
+/// Records pieces of work.
+#[derive(Debug)]
+pub struct Spans {
+    began: Instant,
+    /// What was recorded so far, in order.
+    pub list: Vec<Span>,
+}
+
+impl Spans {
+    /// Begins to record.
+    pub fn new() -> Self {
+        Spans { began: Instant::now(), list: Vec::new() }
+    }
+
+    /// Does `work` with `device` as the current device, and notes how long that took.
+    pub fn on<R>(
+        &mut self,
+        part: &str,
+        device: LogicalDevice,
+        work: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let _on = device.guard()?;
+        let start = self.began.elapsed();
+        let result = work()?;
+        if let LogicalDevice::Cuda(index) = device {
+            // A GPU is only told what to do; it has not done it yet.
+            Cuda::synchronize(index as i64);
+        }
+        let duration = self.began.elapsed().saturating_sub(start);
+        self.list.push((device, plot::Span { category: part.into(), start, duration }));
+        Ok(result)
+    }
+}
+
+/// How long a device worked.
+pub fn busy(spans: &[Span], device: LogicalDevice) -> Duration {
+    spans.iter().filter(|(on, _)| *on == device).map(|(_, span)| span.duration).sum()
+}
+
+/// The most devices that worked at the same time.
+pub fn at_once(spans: &[Span]) -> usize {
+    let works_at =
+        |span: &plot::Span, time| span.start <= time && time < span.start + span.duration;
+    let working = |time| spans.iter().filter(|(_, span)| works_at(span, time)).count();
+    // When most work, one of them has just begun.
+    spans.iter().map(|(_, span)| working(span.start)).max().unwrap_or(0)
+}
+
+/// The flags by which a step is shown.
+#[derive(Debug, clap::Args)]
+pub struct Show {
+    /// Draw the step as a timeline, a lane for each device.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Leave out the times, which differ from run to run.
+    #[arg(long)]
+    no_times: bool,
+}
+
+impl Show {
+    /// Refuses a file that cannot be written, before the step takes its time.
+    pub fn check(&self) -> Result<()> {
+        Ok(self.svg.as_deref().map_or(Ok(()), check_destination)?)
+    }
+
+    /// A table whose last two columns are times.
+    pub fn table(&self, columns: &[Column], rows: &[Vec<String>]) -> String {
+        let hidden = if self.no_times { 2 } else { 0 };
+        table(&columns[..columns.len() - hidden], rows)
+    }
+
+    /// Draws a lane for each device, if a file was asked for.
+    pub fn draw(
+        &self,
+        title: String,
+        devices: &Devices,
+        categories: Vec<String>,
+        spans: &[Span],
+    ) -> Result<()> {
+        let Some(path) = &self.svg else { return Ok(()) };
+        let lane = |device: LogicalDevice| {
+            let spans = spans.iter().filter(|(on, _)| *on == device);
+            let spans = spans.map(|(_, span)| span.clone()).collect();
+            plot::Lane { name: device.to_string(), spans }
+        };
+        let lanes = devices.iter().map(lane).collect();
+        let timeline = plot::timeline(&plot::Timeline { title, categories, lanes })?;
+        Ok(plot::save(path, &timeline)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_that_overlap_are_counted_together_and_those_that_touch_are_not() {
+        let span = |device, start, duration| {
+            let [start, duration] = [start, duration].map(Duration::from_millis);
+            (LogicalDevice::Cpu(device), plot::Span { category: "work".into(), start, duration })
+        };
+        let in_turn = [span(0, 0, 5), span(1, 5, 5), span(0, 10, 5)];
+        assert_eq!(at_once(&in_turn), 1);
+        assert_eq!(busy(&in_turn, LogicalDevice::Cpu(0)), Duration::from_millis(10));
+        assert_eq!(at_once(&[span(0, 0, 5), span(1, 4, 5)]), 2);
+    }
+}

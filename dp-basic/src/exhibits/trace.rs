@@ -1,0 +1,224 @@
+//! One step of DataParallel in slow motion: what happens on which device, what is copied, and how
+//! long it takes.
+
+use super::check_batch;
+use super::spans::{Show, Span};
+use crate::models::{EmbeddingLinear, TwoTargets};
+use anyhow::Result;
+use clap::ValueEnum;
+use report::{Column, milliseconds, plot, table, thousands};
+use tch::nn::{Path, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::data_parallel::{DataParallel, DataParallelOptions, Event, Step, Trace};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::{Devices, LogicalDevice};
+
+/// Show one training step of DataParallel, part by part.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dp-basic trace                                    6 tokens on 4 devices, of which 3 have work
+  dp-basic trace --devices cpu:2 --output-device 1  outputs and loss on the second device
+  dp-basic trace --model mlp --svg timeline.svg     59 million parameters, and a picture")]
+pub struct Args {
+    /// The model to train.
+    #[arg(long, value_enum, default_value_t = Model::Toy)]
+    model: Model,
+    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
+    #[arg(long, default_value = "cpu:4")]
+    devices: String,
+    /// Rows of the whole batch; by default 6 for toy and 8 for mlp.
+    #[arg(long)]
+    batch: Option<i64>,
+    /// Device that gathers the outputs: its position in --devices, from 0.
+    #[arg(long, default_value_t = 0)]
+    output_device: usize,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// The models of the two forum threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Model {
+    /// Embedding(1000, 10) and Linear(10, 10).
+    Toy,
+    /// Linear(768, 76800), ReLU and Linear(76800, 1), with two targets.
+    Mlp,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let devices: Devices = args.devices.parse()?;
+    let output_device = devices.get(args.output_device)?;
+    let (default_batch, step): (_, fn(&Settings) -> Result<Traced>) = match args.model {
+        Model::Toy => (6, toy),
+        Model::Mlp => (8, two_targets),
+    };
+    let batch = args.batch.unwrap_or(default_batch);
+    check_batch(batch)?;
+    args.show.check()?;
+    let settings = Settings { devices, output_device, batch };
+    let traced = step(&settings)?;
+    print(&settings, &traced, &args.show);
+    let title = format!("A training step of DataParallel, {batch} rows");
+    let categories = Step::ALL.iter().map(Step::to_string).collect();
+    let spans: Vec<_> = traced.events.iter().map(span).collect();
+    args.show.draw(title, &settings.devices, categories, &spans)
+}
+
+/// What a step depends on.
+#[derive(Debug)]
+struct Settings {
+    /// Those that share the batch.
+    devices: Devices,
+    /// One of them, which gathers.
+    output_device: LogicalDevice,
+    /// Rows of the whole batch.
+    batch: i64,
+}
+
+/// What a traced step has shown.
+#[derive(Debug)]
+struct Traced {
+    /// Parameters of the model.
+    parameters: usize,
+    /// The loss of the step.
+    loss: f64,
+    /// What was done, in the order of the steps and, within a step, of the devices.
+    events: Vec<Event>,
+}
+
+/// The thread's embedding and linear layer. Its code has no loss: here the class of each token is
+/// its last digit.
+fn toy(settings: &Settings) -> Result<Traced> {
+    traced(settings, EmbeddingLinear::new, |model, trace| {
+        let numbers = Tensor::arange_start(1, 1 + settings.batch, (Kind::Int64, Device::Cpu));
+        let tokens =
+            settings.devices.first().copy_of(&numbers.remainder(EmbeddingLinear::TOKENS))?;
+        let logits = model.f_forward_t(&tokens, true)?;
+        let _on = settings.output_device.guard()?;
+        let labels = settings.output_device.copy_of(&tokens.remainder(EmbeddingLinear::WIDTH))?;
+        Ok(trace
+            .span(Step::Loss, settings.output_device, || logits.cross_entropy_for_logits(&labels)))
+    })
+}
+
+/// The question's model with two targets. It returns its loss, and so every replica does: the mean
+/// of these is what is left to compute on the output device.
+fn two_targets(settings: &Settings) -> Result<Traced> {
+    let build = |path: &Path<'_>| TwoTargets::new(path, TwoTargets::FEATURES, TwoTargets::HIDDEN);
+    traced(settings, build, |model, trace| {
+        let random = |shape: &[i64]| {
+            settings.devices.first().copy_of(&Tensor::randn(shape, (Kind::Float, Device::Cpu)))
+        };
+        let batch = settings.batch;
+        let inputs =
+            (random(&[batch, TwoTargets::FEATURES])?, random(&[batch])?, random(&[batch])?);
+        let (_result, losses) = model.forward(inputs, TwoTargets::forward)?;
+        let _on = settings.output_device.guard()?;
+        Ok(trace.span(Step::Loss, settings.output_device, || losses.mean(Kind::Float)))
+    })
+}
+
+/// Runs two steps and records the second: the first one waits for memory and threads.
+fn traced<M: Send>(
+    settings: &Settings,
+    build: impl Fn(&Path<'_>) -> M,
+    loss: impl Fn(&DataParallel<M>, &Trace) -> Result<Tensor>,
+) -> Result<Traced> {
+    tch::manual_seed(0);
+    // One for each replica: more would take the cores away from the others.
+    tch::set_num_threads(1);
+    let first = settings.devices.first();
+    let vs = VarStore::new(first.into());
+    // ANCHOR: output_device
+    let options =
+        DataParallelOptions { output_device: Some(settings.output_device), ..Default::default() };
+    let model = DataParallel::with_options(&vs, &settings.devices, options, build)?;
+    // ANCHOR_END: output_device
+    // So small that a layer of 76,800 units does not overshoot in the step before the traced one.
+    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1e-6, ..Default::default() })?;
+
+    let mut step = || -> Result<(Trace, f64)> {
+        // ANCHOR: step
+        let trace = Trace::new();
+        model.set_trace(&trace);
+        let loss = loss(&model, &trace)?;
+        optimizer.zero_grad()?;
+        model.backward(&loss)?;
+        trace.span(Step::OptimizerStep, first, || optimizer.step())?;
+        // ANCHOR_END: step
+        Ok((trace, f64::try_from(&loss)?))
+    };
+    step()?;
+    let (trace, loss) = step()?;
+    let mut events = trace.events();
+    let position = |device| settings.devices.iter().position(|other| other == device);
+    events.sort_by_key(|event| (event.step, position(event.device)));
+    let parameters = vs.trainable_variables().iter().map(Tensor::numel).sum();
+    Ok(Traced { parameters, loss, events })
+}
+
+fn span(event: &Event) -> Span {
+    let (start, duration) = (event.start, event.duration);
+    (event.device, plot::Span { category: event.step.to_string(), start, duration })
+}
+
+/// The step, part by part, and what was copied in all.
+fn print(settings: &Settings, traced: &Traced, show: &Show) {
+    let Settings { devices, output_device, batch } = settings;
+    let Traced { parameters, loss, events } = traced;
+    let parameters = thousands(*parameters);
+    println!(
+        "{parameters} parameters on {devices}, a batch of {batch}, outputs on {output_device}\n"
+    );
+    print!("{}", show.table(&EVENTS, &events.iter().map(row).collect::<Vec<_>>()));
+    if events.iter().filter(|event| event.step == Step::Loss).count() > 1 {
+        println!("(The second loss is its gradient with respect to what was gathered.)");
+    }
+    println!("\n{}", totals(events));
+    for device in devices.iter().filter(|device| !has_work(events, *device)) {
+        println!("{device} is idle: there are fewer chunks than devices");
+    }
+    println!("loss {loss:.4}");
+}
+
+const EVENTS: [Column; 6] = [
+    Column::Left("step"),
+    Column::Left("device"),
+    Column::Left("shapes"),
+    Column::Right("bytes copied"),
+    Column::Right("begins at ms"),
+    Column::Right("takes ms"),
+];
+
+fn row(event: &Event) -> Vec<String> {
+    let shapes: Vec<_> = event.shapes.iter().map(|shape| format!("{shape:?}")).collect();
+    vec![
+        event.step.to_string(),
+        event.device.to_string(),
+        shapes.join(" "),
+        thousands(event.bytes_copied),
+        milliseconds(event.start),
+        milliseconds(event.duration),
+    ]
+}
+
+/// A line for each step that copies something.
+fn totals(events: &[Event]) -> String {
+    let mut rows = Vec::new();
+    let mut all = 0;
+    for part in events.chunk_by(|one, next| one.step == next.step) {
+        let bytes = part.iter().map(|event| event.bytes_copied).filter(|bytes| *bytes > 0);
+        let sum = bytes.clone().sum::<usize>();
+        all += sum;
+        if sum > 0 {
+            let each: Vec<_> = bytes.map(thousands).collect();
+            rows.push(vec![part[0].step.to_string(), thousands(sum), each.join(" + ")]);
+        }
+    }
+    rows.push(vec!["all".into(), thousands(all)]);
+    table(&[Column::Left("copied by"), Column::Right("bytes"), Column::Left("part by part")], &rows)
+}
+
+fn has_work(events: &[Event], device: LogicalDevice) -> bool {
+    events.iter().any(|event| event.step == Step::ParallelApply && event.device == device)
+}
