@@ -4,18 +4,17 @@ use crate::link::Traffic;
 use report::MetricsLog;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tch::{Kind, Tensor};
-use tch_parallel::checkpoint::check_destination;
 use tch_parallel::{Error, Result};
 
 /// A worker's lines in `--metrics`.
 #[derive(Debug)]
 pub struct Log {
     metrics: MetricsLog,
-    rank: usize,
+    pub rank: usize,
+    /// How many batches this worker has done.
     steps: usize,
 }
 
@@ -70,24 +69,17 @@ impl Log {
         Ok(Log { metrics, rank, steps: 0 })
     }
 
-    pub fn rank(&self) -> usize {
-        self.rank
-    }
-
     pub fn step(&mut self, loss: f32, theta: &Tensor) -> Result<()> {
         let sum = theta.f_sum(Kind::Double).and_then(f64::try_from);
         let theta = sum.map_err(Error::tensor("add θ up"))?;
         let step = Step { step: self.steps, loss, theta, at: now() };
         self.steps += 1;
-        self.metrics.log("step", &step)
+        self.event("step", &step)
     }
 
-    pub fn read(&mut self, read: &Read) -> Result<()> {
-        self.metrics.log("read", read)
-    }
-
-    pub fn update(&mut self, update: &Update) -> Result<()> {
-        self.metrics.log("update", update)
+    /// Writes one of the events below.
+    pub fn event(&mut self, name: &str, fields: &impl Serialize) -> Result<()> {
+        self.metrics.log(name, fields)
     }
 
     /// Says what the training has come to, and writes it down.
@@ -104,11 +96,7 @@ impl Log {
             });
         }
         println!("{outcome}");
-        self.metrics.log("outcome", outcome)
-    }
-
-    pub fn end(&mut self, traffic: Option<Traffic>) -> Result<()> {
-        self.metrics.log("end", &End { traffic })
+        self.event("outcome", outcome)
     }
 }
 
@@ -117,13 +105,6 @@ impl Log {
 pub struct End {
     /// None where a library's collective did it unseen.
     pub traffic: Option<Traffic>,
-}
-
-/// Makes the directory of `--plot`, and refuses one in which these files could not be written, before
-/// any work is done.
-pub fn check_plots(directory: &Path, files: &[&str]) -> Result<()> {
-    fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
-    files.iter().try_for_each(|file| check_destination(directory.join(file)))
 }
 
 /// Seconds since 1970.

@@ -1,6 +1,7 @@
 //! Point-to-point exchanges whose bytes are counted.
 
 use crate::model::PARAMETERS;
+use anyhow::ensure;
 use std::cell::Cell;
 use std::ops::Add;
 use tch::Tensor;
@@ -49,6 +50,15 @@ impl Traffic {
 impl Link {
     pub fn new(group: ProcessGroup) -> Link {
         Link { group, sent: Cell::new(0), received: Cell::new(0) }
+    }
+
+    /// Among the ranks of a job, of which there must be at least two.
+    pub fn between_ranks(group: ProcessGroup) -> anyhow::Result<Link> {
+        ensure!(
+            group.world_size() > 1,
+            "a world of 1 has nobody to exchange with; start at least 2 ranks, as with `cargo launch -n 2 async-update -- …`"
+        );
+        Ok(Link::new(group))
     }
 
     pub fn rank(&self) -> usize {

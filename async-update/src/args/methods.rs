@@ -1,33 +1,8 @@
 //! The flags of single methods.
 
-use super::train::{TrainArgs, count};
-use crate::ring;
+use super::{TrainArgs, count};
 use std::num::NonZeroUsize;
 use tch_parallel::{Error, Result};
-
-/// `ring` trains; with a subcommand it is looked at.
-#[derive(Debug, clap::Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:
-  launch -n 4 async-update ring         training
-  async-update ring show --n 5          the article's figures, in letters
-  launch -n 4 async-update ring check   are the sums those of all_reduce?"
-)]
-pub struct RingArgs {
-    #[command(subcommand)]
-    pub look: Option<RingCommand>,
-    #[command(flatten)]
-    pub train: TrainArgs,
-}
-
-#[derive(Debug, clap::Subcommand)]
-pub enum RingCommand {
-    /// Shows which chunk of the gradient is where after each iteration.
-    Show(ring::show::Args),
-    /// Compares the ring's sums with those of all_reduce and a parameter server.
-    Check(ring::check::Args),
-}
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -68,7 +43,7 @@ pub struct HogwildArgs {
 #[derive(Debug, clap::Args)]
 pub struct ServerArgs {
     /// Ranks that keep θ, an equal shard each; all others are workers.
-    #[arg(long, default_value_t = 1, value_parser = count)]
+    #[arg(long, default_value_t = 1, value_parser = count())]
     pub servers: usize,
     #[command(flatten)]
     pub train: TrainArgs,
@@ -82,14 +57,14 @@ pub struct ServerArgs {
   launch -n 5 async-update async-ps --sync-every 8          all meet after every 8 updates")]
 pub struct AsyncPsArgs {
     /// Batches that a worker does before it fetches θ again.
-    #[arg(long, default_value_t = 1, value_parser = count)]
+    #[arg(long, default_value_t = 1, value_parser = count())]
     pub n_fetch: usize,
     /// Batches whose gradients a worker pushes at once.
-    #[arg(long, default_value_t = 1, value_parser = count)]
+    #[arg(long, default_value_t = 1, value_parser = count())]
     pub n_push: usize,
     /// After so many updates each worker waits, when it next fetches, until all others have made as
     /// many.
-    #[arg(long, value_name = "UPDATES", value_parser = count)]
+    #[arg(long, value_name = "UPDATES", value_parser = count())]
     pub sync_every: Option<usize>,
     /// Divide the learning rate for a gradient by the number of updates that have overtaken it.
     #[arg(long)]
@@ -116,7 +91,7 @@ pub struct SspArgs {
   launch -n 5 async-update easgd --tau 4 --rho 2")]
 pub struct EasgdArgs {
     /// Batches that a worker does between two exchanges with the centre.
-    #[arg(long, default_value_t = 4, value_parser = count)]
+    #[arg(long, default_value_t = 4, value_parser = count())]
     pub tau: usize,
     /// How strongly workers and centre draw each other: in an exchange each goes lr · rho of the way.
     /// With p workers, p · lr · rho should be below 1, else the centre overshoots.

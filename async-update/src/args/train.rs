@@ -1,21 +1,22 @@
 //! The flags that all methods have.
 
-use super::meeting::MeetingArgs;
 use crate::pace::Straggler;
+use clap::builder::RangedU64ValueParser;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Shard, Split, download};
+use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions};
 
 /// What all methods have in common.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
     /// How often to go through the training set, all workers together.
-    #[arg(long, default_value_t = 3, value_parser = count)]
+    #[arg(long, default_value_t = 3, value_parser = count())]
     pub epochs: usize,
     /// Samples in a batch, for each worker.
-    #[arg(long, default_value_t = 32, value_parser = count)]
+    #[arg(long, default_value_t = 32, value_parser = count())]
     pub batch_size: usize,
     /// The learning rate.
     #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
@@ -84,17 +85,31 @@ impl TrainArgs {
     }
 }
 
-/// How many of something: at least one, and no more than 32 bits count, so that two such numbers can
-/// be multiplied.
-pub fn count(text: &str) -> Result<usize, String> {
-    const MOST: usize = u32::MAX as usize;
-    match text.parse() {
-        Ok(number @ 1..=MOST) => Ok(number),
-        _ => Err(format!("{text} is not in 1..={MOST}")),
+/// The flags of whatever starts as several ranks.
+#[derive(Debug, clap::Args)]
+pub struct MeetingArgs {
+    /// Seconds to wait for another rank.
+    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+}
+
+impl MeetingArgs {
+    /// On the CPU, where every byte can be counted.
+    pub fn process_group(&self) -> ProcessGroupOptions {
+        ProcessGroupOptions {
+            device: DeviceChoice::Cpu,
+            timeout: Duration::from_secs(self.timeout),
+            ..Default::default()
+        }
     }
 }
 
-/// A learning rate: with 0 nothing is learnt, and below it the loss is raised.
+/// Parses a count: at least 1, and within 32 bits, so that two counts can be multiplied.
+pub fn count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=u32::MAX.into())
+}
+
+/// Parses a learning rate: 0 would learn nothing, and a negative one would raise the loss.
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number),

@@ -2,8 +2,6 @@
 
 use super::Method;
 use crate::events::{Update, now};
-use crate::link::Traffic;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tch::Tensor;
 use tch_parallel::hogwild::AtomicTensor;
@@ -68,14 +66,14 @@ impl<'a> Hogwild<'a> {
 
 // ANCHOR: hogwild
 impl Method for Hogwild<'_> {
-    fn before_batch(&mut self, theta: &mut Tensor) -> Result<ControlFlow<()>> {
+    fn next_batches(&mut self, theta: &mut Tensor) -> Result<usize> {
         let take = |left: usize| left.checked_sub(1);
         if self.shared.batches.fetch_update(Relaxed, Relaxed, take).is_err() {
-            return Ok(ControlFlow::Break(()));
+            return Ok(0);
         }
         self.read = self.shared.version.load(Relaxed);
         *theta = self.shared.theta.load();
-        Ok(ControlFlow::Continue(()))
+        Ok(1)
     }
 
     fn after_batch(&mut self, _theta: &mut Tensor, gradient: Tensor) -> Result<()> {
@@ -89,11 +87,6 @@ impl Method for Hogwild<'_> {
             at: now(),
         });
         Ok(())
-    }
-
-    /// Nothing goes anywhere: that is the point.
-    fn traffic(&self) -> Option<Traffic> {
-        None
     }
 }
 // ANCHOR_END: hogwild

@@ -2,7 +2,7 @@
 
 use super::fit::Point;
 use crate::link::Link;
-use crate::methods::{Method, Ring, Steps, SyncAllReduce, SyncPs};
+use crate::methods::{Method, Ring, SyncAllReduce, SyncPs};
 use std::time::Instant;
 use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp};
@@ -60,7 +60,7 @@ pub struct Updates {
 /// A collective; all ranks get the times, which are those of the slowest.
 pub fn updates(group: &ProcessGroup, bytes: usize) -> Result<Updates> {
     let link = || Link::new(group.clone());
-    let (lr, steps) = (0.1, Steps::new(0));
+    let (lr, steps) = (0.1, 0);
     Ok(Updates {
         parameter_server: update(group, bytes, SyncPs { link: link(), lr, steps })?,
         ring: update(group, bytes, Ring { link: link(), lr, steps })?,

@@ -1,7 +1,7 @@
 //! Losses, updates and staleness as SVG files.
 
 use super::runs::Measured;
-use crate::events::check_plots;
+use crate::exhibits::check_plots;
 use report::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
 use std::path::Path;
 use tch_parallel::Result;

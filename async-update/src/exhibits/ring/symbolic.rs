@@ -1,6 +1,6 @@
 //! A ring all-reduce of names in place of numbers: which ranks' chunks each sum is made of.
 
-use super::schedule::{Iteration, Schedule};
+use crate::ring::{Half, Iteration};
 use std::fmt;
 
 /// What a rank holds of one chunk: the ranks whose chunks have been added up.
@@ -41,24 +41,6 @@ impl fmt::Display for Sum {
 /// What all ranks hold: `contents[rank][chunk]`.
 pub type Contents = Vec<Vec<Sum>>;
 
-/// What happens to a chunk that is received.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Half {
-    /// It is added to what is there.
-    ScatterReduce,
-    /// It replaces what is there.
-    AllGather,
-}
-
-impl fmt::Display for Half {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Half::ScatterReduce => "scatter-reduce",
-            Half::AllGather => "all-gather",
-        })
-    }
-}
-
 /// One iteration of all ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pass {
@@ -79,33 +61,25 @@ pub fn beginning(ranks: usize) -> Contents {
 }
 
 /// Carries the schedules of all ranks out, as `carry_out` does with tensors.
-pub fn run(schedules: &[Schedule]) -> Vec<Pass> {
+pub fn run(schedules: &[Vec<Iteration>]) -> Vec<Pass> {
     let ranks = schedules.len();
     let mut contents = beginning(ranks);
-    let mut passes = Vec::new();
-    for half in [Half::ScatterReduce, Half::AllGather] {
-        let of_rank = |schedule: &Schedule| match half {
-            Half::ScatterReduce => schedule.scatter_reduce.clone(),
-            Half::AllGather => schedule.all_gather.clone(),
-        };
-        let of_ranks: Vec<_> = schedules.iter().map(of_rank).collect();
-        let length = of_ranks.iter().map(Vec::len).min().unwrap_or(0);
-        for number in 0..length {
-            let iterations: Vec<_> = of_ranks.iter().map(|all| all[number]).collect();
-            let before = contents.clone();
-            for (rank, own) in contents.iter_mut().enumerate() {
-                let left = (rank + ranks - 1) % ranks;
-                let received = &before[left][iterations[left].send];
-                let chunk = &mut own[iterations[rank].recv];
-                match half {
-                    Half::ScatterReduce => chunk.add(received),
-                    Half::AllGather => *chunk = received.clone(),
-                }
+    let pass = |index: usize| {
+        let iterations: Vec<_> = schedules.iter().map(|schedule| schedule[index]).collect();
+        let before = contents.clone();
+        for (rank, own) in contents.iter_mut().enumerate() {
+            let left = (rank + ranks - 1) % ranks;
+            let received = &before[left][iterations[left].send];
+            let chunk = &mut own[iterations[rank].recv];
+            match iterations[rank].half {
+                Half::ScatterReduce => chunk.add(received),
+                Half::AllGather => *chunk = received.clone(),
             }
-            passes.push(Pass { half, number, iterations, before, after: contents.clone() });
         }
-    }
-    passes
+        let (half, number) = (iterations[0].half, index % (ranks - 1));
+        Pass { half, number, iterations, before, after: contents.clone() }
+    };
+    (0..schedules[0].len()).map(pass).collect()
 }
 
 /// The name of a chunk: a letter.
@@ -116,13 +90,14 @@ pub fn letter(chunk: usize) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ring::schedule;
 
-    fn schedules(ranks: usize) -> Vec<Schedule> {
-        (0..ranks).map(|rank| Schedule::new(rank, ranks)).collect()
+    fn schedules(ranks: usize) -> Vec<Vec<Iteration>> {
+        (0..ranks).map(|rank| schedule(rank, ranks)).collect()
     }
 
     /// Whether after all iterations every rank has the same sums of everybody's chunks.
-    fn is_all_reduce(schedules: &[Schedule]) -> bool {
+    fn is_all_reduce(schedules: &[Vec<Iteration>]) -> bool {
         let passes = run(schedules);
         let Some(last) = passes.last() else { return false };
         let complete = last.after[0].iter().all(|sum| sum.is_complete(schedules.len()));
@@ -139,17 +114,12 @@ mod tests {
     #[test]
     fn a_chunk_that_is_not_sent_is_missed() {
         for ranks in 2..9 {
-            for missing in 0..ranks - 1 {
+            for missing in 0..2 * (ranks - 1) {
                 let mut without = schedules(ranks);
                 without.iter_mut().for_each(|own| {
-                    own.scatter_reduce.remove(missing);
+                    own.remove(missing);
                 });
-                assert!(!is_all_reduce(&without), "scatter-reduce {missing}, {ranks} ranks");
-                let mut without = schedules(ranks);
-                without.iter_mut().for_each(|own| {
-                    own.all_gather.remove(missing);
-                });
-                assert!(!is_all_reduce(&without), "all-gather {missing}, {ranks} ranks");
+                assert!(!is_all_reduce(&without), "iteration {missing}, {ranks} ranks");
             }
         }
     }
@@ -157,7 +127,7 @@ mod tests {
     #[test]
     fn a_single_rank_that_sends_another_chunk_is_noticed() {
         let mut wrong = schedules(5);
-        wrong[2].scatter_reduce[1].send = 3;
+        wrong[2][1].send = 3;
         assert!(!is_all_reduce(&wrong));
     }
 

@@ -1,9 +1,10 @@
 //! The article's figures of the ring, in the terminal: who sends what, and who holds what.
 
 use super::page;
-use super::schedule::Schedule;
-use super::symbolic::{self, Contents, Half, Pass, beginning, letter};
+use super::symbolic::{self, Contents, Pass, beginning, letter};
+use crate::ring::{Half, schedule};
 use anyhow::Result;
+use clap::builder::RangedU64ValueParser;
 use report::plot;
 use report::{Column, table};
 use std::path::PathBuf;
@@ -16,21 +17,13 @@ use tch_parallel::checkpoint::check_destination;
   async-update ring show --n 4 --page ring.html   as a moving picture")]
 pub struct Args {
     /// How many GPUs are in the ring, from 2 to 26.
-    #[arg(long, default_value = "5", value_parser = ring_size)]
+    // Two make the smallest ring, and the alphabet has names for 26 chunks.
+    #[arg(long, default_value_t = 5,
+          value_parser = RangedU64ValueParser::<usize>::new().range(2..=26))]
     n: usize,
     /// A file for the same as a moving picture: a piece of HTML, for a browser or a page.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-}
-
-/// Two make the smallest ring, and the alphabet has names for 26 chunks.
-fn ring_size(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(ranks @ 2..=26) => Ok(ranks),
-        _ => Err(format!(
-            "found {text}, expected a number from 2 to 26, as chunks are named by the letters"
-        )),
-    }
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -38,7 +31,7 @@ pub fn run(args: &Args) -> Result<()> {
         check_destination(path)?;
     }
     // ANCHOR: symbolic
-    let schedules: Vec<_> = (0..args.n).map(|rank| Schedule::new(rank, args.n)).collect();
+    let schedules: Vec<_> = (0..args.n).map(|rank| schedule(rank, args.n)).collect();
     let passes = symbolic::run(&schedules);
     // ANCHOR_END: symbolic
     print!("{}", text(&passes));
@@ -56,14 +49,18 @@ fn text(passes: &[Pass]) -> String {
         contents(&beginning(ranks), None)
     );
     for pass in passes {
-        let Pass { half, number, after, .. } = pass;
+        let Pass { number, after, .. } = pass;
+        let half = match pass.half {
+            Half::ScatterReduce => "scatter-reduce",
+            Half::AllGather => "all-gather",
+        };
         if *number == 0 {
             text += &format!("\nThe first iteration of {half}\n{}", first_iteration(pass));
         }
         let iteration = number + 1;
         let heading = format!("{half}, iteration {iteration} of {}", ranks - 1);
         text += &format!("\nAfter {heading}\n{}", contents(after, Some(pass)));
-        if *half == Half::ScatterReduce && iteration == ranks - 1 {
+        if pass.half == Half::ScatterReduce && iteration == ranks - 1 {
             text += &format!("\nComplete after {half}: {}\n", complete(after));
         }
     }
@@ -113,7 +110,7 @@ mod tests {
     use super::*;
 
     fn shown(ranks: usize) -> String {
-        let schedules: Vec<_> = (0..ranks).map(|rank| Schedule::new(rank, ranks)).collect();
+        let schedules: Vec<_> = (0..ranks).map(|rank| schedule(rank, ranks)).collect();
         text(&symbolic::run(&schedules))
     }
 
@@ -132,15 +129,5 @@ mod tests {
     fn a_gpu_has_one_complete_chunk_after_scatter_reduce() {
         let expected = "Complete after scatter-reduce: GPU 0 b, GPU 1 c, GPU 2 d, GPU 3 e, GPU 4 a";
         assert!(shown(5).lines().any(|line| line == expected));
-    }
-
-    #[test]
-    fn only_rings_that_have_names_for_their_chunks_are_shown() {
-        assert_eq!(ring_size("2"), Ok(2));
-        assert_eq!(ring_size("26"), Ok(26));
-        for text in ["0", "1", "27", "-5", "five"] {
-            let error = ring_size(text).unwrap_err();
-            assert!(error.starts_with(&format!("found {text}, expected a number from 2 to 26")));
-        }
     }
 }

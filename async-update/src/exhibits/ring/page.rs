@@ -3,7 +3,8 @@
 //! It plays by itself, and stops at the iteration whose button is pressed. Lines are in the colour
 //! of the page's text, so they are seen on light pages and on dark ones.
 
-use super::symbolic::{Contents, Half, Pass, Sum, beginning, letter};
+use super::symbolic::{Contents, Pass, Sum, beginning, letter};
+use crate::ring::Half;
 use std::f64::consts::PI;
 
 /// The width of a field, which is a summand's place in a sum.
@@ -262,12 +263,12 @@ fn text((x, y): (f64, f64), class: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::symbolic;
     use super::*;
-    use crate::ring::schedule::Schedule;
-    use crate::ring::symbolic;
+    use crate::ring::schedule;
 
     fn drawn(ranks: usize) -> String {
-        let schedules: Vec<_> = (0..ranks).map(|rank| Schedule::new(rank, ranks)).collect();
+        let schedules: Vec<_> = (0..ranks).map(|rank| schedule(rank, ranks)).collect();
         html(&symbolic::run(&schedules))
     }
 

@@ -29,7 +29,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 5, value_parser = value_parser!(u32).range(2..=1000))]
     pub slowdown: u32,
     /// How often to go through the training set, all workers together.
-    #[arg(long, default_value_t = 3, value_parser = count)]
+    #[arg(long, default_value_t = 3, value_parser = count())]
     pub epochs: usize,
     /// The learning rate of all methods.
     #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]

@@ -17,7 +17,7 @@ mod ssp;
 mod threads;
 mod workers;
 
-use crate::events::check_plots;
+use crate::exhibits::check_plots;
 use anyhow::{Result, ensure};
 use divergence::End;
 use momentum::{Fit, Trajectory};

@@ -15,9 +15,9 @@ mod model;
 mod tables;
 
 use crate::args::MeetingArgs;
-use crate::events::check_plots;
+use crate::exhibits::check_plots;
+use crate::link::Link;
 use crate::model::PARAMETERS;
-use crate::several;
 use anyhow::{Result, ensure};
 use report::{parse_size, plot};
 use std::num::NonZeroUsize;
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
         check_plots(directory, &[PLOT])?;
     }
     let group = init_process_group(args.meeting.process_group())?;
-    let link = several(group.clone())?;
+    let link = Link::between_ranks(group.clone())?;
     let messages = measure::messages(&group, &link)?;
     let updates = measure::updates(&group, bytes)?;
     if group.rank() != 0 {
