@@ -133,16 +133,25 @@ pub struct Outcome {
     pub accuracy: f64,
 }
 
+impl Outcome {
+    pub fn updates_per_second(&self) -> f64 {
+        self.updates as f64 / self.seconds
+    }
+
+    pub fn batches_per_second(&self) -> f64 {
+        self.batches as f64 / self.seconds
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Outcome { name, workers, updates, batches, seconds, loss, accuracy } = self;
-        let (per_second, batches_per_second) =
-            (*updates as f64 / seconds, *batches as f64 / seconds);
+        let [updates_rate, batches_rate] = [self.updates_per_second(), self.batches_per_second()];
         let plural = if *workers == 1 { "" } else { "s" };
         write!(
             f,
             "{name}: {workers} worker{plural}, {updates} updates from {batches} batches in {seconds:.2} s \
-             ({per_second:.1} updates/s, {batches_per_second:.1} batches/s), loss={loss:.4}, accuracy={accuracy:.4}"
+             ({updates_rate:.1} updates/s, {batches_rate:.1} batches/s), loss={loss:.4}, accuracy={accuracy:.4}"
         )
     }
 }

@@ -34,7 +34,7 @@ pub enum Exhibit {
     },
     /// Measures what theory says of asynchronous updates, on a quadratic function.
     Quadratic(quadratic::Args),
-    Compare(compare::CompareArgs),
+    Compare(compare::Args),
     /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
     Cost(cost::Args),
 }
@@ -44,7 +44,7 @@ impl Exhibit {
         match self {
             Exhibit::Trace { story } => trace::run(*story),
             Exhibit::Quadratic(args) => quadratic::run(args),
-            Exhibit::Compare(args) => compare::compare(args),
+            Exhibit::Compare(args) => compare::run(args),
             Exhibit::Cost(args) => cost::run(args),
         }
     }

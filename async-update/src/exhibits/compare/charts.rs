@@ -1,6 +1,7 @@
 //! Losses, updates and staleness as SVG files.
 
 use super::runs::Measured;
+use crate::events::Outcome;
 use crate::exhibits::check_plots;
 use report::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
 use std::path::Path;
@@ -10,17 +11,26 @@ use tch_parallel::Result;
 /// scatter too much to be told apart.
 const PIECES: usize = 24;
 
+/// These take the steps of sync-allreduce, so its curve stands for theirs.
+const WITHOUT_CURVE: [&str; 2] = ["sync-ps", "ring"];
+
 /// Draws a chart of what was measured with equal workers, and with a slow one.
 type Draw = fn(&[Measured], &[Measured]) -> Result<String>;
 
 /// All charts, by the names of their files.
 const CHARTS: [(&str, Draw); 6] = [
-    ("loss-time.svg", |equal, _| plot::lines(&against_time(equal, "Equal workers"))),
-    ("loss-time-slow.svg", |_, slow| plot::lines(&against_time(slow, "One slow worker"))),
-    ("loss-updates.svg", |_, slow| plot::lines(&against_updates(slow))),
-    ("updates.svg", |equal, slow| plot::bars(&updates(equal, slow))),
-    ("batches.svg", |equal, slow| plot::bars(&batches(equal, slow))),
-    ("staleness.svg", |_, slow| plot::lines(&staleness(slow))),
+    ("loss-time.svg", |equal, _| losses("Equal workers", "time", "time (s)", equal, seconds)),
+    ("loss-time-slow.svg", |_, slow| losses("One slow worker", "time", "time (s)", slow, seconds)),
+    ("loss-updates.svg", |_, slow| losses("One slow worker", "updates", "updates", slow, updates)),
+    ("updates.svg", |equal, slow| {
+        // A method in which every worker updates parameters of its own counts the updates of all.
+        rates("Updates of the model", "updates", equal, slow, Outcome::updates_per_second)
+    }),
+    ("batches.svg", |equal, slow| {
+        let title = "Gradients that went into the model";
+        rates(title, "batches", equal, slow, Outcome::batches_per_second)
+    }),
+    ("staleness.svg", |_, slow| staleness(slow)),
 ];
 
 /// Makes the directory, and refuses one that cannot be written to, before any work is done.
@@ -33,39 +43,38 @@ pub fn save(directory: &Path, equal: &[Measured], slow: &[Measured]) -> Result<(
     CHARTS.iter().try_for_each(|(file, draw)| plot::save(directory.join(file), &draw(equal, slow)?))
 }
 
-fn against_time(measured: &[Measured], title: &str) -> Lines {
-    losses(title, ("time", "time (s)"), measured, |found| {
-        let begin = found.steps.first().map_or(0.0, |step| step.at);
-        found.steps.iter().map(|step| step.at - begin).collect()
-    })
+/// When a batch was done.
+fn seconds(found: &Measured, batch: usize) -> f64 {
+    found.steps[batch].at - found.steps[0].at
 }
 
-fn against_updates(measured: &[Measured]) -> Lines {
-    losses("One slow worker", ("updates", "updates"), measured, |found| {
-        let per_batch = found.outcome.updates as f64 / found.outcome.batches as f64;
-        (0..found.steps.len()).map(|batch| batch as f64 * per_batch).collect()
-    })
+/// How many updates there had been when a batch was done.
+fn updates(found: &Measured, batch: usize) -> f64 {
+    batch as f64 * (found.outcome.updates as f64 / found.outcome.batches as f64)
 }
 
-/// The training losses of all workers over `x`, which has a value for each batch.
+/// The training losses of all workers over `x` of each batch.
 fn losses(
-    title: &str,
-    (over, axis): (&str, &str),
+    workers: &str,
+    over: &str,
+    axis: &str,
     measured: &[Measured],
-    x: impl Fn(&Measured) -> Vec<f64>,
-) -> Lines {
+    x: fn(&Measured, usize) -> f64,
+) -> Result<String> {
     let curve = |found: &Measured| {
         let losses = found.steps.iter().map(|step| f64::from(step.loss));
-        let points: Vec<_> = x(found).into_iter().zip(losses).collect();
-        let piece = points.len().div_ceil(PIECES);
-        Series { name: found.method.name(), points: points.chunks(piece).map(mean).collect() }
+        let points: Vec<_> =
+            losses.enumerate().map(|(batch, loss)| (x(found, batch), loss)).collect();
+        let pieces = points.chunks(points.len().div_ceil(PIECES));
+        Series { name: found.method.flags.into(), points: pieces.map(mean).collect() }
     };
-    Lines {
-        title: format!("{title}: training loss over {over}"),
+    let with_curve = |found: &&Measured| !WITHOUT_CURVE.contains(&found.method.flags);
+    plot::lines(&Lines {
+        title: format!("{workers}: training loss over {over}"),
         x: Axis { title: axis.into(), scale: Scale::Linear },
         y: Axis { title: "training loss".into(), scale: Scale::Log },
-        series: measured.iter().filter(|found| found.method.has_curve).map(curve).collect(),
-    }
+        series: measured.iter().filter(with_curve).map(curve).collect(),
+    })
 }
 
 fn mean(points: &[(f64, f64)]) -> (f64, f64) {
@@ -74,59 +83,43 @@ fn mean(points: &[(f64, f64)]) -> (f64, f64) {
     (x / count, y / count)
 }
 
-/// A method in which every worker updates parameters of its own counts the updates of all.
-fn updates(equal: &[Measured], slow: &[Measured]) -> Bars {
-    rates("Updates of the model", "updates", equal, slow, |found| found.outcome.updates)
-}
-
-fn batches(equal: &[Measured], slow: &[Measured]) -> Bars {
-    let title = "Gradients that went into the model";
-    rates(title, "batches", equal, slow, |found| found.outcome.batches)
-}
-
 /// How many of something there were in a second.
 fn rates(
     title: &str,
     unit: &str,
     equal: &[Measured],
     slow: &[Measured],
-    number: impl Fn(&Measured) -> usize,
-) -> Bars {
-    let rate = |found: &Measured| vec![number(found) as f64 / found.outcome.seconds];
+    rate: fn(&Outcome) -> f64,
+) -> Result<String> {
     let group = |(equal, slow): (&Measured, &Measured)| Group {
-        name: equal.method.name(),
-        values: vec![rate(equal), rate(slow)],
+        name: equal.method.flags.into(),
+        values: [equal, slow].map(|found| vec![rate(&found.outcome)]).to_vec(),
     };
-    Bars {
+    plot::bars(&Bars {
         title: title.into(),
         axis: format!("{unit} a second, all workers together"),
         unit: Unit::Other(String::new()),
         parts: vec![format!("{unit}/s")],
         members: vec!["equal workers".into(), "one slow".into()],
         groups: equal.iter().zip(slow).map(group).collect(),
-    }
+    })
 }
 
-fn staleness(measured: &[Measured]) -> Lines {
+fn staleness(measured: &[Measured]) -> Result<String> {
     let histogram = |found: &Measured| {
-        let largest = found.staleness.iter().max().copied().unwrap_or(0);
         let share = |staleness| {
             let count = found.staleness.iter().filter(|&&found| found == staleness).count();
             (staleness as f64, 100.0 * count as f64 / found.staleness.len() as f64)
         };
-        Series { name: found.method.name(), points: (0..=largest).map(share).collect() }
+        let largest = found.staleness.iter().max().copied()?;
+        let points = (0..=largest).map(share).collect();
+        Some(Series { name: found.method.flags.into(), points })
     };
-    Lines {
+    let x = "updates of others since the parameters were read";
+    plot::lines(&Lines {
         title: "One slow worker: how stale gradients are".into(),
-        x: Axis {
-            title: "updates of others since the parameters were read".into(),
-            scale: Scale::Linear,
-        },
+        x: Axis { title: x.into(), scale: Scale::Linear },
         y: Axis { title: "share of updates (%)".into(), scale: Scale::Linear },
-        series: measured
-            .iter()
-            .filter(|found| !found.staleness.is_empty())
-            .map(histogram)
-            .collect(),
-    }
+        series: measured.iter().filter_map(histogram).collect(),
+    })
 }

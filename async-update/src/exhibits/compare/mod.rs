@@ -2,43 +2,96 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `args` | [`CompareArgs`]: the flags |
-//! | `runs` | a training in processes of its own, and what its metrics say |
-//! | `table` | what each method did in a second, and what it learnt |
-//! | `charts` | the same as SVG files |
+//! | `runs` | a training by each method, and what its metrics say |
+//! | `charts` | losses, updates and staleness as SVG files |
 
-mod args;
 mod charts;
 mod runs;
-mod table;
 
-use anyhow::{Result, ensure};
-use runs::{METHODS, Runs};
-use tch_parallel::distributed::Env;
+use crate::args::{count, positive};
+use anyhow::Result;
+use clap::value_parser;
+use report::comparison::Comparison;
+use report::{Column, table};
+use runs::{METHODS, Measured};
+use std::path::PathBuf;
 
-pub use args::CompareArgs;
+/// Trains with every method, with equal workers and with a slow one, and shows what each makes of it.
+///
+/// Every training runs in processes of its own; no launcher is needed.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_override_self = true,
+    after_help = "Examples:
+  async-update compare                            four workers; one of them five times slower
+  async-update compare --workers 2 --plot plots   and losses, updates and staleness as charts"
+)]
+pub struct Args {
+    /// How many processes compute gradients; methods with a server have one more.
+    // Each has libtorch in its memory.
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(2..=64))]
+    workers: u32,
+    /// Milliseconds that a gradient takes at least, so that workers do not wait for a processor.
+    // Many times nothing is nothing: without it the slow worker would not be slow.
+    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = value_parser!(u32).range(1..=60_000))]
+    step_time: u32,
+    /// How many times longer the slow worker takes.
+    // Times the longest step this is 16 hours, and still a number of 32 bits.
+    #[arg(long, value_name = "FACTOR", default_value_t = 5, value_parser = value_parser!(u32).range(2..=1000))]
+    slowdown: u32,
+    /// How often to go through the training set, all workers together.
+    #[arg(long, default_value_t = 3, value_parser = count())]
+    epochs: usize,
+    /// The learning rate of all methods.
+    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
+    lr: f64,
+    /// Draw losses, updates and staleness as charts in this directory.
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// Seconds that a training may take.
+    // The moment at which it is over must be one that clocks can tell.
+    #[arg(long, default_value_t = 600, value_parser = value_parser!(u32).range(1..))]
+    timeout: u32,
+}
 
 /// Trains with every method, first with equal workers and then with a slow one, and prints what
 /// came of it.
-pub fn compare(args: &CompareArgs) -> Result<()> {
-    ensure!(
-        Env::read()?.is_none(),
-        "a launcher has started this process as a rank, but compare starts all ranks by itself: \
-         run it without a launcher"
-    );
-    let runs = Runs::new(args)?;
+pub fn run(args: &Args) -> Result<()> {
+    let comparison = Comparison::new(args.timeout.into())?;
     if let Some(directory) = &args.plot {
         charts::check_destination(directory)?;
     }
-    let all =
-        |slow| METHODS.iter().map(|method| runs.run(method, slow)).collect::<Result<Vec<_>>>();
+    let all = |slow| -> Result<Vec<_>> {
+        METHODS.iter().map(|method| runs::run(args, &comparison, method, slow)).collect()
+    };
     let (equal, slow) = (all(false)?, all(true)?);
     println!("{} equal workers, {} ms a gradient\n", args.workers, args.step_time);
-    print!("{}", table::table_of(&equal));
+    print!("{}", table_of(&equal));
     println!("\none of the {} workers {} times slower\n", args.workers, args.slowdown);
-    print!("{}", table::table_of(&slow));
+    print!("{}", table_of(&slow));
     if let Some(directory) = &args.plot {
         charts::save(directory, &equal, &slow)?;
     }
     Ok(())
+}
+
+/// What each method did in a second, and what it learnt.
+fn table_of(measured: &[Measured]) -> String {
+    let columns = ["s", "updates/s", "batches/s", "staleness", "at most", "loss", "accuracy"]
+        .map(Column::Right);
+    let row = |Measured { method, outcome, staleness, .. }: &Measured| {
+        let mean = staleness.iter().sum::<usize>() as f64 / staleness.len().max(1) as f64;
+        vec![
+            method.flags.into(),
+            format!("{:.2}", outcome.seconds),
+            format!("{:.0}", outcome.updates_per_second()),
+            format!("{:.0}", outcome.batches_per_second()),
+            format!("{mean:.1}"),
+            staleness.iter().max().unwrap_or(&0).to_string(),
+            format!("{:.4}", outcome.loss),
+            format!("{:.1} %", 100.0 * outcome.accuracy),
+        ]
+    };
+    let columns = [&[Column::Left("method")], &columns[..]].concat();
+    table(&columns, &measured.iter().map(row).collect::<Vec<_>>())
 }
