@@ -7,9 +7,12 @@
 //! | `compare` | `compare` | all methods side by side, with and without a slow worker |
 //! | `cost` | `cost` | what a message costs, and so an update |
 //! | `ring` | `ring show`, `ring check` | where the chunks are, and whether the sums are right |
+//!
+//! `least_squares` is what `quadratic` and `cost` fit with.
 
 mod compare;
 mod cost;
+mod least_squares;
 mod quadratic;
 mod ring;
 mod trace;

@@ -114,15 +114,8 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
                 Rule::Elastic { .. } => batches,
             };
             let (name, seconds) = (name.to_owned(), shard.duration().as_secs_f64());
-            shard.log.outcome(&Outcome {
-                name,
-                workers,
-                updates,
-                batches,
-                seconds,
-                loss,
-                accuracy,
-            })?;
+            let outcome = Outcome { name, workers, updates, batches, seconds, loss, accuracy };
+            shard.log.outcome(&outcome)?;
             println!("{}", shard.staleness);
         } else {
             colleagues.send(&server.shard().theta, 0)?;

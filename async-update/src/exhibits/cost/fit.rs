@@ -1,6 +1,7 @@
 //! A straight line through measured times.
 
 use super::model::Link;
+use crate::exhibits::least_squares::least_squares;
 
 /// A message's size in bytes, and the seconds that it took.
 pub type Point = (f64, f64);
@@ -16,24 +17,17 @@ pub type Point = (f64, f64);
 ///
 /// At least two different sizes are needed; times are above zero.
 pub fn line(points: &[Point]) -> Link {
-    // The normal equations of a weighted line.
-    let (mut w, mut wn, mut wnn, mut wt, mut wnt) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    for &(bytes, seconds) in points {
-        let weight = 1.0 / (seconds * seconds);
-        w += weight;
-        wn += weight * bytes;
-        wnn += weight * bytes * bytes;
-        wt += weight * seconds;
-        wnt += weight * bytes * seconds;
-    }
-    let determinant = w * wnn - wn * wn;
-    let (latency, per_byte) =
-        ((wnn * wt - wn * wnt) / determinant, (w * wnt - wn * wt) / determinant);
+    let rows = || points.iter().map(|&(bytes, seconds)| [1.0 / seconds, bytes / seconds, 1.0]);
+    let [latency, per_byte] = least_squares(rows());
     // The sum of squares is convex: where its least lies beyond an edge, the edge has the next one.
+    let alone = |column: usize| {
+        let products = rows().map(|row| row[column] * row[2]).sum::<f64>();
+        products / rows().map(|row| row[column].powi(2)).sum::<f64>()
+    };
     if latency < 0.0 {
-        Link { latency: 0.0, per_byte: wnt / wnn }
+        Link { latency: 0.0, per_byte: alone(1) }
     } else if per_byte < 0.0 {
-        Link { latency: wt / w, per_byte: 0.0 }
+        Link { latency: alone(0), per_byte: 0.0 }
     } else {
         Link { latency, per_byte }
     }

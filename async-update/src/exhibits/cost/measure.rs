@@ -46,26 +46,16 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
     Ok((bytes as f64, there_and_back / 2.0))
 }
 
-/// The time of one synchronous update of a model of so many bytes, by each method.
-#[derive(Debug, Clone, Copy)]
-pub struct Updates {
-    /// `sync-ps`, in seconds.
-    pub parameter_server: f64,
-    /// `ring`, in seconds.
-    pub ring: f64,
-    /// `sync-allreduce`, in seconds.
-    pub all_reduce: f64,
-}
-
-/// A collective; all ranks get the times, which are those of the slowest.
-pub fn updates(group: &ProcessGroup, bytes: usize) -> Result<Updates> {
+/// The time of one synchronous update of a model of this size, by `sync-ps`, `ring` and
+/// `sync-allreduce`, in seconds. A collective; all ranks get the times, which are those of the slowest.
+pub fn updates(group: &ProcessGroup, bytes: usize) -> Result<[f64; 3]> {
     let link = || Link::new(group.clone());
     let (lr, steps) = (0.1, 0);
-    Ok(Updates {
-        parameter_server: update(group, bytes, SyncPs { link: link(), lr, steps })?,
-        ring: update(group, bytes, Ring { link: link(), lr, steps })?,
-        all_reduce: update(group, bytes, SyncAllReduce { group: group.clone(), lr, steps })?,
-    })
+    Ok([
+        update(group, bytes, SyncPs { link: link(), lr, steps })?,
+        update(group, bytes, Ring { link: link(), lr, steps })?,
+        update(group, bytes, SyncAllReduce { group: group.clone(), lr, steps })?,
+    ])
 }
 
 fn update(group: &ProcessGroup, bytes: usize, mut method: impl Method) -> Result<f64> {

@@ -68,10 +68,10 @@ pub fn run(args: &Args) -> Result<()> {
     println!("{}", tables::messages(&messages, &link));
     println!("{}", tables::traffic());
     println!("{}", tables::predictions(&link, &job));
-    print!("{}", tables::comparison(&link, &job, &updates));
+    print!("{}", tables::comparison(&link, &job, updates));
     // ANCHOR_END: predict
     if let Some(directory) = &args.plot {
-        plot::save(directory.join(PLOT), &chart::svg(&link, &job, &updates)?)?;
+        plot::save(directory.join(PLOT), &chart::svg(&link, &job, updates)?)?;
     }
     Ok(())
 }

@@ -72,6 +72,18 @@ impl Link {
         Some(in_nodes + between)
     }
 
+    /// By each way: server, ring, tree, halving-doubling, and a hierarchical ring with nodes of
+    /// `per_node` ranks.
+    pub fn predictions(&self, ranks: usize, per_node: usize, bytes: f64) -> [Option<f64>; 5] {
+        [
+            Some(self.parameter_server(ranks, bytes)),
+            Some(self.ring(ranks, bytes)),
+            Some(self.tree(ranks, bytes)),
+            Some(self.halving_doubling(ranks, bytes)),
+            self.hierarchical_ring(ranks, per_node, bytes),
+        ]
+    }
+
     /// The smallest N for which the tree is faster than the ring, up to `most`.
     pub fn tree_overtakes_ring(&self, bytes: f64, most: usize) -> Option<usize> {
         (2..=most).find(|&ranks| self.tree(ranks, bytes) < self.ring(ranks, bytes))

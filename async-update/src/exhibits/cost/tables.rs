@@ -1,7 +1,6 @@
 //! Measured and predicted times in the terminal.
 
 use super::fit::Point;
-use super::measure::Updates;
 use super::model::{Link, parameter_server_messages, ring_traffic};
 use super::{Job, RANKS};
 use report::{Column, table, thousands};
@@ -9,12 +8,10 @@ use report::{Column, table, thousands};
 /// The times of messages, and the line through them.
 pub fn messages(points: &[Point], link: &Link) -> String {
     let columns = ["bytes", "measured (ms)", "α + βn (ms)"].map(Column::Right);
-    let rows: Vec<_> = points
-        .iter()
-        .map(|&(bytes, seconds)| {
-            vec![thousands(bytes as usize), ms(seconds), ms(link.message(bytes))]
-        })
-        .collect();
+    let row = |&(bytes, seconds): &Point| {
+        vec![thousands(bytes as usize), ms(seconds), ms(link.message(bytes))]
+    };
+    let rows: Vec<_> = points.iter().map(row).collect();
     let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();
     let furthest = points.iter().map(off).fold(0.0, f64::max);
     format!(
@@ -46,14 +43,9 @@ pub fn predictions(link: &Link, job: &Job) -> String {
     let columns = ["N", "server", "ring", "tree", "halving-doubling", "hierarchical ring"];
     let bytes = job.bytes as f64;
     let row = |&ranks: &usize| {
-        vec![
-            thousands(ranks),
-            ms(link.parameter_server(ranks, bytes)),
-            ms(link.ring(ranks, bytes)),
-            ms(link.tree(ranks, bytes)),
-            ms(link.halving_doubling(ranks, bytes)),
-            link.hierarchical_ring(ranks, job.per_node, bytes).map_or("-".into(), ms),
-        ]
+        let predictions = link.predictions(ranks, job.per_node, bytes);
+        let cells = predictions.map(|seconds| seconds.map_or("-".into(), ms));
+        [&[thousands(ranks)], &cells[..]].concat()
     };
     let rows: Vec<_> = RANKS.iter().map(row).collect();
     let most = RANKS[RANKS.len() - 1];
@@ -75,22 +67,20 @@ pub fn predictions(link: &Link, job: &Job) -> String {
 }
 
 /// Predictions beside what was measured.
-pub fn comparison(link: &Link, job: &Job, updates: &Updates) -> String {
+pub fn comparison(link: &Link, job: &Job, updates: [f64; 3]) -> String {
     let bytes = job.bytes as f64;
     let (server, ring) = (link.parameter_server(job.ranks, bytes), link.ring(job.ranks, bytes));
     let columns =
         [Column::Left("method"), Column::Right("predicted (ms)"), Column::Right("measured (ms)")];
-    let rows = [
-        ("sync-ps, the parameter server", server, updates.parameter_server),
-        ("ring", ring, updates.ring),
-        ("sync-allreduce, c10d's: with gloo a ring", ring, updates.all_reduce),
+    let predicted = [
+        ("sync-ps, the parameter server", server),
+        ("ring", ring),
+        ("sync-allreduce, c10d's: with gloo a ring", ring),
     ];
-    let rows: Vec<_> = rows
-        .iter()
-        .map(|(method, predicted, measured)| {
-            vec![method.to_string(), ms(*predicted), ms(*measured)]
-        })
-        .collect();
+    let row = |((method, predicted), measured): ((&str, f64), f64)| {
+        vec![method.into(), ms(predicted), ms(measured)]
+    };
+    let rows: Vec<_> = predicted.into_iter().zip(updates).map(row).collect();
     format!("The same with {} ranks, measured\n{}", job.ranks, table(&columns, &rows))
 }
 

@@ -20,7 +20,7 @@ mod workers;
 use crate::exhibits::check_plots;
 use anyhow::{Result, ensure};
 use divergence::End;
-use momentum::{Fit, Trajectory};
+use momentum::{Estimate, Trajectory};
 use report::{Column, table, thousands};
 use ssp::View;
 use std::path::PathBuf;
@@ -91,20 +91,13 @@ Fitted to the mean over all runs: w[t+1] - w[t] = momentum · (w[t] - w[t-1]) - 
     Ok(simulated)
 }
 
-fn momentum_row(workers: usize, run_as: &str, fit: Fit) -> Vec<String> {
-    let (momentum, step) = momentum::theory(workers);
-    let mut row = vec![workers.to_string(), run_as.into()];
-    let numbers = [
-        momentum,
-        fit.momentum.value,
-        fit.momentum.error,
-        fit.momentum.value - momentum,
-        step,
-        fit.step.value,
-        fit.step.error,
-    ];
-    row.extend(numbers.map(|number| format!("{number:.4}")));
-    row
+fn momentum_row(workers: usize, run_as: &str, [momentum, step]: [Estimate; 2]) -> Vec<String> {
+    let [theory, theory_step] = momentum::theory(workers);
+    let difference = momentum.value - theory;
+    let momentum = [theory, momentum.value, momentum.error, difference];
+    let numbers = [&momentum[..], &[theory_step, step.value, step.error]].concat();
+    let numbers = numbers.iter().map(|number| format!("{number:.4}"));
+    [workers.to_string(), run_as.into()].into_iter().chain(numbers).collect()
 }
 
 fn print_in_turn() {

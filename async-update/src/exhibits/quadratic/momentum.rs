@@ -1,6 +1,7 @@
 //! The momentum that is in asynchronous updates, fitted to what w does in the mean.
 
 use super::workers::{Queue, Workers};
+use crate::exhibits::least_squares::least_squares;
 
 /// How long a step is, ηh: small enough that single runs come to rest, with eight workers too.
 pub const RATE: f64 = 0.25;
@@ -23,16 +24,7 @@ pub struct Estimate {
     pub error: f64,
 }
 
-/// The two coefficients of w_{t+1} - w_t = momentum · (w_t - w_{t-1}) - step · w_t.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fit {
-    /// Theory: 1 - 1/M.
-    pub momentum: Estimate,
-    /// Theory: ηh/M.
-    pub step: Estimate,
-}
-
-/// What theory says for M workers (Mitliagkas 2016, "Asynchrony begets Momentum").
+/// The momentum and the step of M workers in theory (Mitliagkas 2016, "Asynchrony begets Momentum").
 ///
 /// Of M workers with exponential work times, any is the next to finish with probability 1/M. Let a be
 /// the mean of the gradients at work. An update is -ηa in the mean, and replaces one gradient of M by one at
@@ -42,15 +34,15 @@ pub struct Fit {
 ///
 /// momentum SGD with another learning rate. At the beginning a is ∇f(w_0): the first update is
 /// -η∇f(w_0), not M times shorter as with momentum from rest.
-pub fn theory(workers: usize) -> (f64, f64) {
+pub fn theory(workers: usize) -> [f64; 2] {
     let one_of = 1.0 / workers as f64;
-    (1.0 - one_of, RATE * one_of)
+    [1.0 - one_of, RATE * one_of]
 }
 
 // ANCHOR: explicit
 /// w under explicit momentum: the theory as an algorithm without any randomness.
 pub fn explicit(workers: usize, updates: usize) -> Trajectory {
-    let (momentum, step) = theory(workers);
+    let [momentum, step] = theory(workers);
     let mut trajectory = vec![1.0, 1.0 - RATE];
     while let [.., before, now] = trajectory[..]
         && trajectory.len() <= updates
@@ -91,33 +83,23 @@ pub fn mean(trajectories: impl IntoIterator<Item = Trajectory>) -> Trajectory {
     sum.into_iter().map(|sum| sum / count).collect()
 }
 
-/// Fits both coefficients to the mean of all groups; how the fits of the groups differ tells the
-/// standard errors.
-pub fn fit(groups: &[Trajectory]) -> Fit {
-    let all = least_squares(&mean(groups.iter().cloned()));
-    let each: Vec<_> = groups.iter().map(|group| least_squares(group)).collect();
-    let estimate = |index: usize| {
-        let count = each.len() as f64;
+/// The coefficients of w_{t+1} - w_t = momentum · (w_t - w_{t-1}) - step · w_t that fit the mean of
+/// all groups best; how the fits of the groups differ tells the standard errors.
+pub fn fit(groups: &[Trajectory]) -> [Estimate; 2] {
+    let all = momentum_and_step(&mean(groups.iter().cloned()));
+    let each: Vec<_> = groups.iter().map(|group| momentum_and_step(group)).collect();
+    let count = each.len() as f64;
+    [0, 1].map(|index| {
         let mean = each.iter().map(|fit| fit[index]).sum::<f64>() / count;
         let squares = each.iter().map(|fit| (fit[index] - mean).powi(2)).sum::<f64>();
         Estimate { value: all[index], error: (squares / (count - 1.0) / count).sqrt() }
-    };
-    Fit { momentum: estimate(0), step: estimate(1) }
+    })
 }
 
-/// The momentum and the step that describe a trajectory best, by the normal equations.
-fn least_squares(trajectory: &[f64]) -> [f64; 2] {
-    let (mut aa, mut ab, mut bb, mut ay, mut by) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    for window in trajectory.windows(3) {
-        let (a, b, y) = (window[1] - window[0], -window[1], window[2] - window[1]);
-        aa += a * a;
-        ab += a * b;
-        bb += b * b;
-        ay += a * y;
-        by += b * y;
-    }
-    let determinant = aa * bb - ab * ab;
-    [(ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant]
+/// The momentum and the step that describe a trajectory best.
+fn momentum_and_step(trajectory: &[f64]) -> [f64; 2] {
+    let row = |w: &[f64]| [w[1] - w[0], -w[1], w[2] - w[1]];
+    least_squares(trajectory.windows(3).map(row))
 }
 
 #[cfg(test)]
@@ -127,10 +109,10 @@ mod tests {
     #[test]
     fn the_fit_finds_the_momentum_that_there_is() {
         for workers in [2, 4, 8] {
-            let [momentum, step] = least_squares(&explicit(workers, 40));
+            let [momentum, step] = momentum_and_step(&explicit(workers, 40));
             let theory = theory(workers);
-            assert!((momentum - theory.0).abs() < 1e-9, "{momentum}");
-            assert!((step - theory.1).abs() < 1e-9, "{step}");
+            assert!((momentum - theory[0]).abs() < 1e-9, "{momentum}");
+            assert!((step - theory[1]).abs() < 1e-9, "{step}");
         }
     }
 

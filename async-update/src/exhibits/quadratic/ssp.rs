@@ -120,14 +120,14 @@ pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let components = components(&mut random);
     let sigma = F / (L * (2.0 * (staleness + 1) as f64 * WORKERS as f64).sqrt());
-    let mut server = Server::default();
+    let mut server = Server::new();
     let mut working: [Option<Work>; WORKERS] = [None; WORKERS];
     let mut now = Duration::ZERO;
     let (mut regret, mut lead) = (0.0, 0);
     for _ in 0..UPDATES {
         for (worker, work) in working.iter_mut().enumerate().filter(|(_, work)| work.is_none()) {
-            let ahead = server.clocks[worker] - server.slowest();
-            if ahead <= staleness && server.clocks[worker] < CLOCKS {
+            let ahead = server.clock(worker) - server.slowest();
+            if ahead <= staleness && server.clock(worker) < CLOCKS {
                 let factor = if worker == 0 { STRAGGLER } else { 1 };
                 let due = now + factor * exponential(&mut random);
                 *work = Some(Work { due, at: server.read(worker, staleness, view) });
@@ -138,7 +138,7 @@ pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
         let (time, worker) = next.min().context("the slowest worker never waits")?;
         now = time;
         if let Some(Work { at, .. }) = working[worker].take() {
-            let number = server.clocks[worker] * WORKERS + worker;
+            let number = server.clock(worker) * WORKERS + worker;
             let component = components[number];
             regret += component.value(&at) - component.value(&MINIMUM);
             let eta = sigma / ((number + 1) as f64).sqrt();
@@ -167,60 +167,51 @@ struct Work {
 #[derive(Debug)]
 struct Server {
     newest: Point,
-    /// How many updates each worker has made.
-    clocks: [usize; WORKERS],
-    /// Of each clock, the update of each worker, or zeros.
-    updates: Vec<[Point; WORKERS]>,
+    /// Of each worker, one for each of its clocks.
+    updates: [Vec<Point>; WORKERS],
     /// The parameters with all updates before a clock and no others, for each clock that all have reached.
     before: Vec<Point>,
 }
 
-impl Default for Server {
-    fn default() -> Server {
-        Server {
-            newest: START,
-            clocks: [0; WORKERS],
-            updates: vec![[[0.0; DIMENSIONS]; WORKERS]; CLOCKS],
-            before: vec![START],
-        }
-    }
-}
-
 impl Server {
+    fn new() -> Server {
+        Server { newest: START, updates: Default::default(), before: vec![START] }
+    }
+
+    fn clock(&self, worker: usize) -> usize {
+        self.updates[worker].len()
+    }
+
     fn slowest(&self) -> usize {
-        self.clocks.iter().copied().min().unwrap_or_default()
+        self.updates.iter().map(Vec::len).min().unwrap_or_default()
     }
 
     fn read(&self, worker: usize, staleness: usize, view: View) -> Point {
         match view {
             View::Newest => self.newest,
             View::Oldest => {
-                let clock = self.clocks[worker];
-                let seen = clock.saturating_sub(staleness);
-                let own = self.updates[seen..clock].iter().map(|updates| updates[worker]);
-                own.fold(self.before[seen], add)
+                let seen = self.clock(worker).saturating_sub(staleness);
+                self.updates[worker][seen..].iter().copied().fold(self.before[seen], add)
             }
         }
     }
 
     fn add(&mut self, worker: usize, update: Point) {
         self.newest = add(self.newest, update);
-        self.updates[self.clocks[worker]][worker] = update;
-        self.clocks[worker] += 1;
-        while let Some(&last) = self.before.last()
-            && self.before.len() <= self.slowest()
-        {
-            let clock = self.before.len() - 1;
-            self.before.push(self.updates[clock].into_iter().fold(last, add));
+        self.updates[worker].push(update);
+        for clock in self.before.len() - 1..self.slowest() {
+            let updates = self.updates.iter().map(|of_worker| of_worker[clock]);
+            self.before.push(updates.fold(self.before[clock], add));
         }
     }
 
-    /// The most that half the squared distance of an x_t from the minimum has been.
+    /// The most that half the squared distance of an x_t from the minimum has been, when all updates
+    /// are made.
     fn farthest(&self) -> f64 {
         let mut x = START;
-        let updates = self.updates.iter().flatten();
-        updates.fold(0.5 * dot(&x, &x), |most, update| {
-            x = add(x, *update);
+        let in_order = (0..CLOCKS).flat_map(|clock| self.updates.iter().map(move |own| own[clock]));
+        in_order.fold(0.5 * dot(&x, &x), |most, update| {
+            x = add(x, update);
             most.max(0.5 * dot(&x, &x))
         })
     }
@@ -254,7 +245,7 @@ mod tests {
 
     #[test]
     fn without_staleness_all_that_must_be_seen_is_what_the_clocks_before_have_done() {
-        let mut server = Server::default();
+        let mut server = Server::new();
         let ones = [1.0; DIMENSIONS];
         (0..WORKERS).for_each(|worker| server.add(worker, ones));
         server.add(1, ones);

@@ -70,25 +70,22 @@ pub fn html(passes: &[Pass]) -> String {
 
 /// The rules that depend on the number of frames: one is seen at a time, in turn or by its button.
 fn timing(name: &str, frames: usize) -> String {
-    let slot = 100.0 / frames as f64;
-    let keyframes = |name: String, share: f64| {
-        let (travels, merged) = (TRAVELS * share, MERGED * share);
-        let there = "transform: translate(var(--x), var(--y))";
-        format!(
-            "@keyframes {name}-token {{ 0% {{ opacity: 1; transform: none; }} {travels:.3}% {{ opacity: 1; {there}; }} \
-             {merged:.3}%, 100% {{ opacity: 0; {there}; }} }}\n\
-             @keyframes {name}-landed {{ 0%, {travels:.3}% {{ opacity: 0; }} {merged:.3}%, 100% {{ opacity: 1; }} }}\n"
-        )
-    };
-    let mut css =
-        keyframes(name.to_owned(), 1.0) + &keyframes(format!("{name}-play"), slot / 100.0);
-    let all = SECONDS * frames;
-    css += &format!(
-        "@keyframes {name}-play {{ 0% {{ visibility: visible; }} {slot:.3}%, 100% {{ visibility: hidden; }} }}\n\
-         #{name}-play:checked ~ svg .frame {{ --token: {name}-play-token; --landed: {name}-play-landed; \
-         --time: {all}s; --delay: calc(var(--turn) * {SECONDS}s); --count: infinite; \
-         animation: {name}-play {all}s var(--delay) step-end infinite; }}\n"
-    );
+    // Of all the time, if frames are seen in turn.
+    let share = 1.0 / frames as f64;
+    let percent = |number: f64| format!("{number:.3}%");
+    let mut css = include_str!("timing.css").to_owned();
+    for (placeholder, value) in [
+        ("$name", name.to_owned()),
+        ("$frame", format!("{SECONDS}s")),
+        ("$all", format!("{}s", SECONDS * frames)),
+        ("$slot", percent(100.0 * share)),
+        ("$travels", percent(TRAVELS)),
+        ("$merged", percent(MERGED)),
+        ("$turn-travels", percent(TRAVELS * share)),
+        ("$turn-merged", percent(MERGED * share)),
+    ] {
+        css = css.replace(placeholder, &value);
+    }
     for frame in 0..frames {
         css += &format!(
             "#{name}-{frame}:checked ~ svg .frame-{frame} {{ visibility: visible; \

@@ -18,28 +18,31 @@ pub const THETA_A: Theta = [4.0, -2.0];
 /// A GPU's part of the data: on it the loss is ½ h (θ − m)², summed over the parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct Gpu {
-    /// As the article calls it.
-    pub name: &'static str,
+    /// As the article counts them.
+    number: usize,
     /// How steep the loss is: its second derivative.
-    pub h: f64,
+    h: f64,
     /// Where the loss is least.
-    pub m: Theta,
+    m: Theta,
 }
 
-/// The article's GPU1, which is the slow one.
-pub const GPU1: Gpu = Gpu { name: "GPU1", h: 2.0, m: [0.0, 1.0] };
-/// The article's GPU2.
-pub const GPU2: Gpu = Gpu { name: "GPU2", h: 1.0, m: [-2.0, 2.0] };
+/// The slow one.
+pub const GPU1: Gpu = Gpu { number: 1, h: 2.0, m: [0.0, 1.0] };
+pub const GPU2: Gpu = Gpu { number: 2, h: 1.0, m: [-2.0, 2.0] };
 
 impl Gpu {
     /// The gradient of its loss.
     pub fn gradient(self, theta: Theta) -> Theta {
-        [0, 1].map(|i| self.h * (theta[i] - self.m[i]))
+        subtract(theta, self.m).map(|distance| self.h * distance)
     }
 
     /// The article's ΔP(θ): the step against the gradient.
     pub fn step(self, theta: Theta) -> Theta {
         self.gradient(theta).map(|gradient| -ETA * gradient)
+    }
+
+    fn name(self) -> String {
+        format!("GPU{}", self.number)
     }
 }
 
@@ -51,21 +54,20 @@ pub fn subtract(a: Theta, b: Theta) -> Theta {
     [a[0] - b[0], a[1] - b[1]]
 }
 
-/// All digits that there are.
+/// With all digits, of which there are few.
 pub fn exact(theta: Theta) -> String {
     format!("({}, {})", theta[0], theta[1])
 }
 
-/// What is known beforehand.
-pub fn introduction() -> String {
-    let losses = [GPU1, GPU2].map(|gpu| {
-        vec![gpu.name.into(), gpu.h.to_string(), exact(gpu.m), exact(gpu.step(THETA_A))]
-    });
+/// The losses of both GPUs, and their first steps.
+pub fn losses() -> String {
+    let row =
+        |gpu: Gpu| vec![gpu.name(), gpu.h.to_string(), exact(gpu.m), exact(gpu.step(THETA_A))];
     let columns =
         [Column::Left("who"), Column::Right("h"), Column::Right("m"), Column::Right("ΔP(θ_a)")];
     format!(
-        "On a GPU's data the loss is ½ h (θ - m)², so its step is ΔP(θ) = -η h (θ - m), with η = {ETA}.\n\n{}\n",
-        table(&columns, &losses)
+        "On a GPU's data the loss is ½ h (θ - m)², so its step is ΔP(θ) = -η h (θ - m), with η = {ETA}.\n\n{}",
+        table(&columns, &[GPU1, GPU2].map(row))
     )
 }
 
@@ -80,12 +82,9 @@ pub struct Shared {
 /// What a GPU has read.
 #[derive(Debug, Clone, Copy)]
 pub struct Read {
-    /// Who it was.
-    pub gpu: Gpu,
+    gpu: Gpu,
     /// Which version it was, from 0.
-    pub version: usize,
-    /// The parameters.
-    pub theta: Theta,
+    version: usize,
 }
 
 impl Shared {
@@ -100,31 +99,22 @@ impl Shared {
 
     /// A GPU reads the parameters, and begins to compute its step.
     pub fn read(&mut self, gpu: Gpu) -> Read {
-        let read = Read { gpu, version: self.versions.len() - 1, theta: self.now() };
-        let what = format!("reads {}", name(read.version));
-        self.tell(gpu, what, exact(read.theta), String::new());
-        read
+        let version = self.versions.len() - 1;
+        let what = format!("reads {}", name(version));
+        self.lines.push(vec![gpu.name(), what, exact(self.now())]);
+        Read { gpu, version }
     }
 
-    /// A GPU adds the step that it has computed, and learns how many updates of others lie between
-    /// its reading and that: the staleness of its step.
-    pub fn write(&mut self, read: Read) -> usize {
-        let before = self.versions.len() - 1;
-        self.versions.push(add(self.now(), read.gpu.step(read.theta)));
-        let number = &read.gpu.name[3..];
-        let what = format!(
-            "writes {} = {} + ΔP{number}({})",
-            name(before + 1),
-            name(before),
-            name(read.version)
-        );
-        let staleness = before - read.version;
-        self.tell(read.gpu, what, exact(self.now()), staleness.to_string());
+    /// A GPU adds the step that it has computed. Returns how many updates of others lie between its
+    /// reading and that: the staleness of its step.
+    pub fn write(&mut self, Read { gpu, version }: Read) -> usize {
+        let last = self.versions.len() - 1;
+        self.versions.push(add(self.now(), gpu.step(self.versions[version])));
+        let [next, now, read] = [last + 1, last, version].map(name);
+        let what = format!("writes {next} = {now} + ΔP{}({read})", gpu.number);
+        let staleness = last - version;
+        self.lines.push(vec![gpu.name(), what, exact(self.now()), staleness.to_string()]);
         staleness
-    }
-
-    fn tell(&mut self, gpu: Gpu, what: String, theta: String, staleness: String) {
-        self.lines.push(vec![gpu.name.into(), what, theta, staleness]);
     }
 
     /// Everything that has happened, in order.
@@ -141,8 +131,7 @@ impl Shared {
 
 /// θ_a for version 0, θ_b for version 1 …
 fn name(version: usize) -> String {
-    let letter = (b'a'..=b'z').nth(version).map(char::from);
-    letter.map_or_else(|| format!("θ_{version}"), |letter| format!("θ_{letter}"))
+    format!("θ_{}", ('a'..='z').nth(version).unwrap_or('?'))
 }
 
 #[cfg(test)]

@@ -2,15 +2,13 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `stories` | case 1: one update each, the same as a synchronous update; case 2: four updates to one |
 //! | `gpus` | the two GPUs, their losses, and the parameters that they share |
-//! | `case1` | one update each: the same as a synchronous update |
 //! | `optimizers` | where case 1 stops being the same |
-//! | `case2` | four updates of one GPU before the first of the other |
 
-mod case1;
-mod case2;
 mod gpus;
 mod optimizers;
+mod stories;
 
 use anyhow::Result;
 
@@ -25,8 +23,8 @@ pub enum Story {
 
 pub fn run(story: Story) -> Result<()> {
     match story {
-        Story::Case1 => print!("{}", case1::tell()?),
-        Story::Case2 => print!("{}", case2::tell()),
+        Story::Case1 => stories::tell_case1()?,
+        Story::Case2 => stories::tell_case2(),
     }
     Ok(())
 }
