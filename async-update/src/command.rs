@@ -6,10 +6,9 @@ use crate::args::{
 use crate::exhibits::{Exhibit, RingExhibit};
 use clap::{Parser, Subcommand};
 
-/// Brings the gradients or parameters of several workers together in every way that the article
-/// names, and measures what each costs.
+/// Train with several workers in every way the article names, and measure what each costs.
 #[derive(Debug, Parser)]
-// As in argparse, of a flag given twice the last one counts.
+// Same as in argparse: if a flag is given twice, the last one counts.
 #[command(
     version,
     args_override_self = true,
@@ -27,29 +26,29 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// All ranks take the mean of their gradients with c10d's all_reduce.
+    /// Average the gradients of all ranks with c10d's all_reduce.
     #[command(after_help = "Examples:
   launch -n 4 async-update sync-allreduce
   launch -n 4 async-update sync-allreduce --lr 0.4                a fourfold batch, a fourfold rate
   launch -n 4 async-update sync-allreduce --step-time 10 --straggle 3:40   all wait for the last")]
     SyncAllreduce(TrainArgs),
-    /// Rank 0 collects all gradients, makes the update, and sends the model back.
+    /// Send all gradients to rank 0, which updates the model and sends it back.
     #[command(after_help = "Examples:
   launch -n 4 async-update sync-ps   and how many bytes go through rank 0")]
     SyncPs(TrainArgs),
-    /// All ranks take the mean of their gradients, chunk by chunk, around a ring.
+    /// Average the gradients of all ranks, chunk by chunk, around a ring.
     Ring(RingArgs),
-    /// Every rank makes its own steps; now and then all take the mean of their parameters.
+    /// Let every rank take its own steps, and average the parameters every few steps.
     LocalSgd(LocalSgdArgs),
-    /// First as sync-allreduce, and from some step on as local-sgd.
+    /// Same as local-sgd, after a synchronous beginning.
     PostLocal(PostLocalArgs),
-    /// Workers fetch θ from a server and push gradients to it whenever they like (Downpour).
+    /// Let workers fetch θ from a server and push gradients to it whenever they like (Downpour).
     AsyncPs(AsyncPsArgs),
-    /// As async-ps, but no worker leads the slowest by more than a few updates.
+    /// Same as async-ps, but no worker may lead the slowest by more than a few updates.
     Ssp(SspArgs),
-    /// Workers go their own ways, tied to a common centre that a server keeps.
+    /// Let workers train their own parameters, tied to a common centre on a server.
     Easgd(EasgdArgs),
-    /// Threads of one process change the same parameters, without a lock.
+    /// Let threads of one process update the same parameters, without a lock.
     Hogwild(HogwildArgs),
     #[command(flatten)]
     Exhibit(Exhibit),

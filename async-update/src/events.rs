@@ -1,4 +1,4 @@
-//! What is written down while a worker trains, and what is said at the end.
+//! What a training logs, and what it prints at the end.
 
 use crate::link::Traffic;
 use report::MetricsLog;
@@ -31,11 +31,10 @@ pub struct Step {
     pub at: f64,
 }
 
-/// A gradient has gone into parameters that others change as well: the event `update` of whoever
-/// keeps them.
+/// A gradient has gone into shared parameters: the event `update` of the process that keeps them.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Update {
-    /// Whose gradient, by the number of the rank or thread.
+    /// The rank or thread whose gradient it is.
     pub worker: usize,
     /// How many updates this worker had made before.
     pub clock: usize,
@@ -47,10 +46,10 @@ pub struct Update {
     pub at: f64,
 }
 
-/// A worker has read parameters that others change as well: the event `read` of whoever keeps them.
+/// A worker has read shared parameters: the event `read` of the process that keeps them.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Read {
-    /// Who reads, by the number of the rank.
+    /// The rank that reads.
     pub worker: usize,
     /// How many updates this worker had made before.
     pub clock: usize,
@@ -82,11 +81,11 @@ impl Log {
         self.metrics.log(name, fields)
     }
 
-    /// Says what the training has come to, and writes it down.
+    /// Prints the outcome of a training, and logs it.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the loss is not finite: the last update, which no batch has tried, has
-    /// left no model.
+    /// [`Error::Argument`] if the loss is not finite: no batch has tested the model after its last
+    /// update.
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
         if !outcome.loss.is_finite() {
             return Err(Error::Argument {
@@ -100,10 +99,10 @@ impl Log {
     }
 }
 
-/// Whatever a rank has sent and received in a training: the event `end`.
+/// What a rank has sent and received in a training: the event `end`.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct End {
-    /// None where a library's collective did it unseen.
+    /// `None` if a library's collective did it, which cannot be counted.
     pub traffic: Option<Traffic>,
 }
 
@@ -112,8 +111,7 @@ pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |duration| duration.as_secs_f64())
 }
 
-/// What a training has come to, as its last line tells it.
-/// In `--metrics` it is the event `outcome` of rank 0.
+/// The outcome of a training: its last line, and in `--metrics` the event `outcome` of rank 0.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
     /// The method, as on the command line.

@@ -35,7 +35,7 @@ use methods::{
 };
 use pace::Pace;
 use report::exit_code;
-use server::{Gate, Place, Rule, Service, Shards};
+use server::{Gate, Rule, Service, Shards};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -174,8 +174,7 @@ fn asynchronous(
     args: &ServerArgs,
     method: impl FnOnce(Shards) -> Box<dyn Method>,
 ) -> Result<()> {
-    let ServerArgs { servers, train: args } = args;
-    let place = Place::check(*servers)?;
+    let (place, args) = (args.place()?, &args.train);
     pace::check(&args.straggle, place.workers())?;
     if place.rank < place.servers {
         return server::serve(service, place, args);

@@ -1,5 +1,4 @@
-//! How long a worker's steps take, where that is to be chosen: slow workers are what
-//! asynchronous updates are for.
+//! How long a worker's steps take, if the user chooses: asynchronous updates are about slow workers.
 
 use std::str::FromStr;
 use std::thread::sleep;

@@ -9,6 +9,6 @@ mod methods;
 mod train;
 
 pub use methods::{
-    AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, ServerArgs, SspArgs,
+    AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, Place, PostLocalArgs, ServerArgs, SspArgs,
 };
 pub use train::{MeetingArgs, TrainArgs, count, positive};

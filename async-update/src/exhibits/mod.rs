@@ -3,7 +3,7 @@
 //! | folder | subcommand | what it shows |
 //! |---|---|---|
 //! | `trace` | `trace` | the article's two asynchronous stories, number by number |
-//! | `quadratic` | `quadratic` | what theory says of asynchronous updates, measured |
+//! | `quadratic` | `quadratic` | what theory says about asynchronous updates, measured |
 //! | `compare` | `compare` | all methods side by side, with and without a slow worker |
 //! | `cost` | `cost` | what a message costs, and so an update |
 //! | `ring` | `ring show`, `ring check` | where the chunks are, and whether the sums are right |
@@ -27,7 +27,7 @@ use tch_parallel::checkpoint::check_destination;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Exhibit {
-    /// Tells the article's two asynchronous stories, number by number.
+    /// Tell the article's two asynchronous stories, number by number.
     #[command(after_help = "Examples:
   async-update trace case1
   async-update trace case2")]
@@ -35,10 +35,10 @@ pub enum Exhibit {
         #[command(subcommand)]
         story: trace::Story,
     },
-    /// Measures what theory says of asynchronous updates, on a quadratic function.
+    /// Measure what theory says about asynchronous updates, on a quadratic function.
     Quadratic(quadratic::Args),
     Compare(compare::Args),
-    /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
+    /// Measure what a message costs, and predict what an update costs with up to 10,000 ranks.
     Cost(cost::Args),
 }
 
@@ -53,7 +53,7 @@ impl Exhibit {
     }
 }
 
-/// Makes the directory of `--plot`, and refuses one in which these files could not be written, before
+/// Creates the directory of `--plot`, and refuses one in which these files cannot be written, before
 /// any work is done.
 fn check_plots(directory: &Path, files: &[&str]) -> tch_parallel::Result<()> {
     fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;

@@ -13,25 +13,25 @@ pub struct SharedModel {
     theta: AtomicTensor,
     /// How many updates have been made to `theta`; those at work are not counted yet.
     version: AtomicUsize,
-    /// How many batches there are left, for whoever comes first.
+    /// How many batches are left; threads take them one by one.
     batches: AtomicUsize,
 }
 
 impl SharedModel {
-    /// Takes over parameters that nobody else has.
+    /// Takes over parameters that nothing else refers to.
     ///
     /// # Errors
-    /// [`Error::Argument`] if somebody has.
+    /// [`Error::Argument`] if something does.
     pub fn new(theta: Tensor, batches: usize) -> Result<SharedModel> {
         let theta = AtomicTensor::new(theta).ok_or_else(|| Error::Argument {
             what: "θ".into(),
-            found: "a tensor that is not for one owner to write".into(),
+            found: "a tensor with another owner, kind or device".into(),
             expected: "floats on the CPU, without another handle or view".into(),
         })?;
         Ok(SharedModel { theta, version: AtomicUsize::new(0), batches: AtomicUsize::new(batches) })
     }
 
-    /// Leaves no batch for anybody.
+    /// Takes all batches away, so that every thread ends.
     pub fn stop(&self) {
         self.batches.store(0, Relaxed);
     }

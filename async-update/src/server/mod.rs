@@ -24,4 +24,4 @@ mod workers;
 pub use connection::Shards;
 pub use gate::Gate;
 pub use rule::Rule;
-pub use serve::{Place, Service, serve};
+pub use serve::{Service, serve};

@@ -7,7 +7,7 @@ use super::protocol::{self, Request, WORKER};
 use super::rule::Rule;
 use super::shard::Shard;
 use super::workers::Workers;
-use crate::args::TrainArgs;
+use crate::args::{Place, TrainArgs};
 use crate::events::{End, Log, Outcome};
 use crate::link::{Link, Traffic};
 use crate::model;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::Error;
 use tch_parallel::data::Dataset;
-use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, Store};
+use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
 const OVER: &str = "over";
@@ -36,37 +36,6 @@ pub struct Service<'a> {
     pub rule: Rule,
     /// Who may read when.
     pub gate: Gate,
-}
-
-/// This process's place in a job whose first ranks are servers and whose others are workers.
-#[derive(Debug, Clone, Copy)]
-pub struct Place {
-    pub rank: usize,
-    pub ranks: usize,
-    pub servers: usize,
-}
-
-impl Place {
-    /// Refuses a job that has too few ranks for this number of shards, or too many shards for θ.
-    pub fn check(servers: usize) -> Result<Place> {
-        let (rank, ranks) = Env::read()?.map_or((0, 1), |env| (env.rank, env.world_size));
-        let expected = if servers > model::PARAMETERS {
-            format!("at most {}, one for each parameter", model::PARAMETERS)
-        } else if servers >= ranks {
-            format!(
-                "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
-                servers + 1
-            )
-        } else {
-            return Ok(Place { rank, ranks, servers });
-        };
-        let (what, found) = ("--servers".into(), format!("{servers} in a world of {ranks}"));
-        Err(Error::Argument { what, found, expected }.into())
-    }
-
-    pub fn workers(self) -> std::ops::Range<usize> {
-        self.servers..self.ranks
-    }
 }
 
 /// Keeps a shard of θ until the batches are done; rank 0 then evaluates the model.
@@ -149,7 +118,7 @@ struct Server {
     options: ProcessGroupOptions,
     begun: Instant,
     shard: Mutex<Shard>,
-    /// Whoever waits at the gate is told of every update and every farewell.
+    /// Notified when a worker has made an update or left: others may wait for that.
     changed: Condvar,
 }
 

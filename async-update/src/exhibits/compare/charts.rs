@@ -7,8 +7,8 @@ use report::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
 use std::path::Path;
 use tch_parallel::Result;
 
-/// Into so many pieces a curve is cut, each the mean of its batches: the losses of single batches
-/// scatter too much to be told apart.
+/// A curve has this many points, each the mean of several batches: the losses of single batches
+/// scatter too much to tell the curves apart.
 const PIECES: usize = 24;
 
 /// These take the steps of sync-allreduce, so its curve stands for theirs.

@@ -16,9 +16,9 @@ use report::{Column, table};
 use runs::{METHODS, Measured};
 use std::path::PathBuf;
 
-/// Trains with every method, with equal workers and with a slow one, and shows what each makes of it.
+/// Train with every method, with equal workers and with a slow one, and compare the results.
 ///
-/// Every training runs in processes of its own; no launcher is needed.
+/// Every training runs in its own processes; no launcher is needed.
 #[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
@@ -27,29 +27,29 @@ use std::path::PathBuf;
   async-update compare --workers 2 --plot plots   and losses, updates and staleness as charts"
 )]
 pub struct Args {
-    /// How many processes compute gradients; methods with a server have one more.
-    // Each has libtorch in its memory.
+    /// Number of processes that compute gradients; methods with a server have one more.
+    // Each of them loads libtorch.
     #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(2..=64))]
     workers: u32,
-    /// Milliseconds that a gradient takes at least, so that workers do not wait for a processor.
-    // Many times nothing is nothing: without it the slow worker would not be slow.
+    /// Minimum time for a gradient in milliseconds, so that workers do not compete for processors.
+    // The slow worker takes a multiple of it, so 0 would not make it slow.
     #[arg(long, value_name = "MS", default_value_t = 10, value_parser = value_parser!(u32).range(1..=60_000))]
     step_time: u32,
-    /// How many times longer the slow worker takes.
-    // Times the longest step this is 16 hours, and still a number of 32 bits.
+    /// Slow the slow worker down by this factor.
+    // With the longest step time that is 16 hours, which fits into 32 bits of milliseconds.
     #[arg(long, value_name = "FACTOR", default_value_t = 5, value_parser = value_parser!(u32).range(2..=1000))]
     slowdown: u32,
-    /// How often to go through the training set, all workers together.
+    /// Passes over the training set, shared by all workers.
     #[arg(long, default_value_t = 3, value_parser = count())]
     epochs: usize,
-    /// The learning rate of all methods.
+    /// Learning rate of all methods.
     #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
     lr: f64,
     /// Draw losses, updates and staleness as charts in this directory.
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// Seconds that a training may take.
-    // The moment at which it is over must be one that clocks can tell.
+    /// Time limit of each training in seconds.
+    // Clocks must be able to represent the deadline.
     #[arg(long, default_value_t = 600, value_parser = value_parser!(u32).range(1..))]
     timeout: u32,
 }

@@ -40,9 +40,8 @@ pub const METHODS: [Method; 11] = [
     method("hogwild", WorkersAre::Threads),
 ];
 
-/// α of easgd: which part of the way worker and centre go in an exchange. It shall be the same with
-/// every learning rate, as nothing else in the comparison depends on the rate; and lr · rho, with a
-/// fixed rho, would soon be no part of a way.
+/// α of easgd: by which share of their distance worker and centre move in an exchange. With a fixed rho,
+/// lr · rho would depend on the learning rate, and a large rate would push it above 1.
 const ELASTICITY: f64 = 0.2;
 
 /// What a training has shown.

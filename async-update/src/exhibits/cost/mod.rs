@@ -24,16 +24,16 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use tch_parallel::distributed::init_process_group;
 
-/// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
+/// Measure what a message costs, and predict what an update costs with up to 10,000 ranks.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   launch -n 4 async-update cost                             for the model that the methods train
   launch -n 4 async-update cost --bytes 100MiB --per-node 4 --plot .   and cost.svg")]
 pub struct Args {
-    /// The size of the model, as 64MiB; by default that of the model that the methods train.
+    /// Size of the model, such as 64MiB; by default that of the model that the methods train.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     bytes: Option<usize>,
-    /// How many ranks share a node in the hierarchical ring.
+    /// Ranks per node in the hierarchical ring.
     #[arg(long, default_value = "8")]
     per_node: NonZeroUsize,
     /// Draw the predictions as cost.svg in this directory.

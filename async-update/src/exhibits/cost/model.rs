@@ -14,7 +14,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Seconds for a message of so many bytes.
+    /// Seconds for a message of this size.
     pub fn message(&self, bytes: f64) -> f64 {
         self.latency + self.per_byte * bytes
     }
@@ -26,8 +26,8 @@ impl Link {
         parameter_server_messages(ranks) * self.message(bytes)
     }
 
-    /// 2(N − 1)(α + βK/N): so many times each rank passes a chunk on (Patarasuk and Yuan 2009;
-    /// Gibiansky 2017). The article leaves α out, and so has 2K(N − 1)/N.
+    /// 2(N − 1)(α + βK/N): each rank passes on 2(N − 1) chunks (Patarasuk and Yuan 2009; Gibiansky
+    /// 2017). The article leaves α out, and so has 2K(N − 1)/N.
     pub fn ring(&self, ranks: usize, bytes: f64) -> f64 {
         2.0 * (ranks as f64 - 1.0) * self.message(bytes / ranks as f64)
     }

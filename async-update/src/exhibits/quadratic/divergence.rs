@@ -36,7 +36,7 @@ fn end(sizes: impl Iterator<Item = f64>, bound: f64) -> End {
     End::Neither
 }
 
-/// The rate ηh up to which there is convergence, to so many binary digits.
+/// The rate ηh up to which there is convergence, to this number of binary digits.
 fn limit(highest: f64, digits: u32, converges: impl Fn(f64) -> bool) -> f64 {
     let (mut stable, mut unstable) = (0.0, highest);
     for _ in 0..digits {

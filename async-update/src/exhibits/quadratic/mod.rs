@@ -1,4 +1,4 @@
-//! What theory says of the article's two guesses, on a quadratic function whose rate is known: that
+//! What theory says about the article's two guesses, on a quadratic function whose rate is known: that
 //! stale gradients are "similar to momentum", and that with bounded gradients they converge.
 //!
 //! | file | what it holds |
@@ -30,11 +30,11 @@ use std::path::PathBuf;
   async-update quadratic                           momentum, divergence and regret
   async-update quadratic --workers 2,16 --plot .   and momentum.svg")]
 pub struct Args {
-    /// Numbers of workers.
+    /// Numbers of workers to simulate.
     #[arg(long, value_delimiter = ',', default_value = "2,4,8",
           value_parser = clap::value_parser!(u16).range(2..=64))]
     workers: Vec<u16>,
-    /// Seeds everything that is random but the threads' sleep.
+    /// Seed of everything random, except how long threads really sleep.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Draw the momentum as momentum.svg in this directory.

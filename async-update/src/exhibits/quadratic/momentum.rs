@@ -6,7 +6,7 @@ use crate::exhibits::least_squares::least_squares;
 /// How long a step is, ηh: small enough that single runs come to rest, with eight workers too.
 pub const RATE: f64 = 0.25;
 
-/// Runs are averaged in so many groups, which tell how far chance reaches.
+/// Runs are averaged in this many groups, whose differences give the standard error.
 pub const GROUPS: usize = 20;
 
 /// Runs of the simulated queue in each group.

@@ -25,7 +25,7 @@ impl Workers {
 
     // ANCHOR: update
     /// A worker has computed the gradient where it read w; its step is made, and it reads w again.
-    /// `rate` is ηh: a step is so many times as long as the way to the minimum from where it was made.
+    /// `rate` is ηh: the length of a step, measured by the distance to the minimum from where it was made.
     pub fn update(&mut self, worker: usize, rate: f64) {
         self.w -= rate * self.read[worker];
         self.read[worker] = self.w;
@@ -44,7 +44,7 @@ impl Workers {
     }
 }
 
-/// Who is the next to finish, for ever: the event queue of workers whose work takes exponentially
+/// Which worker finishes next, for ever: the event queue of workers whose work takes exponentially
 /// distributed times with the mean of a second (Mitliagkas 2016, assumption of the queueing model).
 #[derive(Debug)]
 pub struct Queue {

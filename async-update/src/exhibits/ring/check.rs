@@ -9,13 +9,13 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::Error;
 use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
 
-/// Compares the ring's sums of random numbers with those of all_reduce and a parameter server.
+/// Compare the ring's sums of random numbers with those of all_reduce and of a parameter server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   launch -n 4 async-update ring check
   launch -n 4 async-update ring check --elements 7   seven numbers on each rank")]
 pub struct Args {
-    /// How many numbers each rank has; may be given several times.
+    /// Random numbers on each rank; may be given several times.
     #[arg(long, default_values = ["1", "17", "101770"], value_parser = count())]
     elements: Vec<usize>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ fn check(
     let link = Link::between_ranks(group.clone())?;
     tch::manual_seed(group.rank() as i64);
     let own = Tensor::f_randn([elements as i64], (Kind::Float, Device::Cpu))
-        .map_err(Error::tensor("making as many random numbers as --elements says"))?;
+        .map_err(Error::tensor("making the random numbers of --elements"))?;
 
     let mut ring = own.copy();
     ring_sum(&link, &mut ring)?;

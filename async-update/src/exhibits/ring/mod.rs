@@ -5,7 +5,7 @@
 //! | `symbolic` | the schedule carried out on names |
 //! | `show` | the names after each iteration, in the terminal |
 //! | `page` | the same as an animation |
-//! | `check` | a comparison with other ways to add up |
+//! | `check` | a comparison with other ways to sum |
 
 mod check;
 mod page;
@@ -16,9 +16,9 @@ use anyhow::Result;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum RingExhibit {
-    /// Shows which chunk of the gradient is where after each iteration.
+    /// Show which chunk of the gradient is where after each iteration.
     Show(show::Args),
-    /// Compares the ring's sums with those of all_reduce and a parameter server.
+    /// Compare the ring's sums with those of all_reduce and of a parameter server.
     Check(check::Args),
 }
 

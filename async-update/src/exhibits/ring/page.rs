@@ -1,7 +1,8 @@
-//! The ring as a moving picture: a piece of HTML without a script, for a page or by itself.
+//! The ring as an animation: an HTML fragment without scripts, which can be part of a page or stand
+//! alone.
 //!
-//! It plays by itself, and stops at the iteration whose button is pressed. Lines are in the colour
-//! of the page's text, so they are seen on light pages and on dark ones.
+//! It plays automatically, and stops at an iteration when its button is pressed. Lines have the colour
+//! of the page's text, so that they are visible on light pages and on dark ones.
 
 use super::symbolic::{Contents, Pass, Sum, beginning, letter};
 use crate::ring::Half;
@@ -23,7 +24,7 @@ const NARROWEST: f64 = 74.0;
 const CAPTION: f64 = 56.0;
 /// Below the ring, for what the colours mean.
 const LEGEND: f64 = 56.0;
-/// The captions need so much.
+/// The captions need this much.
 const WIDTH: f64 = 400.0;
 /// How long an iteration is shown.
 const SECONDS: usize = 3;
@@ -68,7 +69,8 @@ pub fn html(passes: &[Pass]) -> String {
     html + &layout.still() + "</svg>\n</div>\n"
 }
 
-/// The rules that depend on the number of frames: one is seen at a time, in turn or by its button.
+/// The CSS rules that depend on the number of frames: one frame is visible at a time, in turn or by
+/// its button.
 fn timing(name: &str, frames: usize) -> String {
     // Of all the time, if frames are seen in turn.
     let share = 1.0 / frames as f64;
@@ -242,7 +244,7 @@ fn fields(sum: &Sum, at: (f64, f64)) -> String {
     runs.map(|run| field(run[0], run.len(), at)).collect()
 }
 
-/// The outline of the fields of so many ranks from `first` on.
+/// The outline of the fields of this many ranks, starting with `first`.
 fn field(first: usize, ranks: usize, (x, y): (f64, f64)) -> String {
     let (left, width) = (x + first as f64 * FIELD, ranks as f64 * FIELD);
     format!("M{left:.1} {y:.1}h{width}v{BAR}h-{width}z")

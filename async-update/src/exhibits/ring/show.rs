@@ -10,18 +10,18 @@ use report::{Column, table};
 use std::path::PathBuf;
 use tch_parallel::checkpoint::check_destination;
 
-/// Shows how the chunks of a gradient travel round a ring of GPUs.
+/// Show how the chunks of a gradient travel around a ring of GPUs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   async-update ring show                          five GPUs, as in the article
-  async-update ring show --n 4 --page ring.html   as a moving picture")]
+  async-update ring show --n 4 --page ring.html   and as an animation")]
 pub struct Args {
-    /// How many GPUs are in the ring, from 2 to 26.
+    /// Number of GPUs in the ring, from 2 to 26.
     // Two make the smallest ring, and the alphabet has names for 26 chunks.
     #[arg(long, default_value_t = 5,
           value_parser = RangedU64ValueParser::<usize>::new().range(2..=26))]
     n: usize,
-    /// A file for the same as a moving picture: a piece of HTML, for a browser or a page.
+    /// Write the same as an animation to this HTML file.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
 }

@@ -2,7 +2,7 @@
 
 use report::{Column, table};
 
-/// θ: as many parameters as show that everything happens to each by itself.
+/// θ: two parameters, to show that everything happens to each of them separately.
 pub type Theta = [f64; 2];
 
 /// The learning rate.
