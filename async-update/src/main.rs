@@ -204,7 +204,8 @@ fn hogwild(args: &HogwildArgs) -> Result<()> {
 
     let (train_set, test_set) = args.data()?;
     let batches = args.batches(train_set.len());
-    let shared = SharedModel::new(model::initial_parameters(args.seed), batches)?;
+    let shared = SharedModel::new(model::initial_parameters(args.seed), batches)
+        .context("θ has another handle or view")?;
     let begun = Instant::now();
     let work = |thread| -> Result<(Log, Vec<Update>)> {
         // One for each worker, as launchers have it; libtorch asks every thread by itself.

@@ -47,11 +47,17 @@ fn iterations(half: Half, first: usize, ranks: usize) -> impl Iterator<Item = It
 }
 // ANCHOR_END: schedule
 
-/// The range of chunk number `chunk` in a tensor of `length` elements. The first chunks are longer by
-/// one if the length is not a multiple of the number of chunks; chunks may be empty.
-pub fn chunk(length: usize, chunks: usize, chunk: usize) -> Range<usize> {
-    let begin = |chunk: usize| chunk * (length / chunks) + chunk.min(length % chunks);
-    begin(chunk)..begin(chunk + 1)
+/// A view of chunk number `number` of a flat tensor.
+pub fn chunk(tensor: &Tensor, chunks: usize, number: usize) -> Tensor {
+    let range = chunk_range(tensor.numel(), chunks, number);
+    tensor.narrow(0, range.start as i64, range.len() as i64)
+}
+
+/// The first chunks are longer by one if the length is not a multiple of the number of chunks; chunks
+/// may be empty.
+fn chunk_range(length: usize, chunks: usize, number: usize) -> Range<usize> {
+    let begin = |number: usize| number * (length / chunks) + number.min(length % chunks);
+    begin(number)..begin(number + 1)
 }
 
 /// Sums a flat tensor of any length over all ranks, in place, to the same bits on every rank.
@@ -66,15 +72,11 @@ pub fn all_reduce(link: &Link, tensor: &mut Tensor) -> Result<()> {
 /// Carries out a schedule on this rank's tensor.
 pub fn carry_out(schedule: &[Iteration], link: &Link, tensor: &mut Tensor) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.world_size());
-    let view = |number| {
-        let range = chunk(tensor.numel(), ranks, number);
-        tensor.narrow(0, range.start as i64, range.len() as i64)
-    };
     for Iteration { half, send, recv } in schedule {
-        let mut own = view(*recv);
+        let mut own = chunk(tensor, ranks, *recv);
         let received = own.empty_like();
         let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
-        let received = link.exchange(view(*send), right, received, left)?;
+        let received = link.exchange(chunk(tensor, ranks, *send), right, received, left)?;
         match half {
             Half::ScatterReduce => own += received,
             Half::AllGather => own.copy_(&received),
@@ -92,7 +94,7 @@ mod tests {
     fn chunks_cover_every_length_without_a_gap() {
         for length in 0..40 {
             for chunks in 1..10 {
-                let ranges: Vec<_> = (0..chunks).map(|i| chunk(length, chunks, i)).collect();
+                let ranges: Vec<_> = (0..chunks).map(|i| chunk_range(length, chunks, i)).collect();
                 let elements: Vec<_> = ranges.iter().cloned().flatten().collect();
                 assert_eq!(elements, (0..length).collect::<Vec<_>>());
                 let lengths = ranges.iter().map(Range::len);

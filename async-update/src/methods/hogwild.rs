@@ -4,8 +4,8 @@ use super::Method;
 use crate::events::{Update, now};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tch::Tensor;
+use tch_parallel::Result;
 use tch_parallel::hogwild::AtomicTensor;
-use tch_parallel::{Error, Result};
 
 /// What all threads have in common.
 #[derive(Debug)]
@@ -18,17 +18,10 @@ pub struct SharedModel {
 }
 
 impl SharedModel {
-    /// Takes over parameters that nothing else refers to.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if something does.
-    pub fn new(theta: Tensor, batches: usize) -> Result<SharedModel> {
-        let theta = AtomicTensor::new(theta).ok_or_else(|| Error::Argument {
-            what: "θ".into(),
-            found: "a tensor with another owner, kind or device".into(),
-            expected: "floats on the CPU, without another handle or view".into(),
-        })?;
-        Ok(SharedModel { theta, version: AtomicUsize::new(0), batches: AtomicUsize::new(batches) })
+    /// Takes over parameters, floats on the CPU, to which there is no other handle or view; else `None`.
+    pub fn new(theta: Tensor, batches: usize) -> Option<SharedModel> {
+        let (version, batches) = (AtomicUsize::new(0), AtomicUsize::new(batches));
+        Some(SharedModel { theta: AtomicTensor::new(theta)?, version, batches })
     }
 
     /// Takes all batches away, so that every thread ends.

@@ -2,9 +2,7 @@
 
 use super::protocol::{self, Request, SERVER, WORKER};
 use crate::link::{Link, Traffic};
-use crate::model::PARAMETERS;
 use crate::ring::chunk;
-use std::ops::Range;
 use tch::Tensor;
 use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
 use tch_parallel::{Error, Result};
@@ -31,11 +29,6 @@ pub fn accept(
 ) -> Result<Link> {
     let store = meeting_point(store, worker, shard)?;
     Ok(Link::new(ProcessGroup::with_store(&store, SERVER, 2, options)?))
-}
-
-/// Where a shard lies in θ.
-pub fn part(shards: usize, shard: usize) -> Range<usize> {
-    chunk(PARAMETERS, shards, shard)
 }
 
 /// All shards of θ, as a worker sees them: one connection to each. The server of shard s is rank s.
@@ -130,9 +123,7 @@ impl Shards {
         mut f: impl FnMut(usize, &Link, &mut Tensor) -> Result<()>,
     ) -> Result<()> {
         for (shard, link) in self.links.iter().enumerate() {
-            let part = part(self.links.len(), shard);
-            let mut part = tensor.narrow(0, part.start as i64, part.len() as i64);
-            f(shard, link, &mut part).map_err(lost(shard))?;
+            f(shard, link, &mut chunk(tensor, self.links.len(), shard)).map_err(lost(shard))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The server's process: it keeps a shard of θ until the batches are done, and serves every worker
 //! that comes on a thread of its own.
 
-use super::connection::{accept, has_come, part};
+use super::connection::{accept, has_come};
 use super::gate::Gate;
 use super::protocol::{self, Request, WORKER};
 use super::rule::Rule;
@@ -11,6 +11,7 @@ use crate::args::{Place, TrainArgs};
 use crate::events::{End, Log, Outcome};
 use crate::link::{Link, Traffic};
 use crate::model;
+use crate::ring::chunk;
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -44,9 +45,7 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
     let Place { rank, servers, ranks } = place;
     let (train_set, test_set) = args.data()?;
     let planned = args.batches(train_set.len());
-    let range = part(servers, rank);
-    let theta =
-        model::initial_parameters(args.seed).narrow(0, range.start as i64, range.len() as i64);
+    let theta = chunk(&model::initial_parameters(args.seed), servers, rank);
     // What shard 0 grants the others do not question.
     let workers = Workers::new(if rank == 0 { planned } else { usize::MAX });
     let log = Log::create(args.metrics.as_deref(), rank, ranks)?;
@@ -99,14 +98,13 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
 
 /// All of θ, of which each server has a shard.
 fn gather(servers: &ProcessGroup, own: &Tensor) -> Result<Tensor> {
-    let mut shards = vec![own.copy()];
+    let theta = Tensor::zeros([model::PARAMETERS as i64], (Kind::Float, Device::Cpu));
+    let shard = |server| chunk(&theta, servers.world_size(), server);
+    shard(0).copy_(own);
     for server in 1..servers.world_size() {
-        let length = part(servers.world_size(), server).len() as i64;
-        let mut shard = Tensor::zeros([length], (Kind::Float, Device::Cpu));
-        servers.recv(&mut shard, server)?;
-        shards.push(shard);
+        servers.recv(&mut shard(server), server)?;
     }
-    Ok(Tensor::f_cat(&shards, 0)?)
+    Ok(theta)
 }
 
 /// What the threads of a server share.
