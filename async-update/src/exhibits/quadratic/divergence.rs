@@ -1,6 +1,6 @@
 //! From which learning rate on asynchronous updates diverge.
 
-use super::workers::{Queue, Workers};
+use super::workers::{Queue, Workers, descend};
 use std::f64::consts::PI;
 
 /// What becomes of w, and after how many updates that was certain.
@@ -51,11 +51,7 @@ fn limit(highest: f64, digits: u32, converges: impl Fn(f64) -> bool) -> f64 {
 /// When M workers take turns, every step is made at w of `staleness` = M - 1 updates before:
 /// w_{t+1} = w_t - ηh w_{t-τ}.
 pub fn in_turn(staleness: usize, rate: f64) -> End {
-    let mut workers = Workers::new(staleness + 1);
-    let sizes = (0..=staleness).cycle().map(|worker| {
-        workers.update(worker, rate);
-        workers.farthest()
-    });
+    let sizes = descend(staleness + 1, rate, (0..=staleness).cycle(), Workers::farthest);
     // Far enough for the slowest of all modes to be alone, and to have its way.
     end(sizes, 1e12)
 }
@@ -128,11 +124,7 @@ const RUNS: u64 = 25;
 /// Measured: from here on more than half of the single runs diverge.
 pub fn measured_single(workers: usize, seed: u64) -> f64 {
     let converges = |rate: f64, seed: u64| {
-        let mut state = Workers::new(workers);
-        let sizes = Queue::new(workers, seed).map(|worker| {
-            state.update(worker, rate);
-            state.farthest()
-        });
+        let sizes = descend(workers, rate, Queue::new(workers, seed), Workers::farthest);
         // By far more than chance takes a run to and fro.
         end(sizes, 1e40).converges()
     };

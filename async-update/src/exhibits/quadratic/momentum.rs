@@ -1,6 +1,6 @@
 //! The momentum that is in asynchronous updates, fitted to what w does in the mean.
 
-use super::workers::{Queue, Workers};
+use super::workers::{Queue, Workers, descend};
 use crate::exhibits::least_squares::least_squares;
 
 /// How long a step is, ηh: small enough that single runs come to rest, with eight workers too.
@@ -58,13 +58,8 @@ pub fn simulated(workers: usize, updates: usize, seed: u64) -> Vec<Trajectory> {
     let group = |group: usize| {
         let runs = (0..RUNS).map(|run| {
             let seed = seed.wrapping_add((group * RUNS + run) as u64);
-            let mut state = Workers::new(workers);
-            let mut trajectory = vec![state.w()];
-            for worker in Queue::new(workers, seed).take(updates) {
-                state.update(worker, RATE);
-                trajectory.push(state.w());
-            }
-            trajectory
+            let order = Queue::new(workers, seed).take(updates);
+            [1.0].into_iter().chain(descend(workers, RATE, order, Workers::w)).collect()
         });
         mean(runs)
     };

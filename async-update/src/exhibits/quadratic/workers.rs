@@ -44,6 +44,20 @@ impl Workers {
     }
 }
 
+/// What `look` sees after each update, when workers finish in this order.
+pub fn descend(
+    workers: usize,
+    rate: f64,
+    order: impl Iterator<Item = usize>,
+    look: fn(&Workers) -> f64,
+) -> impl Iterator<Item = f64> {
+    let mut state = Workers::new(workers);
+    order.map(move |worker| {
+        state.update(worker, rate);
+        look(&state)
+    })
+}
+
 /// Which worker finishes next, for ever: the event queue of workers whose work takes exponentially
 /// distributed times with the mean of a second (Mitliagkas 2016, assumption of the queueing model).
 #[derive(Debug)]
