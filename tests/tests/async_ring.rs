@@ -185,10 +185,16 @@ fn the_articles_figures_are_shown() -> Result<()> {
 
 #[test]
 fn a_ring_without_names_for_its_chunks_is_refused() -> Result<()> {
-    for ranks in ["1", "27"] {
-        let ended = Job::new()?.run(async_update(["ring", "show", "--n", ranks])?)?;
+    let show = |ranks: &str| Job::new()?.run(async_update(["ring", "show", "--n", ranks])?);
+    for ranks in ["0", "1", "27"] {
         let expected = format!("{ranks} is not in 2..=26");
-        ended.expect_code(2)?.expect_messages(&[&expected])?;
+        show(ranks)?.expect_code(2)?.expect_messages(&[&expected])?;
+    }
+    for ranks in ["-5", "five"] {
+        show(ranks)?.expect_code(2)?;
+    }
+    for ranks in ["2", "26"] {
+        show(ranks)?.expect_success()?;
     }
     Ok(())
 }
