@@ -1,13 +1,13 @@
-//! The batches of one worker, for as long as it wants some.
+//! The batches of one worker, as many as it asks for.
 
 use std::sync::Arc;
 use tch::Tensor;
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist};
 
-/// A worker's part of the data, shuffled anew in every epoch: images `[batch, 1, 28, 28]` and
-/// labels `[batch]`, without an end. A method that gives each worker as much as it can do cannot
-/// say beforehand how many batches that will be.
+/// A worker's share of the data, shuffled anew in every epoch: images `[batch, 1, 28, 28]` and
+/// labels `[batch]`. The iterator never ends, since some methods give a fast worker more batches than a
+/// slow one.
 pub fn forever(
     loader: &DataLoader<Arc<Mnist>, DistributedSampler>,
 ) -> impl Iterator<Item = Result<(Tensor, Tensor)>> {

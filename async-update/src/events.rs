@@ -1,21 +1,20 @@
-//! What is written down while a worker trains, and what is said at the end.
+//! What a training logs, and what it prints at the end.
 
 use crate::link::Traffic;
 use report::MetricsLog;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tch::{Kind, Tensor};
-use tch_parallel::checkpoint::check_destination;
 use tch_parallel::{Error, Result};
 
 /// A worker's lines in `--metrics`.
 #[derive(Debug)]
 pub struct Log {
     metrics: MetricsLog,
-    rank: usize,
+    pub rank: usize,
+    /// How many batches this worker has done.
     steps: usize,
 }
 
@@ -32,11 +31,10 @@ pub struct Step {
     pub at: f64,
 }
 
-/// A gradient has gone into parameters that others change as well: the event `update` of whoever
-/// keeps them.
+/// A gradient has gone into shared parameters: the event `update` of the process that keeps them.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Update {
-    /// Whose gradient, by the number of the rank or thread.
+    /// The rank or thread whose gradient it is.
     pub worker: usize,
     /// How many updates this worker had made before.
     pub clock: usize,
@@ -48,10 +46,10 @@ pub struct Update {
     pub at: f64,
 }
 
-/// A worker has read parameters that others change as well: the event `read` of whoever keeps them.
+/// A worker has read shared parameters: the event `read` of the process that keeps them.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Read {
-    /// Who reads, by the number of the rank.
+    /// The rank that reads.
     pub worker: usize,
     /// How many updates this worker had made before.
     pub clock: usize,
@@ -70,31 +68,24 @@ impl Log {
         Ok(Log { metrics, rank, steps: 0 })
     }
 
-    pub fn rank(&self) -> usize {
-        self.rank
-    }
-
     pub fn step(&mut self, loss: f32, theta: &Tensor) -> Result<()> {
         let sum = theta.f_sum(Kind::Double).and_then(f64::try_from);
         let theta = sum.map_err(Error::tensor("add θ up"))?;
         let step = Step { step: self.steps, loss, theta, at: now() };
         self.steps += 1;
-        self.metrics.log("step", &step)
+        self.event("step", &step)
     }
 
-    pub fn read(&mut self, read: &Read) -> Result<()> {
-        self.metrics.log("read", read)
+    /// Writes one of the events below.
+    pub fn event(&mut self, name: &str, fields: &impl Serialize) -> Result<()> {
+        self.metrics.log(name, fields)
     }
 
-    pub fn update(&mut self, update: &Update) -> Result<()> {
-        self.metrics.log("update", update)
-    }
-
-    /// Says what the training has come to, and writes it down.
+    /// Prints the outcome of a training, and logs it.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the loss is not finite: the last update, which no batch has tried, has
-    /// left no model.
+    /// [`Error::Argument`] if the loss is not finite: no batch has tested the model after its last
+    /// update.
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
         if !outcome.loss.is_finite() {
             return Err(Error::Argument {
@@ -104,26 +95,15 @@ impl Log {
             });
         }
         println!("{outcome}");
-        self.metrics.log("outcome", outcome)
-    }
-
-    pub fn end(&mut self, traffic: Option<Traffic>) -> Result<()> {
-        self.metrics.log("end", &End { traffic })
+        self.event("outcome", outcome)
     }
 }
 
-/// Whatever a rank has sent and received in a training: the event `end`.
+/// What a rank has sent and received in a training: the event `end`.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct End {
-    /// None where a library's collective did it unseen.
+    /// `None` if a library's collective did it, which cannot be counted.
     pub traffic: Option<Traffic>,
-}
-
-/// Makes the directory of `--plot`, and refuses one in which these files could not be written, before
-/// any work is done.
-pub fn check_plots(directory: &Path, files: &[&str]) -> Result<()> {
-    fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
-    files.iter().try_for_each(|file| check_destination(directory.join(file)))
 }
 
 /// Seconds since 1970.
@@ -131,8 +111,7 @@ pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |duration| duration.as_secs_f64())
 }
 
-/// What a training has come to, as its last line tells it.
-/// In `--metrics` it is the event `outcome` of rank 0.
+/// The outcome of a training: its last line, and in `--metrics` the event `outcome` of rank 0.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
     /// The method, as on the command line.
@@ -152,16 +131,25 @@ pub struct Outcome {
     pub accuracy: f64,
 }
 
+impl Outcome {
+    pub fn updates_per_second(&self) -> f64 {
+        self.updates as f64 / self.seconds
+    }
+
+    pub fn batches_per_second(&self) -> f64 {
+        self.batches as f64 / self.seconds
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Outcome { name, workers, updates, batches, seconds, loss, accuracy } = self;
-        let (per_second, batches_per_second) =
-            (*updates as f64 / seconds, *batches as f64 / seconds);
+        let [updates_rate, batches_rate] = [self.updates_per_second(), self.batches_per_second()];
         let plural = if *workers == 1 { "" } else { "s" };
         write!(
             f,
             "{name}: {workers} worker{plural}, {updates} updates from {batches} batches in {seconds:.2} s \
-             ({per_second:.1} updates/s, {batches_per_second:.1} batches/s), loss={loss:.4}, accuracy={accuracy:.4}"
+             ({updates_rate:.1} updates/s, {batches_rate:.1} batches/s), loss={loss:.4}, accuracy={accuracy:.4}"
         )
     }
 }

@@ -1,6 +1,7 @@
 //! Point-to-point exchanges whose bytes are counted.
 
 use crate::model::PARAMETERS;
+use anyhow::ensure;
 use std::cell::Cell;
 use std::ops::Add;
 use tch::Tensor;
@@ -11,8 +12,7 @@ use tch_parallel::distributed::ProcessGroup;
 #[derive(Debug)]
 pub struct Link {
     group: ProcessGroup,
-    sent: Cell<usize>,
-    received: Cell<usize>,
+    traffic: Cell<Traffic>,
 }
 
 /// What has gone over a link.
@@ -48,7 +48,16 @@ impl Traffic {
 
 impl Link {
     pub fn new(group: ProcessGroup) -> Link {
-        Link { group, sent: Cell::new(0), received: Cell::new(0) }
+        Link { group, traffic: Cell::default() }
+    }
+
+    /// Among the ranks of a job, of which there must be at least two.
+    pub fn between_ranks(group: ProcessGroup) -> anyhow::Result<Link> {
+        ensure!(
+            group.world_size() > 1,
+            "a world of 1 has nobody to exchange with; start at least 2 ranks, as with `cargo launch -n 2 async-update -- …`"
+        );
+        Ok(Link::new(group))
     }
 
     pub fn rank(&self) -> usize {
@@ -60,18 +69,22 @@ impl Link {
     }
 
     pub fn traffic(&self) -> Traffic {
-        Traffic { sent: self.sent.get(), received: self.received.get() }
+        self.traffic.get()
+    }
+
+    fn count(&self, sent: usize, received: usize) {
+        self.traffic.set(self.traffic.get() + Traffic { sent, received });
     }
 
     /// Sends a tensor to rank `dst`, which must receive one of this shape.
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
-        self.sent.set(self.sent.get() + bytes(tensor));
+        self.count(bytes(tensor), 0);
         self.group.send(tensor, dst)
     }
 
     /// Fills a tensor with what rank `src` sends.
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
-        self.received.set(self.received.get() + bytes(tensor));
+        self.count(0, bytes(tensor));
         self.group.recv(tensor, src)
     }
 
@@ -79,8 +92,7 @@ impl Link {
     /// Sends to one rank and receives from another at the same time. In a ring everybody does
     /// this at once; if all sent first, and a send waited for its receiver, nobody would receive.
     pub fn exchange(&self, send: Tensor, dst: usize, recv: Tensor, src: usize) -> Result<Tensor> {
-        self.sent.set(self.sent.get() + bytes(&send));
-        self.received.set(self.received.get() + bytes(&recv));
+        self.count(bytes(&send), bytes(&recv));
         let received = self.group.irecv(recv, src)?;
         let sent = self.group.isend(send, dst)?;
         // The tensor sent is whole again.

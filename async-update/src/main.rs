@@ -13,42 +13,36 @@
 //! ```
 
 mod args;
-mod asynchronous;
 mod batches;
-mod compare;
-mod cost;
+mod command;
 mod events;
+mod exhibits;
 mod link;
 mod methods;
 mod model;
 mod pace;
-mod quadratic;
 mod ring;
 mod server;
-mod trace;
 
 use anyhow::{Context, Result, bail, ensure};
-use args::{
-    Args, Command, HogwildArgs, LocalSgdArgs, PostLocalArgs, RingArgs, RingCommand, TrainArgs,
-};
-use asynchronous::{Service, asynchronous};
+use args::{HogwildArgs, LocalSgdArgs, ServerArgs, TrainArgs};
 use clap::Parser;
-use events::{Log, Outcome, Update};
+use command::{Args, Command, RingArgs};
+use events::{End, Log, Outcome, Update};
 use link::Link;
 use methods::{
-    AsyncPs, Easgd, Hogwild, LocalSgd, Method, PostLocal, Ring, SharedModel, Steps, SyncAllReduce,
-    SyncPs, ssp, ssp_gate,
+    AsyncPs, Easgd, Hogwild, LocalSgd, Method, Ring, SharedModel, SyncAllReduce, SyncPs,
 };
 use pace::Pace;
 use report::exit_code;
-use server::{Gate, Rule};
+use server::{Gate, Rule, Service, Shards};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 use tch_parallel::data::{Dataset, Mnist, Shard};
-use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
+use tch_parallel::distributed::{Env, ProcessGroup, Store, init_process_group};
 
 fn main() -> ExitCode {
     exit_code(run(&Args::parse().command))
@@ -56,70 +50,48 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Compare(args) => compare::compare(args),
         Command::SyncAllreduce(args) => synchronous("sync-allreduce", args, |group, steps| {
-            let updates = steps.number();
-            Ok((Box::new(SyncAllReduce { group, steps, lr: args.lr }), updates))
+            Ok((Box::new(SyncAllReduce { group, steps, lr: args.lr }), steps))
         }),
         Command::SyncPs(args) => synchronous("sync-ps", args, |group, steps| {
-            let updates = steps.number();
-            Ok((Box::new(SyncPs { link: several(group)?, steps, lr: args.lr }), updates))
+            let link = Link::between_ranks(group)?;
+            Ok((Box::new(SyncPs { link, steps, lr: args.lr }), steps))
         }),
-        Command::Ring(RingArgs { look: Some(RingCommand::Show(args)), .. }) => {
-            ring::show::run(args)
-        }
-        Command::Ring(RingArgs { look: Some(RingCommand::Check(args)), .. }) => {
-            ring::check::run(args)
-        }
-        Command::Ring(RingArgs { look: None, train: args }) => {
+        Command::Ring(RingArgs { exhibit: None, train: args }) => {
             synchronous("ring", args, |group, steps| {
-                let updates = steps.number();
-                Ok((Box::new(Ring { link: several(group)?, steps, lr: args.lr }), updates))
+                let link = Link::between_ranks(group)?;
+                Ok((Box::new(Ring { link, steps, lr: args.lr }), steps))
             })
         }
-        Command::Cost(args) => cost::run(args),
-        Command::LocalSgd(args) => synchronous("local-sgd", &args.train, |group, steps| {
-            let updates = steps.number() * group.world_size();
-            Ok((Box::new(local_sgd(args, group, steps)), updates))
-        }),
-        Command::PostLocal(PostLocalArgs { start, local: args }) => {
-            synchronous("post-local", &args.train, |group, steps| {
-                let (first, rest) = steps.split(*start);
-                let updates = first.number() + rest.number() * group.world_size();
-                let together =
-                    SyncAllReduce { group: group.clone(), steps: first, lr: args.train.lr };
-                let local = local_sgd(args, group, rest);
-                Ok((Box::new(PostLocal { together, local, has_parted: false }), updates))
-            })
-        }
+        Command::LocalSgd(args) => local_sgd("local-sgd", args, 0),
+        Command::PostLocal(args) => local_sgd("post-local", &args.local, args.start),
         Command::AsyncPs(args) => {
-            let (train, servers) = (&args.server.train, args.server.servers);
-            let rule = Rule::Gradient { lr: train.lr, staleness_aware: args.staleness_aware };
+            let lr = args.server.train.lr;
+            let rule = Rule::Gradient { lr, staleness_aware: args.staleness_aware };
             let gate = args.sync_every.map_or(Gate::Free, Gate::Every);
-            asynchronous(Service { name: "async-ps", servers, rule, gate }, train, |shards| {
-                Box::new(AsyncPs::new(shards, train.lr, args.n_fetch, args.n_push))
+            asynchronous(Service { name: "async-ps", rule, gate }, &args.server, |shards| {
+                Box::new(AsyncPs::new(shards, lr, args.n_fetch, args.n_push))
             })
         }
         Command::Ssp(args) => {
-            let (train, servers) = (&args.server.train, args.server.servers);
-            let rule = Rule::Gradient { lr: train.lr, staleness_aware: false };
-            let gate = ssp_gate(args.staleness as usize);
-            asynchronous(Service { name: "ssp", servers, rule, gate }, train, |shards| {
-                Box::new(ssp(shards, train.lr))
+            let lr = args.server.train.lr;
+            let rule = Rule::Gradient { lr, staleness_aware: false };
+            let gate = Gate::Stale(args.staleness as usize);
+            asynchronous(Service { name: "ssp", rule, gate }, &args.server, |shards| {
+                Box::new(AsyncPs::new(shards, lr, 1, 1))
             })
         }
         Command::Easgd(args) => {
-            let (train, servers) = (&args.server.train, args.server.servers);
-            let (lr, tau) = (train.lr, args.tau);
+            let (lr, tau) = (args.server.train.lr, args.tau);
             let rule = Rule::Elastic { alpha: args.alpha()? };
-            let service = Service { name: "easgd", servers, rule, gate: Gate::Free };
-            asynchronous(service, train, |shards| {
-                Box::new(Easgd { shards, lr, tau, granted: 0, batches: None })
+            let service = Service { name: "easgd", rule, gate: Gate::Free };
+            asynchronous(service, &args.server, |shards| {
+                Box::new(Easgd { shards, lr, tau, batches: 0 })
             })
         }
         Command::Hogwild(args) => hogwild(args),
-        Command::Trace { story } => trace::run(*story),
-        Command::Quadratic(args) => quadratic::run(args),
+        Command::Ring(RingArgs { exhibit: Some(exhibit), .. }) => exhibit.run(),
+        Command::Exhibit(exhibit) => exhibit.run(),
     }
 }
 
@@ -134,29 +106,29 @@ fn train(
     log: &mut Log,
 ) -> Result<()> {
     let loader = args.loader(train_set, worker)?;
-    let pace = Pace::new(args.step_time(), &args.straggle, log.rank());
-    for batch in batches::forever(&loader) {
-        if method.before_batch(theta)?.is_break() {
-            break;
+    let mut batches = batches::forever(&loader);
+    let pace = Pace::new(args.step_time(), &args.straggle, log.rank);
+    while let number @ 1.. = method.next_batches(theta)? {
+        for batch in batches.by_ref().take(number) {
+            let (images, labels) = batch?;
+            let begun = Instant::now();
+            let (loss, gradient) = model::loss_and_gradient(theta, &images, &labels)?;
+            ensure!(loss.is_finite(), "the loss is {loss}; try a smaller --lr than {}", args.lr);
+            pace.keep(begun);
+            method.after_batch(theta, gradient)?;
+            log.step(loss, theta)?;
         }
-        let (images, labels) = batch?;
-        let begun = Instant::now();
-        let (loss, gradient) = model::loss_and_gradient(theta, &images, &labels)?;
-        ensure!(loss.is_finite(), "the loss is {loss}; try a smaller --lr than {}", args.lr);
-        pace.keep(begun);
-        method.after_batch(theta, gradient)?;
-        log.step(loss, theta)?;
     }
-    Ok(())
+    Ok(method.end(theta)?)
 }
 // ANCHOR_END: loop
 
 /// Trains with a method in which all ranks are workers, and all hold the same θ in the end.
-/// `method` says as well how many updates the steps of all ranks make.
+/// `method` also returns how many updates the steps of all ranks make.
 fn synchronous(
     name: &str,
     args: &TrainArgs,
-    method: impl FnOnce(ProcessGroup, Steps) -> Result<(Box<dyn Method>, usize)>,
+    method: impl FnOnce(ProcessGroup, usize) -> Result<(Box<dyn Method>, usize)>,
 ) -> Result<()> {
     let (train_set, test_set) = args.data()?;
     let group = init_process_group(args.meeting.process_group())?;
@@ -166,24 +138,57 @@ fn synchronous(
     let mut theta = model::initial_parameters(args.seed);
     group.broadcast(&mut theta, 0)?;
     let steps = args.batches(train_set.len()).div_ceil(ranks);
-    let (mut method, updates) = method(group.clone(), Steps::new(steps))?;
+    let (mut method, updates) = method(group.clone(), steps)?;
     let mut log = Log::create(args.metrics.as_deref(), rank, ranks)?;
     let begun = Instant::now();
     train(args, &train_set, Shard::from(&group), &mut theta, method.as_mut(), &mut log)?;
     let seconds = begun.elapsed().as_secs_f64();
-    log.end(method.traffic())?;
+    let traffic = method.traffic();
+    log.event("end", &End { traffic })?;
     group.barrier()?;
     if rank == 0 {
         let (loss, accuracy) = model::evaluate(&theta, &test_set)?;
-        let batches = steps * ranks;
-        let name = name.to_owned();
-        let workers = ranks;
+        let (name, batches, workers) = (name.to_owned(), steps * ranks, ranks);
         log.outcome(&Outcome { name, workers, updates, batches, seconds, loss, accuracy })?;
-        if let Some(traffic) = method.traffic() {
+        if let Some(traffic) = traffic {
             println!("{}", traffic.per_step(rank, steps));
         }
     }
     Ok(())
+}
+
+/// Trains with local SGD, after `start` steps that all ranks make together.
+fn local_sgd(name: &str, args: &LocalSgdArgs, start: usize) -> Result<()> {
+    synchronous(name, &args.train, |group, steps| {
+        let first = start.min(steps);
+        let updates = first + (steps - first) * group.world_size();
+        let together = SyncAllReduce { group, steps, lr: args.train.lr };
+        Ok((Box::new(LocalSgd { together, start, period: args.period, since_mean: 0 }), updates))
+    })
+}
+
+/// Trains with a method in which servers keep θ: the first ranks are servers, with a shard of θ each,
+/// all others are workers. Nobody waits for a worker: it may be slow, come late, or be killed.
+fn asynchronous(
+    service: Service<'_>,
+    args: &ServerArgs,
+    method: impl FnOnce(Shards) -> Box<dyn Method>,
+) -> Result<()> {
+    let (place, args) = (args.place()?, &args.train);
+    pace::check(&args.straggle, place.workers())?;
+    if place.rank < place.servers {
+        return server::serve(service, place, args);
+    }
+    // What can go wrong with these goes wrong before anybody counts on this worker.
+    let (train_set, _) = args.data()?;
+    let mut log = Log::create(args.metrics.as_deref(), place.rank, place.ranks)?;
+    let options = args.meeting.process_group();
+    let store = Store::from_env(options.timeout)?;
+    let mut method = method(Shards::connect(&store, place.rank, place.servers, options)?);
+    let mut theta = Tensor::zeros([model::PARAMETERS as i64], (Kind::Float, Device::Cpu));
+    let worker = Shard::new(place.rank - place.servers, place.workers().len())?;
+    train(args, &train_set, worker, &mut theta, method.as_mut(), &mut log)?;
+    Ok(log.event("end", &End { traffic: method.traffic() })?)
 }
 
 /// Trains with threads of this process, which is the only one.
@@ -199,7 +204,8 @@ fn hogwild(args: &HogwildArgs) -> Result<()> {
 
     let (train_set, test_set) = args.data()?;
     let batches = args.batches(train_set.len());
-    let shared = SharedModel::new(model::initial_parameters(args.seed), batches)?;
+    let shared = SharedModel::new(model::initial_parameters(args.seed), batches)
+        .context("θ has another handle or view")?;
     let begun = Instant::now();
     let work = |thread| -> Result<(Log, Vec<Update>)> {
         // One for each worker, as launchers have it; libtorch asks every thread by itself.
@@ -231,29 +237,16 @@ fn hogwild(args: &HogwildArgs) -> Result<()> {
     let mut staleness = Vec::new();
     for (thread, (mut log, updates)) in ended.into_iter().enumerate() {
         for update in &updates {
-            log.update(update)?;
+            log.event("update", update)?;
             staleness.push(update.staleness);
         }
         if thread == 0 {
             log.outcome(&outcome)?;
         }
-        log.end(None)?;
+        log.event("end", &End { traffic: None })?;
     }
     let mean = staleness.iter().sum::<usize>() as f64 / staleness.len() as f64;
     let most = staleness.iter().max().copied().unwrap_or_default();
     println!("staleness: {mean:.2} in the mean, at most {most}");
     Ok(())
-}
-
-fn local_sgd(args: &LocalSgdArgs, group: ProcessGroup, steps: Steps) -> LocalSgd {
-    LocalSgd { group, steps, lr: args.train.lr, period: args.period, since_mean: 0 }
-}
-
-/// What exchanges between ranks needs more than one.
-fn several(group: ProcessGroup) -> Result<Link> {
-    ensure!(
-        group.world_size() > 1,
-        "a world of 1 has nobody to exchange with; start at least 2 ranks, as with `cargo launch -n 2 async-update -- …`"
-    );
-    Ok(Link::new(group))
 }

@@ -1,5 +1,4 @@
-//! How long a worker's steps take, where that is to be chosen: slow workers are what
-//! asynchronous updates are for.
+//! How long a worker's steps take, if the user chooses: asynchronous updates are about slow workers.
 
 use std::str::FromStr;
 use std::thread::sleep;
@@ -19,12 +18,12 @@ impl FromStr for Straggler {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let expected = || format!("expected RANK:MS, as in 3:40, and found {text:?}");
-        let (rank, ms) = text.split_once(':').ok_or_else(expected)?;
-        Ok(Straggler {
-            rank: rank.parse().map_err(|_| expected())?,
-            delay: Duration::from_millis(ms.parse().map_err(|_| expected())?),
-        })
+        let straggler = || {
+            let (rank, ms) = text.split_once(':')?;
+            let delay = Duration::from_millis(ms.parse().ok()?);
+            Some(Straggler { rank: rank.parse().ok()?, delay })
+        };
+        straggler().ok_or_else(|| format!("expected RANK:MS, as in 3:40, and found {text:?}"))
     }
 }
 

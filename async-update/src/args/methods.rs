@@ -1,40 +1,18 @@
 //! The flags of single methods.
 
-use super::train::{TrainArgs, count};
-use crate::ring;
+use super::{TrainArgs, count};
+use crate::model::PARAMETERS;
 use std::num::NonZeroUsize;
+use std::ops::Range;
+use tch_parallel::distributed::Env;
 use tch_parallel::{Error, Result};
-
-/// `ring` trains; with a subcommand it is looked at.
-#[derive(Debug, clap::Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:
-  launch -n 4 async-update ring         training
-  async-update ring show --n 5          the article's figures, in letters
-  launch -n 4 async-update ring check   are the sums those of all_reduce?"
-)]
-pub struct RingArgs {
-    #[command(subcommand)]
-    pub look: Option<RingCommand>,
-    #[command(flatten)]
-    pub train: TrainArgs,
-}
-
-#[derive(Debug, clap::Subcommand)]
-pub enum RingCommand {
-    /// Shows which chunk of the gradient is where after each iteration.
-    Show(ring::show::Args),
-    /// Compares the ring's sums with those of all_reduce and a parameter server.
-    Check(ring::check::Args),
-}
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   launch -n 4 async-update local-sgd               the mean of the parameters every 8 steps
   launch -n 4 async-update local-sgd --period 64   an eighth of the messages")]
 pub struct LocalSgdArgs {
-    /// Steps that each rank makes by itself before all take the mean.
+    /// Steps that each rank takes on its own between two averages.
     #[arg(long, default_value = "8")]
     pub period: NonZeroUsize,
     #[command(flatten)]
@@ -45,7 +23,7 @@ pub struct LocalSgdArgs {
 #[command(after_help = "Examples:
   launch -n 4 async-update post-local --start 50 --period 8")]
 pub struct PostLocalArgs {
-    /// Steps that all ranks make together first.
+    /// Synchronous steps at the beginning.
     #[arg(long, default_value_t = 50)]
     pub start: usize,
     #[command(flatten)]
@@ -56,22 +34,59 @@ pub struct PostLocalArgs {
 #[command(after_help = "Examples:
   async-update hogwild --threads 4 --lr 0.05 --epochs 5")]
 pub struct HogwildArgs {
-    /// How many threads train; --straggle counts them from 0, like ranks.
-    // Each is a thread of this machine, which has no room for any number of them.
+    /// Number of threads; --straggle counts them from 0, like ranks.
+    // A machine cannot run any number of threads.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
     #[command(flatten)]
     pub train: TrainArgs,
 }
 
-/// The server's part of the job.
+/// The flags of the methods with a server.
 #[derive(Debug, clap::Args)]
 pub struct ServerArgs {
-    /// Ranks that keep θ, an equal shard each; all others are workers.
-    #[arg(long, default_value_t = 1, value_parser = count)]
+    /// Number of server ranks, each with an equal shard of θ; all other ranks are workers.
+    #[arg(long, default_value_t = 1, value_parser = count())]
     pub servers: usize,
     #[command(flatten)]
     pub train: TrainArgs,
+}
+
+/// A process's place in a job whose first ranks are servers and whose others are workers.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub rank: usize,
+    pub ranks: usize,
+    pub servers: usize,
+}
+
+impl Place {
+    pub fn workers(self) -> Range<usize> {
+        self.servers..self.ranks
+    }
+}
+
+impl ServerArgs {
+    /// This process's place.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a job with too few ranks for the servers, or too many servers for θ.
+    pub fn place(&self) -> Result<Place> {
+        let servers = self.servers;
+        let (rank, ranks) = Env::read()?.map_or((0, 1), |env| (env.rank, env.world_size));
+        let expected = if servers > PARAMETERS {
+            format!("at most {PARAMETERS}, one for each parameter")
+        } else if servers >= ranks {
+            format!(
+                "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
+                servers + 1
+            )
+        } else {
+            return Ok(Place { rank, ranks, servers });
+        };
+        let (what, found) = ("--servers".into(), format!("{servers} in a world of {ranks}"));
+        Err(Error::Argument { what, found, expected })
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -81,17 +96,16 @@ pub struct ServerArgs {
   launch -n 6 async-update async-ps --servers 2             each server has half of the model
   launch -n 5 async-update async-ps --sync-every 8          all meet after every 8 updates")]
 pub struct AsyncPsArgs {
-    /// Batches that a worker does before it fetches θ again.
-    #[arg(long, default_value_t = 1, value_parser = count)]
+    /// Batches between two fetches of θ.
+    #[arg(long, default_value_t = 1, value_parser = count())]
     pub n_fetch: usize,
-    /// Batches whose gradients a worker pushes at once.
-    #[arg(long, default_value_t = 1, value_parser = count)]
+    /// Batches whose gradients are pushed at once.
+    #[arg(long, default_value_t = 1, value_parser = count())]
     pub n_push: usize,
-    /// After so many updates each worker waits, when it next fetches, until all others have made as
-    /// many.
-    #[arg(long, value_name = "UPDATES", value_parser = count)]
+    /// Make all workers wait for each other after every UPDATES updates of each, at their next fetch.
+    #[arg(long, value_name = "UPDATES", value_parser = count())]
     pub sync_every: Option<usize>,
-    /// Divide the learning rate for a gradient by the number of updates that have overtaken it.
+    /// Divide the learning rate for a gradient by its staleness.
     #[arg(long)]
     pub staleness_aware: bool,
     #[command(flatten)]
@@ -103,7 +117,7 @@ pub struct AsyncPsArgs {
   launch -n 5 async-update ssp --staleness 4
   launch -n 5 async-update ssp --staleness 0 --straggle 4:40   all take their steps together")]
 pub struct SspArgs {
-    /// By how many updates a worker may lead the slowest when it begins a batch.
+    /// Maximum lead over the slowest worker, in updates, when a worker begins a batch.
     #[arg(long, default_value_t = 4, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32))]
     pub staleness: u32,
@@ -115,11 +129,11 @@ pub struct SspArgs {
 #[command(after_help = "Examples:
   launch -n 5 async-update easgd --tau 4 --rho 2")]
 pub struct EasgdArgs {
-    /// Batches that a worker does between two exchanges with the centre.
-    #[arg(long, default_value_t = 4, value_parser = count)]
+    /// Batches between two exchanges with the centre.
+    #[arg(long, default_value_t = 4, value_parser = count())]
     pub tau: usize,
-    /// How strongly workers and centre draw each other: in an exchange each goes lr · rho of the way.
-    /// With p workers, p · lr · rho should be below 1, else the centre overshoots.
+    /// Strength of the tie: in an exchange worker and centre each move by lr · rho of their distance.
+    /// With p workers, p · lr · rho should be below 1, or the centre overshoots.
     #[arg(long, default_value_t = 2.0, allow_negative_numbers = true)]
     pub rho: f64,
     #[command(flatten)]
@@ -127,7 +141,7 @@ pub struct EasgdArgs {
 }
 
 impl EasgdArgs {
-    /// α = ηρ, the part of the way.
+    /// α = ηρ, the share of the distance.
     pub fn alpha(&self) -> Result<f64> {
         let alpha = self.server.train.lr * self.rho;
         if alpha > 0.0 && alpha < 1.0 {
@@ -136,7 +150,7 @@ impl EasgdArgs {
         Err(Error::Argument {
             what: "--rho".into(),
             found: format!("{}, with --lr {}", self.rho, self.server.train.lr),
-            expected: "such that lr · rho lies between 0 and 1: it is a part of a way".into(),
+            expected: "such that lr · rho lies between 0 and 1".into(),
         })
     }
 }

@@ -1,93 +1,14 @@
-//! The command line.
+//! The flags of the methods.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `meeting` | [`MeetingArgs`]: how ranks meet |
-//! | `methods` | the flags of single methods |
 //! | `train` | [`TrainArgs`]: the flags that all methods have |
+//! | `methods` | the flags of single methods |
 
-mod meeting;
 mod methods;
 mod train;
 
-use crate::compare::CompareArgs;
-use crate::{cost, quadratic, trace};
-use clap::{Parser, Subcommand};
-
-pub use meeting::MeetingArgs;
 pub use methods::{
-    AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, RingArgs, RingCommand,
-    SspArgs,
+    AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, Place, PostLocalArgs, ServerArgs, SspArgs,
 };
-pub use train::{TrainArgs, count, positive};
-
-/// Brings the gradients or parameters of several workers together in every way that the article
-/// names, and measures what each costs.
-#[derive(Debug, Parser)]
-// As in argparse, of a flag given twice the last one counts.
-#[command(
-    version,
-    args_override_self = true,
-    after_help = "Examples:
-  launch -n 4 async-update ring                  four workers, their gradients summed around a ring
-  launch -n 5 async-update async-ps              a server and four workers that wait for nobody
-  launch -n 5 async-update ssp --straggle 4:40   the last worker takes 40 ms longer for a gradient
-  async-update compare                           all methods, with equal workers and with a slow one
-  async-update trace case1                       what the article's GPUs read and write"
-)]
-pub struct Args {
-    #[command(subcommand)]
-    pub command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// All ranks take the mean of their gradients with c10d's all_reduce.
-    #[command(after_help = "Examples:
-  launch -n 4 async-update sync-allreduce
-  launch -n 4 async-update sync-allreduce --lr 0.4                a fourfold batch, a fourfold rate
-  launch -n 4 async-update sync-allreduce --step-time 10 --straggle 3:40   all wait for the last")]
-    SyncAllreduce(TrainArgs),
-    /// Rank 0 collects all gradients, makes the update, and sends the model back.
-    #[command(after_help = "Examples:
-  launch -n 4 async-update sync-ps   and how many bytes go through rank 0")]
-    SyncPs(TrainArgs),
-    /// All ranks take the mean of their gradients, chunk by chunk, around a ring.
-    Ring(RingArgs),
-    /// Every rank makes its own steps; now and then all take the mean of their parameters.
-    LocalSgd(LocalSgdArgs),
-    /// First as sync-allreduce, and from some step on as local-sgd.
-    PostLocal(PostLocalArgs),
-    /// Workers fetch θ from a server and push gradients to it whenever they like (Downpour).
-    AsyncPs(AsyncPsArgs),
-    /// As async-ps, but no worker leads the slowest by more than a few updates.
-    Ssp(SspArgs),
-    /// Workers go their own ways, tied to a common centre that a server keeps.
-    Easgd(EasgdArgs),
-    /// Threads of one process change the same parameters, without a lock.
-    Hogwild(HogwildArgs),
-    /// Tells the article's two asynchronous stories, number by number.
-    #[command(after_help = "Examples:
-  async-update trace case1
-  async-update trace case2")]
-    Trace {
-        #[command(subcommand)]
-        story: trace::Story,
-    },
-    /// Measures what theory says of asynchronous updates, on a quadratic function.
-    Quadratic(quadratic::Args),
-    Compare(CompareArgs),
-    /// Measures what a message costs, and predicts what an update costs with up to 10,000 ranks.
-    Cost(cost::Args),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Args::command().debug_assert();
-    }
-}
+pub use train::{MeetingArgs, TrainArgs, count, positive};

@@ -1,46 +1,47 @@
 //! The flags that all methods have.
 
-use super::meeting::MeetingArgs;
 use crate::pace::Straggler;
+use clap::builder::RangedU64ValueParser;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Shard, Split, download};
+use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions};
 
 /// What all methods have in common.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
-    /// How often to go through the training set, all workers together.
-    #[arg(long, default_value_t = 3, value_parser = count)]
+    /// Passes over the training set, shared by all workers.
+    #[arg(long, default_value_t = 3, value_parser = count())]
     pub epochs: usize,
-    /// Samples in a batch, for each worker.
-    #[arg(long, default_value_t = 32, value_parser = count)]
+    /// Batch size of each worker.
+    #[arg(long, default_value_t = 32, value_parser = count())]
     pub batch_size: usize,
-    /// The learning rate.
+    /// Learning rate.
     #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
     pub lr: f64,
-    /// Seeds the weights.
+    /// Seed of the initial weights.
     #[arg(long, default_value_t = 0)]
     pub seed: i64,
-    /// Seeds the order of the samples, the same on every rank.
+    /// Seed of the order of the samples, the same on every rank.
     #[arg(long, default_value_t = 42)]
     pub sampler_seed: u64,
 
-    /// Milliseconds that computing a gradient takes at least, as if the worker had a device of its own.
+    /// Minimum time for a gradient in milliseconds, as if each worker had its own device.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub step_time: u64,
-    /// A rank that takes so many milliseconds longer for each gradient; may be given several times.
+    /// Slow down a rank by MS milliseconds per gradient; may be given several times.
     #[arg(long, value_name = "RANK:MS")]
     pub straggle: Vec<Straggler>,
 
-    /// Where MNIST's IDX files lie; by default 10,000 digits that are part of the program.
+    /// Directory of MNIST's IDX files; by default 10,000 digits that are part of the program.
     #[arg(long)]
     pub data_dir: Option<PathBuf>,
-    /// Fetch all 70,000 digits of MNIST first.
+    /// Download all 70,000 digits of MNIST first.
     #[arg(long, conflicts_with = "data_dir")]
     pub download: bool,
-    /// A directory for what happens in every step, as JSON lines, a file for each rank.
+    /// Write what happens in every step to this directory, as JSON lines, one file per rank.
     #[arg(long)]
     pub metrics: Option<PathBuf>,
     #[command(flatten)]
@@ -62,12 +63,12 @@ impl TrainArgs {
         Ok((Arc::new(split(Split::Train)?), Arc::new(split(Split::Test)?)))
     }
 
-    /// How long a gradient takes at least.
+    /// The minimum time for a gradient.
     pub fn step_time(&self) -> Duration {
         Duration::from_millis(self.step_time)
     }
 
-    /// One worker's part of the data.
+    /// One worker's share of the data.
     pub fn loader(
         &self,
         data: &Arc<Mnist>,
@@ -77,24 +78,38 @@ impl TrainArgs {
         DataLoader::new(Arc::clone(data), sampler, self.batch_size)
     }
 
-    /// How many batches all workers do together, so that every method sees as many samples.
+    /// How many batches all workers do together: every method sees the same number of samples.
     pub fn batches(&self, samples: usize) -> usize {
         // An IDX file counts its samples, and `count` the epochs, with 32 bits.
         (samples * self.epochs).div_ceil(self.batch_size)
     }
 }
 
-/// How many of something: at least one, and no more than 32 bits count, so that two such numbers can
-/// be multiplied.
-pub fn count(text: &str) -> Result<usize, String> {
-    const MOST: usize = u32::MAX as usize;
-    match text.parse() {
-        Ok(number @ 1..=MOST) => Ok(number),
-        _ => Err(format!("{text} is not in 1..={MOST}")),
+/// The flags of all commands that run on several ranks.
+#[derive(Debug, clap::Args)]
+pub struct MeetingArgs {
+    /// Seconds to wait for another rank.
+    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+}
+
+impl MeetingArgs {
+    /// On the CPU, where every byte can be counted.
+    pub fn process_group(&self) -> ProcessGroupOptions {
+        ProcessGroupOptions {
+            device: DeviceChoice::Cpu,
+            timeout: Duration::from_secs(self.timeout),
+            ..Default::default()
+        }
     }
 }
 
-/// A learning rate: with 0 nothing is learnt, and below it the loss is raised.
+/// Parses a count: at least 1, and within 32 bits, so that two counts can be multiplied.
+pub fn count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=u32::MAX.into())
+}
+
+/// Parses a learning rate: 0 would learn nothing, and a negative one would raise the loss.
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number),

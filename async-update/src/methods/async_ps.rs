@@ -4,28 +4,25 @@
 use super::Method;
 use crate::link::Traffic;
 use crate::server::Shards;
-use std::ops::ControlFlow;
 use tch::Tensor;
 use tch_parallel::Result;
 
-/// A worker fetches θ, steps along its own gradients, and pushes their sum, all without regard to
-/// what others do meanwhile.
+/// A worker fetches θ, steps along its own gradients, and pushes their sum, without waiting for other
+/// workers.
 pub struct AsyncPs {
     pub shards: Shards,
     pub lr: f64,
-    /// How many batches it does before it fetches θ again.
+    /// Batches between two fetches of θ.
     pub n_fetch: usize,
-    /// The gradients of how many batches it sends at once.
+    /// Batches whose gradients are pushed at once.
     pub n_push: usize,
-    /// How many batches it may do before it must ask again.
-    pub granted: usize,
-    /// The sum of the gradients that it has not pushed, and how many they are.
+    /// The sum of the gradients that have not been pushed, and their number.
     pub gradients: Option<(Tensor, usize)>,
 }
 
 impl AsyncPs {
     pub fn new(shards: Shards, lr: f64, n_fetch: usize, n_push: usize) -> AsyncPs {
-        AsyncPs { shards, lr, n_fetch, n_push, granted: 0, gradients: None }
+        AsyncPs { shards, lr, n_fetch, n_push, gradients: None }
     }
 
     fn push(&mut self) -> Result<()> {
@@ -38,17 +35,8 @@ impl AsyncPs {
 
 impl Method for AsyncPs {
     // ANCHOR: steps
-    fn before_batch(&mut self, theta: &mut Tensor) -> Result<ControlFlow<()>> {
-        if self.granted == 0 {
-            self.granted = self.shards.fetch(theta, self.n_fetch)?;
-        }
-        if self.granted == 0 {
-            self.push()?;
-            self.shards.leave()?;
-            return Ok(ControlFlow::Break(()));
-        }
-        self.granted -= 1;
-        Ok(ControlFlow::Continue(()))
+    fn next_batches(&mut self, theta: &mut Tensor) -> Result<usize> {
+        self.shards.fetch(theta, self.n_fetch)
     }
 
     fn after_batch(&mut self, theta: &mut Tensor, gradient: Tensor) -> Result<()> {
@@ -59,6 +47,11 @@ impl Method for AsyncPs {
         };
         self.gradients = Some((sum, batches));
         if batches == self.n_push { self.push() } else { Ok(()) }
+    }
+
+    fn end(&mut self, _theta: &mut Tensor) -> Result<()> {
+        self.push()?;
+        self.shards.leave()
     }
     // ANCHOR_END: steps
 

@@ -4,7 +4,6 @@
 use super::Method;
 use crate::link::Traffic;
 use crate::server::Shards;
-use std::ops::ControlFlow;
 use tch::Tensor;
 use tch_parallel::Result;
 
@@ -18,35 +17,28 @@ pub struct Easgd {
     pub lr: f64,
     /// Batches between two exchanges.
     pub tau: usize,
-    /// How many batches it may do before it must exchange.
-    pub granted: usize,
-    /// Batches since the last exchange; None before it has fetched where to begin.
-    pub batches: Option<usize>,
+    /// Batches since the last exchange; 0 before the worker has fetched where to begin.
+    pub batches: usize,
 }
 
 impl Method for Easgd {
-    // ANCHOR: before_batch
-    fn before_batch(&mut self, theta: &mut Tensor) -> Result<ControlFlow<()>> {
-        if self.granted == 0 {
-            self.granted = match self.batches {
-                Some(batches) => self.shards.exchange(theta, batches, self.tau)?,
-                None => self.shards.fetch(theta, self.tau)?,
-            };
-            self.batches = Some(0);
-        }
-        if self.granted == 0 {
-            self.shards.leave()?;
-            return Ok(ControlFlow::Break(()));
-        }
-        self.granted -= 1;
-        Ok(ControlFlow::Continue(()))
+    // ANCHOR: next_batches
+    fn next_batches(&mut self, theta: &mut Tensor) -> Result<usize> {
+        self.batches = match self.batches {
+            0 => self.shards.fetch(theta, self.tau)?,
+            done => self.shards.exchange(theta, done, self.tau)?,
+        };
+        Ok(self.batches)
     }
-    // ANCHOR_END: before_batch
+    // ANCHOR_END: next_batches
 
     fn after_batch(&mut self, theta: &mut Tensor, gradient: Tensor) -> Result<()> {
         *theta -= gradient * self.lr;
-        self.batches = self.batches.map(|batches| batches + 1);
         Ok(())
+    }
+
+    fn end(&mut self, _theta: &mut Tensor) -> Result<()> {
+        self.shards.leave()
     }
 
     fn traffic(&self) -> Option<Traffic> {

@@ -2,12 +2,10 @@
 
 use super::Method;
 use crate::events::{Update, now};
-use crate::link::Traffic;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tch::Tensor;
+use tch_parallel::Result;
 use tch_parallel::hogwild::AtomicTensor;
-use tch_parallel::{Error, Result};
 
 /// What all threads have in common.
 #[derive(Debug)]
@@ -15,25 +13,18 @@ pub struct SharedModel {
     theta: AtomicTensor,
     /// How many updates have been made to `theta`; those at work are not counted yet.
     version: AtomicUsize,
-    /// How many batches there are left, for whoever comes first.
+    /// How many batches are left; threads take them one by one.
     batches: AtomicUsize,
 }
 
 impl SharedModel {
-    /// Takes over parameters that nobody else has.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if somebody has.
-    pub fn new(theta: Tensor, batches: usize) -> Result<SharedModel> {
-        let theta = AtomicTensor::new(theta).ok_or_else(|| Error::Argument {
-            what: "θ".into(),
-            found: "a tensor that is not for one owner to write".into(),
-            expected: "floats on the CPU, without another handle or view".into(),
-        })?;
-        Ok(SharedModel { theta, version: AtomicUsize::new(0), batches: AtomicUsize::new(batches) })
+    /// Takes over parameters, floats on the CPU, to which there is no other handle or view; else `None`.
+    pub fn new(theta: Tensor, batches: usize) -> Option<SharedModel> {
+        let (version, batches) = (AtomicUsize::new(0), AtomicUsize::new(batches));
+        Some(SharedModel { theta: AtomicTensor::new(theta)?, version, batches })
     }
 
-    /// Leaves no batch for anybody.
+    /// Takes all batches away, so that every thread ends.
     pub fn stop(&self) {
         self.batches.store(0, Relaxed);
     }
@@ -68,14 +59,14 @@ impl<'a> Hogwild<'a> {
 
 // ANCHOR: hogwild
 impl Method for Hogwild<'_> {
-    fn before_batch(&mut self, theta: &mut Tensor) -> Result<ControlFlow<()>> {
+    fn next_batches(&mut self, theta: &mut Tensor) -> Result<usize> {
         let take = |left: usize| left.checked_sub(1);
         if self.shared.batches.fetch_update(Relaxed, Relaxed, take).is_err() {
-            return Ok(ControlFlow::Break(()));
+            return Ok(0);
         }
         self.read = self.shared.version.load(Relaxed);
         *theta = self.shared.theta.load();
-        Ok(ControlFlow::Continue(()))
+        Ok(1)
     }
 
     fn after_batch(&mut self, _theta: &mut Tensor, gradient: Tensor) -> Result<()> {
@@ -89,11 +80,6 @@ impl Method for Hogwild<'_> {
             at: now(),
         });
         Ok(())
-    }
-
-    /// Nothing goes anywhere: that is the point.
-    fn traffic(&self) -> Option<Traffic> {
-        None
     }
 }
 // ANCHOR_END: hogwild

@@ -2,9 +2,7 @@
 
 use super::protocol::{self, Request, SERVER, WORKER};
 use crate::link::{Link, Traffic};
-use crate::model::PARAMETERS;
 use crate::ring::chunk;
-use std::ops::Range;
 use tch::Tensor;
 use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
 use tch_parallel::{Error, Result};
@@ -12,8 +10,7 @@ use tch_parallel::{Error, Result};
 /// Under this key of a connection the worker says that it has come.
 const HERE: &str = "here";
 
-/// A worker and a shard make a group of their own, so that nobody else takes part in what becomes
-/// of it.
+/// Each worker and each shard form a group of their own, so that its failure affects no others.
 fn meeting_point(store: &Store, worker: usize, shard: usize) -> Result<Store> {
     store.with_prefix(&format!("connection/{worker}/{shard}"))
 }
@@ -32,11 +29,6 @@ pub fn accept(
 ) -> Result<Link> {
     let store = meeting_point(store, worker, shard)?;
     Ok(Link::new(ProcessGroup::with_store(&store, SERVER, 2, options)?))
-}
-
-/// Where a shard lies in θ.
-pub fn part(shards: usize, shard: usize) -> Range<usize> {
-    chunk(PARAMETERS, shards, shard)
 }
 
 /// All shards of θ, as a worker sees them: one connection to each. The server of shard s is rank s.
@@ -62,8 +54,8 @@ impl Shards {
         Ok(Shards { links: links? })
     }
 
-    /// Fills `theta`, and says how many of the `wanted` batches this worker may do before it asks
-    /// again. 0: there are none left, and `theta` stays as it is.
+    /// Fills `theta`, and returns how many of the `wanted` batches this worker may do before it asks
+    /// again. With 0 there are none left, and `theta` stays as it is.
     pub fn fetch(&self, theta: &mut Tensor, wanted: usize) -> Result<usize> {
         let mut granted = wanted;
         self.each(theta, |shard, link, part| {
@@ -78,7 +70,7 @@ impl Shards {
         Ok(granted)
     }
 
-    /// Sends a gradient, the sum over so many batches.
+    /// Sends a gradient, the sum over this number of batches.
     pub fn push(&self, gradient: &Tensor, batches: usize) -> Result<()> {
         self.each(gradient, |_, link, part| {
             protocol::send_request(link, Request::Push { batches })?;
@@ -86,8 +78,8 @@ impl Shards {
         })
     }
 
-    /// Draws this worker's parameters, which have taken so many batches, and the servers' towards
-    /// each other. Says how many of the `wanted` batches this worker may do.
+    /// Moves this worker's parameters, after this number of batches, and the servers' towards each
+    /// other. Returns how many of the `wanted` batches this worker may do.
     pub fn exchange(&self, theta: &mut Tensor, batches: usize, wanted: usize) -> Result<usize> {
         let mut granted = wanted;
         self.each(theta, |shard, link, part| {
@@ -101,7 +93,7 @@ impl Shards {
         Ok(granted)
     }
 
-    /// Tells all servers but one, for which this worker waits, that it still lives.
+    /// Tells all servers but the one that this worker waits for that it is still alive.
     fn ask_others_for_patience(&self, waiting_for: usize) -> Result<()> {
         for (shard, link) in self.links.iter().enumerate() {
             if shard != waiting_for {
@@ -111,7 +103,7 @@ impl Shards {
         Ok(())
     }
 
-    /// Says goodbye: the servers do not count on this worker any more.
+    /// Says goodbye: the servers no longer count on this worker.
     pub fn leave(&self) -> Result<()> {
         for (shard, link) in self.links.iter().enumerate() {
             protocol::send_request(link, Request::Done).map_err(lost(shard))?;
@@ -124,16 +116,14 @@ impl Shards {
         self.links.iter().fold(Traffic::default(), |sum, link| sum + link.traffic())
     }
 
-    /// Does something with each shard and its part of a tensor, in order.
+    /// Calls `f` with each shard and its part of a tensor, in order.
     fn each(
         &self,
         tensor: &Tensor,
         mut f: impl FnMut(usize, &Link, &mut Tensor) -> Result<()>,
     ) -> Result<()> {
         for (shard, link) in self.links.iter().enumerate() {
-            let part = part(self.links.len(), shard);
-            let mut part = tensor.narrow(0, part.start as i64, part.len() as i64);
-            f(shard, link, &mut part).map_err(lost(shard))?;
+            f(shard, link, &mut chunk(tensor, self.links.len(), shard)).map_err(lost(shard))?;
         }
         Ok(())
     }

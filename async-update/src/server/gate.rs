@@ -10,12 +10,12 @@
 /// with c + S + 1. That makes (c + S + 1) − (c − S) = 2S + 1 updates of each of the P − 1 others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// As far as it likes: Downpour (Dean 2012).
+    /// As far as it can: Downpour (Dean 2012).
     Free,
-    /// By so many updates: stale synchronous parallel (Ho 2013). With 0 all take their steps
+    /// By this number of updates: stale synchronous parallel (Ho 2013). With 0 all take their steps
     /// together.
     Stale(usize),
-    /// To the next multiple of so many updates, where it waits for all others: the article's
+    /// To the next multiple of this number of updates, where it waits for all others: the article's
     /// synchronous update every few.
     Every(usize),
 }

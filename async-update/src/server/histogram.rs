@@ -1,5 +1,6 @@
 //! How stale the gradients were that went into a model.
 
+use report::{Column, table};
 use std::fmt;
 
 /// How many stars the longest bar has.
@@ -22,13 +23,14 @@ impl Histogram {
 
 impl fmt::Display for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let most = self.counts.iter().copied().max().unwrap_or(0);
-        write!(f, "staleness  updates")?;
-        for (staleness, &count) in self.counts.iter().enumerate() {
-            let bar = "*".repeat((count * WIDTH).div_ceil(most.max(1)));
-            write!(f, "\n{}", format!("{staleness:>9}  {count:>7}  {bar}").trim_end())?;
-        }
-        Ok(())
+        let most = self.counts.iter().copied().max().unwrap_or(0).max(1);
+        let row = |(staleness, &count): (usize, &usize)| {
+            let bar = "*".repeat((count * WIDTH).div_ceil(most));
+            vec![staleness.to_string(), count.to_string(), bar]
+        };
+        let rows: Vec<_> = self.counts.iter().enumerate().map(row).collect();
+        let columns = [Column::Right("staleness"), Column::Right("updates"), Column::Left("")];
+        f.write_str(table(&columns, &rows).trim_end())
     }
 }
 

@@ -10,8 +10,8 @@
 //! | patience | nothing more: it waits for another server | nothing |
 //! | done | nothing more | nothing more |
 //!
-//! Nobody is silent for long: to whoever waits for leave, the server says so now and then, and the
-//! worker passes that on to the other servers.
+//! No side is silent for long, or it would be taken for dead. While a worker waits for an answer, the
+//! server asks it for patience now and then, and the worker asks the other servers.
 
 use crate::link::Link;
 use tch::{Device, Kind, Tensor};
@@ -21,18 +21,18 @@ use tch_parallel::{Error, Result};
 pub const SERVER: usize = 0;
 pub const WORKER: usize = 1;
 
-/// How a worker begins whatever it wants.
+/// What a worker asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// θ, and leave to do so many batches.
+    /// θ, and permission to do this number of batches.
     Fetch { wanted: usize },
-    /// A gradient follows, the sum over so many batches.
+    /// A gradient follows, the sum over this number of batches.
     Push { batches: usize },
-    /// The worker's own parameters follow, after so many batches.
+    /// The worker's own parameters follow, after this number of batches.
     Exchange { batches: usize, wanted: usize },
-    /// The worker waits for another server's leave.
+    /// The worker waits for another server's answer.
     Patience,
-    /// The worker goes.
+    /// The worker leaves.
     Done,
 }
 
@@ -77,21 +77,21 @@ pub fn receive_request(link: &Link) -> Result<Request> {
     })
 }
 
-/// In the place of a grant, a number that is none: the answer is yet to come.
+/// Stands in place of a grant while the answer is yet to come.
 const PATIENCE: i64 = -1;
 
-/// How many batches the worker may do.
+/// Tells a worker how many batches it may do.
 pub fn send_grant(link: &Link, batches: usize) -> Result<()> {
     link.send(&Tensor::from_slice(&[batches as i64]), WORKER)
 }
 
-/// The worker must wait. It is told so before it takes the server for dead; and the server learns
-/// whether the worker still lives.
+/// Tells a worker that it must wait, before it takes the server for dead. The server also learns
+/// whether the worker is still alive.
 pub fn ask_for_patience(link: &Link) -> Result<()> {
     link.send(&Tensor::from_slice(&[PATIENCE]), WORKER)
 }
 
-/// How many batches the worker may do. `meanwhile` is done whenever it is asked for patience.
+/// Receives how many batches the worker may do. Calls `meanwhile` whenever it is asked for patience.
 pub fn receive_grant(link: &Link, meanwhile: impl Fn() -> Result<()>) -> Result<usize> {
     let mut header = Tensor::zeros([1], (Kind::Int64, Device::Cpu));
     loop {

@@ -24,13 +24,13 @@ fn code(directory: &Path) -> Result<String> {
 fn the_index_names_tests_and_examples_that_exist() -> Result<()> {
     let crates = [
         "core",
-        "report",
         "async-update",
         "dp-basic",
         "dp-custom-criterion",
         "ddp-mnist",
         "ddp-imagenet",
         "launch",
+        "report",
         "tests",
     ];
     let code: String =

@@ -1,0 +1,125 @@
+//! Losses, updates and staleness as SVG files.
+
+use super::runs::Measured;
+use crate::events::Outcome;
+use crate::exhibits::check_plots;
+use report::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
+use std::path::Path;
+use tch_parallel::Result;
+
+/// A curve has this many points, each the mean of several batches: the losses of single batches
+/// scatter too much to tell the curves apart.
+const PIECES: usize = 24;
+
+/// These take the steps of sync-allreduce, so its curve stands for theirs.
+const WITHOUT_CURVE: [&str; 2] = ["sync-ps", "ring"];
+
+/// Draws a chart of what was measured with equal workers, and with a slow one.
+type Draw = fn(&[Measured], &[Measured]) -> Result<String>;
+
+/// All charts, by the names of their files.
+const CHARTS: [(&str, Draw); 6] = [
+    ("loss-time.svg", |equal, _| losses("Equal workers", "time", "time (s)", equal, seconds)),
+    ("loss-time-slow.svg", |_, slow| losses("One slow worker", "time", "time (s)", slow, seconds)),
+    ("loss-updates.svg", |_, slow| losses("One slow worker", "updates", "updates", slow, updates)),
+    ("updates.svg", |equal, slow| {
+        // A method in which every worker updates parameters of its own counts the updates of all.
+        rates("Updates of the model", "updates", equal, slow, Outcome::updates_per_second)
+    }),
+    ("batches.svg", |equal, slow| {
+        let title = "Gradients that went into the model";
+        rates(title, "batches", equal, slow, Outcome::batches_per_second)
+    }),
+    ("staleness.svg", |_, slow| staleness(slow)),
+];
+
+/// Makes the directory, and refuses one that cannot be written to, before any work is done.
+pub fn check_destination(directory: &Path) -> Result<()> {
+    check_plots(directory, &CHARTS.map(|(file, _)| file))
+}
+
+/// Writes all charts into the directory.
+pub fn save(directory: &Path, equal: &[Measured], slow: &[Measured]) -> Result<()> {
+    CHARTS.iter().try_for_each(|(file, draw)| plot::save(directory.join(file), &draw(equal, slow)?))
+}
+
+/// When a batch was done.
+fn seconds(found: &Measured, batch: usize) -> f64 {
+    found.steps[batch].at - found.steps[0].at
+}
+
+/// How many updates there had been when a batch was done.
+fn updates(found: &Measured, batch: usize) -> f64 {
+    batch as f64 * (found.outcome.updates as f64 / found.outcome.batches as f64)
+}
+
+/// The training losses of all workers over `x` of each batch.
+fn losses(
+    workers: &str,
+    over: &str,
+    axis: &str,
+    measured: &[Measured],
+    x: fn(&Measured, usize) -> f64,
+) -> Result<String> {
+    let curve = |found: &Measured| {
+        let losses = found.steps.iter().map(|step| f64::from(step.loss));
+        let points: Vec<_> =
+            losses.enumerate().map(|(batch, loss)| (x(found, batch), loss)).collect();
+        let pieces = points.chunks(points.len().div_ceil(PIECES));
+        Series { name: found.method.flags.into(), points: pieces.map(mean).collect() }
+    };
+    let with_curve = |found: &&Measured| !WITHOUT_CURVE.contains(&found.method.flags);
+    plot::lines(&Lines {
+        title: format!("{workers}: training loss over {over}"),
+        x: Axis { title: axis.into(), scale: Scale::Linear },
+        y: Axis { title: "training loss".into(), scale: Scale::Log },
+        series: measured.iter().filter(with_curve).map(curve).collect(),
+    })
+}
+
+fn mean(points: &[(f64, f64)]) -> (f64, f64) {
+    let count = points.len() as f64;
+    let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0, y + point.1));
+    (x / count, y / count)
+}
+
+/// How many of something there were in a second.
+fn rates(
+    title: &str,
+    unit: &str,
+    equal: &[Measured],
+    slow: &[Measured],
+    rate: fn(&Outcome) -> f64,
+) -> Result<String> {
+    let group = |(equal, slow): (&Measured, &Measured)| Group {
+        name: equal.method.flags.into(),
+        values: [equal, slow].map(|found| vec![rate(&found.outcome)]).to_vec(),
+    };
+    plot::bars(&Bars {
+        title: title.into(),
+        axis: format!("{unit} a second, all workers together"),
+        unit: Unit::Other(String::new()),
+        parts: vec![format!("{unit}/s")],
+        members: vec!["equal workers".into(), "one slow".into()],
+        groups: equal.iter().zip(slow).map(group).collect(),
+    })
+}
+
+fn staleness(measured: &[Measured]) -> Result<String> {
+    let histogram = |found: &Measured| {
+        let share = |staleness| {
+            let count = found.staleness.iter().filter(|&&found| found == staleness).count();
+            (staleness as f64, 100.0 * count as f64 / found.staleness.len() as f64)
+        };
+        let largest = found.staleness.iter().max().copied()?;
+        let points = (0..=largest).map(share).collect();
+        Some(Series { name: found.method.flags.into(), points })
+    };
+    let x = "updates of others since the parameters were read";
+    plot::lines(&Lines {
+        title: "One slow worker: how stale gradients are".into(),
+        x: Axis { title: x.into(), scale: Scale::Linear },
+        y: Axis { title: "share of updates (%)".into(), scale: Scale::Linear },
+        series: measured.iter().filter_map(histogram).collect(),
+    })
+}

@@ -1,0 +1,76 @@
+//! A straight line through measured times.
+
+use super::model::Link;
+use crate::exhibits::least_squares::least_squares;
+
+/// A message's size in bytes, and the seconds that it took.
+pub type Point = (f64, f64);
+
+/// The α and β for which α + βn is closest to the times, by least squares of relative errors.
+///
+/// Each point has the weight 1/T². Sizes go over seven powers of ten, and so do the errors of
+/// times: with equal weights the largest messages alone would decide, and α, which they hardly
+/// show, would be whatever is left over.
+///
+/// Neither is below zero: times that scatter on a busy machine may lie closest to a line on which
+/// messages or bytes win time back, and then the closest without that is found.
+///
+/// At least two different sizes are needed; times are above zero.
+pub fn line(points: &[Point]) -> Link {
+    let rows = || points.iter().map(|&(bytes, seconds)| [1.0 / seconds, bytes / seconds, 1.0]);
+    let [latency, per_byte] = least_squares(rows());
+    // The sum of squares is convex: where its least lies beyond an edge, the edge has the next one.
+    let alone = |column: usize| {
+        let products = rows().map(|row| row[column] * row[2]).sum::<f64>();
+        products / rows().map(|row| row[column].powi(2)).sum::<f64>()
+    };
+    if latency < 0.0 {
+        Link { latency: 0.0, per_byte: alone(1) }
+    } else if per_byte < 0.0 {
+        Link { latency: alone(0), per_byte: 0.0 }
+    } else {
+        Link { latency, per_byte }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: Link = Link { latency: 2e-5, per_byte: 4e-10 };
+
+    fn points(error: impl Fn(i32) -> f64) -> Vec<Point> {
+        let point = |power| (4f64.powi(power), LINK.message(4f64.powi(power)) * error(power));
+        (1..=12).map(point).collect()
+    }
+
+    fn distance(found: f64, expected: f64) -> f64 {
+        (found / expected - 1.0).abs()
+    }
+
+    #[test]
+    fn times_on_a_line_give_that_line() {
+        let found = line(&points(|_| 1.0));
+        // Sums over seven powers of ten lose as many of a double's sixteen digits.
+        assert!(distance(found.latency, LINK.latency) < 1e-9, "{found:?}");
+        assert!(distance(found.per_byte, LINK.per_byte) < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn nothing_costs_less_than_nothing() {
+        // Long messages that take less time than short ones.
+        assert_eq!(line(&[(4.0, 2.0), (8.0, 2.0), (12.0, 1.0)]).per_byte, 0.0);
+        // Times that grow faster than sizes.
+        let found = line(&[(1.0, 1.0), (2.0, 4.0), (3.0, 9.0)]);
+        assert_eq!(found.latency, 0.0);
+        assert!(found.per_byte > 0.0, "{found:?}");
+    }
+
+    #[test]
+    fn large_messages_that_are_off_leave_the_latency_alone() {
+        // 10 % of the largest message are 34 latencies.
+        let found = line(&points(|power| if power == 12 { 1.1 } else { 1.0 }));
+        assert!(distance(found.latency, LINK.latency) < 0.05, "{found:?}");
+        assert!(distance(found.per_byte, LINK.per_byte) < 0.1, "{found:?}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Times of messages and of updates between the ranks of this job.
+
+use super::fit::Point;
+use crate::link::Link;
+use crate::methods::{Method, Ring, SyncAllReduce, SyncPs};
+use std::time::Instant;
+use tch::{Device, Kind, Tensor};
+use tch_parallel::distributed::{ProcessGroup, ReduceOp};
+use tch_parallel::{Error, Result};
+
+/// The sizes of messages in bytes: 4 to 16 MiB, in steps of 4.
+const POWERS: std::ops::RangeInclusive<u32> = 1..=12;
+
+/// How often something is timed, of which the fastest counts. What takes long is timed less often.
+fn repetitions(bytes: usize) -> usize {
+    const MOST: usize = 201;
+    const BUDGET: usize = 256 << 20;
+    (BUDGET / bytes.max(1)).clamp(11, MOST)
+}
+
+/// The time of a message between ranks 0 and 1, for each size: half of the time for there and back.
+/// The other ranks wait. A collective; all ranks get the times.
+pub fn messages(group: &ProcessGroup, link: &Link) -> Result<Vec<Point>> {
+    POWERS.map(|power| 4usize.pow(power)).map(|bytes| message(group, link, bytes)).collect()
+}
+
+fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
+    let mut tensor = zeros(bytes)?;
+    let ping_pong = || {
+        let begun = Instant::now();
+        match group.rank() {
+            0 => {
+                link.send(&tensor, 1)?;
+                link.recv(&mut tensor, 1)?;
+            }
+            1 => {
+                link.recv(&mut tensor, 0)?;
+                link.send(&tensor, 0)?;
+            }
+            _ => {}
+        }
+        Ok(begun.elapsed().as_secs_f64())
+    };
+    group.barrier()?;
+    let there_and_back = fastest(group, repetitions(bytes), ping_pong)?;
+    Ok((bytes as f64, there_and_back / 2.0))
+}
+
+/// The time of one synchronous update of a model of this size, by `sync-ps`, `ring` and
+/// `sync-allreduce`, in seconds. A collective; all ranks get the times, which are those of the slowest.
+pub fn updates(group: &ProcessGroup, bytes: usize) -> Result<[f64; 3]> {
+    let link = || Link::new(group.clone());
+    let (lr, steps) = (0.1, 0);
+    Ok([
+        update(group, bytes, SyncPs { link: link(), lr, steps })?,
+        update(group, bytes, Ring { link: link(), lr, steps })?,
+        update(group, bytes, SyncAllReduce { group: group.clone(), lr, steps })?,
+    ])
+}
+
+fn update(group: &ProcessGroup, bytes: usize, mut method: impl Method) -> Result<f64> {
+    let mut theta = zeros(bytes)?;
+    let update = || {
+        let gradient = zeros(bytes)?;
+        group.barrier()?;
+        let begun = Instant::now();
+        method.after_batch(&mut theta, gradient)?;
+        Ok(begun.elapsed().as_secs_f64())
+    };
+    fastest(group, repetitions(bytes), update)
+}
+
+fn zeros(bytes: usize) -> Result<Tensor> {
+    Tensor::f_zeros([(bytes / size_of::<f32>()) as i64], (Kind::Float, Device::Cpu))
+        .map_err(Error::tensor("making room for a model (a smaller --bytes may fit)"))
+}
+
+/// The fastest of many: whatever else runs on the machine can only add to what the exchange itself
+/// takes. Each time the slowest rank counts, since a rank's part may be over before that of others.
+fn fastest(
+    group: &ProcessGroup,
+    repetitions: usize,
+    mut timed: impl FnMut() -> Result<f64>,
+) -> Result<f64> {
+    let seconds = (0..repetitions).map(|_| timed()).collect::<Result<Vec<_>>>()?;
+    let mut seconds = Tensor::from_slice(&seconds);
+    group.all_reduce(&mut seconds, ReduceOp::Max)?;
+    f64::try_from(seconds.min()).map_err(Error::tensor("read a time"))
+}

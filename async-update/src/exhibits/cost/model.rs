@@ -1,0 +1,173 @@
+//! What an update costs on paper: a message of n bytes takes α + βn seconds.
+//!
+//! α is the latency and β the time of a byte (Hockney 1994). A rank sends one message and receives
+//! one at the same time, and several that arrive at once are taken one after the other; additions
+//! cost nothing. K is the size of the model in bytes and N the number of ranks.
+
+/// What a message costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Link {
+    /// Seconds that every message takes, however short it is: α.
+    pub latency: f64,
+    /// Seconds that each of its bytes adds: β.
+    pub per_byte: f64,
+}
+
+impl Link {
+    /// Seconds for a message of this size.
+    pub fn message(&self, bytes: f64) -> f64 {
+        self.latency + self.per_byte * bytes
+    }
+
+    // ANCHOR: formulas
+    /// 2(N − 1)(α + βK): the server receives N − 1 gradients and sends N − 1 models, one after the
+    /// other (the article; Gibiansky 2017).
+    pub fn parameter_server(&self, ranks: usize, bytes: f64) -> f64 {
+        parameter_server_messages(ranks) * self.message(bytes)
+    }
+
+    /// 2(N − 1)(α + βK/N): each rank passes on 2(N − 1) chunks (Patarasuk and Yuan 2009; Gibiansky
+    /// 2017). The article leaves α out, and so has 2K(N − 1)/N.
+    pub fn ring(&self, ranks: usize, bytes: f64) -> f64 {
+        2.0 * (ranks as f64 - 1.0) * self.message(bytes / ranks as f64)
+    }
+    // ANCHOR_END: formulas
+
+    /// 2⌈log₂ N⌉(α + βK): a binomial tree reduces to one rank and broadcasts from it (Thakur,
+    /// Rabenseifner and Gropp 2005).
+    pub fn tree(&self, ranks: usize, bytes: f64) -> f64 {
+        2.0 * f64::from(ranks.next_power_of_two().ilog2()) * self.message(bytes)
+    }
+
+    /// 2 log₂(N) α + 2βK(N − 1)/N: halves of what is left are exchanged with ever nearer partners,
+    /// and the sums on the way back (Rabenseifner's algorithm; Thakur, Rabenseifner and Gropp 2005).
+    ///
+    /// Where N is no power of two, the ranks beyond one hand their gradient over first and get the
+    /// sum in the end, which adds 2(α + βK).
+    pub fn halving_doubling(&self, ranks: usize, bytes: f64) -> f64 {
+        let partners = ranks.ilog2();
+        let power = 2f64.powi(partners as i32);
+        let exchanges = 2.0 * f64::from(partners) * self.latency
+            + 2.0 * self.per_byte * bytes * (power - 1.0) / power;
+        let rest = if ranks.is_power_of_two() { 0.0 } else { 2.0 * self.message(bytes) };
+        exchanges + rest
+    }
+
+    /// A ring in each node of g ranks, then rings between nodes for the g parts, then the nodes'
+    /// rings again (the 2D-torus all-reduce of Mikami and others 2018):
+    /// 2(g − 1)(α + βK/g) + 2(N/g − 1)(α + βK/N). As many bytes as in a ring, in fewer messages.
+    ///
+    /// One α and one β serve for both kinds of ring, where real nodes have a faster one inside.
+    /// `None` if there is more than one node and one of them is not full.
+    pub fn hierarchical_ring(&self, ranks: usize, per_node: usize, bytes: f64) -> Option<f64> {
+        if ranks <= per_node {
+            return Some(self.ring(ranks, bytes));
+        }
+        if !ranks.is_multiple_of(per_node) {
+            return None;
+        }
+        let (nodes, inside) = ((ranks / per_node) as f64, per_node as f64);
+        let in_nodes = 2.0 * (inside - 1.0) * self.message(bytes / inside);
+        let between = 2.0 * (nodes - 1.0) * self.message(bytes / ranks as f64);
+        Some(in_nodes + between)
+    }
+
+    /// By each way: server, ring, tree, halving-doubling, and a hierarchical ring with nodes of
+    /// `per_node` ranks.
+    pub fn predictions(&self, ranks: usize, per_node: usize, bytes: f64) -> [Option<f64>; 5] {
+        [
+            Some(self.parameter_server(ranks, bytes)),
+            Some(self.ring(ranks, bytes)),
+            Some(self.tree(ranks, bytes)),
+            Some(self.halving_doubling(ranks, bytes)),
+            self.hierarchical_ring(ranks, per_node, bytes),
+        ]
+    }
+
+    /// The smallest N for which the tree is faster than the ring, up to `most`.
+    pub fn tree_overtakes_ring(&self, bytes: f64, most: usize) -> Option<usize> {
+        (2..=most).find(|&ranks| self.tree(ranks, bytes) < self.ring(ranks, bytes))
+    }
+}
+
+/// How many messages of K bytes go through the parameter server: 2(N − 1).
+pub fn parameter_server_messages(ranks: usize) -> f64 {
+    2.0 * (ranks as f64 - 1.0)
+}
+
+/// What each rank of a ring sends, in units of K: 2(N − 1)/N.
+pub fn ring_traffic(ranks: usize) -> f64 {
+    2.0 * (ranks as f64 - 1.0) / ranks as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link on which only bytes cost.
+    const BYTES: Link = Link { latency: 0.0, per_byte: 1.0 };
+    /// A link on which only messages cost.
+    const MESSAGES: Link = Link { latency: 1.0, per_byte: 0.0 };
+
+    fn assert_close(found: f64, expected: f64) {
+        // A few operations on doubles.
+        assert!((found - expected).abs() <= 1e-12 * expected, "{found} is not {expected}");
+    }
+
+    #[test]
+    fn without_latency_the_article_is_right() {
+        for (ranks, server, ring) in [
+            (2, 2., 1.),
+            (4, 6., 1.5),
+            (5, 8., 1.6),
+            (8, 14., 1.75),
+            (16, 30., 1.875),
+            (40, 78., 1.95),
+        ] {
+            assert_close(parameter_server_messages(ranks), server);
+            assert_close(ring_traffic(ranks), ring);
+            assert_close(BYTES.parameter_server(ranks, 1000.0), 1000.0 * server);
+            assert_close(BYTES.ring(ranks, 1000.0), 1000.0 * ring);
+        }
+    }
+
+    #[test]
+    fn the_ring_needs_the_most_messages_and_trees_need_few() {
+        assert_close(MESSAGES.ring(1024, 1e6), 2046.0);
+        assert_close(MESSAGES.tree(1024, 1e6), 20.0);
+        assert_close(MESSAGES.tree(1025, 1e6), 22.0);
+        assert_close(MESSAGES.halving_doubling(1024, 1e6), 20.0);
+        assert_close(MESSAGES.halving_doubling(1025, 1e6), 22.0);
+        assert_close(MESSAGES.hierarchical_ring(1024, 8, 1e6).unwrap(), 2.0 * (7.0 + 127.0));
+    }
+
+    #[test]
+    fn a_hierarchical_ring_and_halving_send_as_many_bytes_as_a_ring() {
+        for ranks in [2, 8, 16, 64, 1024] {
+            let ring = BYTES.ring(ranks, 1e6);
+            assert_close(BYTES.hierarchical_ring(ranks, 8, 1e6).unwrap(), ring);
+            assert_close(BYTES.halving_doubling(ranks, 1e6), ring);
+        }
+        // In a node of its own a ring is a ring, and half a node is none.
+        assert_eq!(MESSAGES.hierarchical_ring(5, 8, 1e6), Some(MESSAGES.ring(5, 1e6)));
+        assert_eq!(BYTES.hierarchical_ring(12, 8, 1e6), None);
+    }
+
+    #[test]
+    fn with_two_ranks_a_tree_sends_twice_what_a_ring_sends_in_as_many_messages() {
+        assert_close(BYTES.tree(2, 1e6), 2.0 * BYTES.ring(2, 1e6));
+        assert_close(MESSAGES.tree(2, 1e6), MESSAGES.ring(2, 1e6));
+    }
+
+    #[test]
+    fn the_tree_overtakes_the_ring_where_latencies_outweigh_bytes() {
+        let link = Link { latency: 1e-5, per_byte: 1e-9 };
+        // Large models stay with the ring for longer.
+        let small = link.tree_overtakes_ring(1e5, 10_000).unwrap();
+        let large = link.tree_overtakes_ring(1e6, 10_000).unwrap();
+        assert!(small < large, "{small} and {large}");
+        assert!(link.tree(small, 1e5) < link.ring(small, 1e5));
+        assert!(link.tree(small - 1, 1e5) >= link.ring(small - 1, 1e5));
+        assert_eq!(BYTES.tree_overtakes_ring(1e6, 10_000), None);
+    }
+}

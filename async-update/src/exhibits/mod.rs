@@ -1,0 +1,61 @@
+//! What explains and compares the methods. Nothing here is needed to train.
+//!
+//! | folder | subcommand | what it shows |
+//! |---|---|---|
+//! | `trace` | `trace` | the article's two asynchronous stories, number by number |
+//! | `quadratic` | `quadratic` | what theory says about asynchronous updates, measured |
+//! | `compare` | `compare` | all methods side by side, with and without a slow worker |
+//! | `cost` | `cost` | what a message costs, and so an update |
+//! | `ring` | `ring show`, `ring check` | where the chunks are, and whether the sums are right |
+//!
+//! `least_squares` is what `quadratic` and `cost` fit with.
+
+mod compare;
+mod cost;
+mod least_squares;
+mod quadratic;
+mod ring;
+mod trace;
+
+pub use ring::RingExhibit;
+
+use anyhow::Result;
+use std::fs;
+use std::path::Path;
+use tch_parallel::Error;
+use tch_parallel::checkpoint::check_destination;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Exhibit {
+    /// Tell the article's two asynchronous stories, number by number.
+    #[command(after_help = "Examples:
+  async-update trace case1
+  async-update trace case2")]
+    Trace {
+        #[command(subcommand)]
+        story: trace::Story,
+    },
+    /// Measure what theory says about asynchronous updates, on a quadratic function.
+    Quadratic(quadratic::Args),
+    Compare(compare::Args),
+    /// Measure what a message costs, and predict what an update costs with up to 10,000 ranks.
+    Cost(cost::Args),
+}
+
+impl Exhibit {
+    pub fn run(&self) -> Result<()> {
+        match self {
+            Exhibit::Trace { story } => trace::run(*story),
+            Exhibit::Quadratic(args) => quadratic::run(args),
+            Exhibit::Compare(args) => compare::run(args),
+            Exhibit::Cost(args) => cost::run(args),
+        }
+    }
+}
+
+/// Creates the directory of `--plot`, and refuses one in which these files cannot be written, before
+/// any work is done.
+fn check_plots(directory: &Path, files: &[&str]) -> tch_parallel::Result<()> {
+    fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
+    files.iter().try_for_each(|file| check_destination(directory.join(file)))
+}

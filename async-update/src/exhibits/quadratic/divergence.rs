@@ -1,0 +1,173 @@
+//! From which learning rate on asynchronous updates diverge.
+
+use super::workers::{Queue, Workers, descend};
+use std::f64::consts::PI;
+
+/// What becomes of w, and after how many updates that was certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It has come close to the minimum, and so has everything that workers have read.
+    Converges(usize),
+    /// It has gone far away.
+    Diverges(usize),
+    /// Neither after [`PATIENCE`] updates: at the limit w goes to and fro for ever.
+    Neither,
+}
+
+/// Updates after which a run is given up. Half a thousandth beside the limit it takes fewer.
+const PATIENCE: usize = 10_000_000;
+
+impl End {
+    fn converges(self) -> bool {
+        matches!(self, End::Converges(_))
+    }
+}
+
+/// Where a sequence of numbers above 0, which begins at 1, ends: below 1/bound, or above bound.
+fn end(sizes: impl Iterator<Item = f64>, bound: f64) -> End {
+    for (number, size) in sizes.take(PATIENCE).enumerate() {
+        if size < 1.0 / bound {
+            return End::Converges(number);
+        }
+        if size.is_nan() || size > bound {
+            return End::Diverges(number);
+        }
+    }
+    End::Neither
+}
+
+/// The rate ηh up to which there is convergence, to this number of binary digits.
+fn limit(highest: f64, digits: u32, converges: impl Fn(f64) -> bool) -> f64 {
+    let (mut stable, mut unstable) = (0.0, highest);
+    for _ in 0..digits {
+        let middle = (stable + unstable) / 2.0;
+        if converges(middle) { stable = middle } else { unstable = middle }
+    }
+    (stable + unstable) / 2.0
+}
+
+// === Everybody in turn ===
+
+/// When M workers take turns, every step is made at w of `staleness` = M - 1 updates before:
+/// w_{t+1} = w_t - ηh w_{t-τ}.
+pub fn in_turn(staleness: usize, rate: f64) -> End {
+    let sizes = descend(staleness + 1, rate, (0..=staleness).cycle(), Workers::farthest);
+    // Far enough for the slowest of all modes to be alone, and to have its way.
+    end(sizes, 1e12)
+}
+
+/// Theory: 2 sin(π / (2(2τ + 1))), where two of the roots of z^{τ+1} - z^τ + ηh leave the unit circle
+/// (Levin and May 1976).
+pub fn theory_in_turn(staleness: usize) -> f64 {
+    2.0 * (PI / (2.0 * (2.0 * staleness as f64 + 1.0))).sin()
+}
+
+/// Measured: runs just below it converge, and just above it diverge.
+pub fn measured_in_turn(staleness: usize) -> f64 {
+    limit(4.0, 16, |rate| in_turn(staleness, rate).converges())
+}
+
+// === In the order of a queue ===
+
+/// Theory for the mean over all runs: 4M - 2, that of momentum 1 - 1/M with the rate ηh/M.
+pub fn theory_mean(workers: usize) -> f64 {
+    4.0 * workers as f64 - 2.0
+}
+
+/// The means over all runs of w², w S, Σ r² and S², where r is what a worker has read, and S the sum
+/// of these. An update makes of each a sum of all four, so they can be followed without any runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Squares {
+    ww: f64,
+    ws: f64,
+    rr: f64,
+    ss: f64,
+}
+
+impl Squares {
+    fn new(workers: usize) -> Squares {
+        let m = workers as f64;
+        Squares { ww: 1.0, ws: m, rr: m, ss: m * m }
+    }
+
+    /// The mean over which worker is next, with w' = w - a r, and S' = S + w - (1 + a) r.
+    fn update(self, workers: usize, a: f64) -> Squares {
+        let Squares { ww, ws, rr, ss } = self;
+        // Of the next worker's r: the means of w r, r² and S r.
+        let [wr, r2, sr] = [ws, rr, ss].map(|sum| sum / workers as f64);
+        let ww_next = ww - 2.0 * a * wr + a * a * r2;
+        Squares {
+            ww: ww_next,
+            ws: ws + ww - (1.0 + 2.0 * a) * wr - a * sr + a * (1.0 + a) * r2,
+            rr: rr - r2 + ww_next,
+            ss: ss + ww + (1.0 + a).powi(2) * r2 + 2.0 * ws - 2.0 * (1.0 + a) * (sr + wr),
+        }
+    }
+}
+
+/// Theory for the mean of w²: from here on a few runs go so far away that the mean over all runs has
+/// no meaning any more.
+pub fn theory_mean_square(workers: usize) -> f64 {
+    limit(4.0, 24, |rate| {
+        let mut squares = Squares::new(workers);
+        let sizes = std::iter::repeat_with(|| {
+            squares = squares.update(workers, rate);
+            squares.rr
+        });
+        end(sizes, 1e12).converges()
+    })
+}
+
+/// Single runs in the order of a queue.
+const RUNS: u64 = 25;
+
+/// Measured: from here on more than half of the single runs diverge.
+pub fn measured_single(workers: usize, seed: u64) -> f64 {
+    let converges = |rate: f64, seed: u64| {
+        let sizes = descend(workers, rate, Queue::new(workers, seed), Workers::farthest);
+        // By far more than chance takes a run to and fro.
+        end(sizes, 1e40).converges()
+    };
+    // Halved, this does not give 1: there all numbers are whole, and a run may end at 0 by chance.
+    limit(1.9, 10, |rate| {
+        let converged = (0..RUNS).filter(|run| converges(rate, seed.wrapping_add(*run))).count();
+        2 * converged > RUNS as usize
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_known_by_heart() {
+        assert!((theory_in_turn(0) - 2.0).abs() < 1e-12);
+        assert!((theory_in_turn(1) - 1.0).abs() < 1e-12);
+        // 2 sin 18°, the reciprocal of the golden ratio.
+        assert!((theory_in_turn(2) - (5f64.sqrt() - 1.0) / 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn five_percent_decide() {
+        for staleness in [0, 1, 3, 7] {
+            let limit = theory_in_turn(staleness);
+            assert!(in_turn(staleness, 0.95 * limit).converges(), "{staleness}");
+            assert!(matches!(in_turn(staleness, 1.05 * limit), End::Diverges(_)), "{staleness}");
+        }
+    }
+
+    #[test]
+    fn the_squares_are_means_over_all_orders() {
+        const UPDATES: u32 = 5;
+        let (workers, rate) = (3usize, 0.7);
+        let theory = (0..UPDATES).fold(Squares::new(workers), |s, _| s.update(workers, rate));
+        let orders = workers.pow(UPDATES);
+        let squares = (0..orders).map(|order| {
+            let mut state = Workers::new(workers);
+            (0..UPDATES).for_each(|turn| state.update(order / workers.pow(turn) % workers, rate));
+            state.w().powi(2)
+        });
+        let mean = squares.sum::<f64>() / orders as f64;
+        assert!((mean - theory.ww).abs() < 1e-12, "{mean}, not {}", theory.ww);
+    }
+}

@@ -1,0 +1,264 @@
+//! The bound on the regret of Stale Synchronous Parallel (Ho 2013), beside what is measured.
+//!
+//! P workers make T updates together, number t with η_t = σ/√t. The clock of a worker is the number
+//! of its updates; nobody's may be ahead of another's by more than s. Update t is computed at x̃_t, which
+//! holds all updates of clocks that lie more than s behind, and perhaps newer ones. Of convex functions f_t
+//! with subgradients no longer than L, when ½‖x_t - x*‖² stays below F², and with
+//! σ = F / (L √(2(s+1)P)), the regret (1/T) Σ [f_t(x̃_t) - f_t(x*)] is at most 4FL √(2(s+1)P/T).
+//!
+//! The constant can be checked by hand. Let x_t be what holds exactly the updates before t, and
+//! κ = 2(s+1)P, which is more than x_t and x̃_t differ by. Then the sum of ⟨g_t, x̃_t - x*⟩, which is
+//! not less than the regret's, has three parts:
+//!
+//! - ½ Σ η_t L², at most σL²√T, which is FL√(κT)/κ;
+//! - Σ (‖x_t - x*‖² - ‖x_{t+1} - x*‖²) / 2η_t, at most F²√T/σ, which is FL√(κT);
+//! - Σ ⟨g_t, x̃_t - x_t⟩, at most κL² Σ η_t, about 2κσL²√T, which is 2FL√(κT).
+//!
+//! That is 3 + 1/κ times FL√(κT), and for a T far above κ what "about" leaves out fits into the rest of 4.
+
+use super::workers::exponential;
+use anyhow::{Context, Result, ensure};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::time::Duration;
+
+/// The workers.
+pub const WORKERS: usize = 4;
+/// Updates of each of them.
+const CLOCKS: usize = 10_000;
+/// All updates, the paper's T.
+pub const UPDATES: usize = WORKERS * CLOCKS;
+/// How many parameters there are.
+const DIMENSIONS: usize = 5;
+/// The longest subgradient: each is one of the unit vectors below, or its opposite.
+const L: f64 = 1.0;
+/// Half the squared distance from the minimum stays below F². It begins at ½.
+const F: f64 = 1.0;
+/// How much longer than the others' the work of worker 0 takes.
+const STRAGGLER: u32 = 5;
+
+type Point = [f64; DIMENSIONS];
+
+/// x*.
+const MINIMUM: Point = [0.0; DIMENSIONS];
+/// x_1, at a distance of 1.
+const START: Point = [1.0, 0.0, 0.0, 0.0, 0.0];
+
+/// f_t(x) = |⟨a, x⟩ - e|, with a unit vector a: the absolute error of a linear model.
+#[derive(Debug, Clone, Copy)]
+struct Component {
+    a: Point,
+    e: f64,
+}
+
+impl Component {
+    fn value(&self, x: &Point) -> f64 {
+        (dot(&self.a, x) - self.e).abs()
+    }
+
+    fn subgradient(&self, x: &Point) -> Point {
+        let sign = (dot(&self.a, x) - self.e).signum();
+        self.a.map(|a| sign * a)
+    }
+}
+
+fn dot(a: &Point, b: &Point) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn add(a: Point, b: Point) -> Point {
+    std::array::from_fn(|i| a[i] + b[i])
+}
+
+/// The T functions, in the order of the updates. For each there is one with the opposite e: the sum of
+/// the two, and so that of all, is least at x* = 0.
+fn components(random: &mut ChaCha8Rng) -> Vec<Component> {
+    let mut components: Vec<Component> = Vec::new();
+    while components.len() < UPDATES {
+        let a: Point = std::array::from_fn(|_| random.random_range(-1.0..1.0));
+        let length = dot(&a, &a).sqrt();
+        let component = Component { a: a.map(|x| x / length), e: random.random_range(0.0..0.5) };
+        components.extend([component, Component { e: -component.e, ..component }]);
+    }
+    // Shuffled, by Fisher and Yates.
+    for last in (1..components.len()).rev() {
+        components.swap(last, random.random_range(0..=last));
+    }
+    components
+}
+
+/// What a run has come to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Regret {
+    /// The mean of f_t(x̃_t) - f_t(x*) over all updates.
+    pub per_update: f64,
+    /// By how many clocks a worker was ahead of another at most.
+    pub lead: usize,
+}
+
+/// The paper's bound.
+pub fn bound(staleness: usize) -> f64 {
+    4.0 * F * L * (2.0 * (staleness + 1) as f64 * WORKERS as f64 / UPDATES as f64).sqrt()
+}
+
+/// What workers see of each other's updates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// No more than they must: clocks that lie more than s behind, and their own.
+    Oldest,
+    /// All that has been done when they read: what a parameter server gives.
+    Newest,
+}
+
+/// Trains with a staleness bound. Work takes exponentially distributed times, and a worker that is
+/// `staleness` clocks ahead of the slowest waits for it.
+///
+/// # Errors
+/// If a point is farther from the minimum than the bound allows for.
+pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let components = components(&mut random);
+    let sigma = F / (L * (2.0 * (staleness + 1) as f64 * WORKERS as f64).sqrt());
+    let mut server = Server::new();
+    let mut working: [Option<Work>; WORKERS] = [None; WORKERS];
+    let mut now = Duration::ZERO;
+    let (mut regret, mut lead) = (0.0, 0);
+    for _ in 0..UPDATES {
+        for (worker, work) in working.iter_mut().enumerate().filter(|(_, work)| work.is_none()) {
+            let ahead = server.clock(worker) - server.slowest();
+            if ahead <= staleness && server.clock(worker) < CLOCKS {
+                let factor = if worker == 0 { STRAGGLER } else { 1 };
+                let due = now + factor * exponential(&mut random);
+                *work = Some(Work { due, at: server.read(worker, staleness, view) });
+                lead = lead.max(ahead);
+            }
+        }
+        let next = (0..WORKERS).filter_map(|worker| working[worker].map(|work| (work.due, worker)));
+        let (time, worker) = next.min().context("the slowest worker never waits")?;
+        now = time;
+        if let Some(Work { at, .. }) = working[worker].take() {
+            let number = server.clock(worker) * WORKERS + worker;
+            let component = components[number];
+            regret += component.value(&at) - component.value(&MINIMUM);
+            let eta = sigma / ((number + 1) as f64).sqrt();
+            server.add(worker, component.subgradient(&at).map(|g| -eta * g));
+        }
+    }
+    let farthest = server.farthest();
+    ensure!(
+        farthest <= F * F,
+        "half the squared distance from the minimum grew to {farthest}; the bound holds up to F² = {}",
+        F * F
+    );
+    Ok(Regret { per_update: regret / UPDATES as f64, lead })
+}
+
+/// What a worker is doing.
+#[derive(Debug, Clone, Copy)]
+struct Work {
+    /// When it will be done.
+    due: Duration,
+    /// Where it computes the subgradient: the paper's x̃_t.
+    at: Point,
+}
+
+/// The parameters as the sum of all updates, which are kept one by one.
+#[derive(Debug)]
+struct Server {
+    newest: Point,
+    /// Of each worker, one for each of its clocks.
+    updates: [Vec<Point>; WORKERS],
+    /// The parameters with all updates before a clock and no others, for each clock that all have reached.
+    before: Vec<Point>,
+}
+
+impl Server {
+    fn new() -> Server {
+        Server { newest: START, updates: Default::default(), before: vec![START] }
+    }
+
+    fn clock(&self, worker: usize) -> usize {
+        self.updates[worker].len()
+    }
+
+    fn slowest(&self) -> usize {
+        self.updates.iter().map(Vec::len).min().unwrap_or_default()
+    }
+
+    fn read(&self, worker: usize, staleness: usize, view: View) -> Point {
+        match view {
+            View::Newest => self.newest,
+            View::Oldest => {
+                let seen = self.clock(worker).saturating_sub(staleness);
+                self.updates[worker][seen..].iter().copied().fold(self.before[seen], add)
+            }
+        }
+    }
+
+    fn add(&mut self, worker: usize, update: Point) {
+        self.newest = add(self.newest, update);
+        self.updates[worker].push(update);
+        for clock in self.before.len() - 1..self.slowest() {
+            let updates = self.updates.iter().map(|of_worker| of_worker[clock]);
+            self.before.push(updates.fold(self.before[clock], add));
+        }
+    }
+
+    /// The most that half the squared distance of an x_t from the minimum has been, when all updates
+    /// are made.
+    fn farthest(&self) -> f64 {
+        let mut x = START;
+        let in_order = (0..CLOCKS).flat_map(|clock| self.updates.iter().map(move |own| own[clock]));
+        in_order.fold(0.5 * dot(&x, &x), |most, update| {
+            x = add(x, update);
+            most.max(0.5 * dot(&x, &x))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_worker_leads_by_more_than_the_bound_and_one_does_lead_by_it() {
+        for staleness in [0, 2, 8] {
+            let regret = run(staleness, View::Newest, 0).unwrap();
+            // Three workers are five times as fast as the fourth.
+            assert_eq!(regret.lead, staleness);
+        }
+    }
+
+    #[test]
+    fn the_minimum_is_where_it_is_said_to_be() {
+        let components = components(&mut ChaCha8Rng::seed_from_u64(0));
+        let loss = |x: &Point| components.iter().map(|f| f.value(x)).sum::<f64>();
+        for direction in 0..DIMENSIONS {
+            for step in [-0.1, 0.1] {
+                let mut x = MINIMUM;
+                x[direction] += step;
+                assert!(loss(&x) > loss(&MINIMUM));
+            }
+        }
+    }
+
+    #[test]
+    fn without_staleness_all_that_must_be_seen_is_what_the_clocks_before_have_done() {
+        let mut server = Server::new();
+        let ones = [1.0; DIMENSIONS];
+        (0..WORKERS).for_each(|worker| server.add(worker, ones));
+        server.add(1, ones);
+        assert_eq!(server.read(0, 0, View::Oldest), add(START, ones.map(|x| x * 4.0)));
+        assert_eq!(server.read(0, 0, View::Newest), add(START, ones.map(|x| x * 5.0)));
+        // Worker 1 need not see what the others did in clock 0, but does see its own.
+        assert_eq!(server.read(1, 2, View::Oldest), add(START, ones.map(|x| x * 2.0)));
+    }
+
+    #[test]
+    fn old_views_cost_more_than_new_ones_and_less_than_the_bound() {
+        let regret = |view| run(32, view, 0).unwrap().per_update;
+        let regrets = [0.0, regret(View::Newest), regret(View::Oldest), bound(32)];
+        assert!(regrets.is_sorted_by(|a, b| a < b), "{regrets:?}");
+    }
+}

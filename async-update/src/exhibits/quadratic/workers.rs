@@ -1,0 +1,127 @@
+//! Several workers that lower one number, and the queue that says who is next.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// One shared parameter w, whose loss is f(w) = ½ h w², and what each worker has read of it.
+///
+/// One parameter is enough: a quadratic function of many falls apart into its directions, each with
+/// an h of its own, and the same happens in every direction.
+#[derive(Debug, Clone)]
+pub struct Workers {
+    w: f64,
+    read: Vec<f64>,
+}
+
+impl Workers {
+    /// All have read w = 1.
+    pub fn new(workers: usize) -> Workers {
+        Workers { w: 1.0, read: vec![1.0; workers] }
+    }
+
+    // ANCHOR: update
+    /// A worker has computed the gradient where it read w; its step is made, and it reads w again.
+    /// `rate` is ηh: the length of a step, measured by the distance to the minimum from where it was made.
+    pub fn update(&mut self, worker: usize, rate: f64) {
+        self.w -= rate * self.read[worker];
+        self.read[worker] = self.w;
+    }
+    // ANCHOR_END: update
+
+    /// The shared parameter.
+    pub fn w(&self) -> f64 {
+        self.w
+    }
+
+    /// How far the farthest of what workers have read is from the minimum. It says more than w, which
+    /// passes 0 on its way to and fro.
+    pub fn farthest(&self) -> f64 {
+        self.read.iter().fold(0.0, |most, read| most.max(read.abs()))
+    }
+}
+
+/// What `look` sees after each update, when workers finish in this order.
+pub fn descend(
+    workers: usize,
+    rate: f64,
+    order: impl Iterator<Item = usize>,
+    look: fn(&Workers) -> f64,
+) -> impl Iterator<Item = f64> {
+    let mut state = Workers::new(workers);
+    order.map(move |worker| {
+        state.update(worker, rate);
+        look(&state)
+    })
+}
+
+/// Which worker finishes next, for ever: the event queue of workers whose work takes exponentially
+/// distributed times with the mean of a second (Mitliagkas 2016, assumption of the queueing model).
+#[derive(Debug)]
+pub struct Queue {
+    /// When each worker will be done, the earliest on top.
+    due: BinaryHeap<Reverse<(Duration, usize)>>,
+    random: ChaCha8Rng,
+}
+
+impl Queue {
+    pub fn new(workers: usize, seed: u64) -> Queue {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let due = (0..workers).map(|worker| Reverse((exponential(&mut random), worker))).collect();
+        Queue { due, random }
+    }
+}
+
+impl Iterator for Queue {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let Reverse((now, worker)) = self.due.pop()?;
+        self.due.push(Reverse((now + exponential(&mut self.random), worker)));
+        Some(worker)
+    }
+}
+
+/// An exponentially distributed time with the mean of a second.
+pub fn exponential(random: &mut ChaCha8Rng) -> Duration {
+    // From 0 to below 1, so that the logarithm is finite.
+    let uniform: f64 = random.random();
+    Duration::from_secs_f64(-(1.0 - uniform).ln())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_worker_descends_as_gradient_descent_does() {
+        let mut alone = Workers::new(1);
+        (0..3).for_each(|_| alone.update(0, 0.5));
+        assert_eq!(alone.w(), 0.125);
+    }
+
+    #[test]
+    fn a_stale_step_begins_where_its_worker_read() {
+        let mut workers = Workers::new(2);
+        workers.update(0, 0.5);
+        workers.update(1, 0.5);
+        // Both steps were made for w = 1.
+        assert_eq!(workers.w(), 0.0);
+        assert_eq!(workers.farthest(), 0.5);
+    }
+
+    #[test]
+    fn all_workers_finish_equally_often() {
+        const EVENTS: usize = 100_000;
+        let mut finished = [0usize; 4];
+        Queue::new(4, 0).take(EVENTS).for_each(|worker| finished[worker] += 1);
+        // Four standard deviations of a count whose probability is a quarter.
+        let spread = 4.0 * (EVENTS as f64 * 0.25 * 0.75).sqrt();
+        for count in finished {
+            assert!((count as f64 - EVENTS as f64 / 4.0).abs() < spread, "{finished:?}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A ring all-reduce of names in place of numbers: which ranks' chunks each sum is made of.
+
+use crate::ring::{Half, Iteration};
+use std::fmt;
+
+/// What a rank holds of one chunk: the ranks whose chunks have been added up.
+///
+/// Their order is the one in which they were added. The first two could as well be exchanged; as
+/// in the article's figure the receiver's own is written first of two, and last of more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sum(pub Vec<usize>);
+
+impl Sum {
+    fn add(&mut self, received: &Sum) {
+        let own = std::mem::take(&mut self.0);
+        self.0 = match received.0.len() {
+            1 => [own, received.0.clone()].concat(),
+            _ => [received.0.clone(), own].concat(),
+        };
+    }
+
+    /// Whether it has every rank's chunk, once.
+    pub fn is_complete(&self, ranks: usize) -> bool {
+        let mut summands = self.0.clone();
+        summands.sort_unstable();
+        summands.into_iter().eq(0..ranks)
+    }
+}
+
+/// `3` for a single chunk, and `(2,1,3)` for a sum.
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let summands: Vec<_> = self.0.iter().map(usize::to_string).collect();
+        match summands.as_slice() {
+            [single] => f.write_str(single),
+            several => write!(f, "({})", several.join(",")),
+        }
+    }
+}
+
+/// What all ranks hold: `contents[rank][chunk]`.
+pub type Contents = Vec<Vec<Sum>>;
+
+/// One iteration of all ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pass {
+    pub half: Half,
+    /// Which of the half's iterations it is, from 0.
+    pub number: usize,
+    /// What each rank sends and receives.
+    pub iterations: Vec<Iteration>,
+    /// What all ranks hold before.
+    pub before: Contents,
+    /// What all ranks hold after.
+    pub after: Contents,
+}
+
+/// Before the first iteration every rank holds nothing but its own gradient.
+pub fn beginning(ranks: usize) -> Contents {
+    (0..ranks).map(|rank| vec![Sum(vec![rank]); ranks]).collect()
+}
+
+/// Carries the schedules of all ranks out, as `carry_out` does with tensors.
+pub fn run(schedules: &[Vec<Iteration>]) -> Vec<Pass> {
+    let ranks = schedules.len();
+    let mut contents = beginning(ranks);
+    let pass = |index: usize| {
+        let iterations: Vec<_> = schedules.iter().map(|schedule| schedule[index]).collect();
+        let before = contents.clone();
+        for (rank, own) in contents.iter_mut().enumerate() {
+            let left = (rank + ranks - 1) % ranks;
+            let received = &before[left][iterations[left].send];
+            let chunk = &mut own[iterations[rank].recv];
+            match iterations[rank].half {
+                Half::ScatterReduce => chunk.add(received),
+                Half::AllGather => *chunk = received.clone(),
+            }
+        }
+        let (half, number) = (iterations[0].half, index % (ranks - 1));
+        Pass { half, number, iterations, before, after: contents.clone() }
+    };
+    (0..schedules[0].len()).map(pass).collect()
+}
+
+/// The name of a chunk: a letter.
+pub fn letter(chunk: usize) -> &'static str {
+    &"abcdefghijklmnopqrstuvwxyz"[chunk..=chunk]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::schedule;
+
+    fn schedules(ranks: usize) -> Vec<Vec<Iteration>> {
+        (0..ranks).map(|rank| schedule(rank, ranks)).collect()
+    }
+
+    /// Whether after all iterations every rank has the same sums of everybody's chunks.
+    fn is_all_reduce(schedules: &[Vec<Iteration>]) -> bool {
+        let passes = run(schedules);
+        let Some(last) = passes.last() else { return false };
+        let complete = last.after[0].iter().all(|sum| sum.is_complete(schedules.len()));
+        complete && last.after.iter().all(|own| *own == last.after[0])
+    }
+
+    #[test]
+    fn every_rank_ends_with_the_same_sums_of_everybodys_chunks() {
+        for ranks in 2..=26 {
+            assert!(is_all_reduce(&schedules(ranks)), "{ranks} ranks");
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_is_not_sent_is_missed() {
+        for ranks in 2..9 {
+            for missing in 0..2 * (ranks - 1) {
+                let mut without = schedules(ranks);
+                without.iter_mut().for_each(|own| {
+                    own.remove(missing);
+                });
+                assert!(!is_all_reduce(&without), "iteration {missing}, {ranks} ranks");
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_rank_that_sends_another_chunk_is_noticed() {
+        let mut wrong = schedules(5);
+        wrong[2][1].send = 3;
+        assert!(!is_all_reduce(&wrong));
+    }
+
+    #[test]
+    fn the_partial_sums_after_scatter_reduce_are_those_of_the_articles_figure() {
+        let after = &run(&schedules(5))[3].after;
+        let text: Vec<_> = after[0].iter().map(Sum::to_string).collect();
+        assert_eq!(text, ["0", "(2,1,3,4,0)", "(3,2,4,0)", "(4,3,0)", "(0,4)"]);
+        // GPU 0 has all of b, 1 of c, 2 of d, 3 of e and 4 of a, and nobody has more.
+        for (rank, own) in after.iter().enumerate() {
+            let complete: Vec<_> = (0..5).filter(|&chunk| own[chunk].is_complete(5)).collect();
+            assert_eq!(complete, [(rank + 1) % 5]);
+        }
+    }
+}

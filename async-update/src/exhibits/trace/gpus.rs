@@ -1,0 +1,158 @@
+//! Two GPUs, what each wants of the parameters, and the parameters that they share.
+
+use report::{Column, table};
+
+/// θ: two parameters, to show that everything happens to each of them separately.
+pub type Theta = [f64; 2];
+
+/// The learning rate.
+///
+/// Like all numbers here it is a small multiple of a power of two. Sums and products of such
+/// numbers have few binary digits, so an f64 holds them without rounding: where two of them are equal,
+/// they are equal, and not merely close.
+pub const ETA: f64 = 0.25;
+
+/// Where everybody begins.
+pub const THETA_A: Theta = [4.0, -2.0];
+
+/// A GPU's part of the data: on it the loss is ½ h (θ − m)², summed over the parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Gpu {
+    /// As the article counts them.
+    number: usize,
+    /// How steep the loss is: its second derivative.
+    h: f64,
+    /// Where the loss is least.
+    m: Theta,
+}
+
+/// The slow one.
+pub const GPU1: Gpu = Gpu { number: 1, h: 2.0, m: [0.0, 1.0] };
+pub const GPU2: Gpu = Gpu { number: 2, h: 1.0, m: [-2.0, 2.0] };
+
+impl Gpu {
+    /// The gradient of its loss.
+    pub fn gradient(self, theta: Theta) -> Theta {
+        subtract(theta, self.m).map(|distance| self.h * distance)
+    }
+
+    /// The article's ΔP(θ): the step against the gradient.
+    pub fn step(self, theta: Theta) -> Theta {
+        self.gradient(theta).map(|gradient| -ETA * gradient)
+    }
+
+    fn name(self) -> String {
+        format!("GPU{}", self.number)
+    }
+}
+
+pub fn add(a: Theta, b: Theta) -> Theta {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
+pub fn subtract(a: Theta, b: Theta) -> Theta {
+    [a[0] - b[0], a[1] - b[1]]
+}
+
+/// With all digits, of which there are few.
+pub fn exact(theta: Theta) -> String {
+    format!("({}, {})", theta[0], theta[1])
+}
+
+/// The losses of both GPUs, and their first steps.
+pub fn losses() -> String {
+    let row =
+        |gpu: Gpu| vec![gpu.name(), gpu.h.to_string(), exact(gpu.m), exact(gpu.step(THETA_A))];
+    let columns =
+        [Column::Left("who"), Column::Right("h"), Column::Right("m"), Column::Right("ΔP(θ_a)")];
+    format!(
+        "On a GPU's data the loss is ½ h (θ - m)², so its step is ΔP(θ) = -η h (θ - m), with η = {ETA}.\n\n{}",
+        table(&columns, &[GPU1, GPU2].map(row))
+    )
+}
+
+/// The parameters that GPUs read and change, and the story of how they did.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// The versions that there have been: θ_a, θ_b …
+    versions: Vec<Theta>,
+    lines: Vec<Vec<String>>,
+}
+
+/// What a GPU has read.
+#[derive(Debug, Clone, Copy)]
+pub struct Read {
+    gpu: Gpu,
+    /// Which version it was, from 0.
+    version: usize,
+}
+
+impl Shared {
+    pub fn new(theta_a: Theta) -> Shared {
+        Shared { versions: vec![theta_a], lines: Vec::new() }
+    }
+
+    /// The parameters as they are now.
+    pub fn now(&self) -> Theta {
+        self.versions[self.versions.len() - 1]
+    }
+
+    /// A GPU reads the parameters, and begins to compute its step.
+    pub fn read(&mut self, gpu: Gpu) -> Read {
+        let version = self.versions.len() - 1;
+        let what = format!("reads {}", name(version));
+        self.lines.push(vec![gpu.name(), what, exact(self.now())]);
+        Read { gpu, version }
+    }
+
+    /// A GPU adds the step that it has computed. Returns how many updates of others lie between its
+    /// reading and that: the staleness of its step.
+    pub fn write(&mut self, Read { gpu, version }: Read) -> usize {
+        let last = self.versions.len() - 1;
+        self.versions.push(add(self.now(), gpu.step(self.versions[version])));
+        let [next, now, read] = [last + 1, last, version].map(name);
+        let what = format!("writes {next} = {now} + ΔP{}({read})", gpu.number);
+        let staleness = last - version;
+        self.lines.push(vec![gpu.name(), what, exact(self.now()), staleness.to_string()]);
+        staleness
+    }
+
+    /// Everything that has happened, in order.
+    pub fn story(&self) -> String {
+        let columns = [
+            Column::Left("who"),
+            Column::Left("does what"),
+            Column::Right("θ"),
+            Column::Right("staleness"),
+        ];
+        table(&columns, &self.lines)
+    }
+}
+
+/// θ_a for version 0, θ_b for version 1 …
+fn name(version: usize) -> String {
+    format!("θ_{}", ('a'..='z').nth(version).unwrap_or('?'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staleness_counts_the_updates_since_the_reading() {
+        let mut shared = Shared::new(THETA_A);
+        let (first, second) = (shared.read(GPU1), shared.read(GPU2));
+        assert_eq!([shared.write(second), shared.write(first)], [0, 1]);
+        let fresh = shared.read(GPU1);
+        assert_eq!(shared.write(fresh), 0);
+    }
+
+    #[test]
+    fn a_step_goes_towards_the_least_loss() {
+        let loss = |theta: Theta| {
+            (0..2).map(|i| 0.5 * GPU1.h * (theta[i] - GPU1.m[i]).powi(2)).sum::<f64>()
+        };
+        assert!(loss(add(THETA_A, GPU1.step(THETA_A))) < loss(THETA_A));
+        assert_eq!(GPU1.step(GPU1.m), [0.0, 0.0]);
+    }
+}

@@ -1,0 +1,92 @@
+//! Synchronous updates: in every step all ranks wait for the gradients of all, and make one update
+//! with their mean. Three ways to find it.
+
+use super::Method;
+use crate::link::{Link, Traffic};
+use crate::ring;
+use std::mem::take;
+use tch::Tensor;
+use tch_parallel::Result;
+use tch_parallel::distributed::{ProcessGroup, ReduceOp};
+
+/// By c10d's all-reduce: what DistributedDataParallel does, in one bucket.
+pub struct SyncAllReduce {
+    pub group: ProcessGroup,
+    pub lr: f64,
+    pub steps: usize,
+}
+
+impl Method for SyncAllReduce {
+    fn next_batches(&mut self, _theta: &mut Tensor) -> Result<usize> {
+        Ok(take(&mut self.steps))
+    }
+
+    // ANCHOR: sync_allreduce
+    fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
+        self.group.all_reduce(&mut gradient, ReduceOp::Sum)?;
+        *theta -= gradient * (self.lr / self.group.world_size() as f64);
+        Ok(())
+    }
+    // ANCHOR_END: sync_allreduce
+}
+
+/// Through a parameter server, which is rank 0 and trains as well. It adds all gradients up, makes
+/// the update, and sends everybody the new model: 2K(N − 1) bytes go through it, where K is the size
+/// of the model and N the number of ranks.
+pub struct SyncPs {
+    pub link: Link,
+    pub lr: f64,
+    pub steps: usize,
+}
+
+impl Method for SyncPs {
+    fn next_batches(&mut self, _theta: &mut Tensor) -> Result<usize> {
+        Ok(take(&mut self.steps))
+    }
+
+    // ANCHOR: sync_ps
+    fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
+        let (link, workers) = (&self.link, 1..self.link.world_size());
+        if link.rank() != 0 {
+            link.send(&gradient, 0)?;
+            return link.recv(theta, 0);
+        }
+        let mut theirs = gradient.empty_like();
+        for worker in workers.clone() {
+            link.recv(&mut theirs, worker)?;
+            gradient += &theirs;
+        }
+        *theta -= gradient * (self.lr / link.world_size() as f64);
+        workers.into_iter().try_for_each(|worker| link.send(theta, worker))
+    }
+    // ANCHOR_END: sync_ps
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.link.traffic())
+    }
+}
+
+/// By a ring all-reduce of our own: gradients go around a ring in chunks.
+pub struct Ring {
+    pub link: Link,
+    pub lr: f64,
+    pub steps: usize,
+}
+
+impl Method for Ring {
+    fn next_batches(&mut self, _theta: &mut Tensor) -> Result<usize> {
+        Ok(take(&mut self.steps))
+    }
+
+    // ANCHOR: ring
+    fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
+        ring::all_reduce(&self.link, &mut gradient)?;
+        *theta -= gradient * (self.lr / self.link.world_size() as f64);
+        Ok(())
+    }
+    // ANCHOR_END: ring
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.link.traffic())
+    }
+}

@@ -1,0 +1,118 @@
+//! A ring all-reduce: which chunk goes to which neighbour when, and the exchange itself.
+//!
+//! The exchange of tensors and the figures of `ring show` follow the same schedule, so the figures
+//! show what really happens.
+
+use crate::link::Link;
+use std::ops::Range;
+use tch::Tensor;
+use tch_parallel::Result;
+
+/// One rank's part in one iteration. It sends to its right neighbour, rank + 1, and receives from
+/// its left one, both modulo the number of ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Iteration {
+    pub half: Half,
+    /// The number of the chunk that it sends.
+    pub send: usize,
+    /// The number of the chunk that it receives.
+    pub recv: usize,
+}
+
+/// What happens to a chunk that is received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    /// It is added to what is there. After these N − 1 iterations rank r holds the whole sum of chunk
+    /// r + 1.
+    ScatterReduce,
+    /// It replaces what is there. After these N − 1 iterations every rank holds all sums.
+    AllGather,
+}
+
+// ANCHOR: schedule
+/// One rank's part in a ring all-reduce: scatter-reduce, then all-gather, which begins one chunk
+/// further.
+pub fn schedule(rank: usize, ranks: usize) -> Vec<Iteration> {
+    let halves = [(Half::ScatterReduce, rank), (Half::AllGather, rank + 1)];
+    halves.into_iter().flat_map(|(half, first)| iterations(half, first, ranks)).collect()
+}
+
+/// Chunk `first` is sent first, and then always the one that was received before.
+fn iterations(half: Half, first: usize, ranks: usize) -> impl Iterator<Item = Iteration> {
+    (1..ranks).map(move |iteration| Iteration {
+        half,
+        send: (first + ranks + 1 - iteration) % ranks,
+        recv: (first + ranks - iteration) % ranks,
+    })
+}
+// ANCHOR_END: schedule
+
+/// A view of chunk number `number` of a flat tensor.
+pub fn chunk(tensor: &Tensor, chunks: usize, number: usize) -> Tensor {
+    let range = chunk_range(tensor.numel(), chunks, number);
+    tensor.narrow(0, range.start as i64, range.len() as i64)
+}
+
+/// The first chunks are longer by one if the length is not a multiple of the number of chunks; chunks
+/// may be empty.
+fn chunk_range(length: usize, chunks: usize, number: usize) -> Range<usize> {
+    let begin = |number: usize| number * (length / chunks) + number.min(length % chunks);
+    begin(number)..begin(number + 1)
+}
+
+/// Sums a flat tensor of any length over all ranks, in place, to the same bits on every rank.
+///
+/// Every rank sends 2(N − 1) chunks of 1/N of the tensor to its right neighbour and receives as
+/// many from its left one.
+pub fn all_reduce(link: &Link, tensor: &mut Tensor) -> Result<()> {
+    carry_out(&schedule(link.rank(), link.world_size()), link, tensor)
+}
+
+// ANCHOR: carry_out
+/// Carries out a schedule on this rank's tensor.
+pub fn carry_out(schedule: &[Iteration], link: &Link, tensor: &mut Tensor) -> Result<()> {
+    let (rank, ranks) = (link.rank(), link.world_size());
+    for Iteration { half, send, recv } in schedule {
+        let mut own = chunk(tensor, ranks, *recv);
+        let received = own.empty_like();
+        let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+        let received = link.exchange(chunk(tensor, ranks, *send), right, received, left)?;
+        match half {
+            Half::ScatterReduce => own += received,
+            Half::AllGather => own.copy_(&received),
+        }
+    }
+    Ok(())
+}
+// ANCHOR_END: carry_out
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_every_length_without_a_gap() {
+        for length in 0..40 {
+            for chunks in 1..10 {
+                let ranges: Vec<_> = (0..chunks).map(|i| chunk_range(length, chunks, i)).collect();
+                let elements: Vec<_> = ranges.iter().cloned().flatten().collect();
+                assert_eq!(elements, (0..length).collect::<Vec<_>>());
+                let lengths = ranges.iter().map(Range::len);
+                assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_rank_receives_what_its_left_neighbour_sends() {
+        for ranks in 2..9 {
+            for rank in 0..ranks {
+                let (own, left) =
+                    (schedule(rank, ranks), schedule((rank + ranks - 1) % ranks, ranks));
+                assert_eq!(own.len(), 2 * (ranks - 1));
+                let received = own.iter().map(|iteration| (iteration.half, iteration.recv));
+                assert!(received.eq(left.iter().map(|iteration| (iteration.half, iteration.send))));
+            }
+        }
+    }
+}
