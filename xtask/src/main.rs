@@ -34,7 +34,7 @@ enum Chore {
     /// Build a program of the workspace and launch it: `cargo launch -n 2 ddp-mnist -- --epochs 3`.
     #[command(disable_help_flag = true)]
     Launch(Rest),
-    /// Build all programs, run all tests, and check that the feature `cuda` compiles. Passes arguments to `cargo test`.
+    /// Build all programs and run all tests. Passes arguments to `cargo test`.
     Test(Rest),
     /// Build the book into book/book.
     Book {
