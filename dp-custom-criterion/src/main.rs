@@ -29,7 +29,7 @@ use loss::{bert_loss, bert_means};
 use model::LanguageModel;
 use parallel::{Criterion, Parallel};
 use report::Meter;
-use report::multiprocessing::end_with;
+use report::comparison::is_measured;
 use report::{MetricsLog, Timing, exit_code};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -60,9 +60,7 @@ fn vocab(args: &VocabArgs) -> Result<()> {
 }
 
 fn train(args: &TrainArgs) -> Result<()> {
-    if let Some(parent) = args.measured_by {
-        end_with(parent)?;
-    }
+    let is_measured = is_measured()?;
     // ANCHOR: devices
     let env = Env::read()?;
     let devices = args.method.devices(env.as_ref())?;
@@ -209,7 +207,7 @@ fn train(args: &TrainArgs) -> Result<()> {
                 &StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds },
             )?;
             ensure!(
-                loss.is_finite() || args.measured_by.is_some(),
+                loss.is_finite() || is_measured,
                 "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch counts \
                  (is_next = 1), or no word of it is to be guessed, a larger --batch-size helps"
             );

@@ -14,10 +14,12 @@
 //! | `exit` | [`exit_code`]: why a rank failed |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
+//! | [`comparison`] | trainings that a program starts, and their devices side by side |
 
 #![deny(missing_docs)]
 
 mod bytes;
+pub mod comparison;
 mod exit;
 mod meter;
 mod metrics_log;

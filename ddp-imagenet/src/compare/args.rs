@@ -3,7 +3,6 @@
 use crate::args::DataArgs;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
-use report::multiprocessing::TimeLimit;
 use std::path::PathBuf;
 use tch_parallel::{Devices, Error, Result};
 
@@ -57,7 +56,7 @@ pub struct CompareArgs {
     pub plot: Option<PathBuf>,
     /// Seconds that a training may take.
     #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
-    timeout: u64,
+    pub timeout: u64,
 }
 
 /// How images and the threads that make batches are shared out.
@@ -103,11 +102,6 @@ impl CompareArgs {
         }
         let (workers, device_workers) = (all.num_workers, all.num_workers.div_ceil(devices));
         Ok(Shares { total, device, single, workers, device_workers })
-    }
-
-    /// For each training.
-    pub fn time_limit(&self) -> TimeLimit {
-        TimeLimit { seconds: self.timeout, flag: "--timeout" }
     }
 }
 

@@ -6,9 +6,6 @@ use super::train::OptimizerKind;
 use report::DeviceReport;
 use report::{size, thousands};
 
-/// In characters.
-const WIDTH: usize = 100;
-
 /// Classes of CIFAR-10: the numbers that the article's network gives for an image.
 const CLASSES: usize = 10;
 
@@ -26,7 +23,7 @@ const GPUS: usize = 4;
 const PARAMETERS: usize = 24_253_410;
 
 /// Paragraphs on time and memory, and on what the article says of them.
-pub fn explain(measured: &[Measured]) -> String {
+pub fn explain(measured: &[Measured]) -> Vec<String> {
     let of = |method, optimizer| {
         measured.iter().find(|found| found.run.method == method && found.run.optimizer == optimizer)
     };
@@ -43,7 +40,7 @@ pub fn explain(measured: &[Measured]) -> String {
         paragraphs.push(speed(single, measured));
         paragraphs.push(article_on_speed());
     }
-    paragraphs.iter().map(|text| textwrap::fill(text, WIDTH) + "\n").collect::<Vec<_>>().join("\n")
+    paragraphs
 }
 
 /// What is counted (S4.46).

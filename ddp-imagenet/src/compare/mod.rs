@@ -18,21 +18,17 @@ mod runs;
 mod table;
 pub mod train;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use report::comparison::{Comparison, paragraphs};
 use runs::{RUNS, Runs};
-use tch_parallel::distributed::Env;
 
 pub use args::CompareArgs;
 pub use method::Method;
 
 /// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
-    ensure!(
-        Env::read()?.is_none(),
-        "a launcher has started this process as a rank, but compare starts all ranks by itself: \
-         run it without a launcher"
-    );
-    let runs = Runs::new(args)?;
+    let comparison = Comparison::new(args.timeout)?;
+    let runs = Runs::new(args, &comparison)?;
     if let Some(directory) = &args.plot {
         charts::check_destination(directory)?;
     }
@@ -41,7 +37,7 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
         measured.push(runs.run(run)?);
     }
     print!("{}", table::table_of(&measured));
-    print!("\n{}", explain::explain(&measured));
+    print!("\n{}", paragraphs(&explain::explain(&measured)));
     if let Some(directory) = &args.plot {
         charts::save(directory, &measured)?;
     }

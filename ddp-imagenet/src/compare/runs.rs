@@ -3,17 +3,13 @@
 use super::args::{CompareArgs, Shares};
 use super::method::Method;
 use super::train::{EpochEvent, OptimizerKind, StepEvent};
-use anyhow::{Context, Result, ensure};
-use report::multiprocessing::{self, Process};
-use report::read_events;
+use anyhow::{Result, ensure};
+use report::comparison::{self, Comparison, Metrics, Training, Workers};
 use report::{DeviceReport, Meter};
-use std::env::current_exe;
+use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, id};
 use tch_parallel::data::Dataset;
 use tch_parallel::{Devices, LogicalDevice};
-use tempfile::TempDir;
 
 /// A training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,19 +75,28 @@ impl Measured {
     }
 }
 
+impl comparison::Measured for Measured {
+    fn name(&self) -> String {
+        self.run.to_string()
+    }
+
+    fn devices(&self) -> &[DeviceReport] {
+        &self.devices
+    }
+}
+
 /// Runs this program with everything but method and optimizer given.
 pub struct Runs<'a> {
     args: &'a CompareArgs,
+    comparison: &'a Comparison,
     devices: &'a Devices,
     shares: Shares,
-    /// For what the processes write.
-    directory: TempDir,
 }
 
 impl<'a> Runs<'a> {
     /// # Errors
     /// For flags that no training could work with, and for data that is not there.
-    pub fn new(args: &'a CompareArgs) -> Result<Self> {
+    pub fn new(args: &'a CompareArgs, comparison: &'a Comparison) -> Result<Self> {
         let (devices, shares) = (args.devices()?, args.shares()?);
         let (train_set, _) = args.data.load(args.seed)?;
         let (images, needed) = (train_set.len(), shares.total.max(shares.single));
@@ -100,8 +105,7 @@ impl<'a> Runs<'a> {
             "the data set has {images} images, which is less than three batches of {needed}; a \
              smaller --batch-size helps"
         );
-        let directory = tempfile::tempdir().context("cannot create a directory for metrics")?;
-        Ok(Self { args, devices, shares, directory })
+        Ok(Self { args, comparison, devices, shares })
     }
 
     /// Trains, and shows every line on stderr as it comes.
@@ -109,84 +113,61 @@ impl<'a> Runs<'a> {
     /// # Errors
     /// If a process fails or takes too long; none is left then.
     pub fn run(&self, run: Run) -> Result<Measured> {
-        let metrics = self.directory.path().join("metrics");
-        let command = || self.command(run, &metrics);
-        let processes = if run.method.is_distributed() {
-            let ranks = (0..self.devices.len()).map(|_| command()).collect::<Result<_>>()?;
-            Process::ranks(&run.to_string(), ranks)?
-        } else {
-            vec![Process::new(run.to_string(), command()?)]
-        };
-        let ranks = processes.len();
-        multiprocessing::run(processes, self.args.time_limit(), |_, line| {
-            eprintln!("{run:<20}| {line}");
-        })?;
-        let ranks = (0..ranks).map(|rank| metrics.join(format!("rank{rank}.jsonl")));
-        let measured = self.read(run, ranks)?;
-        let expected = if run.method == Method::Single { 1 } else { self.devices.len() };
-        let found = measured.devices.len();
-        ensure!(found == expected, "{run} reported on {found} devices instead of {expected}");
-        Ok(measured)
-    }
-
-    fn command(&self, run: Run, metrics: &Path) -> Result<Command> {
-        let Run { method, optimizer } = run;
         let Shares { total, device, single, workers, device_workers } = self.shares;
-        let first = self.devices.first();
-        let (devices, batch_size, workers) = match method {
+        let (first, all) = (self.devices.first(), self.devices.to_string());
+        let (devices, batch_size, workers) = match run.method {
             Method::Single => (alone(first), single, workers),
-            Method::DataParallel | Method::Ddp => (self.devices.to_string(), total, workers),
+            Method::DataParallel | Method::Ddp => (all, total, workers),
             // Its flags are those of one process.
-            Method::Apex => (self.devices.to_string(), device, device_workers),
+            Method::Apex => (all, device, device_workers),
         };
-        let mut command = Command::new(current_exe().context("cannot find this program")?);
-        command.arg("train-cifar").args(self.args.data.flags()).args([
+        let flags = [
             format!("--arch={}", self.args.arch),
-            format!("--method={method}"),
-            format!("--optimizer={}", optimizer.to_string().to_lowercase()),
+            format!("--method={}", run.method),
+            format!("--optimizer={}", run.optimizer.to_string().to_lowercase()),
             format!("--devices={devices}"),
             format!("--batch-size={batch_size}"),
             format!("--workers={workers}"),
             format!("--steps={}", self.args.steps),
             format!("--seed={}", self.args.seed),
-            format!("--measured-by={}", id()),
-        ]);
-        command.arg("--metrics").arg(metrics);
-        if let LogicalDevice::Cpu(_) = first {
-            // A single logical device is no larger than each of several.
-            command.env("OMP_NUM_THREADS", "1");
-        }
-        Ok(command)
+        ];
+        let mut command_line = vec!["train-cifar".into()];
+        command_line.extend(self.args.data.flags());
+        command_line.extend(flags.map(OsString::from));
+        let ranks = run.method.is_distributed().then_some(self.devices.len());
+        let training = Training {
+            name: run.to_string(),
+            flags: command_line,
+            workers: ranks.map_or(Workers::Process, Workers::Ranks),
+            single_threaded: matches!(first, LogicalDevice::Cpu(_)),
+        };
+        let metrics = self.comparison.run(&training, |line| eprintln!("{run:<20}| {line}"))?;
+        self.read(run, &metrics)
     }
 
     /// What the ranks have written, of which the slowest counts.
-    fn read(&self, run: Run, ranks: impl Iterator<Item = PathBuf>) -> Result<Measured> {
-        let images =
-            if run.method == Method::Single { self.shares.single } else { self.shares.device };
-        let mut measured = Measured {
+    fn read(&self, run: Run, metrics: &Metrics) -> Result<Measured> {
+        let (images, devices) = match run.method {
+            Method::Single => (self.shares.single, 1),
+            _ => (self.shares.device, self.devices.len()),
+        };
+        let steps = metrics.events_by_rank::<StepEvent>("step")?;
+        let slowest = |seconds: fn(&StepEvent) -> f64| {
+            let of_rank =
+                |steps: &Vec<_>| median(steps.iter().skip(Meter::WARM_UP as usize).map(seconds));
+            steps.iter().map(of_rank).fold(0.0, f64::max)
+        };
+        let epochs = metrics.events::<EpochEvent>("epoch")?;
+        let whole = epochs.iter().filter(|epoch| epoch.taken == epoch.batches);
+        Ok(Measured {
             run,
             images,
-            devices: Vec::new(),
-            batches: 0,
-            batch_seconds: 0.0,
-            fetch_seconds: 0.0,
-            epoch_seconds: None,
-        };
-        for path in ranks {
-            measured.devices.extend(read_events::<DeviceReport>(&path, "device")?);
-            let steps = read_events::<StepEvent>(&path, "step")?;
-            let seconds = |of: fn(&StepEvent) -> f64| {
-                median(steps.iter().skip(Meter::WARM_UP as usize).map(of))
-            };
-            measured.batch_seconds = measured.batch_seconds.max(seconds(|s| s.batch_seconds));
-            measured.fetch_seconds = measured.fetch_seconds.max(seconds(|s| s.fetch_seconds));
-            for EpochEvent { batches, taken, seconds, .. } in read_events(&path, "epoch")? {
-                measured.batches = batches;
-                let slowest = measured.epoch_seconds.unwrap_or(0.0).max(seconds);
-                measured.epoch_seconds = (taken == batches).then_some(slowest);
-            }
-        }
-        Ok(measured)
+            devices: metrics.devices(devices)?,
+            batches: epochs.first().map_or(0, |epoch| epoch.batches),
+            batch_seconds: slowest(|step| step.batch_seconds),
+            fetch_seconds: slowest(|step| step.fetch_seconds),
+            epoch_seconds: whole.map(|epoch| epoch.seconds).reduce(f64::max),
+        })
     }
 }
 

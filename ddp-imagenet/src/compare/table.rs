@@ -1,46 +1,44 @@
 //! Time, memory and utilisation of each device.
 
 use super::runs::Measured;
-use report::{Column, size, table, thousands};
+use report::comparison::{Cell, device_table};
+use report::{Column, size, thousands};
 
 /// A row for each training and device.
 pub fn table_of(measured: &[Measured]) -> String {
-    let columns = [
-        Column::Left("method"),
-        Column::Right("batch"),
-        Column::Right("batch time"),
-        Column::Right("fetch"),
-        Column::Right("epoch"),
-        Column::Left(""),
-        Column::Right("images/s"),
-        Column::Left("device"),
-        Column::Right("peak memory"),
-        Column::Right("in bytes"),
-        Column::Right("utilisation"),
+    let columns: [(Column, Cell<Measured>); 11] = [
+        (Column::Left("method"), Cell::Training(|found| found.run.to_string())),
+        (
+            Column::Right("batch"),
+            Cell::Training(|found| format!("{} x {}", found.devices.len(), found.images)),
+        ),
+        (Column::Right("batch time"), Cell::Training(|found| seconds(found.batch_seconds))),
+        (Column::Right("fetch"), Cell::Training(|found| seconds(found.fetch_seconds))),
+        (Column::Right("epoch"), Cell::Training(|found| hours(found.epoch_seconds()))),
+        (
+            Column::Left(""),
+            Cell::Training(|found| match found.epoch_seconds {
+                Some(_) => "measured".into(),
+                None => "projected".into(),
+            }),
+        ),
+        (
+            Column::Right("images/s"),
+            Cell::Training(|found| format!("{:.1}", found.images_per_second())),
+        ),
+        (Column::Left("device"), Cell::Device(|device| device.device.clone())),
+        (Column::Right("peak memory"), Cell::Device(|device| size(device.peak))),
+        (Column::Right("in bytes"), Cell::Device(|device| thousands(device.peak))),
+        (
+            Column::Right("utilisation"),
+            Cell::Device(|device| format!("{:.0} %", 100.0 * (1.0 - device.idle_share))),
+        ),
     ];
-    let mut rows = Vec::new();
-    for measured in measured {
-        for (index, device) in measured.devices.iter().enumerate() {
-            let of_training = [
-                measured.run.to_string(),
-                format!("{} x {}", measured.devices.len(), measured.images),
-                format!("{:.3} s", measured.batch_seconds),
-                format!("{:.3} s", measured.fetch_seconds),
-                hours(measured.epoch_seconds()),
-                if measured.epoch_seconds.is_some() { "measured" } else { "projected" }.into(),
-                format!("{:.1}", measured.images_per_second()),
-            ];
-            let of_device = [
-                device.device.clone(),
-                size(device.peak),
-                thousands(device.peak),
-                format!("{:.0} %", 100.0 * (1.0 - device.idle_share)),
-            ];
-            let once = |cell: String| if index == 0 { cell } else { String::new() };
-            rows.push(of_training.into_iter().map(once).chain(of_device).collect());
-        }
-    }
-    table(&columns, &rows)
+    device_table(&columns, measured)
+}
+
+fn seconds(seconds: f64) -> String {
+    format!("{seconds:.3} s")
 }
 
 /// As `h:mm:ss`.

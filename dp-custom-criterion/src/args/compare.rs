@@ -2,7 +2,6 @@
 
 use super::{ModelArgs, TextArgs};
 use clap::value_parser;
-use report::multiprocessing::TimeLimit;
 use report::parse_size;
 use std::path::PathBuf;
 use tch_parallel::{Devices, Error, Result};
@@ -53,7 +52,7 @@ pub struct CompareArgs {
     pub budget: Option<usize>,
     /// Seconds that a run of a method may take.
     #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
-    timeout: u64,
+    pub timeout: u64,
 }
 
 impl CompareArgs {
@@ -82,9 +81,5 @@ impl CompareArgs {
             found: self.batch_size.to_string(),
             expected: format!("{devices} or a multiple of it: an equal share for each device"),
         })
-    }
-
-    pub fn time_limit(&self) -> TimeLimit {
-        TimeLimit { seconds: self.timeout, flag: "--timeout" }
     }
 }

@@ -57,10 +57,6 @@ pub struct TrainArgs {
     /// A directory for the loss of every step, and for the memory of every device, as JSON lines.
     #[arg(long)]
     pub metrics: Option<PathBuf>,
-
-    /// A run that compare has started: it is about bytes and seconds, and ends with that process.
-    #[arg(long, hide = true)]
-    pub measured_by: Option<u32>,
 }
 
 impl TrainArgs {

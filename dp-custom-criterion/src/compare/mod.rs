@@ -5,32 +5,26 @@
 //! | `runs` | [`Runs`]: a training of some steps with a method, and what its metrics say |
 //! | `table` | memory, time and idleness of each device |
 //! | `explain` | the same in words, with the formula's numbers |
-//! | `chart` | peaks as a bar chart |
 //! | `budget` | the largest batch that a device's memory allows |
 
 mod budget;
-mod chart;
 mod explain;
 mod runs;
 mod table;
 
 use crate::args::{CompareArgs, Method};
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use report::comparison::{Comparison, memory_bars};
 use report::plot;
 use runs::Runs;
-use tch_parallel::distributed::Env;
 
 /// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
-    ensure!(
-        Env::read()?.is_none(),
-        "a launcher has started this process as a rank, but compare starts all ranks by itself: \
-         run it without a launcher"
-    );
+    let comparison = Comparison::new(args.timeout)?;
     let (devices, batch_size) = (args.devices()?, args.batch_size()?);
     let (corpus, vocab) = args.text.load()?;
     let options = args.model.options(&vocab)?;
-    let runs = Runs::new(args, devices, corpus, &vocab)?;
+    let runs = Runs::new(args, &comparison, devices, corpus, &vocab)?;
 
     let mut measured = Vec::new();
     for method in Method::ALL {
@@ -44,7 +38,9 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     };
     print!("\n{}", explain::explain(&measured, sizes));
     if let Some(path) = &args.svg {
-        plot::save(path, &plot::bars(&chart::peaks(&measured))?)?;
+        let names =
+            ["Adam's state", "buckets of gradients", "activations, outputs and their gradients"];
+        plot::save(path, &plot::bars(&memory_bars(names, &measured))?)?;
     }
     if let Some(budget) = args.budget {
         let largest = measured

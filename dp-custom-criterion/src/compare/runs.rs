@@ -2,23 +2,19 @@
 
 use crate::args::{CompareArgs, Method};
 use crate::data::{Corpus, Vocab};
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use report::DeviceReport;
-use report::multiprocessing::{self, Process};
-use report::read_events;
-use std::env::current_exe;
+use report::comparison::{self, Comparison, Training, Workers};
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Command, id};
 use tch_parallel::Devices;
-use tempfile::TempDir;
 
 /// Runs this program with everything but the method and the batch given.
 pub struct Runs<'a> {
     args: &'a CompareArgs,
+    comparison: &'a Comparison,
     devices: &'a Devices,
     corpus: Corpus,
-    /// For what the processes read and write.
-    directory: TempDir,
 }
 
 /// What a run has shown.
@@ -40,16 +36,26 @@ impl Measured {
     }
 }
 
+impl comparison::Measured for Measured {
+    fn name(&self) -> String {
+        self.method.to_string()
+    }
+
+    fn devices(&self) -> &[DeviceReport] {
+        &self.devices
+    }
+}
+
 impl<'a> Runs<'a> {
     pub fn new(
         args: &'a CompareArgs,
+        comparison: &'a Comparison,
         devices: &'a Devices,
         corpus: Corpus,
         vocab: &Vocab,
     ) -> Result<Self> {
-        let directory = tempfile::tempdir().context("cannot create a directory for metrics")?;
-        vocab.save(&directory.path().join(VOCAB))?;
-        Ok(Self { args, devices, corpus, directory })
+        vocab.save(&comparison.directory().join(VOCAB))?;
+        Ok(Self { args, comparison, devices, corpus })
     }
 
     /// How many devices share a batch.
@@ -61,8 +67,13 @@ impl<'a> Runs<'a> {
     /// If a process fails or takes too long; none is left then.
     pub fn run(&self, method: Method, batch_size: usize, steps: u64) -> Result<Measured> {
         eprintln!("{method}, batch {batch_size} …");
-        let metrics = self.directory.path().join("metrics");
-        let mut train = vec![
+        let mut flags: Vec<OsString> = vec![
+            "--vocab".into(),
+            self.comparison.directory().join(VOCAB).into(),
+            "--corpus".into(),
+            self.corpus_for(batch_size)?.into(),
+        ];
+        let numbers = [
             format!("--method={method}"),
             format!("--devices={}", self.devices),
             format!("--batch-size={batch_size}"),
@@ -70,44 +81,26 @@ impl<'a> Runs<'a> {
             // An epoch has a step at least.
             format!("--epochs={steps}"),
             format!("--seed={}", self.args.seed),
-            format!("--measured-by={}", id()),
         ];
-        train.extend(self.args.model.flags());
-        let command = || -> Result<Command> {
-            let mut command = Command::new(current_exe().context("cannot find this program")?);
-            command.args(&train).arg("--metrics").arg(&metrics);
-            command.arg("--vocab").arg(self.directory.path().join(VOCAB));
-            command.arg("--corpus").arg(self.corpus_for(batch_size)?);
-            Ok(command)
+        flags.extend(numbers.into_iter().chain(self.args.model.flags()).map(OsString::from));
+        let workers = match method {
+            Method::Ddp => Workers::Ranks(self.devices.len()),
+            _ => Workers::Process,
         };
-        let processes = match method {
-            Method::Ddp => {
-                let ranks = (0..self.devices.len()).map(|_| command());
-                Process::ranks(&method.to_string(), ranks.collect::<Result<_>>()?)?
-            }
-            _ => vec![Process::new(method.to_string(), command()?)],
-        };
-        let ranks = processes.len();
-        multiprocessing::run(processes, self.args.time_limit(), |_, _| {})?;
-
-        let mut measured = Measured { method, batch_size, devices: Vec::new(), step_seconds: 0.0 };
-        for rank in 0..ranks {
-            let path = metrics.join(format!("rank{rank}.jsonl"));
-            measured.devices.extend(read_events::<DeviceReport>(&path, "device")?);
-            for end in read_events::<End>(&path, "end")? {
-                measured.step_seconds = measured.step_seconds.max(end.step_seconds_median);
-            }
-        }
-        let (found, expected) = (measured.devices.len(), self.devices.len());
-        ensure!(found == expected, "{method} reported on {found} devices instead of {expected}");
-        Ok(measured)
+        let name = method.to_string();
+        let training = Training { name, flags, workers, single_threaded: false };
+        let metrics = self.comparison.run(&training, |_line| {})?;
+        let ends = metrics.events::<End>("end")?;
+        let step_seconds = ends.iter().map(|end| end.step_seconds_median).fold(0.0, f64::max);
+        let devices = metrics.devices(self.devices.len())?;
+        Ok(Measured { method, batch_size, devices, step_seconds })
     }
 
     /// A corpus that fills a batch: the text again and again, if it is short.
     fn corpus_for(&self, batch_size: usize) -> Result<PathBuf> {
         let pairs = &self.corpus.pairs;
         let count = pairs.len().max(batch_size);
-        let path = self.directory.path().join("corpus.txt");
+        let path = self.comparison.directory().join("corpus.txt");
         Corpus { pairs: pairs.iter().cycle().take(count).cloned().collect() }.save(&path)?;
         Ok(path)
     }

@@ -76,10 +76,6 @@ pub struct Args {
     /// JSON lines.
     #[arg(long, value_name = "DIR")]
     pub metrics: Option<PathBuf>,
-
-    /// A run that compare has started: it is about bytes and seconds, and ends with that process.
-    #[arg(long, hide = true)]
-    pub measured_by: Option<u32>,
 }
 
 /// What makes steps of gradients.

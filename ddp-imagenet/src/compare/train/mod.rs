@@ -21,7 +21,7 @@ mod single;
 
 use super::Method;
 use anyhow::Result;
-use report::multiprocessing::end_with;
+use report::comparison::is_measured;
 use tch::Device;
 use tch_parallel::distributed::{Env, init_process_group};
 
@@ -30,9 +30,7 @@ pub use progress::{EpochEvent, Progress, StepEvent};
 
 /// Trains with the method of the flags.
 pub fn train(args: &Args) -> Result<()> {
-    if let Some(parent) = args.measured_by {
-        end_with(parent)?;
-    }
+    let is_measured = is_measured()?;
     let env = Env::read()?;
     let devices = args.devices(env.as_ref())?;
     // What this thread allocates belongs to the first of them.
@@ -47,7 +45,7 @@ pub fn train(args: &Args) -> Result<()> {
     let group = init_process_group(args.process_group(home))?;
     // Before the model is built: the first weights depend on nothing else.
     tch::manual_seed((args.seed + group.rank() as u64) as i64);
-    let mut progress = Progress::new(args, &devices, &group)?;
+    let mut progress = Progress::new(args, is_measured, &devices, &group)?;
     match args.method {
         Method::Single => single::train(args, home, &mut progress),
         Method::DataParallel => data_parallel::train(args, &devices, &mut progress),

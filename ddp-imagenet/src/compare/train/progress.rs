@@ -21,6 +21,8 @@ use tch_parallel::{Devices, LogicalDevice};
 #[derive(Debug)]
 pub struct Progress<'a> {
     args: &'a Args,
+    /// By a comparison, which is about bytes and seconds whatever the loss is.
+    is_measured: bool,
     group: &'a ProcessGroup,
     meter: Meter,
     metrics: MetricsLog,
@@ -66,13 +68,19 @@ pub struct EpochEvent {
 
 impl<'a> Progress<'a> {
     /// Of a process with these devices, one of the group's ranks.
-    pub fn new(args: &'a Args, devices: &Devices, group: &'a ProcessGroup) -> Result<Self> {
+    pub fn new(
+        args: &'a Args,
+        is_measured: bool,
+        devices: &Devices,
+        group: &'a ProcessGroup,
+    ) -> Result<Self> {
         let metrics = match &args.metrics {
             Some(directory) => MetricsLog::create(directory, group.rank(), group.world_size())?,
             None => MetricsLog::disabled(),
         };
         Ok(Self {
             args,
+            is_measured,
             group,
             meter: Meter::new(devices),
             metrics,
@@ -149,7 +157,7 @@ impl<'a> Progress<'a> {
         };
         self.metrics.log("step", &event)?;
         ensure!(
-            loss.is_finite() || self.args.measured_by.is_some(),
+            loss.is_finite() || self.is_measured,
             "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr"
         );
         if step.is_multiple_of(self.args.print_freq as usize) {

@@ -1,0 +1,138 @@
+//! The devices of all trainings side by side, as a table and as bars.
+
+use crate::plot::{Bars, Group, Unit};
+use crate::{Column, DeviceReport, table};
+
+/// What one training of a comparison has shown.
+pub trait Measured {
+    /// What tables and charts call the training.
+    fn name(&self) -> String;
+
+    /// In their order.
+    fn devices(&self) -> &[DeviceReport];
+}
+
+/// What stands in a column of a [`device_table`].
+#[derive(Debug)]
+pub enum Cell<M> {
+    /// The same for all devices of a training: stands beside the first of them.
+    Training(fn(&M) -> String),
+    /// Of each device.
+    Device(fn(&DeviceReport) -> String),
+}
+
+/// A table with a row for each device of each training.
+pub fn device_table<M: Measured>(columns: &[(Column, Cell<M>)], measured: &[M]) -> String {
+    let row = |training: &M, index: usize, device: &DeviceReport| {
+        let cell = |(_, cell): &(Column, Cell<M>)| match cell {
+            Cell::Training(of) if index == 0 => of(training),
+            Cell::Training(_) => String::new(),
+            Cell::Device(of) => of(device),
+        };
+        columns.iter().map(cell).collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = measured
+        .iter()
+        .flat_map(|training| {
+            let devices = training.devices().iter().enumerate();
+            devices.map(move |(index, device)| row(training, index, device))
+        })
+        .collect();
+    let headings: Vec<_> = columns.iter().map(|(heading, _)| *heading).collect();
+    table(&headings, &rows)
+}
+
+/// A part of a device's bar: its name, and how long it is.
+pub type Part<'a> = (&'a str, fn(&DeviceReport) -> f64);
+
+/// A chart with a group of bars for each training, in which each device has a bar.
+pub fn device_bars<M: Measured>(
+    title: &str,
+    axis: &str,
+    unit: Unit,
+    parts: &[Part<'_>],
+    measured: &[M],
+) -> Bars {
+    // Of the training that has most: the others have empty bars for what they do not use.
+    let devices = measured.iter().map(M::devices).max_by_key(|devices| devices.len());
+    let devices = devices.unwrap_or_default();
+    let group = |training: &M| {
+        let bar = |device| parts.iter().map(|(_, length)| length(device)).collect();
+        let mut values: Vec<_> = training.devices().iter().map(bar).collect();
+        values.resize(devices.len(), vec![0.0; parts.len()]);
+        Group { name: training.name(), values }
+    };
+    Bars {
+        title: title.into(),
+        axis: axis.into(),
+        unit,
+        parts: parts.iter().map(|(name, _)| name.to_string()).collect(),
+        members: devices.iter().map(|device| device.device.clone()).collect(),
+        groups: measured.iter().map(group).collect(),
+    }
+}
+
+/// The peak memory of each device. The names are those of the optimizer's state, of
+/// [`others`](DeviceReport::others) and of [`activations`](DeviceReport::activations).
+pub fn memory_bars<M: Measured>([state, others, activations]: [&str; 3], measured: &[M]) -> Bars {
+    let parts: [Part<'_>; 4] = [
+        ("parameters", |device| device.parameters as f64),
+        (state, |device| device.optimizer_state as f64),
+        (others, |device| device.others() as f64),
+        (activations, |device| device.activations() as f64),
+    ];
+    device_bars("Peak memory of a training step", "peak memory", Unit::Bytes, &parts, measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Trained(&'static str, Vec<DeviceReport>);
+
+    impl Measured for Trained {
+        fn name(&self) -> String {
+            self.0.into()
+        }
+
+        fn devices(&self) -> &[DeviceReport] {
+            &self.1
+        }
+    }
+
+    /// On one device, and on two.
+    fn trained() -> [Trained; 2] {
+        let device = |index: usize| DeviceReport {
+            device: format!("cpu:{index}"),
+            live: 30 + index,
+            peak: 100,
+            parameters: 10,
+            gradients: 10,
+            optimizer_state: 5,
+            idle_share: 0.5,
+        };
+        [Trained("single", vec![device(0)]), Trained("ddp", vec![device(0), device(1)])]
+    }
+
+    #[test]
+    fn what_is_said_of_a_training_stands_beside_its_first_device() {
+        let columns = [
+            (Column::Left("method"), Cell::Training(Trained::name)),
+            (Column::Left("device"), Cell::Device(|device| device.device.clone())),
+            (Column::Right("devices"), Cell::Training(|found| found.1.len().to_string())),
+        ];
+        assert_eq!(
+            device_table(&columns, &trained()),
+            "method  device  devices\nsingle  cpu:0         1\nddp     cpu:0         2\n        cpu:1\n"
+        );
+    }
+
+    #[test]
+    fn a_device_that_a_training_does_not_use_has_an_empty_bar() {
+        let chart = memory_bars(["state", "buckets", "activations"], &trained());
+        assert_eq!(chart.parts, ["parameters", "state", "buckets", "activations"]);
+        assert_eq!(chart.members, ["cpu:0", "cpu:1"]);
+        assert_eq!(chart.groups[0].values, [[10.0, 5.0, 5.0, 80.0], [0.0; 4]]);
+        assert_eq!(chart.groups[1].values, [[10.0, 5.0, 5.0, 80.0], [10.0, 5.0, 6.0, 79.0]]);
+    }
+}

@@ -1,0 +1,45 @@
+//! What the subcommands `compare` have in common: they train with one method after the other, each in
+//! processes of its own, and show side by side what the trainings measured.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `training` | [`Comparison`] runs each [`Training`]: this program with other flags; [`Metrics`]: what that wrote |
+//! | `devices` | [`device_table`], [`device_bars`] and [`memory_bars`]: the devices of all trainings side by side |
+//! | `text` | [`paragraphs`]: the same in words |
+//!
+//! A training asks [`is_measured`] whether a comparison has started it.
+//!
+//! ```no_run
+//! use report::comparison::{Comparison, Training, Workers};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct End {
+//!     step_seconds_median: f64,
+//! }
+//!
+//! let comparison = Comparison::new(600)?;
+//! for method in ["data-parallel", "ddp"] {
+//!     let training = Training {
+//!         name: method.into(),
+//!         flags: vec![format!("--method={method}").into(), "--devices=cpu:2".into()],
+//!         workers: if method == "ddp" { Workers::Ranks(2) } else { Workers::Process },
+//!         single_threaded: false,
+//!     };
+//!     let metrics = comparison.run(&training, |line| eprintln!("{method:<14}| {line}"))?;
+//!     for device in metrics.devices(2)? {
+//!         println!("{method}: {device}");
+//!     }
+//!     for end in metrics.events::<End>("end")? {
+//!         println!("{method}: {} s", end.step_seconds_median);
+//!     }
+//! }
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+
+mod devices;
+mod text;
+mod training;
+
+pub use devices::{Cell, Measured, device_bars, device_table, memory_bars};
+pub use text::paragraphs;
+pub use training::{Comparison, Metrics, Training, Workers, is_measured};

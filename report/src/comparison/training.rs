@@ -1,0 +1,146 @@
+//! This very program, started again with other flags, and the metrics that it writes.
+
+use crate::multiprocessing::{self, Process, TimeLimit, end_with};
+use crate::{DeviceReport, read_events};
+use anyhow::{Context, Result, ensure};
+use serde::de::DeserializeOwned;
+use std::env::{current_exe, var};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, id};
+use tch_parallel::distributed::Env;
+use tempfile::{TempDir, tempdir};
+
+/// The variable in which a training finds the process id of the comparison that measures it.
+const MEASURED_BY: &str = "TCH_PARALLEL_MEASURED_BY";
+
+/// Whether a comparison has started this process, which is then about bytes and seconds, and ends
+/// with the comparison, even if that is killed.
+///
+/// # Errors
+/// If the comparison is gone already.
+pub fn is_measured() -> Result<bool> {
+    let Ok(comparison) = var(MEASURED_BY) else { return Ok(false) };
+    end_with(comparison.parse().with_context(|| format!("{MEASURED_BY} is no process"))?)?;
+    Ok(true)
+}
+
+/// A training by this program, in processes of its own.
+#[derive(Debug, Clone)]
+pub struct Training {
+    /// What messages call it.
+    pub name: String,
+    /// What follows the program's name in the command line, without `--metrics`.
+    pub flags: Vec<OsString>,
+    /// Where it runs.
+    pub workers: Workers,
+    /// Whether each process computes on one thread only. So a logical device that is alone has no
+    /// more of the processor than each of several.
+    pub single_threaded: bool,
+}
+
+/// Where a training runs, and how many files of metrics it writes: `rank0.jsonl`, `rank1.jsonl` …
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workers {
+    /// One process, with one file.
+    Process,
+    /// Threads of one process, with a file each.
+    Threads(usize),
+    /// Processes with a file each, the ranks of one job.
+    Ranks(usize),
+}
+
+/// Runs trainings one after the other.
+#[derive(Debug)]
+pub struct Comparison {
+    limit: TimeLimit,
+    directory: TempDir,
+}
+
+impl Comparison {
+    /// A comparison in which no training may take longer than `timeout` seconds, which the user sets
+    /// by the flag `--timeout`.
+    ///
+    /// # Errors
+    /// If a launcher has started this process: the comparison starts all ranks by itself.
+    pub fn new(timeout: u64) -> Result<Self> {
+        ensure!(
+            Env::read()?.is_none(),
+            "a launcher has started this process as a rank, but compare starts all ranks by \
+             itself: run it without a launcher"
+        );
+        let directory = tempdir().context("cannot create a directory for metrics")?;
+        Ok(Self { limit: TimeLimit { seconds: timeout, flag: "--timeout" }, directory })
+    }
+
+    /// For files that trainings read. It is removed at the end.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Trains, and gives `on_line` every line that a process prints, as it comes. The metrics can be
+    /// read until the next training starts.
+    ///
+    /// # Errors
+    /// If a process fails or takes too long. No process is left then.
+    pub fn run(&self, training: &Training, mut on_line: impl FnMut(&str)) -> Result<Metrics> {
+        let Training { name, flags, workers, single_threaded } = training;
+        let metrics = self.directory().join("metrics");
+        let command = || -> Result<Command> {
+            let mut command = Command::new(current_exe().context("cannot find this program")?);
+            command.args(flags).arg("--metrics").arg(&metrics);
+            command.env(MEASURED_BY, id().to_string());
+            if *single_threaded {
+                command.env("OMP_NUM_THREADS", "1");
+            }
+            Ok(command)
+        };
+        let (processes, files) = match *workers {
+            Workers::Process => (vec![Process::new(name, command()?)], 1),
+            Workers::Threads(threads) => (vec![Process::new(name, command()?)], threads),
+            Workers::Ranks(ranks) => {
+                let commands = (0..ranks).map(|_| command()).collect::<Result<_>>()?;
+                (Process::ranks(name, commands)?, ranks)
+            }
+        };
+        multiprocessing::run(processes, self.limit, |_process, line| on_line(line))?;
+        let files = (0..files).map(|rank| metrics.join(format!("rank{rank}.jsonl"))).collect();
+        Ok(Metrics { name: name.clone(), files })
+    }
+}
+
+/// What a training wrote.
+#[derive(Debug)]
+pub struct Metrics {
+    name: String,
+    files: Vec<PathBuf>,
+}
+
+impl Metrics {
+    /// All events of this name, those of rank 0 first.
+    ///
+    /// # Errors
+    /// For a file that is missing, and for an event that is no `E`.
+    pub fn events<E: DeserializeOwned>(&self, name: &str) -> Result<Vec<E>> {
+        Ok(self.events_by_rank(name)?.into_iter().flatten().collect())
+    }
+
+    /// The events of this name that each rank has written.
+    ///
+    /// # Errors
+    /// As [`events`](Self::events).
+    pub fn events_by_rank<E: DeserializeOwned>(&self, name: &str) -> Result<Vec<Vec<E>>> {
+        self.files.iter().map(|file| Ok(read_events(file, name)?)).collect()
+    }
+
+    /// What the event `device` says of each of so many devices, in their order.
+    ///
+    /// # Errors
+    /// For another number of devices, and as [`events`](Self::events).
+    pub fn devices(&self, expected: usize) -> Result<Vec<DeviceReport>> {
+        let devices = self.events("device")?;
+        let (name, found) = (&self.name, devices.len());
+        ensure!(found == expected, "{name} reported on {found} devices instead of {expected}");
+        Ok(devices)
+    }
+}
