@@ -12,7 +12,7 @@ mod model;
 mod recipe;
 mod train;
 
-use crate::compare::{self, CompareArgs};
+use crate::exhibits::{compare::CompareArgs, train_cifar};
 use clap::{Parser, Subcommand};
 
 pub use data::{DataArgs, Images, Source};
@@ -44,7 +44,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Compare(Box<CompareArgs>),
-    TrainCifar(Box<compare::train::Args>),
+    TrainCifar(Box<train_cifar::Args>),
 }
 
 #[cfg(test)]

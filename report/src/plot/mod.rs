@@ -51,10 +51,3 @@ pub use bars::{Bars, Group, Unit, bars};
 pub use file::save;
 pub use lines::{Axis, Lines, Scale, Series, lines};
 pub use timeline::{Lane, Span, Timeline, timeline};
-
-use tch_parallel::Error;
-
-/// The one way in which charts refuse their data.
-fn refused(what: impl Into<String>, found: impl Into<String>, expected: &str) -> Error {
-    Error::Argument { what: what.into(), found: found.into(), expected: expected.into() }
-}

@@ -3,8 +3,9 @@
 use crate::args::DataArgs;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
+use report::comparison::equal_share;
 use std::path::PathBuf;
-use tch_parallel::{Devices, Error, Result};
+use tch_parallel::{Devices, Result};
 
 /// Train with each of the four methods, and show where time and memory go.
 ///
@@ -40,10 +41,10 @@ pub struct CompareArgs {
     pub arch: Arch,
     /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
     #[arg(long, default_value = "cpu:2")]
-    devices: Devices,
+    pub devices: Devices,
     /// Images in a batch of the single device; by default as many as each device has of --batch-size.
-    #[arg(long, value_name = "IMAGES")]
-    single_batch_size: Option<usize>,
+    #[arg(long, value_name = "IMAGES", value_parser = value_parser!(u32).range(1..))]
+    single_batch_size: Option<u32>,
     /// Batches of each training, of which memory and times leave out the first two. As many as
     /// an epoch has, or more, measure the epoch; less project it.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(3..))]
@@ -76,37 +77,19 @@ pub struct Shares {
 
 impl CompareArgs {
     /// # Errors
-    /// [`Error::Argument`] for a single device.
-    pub fn devices(&self) -> Result<&Devices> {
-        if self.devices.len() > 1 {
-            return Ok(&self.devices);
-        }
-        let expected = "at least two devices: on one there is nothing to compare";
-        Err(refused("--devices", self.devices.to_string(), expected.into()))
-    }
-
-    /// # Errors
-    /// [`Error::Argument`] for a batch that the devices cannot share evenly.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a single device, and for a batch that
+    /// the devices cannot share evenly.
     pub fn shares(&self) -> Result<Shares> {
-        let devices = self.devices.len();
         let all = self.data.loader(1)?;
-        let total = all.batch_size;
-        if total == 0 || !total.is_multiple_of(devices) {
-            let expected = format!("{devices} or a multiple of it: an equal share for each device");
-            return Err(refused("--batch-size", total.to_string(), expected));
-        }
-        let device = total / devices;
-        let single = self.single_batch_size.unwrap_or(device);
-        if single == 0 {
-            return Err(refused("--single-batch-size", "0".into(), "at least 1 image".into()));
-        }
-        let (workers, device_workers) = (all.num_workers, all.num_workers.div_ceil(devices));
-        Ok(Shares { total, device, single, workers, device_workers })
+        let device = equal_share(all.batch_size, &self.devices)?;
+        Ok(Shares {
+            total: all.batch_size,
+            device,
+            single: self.single_batch_size.map_or(device, |images| images as usize),
+            workers: all.num_workers,
+            device_workers: all.num_workers.div_ceil(self.devices.len()),
+        })
     }
-}
-
-fn refused(what: &str, found: String, expected: String) -> Error {
-    Error::Argument { what: what.into(), found, expected }
 }
 
 #[cfg(test)]
@@ -143,12 +126,13 @@ mod tests {
         for (flags, expected) in [
             ("--batch-size 1", "--batch-size is 1, but must be 2 or a multiple of it: an equal"),
             ("--batch-size 33", "--batch-size is 33, but must be 2 or a multiple of it"),
-            ("--single-batch-size 0", "--single-batch-size is 0, but must be at least 1 image"),
+            ("--devices cpu:1", "--devices is cpu:0, but must be at least two"),
         ] {
             let error = compare(flags).shares().unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
-        let error = compare("--devices cpu:1").devices().unwrap_err().to_string();
-        assert!(error.starts_with("--devices is cpu:0, but must be at least two"), "{error}");
+        let error = Line::try_parse_from(["program", "--single-batch-size=0"]).err().unwrap();
+        let expected = "invalid value '0' for '--single-batch-size <IMAGES>': 0 is not in 1..";
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }

@@ -1,9 +1,10 @@
 //! The flags of one training, and what follows from them.
 
 use crate::args::{DataArgs, Images};
-use crate::compare::Method;
+use clap::builder::PossibleValue;
 use clap::{ValueEnum, value_parser};
 use ddp_imagenet::models::Arch;
+use report::refused;
 use std::fmt;
 use std::path::PathBuf;
 use tch::nn::VarStore;
@@ -13,7 +14,7 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, Error, LogicalDevice, Result};
+use tch_parallel::{Devices, LogicalDevice, Result};
 
 /// Train PyramidNet on CIFAR-10 with one method, as the article's companion repository does.
 ///
@@ -78,6 +79,35 @@ pub struct Args {
     pub metrics: Option<PathBuf>,
 }
 
+/// How a batch is shared out among devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// One process with one device.
+    Single,
+    /// One process with several devices: DataParallel.
+    DataParallel,
+    /// A process for each device: DistributedDataParallel.
+    Ddp,
+    /// A process for each device: Apex's DistributedDataParallel, which counts batch and workers for
+    /// each process.
+    Apex,
+}
+
+impl Method {
+    /// Whether every device has a process of its own.
+    pub fn is_distributed(self) -> bool {
+        matches!(self, Method::Ddp | Method::Apex)
+    }
+}
+
+impl fmt::Display for Method {
+    /// As the flag has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.pad(value.as_ref().map_or("", PossibleValue::get_name))
+    }
+}
+
 /// What makes steps of gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OptimizerKind {
@@ -100,7 +130,7 @@ impl Args {
     /// The devices of this process.
     ///
     /// # Errors
-    /// [`Error::Argument`] for devices and numbers of ranks that do not go with the method.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for devices and numbers of ranks that do not go with the method.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         let (rank, ranks) = env.map_or((0, 1), |env| (env.local_rank, env.local_world_size));
         if self.method.is_distributed() {
@@ -147,7 +177,7 @@ impl Args {
     /// Apex's example counts both for each process (S4.38).
     ///
     /// # Errors
-    /// [`Error::Argument`] for a batch that does not give every device an image.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch that does not give every device an image.
     pub fn loader(&self, device: LogicalDevice) -> Result<DataLoaderOptions> {
         let ranks = match self.method {
             Method::Ddp => Env::read()?.map_or(1, |env| env.local_world_size),
@@ -178,7 +208,7 @@ impl Args {
     /// The companion repository's optimizer, or the other one.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a learning rate that no optimizer can work with.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a learning rate that no optimizer can work with.
     pub fn optimizer(&self, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
         let lr = self.lr;
         Ok(match self.optimizer {
@@ -197,10 +227,6 @@ impl Args {
     pub fn steps(&self) -> usize {
         self.steps.map_or(usize::MAX, |steps| steps as usize)
     }
-}
-
-fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) -> Error {
-    Error::Argument { what: what.into(), found: found.to_string(), expected: expected.into() }
 }
 
 #[cfg(test)]
