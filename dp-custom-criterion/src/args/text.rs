@@ -39,3 +39,28 @@ impl TextArgs {
         Ok((corpus, vocab))
     }
 }
+
+/// Number the words of a corpus, and keep that in a file.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dp-custom-criterion vocab --corpus corpus.txt --output vocab.json
+  dp-custom-criterion vocab --output vocab.json --size 4096   of this project's book")]
+pub struct VocabArgs {
+    #[command(flatten)]
+    pub corpus: CorpusArgs,
+    /// Where to put the vocabulary.
+    #[arg(short, long)]
+    pub output: PathBuf,
+    /// The most frequent words only, so many; by default all.
+    #[arg(short, long)]
+    pub size: Option<usize>,
+    /// Only words that occur at least so often.
+    #[arg(short, long, default_value_t = 1)]
+    pub min_freq: usize,
+}
+
+impl VocabArgs {
+    pub fn options(&self) -> VocabOptions {
+        VocabOptions { size: self.size, min_freq: self.min_freq }
+    }
+}

@@ -1,12 +1,12 @@
 //! The training.
 
 use super::{MethodArgs, ModelArgs, TextArgs};
-use crate::schedule::WarmUp;
 use clap::value_parser;
+use report::refused;
 use std::path::PathBuf;
+use tch_parallel::Result;
 use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::optim::AdamOptions;
-use tch_parallel::{Error, Result};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
@@ -68,15 +68,13 @@ impl TrainArgs {
     /// evenly.
     pub fn loader(&self, pairs: usize, ranks: usize) -> Result<DataLoaderOptions> {
         let batch_size = self.batch_size as usize;
-        let refuse = |expected: String| {
-            let what = "--batch-size".into();
-            Err(Error::Argument { what, found: batch_size.to_string(), expected })
-        };
         if batch_size > pairs {
-            return refuse(format!("at most {pairs}, the pairs of the corpus"));
+            let expected = format!("at most {pairs}, the pairs of the corpus");
+            return Err(refused("--batch-size", batch_size, expected));
         }
         if !batch_size.is_multiple_of(ranks) {
-            return refuse(format!("a multiple of {ranks}, the ranks that share a batch"));
+            let expected = format!("a multiple of {ranks}, the ranks that share a batch");
+            return Err(refused("--batch-size", batch_size, expected));
         }
         Ok(DataLoaderOptions {
             batch_size: batch_size / ranks,
@@ -95,8 +93,14 @@ impl TrainArgs {
         }
     }
 
-    pub fn schedule(&self) -> WarmUp {
-        WarmUp { hidden: self.model.hidden, steps: self.warmup }
+    /// The learning rate of step number `step`, counted from 1.
+    ///
+    /// codertimo's `ScheduledOptim`, after "Attention is all you need": the rate grows in proportion
+    /// to the step, then falls with its root, and larger models go in smaller steps. He sets it before
+    /// every step, so that the rate his optimizer was made with, his flag `--lr`, is never used.
+    pub fn lr(&self, step: u64) -> f64 {
+        let (step, warmup) = (step as f64, self.warmup as f64);
+        (self.model.hidden as f64).powf(-0.5) * step.powf(-0.5).min(warmup.powf(-1.5) * step)
     }
 }
 
@@ -113,6 +117,17 @@ mod tests {
 
     fn train(flags: &[&str]) -> TrainArgs {
         Line::try_parse_from(["program"].iter().chain(flags)).unwrap().train
+    }
+
+    #[test]
+    fn at_codertimos_size_the_rate_peaks_with_6_25e_4_at_step_10_000() {
+        let args = train(&["--hidden", "256", "--warmup", "10000"]);
+        for (step, expected) in
+            [(1, 6.25e-8), (1_000, 6.25e-5), (10_000, 6.25e-4), (40_000, 3.125e-4)]
+        {
+            // A few roundings of an f64.
+            assert!((args.lr(step) / expected - 1.0).abs() < 1e-14, "{step}");
+        }
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use super::Corpus;
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use tch_parallel::{Error, Result};
 
@@ -74,23 +73,10 @@ impl Vocab {
         self.tokens.get(word).copied().unwrap_or(Self::UNK)
     }
 
-    /// Writes the vocabulary. Whoever looks finds the old file or the new one, whole.
+    /// Writes the vocabulary.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-        let result = self.write(&temporary).and_then(|()| fs::rename(&temporary, path));
-        if result.is_err() {
-            // Whether it is there at all depends on how far the writing came.
-            let _ = fs::remove_file(&temporary);
-        }
-        result.map_err(Error::io("write", path))
-    }
-
-    fn write(&self, path: &Path) -> io::Result<()> {
-        let mut file = File::create(path)?;
-        writeln!(file, "{}\n{}", header(self.words.len()), self.words.join("\n"))?;
-        // Without it the name could reach the disk before the contents.
-        file.sync_all()
+        let words = self.words.join("\n");
+        report::save(path, &format!("{}\n{words}\n", header(self.words.len())))
     }
 
     /// Reads what [`save`](Self::save) has written.

@@ -1,10 +1,10 @@
-//! The subcommand that runs every method.
+//! The flags of the comparison.
 
-use super::{ModelArgs, TextArgs};
+use crate::args::{ModelArgs, TextArgs};
 use clap::value_parser;
 use report::parse_size;
 use std::path::PathBuf;
-use tch_parallel::{Devices, Error, Result};
+use tch_parallel::Devices;
 
 /// Train with each of the four methods, and show where memory and time go.
 ///
@@ -34,10 +34,10 @@ pub struct CompareArgs {
     pub model: ModelArgs,
     /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
     #[arg(long, default_value = "cpu:2")]
-    devices: Devices,
+    pub devices: Devices,
     /// Pairs in a batch, of all devices together.
     #[arg(short, long, default_value_t = 32)]
-    batch_size: usize,
+    pub batch_size: usize,
     /// Steps of each method. Memory counts from the third on; the time of a step is the median.
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(3..))]
     pub steps: u64,
@@ -53,33 +53,4 @@ pub struct CompareArgs {
     /// Seconds that a run of a method may take.
     #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
     pub timeout: u64,
-}
-
-impl CompareArgs {
-    /// # Errors
-    /// [`Error::Argument`] for a single device.
-    pub fn devices(&self) -> Result<&Devices> {
-        if self.devices.len() > 1 {
-            return Ok(&self.devices);
-        }
-        Err(Error::Argument {
-            what: "--devices".into(),
-            found: self.devices.to_string(),
-            expected: "at least two devices: on one there is nothing to compare".into(),
-        })
-    }
-
-    /// # Errors
-    /// [`Error::Argument`] for a batch that the devices cannot share evenly.
-    pub fn batch_size(&self) -> Result<usize> {
-        let devices = self.devices.len();
-        if self.batch_size > 0 && self.batch_size.is_multiple_of(devices) {
-            return Ok(self.batch_size);
-        }
-        Err(Error::Argument {
-            what: "--batch-size".into(),
-            found: self.batch_size.to_string(),
-            expected: format!("{devices} or a multiple of it: an equal share for each device"),
-        })
-    }
 }
