@@ -1,10 +1,10 @@
-//! What is to become small, and what that comes to in an epoch.
+//! The loss to minimise, and its mean over an epoch.
 
 use anyhow::Result;
 use tch::{Device, Kind, Reduction, Tensor};
 use tch_parallel::data_parallel::Mean;
 
-/// A target that does not count.
+/// A target that is ignored.
 const IGNORE_INDEX: i64 = 0;
 
 /// codertimo's loss of a batch: `nll(next, is_next) + nll(mlm, labels)`, a scalar.
@@ -42,7 +42,7 @@ fn nll_loss(log_probabilities: &Tensor, target: &Tensor) -> Tensor {
     log_probabilities.nll_loss_nd::<Tensor>(target, None, Reduction::Mean, IGNORE_INDEX)
 }
 
-/// What an epoch has come to so far.
+/// The means of an epoch so far.
 #[derive(Debug, Default)]
 pub struct Average {
     losses: f64,

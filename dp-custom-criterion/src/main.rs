@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn vocab(args: &VocabArgs) -> Result<()> {
-    let vocab = Vocab::build(&args.corpus.load()?, args.options());
+    let vocab = Vocab::build(&args.corpus.load()?, args.options);
     println!("VOCAB SIZE: {}", vocab.len());
     vocab.save(&args.output)?;
     Ok(())

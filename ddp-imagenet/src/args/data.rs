@@ -19,32 +19,32 @@ pub type Images = ImageDataset<Box<dyn ImageSource>>;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct DataArgs {
-    /// Where the images lie: for imagefolder a directory with train and val, for the others their
-    /// own files.
+    /// Directory of the images: with train and val for imagefolder, with their own files for the
+    /// others.
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// What to learn.
+    /// Data set to train on.
     #[arg(long, value_enum, default_value_t = Source::Imagefolder)]
     dataset: Source,
-    /// The same as --dataset synthetic.
+    /// Same as --dataset synthetic.
     #[arg(long, conflicts_with = "dataset")]
     dummy: bool,
-    /// Fetch CIFAR-10, or all 70,000 digits of MNIST, first.
+    /// Download CIFAR-10, or all 70,000 digits of MNIST, first.
     #[arg(long, conflicts_with = "dir")]
     download: bool,
-    /// Height and width of what the network sees, for imagefolder and synthetic; by default 224.
+    /// Height and width of the network's input, for imagefolder and synthetic [default: 224].
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<usize>,
-    /// Show the network every image as it is, at its best: cut out of its middle.
+    /// Do not augment training images: at most crop their centre.
     #[arg(long)]
     no_augment: bool,
-    /// Leave images out that cannot be read, and count them, instead of stopping.
+    /// Skip images that cannot be read, and count them, instead of stopping.
     #[arg(long)]
     skip_bad: bool,
-    /// Images in a batch, of all ranks of this host together.
+    /// Images per batch, for all ranks of this host together.
     #[arg(short, long, default_value_t = 256)]
     batch_size: usize,
-    /// Threads of this host that make batches ahead, shared out among its ranks; 0 makes them in the
+    /// Threads that load batches ahead, for all ranks of this host together; 0 loads them in the
     /// training loop.
     #[arg(short = 'j', long, default_value_t = 4)]
     workers: usize,
@@ -53,16 +53,16 @@ pub struct DataArgs {
 /// Where images come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Source {
-    /// JPEG and PNG files in a folder for each class, as ImageNet comes.
+    /// JPEG and PNG files in one folder per class, as in ImageNet.
     Imagefolder,
-    /// CIFAR-10, in its binary files.
+    /// CIFAR-10's binary files.
     Cifar10,
-    /// Handwritten digits as images of 32 by 32 pixels; by default 10,000 that are part of the
-    /// program.
+    /// Handwritten digits as images of 32 by 32 pixels; without DIR the 10,000 that are part of
+    /// the program.
     Mnist,
     /// Clothes as images of 32 by 32 pixels; Debian's package dataset-fashion-mnist has all 70,000.
     FashionMnist,
-    /// Noise, to measure speed with.
+    /// Noise, for measuring speed.
     Synthetic,
 }
 

@@ -1,4 +1,4 @@
-//! How the batch is shared out among devices.
+//! How devices share a batch.
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -16,7 +16,7 @@ pub enum Method {
     OutputDevice,
     /// One process; every device computes the loss of its own outputs.
     CustomCriterion,
-    /// DistributedDataParallel: a process for each device.
+    /// DistributedDataParallel: one process per device.
     Ddp,
 }
 
@@ -30,19 +30,19 @@ impl fmt::Display for Method {
 
 #[derive(Debug, clap::Args)]
 pub struct MethodArgs {
-    /// How the batch is shared out among the devices.
+    /// How the devices share the batch.
     #[arg(short, long, value_enum, default_value_t = Method::DataParallel)]
     pub method: Method,
-    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1; by default cpu:1. With ddp one
-    /// for each rank of this host, by default cpu:N for N ranks.
+    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1 [default: cpu:1]. With
+    /// ddp one for each rank of this host [default: cpu:N for N ranks].
     #[arg(long)]
     devices: Option<Devices>,
-    /// The device of outputs and loss, by its position among the devices, from 0; by default 1, the
-    /// second. For the method output-device.
+    /// Position among the devices, from 0, of the one that gathers the outputs and computes the loss
+    /// [default: 1]. For the method output-device.
     #[arg(long)]
     output_device: Option<usize>,
-    /// Weight each device's losses by how many pairs and words count in them, which gives the loss
-    /// of the whole batch. For the method custom-criterion, which else takes their mean.
+    /// Weight each device's losses by the pairs and words that count in them, which gives the loss of
+    /// the whole batch rather than the devices' mean. For the method custom-criterion.
     #[arg(long)]
     pub weighted: bool,
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `text` | what to learn from: the corpus and its vocabulary; [`VocabArgs`]: the subcommand vocab |
 //! | `model` | how large the model is |
-//! | `method` | how the batch is shared out among devices |
+//! | `method` | how devices share a batch |
 //! | `train` | [`TrainArgs`]: the training |
 
 mod method;
@@ -22,7 +22,7 @@ pub use train::TrainArgs;
 
 /// Trains codertimo's BERT on pairs of sentences, on one device or several.
 ///
-/// Without any flag it takes 50 steps, less than a minute on two cores.
+/// By default it makes 50 steps, which takes less than a minute on two cores.
 #[derive(Debug, Parser)]
 // As in argparse, of a flag given twice the last one counts.
 #[command(
@@ -31,7 +31,7 @@ pub use train::TrainArgs;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   dp-custom-criterion                                            BERT on one device
-  dp-custom-criterion --method data-parallel --devices cpu:2     batches shared out, loss on the first device
+  dp-custom-criterion --method data-parallel --devices cpu:2     batches divided, loss on the first device
   dp-custom-criterion --method custom-criterion --devices cpu:2  the loss on every device as well
   dp-custom-criterion compare                                    all methods: bytes and time of each device"
 )]

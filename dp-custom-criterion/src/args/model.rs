@@ -8,22 +8,22 @@ use tch_parallel::Result;
 
 #[derive(Debug, Clone, PartialEq, clap::Args)]
 pub struct ModelArgs {
-    /// The length of a position's vector.
+    /// Hidden size: the length of a position's vector.
     #[arg(long, default_value_t = 256, value_parser = value_parser!(i64).range(1..))]
     pub hidden: i64,
-    /// Transformer blocks on top of each other.
+    /// Number of transformer blocks.
     #[arg(short, long, default_value_t = 8, value_parser = value_parser!(i64).range(1..))]
     layers: i64,
-    /// Attentions side by side in each block.
+    /// Attention heads of each block.
     #[arg(short, long, default_value_t = 8, value_parser = value_parser!(i64).range(1..))]
     attn_heads: i64,
-    /// Tokens in a pair of sentences: longer ones are cut off, shorter ones filled up.
+    /// Tokens per pair of sentences: longer pairs are truncated, shorter ones padded.
     #[arg(short, long, default_value_t = 20, value_parser = value_parser!(i64).range(4..=MAX_LEN))]
     seq_len: i64,
-    /// Tokens that the model knows, if more than the vocabulary has: its output grows with them.
+    /// Tokens that the model knows, if more than the vocabulary has; its output grows with them.
     #[arg(long)]
     vocab_size: Option<i64>,
-    /// The share of values that is set to zero in training.
+    /// Dropout probability.
     #[arg(long, default_value_t = 0.1)]
     dropout: f64,
 }

@@ -6,7 +6,7 @@ use tch_parallel::Result;
 
 #[derive(Debug, clap::Args)]
 pub struct CorpusArgs {
-    /// A text: two sentences a line, split by a tab; by default this project's book.
+    /// Corpus: two sentences per line, separated by a tab [default: this project's book].
     #[arg(short, long)]
     corpus: Option<PathBuf>,
 }
@@ -15,7 +15,7 @@ pub struct CorpusArgs {
 pub struct TextArgs {
     #[command(flatten)]
     corpus: CorpusArgs,
-    /// A vocabulary made by the subcommand vocab; by default that of the corpus.
+    /// Vocabulary written by the subcommand vocab [default: that of the corpus].
     #[arg(short, long)]
     vocab: Option<PathBuf>,
 }
@@ -40,27 +40,17 @@ impl TextArgs {
     }
 }
 
-/// Number the words of a corpus, and keep that in a file.
+/// Build the vocabulary of a corpus and save it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  dp-custom-criterion vocab --corpus corpus.txt --output vocab.json
-  dp-custom-criterion vocab --output vocab.json --size 4096   of this project's book")]
+  dp-custom-criterion vocab --corpus corpus.txt --output vocab.txt
+  dp-custom-criterion vocab --output vocab.txt --size 4096   for this project's book")]
 pub struct VocabArgs {
     #[command(flatten)]
     pub corpus: CorpusArgs,
-    /// Where to put the vocabulary.
+    /// File to write the vocabulary to.
     #[arg(short, long)]
     pub output: PathBuf,
-    /// The most frequent words only, so many; by default all.
-    #[arg(short, long)]
-    pub size: Option<usize>,
-    /// Only words that occur at least so often.
-    #[arg(short, long, default_value_t = 1)]
-    pub min_freq: usize,
-}
-
-impl VocabArgs {
-    pub fn options(&self) -> VocabOptions {
-        VocabOptions { size: self.size, min_freq: self.min_freq }
-    }
+    #[command(flatten)]
+    pub options: VocabOptions,
 }

@@ -14,47 +14,47 @@ pub struct TrainArgs {
     pub method: MethodArgs,
     #[command(flatten)]
     pub text: TextArgs,
-    /// Where to put the weights after each epoch; by default they are not kept.
+    /// Save the weights to this file after each epoch.
     #[arg(short, long)]
     pub output: Option<PathBuf>,
 
     #[command(flatten)]
     pub model: ModelArgs,
 
-    /// Pairs in a batch, of all devices and ranks together. The last batch of an epoch is left out
-    /// if it is smaller.
+    /// Pairs per batch, for all devices and ranks together. An incomplete last batch of an epoch is
+    /// dropped.
     #[arg(short, long, default_value_t = 64, value_parser = value_parser!(u64).range(1..))]
     batch_size: u64,
-    /// How often to go through the corpus.
+    /// Number of passes over the corpus.
     #[arg(short, long, default_value_t = 10)]
     pub epochs: u64,
-    /// Stop after so many steps, even amid an epoch.
-    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    /// Stop after N steps, even mid-epoch.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub steps: Option<u64>,
-    /// Threads that make batches ahead; 0 makes them in the training loop.
+    /// Threads that load batches ahead; 0 loads them in the training loop.
     #[arg(short, long, default_value_t = 0)]
     workers: usize,
-    /// Determines weights, dropout and masking.
+    /// Seed of weights, dropout and masking.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
-    /// How strongly weights are drawn to zero.
+    /// Weight decay (L2 penalty).
     #[arg(long, default_value_t = 0.01)]
     adam_weight_decay: f64,
-    /// How much Adam keeps of the mean of past gradients.
+    /// Adam's decay rate of the mean of past gradients.
     #[arg(long, default_value_t = 0.9)]
     adam_beta1: f64,
-    /// How much Adam keeps of the mean of their squares.
+    /// Adam's decay rate of the mean of their squares.
     #[arg(long, default_value_t = 0.999)]
     adam_beta2: f64,
-    /// The step at which the learning rate is highest; a short run learns more with 100.
+    /// Steps of warm-up, after which the learning rate falls; a short run learns more with 100.
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u64).range(1..))]
     warmup: u64,
 
-    /// Steps between two lines of output.
+    /// Print a line every N steps.
     #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
     pub log_freq: u64,
-    /// A directory for the loss of every step, and for the memory of every device, as JSON lines.
+    /// Write the loss of every step, and the memory of every device, to this directory as JSON lines.
     #[arg(long)]
     pub metrics: Option<PathBuf>,
 }

@@ -10,11 +10,13 @@ use tch_parallel::{Error, Result};
 const SPECIALS: [&str; 5] = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>"];
 
 /// Which words get a token of their own.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, clap::Args)]
 pub struct VocabOptions {
-    /// At most so many words, the most frequent ones; all of them if `None`.
+    /// Keep the N most frequent words [default: all].
+    #[arg(short, long, value_name = "N")]
     pub size: Option<usize>,
-    /// Only words that occur at least so often.
+    /// Drop words seen fewer than N times.
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
     pub min_freq: usize,
 }
 
