@@ -9,21 +9,20 @@
 //! cargo run --release -p ddp-imagenet -- compare --devices cpu:2 --plot charts
 //! ```
 
-mod accuracy;
 mod args;
-mod compare;
+mod exhibits;
 mod layout;
 mod meter;
 mod shard_sampler;
 mod train_state;
 
-use accuracy::accuracy;
 use anyhow::{Result, ensure};
 use args::{Args, Command, Images, Source, TrainArgs};
 use clap::Parser;
 use ddp_imagenet::models::Model;
+use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
-use meter::Meters;
+use meter::{Meters, accuracy};
 use report::{MetricsLog, Timing, exit_code};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
@@ -45,7 +44,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     exit_code(match &args.command {
         Some(Command::Compare(args)) => compare::compare(args),
-        Some(Command::TrainCifar(args)) => compare::train::train(args),
+        Some(Command::TrainCifar(args)) => train_cifar::train(args),
         None => train(&args.train),
     })
 }
@@ -95,10 +94,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     args.recipe.register_comm_hook(&model)?;
     // ANCHOR_END: model
 
-    let mut metrics = match &args.metrics {
-        Some(directory) => MetricsLog::create(directory, rank, group.world_size())?,
-        None => MetricsLog::disabled(),
-    };
+    let mut metrics = MetricsLog::of_rank(args.metrics.as_deref(), &group)?;
     let mut timing = Timing::new();
 
     if args.evaluate {

@@ -11,21 +11,18 @@
 //! ```
 
 mod args;
-mod average;
-mod compare;
 mod data;
-mod formula;
+mod exhibits;
 mod loss;
 mod model;
 mod parallel;
-mod schedule;
 
 use anyhow::{Result, ensure};
 use args::{Args, Command, Method, TrainArgs, VocabArgs};
-use average::Average;
 use clap::Parser;
 use data::{BertDataset, Vocab};
-use loss::{bert_loss, bert_means};
+use exhibits::compare::compare;
+use loss::{Average, bert_loss, bert_means};
 use model::LanguageModel;
 use parallel::{Criterion, Parallel};
 use report::Meter;
@@ -47,13 +44,13 @@ fn main() -> ExitCode {
     let args = Args::parse();
     exit_code(match &args.command {
         Some(Command::Vocab(args)) => vocab(args),
-        Some(Command::Compare(args)) => compare::compare(args),
+        Some(Command::Compare(args)) => compare(args),
         None => train(&args.train),
     })
 }
 
 fn vocab(args: &VocabArgs) -> Result<()> {
-    let vocab = Vocab::build(&args.corpus.load()?, args.options());
+    let vocab = Vocab::build(&args.corpus.load()?, args.options);
     println!("VOCAB SIZE: {}", vocab.len());
     vocab.save(&args.output)?;
     Ok(())
@@ -118,15 +115,11 @@ fn train(args: &TrainArgs) -> Result<()> {
         }
     };
     let mut optimizer = Adam::new(&vs, args.adam())?;
-    let schedule = args.schedule();
     let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
     say(format!("Total Parameters: {parameters}"));
     // ANCHOR_END: model
 
-    let mut metrics = match &args.metrics {
-        Some(directory) => MetricsLog::create(directory, group.rank(), group.world_size())?,
-        None => MetricsLog::disabled(),
-    };
+    let mut metrics = MetricsLog::of_rank(args.metrics.as_deref(), &group)?;
     let mut timing = Timing::new();
     let mut meter = Meter::new(&devices);
     let trace = meter.trace().clone();
@@ -196,7 +189,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             // ANCHOR_END: ddp
             let forward_backward_seconds = meter.elapsed().as_secs_f64();
             step += 1;
-            optimizer.set_lr(schedule.lr(step));
+            optimizer.set_lr(args.lr(step));
             trace.span(Step::OptimizerStep, home, || optimizer.step())?;
             timing.step_took(meter.end_step()?);
 

@@ -1,6 +1,7 @@
 //! How a program says why it failed.
 
 use std::error::Error;
+use std::fmt::Display;
 use std::process::ExitCode;
 
 /// The variables in which launchers tell a process its rank: torchrun's and `launch`'s, Open
@@ -34,6 +35,16 @@ where
     let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
     eprint!("{}", report(&*error.into(), rank.as_deref()));
     ExitCode::FAILURE
+}
+
+/// An argument that no run could work with: `{what} is {found}, but must be {expected}`.
+pub fn refused(
+    what: impl Into<String>,
+    found: impl Display,
+    expected: impl Into<String>,
+) -> tch_parallel::Error {
+    let (what, found, expected) = (what.into(), found.to_string(), expected.into());
+    tch_parallel::Error::Argument { what, found, expected }
 }
 
 fn report(error: &(dyn Error + 'static), rank: Option<&str>) -> String {

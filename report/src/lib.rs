@@ -11,7 +11,8 @@
 //! | `progress` | [`progress_bar`]: how far an epoch is, for a person |
 //! | `table` | [`table()`]: numbers for a person, in columns |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
-//! | `exit` | [`exit_code`]: why a rank failed |
+//! | `exit` | [`exit_code`]: why a rank failed; [`refused`]: what is wrong with an argument |
+//! | `file` | [`save`]: a text in a file |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
 //! | [`comparison`] | trainings that a program starts, and their devices side by side |
@@ -21,6 +22,7 @@
 mod bytes;
 pub mod comparison;
 mod exit;
+mod file;
 mod meter;
 mod metrics_log;
 pub mod multiprocessing;
@@ -30,7 +32,8 @@ mod table;
 mod timing;
 
 pub use bytes::{parse_size, size};
-pub use exit::exit_code;
+pub use exit::{exit_code, refused};
+pub use file::save;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::progress_bar;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::{Error, Result};
 
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
@@ -70,6 +71,15 @@ impl MetricsLog {
         let path = dir.join(format!("rank{rank}.jsonl"));
         let file = File::create(&path).map_err(Error::io("create", &path))?;
         Ok(Self(Some(Output { file, path, rank, world_size })))
+    }
+
+    /// The log of one of the group's ranks, in a directory that the user may have asked for.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn of_rank(dir: Option<&Path>, group: &ProcessGroup) -> Result<Self> {
+        let create = |dir| Self::create(dir, group.rank(), group.world_size());
+        dir.map_or_else(|| Ok(Self::disabled()), create)
     }
 
     /// A log that writes nothing, for runs that want none.

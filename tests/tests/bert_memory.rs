@@ -106,7 +106,7 @@ fn expect_near(found: usize, expected: usize, what: &str) {
     assert!(50 * gap <= expected, "{what}: {found} bytes instead of {expected}, {gap} off");
 }
 
-/// By how much a device that gathers exceeds the others: dp-custom-criterion/src/formula.rs.
+/// By how much a device that gathers exceeds the others: dp-custom-criterion/src/exhibits/compare/formula.rs.
 fn surplus(devices: usize) -> usize {
     let share = SHARE * SEQ_LEN * VOCAB_SIZE * size_of::<f32>();
     3 * (devices - 1) * share

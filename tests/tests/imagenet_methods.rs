@@ -291,7 +291,7 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
 
 /// The lines between a file's anchors.
 fn listing(method: &str) -> Result<Vec<String>> {
-    let text = source(format!("ddp-imagenet/src/compare/train/{method}.rs"))?;
+    let text = source(format!("ddp-imagenet/src/exhibits/train_cifar/{method}.rs"))?;
     let (_, rest) = text.split_once("// ANCHOR: train\n").context("no anchor")?;
     let (listing, _) = rest.split_once("// ANCHOR_END: train").context("no end")?;
     Ok(listing.lines().map(|line| line.trim().to_owned()).collect())

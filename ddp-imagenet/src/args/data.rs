@@ -1,9 +1,10 @@
 //! Which images, and how they become batches.
 
 use clap::ValueEnum;
+use report::refused;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
+use tch_parallel::Result;
 use tch_parallel::data::transforms::{
     CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform,
 };
@@ -12,39 +13,38 @@ use tch_parallel::data::{
     ImageFolderOptions, ImageSource, MNIST_CLASSES, Mnist, MnistImages, Split, SyntheticImages,
     SyntheticImagesOptions, download,
 };
-use tch_parallel::{Error, Result};
 
 /// The images of a training or a validation.
 pub type Images = ImageDataset<Box<dyn ImageSource>>;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct DataArgs {
-    /// Where the images lie: for imagefolder a directory with train and val, for the others their
-    /// own files.
+    /// Directory of the images: with train and val for imagefolder, with their own files for the
+    /// others.
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// What to learn.
+    /// Data set to train on.
     #[arg(long, value_enum, default_value_t = Source::Imagefolder)]
     dataset: Source,
-    /// The same as --dataset synthetic.
+    /// Same as --dataset synthetic.
     #[arg(long, conflicts_with = "dataset")]
     dummy: bool,
-    /// Fetch CIFAR-10, or all 70,000 digits of MNIST, first.
+    /// Download CIFAR-10, or all 70,000 digits of MNIST, first.
     #[arg(long, conflicts_with = "dir")]
     download: bool,
-    /// Height and width of what the network sees, for imagefolder and synthetic; by default 224.
+    /// Height and width of the network's input, for imagefolder and synthetic [default: 224].
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<usize>,
-    /// Show the network every image as it is, at its best: cut out of its middle.
+    /// Do not augment training images: at most crop their centre.
     #[arg(long)]
     no_augment: bool,
-    /// Leave images out that cannot be read, and count them, instead of stopping.
+    /// Skip images that cannot be read, and count them, instead of stopping.
     #[arg(long)]
     skip_bad: bool,
-    /// Images in a batch, of all ranks of this host together.
+    /// Images per batch, for all ranks of this host together.
     #[arg(short, long, default_value_t = 256)]
     batch_size: usize,
-    /// Threads of this host that make batches ahead, shared out among its ranks; 0 makes them in the
+    /// Threads that load batches ahead, for all ranks of this host together; 0 loads them in the
     /// training loop.
     #[arg(short = 'j', long, default_value_t = 4)]
     workers: usize,
@@ -53,16 +53,16 @@ pub struct DataArgs {
 /// Where images come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Source {
-    /// JPEG and PNG files in a folder for each class, as ImageNet comes.
+    /// JPEG and PNG files in one folder per class, as in ImageNet.
     Imagefolder,
-    /// CIFAR-10, in its binary files.
+    /// CIFAR-10's binary files.
     Cifar10,
-    /// Handwritten digits as images of 32 by 32 pixels; by default 10,000 that are part of the
-    /// program.
+    /// Handwritten digits as images of 32 by 32 pixels; without DIR the 10,000 that are part of
+    /// the program.
     Mnist,
     /// Clothes as images of 32 by 32 pixels; Debian's package dataset-fashion-mnist has all 70,000.
     FashionMnist,
-    /// Noise, to measure speed with.
+    /// Noise, for measuring speed.
     Synthetic,
 }
 
@@ -103,7 +103,7 @@ impl DataArgs {
     /// How each of a host's `ranks` makes its share of the batches: main.py's division.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a batch that does not give every rank an image.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch that does not give every rank an image.
     pub fn loader(&self, ranks: usize) -> Result<DataLoaderOptions> {
         if self.batch_size < ranks {
             return Err(refused(
@@ -119,38 +119,20 @@ impl DataArgs {
         })
     }
 
-    /// The flags that make these arguments, for another process.
-    pub fn flags(&self) -> Vec<OsString> {
-        let Self {
-            dir,
-            dataset,
-            dummy,
-            download,
-            image_size,
-            no_augment,
-            skip_bad,
-            batch_size,
-            workers,
-        } = self;
-        let dataset = dataset.to_possible_value().map(|value| value.get_name().to_owned());
-        let values = [
-            ("--dataset", dataset.filter(|_| !dummy)),
-            ("--image-size", image_size.map(|size| size.to_string())),
-            ("--batch-size", Some(batch_size.to_string())),
-            ("--workers", Some(workers.to_string())),
-        ];
+    /// The flags by which another process takes the same images, in batches of its own.
+    pub fn source_flags(&self) -> Vec<OsString> {
+        let source = self.source().to_possible_value();
+        let source = source.map(|source| format!("--dataset={}", source.get_name()));
+        let size = self.image_size.map(|pixels| format!("--image-size={pixels}"));
         let switches = [
-            ("--dummy", *dummy),
-            ("--download", *download),
-            ("--no-augment", *no_augment),
-            ("--skip-bad", *skip_bad),
+            ("--download", self.download),
+            ("--no-augment", self.no_augment),
+            ("--skip-bad", self.skip_bad),
         ];
-        let values =
-            values.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?)));
-        let switches =
-            switches.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.into());
-        let dir = dir.iter().map(|dir| dir.clone().into_os_string());
-        values.chain(switches).map(OsString::from).chain(dir).collect()
+        let switches = switches.into_iter().filter(|(_, given)| *given);
+        let switches = switches.map(|(flag, _)| flag.to_owned());
+        let flags = source.into_iter().chain(size).chain(switches).map(OsString::from);
+        flags.chain(self.dir.clone().map(OsString::from)).collect()
     }
 
     fn image_size(&self) -> Result<usize> {
@@ -262,10 +244,6 @@ impl Source {
     }
 }
 
-fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) -> Error {
-    Error::Argument { what: what.into(), found: found.to_string(), expected: expected.into() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,15 +304,20 @@ mod tests {
     }
 
     #[test]
-    fn flags_for_another_process_make_the_same_arguments() {
-        for given in [
-            "--dataset cifar10 -b 60 -j 2 --download",
-            "--dummy --image-size 64 --no-augment",
-            "--skip-bad some/dir",
+    fn flags_for_another_process_name_the_same_images() {
+        for (given, source) in [
+            ("--dataset cifar10 --download", Source::Cifar10),
+            ("--dummy --image-size 64 --no-augment", Source::Synthetic),
+            ("--skip-bad some/dir", Source::Imagefolder),
         ] {
-            let flags = data(given).flags().into_iter().map(|flag| flag.into_string().unwrap());
-            let again = data(&flags.collect::<Vec<_>>().join(" "));
-            assert_eq!(format!("{again:?}"), format!("{:?}", data(given)));
+            let given = data(given);
+            let flags = given.source_flags();
+            let text: Vec<_> = flags.iter().map(|flag| flag.to_str().unwrap()).collect();
+            let again = data(&text.join(" "));
+            assert_eq!(again.source(), source);
+            // Which --dummy is, in another spelling.
+            let again = DataArgs { dummy: given.dummy, dataset: given.dataset, ..again };
+            assert_eq!(format!("{again:?}"), format!("{given:?}"));
         }
     }
 }

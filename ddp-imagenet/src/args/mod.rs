@@ -12,7 +12,7 @@ mod model;
 mod recipe;
 mod train;
 
-use crate::compare::{self, CompareArgs};
+use crate::exhibits::{compare::CompareArgs, train_cifar};
 use clap::{Parser, Subcommand};
 
 pub use data::{DataArgs, Images, Source};
@@ -28,7 +28,7 @@ pub use train::TrainArgs;
     args_override_self = true,
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
-  launch -n 2 ddp-imagenet -a resnet18 /data/imagenet            folders train/CLASS and val/CLASS of JPEGs and PNGs
+  launch -n 2 ddp-imagenet -a resnet18 /data/imagenet            JPEGs and PNGs in train/CLASS and val/CLASS
   launch -n 2 ddp-imagenet --dataset cifar10 --download -a resnet18 --epochs 30
   launch -n 2 ddp-imagenet -a resnet50 --resume checkpoint.safetensors /data/imagenet
   ddp-imagenet -a resnet18 --evaluate --resume checkpoint.safetensors /data/imagenet
@@ -44,7 +44,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Compare(Box<CompareArgs>),
-    TrainCifar(Box<compare::train::Args>),
+    TrainCifar(Box<train_cifar::Args>),
 }
 
 #[cfg(test)]

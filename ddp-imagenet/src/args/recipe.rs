@@ -14,44 +14,44 @@ use tch_parallel::{Error, Result};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RecipeArgs {
-    /// How often to go through the training set.
+    /// Number of passes over the training set.
     #[arg(long, default_value_t = 90, value_parser = value_parser!(u64).range(1..))]
     pub epochs: u64,
-    /// The learning rate at the beginning, or after the warm-up.
+    /// Initial learning rate, or that after the warm-up.
     #[arg(long, default_value_t = 0.1, value_parser = not_negative)]
     pub lr: f64,
-    /// How much of the last step is kept in the next.
+    /// Momentum.
     #[arg(long, default_value_t = 0.9, value_parser = not_negative)]
     momentum: f64,
-    /// How strongly weights are drawn to zero.
+    /// Weight decay (L2 penalty).
     #[arg(long, visible_alias = "wd", default_value_t = 1e-4, value_parser = not_negative)]
     weight_decay: f64,
-    /// How the learning rate falls from epoch to epoch.
+    /// How the learning rate decays from epoch to epoch.
     #[arg(long, value_enum, default_value_t = Decay::Step)]
     schedule: Decay,
-    /// Epochs in which the learning rate rises to --lr first, from a hundredth of it.
+    /// Epochs of warm-up, in which the learning rate rises from a hundredth of --lr to --lr.
     #[arg(long, default_value_t = 0)]
     warmup_epochs: u64,
-    /// Batches whose gradients add up to one step; the ranks exchange them once.
+    /// Accumulate the gradients of N batches before each step; the ranks exchange them once.
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     accumulate: u32,
-    /// Mixed precision; fp16 with a scaled loss.
+    /// Train in mixed precision, with fp16 by a scaled loss.
     #[arg(long, value_enum)]
     amp: Option<Precision>,
     /// Exchange gradients in 16 bits.
     #[arg(long, value_enum)]
     comm_hook: Option<Precision>,
-    /// Share out the optimizer's state among the ranks (ZeroRedundancyOptimizer).
+    /// Shard the optimizer's state over the ranks (ZeroRedundancyOptimizer).
     #[arg(long)]
     zero: bool,
 }
 
-/// How the learning rate falls from epoch to epoch.
+/// How the learning rate decays from epoch to epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Decay {
-    /// Divided by 10 every 30 epochs.
+    /// Divide by 10 every 30 epochs.
     Step,
-    /// Along half a cosine, to 0 at the end.
+    /// Follow half a cosine to 0 at the end.
     Cosine,
 }
 
@@ -64,14 +64,14 @@ pub enum Precision {
     Fp16,
 }
 
-/// A batch's place among those whose gradients add up to one step.
+/// A batch's place among those whose gradients accumulate to one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accumulation {
-    /// Whether the gradients of the last step are to be forgotten first.
+    /// Whether to zero the gradients of the last step first.
     pub first: bool,
-    /// Whether the ranks exchange the gradients, and the step is taken.
+    /// Whether the ranks exchange the gradients and make the step.
     pub last: bool,
-    /// How many batches there are: the loss of each is divided by it.
+    /// The number of these batches, by which the loss of each is divided.
     pub batches: usize,
 }
 
@@ -119,8 +119,8 @@ impl RecipeArgs {
         Ok(Box::new(SequentialLr { schedules: vec![warm_up, decay], milestones }))
     }
 
-    /// Tells the model how to exchange gradients, if in another way than the usual one. None of these
-    /// hooks remembers anything, so a checkpoint is whole without them.
+    /// Registers the hook that compresses gradients, if the flags ask for one. These hooks have no state,
+    /// so a checkpoint needs nothing of them.
     pub fn register_comm_hook<M>(&self, model: &DistributedDataParallel<M>) -> Result<()> {
         match self.comm_hook {
             None => Ok(()),
@@ -129,7 +129,7 @@ impl RecipeArgs {
         }
     }
 
-    /// What autocast computes in, if anything else than 32-bit floats.
+    /// The precision of autocast, if not 32-bit floats.
     pub fn precision(&self) -> Option<Kind> {
         self.amp.map(|precision| match precision {
             Precision::Bf16 => Kind::BFloat16,
@@ -137,13 +137,13 @@ impl RecipeArgs {
         })
     }
 
-    /// Only in 16-bit floats of little range gradients vanish.
+    /// Only fp16 has too small a range for gradients that are not scaled.
     pub fn scaler(&self) -> GradScalerOptions {
         GradScalerOptions { enabled: self.amp == Some(Precision::Fp16), ..Default::default() }
     }
 
-    /// For batch number `batch` of an epoch of `batches`. What is left at the end of an epoch makes
-    /// a step of its own.
+    /// For batch number `batch` of an epoch of `batches`. The remainder at the end of an epoch makes a
+    /// step of its own.
     pub fn accumulation(&self, batch: usize, batches: usize) -> Accumulation {
         let accumulate = self.accumulate as usize;
         let begin = batch - batch % accumulate;

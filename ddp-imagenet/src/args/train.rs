@@ -14,40 +14,40 @@ pub struct TrainArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub recipe: RecipeArgs,
-    /// Rank r seeds its weights with this plus r; the order of the images depends on it as well.
+    /// Seed of the images' order, and on rank r, plus r, of the weights.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
-    /// Go on from this checkpoint.
+    /// Resume from this checkpoint.
     #[arg(long, value_name = "PATH")]
     pub resume: Option<PathBuf>,
-    /// The epoch to begin with, where there is no checkpoint.
+    /// Start at epoch N, without a checkpoint.
     #[arg(long, default_value_t = 0, conflicts_with = "resume")]
     pub start_epoch: u64,
-    /// Validate the model, and do nothing else.
+    /// Validate the model without training it.
     #[arg(short, long)]
     pub evaluate: bool,
-    /// Where rank 0 puts checkpoint.safetensors and model_best.safetensors.
+    /// Directory in which rank 0 saves checkpoint.safetensors and model_best.safetensors.
     #[arg(long, value_name = "DIR", default_value = ".")]
     checkpoint_dir: PathBuf,
-    /// Save after every so many batches as well, not only after an epoch.
+    /// Save every N batches as well as after each epoch.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     save_every: Option<u32>,
 
-    /// Batches between two lines of output.
+    /// Print a line every N batches.
     #[arg(short, long, default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
     print_freq: u32,
-    /// A directory for the losses of every step, as JSON lines, a file for each rank.
+    /// Write the loss of every step to this directory as JSON lines, one file per rank.
     #[arg(long, value_name = "DIR")]
     pub metrics: Option<PathBuf>,
-    /// Take only so many batches of an epoch, and of a validation.
+    /// Stop each epoch, and each validation, after N batches.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     steps: Option<u32>,
 
-    /// Where to train: cpu, cuda or auto.
+    /// Device to train on: cpu, cuda or auto.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Who moves gradients: gloo or nccl; by default nccl for cuda.
+    /// Backend of the collectives: gloo or nccl [default: nccl for cuda, else gloo].
     #[arg(long)]
     backend: Option<Backend>,
     /// Seconds to wait for another rank.
@@ -64,7 +64,7 @@ impl TrainArgs {
         }
     }
 
-    /// Where a training goes on from.
+    /// Where a training resumes from.
     pub fn checkpoint(&self) -> PathBuf {
         self.checkpoint_dir.join("checkpoint.safetensors")
     }
@@ -74,7 +74,7 @@ impl TrainArgs {
         self.checkpoint_dir.join("model_best.safetensors")
     }
 
-    /// How many of a loader's batches are taken.
+    /// How many of a loader's batches are used.
     pub fn steps(&self, batches: usize) -> usize {
         self.steps.map_or(batches, |steps| batches.min(steps as usize))
     }

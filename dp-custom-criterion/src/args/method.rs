@@ -1,11 +1,13 @@
-//! How the batch is shared out among devices.
+//! How devices share a batch.
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use report::refused;
 use std::fmt;
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions, device_of_rank};
-use tch_parallel::{Devices, Error, LogicalDevice, Result};
+use tch_parallel::{Devices, LogicalDevice, Result};
 
-/// The article's ways to train on several GPUs.
+/// The article's ways to train on several GPUs, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     /// One process; the first device gathers the outputs and computes the loss.
@@ -14,53 +16,33 @@ pub enum Method {
     OutputDevice,
     /// One process; every device computes the loss of its own outputs.
     CustomCriterion,
-    /// DistributedDataParallel: a process for each device.
+    /// DistributedDataParallel: one process per device.
     Ddp,
-}
-
-impl Method {
-    /// All of them, in the article's order.
-    pub const ALL: [Method; 4] =
-        [Method::DataParallel, Method::OutputDevice, Method::CustomCriterion, Method::Ddp];
 }
 
 impl fmt::Display for Method {
     /// As the flag has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Method::DataParallel => "data-parallel",
-            Method::OutputDevice => "output-device",
-            Method::CustomCriterion => "custom-criterion",
-            Method::Ddp => "ddp",
-        })
+        let value = self.to_possible_value();
+        f.pad(value.as_ref().map_or("", PossibleValue::get_name))
     }
 }
 
-/// Which of a job's processes this is.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    world_size: usize,
-    local_rank: usize,
-    local_world_size: usize,
-}
-
-const ALONE: Place = Place { world_size: 1, local_rank: 0, local_world_size: 1 };
-
 #[derive(Debug, clap::Args)]
 pub struct MethodArgs {
-    /// How the batch is shared out among the devices.
+    /// How the devices share the batch.
     #[arg(short, long, value_enum, default_value_t = Method::DataParallel)]
     pub method: Method,
-    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1; by default cpu:1. With ddp one
-    /// for each rank of this host, by default cpu:N for N ranks.
+    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1 [default: cpu:1]. With
+    /// ddp one for each rank of this host [default: cpu:N for N ranks].
     #[arg(long)]
     devices: Option<Devices>,
-    /// The device of outputs and loss, by its position among the devices, from 0; by default 1, the
-    /// second. For the method output-device.
+    /// Position among the devices, from 0, of the one that gathers the outputs and computes the loss
+    /// [default: 1]. For the method output-device.
     #[arg(long)]
     output_device: Option<usize>,
-    /// Weight each device's losses by how many pairs and words count in them, which gives the loss
-    /// of the whole batch. For the method custom-criterion, which else takes their mean.
+    /// Weight each device's losses by the pairs and words that count in them, which gives the loss of
+    /// the whole batch rather than the devices' mean. For the method custom-criterion.
     #[arg(long)]
     pub weighted: bool,
 }
@@ -69,32 +51,27 @@ impl MethodArgs {
     /// The devices of this process.
     ///
     /// # Errors
-    /// [`Error::Argument`] for flags that do not go with the method, or a method that does not go
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for flags that do not go with the method, or a method that does not go
     /// with the number of ranks.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         self.check_flags()?;
-        self.devices_of(env.map_or(ALONE, |env| Place {
-            world_size: env.world_size,
-            local_rank: env.local_rank,
-            local_world_size: env.local_world_size,
-        }))
+        match env {
+            Some(env) => self.devices_of(env.world_size, env.local_rank, env.local_world_size),
+            None => self.devices_of(1, 0, 1),
+        }
     }
 
-    fn devices_of(&self, place: Place) -> Result<Devices> {
-        match (self.method, place.world_size) {
-            (Method::Ddp, _) => {
-                let Place { local_rank, local_world_size, .. } = place;
-                Devices::new([device_of_rank(self.devices.as_ref(), local_rank, local_world_size)?])
-            }
-            (_, 1) => self.devices.clone().map_or_else(|| Devices::cpu(1), Ok),
-            (method, ranks) => {
-                let expected = format!(
-                    "ddp where there are several ranks, here {ranks}: one process serves all its \
-                     devices"
-                );
-                Err(refused("--method", method, expected))
-            }
+    fn devices_of(&self, ranks: usize, local_rank: usize, local_ranks: usize) -> Result<Devices> {
+        if self.method == Method::Ddp {
+            return Devices::new([device_of_rank(self.devices.as_ref(), local_rank, local_ranks)?]);
         }
+        if ranks > 1 {
+            let expected = format!(
+                "ddp where there are several ranks, here {ranks}: one process serves all its devices"
+            );
+            return Err(refused("--method", self.method, expected));
+        }
+        self.devices.clone().map_or_else(|| Devices::cpu(1), Ok)
     }
 
     fn check_flags(&self) -> Result<()> {
@@ -121,7 +98,7 @@ impl MethodArgs {
     /// Where outputs are gathered.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a position beyond the last device.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a position beyond the last device.
     pub fn output_device(&self, devices: &Devices) -> Result<LogicalDevice> {
         const SECOND: usize = 1;
         let position = self.output_device.unwrap_or(SECOND);
@@ -145,10 +122,6 @@ impl MethodArgs {
     }
 }
 
-fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) -> Error {
-    Error::Argument { what: what.into(), found: found.to_string(), expected: expected.into() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,10 +139,13 @@ mod tests {
             .method
     }
 
-    const RANK_1_OF_2: Place = Place { world_size: 2, local_rank: 1, local_world_size: 2 };
+    /// Ranks, and this one's number on its host, and how many this host has.
+    type Place = (usize, usize, usize);
+    const ALONE: Place = (1, 0, 1);
+    const RANK_1_OF_2: Place = (2, 1, 2);
 
-    fn devices(flags: &str, place: Place) -> Result<String, String> {
-        let devices = method(flags).devices_of(place);
+    fn devices(flags: &str, (ranks, local_rank, local_ranks): Place) -> Result<String, String> {
+        let devices = method(flags).devices_of(ranks, local_rank, local_ranks);
         devices.map(|devices| devices.to_string()).map_err(|error| error.to_string())
     }
 

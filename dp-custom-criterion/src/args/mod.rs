@@ -2,31 +2,27 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `text` | what to learn from: the corpus and its vocabulary |
+//! | `text` | what to learn from: the corpus and its vocabulary; [`VocabArgs`]: the subcommand vocab |
 //! | `model` | how large the model is |
-//! | `method` | how the batch is shared out among devices |
+//! | `method` | how devices share a batch |
 //! | `train` | [`TrainArgs`]: the training |
-//! | `compare` | [`CompareArgs`]: the subcommand that runs every method |
 
-mod compare;
 mod method;
 mod model;
 mod text;
 mod train;
 
-use crate::data::VocabOptions;
+use crate::exhibits::compare::CompareArgs;
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
 
-pub use compare::CompareArgs;
 pub use method::{Method, MethodArgs};
 pub use model::ModelArgs;
-pub use text::{CorpusArgs, TextArgs};
+pub use text::{TextArgs, VocabArgs};
 pub use train::TrainArgs;
 
 /// Trains codertimo's BERT on pairs of sentences, on one device or several.
 ///
-/// Without any flag it takes 50 steps, less than a minute on two cores.
+/// By default it makes 50 steps, which takes less than a minute on two cores.
 #[derive(Debug, Parser)]
 // As in argparse, of a flag given twice the last one counts.
 #[command(
@@ -35,7 +31,7 @@ pub use train::TrainArgs;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   dp-custom-criterion                                            BERT on one device
-  dp-custom-criterion --method data-parallel --devices cpu:2     batches shared out, loss on the first device
+  dp-custom-criterion --method data-parallel --devices cpu:2     batches divided, loss on the first device
   dp-custom-criterion --method custom-criterion --devices cpu:2  the loss on every device as well
   dp-custom-criterion compare                                    all methods: bytes and time of each device"
 )]
@@ -50,31 +46,6 @@ pub struct Args {
 pub enum Command {
     Vocab(VocabArgs),
     Compare(Box<CompareArgs>),
-}
-
-/// Number the words of a corpus, and keep that in a file.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  dp-custom-criterion vocab --corpus corpus.txt --output vocab.json
-  dp-custom-criterion vocab --output vocab.json --size 4096   of this project's book")]
-pub struct VocabArgs {
-    #[command(flatten)]
-    pub corpus: CorpusArgs,
-    /// Where to put the vocabulary.
-    #[arg(short, long)]
-    pub output: PathBuf,
-    /// The most frequent words only, so many; by default all.
-    #[arg(short, long)]
-    pub size: Option<usize>,
-    /// Only words that occur at least so often.
-    #[arg(short, long, default_value_t = 1)]
-    pub min_freq: usize,
-}
-
-impl VocabArgs {
-    pub fn options(&self) -> VocabOptions {
-        VocabOptions { size: self.size, min_freq: self.min_freq }
-    }
 }
 
 #[cfg(test)]

@@ -3,54 +3,59 @@
 use crate::data::Vocab;
 use crate::model::{MAX_LEN, ModelOptions};
 use clap::value_parser;
-use tch_parallel::{Error, Result};
+use report::refused;
+use tch_parallel::Result;
 
 #[derive(Debug, Clone, PartialEq, clap::Args)]
 pub struct ModelArgs {
-    /// The length of a position's vector.
-    #[arg(long, default_value_t = 256)]
+    /// Hidden size: the length of a position's vector.
+    #[arg(long, default_value_t = 256, value_parser = value_parser!(i64).range(1..))]
     pub hidden: i64,
-    /// Transformer blocks on top of each other.
-    #[arg(short, long, default_value_t = 8)]
+    /// Number of transformer blocks.
+    #[arg(short, long, default_value_t = 8, value_parser = value_parser!(i64).range(1..))]
     layers: i64,
-    /// Attentions side by side in each block.
-    #[arg(short, long, default_value_t = 8)]
+    /// Attention heads of each block.
+    #[arg(short, long, default_value_t = 8, value_parser = value_parser!(i64).range(1..))]
     attn_heads: i64,
-    /// Tokens in a pair of sentences: longer ones are cut off, shorter ones filled up.
+    /// Tokens per pair of sentences: longer pairs are truncated, shorter ones padded.
     #[arg(short, long, default_value_t = 20, value_parser = value_parser!(i64).range(4..=MAX_LEN))]
     seq_len: i64,
-    /// Tokens that the model knows, if more than the vocabulary has: its output grows with them.
+    /// Tokens that the model knows, if more than the vocabulary has; its output grows with them.
     #[arg(long)]
     vocab_size: Option<i64>,
-    /// The share of values that is set to zero in training.
+    /// Dropout probability.
     #[arg(long, default_value_t = 0.1)]
     dropout: f64,
 }
 
 impl ModelArgs {
     /// The model that knows every token of `vocab`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for sizes from which no model can be built.
     pub fn options(&self, vocab: &Vocab) -> Result<ModelOptions> {
+        let Self { hidden, layers, attn_heads, dropout, .. } = *self;
+        if hidden % 2 != 0 {
+            // The table of positions pairs each sine with a cosine.
+            return Err(refused("--hidden", hidden, "an even number"));
+        }
+        if hidden % attn_heads != 0 {
+            let expected = format!("a divisor of --hidden, which is {hidden}");
+            return Err(refused("--attn-heads", attn_heads, expected));
+        }
+        if !(0.0..=1.0).contains(&dropout) {
+            return Err(refused("--dropout", dropout, "a share from 0 to 1"));
+        }
         let tokens = vocab.len() as i64;
         let vocab_size = self.vocab_size.unwrap_or(tokens);
         if vocab_size < tokens {
-            return Err(Error::Argument {
-                what: "--vocab-size".into(),
-                found: vocab_size.to_string(),
-                expected: format!(
-                    "at least {tokens}, the tokens of the vocabulary: the model has nothing for a \
-                     token beyond its own"
-                ),
-            });
+            let expected = format!(
+                "at least {tokens}, the tokens of the vocabulary: the model has nothing for a token \
+                 beyond its own"
+            );
+            return Err(refused("--vocab-size", vocab_size, expected));
         }
-        let options = ModelOptions {
-            vocab_size,
-            hidden: self.hidden,
-            layers: self.layers,
-            attn_heads: self.attn_heads,
-            dropout: self.dropout,
-        };
-        options.check()?;
-        Ok(options)
+        Ok(ModelOptions { vocab_size, hidden, layers, attn_heads, dropout })
     }
 
     pub fn seq_len(&self) -> usize {
@@ -100,6 +105,26 @@ mod tests {
         let error = model(&["--vocab-size", "100"]).options(&vocab).unwrap_err().to_string();
         let expected = format!("--vocab-size is 100, but must be at least {tokens}, the tokens");
         assert!(error.starts_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn sizes_that_make_no_model_are_refused() {
+        let vocab = Vocab::build(&book_corpus(), VocabOptions::default());
+        for (flag, expected) in [
+            ("--hidden=33", "--hidden is 33, but must be an even number"),
+            (
+                "--attn-heads=5",
+                "--attn-heads is 5, but must be a divisor of --hidden, which is 256",
+            ),
+            ("--dropout=NaN", "--dropout is NaN, but must be a share from 0 to 1"),
+        ] {
+            let error = model(&[flag]).options(&vocab).unwrap_err().to_string();
+            assert_eq!(error, expected);
+        }
+        for flag in ["--hidden=0", "--layers=0", "--attn-heads=0"] {
+            let error = Line::try_parse_from(["program", flag]).err().unwrap().to_string();
+            assert!(error.contains("0 is not in 1.."), "{error}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tch_parallel::Result;
 
 #[derive(Debug, clap::Args)]
 pub struct CorpusArgs {
-    /// A text: two sentences a line, split by a tab; by default this project's book.
+    /// Corpus: two sentences per line, separated by a tab [default: this project's book].
     #[arg(short, long)]
     corpus: Option<PathBuf>,
 }
@@ -15,7 +15,7 @@ pub struct CorpusArgs {
 pub struct TextArgs {
     #[command(flatten)]
     corpus: CorpusArgs,
-    /// A vocabulary made by the subcommand vocab; by default that of the corpus.
+    /// Vocabulary written by the subcommand vocab [default: that of the corpus].
     #[arg(short, long)]
     vocab: Option<PathBuf>,
 }
@@ -38,4 +38,19 @@ impl TextArgs {
         };
         Ok((corpus, vocab))
     }
+}
+
+/// Build the vocabulary of a corpus and save it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dp-custom-criterion vocab --corpus corpus.txt --output vocab.txt
+  dp-custom-criterion vocab --output vocab.txt --size 4096   for this project's book")]
+pub struct VocabArgs {
+    #[command(flatten)]
+    pub corpus: CorpusArgs,
+    /// File to write the vocabulary to.
+    #[arg(short, long)]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub options: VocabOptions,
 }

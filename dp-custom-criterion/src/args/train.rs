@@ -1,12 +1,12 @@
 //! The training.
 
 use super::{MethodArgs, ModelArgs, TextArgs};
-use crate::schedule::WarmUp;
 use clap::value_parser;
+use report::refused;
 use std::path::PathBuf;
+use tch_parallel::Result;
 use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::optim::AdamOptions;
-use tch_parallel::{Error, Result};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
@@ -14,47 +14,47 @@ pub struct TrainArgs {
     pub method: MethodArgs,
     #[command(flatten)]
     pub text: TextArgs,
-    /// Where to put the weights after each epoch; by default they are not kept.
+    /// Save the weights to this file after each epoch.
     #[arg(short, long)]
     pub output: Option<PathBuf>,
 
     #[command(flatten)]
     pub model: ModelArgs,
 
-    /// Pairs in a batch, of all devices and ranks together. The last batch of an epoch is left out
-    /// if it is smaller.
+    /// Pairs per batch, for all devices and ranks together. An incomplete last batch of an epoch is
+    /// dropped.
     #[arg(short, long, default_value_t = 64, value_parser = value_parser!(u64).range(1..))]
     batch_size: u64,
-    /// How often to go through the corpus.
+    /// Number of passes over the corpus.
     #[arg(short, long, default_value_t = 10)]
     pub epochs: u64,
-    /// Stop after so many steps, even amid an epoch.
-    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    /// Stop after N steps, even mid-epoch.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub steps: Option<u64>,
-    /// Threads that make batches ahead; 0 makes them in the training loop.
+    /// Threads that load batches ahead; 0 loads them in the training loop.
     #[arg(short, long, default_value_t = 0)]
     workers: usize,
-    /// Determines weights, dropout and masking.
+    /// Seed of weights, dropout and masking.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
-    /// How strongly weights are drawn to zero.
+    /// Weight decay (L2 penalty).
     #[arg(long, default_value_t = 0.01)]
     adam_weight_decay: f64,
-    /// How much Adam keeps of the mean of past gradients.
+    /// Adam's decay rate of the mean of past gradients.
     #[arg(long, default_value_t = 0.9)]
     adam_beta1: f64,
-    /// How much Adam keeps of the mean of their squares.
+    /// Adam's decay rate of the mean of their squares.
     #[arg(long, default_value_t = 0.999)]
     adam_beta2: f64,
-    /// The step at which the learning rate is highest; a short run learns more with 100.
+    /// Steps of warm-up, after which the learning rate falls; a short run learns more with 100.
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u64).range(1..))]
     warmup: u64,
 
-    /// Steps between two lines of output.
+    /// Print a line every N steps.
     #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
     pub log_freq: u64,
-    /// A directory for the loss of every step, and for the memory of every device, as JSON lines.
+    /// Write the loss of every step, and the memory of every device, to this directory as JSON lines.
     #[arg(long)]
     pub metrics: Option<PathBuf>,
 }
@@ -68,15 +68,13 @@ impl TrainArgs {
     /// evenly.
     pub fn loader(&self, pairs: usize, ranks: usize) -> Result<DataLoaderOptions> {
         let batch_size = self.batch_size as usize;
-        let refuse = |expected: String| {
-            let what = "--batch-size".into();
-            Err(Error::Argument { what, found: batch_size.to_string(), expected })
-        };
         if batch_size > pairs {
-            return refuse(format!("at most {pairs}, the pairs of the corpus"));
+            let expected = format!("at most {pairs}, the pairs of the corpus");
+            return Err(refused("--batch-size", batch_size, expected));
         }
         if !batch_size.is_multiple_of(ranks) {
-            return refuse(format!("a multiple of {ranks}, the ranks that share a batch"));
+            let expected = format!("a multiple of {ranks}, the ranks that share a batch");
+            return Err(refused("--batch-size", batch_size, expected));
         }
         Ok(DataLoaderOptions {
             batch_size: batch_size / ranks,
@@ -95,8 +93,14 @@ impl TrainArgs {
         }
     }
 
-    pub fn schedule(&self) -> WarmUp {
-        WarmUp { hidden: self.model.hidden, steps: self.warmup }
+    /// The learning rate of step number `step`, counted from 1.
+    ///
+    /// codertimo's `ScheduledOptim`, after "Attention is all you need": the rate grows in proportion
+    /// to the step, then falls with its root, and larger models go in smaller steps. He sets it before
+    /// every step, so that the rate his optimizer was made with, his flag `--lr`, is never used.
+    pub fn lr(&self, step: u64) -> f64 {
+        let (step, warmup) = (step as f64, self.warmup as f64);
+        (self.model.hidden as f64).powf(-0.5) * step.powf(-0.5).min(warmup.powf(-1.5) * step)
     }
 }
 
@@ -113,6 +117,17 @@ mod tests {
 
     fn train(flags: &[&str]) -> TrainArgs {
         Line::try_parse_from(["program"].iter().chain(flags)).unwrap().train
+    }
+
+    #[test]
+    fn at_codertimos_size_the_rate_peaks_with_6_25e_4_at_step_10_000() {
+        let args = train(&["--hidden", "256", "--warmup", "10000"]);
+        for (step, expected) in
+            [(1, 6.25e-8), (1_000, 6.25e-5), (10_000, 6.25e-4), (40_000, 3.125e-4)]
+        {
+            // A few roundings of an f64.
+            assert!((args.lr(step) / expected - 1.0).abs() < 1e-14, "{step}");
+        }
     }
 
     #[test]

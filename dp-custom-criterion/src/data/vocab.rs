@@ -2,8 +2,7 @@
 
 use super::Corpus;
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use tch_parallel::{Error, Result};
 
@@ -11,11 +10,13 @@ use tch_parallel::{Error, Result};
 const SPECIALS: [&str; 5] = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>"];
 
 /// Which words get a token of their own.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, clap::Args)]
 pub struct VocabOptions {
-    /// At most so many words, the most frequent ones; all of them if `None`.
+    /// Keep the N most frequent words [default: all].
+    #[arg(short, long, value_name = "N")]
     pub size: Option<usize>,
-    /// Only words that occur at least so often.
+    /// Drop words seen fewer than N times.
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
     pub min_freq: usize,
 }
 
@@ -74,23 +75,10 @@ impl Vocab {
         self.tokens.get(word).copied().unwrap_or(Self::UNK)
     }
 
-    /// Writes the vocabulary. Whoever looks finds the old file or the new one, whole.
+    /// Writes the vocabulary.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-        let result = self.write(&temporary).and_then(|()| fs::rename(&temporary, path));
-        if result.is_err() {
-            // Whether it is there at all depends on how far the writing came.
-            let _ = fs::remove_file(&temporary);
-        }
-        result.map_err(Error::io("write", path))
-    }
-
-    fn write(&self, path: &Path) -> io::Result<()> {
-        let mut file = File::create(path)?;
-        writeln!(file, "{}\n{}", header(self.words.len()), self.words.join("\n"))?;
-        // Without it the name could reach the disk before the contents.
-        file.sync_all()
+        let words = self.words.join("\n");
+        report::save(path, &format!("{}\n{words}\n", header(self.words.len())))
     }
 
     /// Reads what [`save`](Self::save) has written.

@@ -1,20 +1,71 @@
-//! The embedding and a stack of blocks.
+//! The embedding, a stack of blocks, and two heads.
 
-use super::ModelOptions;
 use super::embedding::BertEmbedding;
-use super::transformer_block::TransformerBlock;
-use tch::Tensor;
-use tch::nn::Path;
+use super::transformer::TransformerBlock;
+use tch::nn::{Linear, Module, Path};
+use tch::{Kind, Tensor};
+use tch_parallel::nn::{LinearOptions, linear};
+
+/// codertimo's arguments of `BERT`, and the size of the vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ModelOptions {
+    /// How many tokens there are, special ones included; an id is smaller than that.
+    pub vocab_size: i64,
+    /// The length of a position's vector.
+    pub hidden: i64,
+    /// How many transformer blocks lie on top of each other.
+    pub layers: i64,
+    /// Into how many attentions a vector is split.
+    pub attn_heads: i64,
+    /// The share of values that is set to zero in training.
+    pub dropout: f64,
+}
+
+/// codertimo's `BERTLM`: guesses whether the second sentence follows upon the first, and which
+/// tokens were masked.
+#[derive(Debug)]
+pub struct LanguageModel {
+    bert: Bert,
+    next_sentence: Linear,
+    mask_lm: Linear,
+}
+
+impl LanguageModel {
+    /// Draws the initial weights in codertimo's order.
+    pub fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
+        let head = |name: &str, classes| {
+            linear(path / name / "linear", options.hidden, classes, LinearOptions::default())
+        };
+        Self {
+            bert: Bert::new(&(path / "bert"), options),
+            next_sentence: head("next_sentence", 2),
+            mask_lm: head("mask_lm", options.vocab_size),
+        }
+    }
+
+    /// Takes tokens and segments, both `[batch, seq_len]` of integers. Gives log-probabilities: of
+    /// "no" and "yes" to the next sentence, `[batch, 2]`, and of every token at every position,
+    /// `[batch, seq_len, vocab_size]`. The latter is by far the largest tensor of the training.
+    // ANCHOR: forward
+    pub fn forward_t(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> (Tensor, Tensor) {
+        let x = self.bert.forward_t(tokens, segments, train);
+        // The first position, [CLS], stands for the whole pair.
+        let next = self.next_sentence.forward(&x.select(1, 0)).log_softmax(-1, Kind::Float);
+        let mlm = self.mask_lm.forward(&x).log_softmax(-1, Kind::Float);
+        (next, mlm)
+    }
+    // ANCHOR_END: forward
+}
 
 /// codertimo's `BERT`. There is no normalisation behind the last block.
 #[derive(Debug)]
-pub struct Bert {
+struct Bert {
     embedding: BertEmbedding,
     transformer_blocks: Vec<TransformerBlock>,
 }
 
 impl Bert {
-    pub fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
+    fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
         let blocks = path / "transformer_blocks";
         Self {
             embedding: BertEmbedding::new(&(path / "embedding"), options),
@@ -25,10 +76,98 @@ impl Bert {
     }
 
     /// Tokens and segments `[batch, seq_len]` to vectors `[batch, seq_len, hidden]`.
-    pub fn forward_t(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> Tensor {
+    fn forward_t(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> Tensor {
         // Nobody looks at padding, which is token 0. One row of the mask for every position.
         let mask = tokens.gt(0).unsqueeze(1).repeat([1, tokens.size()[1], 1]).unsqueeze(1);
         let x = self.embedding.forward_t(tokens, segments, train);
         self.transformer_blocks.iter().fold(x, |x, block| block.forward_t(&x, &mask, train))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, nn::VarStore};
+
+    const TINY: ModelOptions =
+        ModelOptions { vocab_size: 50, hidden: 16, layers: 2, attn_heads: 4, dropout: 0.5 };
+
+    fn tiny() -> LanguageModel {
+        tch::manual_seed(0);
+        LanguageModel::new(&VarStore::new(Device::Cpu).root(), &TINY)
+    }
+
+    fn tokens(rows: &[&[i64]]) -> Tensor {
+        let rows: Vec<_> = rows.iter().map(|row| Tensor::from_slice(row)).collect();
+        Tensor::stack(&rows, 0)
+    }
+
+    #[test]
+    fn at_codertimos_size_it_has_513_v_and_6_319_362_parameters() {
+        let codertimos =
+            ModelOptions { vocab_size: 1000, hidden: 256, layers: 8, attn_heads: 8, dropout: 0.1 };
+        for vocab_size in [1000, 10_000] {
+            let vs = VarStore::new(Device::Cpu);
+            let _ = LanguageModel::new(&vs.root(), &ModelOptions { vocab_size, ..codertimos });
+            let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
+            assert_eq!(parameters as i64, 513 * vocab_size + 6_319_362);
+        }
+    }
+
+    #[test]
+    fn the_table_of_positions_is_kept_and_not_trained() {
+        let vs = VarStore::new(Device::Cpu);
+        let _ = LanguageModel::new(&vs.root(), &TINY);
+        let table = &vs.variables()["bert.embedding.position.pe"];
+        assert_eq!(table.size(), [1, 512, 16]);
+        assert!(!table.requires_grad());
+    }
+
+    #[test]
+    fn it_gives_probabilities_for_the_pair_and_for_every_position() {
+        let tokens = tokens(&[&[3, 7, 2, 8, 2], &[3, 9, 2, 0, 0], &[3, 1, 1, 2, 2]]);
+        let (next, mlm) = tiny().forward_t(&tokens, &tokens.ones_like(), true);
+        assert_eq!(next.size(), [3, 2]);
+        assert_eq!(mlm.size(), [3, 5, 50]);
+        let sums = mlm.exp().sum_dim_intlist(-1, false, Kind::Float);
+        // 50 terms of f32.
+        assert!(sums.allclose(&sums.ones_like(), 1e-5, 1e-5, false));
+    }
+
+    #[test]
+    fn padding_changes_nothing_for_the_others() {
+        let (short, long) = (tokens(&[&[3, 7, 2, 8, 2]]), tokens(&[&[3, 7, 2, 8, 2, 0, 0]]));
+        let model = tiny();
+        let (next, mlm) = model.forward_t(&short, &short.ones_like(), false);
+        let (padded_next, padded_mlm) = model.forward_t(&long, &long.clamp_max(1), false);
+        // Sums of other lengths round differently.
+        assert!(next.allclose(&padded_next, 1e-4, 1e-5, false));
+        assert!(mlm.allclose(&padded_mlm.narrow(1, 0, 5), 1e-4, 1e-5, false));
+    }
+
+    #[test]
+    fn every_position_sees_what_another_one_holds() {
+        let model = tiny();
+        let (one, other) = (tokens(&[&[3, 7, 2, 8, 2]]), tokens(&[&[3, 7, 2, 9, 2]]));
+        let (_, before) = model.forward_t(&one, &one.ones_like(), false);
+        let (_, after) = model.forward_t(&other, &other.ones_like(), false);
+        for position in 0..5 {
+            assert_ne!(before.get(0).get(position), after.get(0).get(position), "{position}");
+        }
+    }
+
+    #[test]
+    fn dropout_is_for_training_only() {
+        let model = tiny();
+        let tokens = tokens(&[&[3, 7, 2, 8, 2]]);
+        let mlm = |train| model.forward_t(&tokens, &tokens.ones_like(), train).1;
+        assert_eq!(mlm(false), mlm(false));
+        assert_ne!(mlm(true), mlm(true));
+    }
+
+    #[test]
+    fn a_replica_may_live_on_a_thread_of_its_own() {
+        fn is_send<T: Send>() {}
+        is_send::<LanguageModel>();
     }
 }

@@ -42,4 +42,4 @@ mod training;
 
 pub use devices::{Cell, Measured, device_bars, device_table, memory_bars};
 pub use text::paragraphs;
-pub use training::{Comparison, Metrics, Training, Workers, is_measured};
+pub use training::{Comparison, Metrics, Training, Workers, equal_share, is_measured};

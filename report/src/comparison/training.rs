@@ -1,13 +1,14 @@
 //! This very program, started again with other flags, and the metrics that it writes.
 
 use crate::multiprocessing::{self, Process, TimeLimit, end_with};
-use crate::{DeviceReport, read_events};
+use crate::{DeviceReport, read_events, refused};
 use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use std::env::{current_exe, var};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
+use tch_parallel::Devices;
 use tch_parallel::distributed::Env;
 use tempfile::{TempDir, tempdir};
 
@@ -107,6 +108,24 @@ impl Comparison {
         let files = (0..files).map(|rank| metrics.join(format!("rank{rank}.jsonl"))).collect();
         Ok(Metrics { name: name.clone(), files })
     }
+}
+
+/// What each of several devices has of a batch.
+///
+/// # Errors
+/// [`Error::Argument`](tch_parallel::Error::Argument) for a single device, with which there is nothing
+/// to compare, and for a batch that the devices cannot share evenly.
+pub fn equal_share(batch_size: usize, devices: &Devices) -> tch_parallel::Result<usize> {
+    let count = devices.len();
+    if count < 2 {
+        let expected = "at least two devices: on one there is nothing to compare";
+        return Err(refused("--devices", devices, expected));
+    }
+    if batch_size == 0 || !batch_size.is_multiple_of(count) {
+        let expected = format!("{count} or a multiple of it: an equal share for each device");
+        return Err(refused("--batch-size", batch_size, expected));
+    }
+    Ok(batch_size / count)
 }
 
 /// What a training wrote.

@@ -5,7 +5,7 @@ use super::canvas::{
 };
 use super::palette::colours;
 use super::range::Range;
-use super::refused;
+use crate::refused;
 use tch_parallel::Result;
 
 /// Horizontal bars in groups: for each group (a method) one bar a member (a device), and each bar

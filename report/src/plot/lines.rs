@@ -5,7 +5,7 @@ use svg::node::element::Polyline;
 use super::canvas::{Anchor, Canvas, LABEL, MARGIN, Mark, Plot, WIDTH, dot, points, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
-use super::refused;
+use crate::refused;
 use tch_parallel::Result;
 
 /// Several curves in one coordinate system.

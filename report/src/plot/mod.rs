@@ -8,7 +8,6 @@
 //! | `timeline` | [`timeline()`]: what each device did when |
 //! | `bars` | [`bars()`]: amounts beside each other, each the sum of its parts |
 //! | `lines` | [`lines()`]: curves over a common axis, linear or logarithmic |
-//! | `file` | [`save`]: a chart in a file |
 //! | `canvas` | the card that all charts are drawn on: title, legend, text that fits |
 //! | `range` | where the ticks of an axis are, and what is written at them |
 //! | `palette` | nine colours that can be told apart |
@@ -39,7 +38,6 @@
 
 mod bars;
 mod canvas;
-mod file;
 mod lines;
 mod palette;
 mod range;
@@ -47,14 +45,7 @@ mod range;
 mod testing;
 mod timeline;
 
+pub use crate::file::save;
 pub use bars::{Bars, Group, Unit, bars};
-pub use file::save;
 pub use lines::{Axis, Lines, Scale, Series, lines};
 pub use timeline::{Lane, Span, Timeline, timeline};
-
-use tch_parallel::Error;
-
-/// The one way in which charts refuse their data.
-fn refused(what: impl Into<String>, found: impl Into<String>, expected: &str) -> Error {
-    Error::Argument { what: what.into(), found: found.into(), expected: expected.into() }
-}

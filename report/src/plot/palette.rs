@@ -1,6 +1,6 @@
 //! Nine colours that can be told apart, also by the colour-blind.
 
-use super::refused;
+use crate::refused;
 use tch_parallel::Result;
 
 /// A colour to fill with, and the colour of text that is legible on it.

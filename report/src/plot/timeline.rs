@@ -8,7 +8,7 @@ use super::canvas::{
 };
 use super::palette::{Colour, colours};
 use super::range::Range;
-use super::refused;
+use crate::refused;
 use tch_parallel::Result;
 
 /// Spans of time in lanes, one lane a device or a thread.

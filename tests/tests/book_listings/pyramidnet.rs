@@ -42,7 +42,7 @@ fn from_one_method_to_the_next_it_is_this_diff() -> Result<()> {
 
 /// What the book shows of a method: without imports.
 fn training(name: &str) -> Result<String> {
-    let code = source(format!("ddp-imagenet/src/compare/train/{name}.rs"))?;
+    let code = source(format!("ddp-imagenet/src/exhibits/train_cifar/{name}.rs"))?;
     let (_, rest) = code.split_once("// ANCHOR: train\n").context("its beginning is marked")?;
     let (training, _) = rest.split_once("    // ANCHOR_END").context("its end is marked")?;
     Ok(training.to_owned())

@@ -1,22 +1,29 @@
-//! A chart in a file.
+//! A text in a file: a chart, a vocabulary.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 
 use tch_parallel::{Error, Result};
 
-/// Writes `svg` to `path`, whose directory must exist. What was there is replaced.
+/// Writes `text` to `path`, whose directory must exist. What was there is replaced.
 ///
-/// The text is written beside its place and renamed: a browser that watches the file finds the old
-/// chart or the new one, whole.
+/// The text is written beside its place and renamed: a browser that watches a chart, or a run that
+/// reads a vocabulary, finds the old file or the new one, whole.
 ///
 /// # Errors
 /// [`Error::Io`] with the path that could not be written; nothing half-written is left then.
-pub fn save(path: impl AsRef<Path>, svg: &str) -> Result<()> {
+pub fn save(path: impl AsRef<Path>, text: &str) -> Result<()> {
     let path = path.as_ref();
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
-    let written = fs::write(&temporary, svg).and_then(|()| fs::rename(&temporary, path));
+    let written = File::create(&temporary)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            // Without it the name could reach the disk before the contents.
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         // Whether it is there at all depends on how far the writing came.
         let _ = fs::remove_file(&temporary);

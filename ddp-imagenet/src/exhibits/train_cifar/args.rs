@@ -1,9 +1,10 @@
 //! The flags of one training, and what follows from them.
 
 use crate::args::{DataArgs, Images};
-use crate::compare::Method;
+use clap::builder::PossibleValue;
 use clap::{ValueEnum, value_parser};
 use ddp_imagenet::models::Arch;
+use report::refused;
 use std::fmt;
 use std::path::PathBuf;
 use tch::nn::VarStore;
@@ -13,22 +14,22 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, Error, LogicalDevice, Result};
+use tch_parallel::{Devices, LogicalDevice, Result};
 
 /// Train PyramidNet on CIFAR-10 with one method, as the article's companion repository does.
 ///
-/// Without a flag it is the article's network, of which a step takes a minute on two cores, on
-/// digits that are part of the program. The single methods of a comparison:
+/// By default it trains the article's network, which takes a minute per step on two cores, on
+/// digits that are part of the program.
 #[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
     mut_arg("dataset", |dataset| dataset.default_value("mnist")),
     mut_arg("batch_size", |batch_size| batch_size.default_value("240").help(
-        "Images in a batch, of all devices together; with apex, on each"
+        "Images per batch, for all devices together; with apex, for each"
     )),
     mut_arg("workers", |workers| workers.help(
-        "Threads that make batches ahead, shared out like the batch; 0 makes them in the training \
-         loop, which is what the bytes of cpu:0 are exact with"
+        "Threads that load batches ahead, divided like the batch; 0 loads them in the training loop, \
+         which makes the bytes of cpu:0 exact"
     )),
     after_help = "Examples: the companion repository's four GPUs, and two logical devices.
   ddp-imagenet train-cifar --method data-parallel --dataset cifar10 --download \\
@@ -37,53 +38,82 @@ use tch_parallel::{Devices, Error, LogicalDevice, Result};
       --arch pyramidnet20_a24 --batch-size 32 --steps 41"
 )]
 pub struct Args {
-    /// How the batch is shared out among the devices.
+    /// How the devices share the batch.
     #[arg(short, long, value_enum, default_value_t = Method::Single)]
     pub method: Method,
     #[command(flatten)]
     data: DataArgs,
-    /// The network: pyramidnet, which is the article's; pyramidnet20_a24 or another of any depth and
-    /// α; resnet18, 34, 50, 101 or 152.
+    /// Network: pyramidnet, the article's; pyramidnet20_a24 or another of any depth and α; resnet18,
+    /// 34, 50, 101 or 152.
     #[arg(short, long, default_value = "pyramidnet")]
     pub arch: Arch,
     /// Normalise over the batches of all ranks (SyncBatchNorm). For ddp and apex.
     #[arg(long)]
     sync_bn: bool,
-    /// What makes steps of gradients. The companion repository has Adam where it has DataParallel.
+    /// Optimizer. The companion repository uses Adam with DataParallel.
     #[arg(long, value_enum, default_value_t = OptimizerKind::Sgd)]
     optimizer: OptimizerKind,
-    /// The learning rate.
+    /// Learning rate.
     #[arg(long, default_value_t = 0.1)]
     lr: f64,
-    /// How often to go through the training set.
+    /// Number of passes over the training set.
     #[arg(long, default_value_t = 1)]
     pub epochs: u64,
-    /// Take only so many batches of an epoch.
+    /// Stop each epoch after N batches.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     steps: Option<u32>,
-    /// Determines the first weights, the order of the images and what is done to them.
+    /// Seed of the weights, the order of the images and their augmentation.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
-    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1; by default cpu:1. With ddp and
-    /// apex one for each rank of this host, by default cpu:N for N ranks.
+    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1 [default: cpu:1]. With
+    /// ddp and apex one for each rank of this host [default: cpu:N for N ranks].
     #[arg(long)]
     devices: Option<Devices>,
-    /// Batches between two lines of output.
+    /// Print a line every N batches.
     #[arg(short, long, default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
     pub print_freq: u32,
-    /// A directory for what every batch took and came to, and for the memory of every device, as
+    /// Write times and losses of every batch, and the memory of every device, to this directory as
     /// JSON lines.
     #[arg(long, value_name = "DIR")]
     pub metrics: Option<PathBuf>,
 }
 
-/// What makes steps of gradients.
+/// How devices share a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// One process with one device.
+    Single,
+    /// One process with several devices: DataParallel.
+    DataParallel,
+    /// One process per device: DistributedDataParallel.
+    Ddp,
+    /// One process per device: Apex's DistributedDataParallel, whose batch and workers are those of
+    /// each process.
+    Apex,
+}
+
+impl Method {
+    /// Whether every device has a process of its own.
+    pub fn is_distributed(self) -> bool {
+        matches!(self, Method::Ddp | Method::Apex)
+    }
+}
+
+impl fmt::Display for Method {
+    /// As the flag has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.pad(value.as_ref().map_or("", PossibleValue::get_name))
+    }
+}
+
+/// The optimizers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OptimizerKind {
-    /// With momentum 0.9, one number for each parameter; and weight decay 1e-4.
+    /// Momentum 0.9, one number per parameter, and weight decay 1e-4.
     Sgd,
-    /// With two numbers for each parameter.
+    /// Two numbers per parameter.
     Adam,
 }
 
@@ -100,7 +130,7 @@ impl Args {
     /// The devices of this process.
     ///
     /// # Errors
-    /// [`Error::Argument`] for devices and numbers of ranks that do not go with the method.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for devices and numbers of ranks that do not go with the method.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         let (rank, ranks) = env.map_or((0, 1), |env| (env.local_rank, env.local_world_size));
         if self.method.is_distributed() {
@@ -147,7 +177,7 @@ impl Args {
     /// Apex's example counts both for each process (S4.38).
     ///
     /// # Errors
-    /// [`Error::Argument`] for a batch that does not give every device an image.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch that does not give every device an image.
     pub fn loader(&self, device: LogicalDevice) -> Result<DataLoaderOptions> {
         let ranks = match self.method {
             Method::Ddp => Env::read()?.map_or(1, |env| env.local_world_size),
@@ -178,7 +208,7 @@ impl Args {
     /// The companion repository's optimizer, or the other one.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a learning rate that no optimizer can work with.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a learning rate that no optimizer can work with.
     pub fn optimizer(&self, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
         let lr = self.lr;
         Ok(match self.optimizer {
@@ -193,14 +223,10 @@ impl Args {
         })
     }
 
-    /// How many batches of an epoch are taken, at most.
+    /// How many batches of an epoch are used, at most.
     pub fn steps(&self) -> usize {
         self.steps.map_or(usize::MAX, |steps| steps as usize)
     }
-}
-
-fn refused(what: &str, found: impl fmt::Display, expected: impl Into<String>) -> Error {
-    Error::Argument { what: what.into(), found: found.to_string(), expected: expected.into() }
 }
 
 #[cfg(test)]

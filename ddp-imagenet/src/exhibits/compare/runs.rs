@@ -1,15 +1,14 @@
 //! A training of some batches in processes of its own, and what its metrics say.
 
 use super::args::{CompareArgs, Shares};
-use super::method::Method;
-use super::train::{EpochEvent, OptimizerKind, StepEvent};
+use crate::exhibits::train_cifar::{EpochEvent, Method, OptimizerKind, StepEvent};
 use anyhow::{Result, ensure};
 use report::comparison::{self, Comparison, Metrics, Training, Workers};
 use report::{DeviceReport, Meter};
 use std::ffi::OsString;
 use std::fmt;
+use tch_parallel::LogicalDevice;
 use tch_parallel::data::Dataset;
-use tch_parallel::{Devices, LogicalDevice};
 
 /// A training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,20 +16,6 @@ pub struct Run {
     pub method: Method,
     pub optimizer: OptimizerKind,
 }
-
-const fn run(method: Method, optimizer: OptimizerKind) -> Run {
-    Run { method, optimizer }
-}
-
-/// All of them, in the article's order. DataParallel comes with Adam as well: that is what the
-/// companion repository runs there, where the article speaks of SGD (S4.47).
-pub const RUNS: [Run; 5] = [
-    run(Method::Single, OptimizerKind::Sgd),
-    run(Method::DataParallel, OptimizerKind::Sgd),
-    run(Method::DataParallel, OptimizerKind::Adam),
-    run(Method::Ddp, OptimizerKind::Sgd),
-    run(Method::Apex, OptimizerKind::Sgd),
-];
 
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,7 +74,6 @@ impl comparison::Measured for Measured {
 pub struct Runs<'a> {
     args: &'a CompareArgs,
     comparison: &'a Comparison,
-    devices: &'a Devices,
     shares: Shares,
 }
 
@@ -97,7 +81,7 @@ impl<'a> Runs<'a> {
     /// # Errors
     /// For flags that no training could work with, and for data that is not there.
     pub fn new(args: &'a CompareArgs, comparison: &'a Comparison) -> Result<Self> {
-        let (devices, shares) = (args.devices()?, args.shares()?);
+        let shares = args.shares()?;
         let (train_set, _) = args.data.load(args.seed)?;
         let (images, needed) = (train_set.len(), shares.total.max(shares.single));
         ensure!(
@@ -105,7 +89,7 @@ impl<'a> Runs<'a> {
             "the data set has {images} images, which is less than three batches of {needed}; a \
              smaller --batch-size helps"
         );
-        Ok(Self { args, comparison, devices, shares })
+        Ok(Self { args, comparison, shares })
     }
 
     /// Trains, and shows every line on stderr as it comes.
@@ -114,12 +98,15 @@ impl<'a> Runs<'a> {
     /// If a process fails or takes too long; none is left then.
     pub fn run(&self, run: Run) -> Result<Measured> {
         let Shares { total, device, single, workers, device_workers } = self.shares;
-        let (first, all) = (self.devices.first(), self.devices.to_string());
+        let all = &self.args.devices;
+        let on_cpu = matches!(all.first(), LogicalDevice::Cpu(_));
         let (devices, batch_size, workers) = match run.method {
-            Method::Single => (alone(first), single, workers),
-            Method::DataParallel | Method::Ddp => (all, total, workers),
+            // Logical devices are all alike: a list of one.
+            Method::Single if on_cpu => ("cpu:1".into(), single, workers),
+            Method::Single => (all.first().to_string(), single, workers),
+            Method::DataParallel | Method::Ddp => (all.to_string(), total, workers),
             // Its flags are those of one process.
-            Method::Apex => (all, device, device_workers),
+            Method::Apex => (all.to_string(), device, device_workers),
         };
         let flags = [
             format!("--arch={}", self.args.arch),
@@ -131,16 +118,15 @@ impl<'a> Runs<'a> {
             format!("--steps={}", self.args.steps),
             format!("--seed={}", self.args.seed),
         ];
-        let mut command_line = vec!["train-cifar".into()];
-        command_line.extend(self.args.data.flags());
+        let mut command_line = vec![OsString::from("train-cifar")];
+        command_line.extend(self.args.data.source_flags());
         command_line.extend(flags.map(OsString::from));
-        let ranks = run.method.is_distributed().then_some(self.devices.len());
-        let training = Training {
-            name: run.to_string(),
-            flags: command_line,
-            workers: ranks.map_or(Workers::Process, Workers::Ranks),
-            single_threaded: matches!(first, LogicalDevice::Cpu(_)),
+        let workers = match run.method {
+            Method::Single | Method::DataParallel => Workers::Process,
+            Method::Ddp | Method::Apex => Workers::Ranks(all.len()),
         };
+        let (name, single_threaded) = (run.to_string(), on_cpu);
+        let training = Training { name, flags: command_line, workers, single_threaded };
         let metrics = self.comparison.run(&training, |line| eprintln!("{run:<20}| {line}"))?;
         self.read(run, &metrics)
     }
@@ -149,7 +135,7 @@ impl<'a> Runs<'a> {
     fn read(&self, run: Run, metrics: &Metrics) -> Result<Measured> {
         let (images, devices) = match run.method {
             Method::Single => (self.shares.single, 1),
-            _ => (self.shares.device, self.devices.len()),
+            _ => (self.shares.device, self.args.devices.len()),
         };
         let steps = metrics.events_by_rank::<StepEvent>("step")?;
         let slowest = |seconds: fn(&StepEvent) -> f64| {
@@ -168,15 +154,6 @@ impl<'a> Runs<'a> {
             fetch_seconds: slowest(|step| step.fetch_seconds),
             epoch_seconds: whole.map(|epoch| epoch.seconds).reduce(f64::max),
         })
-    }
-}
-
-/// A list of one device.
-fn alone(device: LogicalDevice) -> String {
-    match device {
-        // All alike: a list of one logical device.
-        LogicalDevice::Cpu(_) => "cpu:1".into(),
-        cuda => cuda.to_string(),
     }
 }
 

@@ -49,8 +49,9 @@ fn hours(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::runs::RUNS;
+    use super::super::runs::Run;
     use super::*;
+    use crate::exhibits::train_cifar::{Method, OptimizerKind};
     use report::DeviceReport;
 
     /// S4.44 and S4.45: 22 minutes, and 5.
@@ -65,8 +66,8 @@ mod tests {
             optimizer_state: 0,
             idle_share: 0.01,
         };
-        let article = |run: usize, images, devices, batches, batch_seconds| Measured {
-            run: RUNS[run],
+        let article = |method, images, devices, batches, batch_seconds| Measured {
+            run: Run { method, optimizer: OptimizerKind::Sgd },
             images,
             devices: (0..devices).map(device).collect(),
             batches,
@@ -74,7 +75,10 @@ mod tests {
             fetch_seconds: 0.0,
             epoch_seconds: None,
         };
-        let text = table_of(&[article(0, 240, 1, 209, 6.3), article(1, 192, 4, 66, 5.0)]);
+        let text = table_of(&[
+            article(Method::Single, 240, 1, 209, 6.3),
+            article(Method::DataParallel, 192, 4, 66, 5.0),
+        ]);
         let rows: Vec<_> =
             text.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>()).collect();
         let expected: [Vec<_>; 2] = [

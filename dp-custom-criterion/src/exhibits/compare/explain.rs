@@ -1,8 +1,8 @@
 //! What the table shows, in words, with the formula's numbers.
 
+use super::formula;
 use super::runs::Measured;
 use crate::args::Method;
-use crate::formula;
 use report::DeviceReport;
 use report::{size, thousands};
 

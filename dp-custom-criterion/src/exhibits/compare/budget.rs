@@ -3,8 +3,7 @@
 use super::runs::{Measured, Runs};
 use crate::args::Method;
 use anyhow::Result;
-use report::{Column, size, table};
-use tch_parallel::Error;
+use report::{Column, refused, size, table};
 
 /// Memory counts from the third on, and of three the median time is not that of the first.
 const STEPS: u64 = 3;
@@ -24,7 +23,7 @@ pub struct Largest {
 /// already.
 ///
 /// # Errors
-/// [`Error::Argument`] for a budget that does not hold a pair for each device.
+/// [`Error::Argument`](tch_parallel::Error::Argument) for a budget that does not hold a pair for each device.
 pub fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Largest> {
     let (method, devices) = (known.method, runs.devices());
     let mut speeds = vec![(known.batch_size, known.step_seconds)];
@@ -40,8 +39,7 @@ pub fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Large
             "at least {}, which {method} needs for a batch of {devices}, a pair for each device",
             size(least)
         );
-        let (what, found) = ("--budget".into(), size(budget));
-        return Err(Error::Argument { what, found, expected }.into());
+        return Err(refused("--budget", size(budget), expected).into());
     };
     let batch_size = pairs * devices;
     let seconds = speeds.into_iter().find(|(size, _)| *size == batch_size);

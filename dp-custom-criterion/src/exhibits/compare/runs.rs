@@ -1,19 +1,18 @@
 //! A training of some steps with a method, and what its metrics say.
 
-use crate::args::{CompareArgs, Method};
+use super::args::CompareArgs;
+use crate::args::Method;
 use crate::data::{Corpus, Vocab};
 use anyhow::Result;
 use report::DeviceReport;
 use report::comparison::{self, Comparison, Training, Workers};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use tch_parallel::Devices;
 
 /// Runs this program with everything but the method and the batch given.
 pub struct Runs<'a> {
     args: &'a CompareArgs,
     comparison: &'a Comparison,
-    devices: &'a Devices,
     corpus: Corpus,
 }
 
@@ -50,17 +49,16 @@ impl<'a> Runs<'a> {
     pub fn new(
         args: &'a CompareArgs,
         comparison: &'a Comparison,
-        devices: &'a Devices,
         corpus: Corpus,
         vocab: &Vocab,
     ) -> Result<Self> {
         vocab.save(&comparison.directory().join(VOCAB))?;
-        Ok(Self { args, comparison, devices, corpus })
+        Ok(Self { args, comparison, corpus })
     }
 
     /// How many devices share a batch.
     pub fn devices(&self) -> usize {
-        self.devices.len()
+        self.args.devices.len()
     }
 
     /// # Errors
@@ -75,7 +73,7 @@ impl<'a> Runs<'a> {
         ];
         let numbers = [
             format!("--method={method}"),
-            format!("--devices={}", self.devices),
+            format!("--devices={}", self.args.devices),
             format!("--batch-size={batch_size}"),
             format!("--steps={steps}"),
             // An epoch has a step at least.
@@ -84,7 +82,7 @@ impl<'a> Runs<'a> {
         ];
         flags.extend(numbers.into_iter().chain(self.args.model.flags()).map(OsString::from));
         let workers = match method {
-            Method::Ddp => Workers::Ranks(self.devices.len()),
+            Method::Ddp => Workers::Ranks(self.devices()),
             _ => Workers::Process,
         };
         let name = method.to_string();
@@ -92,7 +90,7 @@ impl<'a> Runs<'a> {
         let metrics = self.comparison.run(&training, |_line| {})?;
         let ends = metrics.events::<End>("end")?;
         let step_seconds = ends.iter().map(|end| end.step_seconds_median).fold(0.0, f64::max);
-        let devices = metrics.devices(self.devices.len())?;
+        let devices = metrics.devices(self.devices())?;
         Ok(Measured { method, batch_size, devices, step_seconds })
     }
 

@@ -2,33 +2,41 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `args` | [`CompareArgs`]: the flags |
 //! | `runs` | [`Runs`]: a training of some steps with a method, and what its metrics say |
 //! | `table` | memory, time and idleness of each device |
 //! | `explain` | the same in words, with the formula's numbers |
+//! | `formula` | by how much the device that gathers the outputs exceeds the others |
 //! | `budget` | the largest batch that a device's memory allows |
 
+mod args;
 mod budget;
 mod explain;
+mod formula;
 mod runs;
 mod table;
 
-use crate::args::{CompareArgs, Method};
+use crate::args::Method;
 use anyhow::Result;
-use report::comparison::{Comparison, memory_bars};
+use clap::ValueEnum;
+use report::comparison::{Comparison, equal_share, memory_bars};
 use report::plot;
 use runs::Runs;
+
+pub use args::CompareArgs;
 
 /// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
     let comparison = Comparison::new(args.timeout)?;
-    let (devices, batch_size) = (args.devices()?, args.batch_size()?);
+    let batch_size = args.batch_size;
+    equal_share(batch_size, &args.devices)?;
     let (corpus, vocab) = args.text.load()?;
     let options = args.model.options(&vocab)?;
-    let runs = Runs::new(args, &comparison, devices, corpus, &vocab)?;
+    let runs = Runs::new(args, &comparison, corpus, &vocab)?;
 
     let mut measured = Vec::new();
-    for method in Method::ALL {
-        measured.push(runs.run(method, batch_size, args.steps)?);
+    for method in Method::value_variants() {
+        measured.push(runs.run(*method, batch_size, args.steps)?);
     }
     print!("{}", table::table_of(&measured));
     let sizes = explain::Sizes {

@@ -3,7 +3,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `args` | [`Args`]: the flags, and what follows from them |
+//! | `args` | [`Args`]: the flags, the [`Method`] among them, and what follows from them |
 //! | `single` | one device |
 //! | `data_parallel` | several devices of one process |
 //! | `distributed` | a process for each device |
@@ -19,13 +19,12 @@ mod distributed;
 mod progress;
 mod single;
 
-use super::Method;
 use anyhow::Result;
 use report::comparison::is_measured;
 use tch::Device;
 use tch_parallel::distributed::{Env, init_process_group};
 
-pub use args::{Args, OptimizerKind};
+pub use args::{Args, Method, OptimizerKind};
 pub use progress::{EpochEvent, Progress, StepEvent};
 
 /// Trains with the method of the flags.

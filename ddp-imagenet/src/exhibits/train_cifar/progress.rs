@@ -74,10 +74,7 @@ impl<'a> Progress<'a> {
         devices: &Devices,
         group: &'a ProcessGroup,
     ) -> Result<Self> {
-        let metrics = match &args.metrics {
-            Some(directory) => MetricsLog::create(directory, group.rank(), group.world_size())?,
-            None => MetricsLog::disabled(),
-        };
+        let metrics = MetricsLog::of_rank(args.metrics.as_deref(), group)?;
         Ok(Self {
             args,
             is_measured,

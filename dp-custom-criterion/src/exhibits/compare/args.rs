@@ -1,14 +1,14 @@
-//! The subcommand that runs every method.
+//! The flags of the comparison.
 
-use super::{ModelArgs, TextArgs};
+use crate::args::{ModelArgs, TextArgs};
 use clap::value_parser;
 use report::parse_size;
 use std::path::PathBuf;
-use tch_parallel::{Devices, Error, Result};
+use tch_parallel::Devices;
 
 /// Train with each of the four methods, and show where memory and time go.
 ///
-/// Every method runs in a process of its own, ddp in one for each device.
+/// Every method runs in a process of its own, ddp in one process per device.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("hidden", |hidden| hidden.default_value("64")),
@@ -32,54 +32,25 @@ pub struct CompareArgs {
     pub text: TextArgs,
     #[command(flatten)]
     pub model: ModelArgs,
-    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
+    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
     #[arg(long, default_value = "cpu:2")]
-    devices: Devices,
-    /// Pairs in a batch, of all devices together.
+    pub devices: Devices,
+    /// Pairs per batch, for all devices together.
     #[arg(short, long, default_value_t = 32)]
-    batch_size: usize,
-    /// Steps of each method. Memory counts from the third on; the time of a step is the median.
+    pub batch_size: usize,
+    /// Stop each method after N steps. Memory counts from the third on; a step's time is the median.
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(3..))]
     pub steps: u64,
-    /// Determines weights, dropout and masking.
+    /// Seed of weights, dropout and masking.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Draw the devices' memory as a bar chart.
+    /// Draw a bar chart of the devices' memory to this file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Find each method's largest batch with which no device needs more than this, such as 2GiB.
+    /// Find each method's largest batch that fits into this memory on every device, such as 2GiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub budget: Option<usize>,
-    /// Seconds that a run of a method may take.
+    /// Seconds that each run of a method may take.
     #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
     pub timeout: u64,
-}
-
-impl CompareArgs {
-    /// # Errors
-    /// [`Error::Argument`] for a single device.
-    pub fn devices(&self) -> Result<&Devices> {
-        if self.devices.len() > 1 {
-            return Ok(&self.devices);
-        }
-        Err(Error::Argument {
-            what: "--devices".into(),
-            found: self.devices.to_string(),
-            expected: "at least two devices: on one there is nothing to compare".into(),
-        })
-    }
-
-    /// # Errors
-    /// [`Error::Argument`] for a batch that the devices cannot share evenly.
-    pub fn batch_size(&self) -> Result<usize> {
-        let devices = self.devices.len();
-        if self.batch_size > 0 && self.batch_size.is_multiple_of(devices) {
-            return Ok(self.batch_size);
-        }
-        Err(Error::Argument {
-            what: "--batch-size".into(),
-            found: self.batch_size.to_string(),
-            expected: format!("{devices} or a multiple of it: an equal share for each device"),
-        })
-    }
 }

@@ -3,23 +3,24 @@
 use crate::args::DataArgs;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
+use report::comparison::equal_share;
 use std::path::PathBuf;
-use tch_parallel::{Devices, Error, Result};
+use tch_parallel::{Devices, Result};
 
 /// Train with each of the four methods, and show where time and memory go.
 ///
-/// Every training runs in processes of its own, ddp and apex in one for each device. Without a flag
-/// it is a small PyramidNet on digits that are part of the program, less than a minute on two cores.
+/// Every training runs in processes of its own, ddp and apex in one process per device. By default
+/// it trains a small PyramidNet on digits, which takes less than a minute on two cores.
 #[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
     mut_arg("dataset", |dataset| dataset.default_value("mnist")),
     mut_arg("batch_size", |batch_size| batch_size.default_value("32").help(
-        "Images in a batch, of all devices together"
+        "Images per batch, for all devices together"
     )),
     mut_arg("workers", |workers| workers.default_value("0").help(
-        "Threads that make batches ahead, for all devices together; with 0, which makes them in the \
-         training loop, the bytes of logical devices are exact"
+        "Threads that load batches ahead, for all devices together; 0 loads them in the training \
+         loop, which makes the bytes of logical devices exact"
     )),
     after_help = "Examples:
   ddp-imagenet compare                                         a small PyramidNet on two logical devices
@@ -34,32 +35,32 @@ The article's sizes, on four GPUs and on four parts of a CPU with much memory:
 pub struct CompareArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// The network: pyramidnet, which is the article's; pyramidnet20_a24 or another of any depth and
-    /// α; resnet18, 34, 50, 101 or 152.
+    /// Network: pyramidnet, the article's; pyramidnet20_a24 or another of any depth and α; resnet18,
+    /// 34, 50, 101 or 152.
     #[arg(short, long, default_value = "pyramidnet20_a24")]
     pub arch: Arch,
-    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
+    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
     #[arg(long, default_value = "cpu:2")]
-    devices: Devices,
-    /// Images in a batch of the single device; by default as many as each device has of --batch-size.
-    #[arg(long, value_name = "IMAGES")]
-    single_batch_size: Option<usize>,
-    /// Batches of each training, of which memory and times leave out the first two. As many as
-    /// an epoch has, or more, measure the epoch; less project it.
+    pub devices: Devices,
+    /// Images per batch of the single device [default: the share of --batch-size of each device].
+    #[arg(long, value_name = "IMAGES", value_parser = value_parser!(u32).range(1..))]
+    single_batch_size: Option<u32>,
+    /// Stop each training after N batches; memory and times leave out the first two. With as many
+    /// as an epoch has, or more, the time of the epoch is measured rather than projected.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(3..))]
     pub steps: u32,
-    /// Determines the first weights, the order of the images and what is done to them.
+    /// Seed of the weights, the order of the images and their augmentation.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Draw speed, memory and utilisation as charts in this directory.
+    /// Draw charts of speed, memory and utilisation in this directory.
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
-    /// Seconds that a training may take.
+    /// Seconds that each training may take.
     #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
     pub timeout: u64,
 }
 
-/// How images and the threads that make batches are shared out.
+/// How the devices share images and the threads that load them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     /// Images in a batch of all devices.
@@ -76,37 +77,19 @@ pub struct Shares {
 
 impl CompareArgs {
     /// # Errors
-    /// [`Error::Argument`] for a single device.
-    pub fn devices(&self) -> Result<&Devices> {
-        if self.devices.len() > 1 {
-            return Ok(&self.devices);
-        }
-        let expected = "at least two devices: on one there is nothing to compare";
-        Err(refused("--devices", self.devices.to_string(), expected.into()))
-    }
-
-    /// # Errors
-    /// [`Error::Argument`] for a batch that the devices cannot share evenly.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a single device, and for a batch that
+    /// the devices cannot share evenly.
     pub fn shares(&self) -> Result<Shares> {
-        let devices = self.devices.len();
         let all = self.data.loader(1)?;
-        let total = all.batch_size;
-        if total == 0 || !total.is_multiple_of(devices) {
-            let expected = format!("{devices} or a multiple of it: an equal share for each device");
-            return Err(refused("--batch-size", total.to_string(), expected));
-        }
-        let device = total / devices;
-        let single = self.single_batch_size.unwrap_or(device);
-        if single == 0 {
-            return Err(refused("--single-batch-size", "0".into(), "at least 1 image".into()));
-        }
-        let (workers, device_workers) = (all.num_workers, all.num_workers.div_ceil(devices));
-        Ok(Shares { total, device, single, workers, device_workers })
+        let device = equal_share(all.batch_size, &self.devices)?;
+        Ok(Shares {
+            total: all.batch_size,
+            device,
+            single: self.single_batch_size.map_or(device, |images| images as usize),
+            workers: all.num_workers,
+            device_workers: all.num_workers.div_ceil(self.devices.len()),
+        })
     }
-}
-
-fn refused(what: &str, found: String, expected: String) -> Error {
-    Error::Argument { what: what.into(), found, expected }
 }
 
 #[cfg(test)]
@@ -143,12 +126,13 @@ mod tests {
         for (flags, expected) in [
             ("--batch-size 1", "--batch-size is 1, but must be 2 or a multiple of it: an equal"),
             ("--batch-size 33", "--batch-size is 33, but must be 2 or a multiple of it"),
-            ("--single-batch-size 0", "--single-batch-size is 0, but must be at least 1 image"),
+            ("--devices cpu:1", "--devices is cpu:0, but must be at least two"),
         ] {
             let error = compare(flags).shares().unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
-        let error = compare("--devices cpu:1").devices().unwrap_err().to_string();
-        assert!(error.starts_with("--devices is cpu:0, but must be at least two"), "{error}");
+        let error = Line::try_parse_from(["program", "--single-batch-size=0"]).err().unwrap();
+        let expected = "invalid value '0' for '--single-batch-size <IMAGES>': 0 is not in 1..";
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }

@@ -1,0 +1,10 @@
+//! What shows methods rather than trains a network for use: PyramidNet by four methods, as the article
+//! has it, and what each of them needs.
+//!
+//! | folder | what it shows |
+//! |---|---|
+//! | [`train_cifar`] | `ddp-imagenet train-cifar`: one training, with one file for each method |
+//! | [`compare`] | `ddp-imagenet compare`: all of them, and the time and memory that each takes |
+
+pub mod compare;
+pub mod train_cifar;
