@@ -196,7 +196,7 @@ fn a_host_that_nobody_knows_is_named() -> Result<()> {
     let mut rank_1 = as_rank(ddp_mnist(flags)?, 1, 2, free_port()?);
     // Of a domain that is reserved for names that no host has.
     rank_1.env("MASTER_ADDR", "nowhere.invalid");
-    let texts = ["[rank 1] error:", "find the host MASTER_ADDR=nowhere.invalid", "asked for 1s"];
+    let texts = ["[rank 1] error:", "find the host MASTER_ADDR=nowhere.invalid", "after 1s"];
     expect_refusal(&Job::new()?, rank_1, 1, &texts)?;
     Ok(())
 }

@@ -4,6 +4,7 @@ mod bench;
 mod book;
 mod command;
 mod launch;
+mod lines;
 mod setup;
 mod test;
 mod workspace;
@@ -42,6 +43,8 @@ enum Chore {
         #[arg(long)]
         open: bool,
     },
+    /// Count the trainers' lines of code, without tests, comments and blank lines.
+    Lines,
     /// Compare the speed of Rust and Python on this machine.
     Bench {
         #[command(subcommand)]
@@ -90,6 +93,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Launch(rest) => launch::run(&rest.args),
         Chore::Test(rest) => test::run(&rest.args),
         Chore::Book { open } => book::run(open),
+        Chore::Lines => lines::run(),
         Chore::Bench { benchmark } => bench::run(&benchmark),
     }
 }

@@ -1,0 +1,85 @@
+//! `cargo xtask lines`: how much code each trainer has.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::workspace;
+
+const TRAINERS: [&str; 5] =
+    ["ddp-mnist", "ddp-imagenet", "dp-custom-criterion", "dp-basic", "async-update"];
+
+/// Lines of code: neither comments nor blank lines nor tests.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Lines {
+    trainer: usize,
+    /// Of what only explains or compares.
+    exhibits: usize,
+}
+
+/// Prints a row for each trainer, and their sum.
+pub(crate) fn run() -> Result<()> {
+    println!("{:<20} {:>7} {:>8} {:>6}", "", "trainer", "exhibits", "both");
+    let mut sum = Lines::default();
+    for name in TRAINERS {
+        let mut lines = Lines::default();
+        count(&workspace::root().join(name).join("src"), false, &mut lines)?;
+        print(name, &lines);
+        sum.trainer += lines.trainer;
+        sum.exhibits += lines.exhibits;
+    }
+    print("all", &sum);
+    Ok(())
+}
+
+fn print(name: &str, Lines { trainer, exhibits }: &Lines) {
+    println!("{name:<20} {trainer:>7} {exhibits:>8} {:>6}", trainer + exhibits);
+}
+
+fn count(folder: &Path, exhibits: bool, lines: &mut Lines) -> Result<()> {
+    let cannot_read = || format!("cannot read {}", folder.display());
+    for entry in fs::read_dir(folder).with_context(cannot_read)? {
+        let path = entry.with_context(cannot_read)?.path();
+        let name = path.file_name().unwrap_or_default();
+        if path.is_dir() {
+            count(&path, exhibits || name == "exhibits", lines)?;
+        } else if path.extension().is_some_and(|kind| kind == "rs") && name != "tests.rs" {
+            let code = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            *(if exhibits { &mut lines.exhibits } else { &mut lines.trainer }) += of_code(&code);
+        }
+    }
+    Ok(())
+}
+
+/// Relies on rustfmt's layout: an item ends with the first line that begins as its first one does.
+fn of_code(text: &str) -> usize {
+    let mut lines = text.lines();
+    let mut count = 0;
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let one_line = lines.next().is_some_and(|item| item.ends_with(';'));
+            let end = format!("{indent}}}");
+            if !one_line {
+                lines.by_ref().take_while(|line| *line != end).for_each(drop);
+            }
+        } else if !line.trim().is_empty() && !line.trim_start().starts_with("//") {
+            count += 1;
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_blank_lines_and_tests_are_not_code() {
+        let text = "//! A map.\n\nmod a; // counts\n#[cfg(test)]\nmod testing;\n\n/// Nothing.\nfn f() {\n    g();\n}\n\n\
+                    #[cfg(test)]\nmod tests {\n    fn h() {\n    }\n}\n";
+        assert_eq!(of_code(text), 4);
+    }
+}
