@@ -1,8 +1,6 @@
 //! Runs a test's body on several ranks, each a process of its own.
 
 use std::io::Read;
-use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +9,7 @@ use nix::unistd::Pid;
 use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,
 };
+use tests::programs::{as_rank, free_port};
 use tests::progress::Patience;
 use tests::wait::until;
 
@@ -46,28 +45,17 @@ pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
         body();
         return;
     }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let mut listener = Some(OwnedFd::from(listener));
-    let ranks: Vec<_> = (0..world_size)
-        .map(|rank| {
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command
-                .args(["--exact", test, "--nocapture", "--test-threads=1"])
-                .env("RANK", rank.to_string())
-                .env("WORLD_SIZE", world_size.to_string())
-                .env("MASTER_ADDR", "127.0.0.1")
-                .env("MASTER_PORT", port.to_string())
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped());
-            // Rank 0 finds the listening socket where its standard input would be.
-            match listener.take() {
-                Some(fd) => command.env("TCH_PARALLEL_MASTER_LISTEN_FD", "0").stdin(fd),
-                None => command.stdin(Stdio::null()),
-            };
-            Rank::start(command)
-        })
-        .collect();
+    let port = free_port().unwrap();
+    let rank = |rank| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        Rank::start(as_rank(command, rank, world_size, port))
+    };
+    let ranks: Vec<_> = (0..world_size).map(rank).collect();
     let mut stand_still = Patience::default().with_processes(ranks.iter().map(Rank::pid).collect());
     let mut given_up = false;
     let mut give_up = || {
