@@ -9,12 +9,12 @@ const IGNORE_INDEX: i64 = 0;
 
 /// codertimo's loss of a batch: `nll(next, is_next) + nll(mlm, labels)`, a scalar.
 ///
-/// `output` is what the model gives, `target` what a `BertBatch` holds.
-/// One `nn.NLLLoss(ignore_index=0)` serves for both terms. So pairs whose second sentence is *not*
-/// the next, `is_next = 0`, carry no loss: nothing keeps the model from always saying yes. That is
-/// codertimo's, and left so (his issues #32, #49 and #98 wonder why the accuracy stays at 50 %).
+/// `output` is the model's, `target` that of a `BertBatch`. One `nn.NLLLoss(ignore_index=0)` serves
+/// both terms. So pairs whose second sentence is *not* the next, `is_next = 0`, carry no loss, and
+/// nothing keeps the model from always saying yes. This is kept from codertimo (his issues #32, #49
+/// and #98 ask why the accuracy stays at 50 %).
 ///
-/// NaN for a batch without a pair that counts, or without a word to guess: a mean over nothing.
+/// A batch without a pair that counts, or without a word to guess, has a mean over nothing: NaN.
 // ANCHOR: loss
 pub fn bert_loss(output: &(Tensor, Tensor), target: &(Tensor, Tensor)) -> Tensor {
     let ((next, mlm), (is_next, labels)) = (output, target);
@@ -22,7 +22,7 @@ pub fn bert_loss(output: &(Tensor, Tensor), target: &(Tensor, Tensor)) -> Tensor
 }
 // ANCHOR_END: loss
 
-/// The two terms of [`bert_loss`], each with the number of targets that it is a mean over.
+/// The two terms of [`bert_loss`], each with the number of targets that it averages.
 ///
 /// The mean of the devices' losses is not the loss of the whole batch: one device may have three
 /// words to guess and another nine. With these numbers a parallel criterion weights them.
@@ -63,14 +63,10 @@ impl Average {
         Ok(())
     }
 
-    /// The mean over the steps.
-    pub fn loss(&self) -> f64 {
-        self.losses / f64::from(self.steps)
-    }
-
-    /// How many percent of the pairs were judged right to follow or not to follow.
-    pub fn accuracy(&self) -> f64 {
-        100.0 * self.correct as f64 / self.pairs as f64
+    /// The mean loss of a step, and the percentage of pairs that were judged correctly.
+    pub fn means(&self) -> (f64, f64) {
+        let accuracy = 100.0 * self.correct as f64 / self.pairs as f64;
+        (self.losses / f64::from(self.steps), accuracy)
     }
 }
 
@@ -106,6 +102,6 @@ mod tests {
         let mut average = Average::default();
         average.update(1.0, &next, &Tensor::from_slice(&[0i64, 1])).unwrap();
         average.update(2.0, &next, &Tensor::from_slice(&[1i64, 1])).unwrap();
-        assert_eq!((average.loss(), average.accuracy()), (1.5, 75.0));
+        assert_eq!(average.means(), (1.5, 75.0));
     }
 }
