@@ -51,8 +51,7 @@ fn main() -> ExitCode {
 fn vocab(args: &VocabArgs) -> Result<()> {
     let vocab = Vocab::build(&args.corpus.load()?, args.options);
     println!("VOCAB SIZE: {}", vocab.len());
-    vocab.save(&args.output)?;
-    Ok(())
+    vocab.save(&args.output)
 }
 
 fn train(args: &TrainArgs) -> Result<()> {
@@ -197,7 +196,7 @@ fn train(args: &TrainArgs) -> Result<()> {
                 "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch counts \
                  (is_next = 1), or no word of it is to be guessed, a larger --batch-size helps"
             );
-            average.update(loss, &next, &is_next)?;
+            average.update(loss, &next, &is_next);
             if iter % args.log_freq == 0 {
                 let (avg_loss, avg_acc) = average.means();
                 say(format!(

@@ -89,8 +89,7 @@ impl MethodArgs {
     /// # Errors
     /// [`Error::Argument`](tch_parallel::Error::Argument) for a position beyond the last device.
     pub fn output_device(&self, devices: &Devices) -> Result<LogicalDevice> {
-        const SECOND: usize = 1;
-        let position = self.output_device.unwrap_or(SECOND);
+        let position = self.output_device.unwrap_or(1);
         let (count, last) = (devices.len(), devices.len() - 1);
         let expected = format!(
             "from 0 to {last}, a position among the {count} of --devices, which is {devices}"

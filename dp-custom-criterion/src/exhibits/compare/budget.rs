@@ -2,7 +2,8 @@
 
 use super::runs::{Measured, Runs};
 use anyhow::Result;
-use report::{Column, refused, size, table};
+use report::Column::{Left, Right};
+use report::{refused, size, table};
 
 /// Memory counts from the third step on, and the median time of three is not that of the first.
 const STEPS: u64 = 3;
@@ -14,11 +15,11 @@ const STEPS: u64 = 3;
 /// each device.
 pub fn table_of(runs: &Runs<'_>, measured: &[Measured], budget: usize) -> Result<String> {
     let columns = [
-        Column::Left("method"),
-        Column::Right("largest batch"),
-        Column::Right("fullest device"),
-        Column::Right("with the next"),
-        Column::Right("pairs/s"),
+        Left("method"),
+        Right("largest batch"),
+        Right("fullest device"),
+        Right("with the next"),
+        Right("pairs/s"),
     ];
     let rows = measured.iter().map(|known| largest(runs, known, budget));
     let table = table(&columns, &rows.collect::<Result<Vec<_>>>()?);
@@ -27,7 +28,7 @@ pub fn table_of(runs: &Runs<'_>, measured: &[Measured], budget: usize) -> Result
 
 /// Trains until a batch is found that fits while the next does not: a row of the table.
 fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Vec<String>> {
-    let (method, devices) = (known.method, runs.devices());
+    let (method, devices) = (known.method, runs.args.devices.len());
     let point = |found: &Measured| Point {
         pairs: found.batch_size / devices,
         peak: found.devices.iter().map(|device| device.peak).max().unwrap_or(0),

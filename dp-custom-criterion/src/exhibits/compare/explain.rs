@@ -31,7 +31,7 @@ pub fn explain(measured: &[Measured], runs: &Runs<'_>) -> Result<String, Error> 
         seq_len,
         vocab_size,
         output,
-        surplus => formula::surplus(output, runs.devices()),
+        surplus => formula::surplus(output, runs.args.devices.len()),
         trainings => measured.iter().map(training).collect::<Vec<_>>(),
     };
     text_environment()?.render_str(TEXT, numbers)

@@ -18,8 +18,10 @@ mod runs;
 use crate::args::Method;
 use anyhow::Result;
 use clap::ValueEnum;
-use report::comparison::{Cell, device_table, memory_bars};
-use report::{Column, plot, size};
+use report::Column::{self, Left, Right};
+use report::comparison::Cell::{self, Device, Training};
+use report::comparison::{device_table, memory_bars};
+use report::{plot, size};
 use runs::{Measured, Runs};
 
 pub use args::CompareArgs;
@@ -45,20 +47,17 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
 /// A row for each method and device.
 fn table_of(measured: &[Measured]) -> String {
     let columns: [(Column, Cell<Measured>); 11] = [
-        (Column::Left("method"), Cell::Training(|found| found.method.to_string())),
-        (Column::Left("device"), Cell::Device(|device| device.device.clone())),
-        (Column::Right("between steps"), Cell::Device(|device| size(device.live))),
-        (Column::Right("parameters"), Cell::Device(|device| size(device.parameters))),
-        (Column::Right("gradients"), Cell::Device(|device| size(device.gradients))),
-        (Column::Right("Adam's state"), Cell::Device(|device| size(device.optimizer_state))),
-        (Column::Right("buckets"), Cell::Device(|device| size(device.others()))),
-        (Column::Right("at the peak"), Cell::Device(|device| size(device.peak))),
-        (Column::Right("activations, outputs"), Cell::Device(|device| size(device.activations()))),
-        (Column::Right("s/step"), Cell::Training(|found| format!("{:.2}", found.step_seconds))),
-        (
-            Column::Right("idle"),
-            Cell::Device(|device| format!("{:.0} %", 100.0 * device.idle_share)),
-        ),
+        (Left("method"), Training(|found| found.method.to_string())),
+        (Left("device"), Device(|device| device.device.clone())),
+        (Right("between steps"), Device(|device| size(device.live))),
+        (Right("parameters"), Device(|device| size(device.parameters))),
+        (Right("gradients"), Device(|device| size(device.gradients))),
+        (Right("Adam's state"), Device(|device| size(device.optimizer_state))),
+        (Right("buckets"), Device(|device| size(device.others()))),
+        (Right("at the peak"), Device(|device| size(device.peak))),
+        (Right("activations, outputs"), Device(|device| size(device.activations()))),
+        (Right("s/step"), Training(|found| format!("{:.2}", found.step_seconds))),
+        (Right("idle"), Device(|device| format!("{:.0} %", 100.0 * device.idle_share))),
     ];
     device_table(&columns, measured)
 }

@@ -54,11 +54,6 @@ impl<'a> Runs<'a> {
         Ok(Self { args, vocab_size, comparison, corpus })
     }
 
-    /// How many devices share a batch.
-    pub fn devices(&self) -> usize {
-        self.args.devices.len()
-    }
-
     /// # Errors
     /// If a process fails or takes too long. No process is left then.
     pub fn run(&self, method: Method, batch_size: usize, steps: u64) -> Result<Measured> {
@@ -73,7 +68,7 @@ impl<'a> Runs<'a> {
             vec!["--vocab".into(), vocab.into(), "--corpus".into(), corpus.into()];
         flags.extend(self.flags(method, batch_size, steps).into_iter().map(OsString::from));
         let workers = match method {
-            Method::Ddp => Workers::Ranks(self.devices()),
+            Method::Ddp => Workers::Ranks(self.args.devices.len()),
             _ => Workers::Process,
         };
         let name = method.to_string();
@@ -82,7 +77,7 @@ impl<'a> Runs<'a> {
         let ends = metrics.events::<Summary>("end")?;
         let step_seconds =
             ends.iter().filter_map(|end| end.step_seconds_median).fold(0.0, f64::max);
-        let devices = metrics.devices(self.devices())?;
+        let devices = metrics.devices(self.args.devices.len())?;
         Ok(Measured { method, batch_size, devices, step_seconds })
     }
 
