@@ -1,4 +1,4 @@
-//! One block of the transformer: every position looks at all others, and is then worked on alone.
+//! One block of the transformer: every position attends to all others, and is then processed alone.
 
 use super::ModelOptions;
 use tch::nn::{self, Linear, Module, ModuleT, Path, SequentialT};
@@ -22,14 +22,14 @@ impl TransformerBlock {
         Self {
             attention: Attention::new(&(path / "attention"), options),
             feed_forward: feed_forward(&(path / "feed_forward"), options),
-            // codertimo's `SublayerConnection`: a layer, and its input added to its output.
             input_norm: norm("input_sublayer"),
             output_norm: norm("output_sublayer"),
             dropout: options.dropout,
         }
     }
 
-    /// `[batch, seq_len, hidden]` to the same; `mask` as in [`Attention::forward_t`].
+    /// `[batch, seq_len, hidden]` to the same; `mask` as in [`Attention::forward_t`]. A layer's input is
+    /// added to its output, codertimo's `SublayerConnection`.
     pub fn forward_t(&self, x: &Tensor, mask: &Tensor, train: bool) -> Tensor {
         let attention = self.attention.forward_t(&self.input_norm.forward(x), mask, train);
         let x = x + attention.dropout(self.dropout, train);
