@@ -25,9 +25,8 @@ use exhibits::compare::compare;
 use loss::{Average, bert_loss, bert_means};
 use model::LanguageModel;
 use parallel::{Criterion, Parallel};
-use report::Meter;
 use report::comparison::is_measured;
-use report::{MetricsLog, Timing, exit_code};
+use report::{Meter, MetricsLog, Timing, exit_code};
 use serde::Serialize;
 use std::process::ExitCode;
 use tch::nn::{Path, VarStore};
@@ -52,8 +51,7 @@ fn main() -> ExitCode {
 fn vocab(args: &VocabArgs) -> Result<()> {
     let vocab = Vocab::build(&args.corpus.load()?, args.options);
     println!("VOCAB SIZE: {}", vocab.len());
-    vocab.save(&args.output)?;
-    Ok(())
+    vocab.save(&args.output)
 }
 
 fn train(args: &TrainArgs) -> Result<()> {
@@ -61,13 +59,13 @@ fn train(args: &TrainArgs) -> Result<()> {
     // ANCHOR: devices
     let env = Env::read()?;
     let devices = args.method.devices(env.as_ref())?;
-    // What this thread allocates belongs to the first of them.
+    // What this thread allocates counts for the first of them.
     let home = devices.first();
     let _on = home.guard()?;
     let ranks = env.as_ref().map_or(1, |env| env.world_size);
     if Device::from(home) == Device::Cpu && devices.len().max(ranks) > 1 {
-        // Replicas that help each other out would tell nothing of devices that cannot. And bytes
-        // that one of OpenMP's threads allocates would belong to no replica.
+        // Replicas that share OpenMP's threads do not behave like separate devices, and what such a
+        // thread allocates belongs to no replica.
         tch::set_num_threads(1);
     }
     // ANCHOR_END: devices
@@ -84,9 +82,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     say("Loading Train Dataset".into());
     let (corpus, vocab) = args.text.load()?;
     say(format!("Vocab Size: {}", vocab.len()));
-    let dataset = BertDataset::new(&corpus, &vocab, args.model.seq_len(), args.seed);
+    let dataset = BertDataset::new(&corpus, &vocab, args.model.seq_len as usize, args.seed);
     let loader_options = args.loader(corpus.pairs.len(), ranks)?;
-    let options = args.model.options(&vocab)?;
+    let vocab_size = args.model.vocab_size(vocab.len())?;
     // ANCHOR_END: data
 
     // ANCHOR: model
@@ -94,7 +92,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     let group = init_process_group(args.method.process_group(home))?;
     tch::manual_seed(args.seed as i64 + group.rank() as i64);
     let vs = VarStore::new(home.into());
-    let build = |path: &Path<'_>| LanguageModel::new(path, &options);
+    let build = |path: &Path<'_>| LanguageModel::new(path, &args.model, vocab_size);
     let model = match args.method.method {
         Method::DataParallel => Parallel::DataParallel(DataParallel::new(&vs, &devices, build)?),
         Method::OutputDevice => {
@@ -109,10 +107,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             };
             Parallel::CustomCriterion(DataParallelModel::new(&vs, &devices, build)?, criterion)
         }
-        Method::Ddp => {
-            let bert = build(&vs.root());
-            Parallel::Ddp(DistributedDataParallel::new(bert, &vs, &group)?)
-        }
+        Method::Ddp => Parallel::Ddp(DistributedDataParallel::new(build(&vs.root()), &vs, &group)?),
     };
     let mut optimizer = Adam::new(&vs, args.adam())?;
     let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
@@ -130,12 +125,11 @@ fn train(args: &TrainArgs) -> Result<()> {
     let run = |bert: &LanguageModel, (tokens, segments): (Tensor, Tensor)| {
         bert.forward_t(&tokens, &segments, true)
     };
+    // Each rank takes its share, unshuffled as with codertimo's loader.
+    let sampler = DistributedSampler { shuffle: false, ..DistributedSampler::new(&group, 0) };
+    let loader = DataLoader::with_options(dataset, sampler, loader_options)?;
     let (mut step, last_step) = (0, args.steps.unwrap_or(u64::MAX));
     for epoch in 0..args.epochs {
-        // Each rank takes its share. Codertimo's loader does not shuffle either.
-        let sampler = DistributedSampler { shuffle: false, ..DistributedSampler::new(&group, 0) };
-        let loader =
-            DataLoader::with_options(dataset.epoch(epoch), sampler, loader_options.clone())?;
         let mut average = Average::default();
         for (iter, batch) in (0..).zip(loader.epoch(epoch)?) {
             let (input, target) = batch?.to_device(home.into())?;
@@ -195,32 +189,27 @@ fn train(args: &TrainArgs) -> Result<()> {
 
             let loss = f32::try_from(&loss)?;
             let lr = optimizer.lr();
-            metrics.log(
-                "step",
-                &StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds },
-            )?;
+            let event = StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds };
+            metrics.log("step", &event)?;
             ensure!(
                 loss.is_finite() || is_measured,
                 "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch counts \
                  (is_next = 1), or no word of it is to be guessed, a larger --batch-size helps"
             );
-            average.update(loss, &next, &is_next)?;
+            average.update(loss, &next, &is_next);
             if iter % args.log_freq == 0 {
+                let (avg_loss, avg_acc) = average.means();
                 say(format!(
-                    "{{'epoch': {epoch}, 'iter': {iter}, 'avg_loss': {:.4}, 'avg_acc': {:.4}, 'loss': {loss:.4}}}",
-                    average.loss(),
-                    average.accuracy()
+                    "{{'epoch': {epoch}, 'iter': {iter}, 'avg_loss': {avg_loss:.4}, \
+                     'avg_acc': {avg_acc:.4}, 'loss': {loss:.4}}}"
                 ));
             }
             if step == last_step {
                 break;
             }
         }
-        say(format!(
-            "EP{epoch}_train, avg_loss= {:.4} total_acc= {:.4}",
-            average.loss(),
-            average.accuracy()
-        ));
+        let (avg_loss, total_acc) = average.means();
+        say(format!("EP{epoch}_train, avg_loss= {avg_loss:.4} total_acc= {total_acc:.4}"));
         if let Some(path) = &args.output {
             checkpoint::save(path, &vs, &group)?;
             say(format!("EP:{epoch} Model Saved on: {}", path.display()));
@@ -248,6 +237,6 @@ struct StepEvent {
     step: u64,
     loss: f32,
     lr: f64,
-    /// Of the forward pass, the loss, `zero_grad` and the backward pass.
+    /// The time of the forward pass, the loss, `zero_grad` and the backward pass.
     forward_backward_seconds: f64,
 }

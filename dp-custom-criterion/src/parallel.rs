@@ -1,11 +1,11 @@
-//! The model, wrapped as a method wants it.
+//! The model, wrapped as its method requires.
 
 use crate::model::LanguageModel;
 use tch::Tensor;
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel, Trace};
 use tch_parallel::distributed::DistributedDataParallel;
 
-/// What the model gives for a batch or for a chunk of it, and what it should find there.
+/// Takes outputs and targets, both as pairs: of the next sentence, and of the masked words.
 pub type Criterion = DataParallelCriterion<(Tensor, Tensor), (Tensor, Tensor)>;
 
 /// One variant for each [`Method`](crate::args::Method).
@@ -19,7 +19,7 @@ pub enum Parallel {
 }
 
 impl Parallel {
-    /// Lets `trace` record what the replicas of one process do.
+    /// Records in `trace` what the replicas of one process do.
     pub fn set_trace(&self, trace: &Trace) {
         match self {
             Parallel::DataParallel(model) | Parallel::OutputDevice(model) => model.set_trace(trace),
@@ -47,6 +47,7 @@ mod tests {
     /// BERT-tiny, and a batch in which chunks differ in how many words are to be guessed.
     struct Problem {
         options: ModelOptions,
+        vocab_size: i64,
         input: Pair,
         target: Pair,
         /// What all devices begin with.
@@ -59,16 +60,18 @@ mod tests {
             let corpus = Corpus::load(Path::new(path)).unwrap();
             let vocab = Vocab::build(&corpus, VocabOptions::default());
             let options = ModelOptions {
-                vocab_size: vocab.len() as i64,
                 hidden: 32,
                 layers: 2,
                 attn_heads: 2,
+                seq_len: 16,
+                vocab_size: None,
                 dropout: 0.0,
             };
+            let vocab_size = vocab.len() as i64;
             let dataset = BertDataset::new(&corpus, &vocab, 16, 3);
             let (input, target) = dataset.batch(&(0..rows).collect::<Vec<_>>(), 0).unwrap();
             let weights = VarStore::new(Device::Cpu);
-            let _ = LanguageModel::new(&weights.root(), &options);
+            let _ = LanguageModel::new(&weights.root(), &options, vocab_size);
             // Not drawn: tests run at once, and all would draw from the one global generator.
             tch::no_grad(|| {
                 for (number, mut weight) in weights.trainable_variables().into_iter().enumerate() {
@@ -76,12 +79,12 @@ mod tests {
                     weight.copy_(&((count * 0.7 + number as f64).sin() * 0.2).view_as(&weight));
                 }
             });
-            Self { options, input, target, weights }
+            Self { options, vocab_size, input, target, weights }
         }
 
         fn build(&self) -> impl Fn(&nn::Path<'_>) -> LanguageModel {
-            let options = self.options;
-            move |path| LanguageModel::new(path, &options)
+            let (options, vocab_size) = (self.options, self.vocab_size);
+            move |path| LanguageModel::new(path, &options, vocab_size)
         }
 
         /// The loss and the gradients on one device, without any wrapper.

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The variables in which launchers tell a process its rank: torchrun's and `launch`'s, Open
@@ -45,6 +46,16 @@ pub fn refused(
 ) -> tch_parallel::Error {
     let (what, found, expected) = (what.into(), found.to_string(), expected.into());
     tch_parallel::Error::Argument { what, found, expected }
+}
+
+/// A file with contents that no run could work with: `{path}: {found}; expected {expected}`.
+pub fn malformed(
+    path: &Path,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> tch_parallel::Error {
+    let (path, found, expected) = (path.into(), found.into(), expected.into());
+    tch_parallel::Error::Format { path, found, expected }
 }
 
 fn report(error: &(dyn Error + 'static), rank: Option<&str>) -> String {

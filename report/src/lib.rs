@@ -11,7 +11,8 @@
 //! | `progress` | [`progress_bar`]: how far an epoch is, for a person |
 //! | `table` | [`table()`]: numbers for a person, in columns |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
-//! | `exit` | [`exit_code`]: why a rank failed; [`refused`]: what is wrong with an argument |
+//! | `exit` | [`exit_code`]: why a rank failed; [`refused`], [`malformed`]: what is wrong with an argument or a file |
+//! | `text` | [`text_environment`]: texts with holes for numbers |
 //! | `file` | [`save`]: a text in a file |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
@@ -29,13 +30,15 @@ pub mod multiprocessing;
 pub mod plot;
 mod progress;
 mod table;
+mod text;
 mod timing;
 
 pub use bytes::{parse_size, size};
-pub use exit::{exit_code, refused};
+pub use exit::{exit_code, malformed, refused};
 pub use file::save;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::progress_bar;
 pub use table::{Column, milliseconds, table, thousands};
+pub use text::text_environment;
 pub use timing::{Summary, Timing};

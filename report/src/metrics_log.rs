@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::malformed;
 use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::{Error, Result};
 
@@ -119,10 +120,9 @@ pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> R
     text.lines()
         .filter_map(|line| event(line).transpose())
         .collect::<serde_json::Result<_>>()
-        .map_err(|error| Error::Format {
-            path: path.into(),
-            found: error.to_string(),
-            expected: format!("events \"{name}\" as this program writes them"),
+        .map_err(|error| {
+            let expected = format!("events \"{name}\" as this program writes them");
+            malformed(path, error.to_string(), expected)
         })
 }
 

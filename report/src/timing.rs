@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Collects what a run's last line of metrics says about time and memory.
 ///
@@ -23,7 +23,7 @@ pub struct Timing {
 }
 
 /// The fields of the event `end`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Summary {
     /// When the first step had ended, in seconds since 1970: with the time at which the program
     /// was started, this tells how long it took to begin. `null` if there was no step.

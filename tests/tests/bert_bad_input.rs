@@ -112,7 +112,7 @@ fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
     for command in [&[][..], &["compare"]] {
         refused(
             &[command, &["--corpus", &corpus]].concat(),
-            &["corpus.txt: line 2 has 0 tabs: \"no tab in here\"; expected two sentences a line"],
+            &["corpus.txt: line 2 has 0 tabs: \"no tab in here\"; expected two sentences per line"],
         )?;
         refused(
             &[command, &["--vocab", &vocab]].concat(),

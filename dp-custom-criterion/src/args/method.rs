@@ -1,11 +1,12 @@
 //! How devices share a batch.
 
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use report::refused;
 use std::fmt;
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions, device_of_rank};
-use tch_parallel::{Devices, LogicalDevice, Result};
+use tch_parallel::{Devices, LogicalDevice};
 
 /// The article's ways to train on several GPUs, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -21,7 +22,7 @@ pub enum Method {
 }
 
 impl fmt::Display for Method {
-    /// As the flag has it.
+    /// The flag's value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value();
         f.pad(value.as_ref().map_or("", PossibleValue::get_name))
@@ -51,10 +52,20 @@ impl MethodArgs {
     /// The devices of this process.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for flags that do not go with the method, or a method that does not go
-    /// with the number of ranks.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for flags of another method, and for a
+    /// method that does not support the number of ranks.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
-        self.check_flags()?;
+        if let Some(position) = self.output_device {
+            let expected = "left out unless --method is output-device";
+            let is_used = self.method == Method::OutputDevice;
+            ensure!(is_used, refused("--output-device", position, expected));
+        }
+        if self.weighted {
+            let expected = "left out unless --method is custom-criterion: the others' loss is \
+                            always that of the whole batch";
+            let is_used = self.method == Method::CustomCriterion;
+            ensure!(is_used, refused("--weighted", "given", expected));
+        }
         match env {
             Some(env) => self.devices_of(env.world_size, env.local_rank, env.local_world_size),
             None => self.devices_of(1, 0, 1),
@@ -62,37 +73,15 @@ impl MethodArgs {
     }
 
     fn devices_of(&self, ranks: usize, local_rank: usize, local_ranks: usize) -> Result<Devices> {
+        let devices = self.devices.as_ref();
         if self.method == Method::Ddp {
-            return Devices::new([device_of_rank(self.devices.as_ref(), local_rank, local_ranks)?]);
+            return Ok(Devices::new([device_of_rank(devices, local_rank, local_ranks)?])?);
         }
-        if ranks > 1 {
-            let expected = format!(
-                "ddp where there are several ranks, here {ranks}: one process serves all its devices"
-            );
-            return Err(refused("--method", self.method, expected));
-        }
-        self.devices.clone().map_or_else(|| Devices::cpu(1), Ok)
-    }
-
-    fn check_flags(&self) -> Result<()> {
-        if let Some(position) = self.output_device
-            && self.method != Method::OutputDevice
-        {
-            return Err(refused(
-                "--output-device",
-                position,
-                "left out unless --method is output-device",
-            ));
-        }
-        if self.weighted && self.method != Method::CustomCriterion {
-            return Err(refused(
-                "--weighted",
-                "given",
-                "left out unless --method is custom-criterion: the others' loss is always that of \
-                 the whole batch",
-            ));
-        }
-        Ok(())
+        let expected = format!(
+            "ddp where there are several ranks, here {ranks}: one process serves all its devices"
+        );
+        ensure!(ranks == 1, refused("--method", self.method, expected));
+        Ok(devices.map_or_else(|| Devices::cpu(1), |devices| Ok(devices.clone()))?)
     }
 
     /// Where outputs are gathered.
@@ -100,19 +89,16 @@ impl MethodArgs {
     /// # Errors
     /// [`Error::Argument`](tch_parallel::Error::Argument) for a position beyond the last device.
     pub fn output_device(&self, devices: &Devices) -> Result<LogicalDevice> {
-        const SECOND: usize = 1;
-        let position = self.output_device.unwrap_or(SECOND);
-        devices.get(position).map_err(|_| {
-            let (count, last) = (devices.len(), devices.len() - 1);
-            let expected = format!(
-                "from 0 to {last}, a position among the {count} of --devices, which is {devices}"
-            );
-            refused("--output-device", position, expected)
-        })
+        let position = self.output_device.unwrap_or(1);
+        let (count, last) = (devices.len(), devices.len() - 1);
+        let expected = format!(
+            "from 0 to {last}, a position among the {count} of --devices, which is {devices}"
+        );
+        ensure!(position < count, refused("--output-device", position, expected));
+        Ok(devices.get(position)?)
     }
 
-    /// The ranks of ddp meet on their own devices. A process that is alone has nobody to meet, and
-    /// needs no GPU for that.
+    /// The ranks of ddp communicate on their own devices. A process on its own needs no GPU for that.
     pub fn process_group(&self, device: LogicalDevice) -> ProcessGroupOptions {
         let device = match (self.method, device) {
             (Method::Ddp, LogicalDevice::Cuda(_)) => DeviceChoice::Cuda,
@@ -165,7 +151,7 @@ mod tests {
             (
                 "-m ddp --devices cpu:4",
                 ALONE,
-                "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank of this host",
+                "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host",
             ),
             ("-m ddp --devices cpu:1", RANK_1_OF_2, "devices is cpu:0, but must be one"),
         ] {

@@ -2,29 +2,27 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `text` | what to learn from: the corpus and its vocabulary; [`VocabArgs`]: the subcommand vocab |
-//! | `model` | how large the model is |
-//! | `method` | how devices share a batch |
+//! | this one | the subcommands, and [`TextArgs`]: what to learn from |
+//! | `method` | [`MethodArgs`]: how devices share a batch |
 //! | `train` | [`TrainArgs`]: the training |
 
 mod method;
-mod model;
-mod text;
 mod train;
 
+use crate::data::{Corpus, Vocab, VocabOptions};
 use crate::exhibits::compare::CompareArgs;
+use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
 pub use method::{Method, MethodArgs};
-pub use model::ModelArgs;
-pub use text::{TextArgs, VocabArgs};
 pub use train::TrainArgs;
 
 /// Trains codertimo's BERT on pairs of sentences, on one device or several.
 ///
 /// By default it makes 50 steps, which takes less than a minute on two cores.
 #[derive(Debug, Parser)]
-// As in argparse, of a flag given twice the last one counts.
+// As in argparse, the last of repeated flags counts.
 #[command(
     version,
     args_override_self = true,
@@ -46,6 +44,54 @@ pub struct Args {
 pub enum Command {
     Vocab(VocabArgs),
     Compare(Box<CompareArgs>),
+}
+
+/// Build the vocabulary of a corpus and save it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dp-custom-criterion vocab --corpus corpus.txt --output vocab.txt
+  dp-custom-criterion vocab --output vocab.txt --size 4096   for this project's book")]
+pub struct VocabArgs {
+    #[command(flatten)]
+    pub corpus: CorpusArgs,
+    /// File to write the vocabulary to.
+    #[arg(short, long)]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub options: VocabOptions,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct CorpusArgs {
+    /// Corpus: two sentences per line, separated by a tab [default: this project's book].
+    #[arg(short, long)]
+    corpus: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct TextArgs {
+    #[command(flatten)]
+    corpus: CorpusArgs,
+    /// Vocabulary written by the subcommand vocab [default: that of the corpus].
+    #[arg(short, long)]
+    vocab: Option<PathBuf>,
+}
+
+impl CorpusArgs {
+    pub fn load(&self) -> Result<Corpus> {
+        self.corpus.as_deref().map_or_else(Corpus::book, Corpus::load)
+    }
+}
+
+impl TextArgs {
+    pub fn load(&self) -> Result<(Corpus, Vocab)> {
+        let corpus = self.corpus.load()?;
+        let vocab = match &self.vocab {
+            Some(path) => Vocab::load(path)?,
+            None => Vocab::build(&corpus, VocabOptions::default()),
+        };
+        Ok((corpus, vocab))
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The training.
 
-use super::{MethodArgs, ModelArgs, TextArgs};
+use super::{MethodArgs, TextArgs};
+use crate::model::ModelOptions;
+use anyhow::{Result, ensure};
 use clap::value_parser;
 use report::refused;
 use std::path::PathBuf;
-use tch_parallel::Result;
 use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::optim::AdamOptions;
 
@@ -19,7 +20,7 @@ pub struct TrainArgs {
     pub output: Option<PathBuf>,
 
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub model: ModelOptions,
 
     /// Pairs per batch, for all devices and ranks together. An incomplete last batch of an epoch is
     /// dropped.
@@ -61,25 +62,21 @@ pub struct TrainArgs {
 
 impl TrainArgs {
     /// How a rank loads its share of each batch. The total is divided as in PyTorch's ImageNet
-    /// example, where `--batch-size` is that of a host and every process takes its part.
+    /// example, where `--batch-size` is the total of a host and every process takes its share.
     ///
     /// # Errors
     /// If `pairs`, the size of the corpus, does not fill a batch, or the ranks cannot share one
     /// evenly.
     pub fn loader(&self, pairs: usize, ranks: usize) -> Result<DataLoaderOptions> {
         let batch_size = self.batch_size as usize;
-        if batch_size > pairs {
-            let expected = format!("at most {pairs}, the pairs of the corpus");
-            return Err(refused("--batch-size", batch_size, expected));
-        }
-        if !batch_size.is_multiple_of(ranks) {
-            let expected = format!("a multiple of {ranks}, the ranks that share a batch");
-            return Err(refused("--batch-size", batch_size, expected));
-        }
+        let at_most = format!("at most {pairs}, the pairs of the corpus");
+        ensure!(batch_size <= pairs, refused("--batch-size", batch_size, at_most));
+        let multiple = format!("a multiple of {ranks}, the ranks that share a batch");
+        ensure!(batch_size.is_multiple_of(ranks), refused("--batch-size", batch_size, multiple));
         Ok(DataLoaderOptions {
             batch_size: batch_size / ranks,
             num_workers: self.workers,
-            // A last batch of a few pairs may hold none that counts, and has no loss then.
+            // A small last batch may hold no pair that counts, and then has no loss.
             drop_last: true,
             ..Default::default()
         })
@@ -96,8 +93,8 @@ impl TrainArgs {
     /// The learning rate of step number `step`, counted from 1.
     ///
     /// codertimo's `ScheduledOptim`, after "Attention is all you need": the rate grows in proportion
-    /// to the step, then falls with its root, and larger models go in smaller steps. He sets it before
-    /// every step, so that the rate his optimizer was made with, his flag `--lr`, is never used.
+    /// to the step, then falls with its square root, and larger models take smaller steps. He sets it
+    /// before every step, so his flag `--lr`, the optimizer's initial rate, has no effect.
     pub fn lr(&self, step: u64) -> f64 {
         let (step, warmup) = (step as f64, self.warmup as f64);
         (self.model.hidden as f64).powf(-0.5) * step.powf(-0.5).min(warmup.powf(-1.5) * step)

@@ -1,10 +1,15 @@
 //! Pairs of sentences, from a file.
 
+use anyhow::{Result, ensure};
+use report::malformed;
 use std::fs;
 use std::path::Path;
-use tch_parallel::{Error, Result};
+use tch_parallel::Error;
 
-/// Two sentences, the second of which follows upon the first, as words.
+/// Sentences of this project's book: a text that is at hand wherever the program is.
+const BOOK: &[u8] = include_bytes!("book.txt");
+
+/// Two consecutive sentences, as words.
 pub type Pair = [Vec<String>; 2];
 
 /// A text to learn from.
@@ -15,51 +20,50 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Reads codertimo's format: a pair a line, the two sentences split by a tab, the words by
+    /// The default corpus.
+    pub fn book() -> Result<Self> {
+        Self::parse(BOOK, Path::new("book.txt"))
+    }
+
+    /// Reads codertimo's format: one pair per line, the sentences separated by a tab, the words by
     /// spaces.
     ///
     /// # Errors
-    /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for an empty one, and naming
-    /// the first line that is no pair.
+    /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for an empty one, and for the
+    /// first line that is not a pair.
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).map_err(Error::io("read", path))?;
-        let refuse = |found: String| Error::Format {
-            path: path.into(),
-            found,
-            expected: "two sentences a line, split by one tab, in UTF-8".into(),
+        Self::parse(&fs::read(path).map_err(Error::io("read", path))?, path)
+    }
+
+    fn parse(text: &[u8], path: &Path) -> Result<Self> {
+        let refuse = |found: &str| {
+            malformed(path, found, "two sentences per line, separated by one tab, in UTF-8")
         };
-        if bytes.is_empty() {
-            return Err(refuse("the file is empty".into()));
-        }
-        let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        let pairs = text
-            .split(|&byte| byte == b'\n')
-            .zip(1..)
-            .map(|(line, number)| {
-                pair(line).map_err(|found| refuse(format!("line {number} {found}")))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self { pairs })
+        ensure!(!text.is_empty(), refuse("the file is empty"));
+        let lines = text.strip_suffix(b"\n").unwrap_or(text).split(|&byte| byte == b'\n');
+        let pairs = lines.zip(1..).map(|(line, number)| {
+            pair(line).map_err(|found| refuse(&format!("line {number} {found}")))
+        });
+        Ok(Self { pairs: pairs.collect::<Result<_, _>>()? })
     }
 
     /// Writes what [`load`](Self::load) reads.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let lines =
-            self.pairs.iter().map(|[one, two]| format!("{}\t{}\n", one.join(" "), two.join(" ")));
-        fs::write(path, lines.collect::<String>()).map_err(Error::io("write", path))
+        let line = |[one, two]: &Pair| format!("{}\t{}\n", one.join(" "), two.join(" "));
+        let lines: String = self.pairs.iter().map(line).collect();
+        Ok(fs::write(path, lines).map_err(Error::io("write", path))?)
     }
 }
 
 /// The error says what is wrong with the line.
 fn pair(line: &[u8]) -> Result<Pair, String> {
-    let line = str::from_utf8(line).map_err(|error| format!("is no UTF-8 text ({error})"))?;
-    let sentences: Vec<_> = line.split('\t').collect();
-    let &[first, second] = &sentences[..] else {
+    let line = str::from_utf8(line).map_err(|error| format!("is not UTF-8 ({error})"))?;
+    let words = |sentence: &str| sentence.split_whitespace().map(str::to_owned).collect();
+    let sentences: Vec<Vec<String>> = line.split('\t').map(words).collect();
+    let pair: Pair = sentences.try_into().map_err(|sentences: Vec<_>| {
         let beginning: String = line.chars().take(40).collect();
-        return Err(format!("has {} tabs: {beginning:?}", sentences.len() - 1));
-    };
-    let words = |sentence: &str| sentence.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let pair = [words(first), words(second)];
+        format!("has {} tabs: {beginning:?}", sentences.len() - 1)
+    })?;
     if pair.iter().any(Vec::is_empty) {
         return Err("has no words on one side of its tab".into());
     }
@@ -110,14 +114,15 @@ mod tests {
             (b"a\tb\tc\n", "line 1 has 2 tabs: \"a\\tb\\tc\""),
             (b"a\tb\n\nc\td\n", "line 2 has 0 tabs: \"\""),
             (b"a\tb\nc\t \n", "line 2 has no words on one side of its tab"),
-            (b"a\tb\n\xff\tc\n", "line 2 is no UTF-8 text"),
+            (b"a\tb\n\xff\tc\n", "line 2 is not UTF-8"),
             (b"", "the file is empty"),
             (b"\n", "line 1 has 0 tabs: \"\""),
         ] {
             let error = load(content).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
             assert!(
-                error.ends_with("; expected two sentences a line, split by one tab, in UTF-8"),
+                error
+                    .ends_with("; expected two sentences per line, separated by one tab, in UTF-8"),
                 "{error}"
             );
         }
@@ -127,5 +132,11 @@ mod tests {
     fn a_missing_file_is_named() {
         let error = Corpus::load(Path::new("nowhere/corpus.txt")).unwrap_err().to_string();
         assert_eq!(error, "cannot read nowhere/corpus.txt");
+    }
+
+    #[test]
+    fn the_book_gives_pairs_enough_for_several_batches() {
+        let pairs = Corpus::book().unwrap().pairs;
+        assert!(pairs.len() > 200, "{}", pairs.len());
     }
 }

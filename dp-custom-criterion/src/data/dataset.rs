@@ -1,59 +1,52 @@
-//! Pairs of which some words are masked.
+//! Pairs with some words masked.
 
 use super::random::PythonRandom;
 use super::{Corpus, Vocab};
-use std::sync::Arc;
 use tch::Tensor;
 use tch_parallel::Result;
 use tch_parallel::data::Dataset;
 
-/// What the model takes, `(tokens, segments)`, and what it should find, `(is_next, labels)`.
+/// The model's input, `(tokens, segments)`, and its target, `(is_next, labels)`.
 ///
 /// All are integers. Tokens, segments and labels are `[batch, seq_len]`; segments are 1 for the
 /// first sentence, 2 for the second and 0 for padding; labels are 0 where there is nothing to
-/// guess. `is_next` is `[batch]`: 1 if the second sentence really follows upon the first, else 0.
+/// guess. `is_next` is `[batch]`: 1 if the second sentence really follows the first, else 0.
 pub type BertBatch = ((Tensor, Tensor), (Tensor, Tensor));
 
-/// How many of the words are to be guessed.
+/// The share of words to guess.
 const TO_GUESS: f64 = 0.15;
-/// How many of these are masked, …
+/// The share of these that is masked, …
 const MASKED: f64 = 0.8;
-/// … and how many are masked or replaced by any token. The others stay as they are.
+/// … and that is masked or replaced by a random token. The others stay as they are.
 const MASKED_OR_REPLACED: f64 = 0.9;
 
 /// codertimo's `BERTDataset`: `[CLS] first sentence [SEP] second sentence [SEP]`, where the second
 /// sentence is one of another line half of the time, and some words are to be guessed.
 ///
-/// Every epoch chooses anew, and so is a data set of its own, see [`epoch`](Self::epoch). What an
-/// item is depends on the seed, the epoch and the index only: any number of workers and of ranks
-/// makes the same. (codertimo draws from the global generator of each worker process.)
-#[derive(Debug, Clone)]
+/// Every epoch chooses anew. An item depends only on the seed, the epoch and the index, so it is the
+/// same for any number of workers and ranks. (codertimo draws from the global generator of each
+/// worker process.)
+#[derive(Debug)]
 pub struct BertDataset {
     /// The corpus in tokens.
-    pairs: Arc<[[Vec<i64>; 2]]>,
-    /// What a replaced token is drawn from.
+    pairs: Vec<[Vec<i64>; 2]>,
+    /// Replaced tokens are drawn from as many.
     vocab_size: usize,
     seq_len: usize,
     seed: u64,
-    epoch: u64,
 }
 
 impl BertDataset {
-    /// The pairs of epoch 0, cut off or filled up to `seq_len` tokens.
+    /// Pairs are truncated or padded to `seq_len` tokens.
     pub fn new(corpus: &Corpus, vocab: &Vocab, seq_len: usize, seed: u64) -> Self {
         let tokens = |words: &Vec<String>| words.iter().map(|word| vocab.token(word)).collect();
         let pairs = corpus.pairs.iter().map(|pair| pair.each_ref().map(tokens)).collect();
-        Self { pairs, vocab_size: vocab.len(), seq_len, seed, epoch: 0 }
-    }
-
-    /// The same pairs, chosen and masked anew.
-    pub fn epoch(&self, epoch: u64) -> Self {
-        Self { epoch, ..self.clone() }
+        Self { pairs, vocab_size: vocab.len(), seq_len, seed }
     }
 
     /// Whether the second sentence is the next one, and for each position token, segment and label.
-    fn item(&self, index: usize) -> (i64, Vec<[i64; 3]>) {
-        let key = [index as u64, self.epoch, self.seed];
+    fn item(&self, index: usize, epoch: u64) -> (i64, Vec<[i64; 3]>) {
+        let key = [index as u64, epoch, self.seed];
         let mut random =
             PythonRandom::new(&key.map(|part| [part as u32, (part >> 32) as u32]).concat());
 
@@ -74,7 +67,7 @@ impl BertDataset {
         (i64::from(is_next), positions)
     }
 
-    /// What the model gets to see of a token, and what it should guess there.
+    /// The token that the model sees, and the one to guess there.
     fn mask(&self, token: i64, random: &mut PythonRandom) -> (i64, i64) {
         let drawn = random.random();
         if drawn >= TO_GUESS {
@@ -97,8 +90,8 @@ impl Dataset for BertDataset {
         self.pairs.len()
     }
 
-    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<BertBatch> {
-        let items: Vec<_> = indices.iter().map(|&index| self.item(index)).collect();
+    fn batch(&self, indices: &[usize], epoch: u64) -> Result<BertBatch> {
+        let items: Vec<_> = indices.iter().map(|&index| self.item(index, epoch)).collect();
         let is_next: Vec<_> = items.iter().map(|(is_next, _)| *is_next).collect();
         let column = |number: usize| {
             let values: Vec<_> =
@@ -111,12 +104,12 @@ impl Dataset for BertDataset {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{VocabOptions, book_corpus};
+    use super::super::VocabOptions;
     use super::*;
     use tch_parallel::data::{DataLoader, DataLoaderOptions, SequentialSampler};
 
     fn book(seq_len: usize) -> BertDataset {
-        let corpus = book_corpus();
+        let corpus = Corpus::book().unwrap();
         let vocab = Vocab::build(&corpus, VocabOptions::default());
         BertDataset::new(&corpus, &vocab, seq_len, 0)
     }
@@ -130,7 +123,7 @@ mod tests {
         let dataset = BertDataset::new(&corpus, &vocab, 8, 0);
         // In some epoch nothing is masked.
         let layout = (0..100)
-            .map(|epoch| dataset.epoch(epoch).item(0).1)
+            .map(|epoch| dataset.item(0, epoch).1)
             .find(|positions| positions.iter().all(|[_, _, label]| *label == Vocab::PAD));
         let expected = [
             [Vocab::SOS, 1, 0],
@@ -143,7 +136,7 @@ mod tests {
             [0, 0, 0],
         ];
         assert_eq!(layout.unwrap(), expected);
-        assert_eq!(BertDataset::new(&corpus, &vocab, 4, 0).item(0).1.len(), 4);
+        assert_eq!(BertDataset::new(&corpus, &vocab, 4, 0).item(0, 0).1.len(), 4);
     }
 
     #[test]
@@ -152,9 +145,8 @@ mod tests {
         let (mut words, mut guessed, mut masked, mut kept, mut followed) = (0., 0., 0., 0., 0.);
         let epochs = 20;
         for epoch in 0..epochs {
-            let dataset = dataset.epoch(epoch);
             for index in 0..dataset.len() {
-                let (is_next, positions) = dataset.item(index);
+                let (is_next, positions) = dataset.item(index, epoch);
                 followed += is_next as f64;
                 for [token, _, label] in positions {
                     let is_word = label != Vocab::PAD || token > Vocab::SOS;
@@ -181,7 +173,7 @@ mod tests {
     fn every_token_is_one_of_the_vocabulary() {
         let dataset = book(64);
         for index in 0..dataset.len() {
-            for [token, _, label] in dataset.item(index).1 {
+            for [token, _, label] in dataset.item(index, 0).1 {
                 assert!((0..dataset.vocab_size as i64).contains(&token));
                 assert!((0..dataset.vocab_size as i64).contains(&label));
             }
@@ -191,7 +183,7 @@ mod tests {
     #[test]
     fn every_epoch_masks_anew_and_comes_out_the_same_again() {
         let dataset = book(64);
-        let item = |epoch| dataset.epoch(epoch).item(7);
+        let item = |epoch| dataset.item(7, epoch);
         assert_eq!(item(3), item(3));
         assert_ne!(item(3), item(4));
     }

@@ -3,18 +3,16 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `corpus` | [`Corpus`]: pairs of sentences, from a file |
-//! | `book` | the default corpus, made from this project's book |
-//! | `vocab` | [`Vocab`]: the words that have a token of their own |
+//! | `book.txt` | the default corpus: sentences of this project's book |
+//! | `vocab` | [`Vocab`]: the words with a token of their own |
 //! | `random` | `PythonRandom`: the numbers that Python's `random` draws |
-//! | `dataset` | [`BertDataset`]: pairs of which some words are masked |
+//! | `dataset` | [`BertDataset`]: pairs with some words masked |
 
-mod book;
 mod corpus;
 mod dataset;
 mod random;
 mod vocab;
 
-pub use book::corpus as book_corpus;
 pub use corpus::Corpus;
 pub use dataset::BertDataset;
 pub use vocab::{Vocab, VocabOptions};

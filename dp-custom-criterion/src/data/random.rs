@@ -15,17 +15,17 @@ impl PythonRandom {
         Self(Mt::new_with_key(key.iter().copied().chain([0]).take(words)))
     }
 
-    /// `random()`: a number from 0 to 1, without 1, in steps of 2^-53.
+    /// `random()`: a number from 0 to below 1, in steps of 2^-53.
     pub fn random(&mut self) -> f64 {
         let (high, low) = (self.getrandbits(27), self.getrandbits(26));
         (high << 26 | low) as f64 / (1u64 << 53) as f64
     }
 
-    /// `randrange(n)`: an integer from 0 to `n`, without `n`, which must not be 0.
+    /// `randrange(n)`: an integer from 0 to below `n`, which must not be 0.
     pub fn randrange(&mut self, n: usize) -> usize {
         let bits = usize::BITS - n.leading_zeros();
         loop {
-            // What is too large is drawn anew: then all numbers are equally likely.
+            // Drawing again keeps all numbers equally likely.
             let drawn = self.getrandbits(bits) as usize;
             if drawn < n {
                 return drawn;
@@ -33,7 +33,7 @@ impl PythonRandom {
         }
     }
 
-    /// `getrandbits(bits)`, up to 64: words of 32 bits, the lowest first, cut from their tops.
+    /// `getrandbits(bits)`, up to 64: the top bits of words of 32, the lowest word first.
     fn getrandbits(&mut self, bits: u32) -> u64 {
         (0..bits).step_by(32).fold(0, |number, low| {
             let word = self.0.next_u32() >> (32 - (bits - low).min(32));

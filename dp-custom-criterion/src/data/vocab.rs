@@ -1,16 +1,18 @@
-//! The words that have a token of their own.
+//! The words with a token of their own.
 
 use super::Corpus;
+use anyhow::{Result, ensure};
+use report::malformed;
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use tch_parallel::{Error, Result};
+use std::path::Path;
+use tch_parallel::Error;
 
 /// What the first tokens mean, whatever the corpus.
 const SPECIALS: [&str; 5] = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>"];
 
 /// Which words get a token of their own.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct VocabOptions {
     /// Keep the N most frequent words [default: all].
     #[arg(short, long, value_name = "N")]
@@ -20,16 +22,10 @@ pub struct VocabOptions {
     pub min_freq: usize,
 }
 
-impl Default for VocabOptions {
-    fn default() -> Self {
-        Self { size: None, min_freq: 1 }
-    }
-}
-
 /// codertimo's `WordVocab`: words and their numbers.
 ///
-/// He saves it with pickle, and loading such a file can run any code. Here it is a text file: a
-/// line that says how many words there are, then a word a line, in the order of their tokens.
+/// He saves it with pickle, and loading a pickle can run arbitrary code. Here it is a text file: a
+/// line with the number of words, then one word per line, in the order of their tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vocab {
     words: Vec<String>,
@@ -37,19 +33,19 @@ pub struct Vocab {
 }
 
 impl Vocab {
-    /// Fills short sequences up.
+    /// Pads short sequences.
     pub const PAD: i64 = 0;
-    /// Any word that has no token of its own.
+    /// Any word without a token of its own.
     pub const UNK: i64 = 1;
     /// The end of a sentence; the paper's [SEP].
     pub const EOS: i64 = 2;
     /// The start of a pair; the paper's [CLS].
     pub const SOS: i64 = 3;
-    /// A word that is to be guessed.
+    /// A word to guess.
     pub const MASK: i64 = 4;
 
-    /// Numbers the words of a corpus: the special ones, then by frequency, the most frequent first,
-    /// equally frequent ones by the alphabet.
+    /// Numbers the words of a corpus: first the special ones, then the others from the most frequent
+    /// to the rarest, equally frequent ones in alphabetical order.
     pub fn build(corpus: &Corpus, options: VocabOptions) -> Self {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         for word in corpus.pairs.iter().flatten().flatten() {
@@ -77,71 +73,52 @@ impl Vocab {
 
     /// Writes the vocabulary.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let words = self.words.join("\n");
-        report::save(path, &format!("{}\n{words}\n", header(self.words.len())))
+        let (count, words) = (self.words.len(), self.words.join("\n"));
+        Ok(report::save(path, &format!("vocabulary: {count} words\n{words}\n"))?)
     }
 
     /// Reads what [`save`](Self::save) has written.
     ///
     /// # Errors
-    /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for one that is cut off, that
-    /// was changed so that words are missing or come twice, or that is no vocabulary at all.
+    /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for one that is truncated,
+    /// that was edited so that words are missing or repeated, or that is no vocabulary at all.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
-        let refuse = |found: String, expected: &str| {
-            Err(Error::Format { path: PathBuf::from(path), found, expected: expected.into() })
-        };
-        let lines: Vec<_> = text.split_terminator('\n').collect();
-        let Some((first, words)) = lines.split_first() else {
-            return refuse("the file is empty".into(), "a vocabulary");
-        };
-        let Some(count) = count(first) else {
-            return refuse(format!("it begins with {first:?}"), "a vocabulary of this program");
-        };
-        if words.len() != count || !text.ends_with('\n') {
-            // The last line counts only if it is whole.
-            let whole = text.matches('\n').count() - 1;
-            return refuse(
+        let refuse = |found: String, expected: &str| malformed(path, found, expected);
+        let (header, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        let count =
+            header.strip_prefix("vocabulary: ").and_then(|rest| rest.strip_suffix(" words"));
+        let count: usize = count.and_then(|count| count.parse().ok()).ok_or_else(|| {
+            refuse(format!("it begins with {header:?}"), "a vocabulary of this program")
+        })?;
+        let words: Vec<_> = rest.split_terminator('\n').collect();
+        // The last line counts only if it is whole.
+        let whole = rest.matches('\n').count();
+        ensure!(
+            whole == count && words.len() == count,
+            refuse(
                 format!("it holds {whole} of {count} words"),
-                "a file that was written to its end; make it anew with the subcommand vocab",
-            );
+                "a file that was written to its end; build it again with the subcommand vocab",
+            )
+        );
+        let specials = SPECIALS.join(", ");
+        let found = "it does not begin with them";
+        ensure!(words.starts_with(&SPECIALS), malformed(path, found, specials));
+        let mut line_of = HashMap::new();
+        for (word, line) in words.iter().zip(2..) {
+            let is_word = word.split_whitespace().count() == 1;
+            ensure!(is_word, refuse(format!("line {line} is {word:?}"), "one word per line"));
+            let first = *line_of.entry(word).or_insert(line);
+            let twice = format!("lines {first} and {line} are both {word:?}");
+            ensure!(first == line, refuse(twice, "every word once"));
         }
-        if words.iter().zip(SPECIALS).any(|(word, special)| *word != special)
-            || count < SPECIALS.len()
-        {
-            return refuse("it does not begin with them".into(), &SPECIALS.join(", "));
-        }
-        if let Some(position) = words.iter().position(|word| word.split_whitespace().count() != 1) {
-            return refuse(
-                format!("line {} is {:?}", position + 2, words[position]),
-                "one word a line",
-            );
-        }
-        let vocab = Self::from_words(words.iter().map(|&word| word.to_owned()).collect());
-        let twice = |(token, word): &(usize, &String)| vocab.tokens[*word] != *token as i64;
-        if let Some((token, word)) = vocab.words.iter().enumerate().find(twice) {
-            // The map holds the last of equal words.
-            let last = vocab.tokens[word];
-            return refuse(
-                format!("lines {} and {} are both {word:?}", token + 2, last + 2),
-                "every word once",
-            );
-        }
-        Ok(vocab)
+        Ok(Self::from_words(words.into_iter().map(str::to_owned).collect()))
     }
 
     fn from_words(words: Vec<String>) -> Self {
         let tokens = words.iter().cloned().zip(0..).collect();
         Self { words, tokens }
     }
-}
-
-fn header(count: usize) -> String {
-    format!("vocabulary: {count} words")
-}
-
-fn count(line: &str) -> Option<usize> {
-    line.strip_prefix("vocabulary: ")?.strip_suffix(" words")?.parse().ok()
 }
 
 #[cfg(test)]
@@ -215,7 +192,7 @@ mod tests {
             ),
             (
                 format!("vocabulary: 6 words\n{specials}\nb a\n"),
-                "line 7 is \"b a\"; expected one word a line",
+                "line 7 is \"b a\"; expected one word per line",
             ),
             (format!("vocabulary: 6 words\n{specials}\n\n"), "line 7 is \"\""),
             (format!("vocabulary: 6 words\n{specials}\na\nb\n"), "it holds 7 of 6 words"),

@@ -1,45 +1,36 @@
 //! The embedding, a stack of blocks, and two heads.
 
+use super::ModelOptions;
 use super::embedding::BertEmbedding;
 use super::transformer::TransformerBlock;
 use tch::nn::{Linear, Module, Path};
 use tch::{Kind, Tensor};
 use tch_parallel::nn::{LinearOptions, linear};
 
-/// codertimo's arguments of `BERT`, and the size of the vocabulary.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ModelOptions {
-    /// How many tokens there are, special ones included; an id is smaller than that.
-    pub vocab_size: i64,
-    /// The length of a position's vector.
-    pub hidden: i64,
-    /// How many transformer blocks lie on top of each other.
-    pub layers: i64,
-    /// Into how many attentions a vector is split.
-    pub attn_heads: i64,
-    /// The share of values that is set to zero in training.
-    pub dropout: f64,
-}
-
-/// codertimo's `BERTLM`: guesses whether the second sentence follows upon the first, and which
-/// tokens were masked.
+/// codertimo's `BERT`, and his `BERTLM` around it: guesses whether the second sentence follows the
+/// first, and which tokens were masked.
 #[derive(Debug)]
 pub struct LanguageModel {
-    bert: Bert,
+    embedding: BertEmbedding,
+    transformer_blocks: Vec<TransformerBlock>,
     next_sentence: Linear,
     mask_lm: Linear,
 }
 
 impl LanguageModel {
     /// Draws the initial weights in codertimo's order.
-    pub fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
+    pub fn new(path: &Path<'_>, options: &ModelOptions, vocab_size: i64) -> Self {
+        let bert = path / "bert";
+        let blocks = &bert / "transformer_blocks";
+        let block = |number| TransformerBlock::new(&(&blocks / number), options);
         let head = |name: &str, classes| {
             linear(path / name / "linear", options.hidden, classes, LinearOptions::default())
         };
         Self {
-            bert: Bert::new(&(path / "bert"), options),
+            embedding: BertEmbedding::new(&(&bert / "embedding"), options, vocab_size),
+            transformer_blocks: (0..options.layers).map(block).collect(),
             next_sentence: head("next_sentence", 2),
-            mask_lm: head("mask_lm", options.vocab_size),
+            mask_lm: head("mask_lm", vocab_size),
         }
     }
 
@@ -48,36 +39,19 @@ impl LanguageModel {
     /// `[batch, seq_len, vocab_size]`. The latter is by far the largest tensor of the training.
     // ANCHOR: forward
     pub fn forward_t(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> (Tensor, Tensor) {
-        let x = self.bert.forward_t(tokens, segments, train);
+        let x = self.bert(tokens, segments, train);
         // The first position, [CLS], stands for the whole pair.
         let next = self.next_sentence.forward(&x.select(1, 0)).log_softmax(-1, Kind::Float);
         let mlm = self.mask_lm.forward(&x).log_softmax(-1, Kind::Float);
         (next, mlm)
     }
     // ANCHOR_END: forward
-}
 
-/// codertimo's `BERT`. There is no normalisation behind the last block.
-#[derive(Debug)]
-struct Bert {
-    embedding: BertEmbedding,
-    transformer_blocks: Vec<TransformerBlock>,
-}
-
-impl Bert {
-    fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
-        let blocks = path / "transformer_blocks";
-        Self {
-            embedding: BertEmbedding::new(&(path / "embedding"), options),
-            transformer_blocks: (0..options.layers)
-                .map(|number| TransformerBlock::new(&(&blocks / number), options))
-                .collect(),
-        }
-    }
-
-    /// Tokens and segments `[batch, seq_len]` to vectors `[batch, seq_len, hidden]`.
-    fn forward_t(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> Tensor {
-        // Nobody looks at padding, which is token 0. One row of the mask for every position.
+    /// Tokens and segments `[batch, seq_len]` to vectors `[batch, seq_len, hidden]`. There is no
+    /// normalisation after the last block.
+    fn bert(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> Tensor {
+        // No position attends to padding, which is token 0. The mask has the same row for every
+        // position.
         let mask = tokens.gt(0).unsqueeze(1).repeat([1, tokens.size()[1], 1]).unsqueeze(1);
         let x = self.embedding.forward_t(tokens, segments, train);
         self.transformer_blocks.iter().fold(x, |x, block| block.forward_t(&x, &mask, train))
@@ -89,12 +63,18 @@ mod tests {
     use super::*;
     use tch::{Device, nn::VarStore};
 
-    const TINY: ModelOptions =
-        ModelOptions { vocab_size: 50, hidden: 16, layers: 2, attn_heads: 4, dropout: 0.5 };
+    const TINY: ModelOptions = ModelOptions {
+        hidden: 16,
+        layers: 2,
+        attn_heads: 4,
+        seq_len: 20,
+        vocab_size: None,
+        dropout: 0.5,
+    };
 
     fn tiny() -> LanguageModel {
         tch::manual_seed(0);
-        LanguageModel::new(&VarStore::new(Device::Cpu).root(), &TINY)
+        LanguageModel::new(&VarStore::new(Device::Cpu).root(), &TINY, 50)
     }
 
     fn tokens(rows: &[&[i64]]) -> Tensor {
@@ -105,10 +85,10 @@ mod tests {
     #[test]
     fn at_codertimos_size_it_has_513_v_and_6_319_362_parameters() {
         let codertimos =
-            ModelOptions { vocab_size: 1000, hidden: 256, layers: 8, attn_heads: 8, dropout: 0.1 };
+            ModelOptions { hidden: 256, layers: 8, attn_heads: 8, dropout: 0.1, ..TINY };
         for vocab_size in [1000, 10_000] {
             let vs = VarStore::new(Device::Cpu);
-            let _ = LanguageModel::new(&vs.root(), &ModelOptions { vocab_size, ..codertimos });
+            let _ = LanguageModel::new(&vs.root(), &codertimos, vocab_size);
             let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
             assert_eq!(parameters as i64, 513 * vocab_size + 6_319_362);
         }
@@ -117,7 +97,7 @@ mod tests {
     #[test]
     fn the_table_of_positions_is_kept_and_not_trained() {
         let vs = VarStore::new(Device::Cpu);
-        let _ = LanguageModel::new(&vs.root(), &TINY);
+        let _ = LanguageModel::new(&vs.root(), &TINY, 50);
         let table = &vs.variables()["bert.embedding.position.pe"];
         assert_eq!(table.size(), [1, 512, 16]);
         assert!(!table.requires_grad());

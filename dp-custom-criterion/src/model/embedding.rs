@@ -2,10 +2,10 @@
 
 use super::ModelOptions;
 use tch::nn::{Embedding, Module, Path};
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Device, Kind, Tensor};
 use tch_parallel::nn::{EmbeddingOptions, embedding};
 
-/// How many positions the table has: no sequence may be longer.
+/// The length of the table of positions: no sequence may be longer.
 pub const MAX_LEN: i64 = 512;
 
 /// 0 for padding, 1 for the first sentence, 2 for the second.
@@ -22,9 +22,9 @@ pub struct BertEmbedding {
 }
 
 impl BertEmbedding {
-    pub fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
+    pub fn new(path: &Path<'_>, options: &ModelOptions, vocab_size: i64) -> Self {
         let padded = EmbeddingOptions { padding_idx: Some(0) };
-        let ModelOptions { vocab_size, hidden, dropout, .. } = *options;
+        let ModelOptions { hidden, dropout, .. } = *options;
         let token = embedding(path / "token", vocab_size, hidden, padded);
         // A variable that is not trained, PyTorch's buffer: so it is saved, and reaches replicas.
         let trainable = false;
@@ -46,14 +46,12 @@ impl BertEmbedding {
 /// the odd ones, of wavelengths that grow from column to column.
 fn sinusoids(hidden: i64) -> Tensor {
     let integers = (Kind::Int64, Device::Cpu);
-    no_grad(|| {
-        let position = Tensor::arange(MAX_LEN, integers).to_kind(Kind::Float).unsqueeze(1);
-        let even = Tensor::arange_start_step(0, hidden, 2, integers).to_kind(Kind::Float);
-        let frequency = (even * -(10000f64.ln() / hidden as f64)).exp();
-        let angle = position * frequency;
-        // [MAX_LEN, hidden / 2, 2] in memory is sine, cosine, sine, cosine …
-        Tensor::stack(&[angle.sin(), angle.cos()], 2).view([1, MAX_LEN, hidden])
-    })
+    let position = Tensor::arange(MAX_LEN, integers).to_kind(Kind::Float).unsqueeze(1);
+    let even = Tensor::arange_start_step(0, hidden, 2, integers).to_kind(Kind::Float);
+    let frequency = (even * -(10000f64.ln() / hidden as f64)).exp();
+    let angle = position * frequency;
+    // [MAX_LEN, hidden / 2, 2] in memory is sine, cosine, sine, cosine …
+    Tensor::stack(&[angle.sin(), angle.cos()], 2).view([1, MAX_LEN, hidden])
 }
 
 #[cfg(test)]

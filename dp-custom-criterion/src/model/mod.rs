@@ -3,13 +3,17 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `options` | [`ModelOptions`]: how large the model is |
 //! | `bert` | [`LanguageModel`]: BERT and its two heads, which is what is trained |
 //! | `embedding` | tokens, positions and segments become vectors |
 //! | `transformer` | one block: an attention and a feed-forward network |
 
 mod bert;
 mod embedding;
+mod options;
 mod transformer;
 
-pub use bert::{LanguageModel, ModelOptions};
-pub use embedding::MAX_LEN;
+use embedding::MAX_LEN;
+
+pub use bert::LanguageModel;
+pub use options::ModelOptions;

@@ -1,57 +1,41 @@
-//! One block of the transformer: every position looks at all others, and is then worked on alone.
+//! One block of the transformer: every position attends to all others, and is then processed alone.
 
 use super::ModelOptions;
-use tch::nn::{Linear, Module, Path};
+use tch::nn::{self, Linear, Module, ModuleT, Path, SequentialT};
 use tch::{Kind, Tensor};
 use tch_parallel::nn::{LinearOptions, linear};
 
-/// codertimo's `TransformerBlock`.
+/// codertimo's `TransformerBlock`. It normalises before each layer (pre-norm), where the paper's BERT
+/// normalises after the sum.
 #[derive(Debug)]
 pub struct TransformerBlock {
+    input_norm: LayerNorm,
     attention: Attention,
-    feed_forward: FeedForward,
-    input_sublayer: Sublayer,
-    output_sublayer: Sublayer,
+    output_norm: LayerNorm,
+    feed_forward: SequentialT,
     dropout: f64,
 }
 
 impl TransformerBlock {
     pub fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
+        let norm = |name: &str| LayerNorm::new(&(path / name / "norm"), options.hidden);
         Self {
             attention: Attention::new(&(path / "attention"), options),
-            feed_forward: FeedForward::new(&(path / "feed_forward"), options),
-            input_sublayer: Sublayer::new(&(path / "input_sublayer"), options),
-            output_sublayer: Sublayer::new(&(path / "output_sublayer"), options),
+            feed_forward: feed_forward(&(path / "feed_forward"), options),
+            input_norm: norm("input_sublayer"),
+            output_norm: norm("output_sublayer"),
             dropout: options.dropout,
         }
     }
 
-    /// `[batch, seq_len, hidden]` to the same; `mask` as in [`Attention::forward_t`].
+    /// `[batch, seq_len, hidden]` to the same; `mask` as in [`Attention::forward_t`]. A layer's input is
+    /// added to its output, codertimo's `SublayerConnection`.
     pub fn forward_t(&self, x: &Tensor, mask: &Tensor, train: bool) -> Tensor {
-        let attention = |x: &Tensor| self.attention.forward_t(x, mask, train);
-        let feed_forward = |x: &Tensor| self.feed_forward.forward_t(x, train);
-        let x = self.input_sublayer.forward_t(x, attention, train);
-        let x = self.output_sublayer.forward_t(&x, feed_forward, train);
+        let attention = self.attention.forward_t(&self.input_norm.forward(x), mask, train);
+        let x = x + attention.dropout(self.dropout, train);
+        let feed_forward = self.feed_forward.forward_t(&self.output_norm.forward(&x), train);
+        let x = x + feed_forward.dropout(self.dropout, train);
         x.dropout(self.dropout, train)
-    }
-}
-
-/// codertimo's `SublayerConnection`. It normalises before the layer (pre-norm), where the paper's
-/// BERT does so after the sum.
-#[derive(Debug)]
-struct Sublayer {
-    norm: LayerNorm,
-    dropout: f64,
-}
-
-impl Sublayer {
-    fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
-        Self { norm: LayerNorm::new(&(path / "norm"), options.hidden), dropout: options.dropout }
-    }
-
-    /// `x + dropout(layer(norm(x)))`
-    fn forward_t(&self, x: &Tensor, layer: impl Fn(&Tensor) -> Tensor, train: bool) -> Tensor {
-        x + layer(&self.norm.forward(x)).dropout(self.dropout, train)
     }
 }
 
@@ -80,7 +64,7 @@ impl LayerNorm {
     }
 }
 
-/// What takes the place of a score that nobody may see: its softmax is 0.
+/// The score of a masked position: its softmax is 0.
 const MASKED: f64 = -1e9;
 
 /// codertimo's `MultiHeadedAttention`: several scaled dot products side by side.
@@ -126,27 +110,13 @@ impl Attention {
 }
 
 /// codertimo's `PositionwiseFeedForward`: two layers, the first four times as wide as the vectors.
-#[derive(Debug)]
-struct FeedForward {
-    w_1: Linear,
-    w_2: Linear,
-    dropout: f64,
-}
-
-impl FeedForward {
-    fn new(path: &Path<'_>, options: &ModelOptions) -> Self {
-        let (narrow, wide) = (options.hidden, 4 * options.hidden);
-        Self {
-            w_1: linear(path / "w_1", narrow, wide, LinearOptions::default()),
-            w_2: linear(path / "w_2", wide, narrow, LinearOptions::default()),
-            dropout: options.dropout,
-        }
-    }
-
-    /// `[batch, seq_len, hidden]` to the same.
-    fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
-        self.w_2.forward(&gelu(&self.w_1.forward(x)).dropout(self.dropout, train))
-    }
+fn feed_forward(path: &Path<'_>, options: &ModelOptions) -> SequentialT {
+    let (narrow, wide, dropout) = (options.hidden, 4 * options.hidden, options.dropout);
+    nn::seq_t()
+        .add(linear(path / "w_1", narrow, wide, LinearOptions::default()))
+        .add_fn(gelu)
+        .add_fn_t(move |x, train| x.dropout(dropout, train))
+        .add(linear(path / "w_2", wide, narrow, LinearOptions::default()))
 }
 
 /// codertimo's `GELU`. He writes the approximation out, and so does this: `gelu("tanh")` is one

@@ -10,12 +10,8 @@
 //! A training asks [`is_measured`] whether a comparison has started it.
 //!
 //! ```no_run
+//! use report::Summary;
 //! use report::comparison::{Comparison, Training, Workers};
-//!
-//! #[derive(serde::Deserialize)]
-//! struct End {
-//!     step_seconds_median: f64,
-//! }
 //!
 //! let comparison = Comparison::new(600)?;
 //! for method in ["data-parallel", "ddp"] {
@@ -29,8 +25,8 @@
 //!     for device in metrics.devices(2)? {
 //!         println!("{method}: {device}");
 //!     }
-//!     for end in metrics.events::<End>("end")? {
-//!         println!("{method}: {} s", end.step_seconds_median);
+//!     for end in metrics.events::<Summary>("end")? {
+//!         println!("{method}: {:?} s", end.step_seconds_median);
 //!     }
 //! }
 //! # Ok::<(), anyhow::Error>(())

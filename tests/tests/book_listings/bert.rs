@@ -9,8 +9,7 @@ use tests::programs::{UNHURRIED, dp_custom_criterion, workspace};
 use super::listing::{LAST_DIGIT, expect_amounts, expect_listing};
 use super::printed;
 
-/// What all runs of the chapter learn from: the book itself, which the program takes by default,
-/// changes with every edition.
+/// What all runs of the chapter learn from: smaller than the program's default corpus.
 const CORPUS: &str = "tests/data/pairs.txt";
 
 #[test]

@@ -1,6 +1,7 @@
 //! The flags of the comparison.
 
-use crate::args::{ModelArgs, TextArgs};
+use crate::args::TextArgs;
+use crate::model::ModelOptions;
 use clap::value_parser;
 use report::parse_size;
 use std::path::PathBuf;
@@ -14,8 +15,8 @@ use tch_parallel::Devices;
     mut_arg("hidden", |hidden| hidden.default_value("64")),
     mut_arg("layers", |layers| layers.default_value("2")),
     mut_arg("seq_len", |seq_len| seq_len.default_value("64")),
-    // With more, the share of one of two devices is beyond 32 MiB. Such blocks glibc takes from the
-    // system and gives back every time, which threads of one process have to do in turn.
+    // With more, the share of one of two devices exceeds 32 MiB. glibc takes such blocks from the
+    // system and returns them every time, and the threads of one process have to take turns at it.
     mut_arg("vocab_size", |vocab_size| vocab_size.default_value("8000")),
     after_help = "Examples:
   dp-custom-criterion compare                          four methods on two logical devices
@@ -31,7 +32,7 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub text: TextArgs,
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub model: ModelOptions,
     /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
     #[arg(long, default_value = "cpu:2")]
     pub devices: Devices,

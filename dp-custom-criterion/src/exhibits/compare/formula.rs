@@ -1,7 +1,7 @@
-//! By how much the device that gathers the outputs exceeds the others.
+//! How much more memory the device that gathers the outputs needs than the others.
 //!
 //! BERT's output is a log-probability for every word of the vocabulary at every position: by far the
-//! largest tensor of a step, and of its size are several others. A *share* is what one device
+//! largest tensor of a step, and several others have its size. A *share* is what one device
 //! computes of it, 1/k of the whole on k devices. These live at the fullest moments of a step, in
 //! shares:
 //!
@@ -25,13 +25,13 @@
 //! and the whole gradient are still there. That is never more than 3 k + 1 where there are two
 //! devices or more.
 //!
-//! So the surplus is 3 k - 3 shares, whatever the activations, of which every device has as many.
+//! So the surplus is 3 k - 3 shares, whatever the activations, which are the same on every device.
 //! Where each device computes its own loss, nothing is gathered: then all have 4 shares, and so has
 //! every rank of DistributedDataParallel.
 //!
-//! The formula leaves out Adam's state, which is where the model is that it trains; the batch, of
-//! which the first device holds the whole; and a few single numbers. And it supposes outputs that are
-//! larger than the model, see [`holds`].
+//! The formula leaves out Adam's state, which only the device with the trained model holds; the batch,
+//! which the first device holds whole; and a few single numbers. It assumes outputs that are larger
+//! than the model, see [`holds`].
 
 /// Bytes of a number in the output, an f32.
 const NUMBER: usize = 4;
@@ -56,13 +56,9 @@ pub fn holds(output: usize, devices: usize, gradients: usize) -> bool {
     gradients < 2 * output / devices
 }
 
-/// The vocabulary with which that surplus would be `surplus` bytes.
-pub fn vocab_size(surplus: usize, batch_size: usize, seq_len: usize, devices: usize) -> usize {
-    surplus * devices / (3 * (devices - 1)) / output_bytes(batch_size, seq_len, 1)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::explain::TEXT;
     use super::*;
 
     #[test]
@@ -75,8 +71,9 @@ mod tests {
 
     #[test]
     fn the_articles_6_gib_belong_to_a_vocabulary_of_about_22_000() {
-        let words = vocab_size(6 << 30, 200, 163, 4);
+        let words = (6 << 30) * 4 / (3 * 3) / output_bytes(200, 163, 1);
         assert_eq!(words, 21_957);
         assert!(surplus(output_bytes(200, 163, words), 4).abs_diff(6 << 30) < 1 << 20);
+        assert!(TEXT.contains("it had about 22,000 words"));
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | this one | runs all methods, and prints memory, time and idleness of each device |
 //! | `args` | [`CompareArgs`]: the flags |
 //! | `runs` | [`Runs`]: a training of some steps with a method, and what its metrics say |
-//! | `table` | memory, time and idleness of each device |
-//! | `explain` | the same in words, with the formula's numbers |
-//! | `formula` | by how much the device that gathers the outputs exceeds the others |
+//! | `explain` | the same in words, with the formula's numbers; `explain.jinja`: these words |
+//! | `formula` | how much more memory the device that gathers the outputs needs |
 //! | `budget` | the largest batch that a device's memory allows |
 
 mod args;
@@ -14,48 +14,50 @@ mod budget;
 mod explain;
 mod formula;
 mod runs;
-mod table;
 
 use crate::args::Method;
 use anyhow::Result;
 use clap::ValueEnum;
-use report::comparison::{Comparison, equal_share, memory_bars};
-use report::plot;
-use runs::Runs;
+use report::Column::{self, Left, Right};
+use report::comparison::Cell::{self, Device, Training};
+use report::comparison::{device_table, memory_bars};
+use report::{plot, size};
+use runs::{Measured, Runs};
 
 pub use args::CompareArgs;
 
 /// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
-    let comparison = Comparison::new(args.timeout)?;
-    let batch_size = args.batch_size;
-    equal_share(batch_size, &args.devices)?;
-    let (corpus, vocab) = args.text.load()?;
-    let options = args.model.options(&vocab)?;
-    let runs = Runs::new(args, &comparison, corpus, &vocab)?;
-
-    let mut measured = Vec::new();
-    for method in Method::value_variants() {
-        measured.push(runs.run(*method, batch_size, args.steps)?);
-    }
-    print!("{}", table::table_of(&measured));
-    let sizes = explain::Sizes {
-        batch_size,
-        seq_len: args.model.seq_len(),
-        vocab_size: options.vocab_size as usize,
-    };
-    print!("\n{}", explain::explain(&measured, sizes));
+    let runs = Runs::new(args)?;
+    let run = |method: &Method| runs.run(*method, args.batch_size, args.steps);
+    let measured = Method::value_variants().iter().map(run).collect::<Result<Vec<_>>>()?;
+    print!("{}", table_of(&measured));
+    println!("\n{}", explain::explain(&measured, &runs)?);
     if let Some(path) = &args.svg {
         let names =
             ["Adam's state", "buckets of gradients", "activations, outputs and their gradients"];
         plot::save(path, &plot::bars(&memory_bars(names, &measured))?)?;
     }
     if let Some(budget) = args.budget {
-        let largest = measured
-            .iter()
-            .map(|known| budget::largest(&runs, known, budget))
-            .collect::<Result<Vec<_>>>()?;
-        print!("\n{}", budget::table_of(&largest, budget));
+        print!("\n{}", budget::table_of(&runs, &measured, budget)?);
     }
     Ok(())
+}
+
+/// A row for each method and device.
+fn table_of(measured: &[Measured]) -> String {
+    let columns: [(Column, Cell<Measured>); 11] = [
+        (Left("method"), Training(|found| found.method.to_string())),
+        (Left("device"), Device(|device| device.device.clone())),
+        (Right("between steps"), Device(|device| size(device.live))),
+        (Right("parameters"), Device(|device| size(device.parameters))),
+        (Right("gradients"), Device(|device| size(device.gradients))),
+        (Right("Adam's state"), Device(|device| size(device.optimizer_state))),
+        (Right("buckets"), Device(|device| size(device.others()))),
+        (Right("at the peak"), Device(|device| size(device.peak))),
+        (Right("activations, outputs"), Device(|device| size(device.activations()))),
+        (Right("s/step"), Training(|found| format!("{:.2}", found.step_seconds))),
+        (Right("idle"), Device(|device| format!("{:.0} %", 100.0 * device.idle_share))),
+    ];
+    device_table(&columns, measured)
 }

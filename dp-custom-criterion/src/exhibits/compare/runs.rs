@@ -2,17 +2,21 @@
 
 use super::args::CompareArgs;
 use crate::args::Method;
-use crate::data::{Corpus, Vocab};
+use crate::data::Corpus;
+use crate::model::ModelOptions;
 use anyhow::Result;
-use report::DeviceReport;
-use report::comparison::{self, Comparison, Training, Workers};
+use report::comparison::{self, Comparison, Training, Workers, equal_share};
+use report::{DeviceReport, Summary};
 use std::ffi::OsString;
-use std::path::PathBuf;
+
+const VOCAB: &str = "vocab.txt";
 
 /// Runs this program with everything but the method and the batch given.
 pub struct Runs<'a> {
-    args: &'a CompareArgs,
-    comparison: &'a Comparison,
+    pub args: &'a CompareArgs,
+    /// Tokens that the model knows.
+    pub vocab_size: i64,
+    comparison: Comparison,
     corpus: Corpus,
 }
 
@@ -28,13 +32,6 @@ pub struct Measured {
     pub step_seconds: f64,
 }
 
-impl Measured {
-    /// The bytes that the fullest device needs.
-    pub fn peak(&self) -> usize {
-        self.devices.iter().map(|device| device.peak).max().unwrap_or(0)
-    }
-}
-
 impl comparison::Measured for Measured {
     fn name(&self) -> String {
         self.method.to_string()
@@ -46,67 +43,78 @@ impl comparison::Measured for Measured {
 }
 
 impl<'a> Runs<'a> {
-    pub fn new(
-        args: &'a CompareArgs,
-        comparison: &'a Comparison,
-        corpus: Corpus,
-        vocab: &Vocab,
-    ) -> Result<Self> {
+    /// # Errors
+    /// For flags that no training could work with, and for text that cannot be read.
+    pub fn new(args: &'a CompareArgs) -> Result<Self> {
+        let comparison = Comparison::new(args.timeout)?;
+        equal_share(args.batch_size, &args.devices)?;
+        let (corpus, vocab) = args.text.load()?;
+        let vocab_size = args.model.vocab_size(vocab.len())?;
         vocab.save(&comparison.directory().join(VOCAB))?;
-        Ok(Self { args, comparison, corpus })
-    }
-
-    /// How many devices share a batch.
-    pub fn devices(&self) -> usize {
-        self.args.devices.len()
+        Ok(Self { args, vocab_size, comparison, corpus })
     }
 
     /// # Errors
-    /// If a process fails or takes too long; none is left then.
+    /// If a process fails or takes too long. No process is left then.
     pub fn run(&self, method: Method, batch_size: usize, steps: u64) -> Result<Measured> {
         eprintln!("{method}, batch {batch_size} …");
-        let mut flags: Vec<OsString> = vec![
-            "--vocab".into(),
-            self.comparison.directory().join(VOCAB).into(),
-            "--corpus".into(),
-            self.corpus_for(batch_size)?.into(),
-        ];
-        let numbers = [
-            format!("--method={method}"),
-            format!("--devices={}", self.args.devices),
-            format!("--batch-size={batch_size}"),
-            format!("--steps={steps}"),
-            // An epoch has a step at least.
-            format!("--epochs={steps}"),
-            format!("--seed={}", self.args.seed),
-        ];
-        flags.extend(numbers.into_iter().chain(self.args.model.flags()).map(OsString::from));
+        let directory = self.comparison.directory();
+        let (vocab, corpus) = (directory.join(VOCAB), directory.join("corpus.txt"));
+        // A corpus that does not fill a batch is repeated.
+        let pairs = &self.corpus.pairs;
+        let count = pairs.len().max(batch_size);
+        Corpus { pairs: pairs.iter().cycle().take(count).cloned().collect() }.save(&corpus)?;
+        let mut flags: Vec<OsString> =
+            vec!["--vocab".into(), vocab.into(), "--corpus".into(), corpus.into()];
+        flags.extend(self.flags(method, batch_size, steps).into_iter().map(OsString::from));
         let workers = match method {
-            Method::Ddp => Workers::Ranks(self.devices()),
+            Method::Ddp => Workers::Ranks(self.args.devices.len()),
             _ => Workers::Process,
         };
         let name = method.to_string();
         let training = Training { name, flags, workers, single_threaded: false };
         let metrics = self.comparison.run(&training, |_line| {})?;
-        let ends = metrics.events::<End>("end")?;
-        let step_seconds = ends.iter().map(|end| end.step_seconds_median).fold(0.0, f64::max);
-        let devices = metrics.devices(self.devices())?;
+        let ends = metrics.events::<Summary>("end")?;
+        let step_seconds =
+            ends.iter().filter_map(|end| end.step_seconds_median).fold(0.0, f64::max);
+        let devices = metrics.devices(self.args.devices.len())?;
         Ok(Measured { method, batch_size, devices, step_seconds })
     }
 
-    /// A corpus that fills a batch: the text again and again, if it is short.
-    fn corpus_for(&self, batch_size: usize) -> Result<PathBuf> {
-        let pairs = &self.corpus.pairs;
-        let count = pairs.len().max(batch_size);
-        let path = self.comparison.directory().join("corpus.txt");
-        Corpus { pairs: pairs.iter().cycle().take(count).cloned().collect() }.save(&path)?;
-        Ok(path)
+    fn flags(&self, method: Method, batch_size: usize, steps: u64) -> Vec<String> {
+        let CompareArgs { devices, seed, .. } = self.args;
+        let ModelOptions { hidden, layers, attn_heads, seq_len, dropout, .. } = self.args.model;
+        let vocab_size = self.vocab_size;
+        // An epoch has at least one step.
+        let epochs = steps;
+        let flags = format!(
+            "--method={method} --devices={devices} --batch-size={batch_size} --steps={steps} \
+             --epochs={epochs} --seed={seed} --hidden={hidden} --layers={layers} \
+             --attn-heads={attn_heads} --seq-len={seq_len} --vocab-size={vocab_size} \
+             --dropout={dropout}"
+        );
+        flags.split(' ').map(str::to_owned).collect()
     }
 }
 
-const VOCAB: &str = "vocab.txt";
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
 
-#[derive(serde::Deserialize)]
-struct End {
-    step_seconds_median: f64,
+    #[test]
+    fn a_training_gets_the_sizes_of_the_comparison() {
+        let all = ["--hidden=6", "-l=1", "-a=3", "-s=9", "--dropout=0.25", "--vocab-size=9999"];
+        for given in [&all[..], &all[..5]] {
+            let line = ["program", "compare"].iter().chain(given);
+            let Some(Command::Compare(args)) = Args::parse_from(line).command else { panic!() };
+            let runs = Runs::new(&args).unwrap();
+            let flags = runs.flags(Method::Ddp, 8, 3);
+            let trained = Args::parse_from(["program".into()].into_iter().chain(flags)).train;
+            let vocab_size = Some(runs.vocab_size);
+            assert_eq!(trained.model, ModelOptions { vocab_size, ..args.model });
+            assert_eq!((trained.steps, trained.epochs), (Some(3), 3));
+        }
+    }
 }

@@ -1,0 +1,96 @@
+//! How large the model is.
+
+use super::MAX_LEN;
+use anyhow::{Result, ensure};
+use clap::value_parser;
+use report::refused;
+
+/// codertimo's arguments of `BERT` and of its data set.
+#[derive(Debug, Clone, Copy, PartialEq, clap::Args)]
+pub struct ModelOptions {
+    /// Hidden size: the length of a position's vector.
+    #[arg(long, default_value_t = 256, value_parser = value_parser!(i64).range(1..))]
+    pub hidden: i64,
+    /// Number of transformer blocks.
+    #[arg(short, long, default_value_t = 8, value_parser = value_parser!(i64).range(1..))]
+    pub layers: i64,
+    /// Attention heads of each block.
+    #[arg(short, long, default_value_t = 8, value_parser = value_parser!(i64).range(1..))]
+    pub attn_heads: i64,
+    /// Tokens per pair of sentences: longer pairs are truncated, shorter ones padded.
+    #[arg(short, long, default_value_t = 20, value_parser = value_parser!(i64).range(4..=MAX_LEN))]
+    pub seq_len: i64,
+    /// Tokens that the model knows, if more than the vocabulary has; its output grows with them.
+    #[arg(long)]
+    pub vocab_size: Option<i64>,
+    /// Dropout probability.
+    #[arg(long, default_value_t = 0.1)]
+    pub dropout: f64,
+}
+
+impl ModelOptions {
+    /// How many tokens the model knows: at least the `tokens` of the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for sizes from which no model can be built.
+    pub fn vocab_size(&self, tokens: usize) -> Result<i64> {
+        let Self { hidden, attn_heads, dropout, .. } = *self;
+        // The table of positions pairs each sine with a cosine.
+        ensure!(hidden % 2 == 0, refused("--hidden", hidden, "an even number"));
+        let divisor = format!("a divisor of --hidden, which is {hidden}");
+        ensure!(hidden % attn_heads == 0, refused("--attn-heads", attn_heads, divisor));
+        let is_share = (0.0..=1.0).contains(&dropout);
+        ensure!(is_share, refused("--dropout", dropout, "a share from 0 to 1"));
+        let vocab_size = self.vocab_size.unwrap_or(tokens as i64);
+        let all = format!(
+            "at least {tokens}, the tokens of the vocabulary: the model has nothing for a token \
+             beyond its own"
+        );
+        ensure!(vocab_size >= tokens as i64, refused("--vocab-size", vocab_size, all));
+        Ok(vocab_size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        model: ModelOptions,
+    }
+
+    fn model(flags: &[&str]) -> ModelOptions {
+        Line::try_parse_from(["program"].iter().chain(flags)).unwrap().model
+    }
+
+    #[test]
+    fn a_vocabulary_of_more_tokens_than_the_model_knows_is_refused() {
+        assert_eq!(model(&["--vocab-size", "30522"]).vocab_size(1000).unwrap(), 30_522);
+        assert_eq!(model(&[]).vocab_size(1000).unwrap(), 1000);
+        let error = model(&["--vocab-size", "100"]).vocab_size(1000).unwrap_err().to_string();
+        let expected = "--vocab-size is 100, but must be at least 1000, the tokens";
+        assert!(error.starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn sizes_that_make_no_model_are_refused() {
+        for (flag, expected) in [
+            ("--hidden=33", "--hidden is 33, but must be an even number"),
+            (
+                "--attn-heads=5",
+                "--attn-heads is 5, but must be a divisor of --hidden, which is 256",
+            ),
+            ("--dropout=NaN", "--dropout is NaN, but must be a share from 0 to 1"),
+        ] {
+            let error = model(&[flag]).vocab_size(1000).unwrap_err().to_string();
+            assert_eq!(error, expected);
+        }
+        for flag in ["--hidden=0", "--layers=0", "--attn-heads=0"] {
+            let error = Line::try_parse_from(["program", flag]).err().unwrap().to_string();
+            assert!(error.contains("0 is not in 1.."), "{error}");
+        }
+    }
+}
