@@ -79,15 +79,15 @@ fn train(args: &TrainArgs) -> Result<()> {
     }
 
     // ANCHOR: model
-    say(format!("=> creating model '{}'", args.model.arch));
+    say(format!("=> creating model '{}'", args.arch));
     tch::manual_seed(args.seed.wrapping_add(rank as u64) as i64);
     let mut vs = VarStore::new(device);
-    let norm_layer = match args.model.sync_bn {
+    let norm_layer = match args.sync_bn {
         true => NormLayer::SyncBatchNorm(group.clone()),
         false => NormLayer::BatchNorm,
     };
-    let model = args.model.arch.build(&vs.root(), num_classes, &norm_layer);
-    if args.model.channels_last {
+    let model = args.arch.build(&vs.root(), num_classes, &norm_layer);
+    if args.channels_last {
         channels_last_weights(&vs)?;
     }
     let model = DistributedDataParallel::new(model, &vs, &group)?;
@@ -112,7 +112,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     let scaler = GradScaler::new(args.recipe.scaler())?;
     (0..args.start_epoch).for_each(|_| scheduler.step(&mut *optimizer));
     let progress = Progress { epoch: args.start_epoch, steps, ..Default::default() };
-    let arch = args.model.arch.to_string();
+    let arch = args.arch.to_string();
     let meters = Meters::default();
     let mut state = TrainState { arch, vs, optimizer, scheduler, scaler, progress, meters };
     if let Some(path) = &args.resume {
@@ -134,7 +134,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         let first_step = state.progress.step;
         for (step, batch) in (first_step..steps).zip(train_loader.epoch_from(epoch, first_step)?) {
             let (images, labels) = batch?.to_device(device)?;
-            let images = args.model.layout(images)?;
+            let images = args.layout(images)?;
             let data_seconds = end.elapsed().as_secs_f64();
             let begun = Instant::now();
 
@@ -216,7 +216,7 @@ fn order_buckets(
 ) -> Result<()> {
     if let Some(batch) = loader.epoch(0)?.next() {
         let (images, labels) = batch?.to_device(device)?;
-        let images = args.model.layout(images)?;
+        let images = args.layout(images)?;
         let loss = autocast(device, args.recipe.precision(), || {
             cross_entropy(&model.f_forward_t(&images, true)?, &labels)
         })??;
@@ -241,7 +241,7 @@ fn validate(
     let mut end = Instant::now();
     for (step, batch) in (0..steps).zip(loader.epoch(0)?) {
         let (images, labels) = batch?.to_device(group.device())?;
-        let images = args.model.layout(images)?;
+        let images = args.layout(images)?;
         let (output, loss) = no_grad(|| -> Result<_> {
             let output = model.module().forward_t(&images, false);
             let loss = cross_entropy(&output, &labels)?;

@@ -114,13 +114,9 @@ fn seconds(name: &str, meter: &AverageMeter) -> String {
 /// Python's `.4e`: Rust writes the exponent without sign and leading zero.
 fn scientific(value: f64) -> String {
     let text = format!("{value:.4e}");
-    match text.split_once('e') {
-        Some((mantissa, exponent)) => {
-            let (sign, digits) =
-                exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
-            format!("{mantissa}e{sign}{digits:0>2}")
-        }
-        None => text,
+    match text.split_once('e').map(|(mantissa, exponent)| (mantissa, exponent.parse::<i32>())) {
+        Some((mantissa, Ok(exponent))) => format!("{mantissa}e{exponent:+03}"),
+        _ => text,
     }
 }
 

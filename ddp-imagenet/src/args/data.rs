@@ -43,11 +43,11 @@ pub struct DataArgs {
     skip_bad: bool,
     /// Images per batch, for all ranks of this host together.
     #[arg(short, long, default_value_t = 256)]
-    batch_size: usize,
+    pub batch_size: usize,
     /// Threads that load batches ahead, for all ranks of this host together; 0 loads them in the
     /// training loop.
     #[arg(short = 'j', long, default_value_t = 4)]
-    workers: usize,
+    pub workers: usize,
 }
 
 /// Where images come from.
@@ -106,11 +106,8 @@ impl DataArgs {
     /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch that does not give every rank an image.
     pub fn loader(&self, ranks: usize) -> Result<DataLoaderOptions> {
         if self.batch_size < ranks {
-            return Err(refused(
-                "--batch-size",
-                self.batch_size,
-                format!("at least {ranks}, an image for each rank of this host"),
-            ));
+            let expected = format!("at least {ranks}, an image for each rank of this host");
+            return Err(refused("--batch-size", self.batch_size, expected));
         }
         Ok(DataLoaderOptions {
             batch_size: self.batch_size / ranks,
@@ -122,16 +119,15 @@ impl DataArgs {
     /// The flags by which another process takes the same images, in batches of its own.
     pub fn source_flags(&self) -> Vec<OsString> {
         let source = self.source().to_possible_value();
-        let source = source.map(|source| format!("--dataset={}", source.get_name()));
         let size = self.image_size.map(|pixels| format!("--image-size={pixels}"));
+        let values = source.map(|source| format!("--dataset={}", source.get_name()));
         let switches = [
-            ("--download", self.download),
-            ("--no-augment", self.no_augment),
-            ("--skip-bad", self.skip_bad),
+            (self.download, "--download"),
+            (self.no_augment, "--no-augment"),
+            (self.skip_bad, "--skip-bad"),
         ];
-        let switches = switches.into_iter().filter(|(_, given)| *given);
-        let switches = switches.map(|(flag, _)| flag.to_owned());
-        let flags = source.into_iter().chain(size).chain(switches).map(OsString::from);
+        let switches = switches.iter().filter(|(given, _)| *given).map(|(_, flag)| flag.into());
+        let flags = values.into_iter().chain(size).map(OsString::from).chain(switches);
         flags.chain(self.dir.clone().map(OsString::from)).collect()
     }
 
@@ -150,13 +146,15 @@ impl DataArgs {
     /// The images of training and validation, as they lie there.
     fn splits(&self, size: usize) -> Result<[Box<dyn ImageSource>; 2]> {
         let dir = self.dir()?;
-        let mnist = |split, classes| -> Result<Box<dyn ImageSource>> {
-            let mnist = match (&dir, self.source()) {
-                (Some(dir), _) => Mnist::from_dir(dir, split),
-                (None, Source::FashionMnist) => Mnist::fashion(split),
-                (None, _) => Mnist::embedded(split),
+        let mnist = |split| -> Result<Box<dyn ImageSource>> {
+            let is_fashion = self.source() == Source::FashionMnist;
+            let mnist = match &dir {
+                Some(dir) => Mnist::from_dir(dir, split)?,
+                None if is_fashion => Mnist::fashion(split)?,
+                None => Mnist::embedded(split)?,
             };
-            Ok(Box::new(MnistImages::new(mnist?, classes)))
+            let classes = if is_fashion { FASHION_MNIST_CLASSES } else { MNIST_CLASSES };
+            Ok(Box::new(MnistImages::new(mnist, classes)))
         };
         Ok(match self.source() {
             Source::Imagefolder => {
@@ -169,18 +167,10 @@ impl DataArgs {
             }
             Source::Cifar10 => {
                 let dir = dir.as_deref().unwrap_or(Path::new("."));
-                [
-                    Box::new(Cifar10::from_dir(dir, Split::Train)?),
-                    Box::new(Cifar10::from_dir(dir, Split::Test)?),
-                ]
+                let [train, val] = [Split::Train, Split::Test].map(|s| Cifar10::from_dir(dir, s));
+                [Box::new(train?), Box::new(val?)]
             }
-            Source::Mnist => {
-                [mnist(Split::Train, MNIST_CLASSES)?, mnist(Split::Test, MNIST_CLASSES)?]
-            }
-            Source::FashionMnist => [
-                mnist(Split::Train, FASHION_MNIST_CLASSES)?,
-                mnist(Split::Test, FASHION_MNIST_CLASSES)?,
-            ],
+            Source::Mnist | Source::FashionMnist => [mnist(Split::Train)?, mnist(Split::Test)?],
             Source::Synthetic => {
                 let train = SyntheticImagesOptions { size, ..Default::default() };
                 let val = SyntheticImagesOptions { len: IMAGENET_VAL_LEN, seed: 1, ..train };

@@ -1,8 +1,10 @@
 //! How a network is trained: optimizer, schedule, precision.
 
 use clap::{ValueEnum, value_parser};
+use report::refused;
 use tch::Kind;
 use tch::nn::VarStore;
+use tch_parallel::Result;
 use tch_parallel::amp::GradScalerOptions;
 use tch_parallel::distributed::hooks::{Bf16Compress, Fp16Compress};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
@@ -10,7 +12,6 @@ use tch_parallel::optim::lr_scheduler::{
     CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
-use tch_parallel::{Error, Result};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RecipeArgs {
@@ -97,14 +98,11 @@ impl RecipeArgs {
     /// The learning rate of every epoch.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a warm-up as long as the training.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a warm-up as long as the training.
     pub fn schedule(&self) -> Result<Box<dyn Schedule>> {
         if self.warmup_epochs >= self.epochs {
-            return Err(Error::Argument {
-                what: "--warmup-epochs".into(),
-                found: self.warmup_epochs.to_string(),
-                expected: format!("less than --epochs, which is {}", self.epochs),
-            });
+            let expected = format!("less than --epochs, which is {}", self.epochs);
+            return Err(refused("--warmup-epochs", self.warmup_epochs, expected));
         }
         let decay: Box<dyn Schedule> = match self.schedule {
             Decay::Step => Box::new(StepLr::new(30)),

@@ -1,17 +1,29 @@
 //! A training: what is trained on what and how, and where results go.
 
-use super::{DataArgs, ModelArgs, RecipeArgs};
+use super::{DataArgs, RecipeArgs};
+use crate::layout::channels_last;
+use anyhow::Result;
 use clap::value_parser;
+use ddp_imagenet::models::Arch;
 use std::path::PathBuf;
 use std::time::Duration;
+use tch::Tensor;
 use tch_parallel::distributed::{Backend, DeviceChoice, ProcessGroupOptions};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    #[command(flatten)]
-    pub model: ModelArgs,
+    /// Network: resnet18, 34, 50, 101 or 152; pyramidnet, the tutorial's; or pyramidnet110_a270,
+    /// pyramidnet164_a270_bn …, of any depth and α, with bottlenecks or without.
+    #[arg(short, long, default_value = "resnet18")]
+    pub arch: Arch,
+    /// Normalise over the batches of all ranks (SyncBatchNorm).
+    #[arg(long)]
+    pub sync_bn: bool,
+    /// Store the channels of a pixel side by side, which suits a GPU's tensor cores.
+    #[arg(long)]
+    pub channels_last: bool,
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// Seed of the images' order, and on rank r, plus r, of the weights.
@@ -62,6 +74,11 @@ impl TrainArgs {
             device: self.device,
             timeout: Duration::from_secs(self.timeout),
         }
+    }
+
+    /// The images in the memory format that the flags ask for.
+    pub fn layout(&self, images: Tensor) -> Result<Tensor> {
+        if self.channels_last { channels_last(&images) } else { Ok(images) }
     }
 
     /// Where a training resumes from.

@@ -179,16 +179,14 @@ impl Args {
     /// # Errors
     /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch that does not give every device an image.
     pub fn loader(&self, device: LogicalDevice) -> Result<DataLoaderOptions> {
-        let ranks = match self.method {
-            Method::Ddp => Env::read()?.map_or(1, |env| env.local_world_size),
-            Method::Single | Method::DataParallel | Method::Apex => 1,
-        };
+        let ranks_of_host = Env::read()?.map_or(1, |env| env.local_world_size);
         let pin_memory = matches!(device, LogicalDevice::Cuda(_));
-        Ok(DataLoaderOptions { pin_memory, ..self.loader_of(ranks)? })
+        Ok(DataLoaderOptions { pin_memory, ..self.loader_of(ranks_of_host)? })
     }
 
-    fn loader_of(&self, ranks: usize) -> Result<DataLoaderOptions> {
-        let options = self.data.loader(ranks)?;
+    fn loader_of(&self, ranks_of_host: usize) -> Result<DataLoaderOptions> {
+        let options =
+            self.data.loader(if self.method == Method::Ddp { ranks_of_host } else { 1 })?;
         let replicas = match (self.method, &self.devices) {
             (Method::DataParallel, Some(devices)) => devices.len(),
             _ => 1,
