@@ -1,5 +1,5 @@
 //! The ImageNet trainer: PyTorch's example main.py, which matthew l's "Learn PyTorch Multi-GPU
-//! properly" walks through, grown into one to work with.
+//! properly" explains, with what everyday work requires.
 //!
 //! ```text
 //! cargo launch -n 2 ddp-imagenet -- --dataset mnist -a pyramidnet14_a48 --epochs 2
@@ -63,7 +63,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         }
     };
     if args.data.source() == Source::Synthetic {
-        say("=> Dummy data is used: noise, of which nothing can be learnt".into());
+        say("=> Dummy data is used: noise, from which nothing can be learnt".into());
     }
 
     let options = DataLoaderOptions { pin_memory: device.is_cuda(), ..options };
@@ -102,8 +102,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             checkpoint::load(path, &mut vs)?;
         }
         let validation = validate(args, &model, &val_loader, &group)?;
-        metrics.log("validation", &validation)?;
-        return Ok(());
+        return Ok(metrics.log("validation", &validation)?);
     }
 
     // ANCHOR: state
@@ -122,7 +121,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         let Progress { epoch, step, .. } = state.progress;
         say(format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));
         if generators != Generators::Restored {
-            say(format!("=> not the same bits as without a break: {generators}"));
+            say(format!("=> not bit-identical to an uninterrupted run: {generators}"));
         }
     }
     // ANCHOR_END: state
@@ -139,8 +138,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             let begun = Instant::now();
 
             // ANCHOR: step
-            // The gradients of a group of batches add up, and with its last one the ranks exchange
-            // them.
+            // The gradients of a group of batches add up; the ranks exchange them with its last batch.
             let accumulation = args.recipe.accumulation(step, steps);
             if accumulation.first {
                 state.optimizer.zero_grad()?;
@@ -203,11 +201,12 @@ fn train(args: &TrainArgs) -> Result<()> {
     Ok(())
 }
 
-/// A forward and a backward pass, of which a checkpoint that is loaded next leaves no trace but one.
+/// A forward and a backward pass. The checkpoint that is loaded next overwrites all of their effects
+/// but one: the order of the buckets.
 ///
-/// DistributedDataParallel orders its buckets by the first backward pass that it sees, and from three
-/// ranks on a gradient's place in a bucket decides in which order gloo adds up what the ranks have.
-/// A training that goes on must find the buckets as they were, or it rounds differently.
+/// DistributedDataParallel orders its buckets by its first backward pass. With three or more ranks, a
+/// gradient's place in its bucket determines the order in which gloo adds the ranks' values. A resumed
+/// training must find the same buckets, or it rounds differently.
 fn order_buckets(
     args: &TrainArgs,
     model: &DistributedDataParallel<Model>,
@@ -226,15 +225,15 @@ fn order_buckets(
 }
 
 // ANCHOR: validate
-/// The mean loss, and how often the network is right. The ranks share the images out, and each
-/// image counts once.
+/// The mean loss and the accuracy. The ranks divide the images among themselves, and each image
+/// counts once.
 fn validate(
     args: &TrainArgs,
     model: &DistributedDataParallel<Model>,
     loader: &DataLoader<Images, ShardSampler>,
     group: &ProcessGroup,
 ) -> Result<Validation> {
-    // Every rank has running statistics of its own batches by now; rank 0's are those that are saved.
+    // By now every rank has running statistics of its own batches; rank 0's are saved.
     model.sync_buffers()?;
     let steps = args.steps(loader.len());
     let mut meters = Meters::default();
@@ -242,11 +241,8 @@ fn validate(
     for (step, batch) in (0..steps).zip(loader.epoch(0)?) {
         let (images, labels) = batch?.to_device(group.device())?;
         let images = args.layout(images)?;
-        let (output, loss) = no_grad(|| -> Result<_> {
-            let output = model.module().forward_t(&images, false);
-            let loss = cross_entropy(&output, &labels)?;
-            Ok((output, loss))
-        })?;
+        let output = no_grad(|| model.module().forward_t(&images, false));
+        let loss = cross_entropy(&output, &labels)?;
         meters.add(f64::try_from(loss)?, accuracy(&output, &labels, [1, 5])?, labels.size()[0]);
         meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
         end = Instant::now();
@@ -279,7 +275,7 @@ struct Step {
 #[derive(Serialize)]
 struct Epoch {
     epoch: u64,
-    /// Of the epoch that has ended.
+    /// The learning rate of the epoch that has ended.
     lr: f64,
     train_loss: f64,
     #[serde(flatten)]
@@ -289,8 +285,8 @@ struct Epoch {
 #[derive(Serialize, Clone, Copy)]
 struct Validation {
     val_loss: f64,
-    /// The share of images that the first guess names rightly, as in `ddp-mnist`.
+    /// The share of images whose class is the first guess, as in `ddp-mnist`.
     accuracy: f64,
-    /// The share that one of the first five guesses names rightly.
+    /// The share of images whose class is among the first five guesses.
     accuracy_top5: f64,
 }

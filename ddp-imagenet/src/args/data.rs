@@ -1,4 +1,4 @@
-//! Which images, and how they become batches.
+//! The images, and how they become batches.
 
 use clap::ValueEnum;
 use report::refused;
@@ -66,7 +66,7 @@ pub enum Source {
     Synthetic,
 }
 
-/// Height and width of ImageNet's networks' images.
+/// Height and width of the images that networks for ImageNet take.
 const IMAGENET_SIZE: usize = 224;
 
 /// Images of ImageNet's validation set.
@@ -75,7 +75,7 @@ const IMAGENET_VAL_LEN: usize = 50_000;
 /// Height and width of CIFAR-10's images.
 const CIFAR_SIZE: usize = 32;
 
-/// By how many pixels a training moves them.
+/// By how many pixels at most a random crop moves them.
 const CIFAR_PADDING: usize = 4;
 
 impl DataArgs {
@@ -87,7 +87,7 @@ impl DataArgs {
     /// The training set and the validation set. `seed` determines the augmentation.
     ///
     /// # Errors
-    /// For flags that do not go together, and for data that is not there or not sound.
+    /// For flags that contradict each other, and for missing or damaged data.
     pub fn load(&self, seed: u64) -> Result<(Images, Images)> {
         let (source, size) = (self.source(), self.image_size()?);
         let [train, val] = self.splits(size)?;
@@ -100,10 +100,10 @@ impl DataArgs {
         ))
     }
 
-    /// How each of a host's `ranks` makes its share of the batches: main.py's division.
+    /// How each of a host's `ranks` loads its share of the batches, divided as in main.py.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch that does not give every rank an image.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch with fewer images than ranks.
     pub fn loader(&self, ranks: usize) -> Result<DataLoaderOptions> {
         if self.batch_size < ranks {
             let expected = format!("at least {ranks}, an image for each rank of this host");
@@ -116,7 +116,7 @@ impl DataArgs {
         })
     }
 
-    /// The flags by which another process takes the same images, in batches of its own.
+    /// The flags that make another process use the same images, in batches of its own.
     pub fn source_flags(&self) -> Vec<OsString> {
         let source = self.source().to_possible_value();
         let size = self.image_size.map(|pixels| format!("--image-size={pixels}"));
@@ -143,7 +143,7 @@ impl DataArgs {
         }
     }
 
-    /// The images of training and validation, as they lie there.
+    /// The images of training and validation, before any transform.
     fn splits(&self, size: usize) -> Result<[Box<dyn ImageSource>; 2]> {
         let dir = self.dir()?;
         let mnist = |split| -> Result<Box<dyn ImageSource>> {
@@ -179,7 +179,7 @@ impl DataArgs {
         })
     }
 
-    /// Where the files lie: where the user says, or where a download has put them.
+    /// The directory of the files: the user's, or that of the download.
     fn dir(&self) -> Result<Option<PathBuf>> {
         match (self.download, self.source()) {
             (false, _) => Ok(self.dir.clone()),
@@ -188,7 +188,7 @@ impl DataArgs {
             (true, _) => Err(refused(
                 "--download",
                 "given",
-                "left out: only CIFAR-10 and MNIST can be fetched",
+                "left out: only CIFAR-10 and MNIST can be downloaded",
             )),
         }
     }
@@ -196,7 +196,7 @@ impl DataArgs {
 
 impl Source {
     // ANCHOR: augmented
-    /// What a validation shows the network.
+    /// The transforms of a validation.
     fn as_is(self, size: usize) -> Vec<Box<dyn Transform>> {
         match self {
             // main.py's 256 for 224.
@@ -207,7 +207,7 @@ impl Source {
         }
     }
 
-    /// What a training shows it: the same image is another one in every epoch.
+    /// The transforms of a training, which change an image differently in every epoch.
     fn augmented(self, size: usize) -> Vec<Box<dyn Transform>> {
         match self {
             Source::Imagefolder | Source::Synthetic => vec![
@@ -218,7 +218,7 @@ impl Source {
                 Box::new(RandomCrop::new(size, CIFAR_PADDING)),
                 Box::new(RandomHorizontalFlip::default()),
             ],
-            // A digit that is flipped is none.
+            // A mirrored digit is not a digit.
             Source::Mnist => vec![Box::new(RandomCrop::new(size, CIFAR_PADDING))],
         }
     }

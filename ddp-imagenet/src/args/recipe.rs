@@ -56,7 +56,7 @@ pub enum Decay {
     Cosine,
 }
 
-/// The kinds of 16-bit floats.
+/// A kind of 16-bit floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Precision {
     /// The range of 32-bit floats with 8 bits of precision.
@@ -117,8 +117,8 @@ impl RecipeArgs {
         Ok(Box::new(SequentialLr { schedules: vec![warm_up, decay], milestones }))
     }
 
-    /// Registers the hook that compresses gradients, if the flags ask for one. These hooks have no state,
-    /// so a checkpoint needs nothing of them.
+    /// Registers the hook that compresses gradients, if the flags ask for one. The hook has no state to
+    /// save in a checkpoint.
     pub fn register_comm_hook<M>(&self, model: &DistributedDataParallel<M>) -> Result<()> {
         match self.comm_hook {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! A training: what is trained on what and how, and where results go.
+//! The flags of a training: data, network, recipe, and where results go.
 
 use super::{DataArgs, RecipeArgs};
 use crate::layout::channels_last;
@@ -81,12 +81,12 @@ impl TrainArgs {
         if self.channels_last { channels_last(&images) } else { Ok(images) }
     }
 
-    /// Where a training resumes from.
+    /// The file from which a training resumes.
     pub fn checkpoint(&self) -> PathBuf {
         self.checkpoint_dir.join("checkpoint.safetensors")
     }
 
-    /// The weights of the epoch that was best.
+    /// The file with the weights of the best epoch.
     pub fn model_best(&self) -> PathBuf {
         self.checkpoint_dir.join("model_best.safetensors")
     }
@@ -101,8 +101,8 @@ impl TrainArgs {
         step.is_multiple_of(self.print_freq as usize)
     }
 
-    /// Whether a checkpoint is due when `from` batches had been trained with at the last step, and
-    /// now `to` have: between the batches of a step there is nothing to save.
+    /// Whether to save a checkpoint after a step that took the number of batches in this epoch from
+    /// `from` to `to`. Between the batches of a step there is nothing to save.
     pub fn saves(&self, from: usize, to: usize) -> bool {
         self.save_every.is_some_and(|every| from / every as usize != to / every as usize)
     }

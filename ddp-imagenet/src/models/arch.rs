@@ -1,4 +1,4 @@
-//! Networks by name: what `-a` of PyTorch's ImageNet example takes.
+//! Networks by name, as `-a` of PyTorch's ImageNet example accepts them.
 
 use super::pyramidnet::{PyramidNetOptions, pyramidnet};
 use super::resnet::{RESNETS, ResNetOptions, resnet};
@@ -71,10 +71,7 @@ fn pyramidnet_options(name: &str) -> Option<PyramidNetOptions> {
     if name.is_empty() {
         return Some(PyramidNetOptions::TUTORIAL);
     }
-    let (name, bottleneck) = match name.strip_suffix("_bn") {
-        Some(name) => (name, true),
-        None => (name, false),
-    };
+    let (name, bottleneck) = name.strip_suffix("_bn").map_or((name, false), |name| (name, true));
     let (depth, alpha) = name.split_once("_a")?;
     let blocks_per_stage = PyramidNetOptions::blocks_per_stage(depth.parse().ok()?, bottleneck)?;
     Some(PyramidNetOptions { blocks_per_stage, alpha: alpha.parse().ok()?, bottleneck })

@@ -8,7 +8,7 @@ use tch_parallel::nn::{LinearOptions, NormLayer, linear};
 /// Channels before the first block.
 const STEM_CHANNELS: i64 = 16;
 
-/// Blocks between two halvings of the image make a stage.
+/// Each stage but the first begins by halving the image.
 const STAGES: usize = 3;
 
 /// Height and width of the images.
@@ -17,10 +17,10 @@ const IMAGE_SIZE: i64 = 32;
 /// Which PyramidNet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PyramidNetOptions {
-    /// How many blocks each of the three stages has; the paper counts layers, see
+    /// Blocks in each of the three stages; the paper counts layers, see
     /// [`depth`](Self::depth).
     pub blocks_per_stage: usize,
-    /// α of the paper: how many channels all blocks together add.
+    /// α of the paper: the number of channels that all blocks together add.
     pub alpha: u32,
     /// Whether a block has three convolutions instead of two, and four times as many channels as its
     /// width.
@@ -32,16 +32,16 @@ impl PyramidNetOptions {
     ///
     /// The tutorial calls it PyramidNet-110 with α = 270. But dnddnjs/pytorch-multigpu, where its
     /// figures come from, builds 17 blocks a stage instead of 18 and still widens each by 270/54 = 5
-    /// channels. Which is depth 104 and α = 255 (S4.43).
+    /// channels. That is depth 104 and α = 255 (S4.43).
     pub const TUTORIAL: PyramidNetOptions =
         PyramidNetOptions { blocks_per_stage: 17, alpha: 255, bottleneck: false };
 
-    /// The layers that have weights, as the paper counts them.
+    /// The number of layers with weights, as the paper counts them.
     pub fn depth(self) -> usize {
         2 + STAGES * self.blocks_per_stage * convs_per_block(self.bottleneck)
     }
 
-    /// How many blocks a stage has in a network of this depth, if there is such a one.
+    /// Blocks in each stage of a network of this depth, or `None` if there is no such network.
     pub fn blocks_per_stage(depth: usize, bottleneck: bool) -> Option<usize> {
         let layers = STAGES * convs_per_block(bottleneck);
         (depth > 2 && (depth - 2).is_multiple_of(layers)).then(|| (depth - 2) / layers)
@@ -51,7 +51,7 @@ impl PyramidNetOptions {
     fn widths(self) -> impl Iterator<Item = i64> {
         let blocks = STAGES * self.blocks_per_stage;
         let added = f64::from(self.alpha) / blocks as f64;
-        // Python's steps and Python's `round`, which both decide about a channel more or less.
+        // Python's additions and Python's `round`: with others, a block could be a channel wider.
         std::iter::successors(Some(STEM_CHANNELS as f64), move |width| Some(width + added))
             .skip(1)
             .take(blocks)
@@ -119,10 +119,11 @@ impl ModuleT for PyramidNet {
     }
 }
 
-/// Adds to its input, with channels of zeros added at its end, what its convolutions make of it.
+/// Adds what its convolutions make of its input to the input itself, which is padded with channels of
+/// zeros.
 #[derive(Debug)]
 struct Block {
-    /// Normalises what comes in, with no ReLU after it.
+    /// Normalises the input, without a ReLU after it.
     bn1: Box<dyn ModuleT>,
     residual: Residual,
     added_channels: i64,

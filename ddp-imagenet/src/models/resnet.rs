@@ -12,10 +12,10 @@ const PLANES: i64 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResNetOptions {
     /// Whether a block narrows the channels to a quarter, convolves, and widens them again
-    /// (`Bottleneck`), instead of convolving twice at full width (`BasicBlock`): deep networks
-    /// could not be paid for otherwise.
+    /// (`Bottleneck`), instead of convolving twice at full width (`BasicBlock`). Deep networks would
+    /// cost too much otherwise.
     pub bottleneck: bool,
-    /// How many blocks each of the four stages has.
+    /// Blocks in each of the four stages.
     pub layers: [usize; 4],
 }
 
@@ -29,7 +29,7 @@ pub const RESNETS: [ResNetOptions; 5] = [
 ];
 
 impl ResNetOptions {
-    /// The layers that have weights, as the paper counts them.
+    /// The number of layers with weights, as the paper counts them.
     pub fn depth(self) -> usize {
         2 + convs_per_block(self.bottleneck) * self.layers.iter().sum::<usize>()
     }
@@ -92,7 +92,7 @@ impl ModuleT for ResNet {
     }
 }
 
-/// Adds to its input what its convolutions make of it.
+/// Adds what its convolutions make of its input to the input itself.
 #[derive(Debug)]
 struct Block {
     residual: Residual,

@@ -1,56 +1,42 @@
 //! What the table shows, in words, beside the article's numbers: `explain.jinja` is the text.
 
 use super::runs::Measured;
-use minijinja::{Error, context};
+use minijinja::{Error, Value, context};
 use report::{DeviceReport, text_environment};
 
 const TEXT: &str = include_str!("explain.jinja");
 
-/// Classes of CIFAR-10: the numbers that the article's network gives for an image.
+/// Classes of CIFAR-10: the numbers in the network's output for an image.
 const CLASSES: usize = 10;
 
 /// Paragraphs on time and memory, and on what the article says of them.
 pub fn explain(measured: &[Measured; 5]) -> Result<String, Error> {
-    let [single, sgd, adam, ddp, apex] = measured;
-    let [surplus_sgd, surplus_adam] = [sgd, adam].map(|found| surplus(&found.devices));
-    let (home, home_with_adam) = (&sgd.devices[0], &adam.devices[0]);
-    let rest = (surplus_sgd - home.optimizer_state as i64).unsigned_abs();
-    let gathered = sgd.batch_size() - sgd.images;
-    let distributed = [ddp, apex].map(|found| {
-        let first = &found.devices[0];
-        context! {
-            method => found.run.method.to_string(),
-            are_even => found.devices.iter().all(|device| device.peak == first.peak),
-            state => first.optimizer_state,
-            others => found.devices.iter().map(DeviceReport::others).max(),
-        }
-    });
-    let faster = [sgd, adam, ddp, apex].map(|found| {
-        context! {
-            run => found.run.to_string(),
-            devices => found.devices.len(),
-            times => found.images_per_second() / single.images_per_second(),
-        }
-    });
-    let numbers = context! {
-        fetch_percent => measured.iter().map(Measured::fetch_percent).fold(0.0, f64::max),
-        home => home.device.clone(),
-        surplus => context! { sgd => surplus_sgd, adam => surplus_adam },
-        state => context! { sgd => home.optimizer_state, adam => home_with_adam.optimizer_state },
-        rest_percent => 100.0 * rest as f64 / home.peak as f64,
-        gathered,
-        gathered_bytes => output_bytes(gathered),
-        distributed,
-        single_images => single.images,
-        faster,
-    };
-    text_environment()?.render_str(TEXT, numbers)
+    let [single, sgd, adam, ddp, apex] = measured.each_ref().map(numbers);
+    text_environment()?.render_str(TEXT, context! { single, sgd, adam, ddp, apex })
 }
 
-/// By how much the first device exceeds the fullest of the others.
-fn surplus(devices: &[DeviceReport]) -> i64 {
-    let others = devices[1..].iter().map(|device| device.peak).max().unwrap_or(0);
-    devices[0].peak as i64 - others as i64
+/// What the text says of one training. Its `home` is the first device.
+fn numbers(found: &Measured) -> Value {
+    let home = &found.devices[0];
+    let peaks = || found.devices.iter().map(|device| device.peak);
+    let highest_other = peaks().skip(1).max().unwrap_or(0);
+    let gathered = found.batch_size() - found.images;
+    context! {
+        run => found.run.to_string(),
+        method => found.run.method.to_string(),
+        images => found.images,
+        images_per_second => found.images_per_second(),
+        fetch_percent => found.fetch_percent(),
+        devices => found.devices.len(),
+        home => home.device.clone(),
+        peak => home.peak,
+        state => home.optimizer_state,
+        surplus => home.peak as i64 - highest_other as i64,
+        are_even => peaks().all(|peak| peak == home.peak),
+        others => found.devices.iter().map(DeviceReport::others).max(),
+        gathered,
+        gathered_bytes => output_bytes(gathered),
+    }
 }
 
 /// The bytes of a network's outputs for a batch of `images`.

@@ -1,11 +1,11 @@
-//! PyramidNet trained with every method in turn, and what they need: the article's comparison.
+//! The article's comparison: PyramidNet trained with every method in turn, and what each of them needs.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `args` | [`CompareArgs`]: the flags of the comparison |
 //! | `runs` | one training in processes of its own, and what it measured |
 //! | `table` | time, memory and utilisation of each device |
-//! | `explain` | the same in words, beside the article's numbers; `explain.jinja`: these words |
+//! | `explain`, `explain.jinja` | the same in words, beside the article's numbers |
 //! | `charts` | the same as SVG files |
 
 mod args;
@@ -50,7 +50,7 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a data set that is not there, or too small to tell how long a batch takes.
+/// Refuses a data set that is missing, or too small to measure how long a batch takes.
 fn check_data(args: &CompareArgs) -> Result<()> {
     let needed = args.data.batch_size.max(args.shares()?.single);
     let images = args.data.load(args.seed)?.0.len();

@@ -21,7 +21,7 @@ use tch_parallel::{Devices, LogicalDevice};
 #[derive(Debug)]
 pub struct Progress<'a> {
     args: &'a Args,
-    /// By a comparison, which is about bytes and seconds whatever the loss is.
+    /// By a comparison: then bytes and seconds count, whatever the loss is.
     is_measured: bool,
     group: &'a ProcessGroup,
     meter: Meter,
@@ -33,24 +33,22 @@ pub struct Progress<'a> {
 /// The present epoch.
 #[derive(Debug)]
 struct Epoch {
-    number: u64,
-    batches: usize,
-    /// Batches that have ended.
-    taken: usize,
+    event: EpochEvent,
     loss: AverageMeter,
     accuracy: AverageMeter,
     begun: Instant,
     /// When the last batch was done with.
     free_since: Instant,
-    /// How long the present batch was waited for.
+    /// How long the training waited for the present batch.
     fetch: Duration,
 }
 
 impl Epoch {
-    fn new(number: u64, batches: usize) -> Self {
+    fn new(epoch: u64, batches: usize) -> Self {
         let (loss, accuracy) = Default::default();
-        let (taken, begun, fetch) = (0, Instant::now(), Duration::ZERO);
-        Self { number, batches, taken, loss, accuracy, begun, free_since: begun, fetch }
+        let event = EpochEvent { epoch, batches, taken: 0, seconds: 0.0 };
+        let (begun, fetch) = (Instant::now(), Duration::ZERO);
+        Self { event, loss, accuracy, begun, free_since: begun, fetch }
     }
 }
 
@@ -59,11 +57,11 @@ impl Epoch {
 pub struct StepEvent {
     pub epoch: u64,
     pub step: usize,
-    /// Of this rank's share; NaN, which becomes `null`, where the training has failed.
+    /// Of this rank's share; NaN, which becomes `null`, if the training has diverged.
     pub loss: Option<f32>,
     /// From the arrival of the batch to the end of the optimizer's step.
     pub batch_seconds: f64,
-    /// How long the batch was waited for.
+    /// How long the training waited for the batch.
     pub fetch_seconds: f64,
 }
 
@@ -106,13 +104,13 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Prints how many numbers are trained.
+    /// Prints the number of parameters.
     pub fn say_parameters(&self, vs: &VarStore) {
         let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
         self.say(&format!("The number of parameters of model is {parameters}"));
     }
 
-    /// Records what the replicas of one process do.
+    /// Records the steps of the replicas of one process.
     pub fn trace(&self) -> &Trace {
         self.meter.trace()
     }
@@ -136,8 +134,8 @@ impl<'a> Progress<'a> {
         let took = self.meter.end_step()?;
         self.timing.step_took(took);
 
-        let Epoch { number: epoch, batches, taken: step, fetch, .. } = self.epoch;
-        let (batch_seconds, fetch_seconds) = (took.as_secs_f64(), fetch.as_secs_f64());
+        let EpochEvent { epoch, batches, taken: step, .. } = self.epoch.event;
+        let (batch_seconds, fetch_seconds) = (took.as_secs_f64(), self.epoch.fetch.as_secs_f64());
         let event = StepEvent { epoch, step, loss: Some(loss), batch_seconds, fetch_seconds };
         self.metrics.log("step", &event)?;
         ensure!(
@@ -154,22 +152,21 @@ impl<'a> Progress<'a> {
                  batch time: {batch_seconds:.3}s "
             ));
         }
-        self.epoch.taken += 1;
+        self.epoch.event.taken += 1;
         self.epoch.free_since = Instant::now();
         Ok(())
     }
 
     /// Prints how long the epoch took.
     pub fn end_epoch(&mut self) -> Result<()> {
-        let Epoch { number: epoch, batches, taken, begun, .. } = self.epoch;
-        let took = begun.elapsed();
+        let took = self.epoch.begun.elapsed();
         self.say(&format!("Training time {}", timedelta(took)));
-        let seconds = took.as_secs_f64();
-        Ok(self.metrics.log("epoch", &EpochEvent { epoch, batches, taken, seconds })?)
+        self.epoch.event.seconds = took.as_secs_f64();
+        Ok(self.metrics.log("epoch", &self.epoch.event)?)
     }
 
-    /// Prints what each device of this process held and did. `waited` is how much of a batch's time
-    /// a rank only waits for others.
+    /// Prints what each device of this process held and did. `waited` is the time per batch in which a
+    /// rank only waits for others.
     pub fn finish(
         &mut self,
         vs: &VarStore,
@@ -185,7 +182,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// As Python prints a `datetime.timedelta`: `0:22:01.600000`.
+/// The time as Python prints a `datetime.timedelta`: `0:22:01.600000`.
 fn timedelta(time: Duration) -> String {
     format!("{}.{:06}", hours(time.as_secs()), time.subsec_micros())
 }
