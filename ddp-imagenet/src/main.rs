@@ -139,20 +139,21 @@ fn train(args: &TrainArgs) -> Result<()> {
 
             // ANCHOR: step
             // The gradients of a group of batches add up; the ranks exchange them with its last batch.
-            let accumulation = args.recipe.accumulation(step, steps);
-            if accumulation.first {
+            let accumulated = args.recipe.accumulated(step, steps);
+            let is_last = step + 1 == accumulated.end;
+            if step == accumulated.start {
                 state.optimizer.zero_grad()?;
             }
-            let no_sync = (!accumulation.last).then(|| model.no_sync());
+            let no_sync = (!is_last).then(|| model.no_sync());
             let (output, loss) = autocast(device, precision, || -> Result<_> {
                 let output = model.f_forward_t(&images, true)?;
                 let loss = cross_entropy(&output, &labels)?;
                 Ok((output, loss))
             })??;
-            let share = loss.f_div_scalar(accumulation.batches as f64)?;
+            let share = loss.f_div_scalar(accumulated.len() as f64)?;
             model.backward(&state.scaler.scale(&share)?)?;
             drop(no_sync);
-            if accumulation.last {
+            if is_last {
                 state.scaler.step(&mut *state.optimizer)?;
                 state.scaler.update()?;
             }
@@ -174,7 +175,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             if args.prints(step) {
                 say(meters.train_line(epoch, step + 1, steps));
             }
-            if accumulation.last && args.saves(step + 1 - accumulation.batches, step + 1) {
+            if is_last && args.saves(accumulated) {
                 state.progress.step = step + 1;
                 state.save(&args.checkpoint(), &group)?;
             }

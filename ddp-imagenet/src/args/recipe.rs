@@ -2,6 +2,7 @@
 
 use clap::{ValueEnum, value_parser};
 use report::refused;
+use std::ops::Range;
 use tch::Kind;
 use tch::nn::VarStore;
 use tch_parallel::Result;
@@ -63,17 +64,6 @@ pub enum Precision {
     Bf16,
     /// 11 bits of precision; small gradients vanish unless the loss is scaled.
     Fp16,
-}
-
-/// A batch's place among those whose gradients accumulate to one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Accumulation {
-    /// Whether to zero the gradients of the last step first.
-    pub first: bool,
-    /// Whether the ranks exchange the gradients and make the step.
-    pub last: bool,
-    /// The number of these batches, by which the loss of each is divided.
-    pub batches: usize,
 }
 
 impl RecipeArgs {
@@ -140,13 +130,12 @@ impl RecipeArgs {
         GradScalerOptions { enabled: self.amp == Some(Precision::Fp16), ..Default::default() }
     }
 
-    /// For batch number `batch` of an epoch of `batches`. The remainder at the end of an epoch makes a
-    /// step of its own.
-    pub fn accumulation(&self, batch: usize, batches: usize) -> Accumulation {
+    /// The batches whose gradients accumulate with those of batch number `batch`, in an epoch of
+    /// `batches`. The remainder at the end of an epoch makes a step of its own.
+    pub fn accumulated(&self, batch: usize, batches: usize) -> Range<usize> {
         let accumulate = self.accumulate as usize;
-        let begin = batch - batch % accumulate;
-        let end = batches.min(begin + accumulate);
-        Accumulation { first: batch == begin, last: batch + 1 == end, batches: end - begin }
+        let start = batch - batch % accumulate;
+        start..batches.min(start + accumulate)
     }
 }
 
@@ -194,17 +183,7 @@ mod tests {
     #[test]
     fn gradients_add_up_in_groups_and_what_is_left_makes_a_step() {
         let recipe = recipe("--accumulate 3").unwrap();
-        let of = |first, last, batches| Accumulation { first, last, batches };
-        let groups: Vec<_> = (0..5).map(|batch| recipe.accumulation(batch, 5)).collect();
-        assert_eq!(
-            groups,
-            [
-                of(true, false, 3),
-                of(false, false, 3),
-                of(false, true, 3),
-                of(true, false, 2),
-                of(false, true, 2)
-            ]
-        );
+        let groups: Vec<_> = (0..5).map(|batch| recipe.accumulated(batch, 5)).collect();
+        assert_eq!(groups, [0..3, 0..3, 0..3, 3..5, 3..5]);
     }
 }

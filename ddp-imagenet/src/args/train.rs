@@ -5,6 +5,7 @@ use crate::layout::channels_last;
 use anyhow::Result;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 use tch::Tensor;
@@ -101,9 +102,10 @@ impl TrainArgs {
         step.is_multiple_of(self.print_freq as usize)
     }
 
-    /// Whether to save a checkpoint after a step that took the number of batches in this epoch from
-    /// `from` to `to`. Between the batches of a step there is nothing to save.
-    pub fn saves(&self, from: usize, to: usize) -> bool {
-        self.save_every.is_some_and(|every| from / every as usize != to / every as usize)
+    /// Whether to save a checkpoint after the step of these batches. Between the batches of a step
+    /// there is nothing to save.
+    pub fn saves(&self, batches: Range<usize>) -> bool {
+        let due = |every: usize| batches.start / every != batches.end / every;
+        self.save_every.is_some_and(|every| due(every as usize))
     }
 }
