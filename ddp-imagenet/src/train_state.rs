@@ -64,7 +64,7 @@ impl TrainState {
         let Saved { progress, meters } = saved;
         ensure!(
             progress.step == 0 || progress.steps == steps,
-            "{}: saved after {} of {} batches of epoch {}, but an epoch of this run has {steps}; use \
+            "{}: saved after {} of {} batches of epoch {}, but this run has an epoch of {steps}; use \
              the --batch-size, --steps and number of ranks that it was saved with",
             path.display(),
             progress.step,
