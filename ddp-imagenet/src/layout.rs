@@ -1,4 +1,4 @@
-//! The order of an image's numbers in memory.
+//! The memory format of images and weights.
 
 use anyhow::Result;
 use tch::Tensor;
@@ -10,8 +10,8 @@ pub fn channels_last(images: &Tensor) -> Result<Tensor> {
     Ok(images.f_permute([0, 2, 3, 1])?.f_contiguous()?.f_permute([0, 3, 1, 2])?)
 }
 
-/// `model.to(memory_format=torch.channels_last)`: what has four dimensions, the convolutions'
-/// weights. To be called before anything else knows the variables' layout.
+/// `model.to(memory_format=torch.channels_last)`: applies to the variables with four dimensions, which
+/// are the convolutions' weights. Call it before anything else depends on the variables' layout.
 pub fn channels_last_weights(vs: &VarStore) -> Result<()> {
     for mut variable in vs.variables().into_values() {
         if variable.dim() == 4 {

@@ -1,5 +1,5 @@
 //! The ImageNet trainer: PyTorch's example main.py, which matthew l's "Learn PyTorch Multi-GPU
-//! properly" walks through, grown into one to work with.
+//! properly" explains, with what everyday work requires.
 //!
 //! ```text
 //! cargo launch -n 2 ddp-imagenet -- --dataset mnist -a pyramidnet14_a48 --epochs 2
@@ -63,7 +63,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         }
     };
     if args.data.source() == Source::Synthetic {
-        say("=> Dummy data is used: noise, of which nothing can be learnt".into());
+        say("=> Dummy data is used: noise, from which nothing can be learnt".into());
     }
 
     let options = DataLoaderOptions { pin_memory: device.is_cuda(), ..options };
@@ -79,15 +79,15 @@ fn train(args: &TrainArgs) -> Result<()> {
     }
 
     // ANCHOR: model
-    say(format!("=> creating model '{}'", args.model.arch));
+    say(format!("=> creating model '{}'", args.arch));
     tch::manual_seed(args.seed.wrapping_add(rank as u64) as i64);
     let mut vs = VarStore::new(device);
-    let norm_layer = match args.model.sync_bn {
+    let norm_layer = match args.sync_bn {
         true => NormLayer::SyncBatchNorm(group.clone()),
         false => NormLayer::BatchNorm,
     };
-    let model = args.model.arch.build(&vs.root(), num_classes, &norm_layer);
-    if args.model.channels_last {
+    let model = args.arch.build(&vs.root(), num_classes, &norm_layer);
+    if args.channels_last {
         channels_last_weights(&vs)?;
     }
     let model = DistributedDataParallel::new(model, &vs, &group)?;
@@ -102,8 +102,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             checkpoint::load(path, &mut vs)?;
         }
         let validation = validate(args, &model, &val_loader, &group)?;
-        metrics.log("validation", &validation)?;
-        return Ok(());
+        return Ok(metrics.log("validation", &validation)?);
     }
 
     // ANCHOR: state
@@ -112,7 +111,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     let scaler = GradScaler::new(args.recipe.scaler())?;
     (0..args.start_epoch).for_each(|_| scheduler.step(&mut *optimizer));
     let progress = Progress { epoch: args.start_epoch, steps, ..Default::default() };
-    let arch = args.model.arch.to_string();
+    let arch = args.arch.to_string();
     let meters = Meters::default();
     let mut state = TrainState { arch, vs, optimizer, scheduler, scaler, progress, meters };
     if let Some(path) = &args.resume {
@@ -122,7 +121,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         let Progress { epoch, step, .. } = state.progress;
         say(format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));
         if generators != Generators::Restored {
-            say(format!("=> not the same bits as without a break: {generators}"));
+            say(format!("=> not bit-identical to an uninterrupted run: {generators}"));
         }
     }
     // ANCHOR_END: state
@@ -134,27 +133,27 @@ fn train(args: &TrainArgs) -> Result<()> {
         let first_step = state.progress.step;
         for (step, batch) in (first_step..steps).zip(train_loader.epoch_from(epoch, first_step)?) {
             let (images, labels) = batch?.to_device(device)?;
-            let images = args.model.layout(images)?;
+            let images = args.layout(images)?;
             let data_seconds = end.elapsed().as_secs_f64();
             let begun = Instant::now();
 
             // ANCHOR: step
-            // The gradients of a group of batches add up, and with its last one the ranks exchange
-            // them.
-            let accumulation = args.recipe.accumulation(step, steps);
-            if accumulation.first {
+            // The gradients of a group of batches add up; the ranks exchange them with its last batch.
+            let accumulated = args.recipe.accumulated(step, steps);
+            let is_last = step + 1 == accumulated.end;
+            if step == accumulated.start {
                 state.optimizer.zero_grad()?;
             }
-            let no_sync = (!accumulation.last).then(|| model.no_sync());
+            let no_sync = (!is_last).then(|| model.no_sync());
             let (output, loss) = autocast(device, precision, || -> Result<_> {
                 let output = model.f_forward_t(&images, true)?;
                 let loss = cross_entropy(&output, &labels)?;
                 Ok((output, loss))
             })??;
-            let share = loss.f_div_scalar(accumulation.batches as f64)?;
+            let share = loss.f_div_scalar(accumulated.len() as f64)?;
             model.backward(&state.scaler.scale(&share)?)?;
             drop(no_sync);
-            if accumulation.last {
+            if is_last {
                 state.scaler.step(&mut *state.optimizer)?;
                 state.scaler.update()?;
             }
@@ -176,7 +175,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             if args.prints(step) {
                 say(meters.train_line(epoch, step + 1, steps));
             }
-            if accumulation.last && args.saves(step + 1 - accumulation.batches, step + 1) {
+            if is_last && args.saves(accumulated) {
                 state.progress.step = step + 1;
                 state.save(&args.checkpoint(), &group)?;
             }
@@ -203,11 +202,12 @@ fn train(args: &TrainArgs) -> Result<()> {
     Ok(())
 }
 
-/// A forward and a backward pass, of which a checkpoint that is loaded next leaves no trace but one.
+/// A forward and a backward pass. The checkpoint that is loaded next overwrites all of their effects
+/// but one: the order of the buckets.
 ///
-/// DistributedDataParallel orders its buckets by the first backward pass that it sees, and from three
-/// ranks on a gradient's place in a bucket decides in which order gloo adds up what the ranks have.
-/// A training that goes on must find the buckets as they were, or it rounds differently.
+/// DistributedDataParallel orders its buckets by its first backward pass. With three or more ranks, a
+/// gradient's place in its bucket determines the order in which gloo adds the ranks' values. A resumed
+/// training must find the same buckets, or it rounds differently.
 fn order_buckets(
     args: &TrainArgs,
     model: &DistributedDataParallel<Model>,
@@ -216,7 +216,7 @@ fn order_buckets(
 ) -> Result<()> {
     if let Some(batch) = loader.epoch(0)?.next() {
         let (images, labels) = batch?.to_device(device)?;
-        let images = args.model.layout(images)?;
+        let images = args.layout(images)?;
         let loss = autocast(device, args.recipe.precision(), || {
             cross_entropy(&model.f_forward_t(&images, true)?, &labels)
         })??;
@@ -226,27 +226,24 @@ fn order_buckets(
 }
 
 // ANCHOR: validate
-/// The mean loss, and how often the network is right. The ranks share the images out, and each
-/// image counts once.
+/// The mean loss and the accuracy. The ranks divide the images among themselves, and each image
+/// counts once.
 fn validate(
     args: &TrainArgs,
     model: &DistributedDataParallel<Model>,
     loader: &DataLoader<Images, ShardSampler>,
     group: &ProcessGroup,
 ) -> Result<Validation> {
-    // Every rank has running statistics of its own batches by now; rank 0's are those that are saved.
+    // By now every rank has running statistics of its own batches; rank 0's are saved.
     model.sync_buffers()?;
     let steps = args.steps(loader.len());
     let mut meters = Meters::default();
     let mut end = Instant::now();
     for (step, batch) in (0..steps).zip(loader.epoch(0)?) {
         let (images, labels) = batch?.to_device(group.device())?;
-        let images = args.model.layout(images)?;
-        let (output, loss) = no_grad(|| -> Result<_> {
-            let output = model.module().forward_t(&images, false);
-            let loss = cross_entropy(&output, &labels)?;
-            Ok((output, loss))
-        })?;
+        let images = args.layout(images)?;
+        let output = no_grad(|| model.module().forward_t(&images, false));
+        let loss = cross_entropy(&output, &labels)?;
         meters.add(f64::try_from(loss)?, accuracy(&output, &labels, [1, 5])?, labels.size()[0]);
         meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
         end = Instant::now();
@@ -279,7 +276,7 @@ struct Step {
 #[derive(Serialize)]
 struct Epoch {
     epoch: u64,
-    /// Of the epoch that has ended.
+    /// The learning rate of the epoch that has ended.
     lr: f64,
     train_loss: f64,
     #[serde(flatten)]
@@ -289,8 +286,8 @@ struct Epoch {
 #[derive(Serialize, Clone, Copy)]
 struct Validation {
     val_loss: f64,
-    /// The share of images that the first guess names rightly, as in `ddp-mnist`.
+    /// The share of images whose class is the first guess, as in `ddp-mnist`.
     accuracy: f64,
-    /// The share that one of the first five guesses names rightly.
+    /// The share of images whose class is among the first five guesses.
     accuracy_top5: f64,
 }

@@ -1,15 +1,14 @@
-//! How often a network is right, running averages, and the lines in which ImageNet's main.py shows
-//! them.
+//! Accuracy, running averages, and the lines in which ImageNet's main.py prints them.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{AvgMetric, ProcessGroup};
 
-/// How many per cent of a batch have their class among the `k` that `output` holds for likeliest,
-/// for each of `topk`. main.py's function of this name.
+/// The percentage of a batch whose class is among the `k` likeliest of `output`, for each `k` of
+/// `topk`: main.py's function of this name.
 ///
-/// `output`: `[batch, classes]`; `target`: `[batch]`. Of fewer classes than `k` every guess is
+/// `output`: `[batch, classes]`; `target`: `[batch]`. With fewer classes than `k`, every guess is
 /// right.
 pub fn accuracy<const N: usize>(
     output: &Tensor,
@@ -28,8 +27,8 @@ pub fn accuracy<const N: usize>(
     Ok(shares)
 }
 
-/// The last value, and the mean of all: main.py's class of this name. It can be saved, so that a
-/// run that goes on in the middle of an epoch goes on with the epoch's averages.
+/// The last value and the mean of all values: main.py's class of this name. It can be saved, so a run
+/// that is resumed mid-epoch keeps the epoch's averages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct AverageMeter {
     val: f64,
@@ -38,16 +37,21 @@ pub struct AverageMeter {
 }
 
 impl AverageMeter {
-    /// Adds `val`, which is the mean of `n` samples.
+    /// Adds `val`, the mean of `n` samples.
     pub fn update(&mut self, val: f64, n: usize) {
         self.val = val;
         self.sum += val * n as f64;
         self.count += n;
     }
 
-    /// The mean over this rank's samples; NaN where there are none.
+    /// The mean over this rank's samples; NaN if there are none.
     pub fn avg(&self) -> f64 {
         self.sum / self.count as f64
+    }
+
+    /// The last value and, in parentheses, the mean.
+    fn show(&self, name: &str, digits: usize) -> String {
+        format!("{name} {:6.digits$} ({:6.digits$})", self.val, self.avg())
     }
 
     /// The mean over the samples of all ranks. A collective.
@@ -66,14 +70,14 @@ pub struct Meters {
     /// Seconds for which a step waited for its batch.
     pub data_time: AverageMeter,
     pub losses: AverageMeter,
-    /// How many per cent of the images the first guess names rightly.
+    /// Percentage of images whose class is the first guess.
     pub top1: AverageMeter,
-    /// How many per cent one of the first five guesses names rightly.
+    /// Percentage of images whose class is among the first five guesses.
     pub top5: AverageMeter,
 }
 
 impl Meters {
-    /// Adds a batch of so many images: its mean loss, and how many per cent are right.
+    /// Adds a batch of `images`: its mean loss, and the percentages of correct guesses.
     pub fn add(&mut self, loss: f64, [top1, top5]: [f64; 2], images: i64) {
         let images = images as usize;
         self.losses.update(loss, images);
@@ -81,46 +85,36 @@ impl Meters {
         self.top5.update(top5, images);
     }
 
-    /// A line of training, for the batch of number `batch`, from 1:
+    /// A line of training after `batch` of the epoch's `batches`:
     ///
     /// ```text
     /// Epoch: [0][  11/5005]  Time  0.123 ( 0.456)  Data  0.001 ( 0.010)  Loss …  Acc@1 …  Acc@5 …
     /// ```
     pub fn train_line(&self, epoch: u64, batch: usize, batches: usize) -> String {
-        let times =
-            [seconds("Time", &self.batch_time), seconds("Data", &self.data_time)].join("\t");
+        let times = [self.batch_time.show("Time", 3), self.data_time.show("Data", 3)].join("\t");
         self.line(&format!("Epoch: [{epoch}]"), batch, batches, &times)
     }
 
     /// A line of validation, which begins with `Test: ` and has no `Data`.
     pub fn test_line(&self, batch: usize, batches: usize) -> String {
-        self.line("Test: ", batch, batches, &seconds("Time", &self.batch_time))
+        self.line("Test: ", batch, batches, &self.batch_time.show("Time", 3))
     }
 
     fn line(&self, prefix: &str, batch: usize, batches: usize, times: &str) -> String {
         let digits = batches.to_string().len();
-        let AverageMeter { val: loss, .. } = self.losses;
-        let losses = format!("Loss {} ({})", scientific(loss), scientific(self.losses.avg()));
-        let [top1, top5] = [("Acc@1", &self.top1), ("Acc@5", &self.top5)]
-            .map(|(name, meter)| format!("{name} {:6.2} ({:6.2})", meter.val, meter.avg()));
+        let losses =
+            format!("Loss {} ({})", scientific(self.losses.val), scientific(self.losses.avg()));
+        let [top1, top5] = [self.top1.show("Acc@1", 2), self.top5.show("Acc@5", 2)];
         format!("{prefix}[{batch:digits$}/{batches}]\t{times}\t{losses}\t{top1}\t{top5}")
     }
 }
 
-fn seconds(name: &str, meter: &AverageMeter) -> String {
-    format!("{name} {:6.3} ({:6.3})", meter.val, meter.avg())
-}
-
-/// Python's `.4e`: Rust writes the exponent without sign and leading zero.
+/// Python's `.4e`: Rust writes the exponent without a sign and a leading zero.
 fn scientific(value: f64) -> String {
     let text = format!("{value:.4e}");
-    match text.split_once('e') {
-        Some((mantissa, exponent)) => {
-            let (sign, digits) =
-                exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
-            format!("{mantissa}e{sign}{digits:0>2}")
-        }
-        None => text,
+    match text.split_once('e').map(|(mantissa, exponent)| (mantissa, exponent.parse::<i32>())) {
+        Some((mantissa, Ok(exponent))) => format!("{mantissa}e{exponent:+03}"),
+        _ => text,
     }
 }
 

@@ -5,8 +5,8 @@ use tch_parallel::data::{Sampler, Shard};
 
 /// A rank's part of a data set, in order: every `num_replicas`-th sample, and none twice.
 ///
-/// A `DistributedSampler` gives the first samples out again until all ranks have equally many. In
-/// training it must, since every step is an exchange; in a validation those samples would count
+/// A `DistributedSampler` repeats the first samples until all ranks have the same number. Training
+/// requires that, since all ranks take part in every step; in a validation those samples would count
 /// twice.
 #[derive(Debug, Clone, Copy)]
 pub struct ShardSampler(pub Shard);

@@ -1,4 +1,4 @@
-//! What a training changes as it goes on: all that a checkpoint holds.
+//! The state of a training: all that a checkpoint holds.
 
 use crate::meter::Meters;
 use anyhow::{Result, ensure};
@@ -13,35 +13,35 @@ use tch_parallel::optim::lr_scheduler::LrScheduler;
 
 /// The parts of a training, and how far it has come.
 pub struct TrainState {
-    /// The network's name, since another one's weights are of no use.
+    /// The network's name: another network's weights do not fit.
     pub arch: String,
     pub vs: VarStore,
     pub optimizer: Box<dyn Optimizer>,
     pub scheduler: LrScheduler,
     pub scaler: GradScaler,
     pub progress: Progress,
-    /// What was measured in the present epoch so far.
+    /// The averages of the present epoch so far.
     pub meters: Meters,
 }
 
 /// How far a training has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The epoch to go on with.
+    /// The epoch to continue with.
     pub epoch: u64,
-    /// How many batches of that epoch have been trained with.
+    /// Batches of that epoch that are done.
     pub step: usize,
-    /// How many it has.
+    /// Batches of the whole epoch.
     pub steps: usize,
-    /// The best share of right answers after an epoch so far.
+    /// The best validation accuracy so far.
     pub best_accuracy: f64,
 }
 
-/// What stands in the file for the program itself.
+/// The program's own part of a checkpoint.
 #[derive(Debug, Serialize, Deserialize)]
 struct Saved {
     progress: Progress,
-    /// By rank: each has seen other images.
+    /// By rank: each has seen different images.
     meters: Vec<Meters>,
 }
 
@@ -53,33 +53,33 @@ impl TrainState {
         Ok(self.training().save(path, &saved, group)?)
     }
 
-    /// Goes on where the file was written. A collective.
+    /// Continues where the file was saved. A collective.
     ///
     /// # Errors
-    /// For a file that [`save`](Self::save) has not written for such a training, and for one that
-    /// was written in the middle of an epoch of another length.
+    /// For a file that [`save`](Self::save) did not write for the same kind of training, and for one
+    /// saved mid-epoch when an epoch had a different length.
     pub fn resume(&mut self, path: &Path, group: &ProcessGroup) -> Result<Generators> {
         let steps = self.progress.steps;
         let Resumed { progress: saved, generators } = self.training().load::<Saved>(path, group)?;
         let Saved { progress, meters } = saved;
         ensure!(
             progress.step == 0 || progress.steps == steps,
-            "{}: saved after {} of {} batches of epoch {}; expected an epoch of {steps}, as this \
-             run has: take the --batch-size, --steps and number of ranks that it was saved with",
+            "{}: saved after {} of {} batches of epoch {}, but this run has an epoch of {steps}; use \
+             the --batch-size, --steps and number of ranks that it was saved with",
             path.display(),
             progress.step,
             progress.steps,
             progress.epoch
         );
         self.progress = Progress { steps, ..progress };
-        // Another number of ranks begins the epoch's averages anew.
+        // With another number of ranks, the epoch's averages start anew.
         if meters.len() == group.world_size() {
             self.meters = meters[group.rank()];
         }
         Ok(generators)
     }
 
-    /// Goes on to the next epoch; whether none has been as good as this one.
+    /// Moves on to the next epoch. Returns whether this one was the best so far.
     pub fn end_epoch(&mut self, accuracy: f64) -> bool {
         let Progress { epoch, best_accuracy, steps, .. } = self.progress;
         let best = accuracy > best_accuracy;

@@ -12,7 +12,7 @@
 //! | `table` | [`table()`]: numbers for a person, in columns |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit_code`]: why a rank failed; [`refused`], [`malformed`]: what is wrong with an argument or a file |
-//! | `text` | [`text_environment`]: texts with holes for numbers |
+//! | `text` | [`text_environment`], [`paragraphs`]: texts with holes for numbers |
 //! | `file` | [`save`]: a text in a file |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
@@ -39,6 +39,6 @@ pub use file::save;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::progress_bar;
-pub use table::{Column, milliseconds, table, thousands};
-pub use text::text_environment;
+pub use table::{Column, hours, milliseconds, table, thousands};
+pub use text::{paragraphs, text_environment};
 pub use timing::{Summary, Timing};

@@ -69,6 +69,15 @@ pub fn milliseconds(duration: Duration) -> String {
     format!("{:.3}", duration.as_secs_f64() * 1e3)
 }
 
+/// A time in seconds, as `h:mm:ss`.
+///
+/// ```
+/// assert_eq!(report::hours(3725), "1:02:05");
+/// ```
+pub fn hours(seconds: u64) -> String {
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! Which images, and how they become batches.
+//! The images, and how they become batches.
 
 use clap::ValueEnum;
 use report::refused;
@@ -43,11 +43,11 @@ pub struct DataArgs {
     skip_bad: bool,
     /// Images per batch, for all ranks of this host together.
     #[arg(short, long, default_value_t = 256)]
-    batch_size: usize,
+    pub batch_size: usize,
     /// Threads that load batches ahead, for all ranks of this host together; 0 loads them in the
     /// training loop.
     #[arg(short = 'j', long, default_value_t = 4)]
-    workers: usize,
+    pub workers: usize,
 }
 
 /// Where images come from.
@@ -66,7 +66,7 @@ pub enum Source {
     Synthetic,
 }
 
-/// Height and width of ImageNet's networks' images.
+/// Height and width of the images that networks for ImageNet take.
 const IMAGENET_SIZE: usize = 224;
 
 /// Images of ImageNet's validation set.
@@ -75,7 +75,7 @@ const IMAGENET_VAL_LEN: usize = 50_000;
 /// Height and width of CIFAR-10's images.
 const CIFAR_SIZE: usize = 32;
 
-/// By how many pixels a training moves them.
+/// By how many pixels at most a random crop moves them.
 const CIFAR_PADDING: usize = 4;
 
 impl DataArgs {
@@ -87,7 +87,7 @@ impl DataArgs {
     /// The training set and the validation set. `seed` determines the augmentation.
     ///
     /// # Errors
-    /// For flags that do not go together, and for data that is not there or not sound.
+    /// For flags that contradict each other, and for missing or damaged data.
     pub fn load(&self, seed: u64) -> Result<(Images, Images)> {
         let (source, size) = (self.source(), self.image_size()?);
         let [train, val] = self.splits(size)?;
@@ -100,17 +100,14 @@ impl DataArgs {
         ))
     }
 
-    /// How each of a host's `ranks` makes its share of the batches: main.py's division.
+    /// How each of a host's `ranks` loads its share of the batches, divided as in main.py.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch that does not give every rank an image.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch with fewer images than ranks.
     pub fn loader(&self, ranks: usize) -> Result<DataLoaderOptions> {
         if self.batch_size < ranks {
-            return Err(refused(
-                "--batch-size",
-                self.batch_size,
-                format!("at least {ranks}, an image for each rank of this host"),
-            ));
+            let expected = format!("at least {ranks}, an image for each rank of this host");
+            return Err(refused("--batch-size", self.batch_size, expected));
         }
         Ok(DataLoaderOptions {
             batch_size: self.batch_size / ranks,
@@ -119,19 +116,18 @@ impl DataArgs {
         })
     }
 
-    /// The flags by which another process takes the same images, in batches of its own.
+    /// The flags that make another process use the same images, in batches of its own.
     pub fn source_flags(&self) -> Vec<OsString> {
         let source = self.source().to_possible_value();
-        let source = source.map(|source| format!("--dataset={}", source.get_name()));
         let size = self.image_size.map(|pixels| format!("--image-size={pixels}"));
+        let values = source.map(|source| format!("--dataset={}", source.get_name()));
         let switches = [
-            ("--download", self.download),
-            ("--no-augment", self.no_augment),
-            ("--skip-bad", self.skip_bad),
+            (self.download, "--download"),
+            (self.no_augment, "--no-augment"),
+            (self.skip_bad, "--skip-bad"),
         ];
-        let switches = switches.into_iter().filter(|(_, given)| *given);
-        let switches = switches.map(|(flag, _)| flag.to_owned());
-        let flags = source.into_iter().chain(size).chain(switches).map(OsString::from);
+        let switches = switches.iter().filter(|(given, _)| *given).map(|(_, flag)| flag.into());
+        let flags = values.into_iter().chain(size).map(OsString::from).chain(switches);
         flags.chain(self.dir.clone().map(OsString::from)).collect()
     }
 
@@ -147,16 +143,18 @@ impl DataArgs {
         }
     }
 
-    /// The images of training and validation, as they lie there.
+    /// The images of training and validation, before any transform.
     fn splits(&self, size: usize) -> Result<[Box<dyn ImageSource>; 2]> {
         let dir = self.dir()?;
-        let mnist = |split, classes| -> Result<Box<dyn ImageSource>> {
-            let mnist = match (&dir, self.source()) {
-                (Some(dir), _) => Mnist::from_dir(dir, split),
-                (None, Source::FashionMnist) => Mnist::fashion(split),
-                (None, _) => Mnist::embedded(split),
+        let mnist = |split| -> Result<Box<dyn ImageSource>> {
+            let is_fashion = self.source() == Source::FashionMnist;
+            let mnist = match &dir {
+                Some(dir) => Mnist::from_dir(dir, split)?,
+                None if is_fashion => Mnist::fashion(split)?,
+                None => Mnist::embedded(split)?,
             };
-            Ok(Box::new(MnistImages::new(mnist?, classes)))
+            let classes = if is_fashion { FASHION_MNIST_CLASSES } else { MNIST_CLASSES };
+            Ok(Box::new(MnistImages::new(mnist, classes)))
         };
         Ok(match self.source() {
             Source::Imagefolder => {
@@ -169,18 +167,10 @@ impl DataArgs {
             }
             Source::Cifar10 => {
                 let dir = dir.as_deref().unwrap_or(Path::new("."));
-                [
-                    Box::new(Cifar10::from_dir(dir, Split::Train)?),
-                    Box::new(Cifar10::from_dir(dir, Split::Test)?),
-                ]
+                let [train, val] = [Split::Train, Split::Test].map(|s| Cifar10::from_dir(dir, s));
+                [Box::new(train?), Box::new(val?)]
             }
-            Source::Mnist => {
-                [mnist(Split::Train, MNIST_CLASSES)?, mnist(Split::Test, MNIST_CLASSES)?]
-            }
-            Source::FashionMnist => [
-                mnist(Split::Train, FASHION_MNIST_CLASSES)?,
-                mnist(Split::Test, FASHION_MNIST_CLASSES)?,
-            ],
+            Source::Mnist | Source::FashionMnist => [mnist(Split::Train)?, mnist(Split::Test)?],
             Source::Synthetic => {
                 let train = SyntheticImagesOptions { size, ..Default::default() };
                 let val = SyntheticImagesOptions { len: IMAGENET_VAL_LEN, seed: 1, ..train };
@@ -189,7 +179,7 @@ impl DataArgs {
         })
     }
 
-    /// Where the files lie: where the user says, or where a download has put them.
+    /// The directory of the files: the user's, or that of the download.
     fn dir(&self) -> Result<Option<PathBuf>> {
         match (self.download, self.source()) {
             (false, _) => Ok(self.dir.clone()),
@@ -198,7 +188,7 @@ impl DataArgs {
             (true, _) => Err(refused(
                 "--download",
                 "given",
-                "left out: only CIFAR-10 and MNIST can be fetched",
+                "left out: only CIFAR-10 and MNIST can be downloaded",
             )),
         }
     }
@@ -206,7 +196,7 @@ impl DataArgs {
 
 impl Source {
     // ANCHOR: augmented
-    /// What a validation shows the network.
+    /// The transforms of a validation.
     fn as_is(self, size: usize) -> Vec<Box<dyn Transform>> {
         match self {
             // main.py's 256 for 224.
@@ -217,7 +207,7 @@ impl Source {
         }
     }
 
-    /// What a training shows it: the same image is another one in every epoch.
+    /// The transforms of a training, which change an image differently in every epoch.
     fn augmented(self, size: usize) -> Vec<Box<dyn Transform>> {
         match self {
             Source::Imagefolder | Source::Synthetic => vec![
@@ -228,7 +218,7 @@ impl Source {
                 Box::new(RandomCrop::new(size, CIFAR_PADDING)),
                 Box::new(RandomHorizontalFlip::default()),
             ],
-            // A digit that is flipped is none.
+            // A mirrored digit is not a digit.
             Source::Mnist => vec![Box::new(RandomCrop::new(size, CIFAR_PADDING))],
         }
     }

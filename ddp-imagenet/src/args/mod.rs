@@ -3,12 +3,10 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `data` | which images, and how they become batches |
-//! | `model` | which network |
 //! | `recipe` | how it is trained: optimizer, schedule, precision |
-//! | `train` | [`TrainArgs`]: all of it, and where results go |
+//! | `train` | [`TrainArgs`]: all of it, the network, and where results go |
 
 mod data;
-mod model;
 mod recipe;
 mod train;
 
@@ -16,7 +14,6 @@ use crate::exhibits::{compare::CompareArgs, train_cifar};
 use clap::{Parser, Subcommand};
 
 pub use data::{DataArgs, Images, Source};
-pub use model::ModelArgs;
 pub use recipe::RecipeArgs;
 pub use train::TrainArgs;
 

@@ -1,8 +1,11 @@
 //! How a network is trained: optimizer, schedule, precision.
 
 use clap::{ValueEnum, value_parser};
+use report::refused;
+use std::ops::Range;
 use tch::Kind;
 use tch::nn::VarStore;
+use tch_parallel::Result;
 use tch_parallel::amp::GradScalerOptions;
 use tch_parallel::distributed::hooks::{Bf16Compress, Fp16Compress};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
@@ -10,7 +13,6 @@ use tch_parallel::optim::lr_scheduler::{
     CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
-use tch_parallel::{Error, Result};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RecipeArgs {
@@ -55,24 +57,13 @@ pub enum Decay {
     Cosine,
 }
 
-/// The kinds of 16-bit floats.
+/// A kind of 16-bit floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Precision {
     /// The range of 32-bit floats with 8 bits of precision.
     Bf16,
     /// 11 bits of precision; small gradients vanish unless the loss is scaled.
     Fp16,
-}
-
-/// A batch's place among those whose gradients accumulate to one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Accumulation {
-    /// Whether to zero the gradients of the last step first.
-    pub first: bool,
-    /// Whether the ranks exchange the gradients and make the step.
-    pub last: bool,
-    /// The number of these batches, by which the loss of each is divided.
-    pub batches: usize,
 }
 
 impl RecipeArgs {
@@ -97,14 +88,11 @@ impl RecipeArgs {
     /// The learning rate of every epoch.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a warm-up as long as the training.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a warm-up as long as the training.
     pub fn schedule(&self) -> Result<Box<dyn Schedule>> {
         if self.warmup_epochs >= self.epochs {
-            return Err(Error::Argument {
-                what: "--warmup-epochs".into(),
-                found: self.warmup_epochs.to_string(),
-                expected: format!("less than --epochs, which is {}", self.epochs),
-            });
+            let expected = format!("less than --epochs, which is {}", self.epochs);
+            return Err(refused("--warmup-epochs", self.warmup_epochs, expected));
         }
         let decay: Box<dyn Schedule> = match self.schedule {
             Decay::Step => Box::new(StepLr::new(30)),
@@ -119,8 +107,8 @@ impl RecipeArgs {
         Ok(Box::new(SequentialLr { schedules: vec![warm_up, decay], milestones }))
     }
 
-    /// Registers the hook that compresses gradients, if the flags ask for one. These hooks have no state,
-    /// so a checkpoint needs nothing of them.
+    /// Registers the hook that compresses gradients, if the flags ask for one. The hook has no state to
+    /// save in a checkpoint.
     pub fn register_comm_hook<M>(&self, model: &DistributedDataParallel<M>) -> Result<()> {
         match self.comm_hook {
             None => Ok(()),
@@ -142,13 +130,12 @@ impl RecipeArgs {
         GradScalerOptions { enabled: self.amp == Some(Precision::Fp16), ..Default::default() }
     }
 
-    /// For batch number `batch` of an epoch of `batches`. The remainder at the end of an epoch makes a
-    /// step of its own.
-    pub fn accumulation(&self, batch: usize, batches: usize) -> Accumulation {
+    /// The batches whose gradients accumulate with those of batch number `batch`, in an epoch of
+    /// `batches`. The remainder at the end of an epoch makes a step of its own.
+    pub fn accumulated(&self, batch: usize, batches: usize) -> Range<usize> {
         let accumulate = self.accumulate as usize;
-        let begin = batch - batch % accumulate;
-        let end = batches.min(begin + accumulate);
-        Accumulation { first: batch == begin, last: batch + 1 == end, batches: end - begin }
+        let start = batch - batch % accumulate;
+        start..batches.min(start + accumulate)
     }
 }
 
@@ -196,17 +183,7 @@ mod tests {
     #[test]
     fn gradients_add_up_in_groups_and_what_is_left_makes_a_step() {
         let recipe = recipe("--accumulate 3").unwrap();
-        let of = |first, last, batches| Accumulation { first, last, batches };
-        let groups: Vec<_> = (0..5).map(|batch| recipe.accumulation(batch, 5)).collect();
-        assert_eq!(
-            groups,
-            [
-                of(true, false, 3),
-                of(false, false, 3),
-                of(false, true, 3),
-                of(true, false, 2),
-                of(false, true, 2)
-            ]
-        );
+        let groups: Vec<_> = (0..5).map(|batch| recipe.accumulated(batch, 5)).collect();
+        assert_eq!(groups, [0..3, 0..3, 0..3, 3..5, 3..5]);
     }
 }

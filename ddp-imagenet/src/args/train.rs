@@ -1,17 +1,30 @@
-//! A training: what is trained on what and how, and where results go.
+//! The flags of a training: data, network, recipe, and where results go.
 
-use super::{DataArgs, ModelArgs, RecipeArgs};
+use super::{DataArgs, RecipeArgs};
+use crate::layout::channels_last;
+use anyhow::Result;
 use clap::value_parser;
+use ddp_imagenet::models::Arch;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
+use tch::Tensor;
 use tch_parallel::distributed::{Backend, DeviceChoice, ProcessGroupOptions};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    #[command(flatten)]
-    pub model: ModelArgs,
+    /// Network: resnet18, 34, 50, 101 or 152; pyramidnet, the tutorial's; or pyramidnet110_a270,
+    /// pyramidnet164_a270_bn …, of any depth and α, with bottlenecks or without.
+    #[arg(short, long, default_value = "resnet18")]
+    pub arch: Arch,
+    /// Normalise over the batches of all ranks (SyncBatchNorm).
+    #[arg(long)]
+    pub sync_bn: bool,
+    /// Store the channels of a pixel side by side, which suits a GPU's tensor cores.
+    #[arg(long)]
+    pub channels_last: bool,
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// Seed of the images' order, and on rank r, plus r, of the weights.
@@ -64,12 +77,17 @@ impl TrainArgs {
         }
     }
 
-    /// Where a training resumes from.
+    /// The images in the memory format that the flags ask for.
+    pub fn layout(&self, images: Tensor) -> Result<Tensor> {
+        if self.channels_last { channels_last(&images) } else { Ok(images) }
+    }
+
+    /// The file from which a training resumes.
     pub fn checkpoint(&self) -> PathBuf {
         self.checkpoint_dir.join("checkpoint.safetensors")
     }
 
-    /// The weights of the epoch that was best.
+    /// The file with the weights of the best epoch.
     pub fn model_best(&self) -> PathBuf {
         self.checkpoint_dir.join("model_best.safetensors")
     }
@@ -84,9 +102,10 @@ impl TrainArgs {
         step.is_multiple_of(self.print_freq as usize)
     }
 
-    /// Whether a checkpoint is due when `from` batches had been trained with at the last step, and
-    /// now `to` have: between the batches of a step there is nothing to save.
-    pub fn saves(&self, from: usize, to: usize) -> bool {
-        self.save_every.is_some_and(|every| from / every as usize != to / every as usize)
+    /// Whether to save a checkpoint after the step of these batches. Between the batches of a step
+    /// there is nothing to save.
+    pub fn saves(&self, batches: Range<usize>) -> bool {
+        let due = |every: usize| batches.start / every != batches.end / every;
+        self.save_every.is_some_and(|every| due(every as usize))
     }
 }

@@ -1,5 +1,5 @@
-//! What shows methods rather than trains a network for use: PyramidNet by four methods, as the article
-//! has it, and what each of them needs.
+//! Programs that show methods rather than train a network for use: the article's PyramidNet, trained
+//! with four methods, and what each of them needs.
 //!
 //! | folder | what it shows |
 //! |---|---|

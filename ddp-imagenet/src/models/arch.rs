@@ -1,7 +1,7 @@
-//! Networks by name: what `-a` of PyTorch's ImageNet example takes.
+//! Networks by name, as `-a` of PyTorch's ImageNet example accepts them.
 
-use super::pyramidnet::{PyramidNet, PyramidNetOptions, pyramidnet};
-use super::resnet::{RESNETS, ResNet, ResNetOptions, resnet};
+use super::pyramidnet::{PyramidNetOptions, pyramidnet};
+use super::resnet::{RESNETS, ResNetOptions, resnet};
 use anyhow::{Context, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -28,30 +28,22 @@ pub enum Arch {
 impl Arch {
     /// Builds the network with `num_classes` outputs, every normalisation of it by `norm_layer`.
     pub fn build(&self, path: &Path<'_>, num_classes: i64, norm_layer: &NormLayer) -> Model {
-        match *self {
-            Arch::ResNet(options) => Model::ResNet(resnet(path, options, num_classes, norm_layer)),
+        Model(match *self {
+            Arch::ResNet(options) => Box::new(resnet(path, options, num_classes, norm_layer)),
             Arch::PyramidNet(options) => {
-                Model::PyramidNet(pyramidnet(path, options, num_classes, norm_layer))
+                Box::new(pyramidnet(path, options, num_classes, norm_layer))
             }
-        }
+        })
     }
 }
 
 /// Any of the networks: maps images `[N, 3, H, W]` to logits `[N, num_classes]`.
 #[derive(Debug)]
-pub enum Model {
-    /// Of [`Arch::ResNet`].
-    ResNet(ResNet),
-    /// Of [`Arch::PyramidNet`].
-    PyramidNet(PyramidNet),
-}
+pub struct Model(Box<dyn ModuleT>);
 
 impl ModuleT for Model {
     fn forward_t(&self, images: &Tensor, train: bool) -> Tensor {
-        match self {
-            Model::ResNet(model) => model.forward_t(images, train),
-            Model::PyramidNet(model) => model.forward_t(images, train),
-        }
+        self.0.forward_t(images, train)
     }
 }
 
@@ -79,10 +71,7 @@ fn pyramidnet_options(name: &str) -> Option<PyramidNetOptions> {
     if name.is_empty() {
         return Some(PyramidNetOptions::TUTORIAL);
     }
-    let (name, bottleneck) = match name.strip_suffix("_bn") {
-        Some(name) => (name, true),
-        None => (name, false),
-    };
+    let (name, bottleneck) = name.strip_suffix("_bn").map_or((name, false), |name| (name, true));
     let (depth, alpha) = name.split_once("_a")?;
     let blocks_per_stage = PyramidNetOptions::blocks_per_stage(depth.parse().ok()?, bottleneck)?;
     Some(PyramidNetOptions { blocks_per_stage, alpha: alpha.parse().ok()?, bottleneck })

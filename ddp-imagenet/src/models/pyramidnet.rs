@@ -1,15 +1,14 @@
 //! PyramidNet, whose blocks grow wider one by one, for images of 32 × 32 pixels.
 
+use super::residual::{BlockShape, ConvNorm, Residual, convs_per_block, init_convs};
 use tch::Tensor;
-use tch::nn::init::FanInOut;
 use tch::nn::{Linear, Module, ModuleT, Path};
-use tch_parallel::nn::init::kaiming_normal_;
-use tch_parallel::nn::{Conv2d, Conv2dOptions, LinearOptions, NormLayer, conv2d, linear};
+use tch_parallel::nn::{LinearOptions, NormLayer, linear};
 
 /// Channels before the first block.
 const STEM_CHANNELS: i64 = 16;
 
-/// Blocks between two halvings of the image make a stage.
+/// Each stage but the first begins by halving the image.
 const STAGES: usize = 3;
 
 /// Height and width of the images.
@@ -18,13 +17,13 @@ const IMAGE_SIZE: i64 = 32;
 /// Which PyramidNet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PyramidNetOptions {
-    /// How many blocks each of the three stages has; the paper counts layers, see
+    /// Blocks in each of the three stages; the paper counts layers, see
     /// [`depth`](Self::depth).
     pub blocks_per_stage: usize,
-    /// α of the paper: how many channels all blocks together add.
+    /// α of the paper: the number of channels that all blocks together add.
     pub alpha: u32,
-    /// Whether a block convolves at its width between two convolutions of 1 × 1 pixel, the latter of
-    /// which gives it four times as many channels, instead of convolving twice.
+    /// Whether a block has three convolutions instead of two, and four times as many channels as its
+    /// width.
     pub bottleneck: bool,
 }
 
@@ -33,36 +32,26 @@ impl PyramidNetOptions {
     ///
     /// The tutorial calls it PyramidNet-110 with α = 270. But dnddnjs/pytorch-multigpu, where its
     /// figures come from, builds 17 blocks a stage instead of 18 and still widens each by 270/54 = 5
-    /// channels. Which is depth 104 and α = 255 (S4.43).
+    /// channels. That is depth 104 and α = 255 (S4.43).
     pub const TUTORIAL: PyramidNetOptions =
         PyramidNetOptions { blocks_per_stage: 17, alpha: 255, bottleneck: false };
 
-    /// The layers that have weights, as the paper counts them.
+    /// The number of layers with weights, as the paper counts them.
     pub fn depth(self) -> usize {
-        STAGES * self.blocks_per_stage * self.convs_per_block() + 2
+        2 + STAGES * self.blocks_per_stage * convs_per_block(self.bottleneck)
     }
 
-    /// How many blocks a stage has in a network of this depth, if there is such a one.
+    /// Blocks in each stage of a network of this depth, or `None` if there is no such network.
     pub fn blocks_per_stage(depth: usize, bottleneck: bool) -> Option<usize> {
-        let options = PyramidNetOptions { blocks_per_stage: 1, alpha: 0, bottleneck };
-        let layers = STAGES * options.convs_per_block();
+        let layers = STAGES * convs_per_block(bottleneck);
         (depth > 2 && (depth - 2).is_multiple_of(layers)).then(|| (depth - 2) / layers)
-    }
-
-    fn convs_per_block(self) -> usize {
-        if self.bottleneck { 3 } else { 2 }
-    }
-
-    /// How many times its width a block's output has.
-    fn expansion(self) -> i64 {
-        if self.bottleneck { 4 } else { 1 }
     }
 
     /// The width of every block, from the first stage to the last.
     fn widths(self) -> impl Iterator<Item = i64> {
         let blocks = STAGES * self.blocks_per_stage;
         let added = f64::from(self.alpha) / blocks as f64;
-        // Python's steps and Python's `round`, which both decide about a channel more or less.
+        // Python's additions and Python's `round`: with others, a block could be a channel wider.
         std::iter::successors(Some(STEM_CHANNELS as f64), move |width| Some(width + added))
             .skip(1)
             .take(blocks)
@@ -73,8 +62,7 @@ impl PyramidNetOptions {
 /// See [`pyramidnet`].
 #[derive(Debug)]
 pub struct PyramidNet {
-    conv1: Conv2d,
-    bn1: Box<dyn ModuleT>,
+    stem: ConvNorm,
     blocks: Vec<Block>,
     bn_out: Box<dyn ModuleT>,
     fc_out: Linear,
@@ -94,50 +82,26 @@ pub fn pyramidnet(
     num_classes: i64,
     norm_layer: &NormLayer,
 ) -> PyramidNet {
-    let conv1 = conv(path / "conv1", 3, STEM_CHANNELS, 3, 1);
-    let bn1 = norm_layer.build(path / "bn1", STEM_CHANNELS);
+    let stem = ConvNorm::new(path / "conv1", path / "bn1", 3, (STEM_CHANNELS, 3, 1), norm_layer);
     let mut channels = STEM_CHANNELS;
     let mut blocks = Vec::new();
     for (index, width) in options.widths().enumerate() {
         let (stage, index) = (index / options.blocks_per_stage, index % options.blocks_per_stage);
         let path = path / format!("layer{}", stage + 1) / index;
         let stride = if stage > 0 && index == 0 { 2 } else { 1 };
-        let convs = if options.bottleneck {
-            vec![(width, 1, 1), (width, 3, stride), (width * options.expansion(), 1, 1)]
-        } else {
-            vec![(width, 3, stride), (width, 3, 1)]
-        };
-        blocks.push(Block::new(&path, channels, &convs, norm_layer));
-        channels = width * options.expansion();
+        let shape = BlockShape { channels, width, stride, bottleneck: options.bottleneck };
+        blocks.push(Block::new(&path, shape, norm_layer));
+        channels = shape.out_channels();
     }
     let model = PyramidNet {
-        conv1,
-        bn1,
+        stem,
         blocks,
         bn_out: norm_layer.build(path / "bn_out", channels),
         fc_out: linear(path / "fc_out", channels, num_classes, LinearOptions::default()),
     };
-    // Only now, and with the default values drawn before: else the generator would give the last
-    // layer other weights than in Python.
-    for conv in model.convs() {
-        kaiming_normal_(&conv.ws, FanInOut::FanOut);
-    }
+    let blocks = model.blocks.iter().flat_map(|block| &block.residual.0);
+    init_convs(std::iter::once(&model.stem).chain(blocks));
     model
-}
-
-/// A convolution that keeps the size of the image or divides it by the stride.
-fn conv(path: Path<'_>, channels: i64, out_channels: i64, kernel_size: i64, stride: i64) -> Conv2d {
-    let padding = kernel_size / 2;
-    let options = Conv2dOptions { stride, padding, bias: false, ..Default::default() };
-    conv2d(path, channels, out_channels, kernel_size, options)
-}
-
-impl PyramidNet {
-    /// In the order of the original's `modules()`.
-    fn convs(&self) -> impl Iterator<Item = &Conv2d> {
-        let blocks = self.blocks.iter().flat_map(|block| block.layers.iter().map(|(conv, _)| conv));
-        std::iter::once(&self.conv1).chain(blocks)
-    }
 }
 
 impl ModuleT for PyramidNet {
@@ -147,7 +111,7 @@ impl ModuleT for PyramidNet {
             size.ends_with(&[IMAGE_SIZE; 2]),
             "PyramidNet takes images [N, 3, {IMAGE_SIZE}, {IMAGE_SIZE}], but got {size:?}"
         );
-        let x = self.bn1.forward_t(&self.conv1.forward(images), train);
+        let x = self.stem.forward_t(images, train);
         let x = self.blocks.iter().fold(x, |x, block| block.forward_t(&x, train));
         let x = self.bn_out.forward_t(&x, train).relu_();
         let x = x.avg_pool2d([IMAGE_SIZE / 4; 2], [1, 1], [0, 0], false, true, None);
@@ -155,50 +119,30 @@ impl ModuleT for PyramidNet {
     }
 }
 
-/// Adds to its input, with channels of zeros added at its end, what its convolutions make of it.
+/// Adds what its convolutions make of its input to the input itself, which is padded with channels of
+/// zeros.
 #[derive(Debug)]
 struct Block {
-    /// Normalises what comes in, with no ReLU after it.
+    /// Normalises the input, without a ReLU after it.
     bn1: Box<dyn ModuleT>,
-    /// Each convolution and the normalisation after it.
-    layers: Vec<(Conv2d, Box<dyn ModuleT>)>,
+    residual: Residual,
     added_channels: i64,
     stride: i64,
 }
 
 impl Block {
-    /// `convs` are (channels, kernel size, stride) of each convolution.
-    fn new(
-        path: &Path<'_>,
-        channels: i64,
-        convs: &[(i64, i64, i64)],
-        norm_layer: &NormLayer,
-    ) -> Block {
-        let bn1 = norm_layer.build(path / "bn1", channels);
-        let mut last = channels;
-        let mut layers = Vec::new();
-        for (number, &(out_channels, kernel_size, stride)) in (1..).zip(convs) {
-            let conv_path = path / format!("conv{number}");
-            let norm_path = path / format!("bn{}", number + 1);
-            layers.push((
-                conv(conv_path, last, out_channels, kernel_size, stride),
-                norm_layer.build(norm_path, out_channels),
-            ));
-            last = out_channels;
+    fn new(path: &Path<'_>, shape: BlockShape, norm_layer: &NormLayer) -> Block {
+        Block {
+            bn1: norm_layer.build(path / "bn1", shape.channels),
+            residual: Residual::new(path, shape, 2, norm_layer),
+            added_channels: shape.out_channels() - shape.channels,
+            stride: shape.stride,
         }
-        let stride = convs.iter().map(|&(_, _, stride)| stride).product();
-        Block { bn1, layers, added_channels: last - channels, stride }
     }
 
     // ANCHOR: block
     fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
-        let mut out = self.bn1.forward_t(x, train);
-        for (index, (conv, norm)) in self.layers.iter().enumerate() {
-            if index > 0 {
-                out = out.relu_();
-            }
-            out = norm.forward_t(&conv.forward(&out), train);
-        }
+        let mut out = self.residual.forward_t(&self.bn1.forward_t(x, train), train);
         out += self.shortcut(x);
         out
     }

@@ -1,10 +1,9 @@
 //! ResNet, as torchvision builds it: variables, initial values and numbers are torchvision's.
 
+use super::residual::{BlockShape, ConvNorm, Residual, convs_per_block, init_convs};
 use tch::Tensor;
-use tch::nn::init::FanInOut;
 use tch::nn::{Linear, Module, ModuleT, Path};
-use tch_parallel::nn::init::kaiming_normal_;
-use tch_parallel::nn::{Conv2d, Conv2dOptions, LinearOptions, NormLayer, conv2d, linear};
+use tch_parallel::nn::{LinearOptions, NormLayer, linear};
 
 /// Channels of the blocks of the first stage; each further stage has twice as many.
 const PLANES: i64 = 64;
@@ -13,10 +12,10 @@ const PLANES: i64 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResNetOptions {
     /// Whether a block narrows the channels to a quarter, convolves, and widens them again
-    /// (`Bottleneck`), instead of convolving twice at full width (`BasicBlock`): deep networks
-    /// could not be paid for otherwise.
+    /// (`Bottleneck`), instead of convolving twice at full width (`BasicBlock`). Deep networks would
+    /// cost too much otherwise.
     pub bottleneck: bool,
-    /// How many blocks each of the four stages has.
+    /// Blocks in each of the four stages.
     pub layers: [usize; 4],
 }
 
@@ -30,10 +29,9 @@ pub const RESNETS: [ResNetOptions; 5] = [
 ];
 
 impl ResNetOptions {
-    /// The layers that have weights, as the paper counts them.
+    /// The number of layers with weights, as the paper counts them.
     pub fn depth(self) -> usize {
-        let convs_per_block = if self.bottleneck { 3 } else { 2 };
-        2 + convs_per_block * self.layers.iter().sum::<usize>()
+        2 + convs_per_block(self.bottleneck) * self.layers.iter().sum::<usize>()
     }
 }
 
@@ -57,39 +55,31 @@ pub fn resnet(
     num_classes: i64,
     norm_layer: &NormLayer,
 ) -> ResNet {
-    let stem_options = Conv2dOptions { stride: 2, padding: 3, bias: false, ..Default::default() };
-    let stem = ConvNorm {
-        conv: conv2d(path / "conv1", 3, PLANES, 7, stem_options),
-        norm: norm_layer.build(path / "bn1", PLANES),
-    };
+    let stem = ConvNorm::new(path / "conv1", path / "bn1", 3, (PLANES, 7, 2), norm_layer);
     let mut channels = PLANES;
     let mut blocks = Vec::new();
     for (stage, count) in options.layers.into_iter().enumerate() {
-        let planes = PLANES << stage;
         let path = path / format!("layer{}", stage + 1);
         for index in 0..count {
             let stride = if stage > 0 && index == 0 { 2 } else { 1 };
-            let shape = Shape { channels, planes, stride, bottleneck: options.bottleneck };
+            let (width, bottleneck) = (PLANES << stage, options.bottleneck);
+            let shape = BlockShape { channels, width, stride, bottleneck };
             blocks.push(Block::new(&(&path / index), shape, norm_layer));
             channels = shape.out_channels();
         }
     }
     let fc = linear(path / "fc", channels, num_classes, LinearOptions::default());
     let model = ResNet { stem, blocks, fc };
-    // Only now, and with the default values drawn before: else the generator would give the last
-    // layer other weights than in Python.
-    for conv in model.convs() {
-        kaiming_normal_(&conv.ws, FanInOut::FanOut);
-    }
+    init_convs(model.layers());
     model
 }
 
 impl ResNet {
     /// In the order of torchvision's `modules()`.
-    fn convs(&self) -> impl Iterator<Item = &Conv2d> {
+    fn layers(&self) -> impl Iterator<Item = &ConvNorm> {
         let blocks =
-            self.blocks.iter().flat_map(|block| block.residual.iter().chain(&block.downsample));
-        std::iter::once(&self.stem).chain(blocks).map(|layer| &layer.conv)
+            self.blocks.iter().flat_map(|block| block.residual.0.iter().chain(&block.downsample));
+        std::iter::once(&self.stem).chain(blocks)
     }
 }
 
@@ -102,89 +92,29 @@ impl ModuleT for ResNet {
     }
 }
 
-/// A convolution and the normalisation of what comes out.
-#[derive(Debug)]
-struct ConvNorm {
-    conv: Conv2d,
-    norm: Box<dyn ModuleT>,
-}
-
-impl ConvNorm {
-    fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
-        self.norm.forward_t(&self.conv.forward(x), train)
-    }
-}
-
-/// What a block makes of what.
-#[derive(Debug, Clone, Copy)]
-struct Shape {
-    channels: i64,
-    planes: i64,
-    stride: i64,
-    bottleneck: bool,
-}
-
-impl Shape {
-    fn out_channels(self) -> i64 {
-        if self.bottleneck { 4 * self.planes } else { self.planes }
-    }
-
-    /// (channels, kernel size, stride) of each convolution.
-    fn convs(self) -> Vec<(i64, i64, i64)> {
-        let Shape { planes, stride, .. } = self;
-        if self.bottleneck {
-            vec![(planes, 1, 1), (planes, 3, stride), (self.out_channels(), 1, 1)]
-        } else {
-            vec![(planes, 3, stride), (planes, 3, 1)]
-        }
-    }
-}
-
-/// Adds to its input what its convolutions make of it.
+/// Adds what its convolutions make of its input to the input itself.
 #[derive(Debug)]
 struct Block {
-    residual: Vec<ConvNorm>,
-    /// Gives the input the shape of the output, where it has another.
+    residual: Residual,
+    /// Gives the input the shape of the output where they differ.
     downsample: Option<ConvNorm>,
 }
 
 impl Block {
-    fn new(path: &Path<'_>, shape: Shape, norm_layer: &NormLayer) -> Block {
-        let layer =
-            |conv: Path<'_>, norm: Path<'_>, channels, (out_channels, kernel_size, stride)| {
-                let padding = kernel_size / 2;
-                let options = Conv2dOptions { stride, padding, bias: false, ..Default::default() };
-                ConvNorm {
-                    conv: conv2d(conv, channels, out_channels, kernel_size, options),
-                    norm: norm_layer.build(norm, out_channels),
-                }
-            };
-        let mut channels = shape.channels;
-        let mut residual = Vec::new();
-        for (index, conv) in shape.convs().into_iter().enumerate() {
-            let number = index + 1;
-            let (conv_path, norm_path) =
-                (path / format!("conv{number}"), path / format!("bn{number}"));
-            residual.push(layer(conv_path, norm_path, channels, conv));
-            channels = conv.0;
-        }
+    fn new(path: &Path<'_>, shape: BlockShape, norm_layer: &NormLayer) -> Block {
+        let BlockShape { channels, stride, .. } = shape;
+        let residual = Residual::new(path, shape, 1, norm_layer);
         // torchvision draws its values first and registers it last. The order of default draws does
         // not show: the generator has moved on by their number.
-        let downsample = (shape.stride != 1 || shape.channels != channels).then(|| {
-            let path = path / "downsample";
-            layer(&path / 0, &path / 1, shape.channels, (channels, 1, shape.stride))
+        let downsample = (stride != 1 || channels != shape.out_channels()).then(|| {
+            let (path, conv) = (path / "downsample", (shape.out_channels(), 1, stride));
+            ConvNorm::new(&path / 0, &path / 1, channels, conv, norm_layer)
         });
         Block { residual, downsample }
     }
 
     fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
-        let mut out = x.shallow_clone();
-        for (index, layer) in self.residual.iter().enumerate() {
-            if index > 0 {
-                out = out.relu_();
-            }
-            out = layer.forward_t(&out, train);
-        }
+        let mut out = self.residual.forward_t(x, train);
         match &self.downsample {
             Some(downsample) => out += downsample.forward_t(x, train),
             None => out += x,

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `training` | [`Comparison`] runs each [`Training`]: this program with other flags; [`Metrics`]: what that wrote |
 //! | `devices` | [`device_table`], [`device_bars`] and [`memory_bars`]: the devices of all trainings side by side |
-//! | `text` | [`paragraphs`]: the same in words |
 //!
 //! A training asks [`is_measured`] whether a comparison has started it.
 //!
@@ -33,9 +32,7 @@
 //! ```
 
 mod devices;
-mod text;
 mod training;
 
 pub use devices::{Cell, Measured, device_bars, device_table, memory_bars};
-pub use text::paragraphs;
 pub use training::{Comparison, Metrics, Training, Workers, equal_share, is_measured};

@@ -63,15 +63,11 @@ pub struct CompareArgs {
 /// How the devices share images and the threads that load them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// Images in a batch of all devices.
-    pub total: usize,
-    /// Those of each device.
+    /// Images in a batch of each of several devices.
     pub device: usize,
     /// Images in a batch of the single device.
     pub single: usize,
-    /// Threads of all devices.
-    pub workers: usize,
-    /// Those of each device, rounded up.
+    /// Threads of each of several devices, rounded up.
     pub device_workers: usize,
 }
 
@@ -80,15 +76,10 @@ impl CompareArgs {
     /// [`Error::Argument`](tch_parallel::Error::Argument) for a single device, and for a batch that
     /// the devices cannot share evenly.
     pub fn shares(&self) -> Result<Shares> {
-        let all = self.data.loader(1)?;
-        let device = equal_share(all.batch_size, &self.devices)?;
-        Ok(Shares {
-            total: all.batch_size,
-            device,
-            single: self.single_batch_size.map_or(device, |images| images as usize),
-            workers: all.num_workers,
-            device_workers: all.num_workers.div_ceil(self.devices.len()),
-        })
+        let device = equal_share(self.data.batch_size, &self.devices)?;
+        let single = self.single_batch_size.map_or(device, |images| images as usize);
+        let device_workers = self.data.workers.div_ceil(self.devices.len());
+        Ok(Shares { device, single, device_workers })
     }
 }
 
@@ -112,8 +103,7 @@ mod tests {
     #[test]
     fn the_single_device_has_what_each_of_several_has_unless_told_otherwise() {
         let shares = |flags| compare(flags).shares().unwrap();
-        let expected =
-            Shares { total: 768, device: 192, single: 192, workers: 6, device_workers: 2 };
+        let expected = Shares { device: 192, single: 192, device_workers: 2 };
         let flags = "--devices cpu:4 --batch-size 768 --workers 6";
         assert_eq!(shares(flags), expected);
         // The article's single GPU had more (S4.46).

@@ -3,14 +3,8 @@
 use super::runs::Measured;
 use report::comparison::{device_bars, memory_bars};
 use report::plot::{self, Bars, Group, Unit};
-use std::fs;
 use std::path::Path;
-use tch_parallel::{Error, Result};
-
-/// Makes the directory, before any work is done.
-pub fn check_destination(directory: &Path) -> Result<()> {
-    fs::create_dir_all(directory).map_err(Error::io("create directory", directory))
-}
+use tch_parallel::Result;
 
 /// Writes speed.svg, memory.svg and utilisation.svg into the directory.
 pub fn save(directory: &Path, measured: &[Measured]) -> Result<()> {
@@ -25,19 +19,17 @@ pub fn save(directory: &Path, measured: &[Measured]) -> Result<()> {
 }
 
 fn speed(measured: &[Measured]) -> Bars {
+    let group = |found: &Measured| Group {
+        name: found.run.to_string(),
+        values: vec![vec![found.images_per_second()]],
+    };
     Bars {
         title: "Speed of a training".into(),
         axis: "images a second, the waiting for batches included".into(),
         unit: Unit::Other(String::new()),
         parts: vec!["images/s".into()],
         members: vec!["all devices".into()],
-        groups: measured
-            .iter()
-            .map(|found| Group {
-                name: found.run.to_string(),
-                values: vec![vec![found.images_per_second()]],
-            })
-            .collect(),
+        groups: measured.iter().map(group).collect(),
     }
 }
 

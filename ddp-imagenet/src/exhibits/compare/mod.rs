@@ -1,11 +1,11 @@
-//! PyramidNet trained with every method in turn, and what they need: the article's comparison.
+//! The article's comparison: PyramidNet trained with every method in turn, and what each of them needs.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `args` | [`CompareArgs`]: the flags of the comparison |
-//! | `runs` | a training of some batches in processes of its own, and what its metrics say |
+//! | `runs` | one training in processes of its own, and what it measured |
 //! | `table` | time, memory and utilisation of each device |
-//! | `explain` | the same in words, beside the article's numbers |
+//! | `explain`, `explain.jinja` | the same in words, beside the article's numbers |
 //! | `charts` | the same as SVG files |
 
 mod args;
@@ -15,20 +15,24 @@ mod runs;
 mod table;
 
 use super::train_cifar::{Method, OptimizerKind};
-use anyhow::Result;
-use report::comparison::{Comparison, paragraphs};
-use runs::{Run, Runs};
+use anyhow::{Result, ensure};
+use report::comparison::Comparison;
+use report::paragraphs;
+use runs::Run;
+use std::fs;
+use tch_parallel::Error;
+use tch_parallel::data::Dataset;
 
 pub use args::CompareArgs;
 
 /// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
     let comparison = Comparison::new(args.timeout)?;
-    let runs = Runs::new(args, &comparison)?;
+    check_data(args)?;
     if let Some(directory) = &args.plot {
-        charts::check_destination(directory)?;
+        fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
     }
-    let run = |method, optimizer| runs.run(Run { method, optimizer });
+    let run = |method, optimizer| runs::train(args, &comparison, Run { method, optimizer });
     // In the article's order. DataParallel comes with Adam as well: that is what the companion
     // repository runs there, where the article speaks of SGD (S4.47).
     let measured = [
@@ -39,9 +43,21 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
         run(Method::Apex, OptimizerKind::Sgd)?,
     ];
     print!("{}", table::table_of(&measured));
-    print!("\n{}", paragraphs(&explain::explain(&measured)));
+    print!("\n{}", paragraphs(&explain::explain(&measured)?));
     if let Some(directory) = &args.plot {
         charts::save(directory, &measured)?;
     }
+    Ok(())
+}
+
+/// Refuses a data set that is missing, or too small to measure how long a batch takes.
+fn check_data(args: &CompareArgs) -> Result<()> {
+    let needed = args.data.batch_size.max(args.shares()?.single);
+    let images = args.data.load(args.seed)?.0.len();
+    ensure!(
+        images >= 3 * needed,
+        "the data set has {images} images, which is less than three batches of {needed}; a smaller \
+         --batch-size helps"
+    );
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::runs::Measured;
 use report::comparison::{Cell, device_table};
-use report::{Column, size, thousands};
+use report::{Column, hours, size, thousands};
 
 /// A row for each training and device.
 pub fn table_of(measured: &[Measured]) -> String {
@@ -14,7 +14,10 @@ pub fn table_of(measured: &[Measured]) -> String {
         ),
         (Column::Right("batch time"), Cell::Training(|found| seconds(found.batch_seconds))),
         (Column::Right("fetch"), Cell::Training(|found| seconds(found.fetch_seconds))),
-        (Column::Right("epoch"), Cell::Training(|found| hours(found.epoch_seconds()))),
+        (
+            Column::Right("epoch"),
+            Cell::Training(|found| hours(found.epoch_seconds().round() as u64)),
+        ),
         (
             Column::Left(""),
             Cell::Training(|found| match found.epoch_seconds {
@@ -39,12 +42,6 @@ pub fn table_of(measured: &[Measured]) -> String {
 
 fn seconds(seconds: f64) -> String {
     format!("{seconds:.3} s")
-}
-
-/// As `h:mm:ss`.
-fn hours(seconds: f64) -> String {
-    let seconds = seconds.round() as u64;
-    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl Method {
 }
 
 impl fmt::Display for Method {
-    /// As the flag has it.
+    /// The value of the flag.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value();
         f.pad(value.as_ref().map_or("", PossibleValue::get_name))
@@ -130,7 +130,8 @@ impl Args {
     /// The devices of this process.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for devices and numbers of ranks that do not go with the method.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for devices, or a number of ranks, that
+    /// the method does not support.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         let (rank, ranks) = env.map_or((0, 1), |env| (env.local_rank, env.local_world_size));
         if self.method.is_distributed() {
@@ -142,8 +143,8 @@ impl Args {
             return Err(refused("--method", self.method, expected));
         }
         if self.sync_bn {
-            let expected = "left out unless --method is ddp or apex: replicas of one process are \
-                            normalised each for itself, as in PyTorch";
+            let expected = "left out unless --method is ddp or apex: in one process each \
+                            replica normalises its own part of the batch, as in PyTorch";
             return Err(refused("--sync-bn", "given", expected));
         }
         let devices = self.devices.clone().map_or_else(|| Devices::cpu(1), Ok)?;
@@ -154,13 +155,11 @@ impl Args {
         Ok(devices)
     }
 
-    /// The ranks meet on their own devices. A process that is alone has nobody to meet, and needs no
-    /// GPU for that.
+    /// The ranks communicate on their own devices. A single process has no peers and needs no GPU for
+    /// that.
     pub fn process_group(&self, device: LogicalDevice) -> ProcessGroupOptions {
-        let device = match device {
-            LogicalDevice::Cuda(_) if self.method.is_distributed() => DeviceChoice::Cuda,
-            _ => DeviceChoice::Cpu,
-        };
+        let on_gpu = matches!(device, LogicalDevice::Cuda(_)) && self.method.is_distributed();
+        let device = if on_gpu { DeviceChoice::Cuda } else { DeviceChoice::Cpu };
         ProcessGroupOptions { device, ..Default::default() }
     }
 
@@ -171,24 +170,22 @@ impl Args {
         Ok((train_set, classes as i64))
     }
 
-    /// How this process makes its share of the batches, on its way to `device`.
+    /// How this process loads its share of the batches for `device`.
     ///
     /// ddp divides batch and workers by the ranks of this host, as PyTorch's ImageNet example does;
     /// Apex's example counts both for each process (S4.38).
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch that does not give every device an image.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch with fewer images than devices.
     pub fn loader(&self, device: LogicalDevice) -> Result<DataLoaderOptions> {
-        let ranks = match self.method {
-            Method::Ddp => Env::read()?.map_or(1, |env| env.local_world_size),
-            Method::Single | Method::DataParallel | Method::Apex => 1,
-        };
+        let ranks_of_host = Env::read()?.map_or(1, |env| env.local_world_size);
         let pin_memory = matches!(device, LogicalDevice::Cuda(_));
-        Ok(DataLoaderOptions { pin_memory, ..self.loader_of(ranks)? })
+        Ok(DataLoaderOptions { pin_memory, ..self.loader_of(ranks_of_host)? })
     }
 
-    fn loader_of(&self, ranks: usize) -> Result<DataLoaderOptions> {
-        let options = self.data.loader(ranks)?;
+    fn loader_of(&self, ranks_of_host: usize) -> Result<DataLoaderOptions> {
+        let options =
+            self.data.loader(if self.method == Method::Ddp { ranks_of_host } else { 1 })?;
         let replicas = match (self.method, &self.devices) {
             (Method::DataParallel, Some(devices)) => devices.len(),
             _ => 1,
@@ -200,30 +197,28 @@ impl Args {
         Ok(options)
     }
 
-    /// Whose batches a model is normalised over.
+    /// The model's normalisation, over the batch of this rank or of all ranks.
     pub fn norm_layer(&self, group: &ProcessGroup) -> NormLayer {
         if self.sync_bn { NormLayer::SyncBatchNorm(group.clone()) } else { NormLayer::BatchNorm }
     }
 
-    /// The companion repository's optimizer, or the other one.
+    /// SGD with the companion repository's options, or Adam.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a learning rate that no optimizer can work with.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a learning rate that is negative or not
+    /// finite.
     pub fn optimizer(&self, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
         let lr = self.lr;
+        let sgd = SgdOptions { lr, momentum: 0.9, weight_decay: 1e-4, ..Default::default() };
         Ok(match self.optimizer {
-            OptimizerKind::Sgd => {
-                let options =
-                    SgdOptions { lr, momentum: 0.9, weight_decay: 1e-4, ..Default::default() };
-                Box::new(Sgd::new(vs, options)?)
-            }
+            OptimizerKind::Sgd => Box::new(Sgd::new(vs, sgd)?),
             OptimizerKind::Adam => {
                 Box::new(Adam::new(vs, AdamOptions { lr, ..Default::default() })?)
             }
         })
     }
 
-    /// How many batches of an epoch are used, at most.
+    /// The largest number of batches in an epoch.
     pub fn steps(&self) -> usize {
         self.steps.map_or(usize::MAX, |steps| steps as usize)
     }

@@ -10,7 +10,7 @@
 //! | `apex` | the same with Apex's wrapper |
 //! | `progress` | [`Progress`]: the repository's lines, and the numbers for a comparison |
 //!
-//! The four are to be read side by side: each differs from the last by a handful of lines.
+//! Read the four side by side: each differs from the last by a handful of lines.
 
 mod apex;
 mod args;
@@ -37,8 +37,8 @@ pub fn train(args: &Args) -> Result<()> {
     let _on = home.guard()?;
     let ranks = env.as_ref().map_or(1, |env| env.world_size);
     if Device::from(home) == Device::Cpu && devices.len().max(ranks) > 1 {
-        // Replicas that help each other out would tell nothing of devices that cannot. And bytes
-        // that one of OpenMP's threads allocates would belong to no replica.
+        // Replicas that share OpenMP's threads would show nothing about devices that share nothing,
+        // and bytes that such a thread allocates would belong to no replica.
         tch::set_num_threads(1);
     }
     let group = init_process_group(args.process_group(home))?;

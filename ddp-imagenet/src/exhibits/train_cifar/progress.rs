@@ -1,45 +1,55 @@
 //! The companion repository's lines, and the numbers for a comparison.
 
 use super::Args;
+use crate::meter::{AverageMeter, accuracy};
 use anyhow::{Result, ensure};
-use report::Meter;
-use report::{MetricsLog, Timing};
+use report::{Meter, MetricsLog, Timing, hours};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch::nn::VarStore;
 use tch_parallel::data_parallel::Trace;
-use tch_parallel::distributed::{AvgMetric, ProcessGroup};
+use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::optim::Optimizer;
 use tch_parallel::{Devices, LogicalDevice};
 
-/// Tells how far a training is, as the companion repository does, and measures it.
+/// Prints how far a training is, as the companion repository does, and measures it.
 ///
-/// Its clock is the repository's: it starts when the batch is there. How long that took is measured
-/// apart (S4.46). Where the repository's DDP script lets every rank print the loss of its own share,
-/// here rank 0 prints that of the whole batch (S4.51).
+/// Its clock is the repository's: it starts when the batch is there. The wait for the batch is
+/// measured apart (S4.46). Where the repository's DDP script lets every rank print the loss of its own
+/// share, here rank 0 prints that of the whole batch (S4.51).
 #[derive(Debug)]
 pub struct Progress<'a> {
     args: &'a Args,
-    /// By a comparison, which is about bytes and seconds whatever the loss is.
+    /// By a comparison: then bytes and seconds count, whatever the loss is.
     is_measured: bool,
     group: &'a ProcessGroup,
     meter: Meter,
     metrics: MetricsLog,
     timing: Timing,
-    epoch: u64,
-    /// Of a whole epoch.
-    batches: usize,
-    /// That have ended in this epoch.
-    ended: usize,
-    /// The means over this epoch's batches and images.
-    loss: AvgMetric,
-    accuracy: AvgMetric,
-    epoch_begun: Instant,
+    epoch: Epoch,
+}
+
+/// The present epoch.
+#[derive(Debug)]
+struct Epoch {
+    event: EpochEvent,
+    loss: AverageMeter,
+    accuracy: AverageMeter,
+    begun: Instant,
     /// When the last batch was done with.
     free_since: Instant,
-    /// How long the present batch was waited for.
+    /// How long the training waited for the present batch.
     fetch: Duration,
+}
+
+impl Epoch {
+    fn new(epoch: u64, batches: usize) -> Self {
+        let (loss, accuracy) = Default::default();
+        let event = EpochEvent { epoch, batches, taken: 0, seconds: 0.0 };
+        let (begun, fetch) = (Instant::now(), Duration::ZERO);
+        Self { event, loss, accuracy, begun, free_since: begun, fetch }
+    }
 }
 
 /// The event `step` of the metrics: a batch.
@@ -47,11 +57,11 @@ pub struct Progress<'a> {
 pub struct StepEvent {
     pub epoch: u64,
     pub step: usize,
-    /// Of this rank's share; NaN, which becomes `null`, where the training has failed.
+    /// Of this rank's share; NaN, which becomes `null`, if the training has diverged.
     pub loss: Option<f32>,
-    /// From when the batch was there to the end of the optimizer's step.
+    /// From the arrival of the batch to the end of the optimizer's step.
     pub batch_seconds: f64,
-    /// How long the batch was waited for.
+    /// How long the training waited for the batch.
     pub fetch_seconds: f64,
 }
 
@@ -59,15 +69,15 @@ pub struct StepEvent {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EpochEvent {
     pub epoch: u64,
-    /// That an epoch has.
+    /// Batches of a whole epoch.
     pub batches: usize,
-    /// That were taken.
+    /// Batches trained with.
     pub taken: usize,
     pub seconds: f64,
 }
 
 impl<'a> Progress<'a> {
-    /// Of a process with these devices, one of the group's ranks.
+    /// The progress of one of the group's ranks, a process with these devices.
     pub fn new(
         args: &'a Args,
         is_measured: bool,
@@ -75,22 +85,8 @@ impl<'a> Progress<'a> {
         group: &'a ProcessGroup,
     ) -> Result<Self> {
         let metrics = MetricsLog::of_rank(args.metrics.as_deref(), group)?;
-        Ok(Self {
-            args,
-            is_measured,
-            group,
-            meter: Meter::new(devices),
-            metrics,
-            timing: Timing::new(),
-            epoch: 0,
-            batches: 0,
-            ended: 0,
-            loss: AvgMetric::new(),
-            accuracy: AvgMetric::new(),
-            epoch_begun: Instant::now(),
-            free_since: Instant::now(),
-            fetch: Duration::ZERO,
-        })
+        let (meter, timing, epoch) = (Meter::new(devices), Timing::new(), Epoch::new(0, 0));
+        Ok(Self { args, is_measured, group, meter, metrics, timing, epoch })
     }
 
     /// Prints a line, on rank 0.
@@ -108,78 +104,69 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Prints how many numbers are trained.
+    /// Prints the number of parameters.
     pub fn say_parameters(&self, vs: &VarStore) {
         let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
         self.say(&format!("The number of parameters of model is {parameters}"));
     }
 
-    /// Records what the replicas of one process do.
+    /// Records the steps of the replicas of one process.
     pub fn trace(&self) -> &Trace {
         self.meter.trace()
     }
 
-    /// Begins an epoch of so many batches.
+    /// Begins an epoch of this number of batches.
     pub fn begin_epoch(&mut self, epoch: u64, batches: usize) {
-        (self.epoch, self.batches, self.ended) = (epoch, batches, 0);
-        (self.loss, self.accuracy) = (AvgMetric::new(), AvgMetric::new());
-        self.epoch_begun = Instant::now();
-        self.free_since = self.epoch_begun;
+        self.epoch = Epoch::new(epoch, batches);
     }
 
     /// Starts the clock of a batch, which has just come.
     pub fn begin_batch(&mut self) -> Result<()> {
-        self.fetch = self.free_since.elapsed();
+        self.epoch.fetch = self.epoch.free_since.elapsed();
         Ok(self.meter.begin_step()?)
     }
 
-    /// Stops it, and prints a line every so many batches, for which all ranks must come here.
+    /// Stops it, and prints a line every --print-freq batches, which is a collective.
     pub fn end_batch(&mut self, loss: &Tensor, outputs: &Tensor, labels: &Tensor) -> Result<()> {
         // As in the repository, the clock still runs.
         let loss = f32::try_from(loss)?;
-        let images = labels.size()[0] as usize;
-        let correct = f64::try_from(outputs.accuracy_for_logits(labels))? * images as f64;
+        let [correct] = accuracy(outputs, labels, [1])?;
         let took = self.meter.end_step()?;
-
         self.timing.step_took(took);
-        self.loss.update(f64::from(loss), 1);
-        self.accuracy.update(100.0 * correct, images);
-        let (epoch, step) = (self.epoch, self.ended);
-        let event = StepEvent {
-            epoch,
-            step,
-            loss: Some(loss),
-            batch_seconds: took.as_secs_f64(),
-            fetch_seconds: self.fetch.as_secs_f64(),
-        };
+
+        let EpochEvent { epoch, batches, taken: step, .. } = self.epoch.event;
+        let (batch_seconds, fetch_seconds) = (took.as_secs_f64(), self.epoch.fetch.as_secs_f64());
+        let event = StepEvent { epoch, step, loss: Some(loss), batch_seconds, fetch_seconds };
         self.metrics.log("step", &event)?;
         ensure!(
             loss.is_finite() || self.is_measured,
             "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr"
         );
+        self.epoch.loss.update(loss.into(), 1);
+        self.epoch.accuracy.update(correct, labels.size()[0] as usize);
         if step.is_multiple_of(self.args.print_freq as usize) {
-            let [loss, accuracy] =
-                [self.loss.summarize(self.group)?, self.accuracy.summarize(self.group)?];
-            let (batches, took) = (self.batches, took.as_secs_f64());
+            let loss = self.epoch.loss.all_reduce(self.group)?;
+            let accuracy = self.epoch.accuracy.all_reduce(self.group)?;
             self.say(&format!(
-                "Epoch: [{step}/{batches}]| loss: {loss:.3} | acc: {accuracy:.3} | batch time: {took:.3}s "
+                "Epoch: [{step}/{batches}]| loss: {loss:.3} | acc: {accuracy:.3} | \
+                 batch time: {batch_seconds:.3}s "
             ));
         }
-        self.ended += 1;
-        self.free_since = Instant::now();
+        self.epoch.event.taken += 1;
+        self.epoch.free_since = Instant::now();
         Ok(())
     }
 
-    /// Prints what the epoch took.
+    /// Prints how long the epoch took.
     pub fn end_epoch(&mut self) -> Result<()> {
-        let (took, epoch) = (self.epoch_begun.elapsed(), self.epoch);
+        let took = self.epoch.begun.elapsed();
         self.say(&format!("Training time {}", timedelta(took)));
-        let (batches, taken, seconds) = (self.batches, self.ended, took.as_secs_f64());
-        Ok(self.metrics.log("epoch", &EpochEvent { epoch, batches, taken, seconds })?)
+        self.epoch.event.seconds = took.as_secs_f64();
+        Ok(self.metrics.log("epoch", &self.epoch.event)?)
     }
 
-    /// Prints what each device of this process held and did. `waited` is how much of a batch's time
-    /// a rank only waits for others.
+    /// Prints what each device of this process held and did. `waited` is the time per batch in which a
+    /// rank only waits for others.
     pub fn finish(
         &mut self,
         vs: &VarStore,
@@ -195,11 +182,9 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// As Python prints a `datetime.timedelta`: `0:22:01.600000`.
+/// The time as Python prints a `datetime.timedelta`: `0:22:01.600000`.
 fn timedelta(time: Duration) -> String {
-    let (seconds, microseconds) = (time.as_secs(), time.subsec_micros());
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{hours}:{minutes:02}:{seconds:02}.{microseconds:06}")
+    format!("{}.{:06}", hours(time.as_secs()), time.subsec_micros())
 }
 
 #[cfg(test)]

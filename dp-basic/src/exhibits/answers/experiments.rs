@@ -8,17 +8,12 @@ use super::replicas::*;
 use super::scatter_gather::*;
 use super::three_placements::*;
 use super::toy;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
-use report::thousands;
+use minijinja::{Environment, Error, ErrorKind, Value};
+use report::text_environment;
 use tch_parallel::LogicalDevice;
 
 pub fn environment() -> Result<Environment<'static>, Error> {
-    let mut text = Environment::new();
-    text.set_undefined_behavior(UndefinedBehavior::Strict);
-    // A line with nothing but a tag prints nothing.
-    text.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    text.add_filter("thousands", thousands);
+    let mut text = text_environment()?;
     text.add_filter("equality", toy::equality);
 
     text.add_function("chunk_sizes", |rows, devices| found(chunk_sizes(rows, devices)));
