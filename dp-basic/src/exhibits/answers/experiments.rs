@@ -1,4 +1,4 @@
-//! The experiments by the names that `questions.jinja` calls them by.
+//! The names by which `questions.jinja` calls the experiments.
 
 use super::cost::*;
 use super::gradients::*;
@@ -7,7 +7,7 @@ use super::losses::*;
 use super::replicas::*;
 use super::scatter_gather::*;
 use super::three_placements::*;
-use super::toy;
+use super::toy::equality;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use report::thousands;
@@ -16,10 +16,10 @@ use tch_parallel::LogicalDevice;
 pub fn environment() -> Result<Environment<'static>, Error> {
     let mut text = Environment::new();
     text.set_undefined_behavior(UndefinedBehavior::Strict);
-    // A line with nothing but a tag prints nothing.
+    // A line that holds only a tag prints nothing.
     text.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     text.add_filter("thousands", thousands);
-    text.add_filter("equality", toy::equality);
+    text.add_filter("equality", equality);
 
     text.add_function("chunk_sizes", |rows, devices| found(chunk_sizes(rows, devices)));
     text.add_function("tens", |numbers: Vec<i64>, devices| found(tens(&numbers, devices)));
@@ -69,7 +69,7 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     Ok(text)
 }
 
-/// What an experiment has found, as a value of the template.
+/// The result of an experiment as a value for the template.
 fn found(result: anyhow::Result<impl Into<Value>>) -> Result<Value, Error> {
     let failed = |error| Error::new(ErrorKind::InvalidOperation, format!("{error:#}"));
     result.map(Into::into).map_err(failed)

@@ -1,15 +1,13 @@
-//! A model that returns its loss: what to do with one loss from each device.
+//! A model that returns its loss, and what to do with the losses of all devices.
 
 use super::scatter_gather::chunk_sizes;
-use super::toy::{
-    FEATURES, Outcome, difference, gradients, number, ratio, train, unwrapped, waves, wrapped,
-};
+use super::toy::*;
 use crate::models::TwoTargets;
 use anyhow::Result;
 use tch::nn::Path;
 use tch::{Kind, Reduction, Tensor};
 
-/// The question's model, small.
+/// The question's model with fewer units.
 fn build(path: &Path<'_>) -> TwoTargets {
     TwoTargets::new(path, FEATURES, 8)
 }
@@ -19,8 +17,8 @@ fn batch(rows: i64) -> (Tensor, Tensor, Tensor) {
     (waves(&[rows, FEATURES]), waves(&[rows]), waves(&[rows]).square() * 3.0)
 }
 
-/// The shapes of what the wrapped model returns, its results and its losses (S2.16), and what a
-/// backward pass from these losses comes to (S2.18).
+/// The shapes of the results and losses that the wrapped model returns (S2.16), and whether a
+/// backward pass can start from these losses (S2.18).
 pub fn returned() -> Result<(Vec<i64>, Vec<i64>, String)> {
     let (_vs, model) = wrapped(2, build)?;
     let (results, losses) = model.forward(batch(8), TwoTargets::forward)?;
@@ -28,14 +26,15 @@ pub fn returned() -> Result<(Vec<i64>, Vec<i64>, String)> {
     Ok((results.size(), losses.size(), passed))
 }
 
-/// A training step whose loss `reduce` makes of the devices' losses.
+/// A training step whose loss is `reduce` of the devices' losses.
 fn step(rows: i64, devices: usize, reduce: impl Fn(&Tensor) -> Tensor) -> Result<Outcome> {
     let (vs, model) = wrapped(devices, build)?;
     train(&vs, &model, || Ok(reduce(&model.forward(batch(rows), TwoTargets::forward)?.1)))
 }
 
-/// The loss of the unwrapped model; the mean of the devices' losses, and how far its gradients are
-/// from those of the first; and both again with each loss weighted by its rows (S2.14, S2.15).
+/// The loss of the unwrapped model; the mean of the devices' losses, and the difference between its
+/// gradients and the unwrapped model's; and both again with each loss weighted by its rows (S2.14,
+/// S2.15).
 pub fn mean_of_means(rows: i64, devices: usize) -> Result<[f64; 5]> {
     let (vs, alone) = unwrapped(build);
     let (_, truth) = alone.forward(batch(rows));
@@ -49,14 +48,14 @@ pub fn mean_of_means(rows: i64, devices: usize) -> Result<[f64; 5]> {
     Ok([number(&truth)?, plain.loss, apart(&plain)?, weighted.loss, apart(&weighted)?])
 }
 
-/// How many times larger the gradients of the losses' sum are than those of their mean (S2.19).
+/// The ratio of the gradients of the losses' sum to those of their mean (S2.19).
 pub fn sum_for_mean(rows: i64, devices: usize) -> Result<f64> {
     let mean = step(rows, devices, |losses| losses.mean(Kind::Float))?;
     let sum = step(rows, devices, |losses| losses.sum(Kind::Float))?;
     ratio(&sum.gradients, &mean.gradients)
 }
 
-/// The devices' mean of the losses against both targets, and the sum of the means for each target
+/// The mean over the devices of the loss for both targets, and the sum of the means for each target
 /// alone (S2.17).
 pub fn two_targets(rows: i64, devices: usize) -> Result<(f64, f64)> {
     let (_vs, model) = wrapped(devices, build)?;
@@ -69,8 +68,8 @@ pub fn two_targets(rows: i64, devices: usize) -> Result<(f64, f64)> {
     Ok((mean(&y, &y2)?, mean(&y, &y)? / 2.0 + mean(&y2, &y2)? / 2.0))
 }
 
-/// A column of results against a row of targets: the number of differences, their mean square, and
-/// the mean square of each row and its own target (S2.21).
+/// A column of results minus a row of targets: the number of differences, their mean square, and the
+/// mean square if each row is compared only with its own target (S2.21).
 pub fn column_against_row(rows: i64) -> Result<(usize, f64, f64)> {
     let (result, y) = (waves(&[rows, 1]), waves(&[rows]).square());
     let loss = number(&result.mse_loss(&y, Reduction::Mean))?;
@@ -80,7 +79,6 @@ pub fn column_against_row(rows: i64) -> Result<(usize, f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::toy::ROUNDING;
     use super::*;
     use approx::assert_relative_eq;
 
