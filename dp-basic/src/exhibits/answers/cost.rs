@@ -59,7 +59,7 @@ pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
     let hidden =
         ["0", "1"].map(|name| linear(vs.root() / name, HIDDEN, HIDDEN, LinearOptions::default()));
     let output = layer(classes)(&vs.root());
-    let (inputs, targets) = batch(rows);
+    let (inputs, targets) = layer_batch(rows);
     let step = || {
         let begun = Instant::now();
         let x = hidden[0].forward(&inputs).relu();
@@ -79,7 +79,7 @@ pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
 /// On four devices, bytes copied to gather the outputs, to scatter their gradients, and to scatter
 /// the targets for a parallel criterion (S0.23).
 pub fn transported(rows: i64, classes: i64) -> Result<(usize, usize, usize)> {
-    let gathered = classify(&wrapped(4, layer(classes))?, &batch(rows))?.events;
+    let gathered = classify(&wrapped(4, layer(classes))?, &layer_batch(rows))?.events;
 
     let (_vs, model) = split(4, layer(classes))?;
     let trace = Trace::new();
@@ -87,7 +87,7 @@ pub fn transported(rows: i64, classes: i64) -> Result<(usize, usize, usize)> {
     let criterion = DataParallelCriterion::new(|logits: &Tensor, targets: &Tensor| {
         logits.cross_entropy_for_logits(targets)
     });
-    let (inputs, targets) = batch(rows);
+    let (inputs, targets) = layer_batch(rows);
     criterion.forward(model.f_forward_t(&inputs, true)?, targets)?.backward()?;
     let scattered = copied_by(&trace.events(), Step::Scatter);
     Ok((
@@ -111,7 +111,8 @@ fn layer(classes: i64) -> impl Fn(&Path<'_>) -> Linear {
     move |path| linear(path / "output", HIDDEN, classes, LinearOptions::default())
 }
 
-fn batch(rows: i64) -> (Tensor, Tensor) {
+/// Inputs and classes for [`layer`].
+fn layer_batch(rows: i64) -> (Tensor, Tensor) {
     (waves(&[rows, HIDDEN]), count(rows).remainder(10))
 }
 

@@ -8,58 +8,61 @@ use tch::nn::Path;
 use tch::{Kind, Reduction, Tensor};
 
 /// The question's model with fewer units.
-fn build(path: &Path<'_>) -> TwoTargets {
+fn small(path: &Path<'_>) -> TwoTargets {
     TwoTargets::new(path, FEATURES, 8)
 }
 
 /// Inputs `[rows, 6]` and two targets `[rows]`.
-fn batch(rows: i64) -> (Tensor, Tensor, Tensor) {
+fn rows_and_targets(rows: i64) -> (Tensor, Tensor, Tensor) {
     (waves(&[rows, FEATURES]), waves(&[rows]), waves(&[rows]).square() * 3.0)
 }
 
 /// The shapes of the results and losses that the wrapped model returns (S2.16), and whether a
 /// backward pass can start from these losses (S2.18).
 pub fn returned() -> Result<(Vec<i64>, Vec<i64>, String)> {
-    let (_vs, model) = wrapped(2, build)?;
-    let (results, losses) = model.forward(batch(8), TwoTargets::forward)?;
+    let (_vs, model) = wrapped(2, small)?;
+    let (results, losses) = model.forward(rows_and_targets(8), TwoTargets::forward)?;
     let passed = model.backward(&losses).map_or_else(|error| error.to_string(), |()| "yes".into());
     Ok((results.size(), losses.size(), passed))
 }
 
-/// A training step whose loss is `reduce` of the devices' losses.
-fn step(rows: i64, devices: usize, reduce: impl Fn(&Tensor) -> Tensor) -> Result<Outcome> {
-    let (vs, model) = wrapped(devices, build)?;
-    train(&vs, &model, || Ok(reduce(&model.forward(batch(rows), TwoTargets::forward)?.1)))
+/// A training step with the loss that `reduce` computes from the devices' losses.
+fn step_with(rows: i64, devices: usize, reduce: impl Fn(&Tensor) -> Tensor) -> Result<Outcome> {
+    let (vs, model) = wrapped(devices, small)?;
+    train(&vs, &model, || {
+        let (_results, losses) = model.forward(rows_and_targets(rows), TwoTargets::forward)?;
+        Ok(reduce(&losses))
+    })
 }
 
 /// The loss of the unwrapped model; the mean of the devices' losses, and the difference between its
 /// gradients and the unwrapped model's; and both again with each loss weighted by its rows (S2.14,
 /// S2.15).
 pub fn mean_of_means(rows: i64, devices: usize) -> Result<[f64; 5]> {
-    let (vs, alone) = unwrapped(build);
-    let (_, truth) = alone.forward(batch(rows));
+    let (vs, alone) = unwrapped(small);
+    let (_, truth) = alone.forward(rows_and_targets(rows));
     truth.backward();
     let apart = |found: &Outcome| difference(&found.gradients, &gradients(&vs));
 
-    let plain = step(rows, devices, |losses| losses.mean(Kind::Float))?;
+    let plain = step_with(rows, devices, |losses| losses.mean(Kind::Float))?;
     let shares =
         Tensor::from_slice(&chunk_sizes(rows, devices)?).to_kind(Kind::Float) / rows as f64;
-    let weighted = step(rows, devices, |losses| (losses * &shares).sum(Kind::Float))?;
+    let weighted = step_with(rows, devices, |losses| (losses * &shares).sum(Kind::Float))?;
     Ok([number(&truth)?, plain.loss, apart(&plain)?, weighted.loss, apart(&weighted)?])
 }
 
 /// The ratio of the gradients of the losses' sum to those of their mean (S2.19).
 pub fn sum_for_mean(rows: i64, devices: usize) -> Result<f64> {
-    let mean = step(rows, devices, |losses| losses.mean(Kind::Float))?;
-    let sum = step(rows, devices, |losses| losses.sum(Kind::Float))?;
+    let mean = step_with(rows, devices, |losses| losses.mean(Kind::Float))?;
+    let sum = step_with(rows, devices, |losses| losses.sum(Kind::Float))?;
     ratio(&sum.gradients, &mean.gradients)
 }
 
 /// The mean over the devices of the loss for both targets, and the sum of the means for each target
 /// alone (S2.17).
 pub fn two_targets(rows: i64, devices: usize) -> Result<(f64, f64)> {
-    let (_vs, model) = wrapped(devices, build)?;
-    let (x, y, y2) = batch(rows);
+    let (_vs, model) = wrapped(devices, small)?;
+    let (x, y, y2) = rows_and_targets(rows);
     let mean = |y: &Tensor, y2: &Tensor| {
         let inputs = (x.shallow_clone(), y.shallow_clone(), y2.shallow_clone());
         number(&model.forward(inputs, TwoTargets::forward)?.1.mean(Kind::Double))
