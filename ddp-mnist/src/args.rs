@@ -9,96 +9,96 @@ use tch_parallel::data::{DataLoaderOptions, Mnist, Split, download};
 use tch_parallel::distributed::{Backend, DdpOptions, DeviceChoice, ProcessGroupOptions};
 use tch_parallel::optim::SgdOptions;
 
-/// Trains a digit classifier on all ranks of a job, with PyTorch's DistributedDataParallel engine.
+/// Train a digit classifier on all ranks of a job, with PyTorch's DistributedDataParallel engine.
 #[derive(Debug, Parser)]
-// As in argparse, of a flag given twice the last one counts.
+// As in argparse, the last one counts if a flag is given twice.
 #[command(
     version,
     args_override_self = true,
     after_help = "Examples:
   ddp-mnist --epochs 3                                          one process, on a GPU if there is one
-  launch -n 2 ddp-mnist --lr 0.05 --momentum 0.9                two processes, each with half of the samples
-  launch -n 2 ddp-mnist --download --metrics run                all of MNIST; what each rank does in run/*.jsonl
-  launch -n 4 ddp-mnist --comm-hook fp16                        gradients sent with half the bytes"
+  launch -n 2 ddp-mnist --lr 0.05 --momentum 0.9                two ranks, each with half of the samples
+  launch -n 2 ddp-mnist --download --metrics run                all of MNIST; every step's loss in run/*.jsonl
+  launch -n 4 ddp-mnist --comm-hook fp16                        gradients exchanged in 16 bits"
 )]
 pub struct Args {
-    /// How often to go through the training set.
+    /// Number of passes over the training set.
     #[arg(long, default_value_t = 10)]
     pub epochs: u64,
-    /// Samples in a batch, on each rank.
+    /// Batch size per rank.
     #[arg(long, default_value_t = 128, value_parser = positive)]
     pub batch_size: usize,
-    /// The learning rate.
+    /// Learning rate.
     #[arg(long, default_value_t = 0.01)]
     pub lr: f64,
-    /// How much of the last step is kept in the next.
+    /// Momentum.
     #[arg(long, default_value_t = 0.0)]
     pub momentum: f64,
-    /// How strongly weights are drawn to zero.
+    /// Weight decay (L2 penalty).
     #[arg(long, default_value_t = 0.0)]
     pub weight_decay: f64,
-    /// Whether to look ahead along the momentum.
+    /// Use Nesterov momentum.
     #[arg(long)]
     pub nesterov: bool,
-    /// Rank r seeds weights and dropout with this plus r.
+    /// Seed of weights and dropout; rank r adds r.
     #[arg(long, default_value_t = 0)]
     pub seed: i64,
-    /// Seeds the order of the samples, the same on every rank.
+    /// Seed of the order of the samples, the same on every rank.
     #[arg(long, default_value_t = 42)]
     pub sampler_seed: u64,
-    /// Go through the samples in their order.
+    /// Do not shuffle the samples.
     #[arg(long)]
     pub no_shuffle: bool,
 
-    /// What to learn.
+    /// Data set to train on.
     #[arg(long, value_enum, default_value_t = Dataset::Mnist)]
     pub dataset: Dataset,
-    /// Where the IDX files lie; by default 10,000 of MNIST's digits that are part of the program.
-    #[arg(long)]
+    /// Directory of the IDX files; by default 10,000 of MNIST's digits that are part of the program.
+    #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Fetch all 70,000 digits of MNIST first.
+    /// Download all 70,000 digits of MNIST first.
     #[arg(long, conflicts_with = "data_dir")]
     pub download: bool,
-    /// Threads that make batches ahead; 0 makes them in the training loop.
+    /// Threads that load batches ahead; 0 loads them in the training loop.
     #[arg(long, default_value_t = 2)]
     pub workers: usize,
 
-    /// Where to train: cpu, cuda or auto.
+    /// Device to train on: cpu, cuda or auto.
     #[arg(long, default_value = "auto")]
     pub device: DeviceChoice,
-    /// Who moves gradients: gloo or nccl; by default nccl for cuda.
+    /// Backend of the collectives: gloo or nccl [default: nccl for cuda, else gloo].
     #[arg(long)]
     pub backend: Option<Backend>,
     /// Seconds to wait for another rank.
     #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: u64,
 
-    /// Where rank 0 puts the weights at the end.
-    #[arg(long, default_value = "model.safetensors")]
+    /// File to which rank 0 saves the weights at the end.
+    #[arg(long, value_name = "FILE", default_value = "model.safetensors")]
     pub save: PathBuf,
-    /// Keep no weights.
+    /// Do not save the weights.
     #[arg(long)]
     pub no_save: bool,
-    /// Begin with these weights.
-    #[arg(long)]
+    /// Start from the weights in this file.
+    #[arg(long, value_name = "FILE")]
     pub load: Option<PathBuf>,
-    /// A directory for the losses of every step, as JSON lines, a file for each rank.
-    #[arg(long)]
+    /// Write the loss of every step to this directory as JSON lines, one file per rank.
+    #[arg(long, value_name = "DIR")]
     pub metrics: Option<PathBuf>,
 
-    /// MiB of gradients to exchange at once; by default 25, and 1 the first time.
+    /// Size of a bucket of gradients in MiB; by default 25, with a first bucket of 1.
     #[arg(long)]
     pub bucket_cap_mb: Option<f64>,
-    /// Look for parameters that take no part in a loss.
+    /// Find parameters that the loss does not depend on, which would otherwise be an error.
     #[arg(long)]
     pub find_unused_parameters: bool,
-    /// Let gradients be views into the buckets.
+    /// Make gradients views into the buckets, which saves a copy.
     #[arg(long)]
     pub gradient_as_bucket_view: bool,
-    /// Rely on the graph being the same in every step.
+    /// Assume that the graph is the same in every step.
     #[arg(long)]
     pub static_graph: bool,
-    /// Do not send rank 0's buffers before each step.
+    /// Do not broadcast rank 0's buffers before each step.
     #[arg(long)]
     pub no_broadcast_buffers: bool,
     #[command(flatten)]
@@ -138,12 +138,12 @@ impl Args {
         }
     }
 
-    /// `pinned`: whether batches go to a GPU.
-    pub fn loader(&self, pinned: bool) -> DataLoaderOptions {
+    /// `pin_memory`: whether batches are copied to a GPU.
+    pub fn loader(&self, pin_memory: bool) -> DataLoaderOptions {
         DataLoaderOptions {
             batch_size: self.batch_size,
             num_workers: self.workers,
-            pin_memory: pinned,
+            pin_memory,
             ..Default::default()
         }
     }

@@ -1,4 +1,4 @@
-//! The communication hooks that can be chosen on the command line.
+//! The communication hooks that the command line offers.
 
 use clap::{Args, ValueEnum};
 use tch_parallel::Result;
@@ -7,34 +7,34 @@ use tch_parallel::distributed::hooks::{
     AllReduce, Bf16Compress, Fp16Compress, PowerSgd, PowerSgdOptions,
 };
 
-/// The flags that say how gradients are exchanged.
+/// The flags of the communication hook.
 #[derive(Debug, Args)]
 pub struct CommHookArgs {
-    /// Exchange gradients by a communication hook.
+    /// Exchange gradients with this communication hook.
     #[arg(long, value_enum)]
     comm_hook: Option<CommHook>,
-    /// The rank of the matrices that PowerSGD exchanges.
+    /// Rank of the matrices that PowerSGD exchanges.
     #[arg(long, default_value_t = PowerSgdOptions::default().matrix_approximation_rank)]
     power_sgd_rank: usize,
-    /// How many steps PowerSGD leaves the gradients as they are.
+    /// Steps before PowerSGD starts to compress.
     #[arg(long, default_value_t = PowerSgdOptions::default().start_power_sgd_iter)]
     start_power_sgd_iter: u64,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum CommHook {
-    /// The mean, as without a hook.
+    /// Average the gradients, as without a hook.
     Allreduce,
-    /// The mean in float16.
+    /// Average them in float16.
     Fp16,
-    /// The mean in bfloat16.
+    /// Average them in bfloat16.
     Bf16,
-    /// Matrices of low rank.
+    /// Compress them into matrices of low rank.
     PowerSgd,
 }
 
 impl CommHookArgs {
-    /// Gives the model the chosen hook, if one is.
+    /// Registers the chosen hook, if any.
     pub fn register<M>(&self, model: &DistributedDataParallel<M>) -> Result<()> {
         match self.comm_hook {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! MNIST trained by several ranks, after Oleg Boiko's "Distributed training with PyTorch".
+//! Train on MNIST with several ranks, after Oleg Boiko's "Distributed training with PyTorch".
 //!
 //! ```text
 //! cargo launch -n 2 ddp-mnist                                  two ranks
@@ -39,7 +39,7 @@ fn train(args: &Args) -> Result<()> {
         checkpoint::check_destination(&args.save)?;
     }
 
-    // Every rank takes its own part of the same permutation; the shuffling happens nowhere else.
+    // Every rank takes its own part of the same permutation: the sampler shuffles, not the loader.
     let sampler = DistributedSampler {
         shuffle: !args.no_shuffle,
         ..DistributedSampler::new(&group, args.sampler_seed)
@@ -50,7 +50,7 @@ fn train(args: &Args) -> Result<()> {
     // ANCHOR_END: data
 
     // ANCHOR: model
-    // Different on every rank, so that dropout is; the wrapper hands out rank 0's weights.
+    // Each rank has its own seed, so that dropout differs; wrapping broadcasts rank 0's weights.
     tch::manual_seed(args.seed.wrapping_add(group.rank() as i64));
     let mut vs = VarStore::new(device);
     let mlp = model::mlp(&vs.root());
@@ -62,10 +62,7 @@ fn train(args: &Args) -> Result<()> {
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
     // ANCHOR_END: model
 
-    let mut metrics = match &args.metrics {
-        Some(directory) => MetricsLog::create(directory, group.rank(), group.world_size())?,
-        None => MetricsLog::disabled(),
-    };
+    let mut metrics = MetricsLog::of_rank(args.metrics.as_deref(), &group)?;
     let mut timing = Timing::new();
 
     // ANCHOR: loop
@@ -117,8 +114,8 @@ fn train(args: &Args) -> Result<()> {
 }
 
 // ANCHOR: evaluate
-/// The mean loss and the share of right answers. Every rank goes through the whole test set, so
-/// that all come to the same numbers without a word to each other.
+/// The mean loss and the accuracy. Every rank evaluates the whole test set, so that all of them get
+/// the same numbers without a collective.
 fn evaluate(
     model: &impl ModuleT,
     loader: &DataLoader<Mnist, SequentialSampler>,

@@ -6,8 +6,8 @@ use tch_parallel::nn::{LinearOptions, linear};
 // ANCHOR: mlp
 /// `nn.Sequential(Linear(784, 128), ReLU(), Dropout(0.2), Linear(128, 128), ReLU(), Linear(128, 10, bias=False))`
 ///
-/// Takes images `[batch, 1, 28, 28]` and gives logits `[batch, 10]`. The numbers in the names are
-/// the positions in PyTorch's `Sequential`, so that either language reads the other's weights.
+/// Maps images `[batch, 1, 28, 28]` to logits `[batch, 10]`. The numbers in the names are the
+/// positions in PyTorch's `Sequential`, so that Python can load these weights and the reverse.
 pub fn mlp(path: &Path<'_>) -> nn::SequentialT {
     nn::seq_t()
         .add_fn(|images| images.flat_view())

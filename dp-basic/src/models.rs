@@ -34,7 +34,7 @@ impl EmbeddingLinear {
 
 // ANCHOR: embedding_linear
 impl Module for EmbeddingLinear {
-    /// Tokens `[batch]` to numbers `[batch, 10]`.
+    /// Maps tokens `[batch]` to numbers `[batch, 10]`.
     fn forward(&self, tokens: &Tensor) -> Tensor {
         self.rnn.forward(&self.embedding.forward(tokens))
     }
@@ -43,10 +43,10 @@ impl Module for EmbeddingLinear {
 
 // === TwoTargets ===
 
-/// `My_Model` of the forum question on understanding DataParallel: it returns its result and its
+/// `My_Model` of the forum question on understanding DataParallel, which returns its result and its
 /// loss.
 ///
-/// `Linear`, `ReLU`, `Linear` to one number, and the sum of that number's errors against two
+/// `Linear`, `ReLU` and `Linear` to one number; the loss is the sum of the errors against two
 /// targets.
 #[derive(Debug)]
 pub struct TwoTargets {
@@ -57,7 +57,7 @@ pub struct TwoTargets {
 impl TwoTargets {
     /// Width of the question's input.
     pub const FEATURES: i64 = 768;
-    /// Width of the question's hidden layer, with which the model has 59,136,001 parameters.
+    /// Width of the question's hidden layer, which gives the model 59,136,001 parameters.
     pub const HIDDEN: i64 = 76_800;
 
     pub fn new(path: &Path<'_>, features: i64, hidden: i64) -> Self {
@@ -67,8 +67,8 @@ impl TwoTargets {
         }
     }
 
-    /// Rows `[batch, features]` and two targets `[batch]` to the result, `[batch, 1]`, and the
-    /// loss, a single number.
+    /// Maps rows `[batch, features]` and two targets `[batch]` to the result, `[batch, 1]`, and the
+    /// loss, a scalar.
     pub fn forward(&self, (x, y, y2): (Tensor, Tensor, Tensor)) -> (Tensor, Tensor) {
         // ANCHOR: two_targets
         let result = self.classifier.forward(&self.linear1.forward(&x).relu());
@@ -96,7 +96,7 @@ pub fn classifier(path: &Path<'_>) -> Sequential {
     nn::seq().add(front(&(path / "module1"))).add(back(&(path / "module2")))
 }
 
-/// `module1`: rows `[batch, 784]` to activations `[batch, 1024]`.
+/// `module1`, which maps rows `[batch, 784]` to activations `[batch, 1024]`.
 pub fn front(path: &Path<'_>) -> Sequential {
     nn::seq()
         .add(linear(path / "0", FEATURES, HIDDEN, LinearOptions::default()))
@@ -105,7 +105,7 @@ pub fn front(path: &Path<'_>) -> Sequential {
         .add_fn(|x| x.relu())
 }
 
-/// `module2`: activations `[batch, 1024]` to logits `[batch, 10]`.
+/// `module2`, which maps activations `[batch, 1024]` to logits `[batch, 10]`.
 pub fn back(path: &Path<'_>) -> Sequential {
     nn::seq()
         .add(linear(path / "0", HIDDEN, HIDDEN, LinearOptions::default()))

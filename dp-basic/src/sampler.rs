@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false",
           default_missing_value = "true", value_parser = BoolishValueParser::new())]
     shuffle: bool,
-    /// Seed of the shuffling, the same on every rank.
+    /// Seed of the order of the samples, the same on every rank.
     #[arg(long, default_value_t = 1111)]
     seed: u64,
     /// Drop the numbers that cannot be shared out evenly, instead of repeating the first ones.
@@ -35,7 +35,7 @@ pub struct Args {
     /// Batch size per rank.
     #[arg(long, default_value_t = 4)]
     batch_size: usize,
-    /// Do not sleep between the batches.
+    /// Do not sleep between batches.
     #[arg(long)]
     no_sleep: bool,
 }
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<()> {
     // ===== Distributed settings
     let group = ProcessGroup::from_env()?;
     let device = match group.device() {
-        // There is only one CPU; each rank of this host gets a number of its own.
+        // There is only one CPU: its number here is the local rank.
         Device::Cpu => format!("cpu:{}", group.local_rank()),
         Device::Cuda(index) => format!("cuda:{index}"),
         other => format!("{other:?}"),
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
         thread::sleep(Duration::from_secs_f64(seconds));
     }
     seen.sort_unstable();
-    // A collective: every rank is here, and every rank gets the average over all.
+    // A collective: every rank calls it and gets the average over all ranks.
     let average = average.summarize(&group)?;
     println!("device:{device}\t{}\tavg={average}", row(&seen, " "));
     // ANCHOR_END: traverse

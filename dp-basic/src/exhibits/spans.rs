@@ -1,4 +1,4 @@
-//! Which device worked when: recorded, counted, and shown as tables and as a picture.
+//! Which device works when: recorded, counted, and shown as tables and as a picture.
 
 use anyhow::Result;
 use report::{Column, plot, table};
@@ -15,17 +15,17 @@ pub type Span = (LogicalDevice, plot::Span);
 #[derive(Debug)]
 pub struct Spans {
     began: Instant,
-    /// What was recorded so far, in order.
+    /// The work recorded so far, in order.
     pub list: Vec<Span>,
 }
 
 impl Spans {
-    /// Begins to record.
+    /// Starts the clock.
     pub fn new() -> Self {
         Spans { began: Instant::now(), list: Vec::new() }
     }
 
-    /// Does `work` with `device` as the current device, and notes how long that took.
+    /// Runs `work` with `device` as the current device, and records how long it takes.
     pub fn on<R>(
         &mut self,
         part: &str,
@@ -36,7 +36,7 @@ impl Spans {
         let start = self.began.elapsed();
         let result = work()?;
         if let LogicalDevice::Cuda(index) = device {
-            // A GPU is only told what to do; it has not done it yet.
+            // A GPU runs asynchronously: `work` has only queued its kernels.
             Cuda::synchronize(index as i64);
         }
         let duration = self.began.elapsed().saturating_sub(start);
@@ -45,27 +45,27 @@ impl Spans {
     }
 }
 
-/// How long a device worked.
+/// How long a device works.
 pub fn busy(spans: &[Span], device: LogicalDevice) -> Duration {
     spans.iter().filter(|(on, _)| *on == device).map(|(_, span)| span.duration).sum()
 }
 
-/// The most devices that worked at the same time.
+/// The largest number of devices that work at the same time.
 pub fn at_once(spans: &[Span]) -> usize {
     let works_at =
         |span: &plot::Span, time| span.start <= time && time < span.start + span.duration;
     let working = |time| spans.iter().filter(|(_, span)| works_at(span, time)).count();
-    // When most work, one of them has just begun.
+    // The number rises only when a span begins.
     spans.iter().map(|(_, span)| working(span.start)).max().unwrap_or(0)
 }
 
-/// The flags by which a step is shown.
+/// The flags for how a step is shown.
 #[derive(Debug, clap::Args)]
 pub struct Show {
-    /// Draw the step as a timeline, a lane for each device.
+    /// Draw the step as a timeline to this file, one lane per device.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Leave out the times, which differ from run to run.
+    /// Omit the times, which differ from run to run.
     #[arg(long)]
     no_times: bool,
 }
@@ -82,7 +82,8 @@ impl Show {
         table(&columns[..columns.len() - hidden], rows)
     }
 
-    /// Draws a lane for each device, if a file was asked for.
+    /// Draws a lane for each device, if `--svg` is given. The position of a category decides its
+    /// colour.
     pub fn draw(
         &self,
         title: String,

@@ -1,4 +1,4 @@
-//! How much faster a step is on several devices, with the loss on one of them or on all.
+//! The speed-up of a training step on several devices, with the loss on one of them or on all.
 
 use super::check_batch;
 use crate::models::{CLASSES, FEATURES, classifier};
@@ -24,21 +24,21 @@ use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 The batch is the same for all, so each of k replicas computes 1/k of it. Logical devices share the
 cores of this machine: more replicas than cores gain nothing.")]
 pub struct Args {
-    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1; the first 1, 2, 4 and 8 are timed.
+    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1; times the first 1, 2, 4 and 8.
     #[arg(long, default_value = "cpu:4")]
     devices: String,
-    /// Steps to time; the median is printed.
-    #[arg(long, default_value_t = 10)]
+    /// Time N steps, and print the median.
+    #[arg(long, value_name = "N", default_value_t = 10)]
     steps: usize,
-    /// Rows of the whole batch.
+    /// Batch size, for all devices together.
     #[arg(long, default_value_t = 1024)]
     batch: i64,
-    /// Draw the times as bars.
+    /// Draw the times as a bar chart to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// The time of a step with a number of replicas.
+/// The median times of a step with this number of replicas.
 struct Row {
     replicas: usize,
     /// With the loss on the first device, and with a loss on every device.
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(path) = &args.svg {
         check_destination(path)?;
     }
-    // More would let one replica have all cores.
+    // With more threads a single replica would use all cores.
     tch::set_num_threads(1);
     tch::manual_seed(0);
     println!(
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Times all variants in turn, so that what disturbs the machine for a while disturbs all of them.
+/// Times all variants in turn, so that other load on the machine affects all of them alike.
 fn time(devices: &Devices, args: &Args) -> Result<Vec<Row>> {
     let inputs = Tensor::rand([args.batch, FEATURES], tch::kind::FLOAT_CPU);
     let labels = Tensor::arange(args.batch, tch::kind::INT64_CPU).remainder(CLASSES);
@@ -83,7 +83,7 @@ fn time(devices: &Devices, args: &Args) -> Result<Vec<Row>> {
     }
     let mut times = vec![[Vec::new(), Vec::new()]; counts.len()];
     let mut meter = Meter::new(devices);
-    // The first round waits for memory and threads.
+    // The first round allocates memory and starts threads, and does not count.
     for round in 0..=args.steps {
         for (step, times) in variants.iter_mut().flatten().zip(times.iter_mut().flatten()) {
             meter.begin_step()?;
@@ -101,7 +101,7 @@ fn time(devices: &Devices, args: &Args) -> Result<Vec<Row>> {
 /// A training step on inputs and labels.
 type Step = Box<dyn FnMut(&[Tensor; 2]) -> Result<()>>;
 
-/// DataParallel, and the loss of what was gathered.
+/// DataParallel, with the loss of the gathered outputs.
 fn loss_on_one(devices: &Devices) -> Result<Step> {
     let vs = VarStore::new(devices.first().into());
     let model = DataParallel::new(&vs, devices, classifier)?;
@@ -114,7 +114,7 @@ fn loss_on_one(devices: &Devices) -> Result<Step> {
     }))
 }
 
-/// A loss on every device.
+/// DataParallelModel and DataParallelCriterion, with a loss on every device.
 fn loss_on_every(devices: &Devices) -> Result<Step> {
     let vs = VarStore::new(devices.first().into());
     let model = DataParallelModel::new(&vs, devices, classifier)?;
@@ -154,7 +154,7 @@ fn print(rows: &[Row]) -> String {
     table(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// How many times faster than one replica with the loss behind it.
+/// The speed-up over one replica with the loss after gathering.
 fn speed_up(rows: &[Row], time: Duration) -> f64 {
     let one = rows.first().map_or(Duration::ZERO, |row| row.times[0]);
     one.as_secs_f64() / time.as_secs_f64()

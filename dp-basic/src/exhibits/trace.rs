@@ -1,8 +1,8 @@
 //! One step of DataParallel in slow motion: what happens on which device, what is copied, and how
 //! long it takes.
 
-use super::check_batch;
-use super::spans::{Show, Span};
+use super::spans::Show;
+use super::{check_batch, parameters};
 use crate::models::{EmbeddingLinear, TwoTargets};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -20,16 +20,16 @@ use tch_parallel::{Devices, LogicalDevice};
   dp-basic trace --devices cpu:2 --output-device 1  outputs and loss on the second device
   dp-basic trace --model mlp --svg timeline.svg     59 million parameters, and a picture")]
 pub struct Args {
-    /// The model to train.
+    /// Model to train.
     #[arg(long, value_enum, default_value_t = Model::Toy)]
     model: Model,
-    /// cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
+    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
     #[arg(long, default_value = "cpu:4")]
     devices: String,
-    /// Rows of the whole batch; by default 6 for toy and 8 for mlp.
+    /// Batch size, for all devices together; by default 6 for toy and 8 for mlp.
     #[arg(long)]
     batch: Option<i64>,
-    /// Device that gathers the outputs: its position in --devices, from 0.
+    /// Position in --devices, from 0, of the device that gathers the outputs.
     #[arg(long, default_value_t = 0)]
     output_device: usize,
     #[command(flatten)]
@@ -48,46 +48,50 @@ enum Model {
 pub fn run(args: &Args) -> Result<()> {
     let devices: Devices = args.devices.parse()?;
     let output_device = devices.get(args.output_device)?;
-    let (default_batch, step): (_, fn(&Settings) -> Result<Traced>) = match args.model {
-        Model::Toy => (6, toy),
-        Model::Mlp => (8, two_targets),
-    };
-    let batch = args.batch.unwrap_or(default_batch);
+    let batch = args.batch.unwrap_or(match args.model {
+        Model::Toy => 6,
+        Model::Mlp => 8,
+    });
     check_batch(batch)?;
     args.show.check()?;
     let settings = Settings { devices, output_device, batch };
-    let traced = step(&settings)?;
+    let traced = match args.model {
+        Model::Toy => toy(&settings)?,
+        Model::Mlp => two_targets(&settings)?,
+    };
     print(&settings, &traced, &args.show);
     let title = format!("A training step of DataParallel, {batch} rows");
+    let spans = traced.events.iter().map(|event| {
+        let (start, duration) = (event.start, event.duration);
+        (event.device, plot::Span { category: event.step.to_string(), start, duration })
+    });
     let categories = Step::ALL.iter().map(Step::to_string).collect();
-    let spans: Vec<_> = traced.events.iter().map(span).collect();
-    args.show.draw(title, &settings.devices, categories, &spans)
+    args.show.draw(title, &settings.devices, categories, &spans.collect::<Vec<_>>())
 }
 
 /// What a step depends on.
 #[derive(Debug)]
 struct Settings {
-    /// Those that share the batch.
+    /// The devices that share the batch.
     devices: Devices,
-    /// One of them, which gathers.
+    /// The one that gathers the outputs.
     output_device: LogicalDevice,
     /// Rows of the whole batch.
     batch: i64,
 }
 
-/// What a traced step has shown.
+/// A training step that was traced.
 #[derive(Debug)]
 struct Traced {
     /// Parameters of the model.
     parameters: usize,
-    /// The loss of the step.
     loss: f64,
-    /// What was done, in the order of the steps and, within a step, of the devices.
+    /// Ordered by part of the step, then by device.
     events: Vec<Event>,
 }
 
-/// The thread's embedding and linear layer. Its code has no loss: here the class of each token is
-/// its last digit.
+/// The thread's embedding and linear layer. Its code has no loss: here a token's last digit is its
+/// class.
 fn toy(settings: &Settings) -> Result<Traced> {
     traced(settings, EmbeddingLinear::new, |model, trace| {
         let numbers = Tensor::arange_start(1, 1 + settings.batch, (Kind::Int64, Device::Cpu));
@@ -101,8 +105,8 @@ fn toy(settings: &Settings) -> Result<Traced> {
     })
 }
 
-/// The question's model with two targets. It returns its loss, and so every replica does: the mean
-/// of these is what is left to compute on the output device.
+/// The question's model with two targets. Each replica returns its loss, so that only the mean of
+/// the losses remains to compute on the output device.
 fn two_targets(settings: &Settings) -> Result<Traced> {
     let build = |path: &Path<'_>| TwoTargets::new(path, TwoTargets::FEATURES, TwoTargets::HIDDEN);
     traced(settings, build, |model, trace| {
@@ -118,14 +122,14 @@ fn two_targets(settings: &Settings) -> Result<Traced> {
     })
 }
 
-/// Runs two steps and records the second: the first one waits for memory and threads.
+/// Trains for two steps and traces the second: the first allocates memory and starts threads.
 fn traced<M: Send>(
     settings: &Settings,
     build: impl Fn(&Path<'_>) -> M,
     loss: impl Fn(&DataParallel<M>, &Trace) -> Result<Tensor>,
 ) -> Result<Traced> {
     tch::manual_seed(0);
-    // One for each replica: more would take the cores away from the others.
+    // One thread per replica: more would take cores from the other replicas.
     tch::set_num_threads(1);
     let first = settings.devices.first();
     let vs = VarStore::new(first.into());
@@ -134,7 +138,7 @@ fn traced<M: Send>(
         DataParallelOptions { output_device: Some(settings.output_device), ..Default::default() };
     let model = DataParallel::with_options(&vs, &settings.devices, options, build)?;
     // ANCHOR_END: output_device
-    // So small that a layer of 76,800 units does not overshoot in the step before the traced one.
+    // Small enough that a layer of 76,800 units does not diverge in the first step.
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1e-6, ..Default::default() })?;
 
     let mut step = || -> Result<(Trace, f64)> {
@@ -153,16 +157,10 @@ fn traced<M: Send>(
     let mut events = trace.events();
     let position = |device| settings.devices.iter().position(|other| other == device);
     events.sort_by_key(|event| (event.step, position(event.device)));
-    let parameters = vs.trainable_variables().iter().map(Tensor::numel).sum();
-    Ok(Traced { parameters, loss, events })
+    Ok(Traced { parameters: parameters(&vs), loss, events })
 }
 
-fn span(event: &Event) -> Span {
-    let (start, duration) = (event.start, event.duration);
-    (event.device, plot::Span { category: event.step.to_string(), start, duration })
-}
-
-/// The step, part by part, and what was copied in all.
+/// Prints the step, part by part, and the bytes copied in all.
 fn print(settings: &Settings, traced: &Traced, show: &Show) {
     let Settings { devices, output_device, batch } = settings;
     let Traced { parameters, loss, events } = traced;
@@ -175,8 +173,11 @@ fn print(settings: &Settings, traced: &Traced, show: &Show) {
         println!("(The second loss is its gradient with respect to what was gathered.)");
     }
     println!("\n{}", totals(events));
-    for device in devices.iter().filter(|device| !has_work(events, *device)) {
-        println!("{device} is idle: there are fewer chunks than devices");
+    for device in devices.iter() {
+        let works = |event: &Event| event.step == Step::ParallelApply && event.device == device;
+        if !events.iter().any(works) {
+            println!("{device} is idle: there are fewer chunks than devices");
+        }
     }
     println!("loss {loss:.4}");
 }
@@ -217,8 +218,4 @@ fn totals(events: &[Event]) -> String {
     }
     rows.push(vec!["all".into(), thousands(all)]);
     table(&[Column::Left("copied by"), Column::Right("bytes"), Column::Left("part by part")], &rows)
-}
-
-fn has_work(events: &[Event], device: LogicalDevice) -> bool {
-    events.iter().any(|event| event.step == Step::ParallelApply && event.device == device)
 }

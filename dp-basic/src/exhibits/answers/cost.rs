@@ -1,8 +1,6 @@
-//! What a training step consists of, and what it costs: bytes copied, memory, time.
+//! The parts of a training step, and what it costs: bytes copied, memory, time.
 
-use super::toy::{
-    classify, copied_by, count, parameters, set_weights, split, step, train, waves, wrapped,
-};
+use super::toy::*;
 use crate::models::{EmbeddingLinear, TwoTargets};
 use anyhow::Result;
 use std::time::Instant;
@@ -19,7 +17,7 @@ use tch_parallel::{Devices, LogicalDevice};
 /// S2.4, S2.5).
 pub fn parts(rows: i64, devices: usize) -> Result<Vec<String>> {
     let mut events = step(rows, devices, 0)?.events;
-    // Forwards and backwards, say, or a sum for each replica.
+    // One event is enough for a device that has several, such as the loss and its gradient.
     events.dedup_by_key(|event| (event.step, event.device));
     let parts = events.chunk_by(|one, next| one.step == next.step).map(|part| {
         let devices: Vec<_> = part.iter().map(|event| event.device.to_string()).collect();
@@ -43,7 +41,7 @@ pub fn question_model() -> Result<(usize, usize)> {
 }
 
 /// Bytes of weights that leave the first device in a step of the first thread's model, and bytes of
-/// gradients that come to it (S0.7, S2.23).
+/// gradients that arrive there (S0.7, S2.23).
 pub fn through_the_first(devices: usize) -> Result<(usize, usize)> {
     let tokens = Tensor::from_slice(&[1i64, 2, 3, 4]);
     let (vs, model) = wrapped(devices, EmbeddingLinear::new)?;
@@ -54,14 +52,14 @@ pub fn through_the_first(devices: usize) -> Result<(usize, usize)> {
 
 const HIDDEN: i64 = 256;
 
-/// Milliseconds of the loss and its gradient, and of the whole step of a model of three layers on
-/// one device (S0.22): of six steps the fastest, which was disturbed the least.
+/// Milliseconds of the loss and its gradient, and of the whole training step of a model of three
+/// layers on one device (S0.22). The fastest of six steps, since other load only slows steps down.
 pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
     let vs = VarStore::new(Device::Cpu);
     let hidden =
         ["0", "1"].map(|name| linear(vs.root() / name, HIDDEN, HIDDEN, LinearOptions::default()));
     let output = layer(classes)(&vs.root());
-    let (inputs, targets) = batch(rows);
+    let (inputs, targets) = layer_batch(rows);
     let step = || {
         let begun = Instant::now();
         let x = hidden[0].forward(&inputs).relu();
@@ -70,7 +68,7 @@ pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
         let leaf = logits.detach().set_requires_grad(true);
         leaf.cross_entropy_for_logits(&targets).backward();
         let loss = loss_begun.elapsed();
-        // The gradient of the sum of products is the gradient that was given.
+        // The gradient of this sum with respect to the logits is the one computed above.
         (logits * leaf.grad()).sum(Kind::Float).backward();
         (1e3 * loss.as_secs_f64(), 1e3 * begun.elapsed().as_secs_f64())
     };
@@ -78,10 +76,10 @@ pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
     (0..5).map(|_| step()).fold(first, |best, time| if time.1 < best.1 { time } else { best })
 }
 
-/// On four devices, bytes of the outputs on their way to the first one, of their gradients on the
-/// way back, and of the targets that a parallel criterion needs on each device (S0.23).
+/// On four devices, bytes copied to gather the outputs, to scatter their gradients, and to scatter
+/// the targets for a parallel criterion (S0.23).
 pub fn transported(rows: i64, classes: i64) -> Result<(usize, usize, usize)> {
-    let gathered = classify(&wrapped(4, layer(classes))?, &batch(rows))?.events;
+    let gathered = classify(&wrapped(4, layer(classes))?, &layer_batch(rows))?.events;
 
     let (_vs, model) = split(4, layer(classes))?;
     let trace = Trace::new();
@@ -89,7 +87,7 @@ pub fn transported(rows: i64, classes: i64) -> Result<(usize, usize, usize)> {
     let criterion = DataParallelCriterion::new(|logits: &Tensor, targets: &Tensor| {
         logits.cross_entropy_for_logits(targets)
     });
-    let (inputs, targets) = batch(rows);
+    let (inputs, targets) = layer_batch(rows);
     criterion.forward(model.f_forward_t(&inputs, true)?, targets)?.backward()?;
     let scattered = copied_by(&trace.events(), Step::Scatter);
     Ok((
@@ -99,7 +97,7 @@ pub fn transported(rows: i64, classes: i64) -> Result<(usize, usize, usize)> {
     ))
 }
 
-/// Bytes that gathering from four devices copies when the model gives one number a row (S2.22).
+/// Bytes copied to gather from four devices the outputs of a model with one number per row (S2.22).
 pub fn one_number_a_row(rows: i64) -> Result<usize> {
     let (vs, model) = wrapped(4, |path| TwoTargets::new(path, HIDDEN, 8))?;
     let inputs = (waves(&[rows, HIDDEN]), waves(&[rows]), waves(&[rows]));
@@ -113,15 +111,16 @@ fn layer(classes: i64) -> impl Fn(&Path<'_>) -> Linear {
     move |path| linear(path / "output", HIDDEN, classes, LinearOptions::default())
 }
 
-fn batch(rows: i64) -> (Tensor, Tensor) {
+/// Inputs and classes for [`layer`].
+fn layer_batch(rows: i64) -> (Tensor, Tensor) {
     (waves(&[rows, HIDDEN]), count(rows).remainder(10))
 }
 
-/// Outputs of a row: enough that they, and not the weights, fill the memory.
+/// Outputs per row of [`peaks`]: enough that they, and not the weights, fill the memory.
 const OUTPUTS: i64 = 10_000;
 
-/// The most bytes on each of three devices in a training step of 64 rows, with the outputs on one
-/// of them (S0.27, S0.28, S0.29). The first two have a replica.
+/// Peak memory in bytes on each of three devices in a training step of 64 rows, with the outputs
+/// gathered on one of them (S0.27, S0.28, S0.29). The first two have a replica.
 pub fn peaks(all: [LogicalDevice; 3], output: usize) -> Result<Vec<usize>> {
     let (devices, output) = (Devices::new([all[0], all[1]])?, all[output]);
     let (rows, features) = (64, 16);

@@ -1,4 +1,4 @@
-//! The experiments by the names that `questions.jinja` calls them by.
+//! The names by which `questions.jinja` calls the experiments.
 
 use super::cost::*;
 use super::gradients::*;
@@ -7,14 +7,14 @@ use super::losses::*;
 use super::replicas::*;
 use super::scatter_gather::*;
 use super::three_placements::*;
-use super::toy;
+use super::toy::equality;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use report::text_environment;
 use tch_parallel::LogicalDevice;
 
 pub fn environment() -> Result<Environment<'static>, Error> {
     let mut text = text_environment()?;
-    text.add_filter("equality", toy::equality);
+    text.add_filter("equality", equality);
 
     text.add_function("chunk_sizes", |rows, devices| found(chunk_sizes(rows, devices)));
     text.add_function("tens", |numbers: Vec<i64>, devices| found(tens(&numbers, devices)));
@@ -64,7 +64,7 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     Ok(text)
 }
 
-/// What an experiment has found, as a value of the template.
+/// The result of an experiment as a value for the template.
 fn found(result: anyhow::Result<impl Into<Value>>) -> Result<Value, Error> {
     let failed = |error| Error::new(ErrorKind::InvalidOperation, format!("{error:#}"));
     result.map(Into::into).map_err(failed)

@@ -1,10 +1,7 @@
-//! The way back: whose gradient goes where, and why gradients are summed.
+//! The backward pass: which gradient goes where, and why gradients are summed.
 
 use super::three_placements::{after_gathering, in_parallel};
-use super::toy::{
-    batch, difference, gradients, mlp, number, ratio, reference, split, step, train, unwrapped,
-    waves, wrapped,
-};
+use super::toy::*;
 use crate::models::EmbeddingLinear;
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
@@ -14,18 +11,18 @@ use tch::{Kind, Reduction, Tensor};
 use tch_parallel::data_parallel::scatter;
 use tch_parallel::{Devices, LogicalDevice};
 
-/// How far DataParallel's gradients are from the unwrapped model's, with the outputs on the device
-/// of that number (S0.31, S2.12).
+/// The difference between DataParallel's gradients and the unwrapped model's, with the outputs on
+/// the device of this number (S0.31, S2.12).
 pub fn data_parallel(rows: i64, devices: usize, output: usize) -> Result<f64> {
     difference(&step(rows, devices, output)?.gradients, &reference(rows))
 }
 
-/// Of each replica the device, the shape of its output, and how far the gradient that reached this
-/// output is from its rows of dLoss/dOutput (S0.11, S2.6, S2.7).
+/// For each replica its device, the shape of its output, and the difference between the gradient of
+/// this output and its rows of dLoss/dOutput (S0.11, S2.6, S2.7).
 pub fn slices(rows: i64, devices: usize) -> Result<Vec<(String, Vec<i64>, f64)>> {
     let (inputs, labels) = batch(rows);
     let (_vs, model) = wrapped(devices, mlp)?;
-    // A leaf of zeros that is added to an output gets the output's gradient.
+    // A leaf of zeros that is added to an output receives the output's gradient.
     let probes = Mutex::new(BTreeMap::new());
     let logits = model.forward(inputs, |module, x| {
         let output = module.forward(&x);
@@ -48,8 +45,8 @@ pub fn slices(rows: i64, devices: usize) -> Result<Vec<(String, Vec<i64>, f64)>>
     slices.collect()
 }
 
-/// The loss on each device, of its own rows; the mean that a parallel criterion makes of these; the
-/// one loss of the gathered outputs; and how far apart the gradients of both are (S2.11).
+/// The loss of each device's own rows, their mean by a parallel criterion, the one loss of the
+/// gathered outputs, and the difference between the gradients of the last two (S2.11).
 pub fn figure(rows: i64, devices: usize) -> Result<(Vec<f64>, f64, f64, f64)> {
     let (_vs, model) = split(devices, mlp)?;
     let losses =
@@ -61,10 +58,10 @@ pub fn figure(rows: i64, devices: usize) -> Result<(Vec<f64>, f64, f64, f64)> {
     Ok((losses, mean, one, difference(&gradients, &expected)?))
 }
 
-/// The sum of the gradients of a batch's chunks, each computed by itself, and their average, as
-/// shares of the whole batch's gradient (S2.12, S2.13). A chunk's loss is the sum over its rows,
-/// divided by the rows of the whole batch, as in DataParallel, or by its own rows, as on a rank of
-/// DistributedDataParallel, or not at all.
+/// The sum and the average of the gradients of a batch's chunks, as shares of the gradient of the
+/// whole batch (S2.12, S2.13). The loss of a chunk is summed over its rows and divided by the rows
+/// of the whole batch, as in DataParallel, by its own rows, as on a rank of
+/// DistributedDataParallel, or by nothing.
 pub fn shards(rows: i64, devices: usize, divided_by: &str) -> Result<(f64, f64)> {
     let whole = reference(rows);
     let mut sum = whole.zeros_like();
@@ -85,8 +82,8 @@ pub fn shards(rows: i64, devices: usize, divided_by: &str) -> Result<(f64, f64)>
 }
 
 /// The embedding of a token that is in both chunks (S0.5): the norm of its gradient, the norm of
-/// what each chunk contributes, how far the sum of these is from it, and how many rows of the
-/// table have a gradient.
+/// each chunk's contribution, the difference between the sum of the contributions and the gradient,
+/// and how many rows of the table have a gradient.
 pub fn shared_token() -> Result<(f64, Vec<f64>, f64, i64)> {
     let tokens = Tensor::from_slice(&[7i64, 1, 7, 2]);
     let targets = waves(&[4, EmbeddingLinear::WIDTH]);
@@ -112,7 +109,6 @@ pub fn shared_token() -> Result<(f64, Vec<f64>, f64, i64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::toy::ROUNDING;
     use super::*;
     use approx::assert_relative_eq;
 

@@ -1,17 +1,14 @@
-//! Which models can be wrapped, and what they have to know about it (S0.13).
+//! Which models can be wrapped, and what changes for them (S0.13).
 
-use super::toy::{
-    FEATURES, batch, count, difference, gradients, mlp, number, reference, train, unwrapped, waves,
-    wrapped,
-};
+use super::toy::*;
 use anyhow::Result;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tch::nn::{self, Module, Path, RNN};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel::Shared;
 
-/// How far the gradients of linear layers, an embedding, a convolution and an LSTM on four devices
-/// are from those without DataParallel (S0.12).
+/// The differences between the gradients on four devices and those without DataParallel, for linear
+/// layers, an embedding, a convolution and an LSTM (S0.12).
 pub fn networks() -> Result<Vec<f64>> {
     let embedding = |path: &Path<'_>| nn::embedding(path / "0", 10, 4, Default::default());
     Ok(vec![
@@ -44,8 +41,8 @@ fn lstm(path: &Path<'_>) -> nn::Sequential {
     nn::seq().add_fn(move |xs| lstm.seq(xs).0.select(1, -1))
 }
 
-/// A model that returns a tuple: the shapes of both gathered elements, and how far its gradients
-/// are from the unwrapped model's (S0.26).
+/// A model that returns a tuple: the shapes of both gathered elements, and the difference between
+/// its gradients and the unwrapped model's (S0.26).
 pub fn tuple(rows: i64, devices: usize) -> Result<(Vec<i64>, Vec<i64>, f64)> {
     let (inputs, labels) = batch(rows);
     let (vs, model) = wrapped(devices, mlp)?;
@@ -56,7 +53,7 @@ pub fn tuple(rows: i64, devices: usize) -> Result<(Vec<i64>, Vec<i64>, f64)> {
             (logits, probas)
         })
     };
-    // Clears the gradients between forward and backward pass. If it did not, the second step's
+    // `train` clears the gradients between forward and backward pass. Otherwise the second step's
     // would be added to the first's.
     let step = || train(&vs, &model, || Ok(forward()?.0.cross_entropy_for_logits(&labels)));
     step()?;
@@ -65,7 +62,7 @@ pub fn tuple(rows: i64, devices: usize) -> Result<(Vec<i64>, Vec<i64>, f64)> {
     Ok((logits.size(), probas.size(), difference(&gradients, &reference(rows))?))
 }
 
-/// Batch normalisation of the numbers from 0, one a row: its outputs, and its running mean.
+/// Batch normalisation of the numbers from 0, one per row: its outputs and its running mean.
 fn normalise(rows: i64, devices: usize) -> Result<(Tensor, f64)> {
     let (vs, model) =
         wrapped(devices, |path| nn::batch_norm1d(path / "bn", 1, Default::default()))?;
@@ -74,30 +71,31 @@ fn normalise(rows: i64, devices: usize) -> Result<(Tensor, f64)> {
     Ok((outputs, number(&vs.variables()["bn.running_mean"])?))
 }
 
-/// The running mean of the numbers from 0, after one pass.
+/// The running mean of the numbers from 0, after one forward pass.
 pub fn running_mean(rows: i64, devices: usize) -> Result<f64> {
     Ok(normalise(rows, devices)?.1)
 }
 
-/// How far the outputs of batch normalisation are from those on one device.
+/// The difference between the outputs of batch normalisation and those on one device.
 pub fn normalised(rows: i64, devices: usize) -> Result<f64> {
     difference(&normalise(rows, devices)?.0, &normalise(rows, 1)?.0)
 }
 
-/// What the single numbers that the replicas return, their rows, are gathered into.
+/// What DataParallel gathers if each replica returns a single number: its count of rows.
 pub fn scalar(rows: i64, devices: usize) -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(devices, mlp)?;
     let counts = model.forward(batch(rows).0, |_, x| Tensor::from(x.size()[0]))?;
     Ok(counts.try_into()?)
 }
 
-/// What comes of a batch of 4 with a hidden state `[layers, 4, 3]`, or `[4, layers, 3]`.
+/// The result, or the error, for a batch of 4 with a hidden state `[layers, 4, 3]`, or
+/// `[4, layers, 3]` if transposed.
 pub fn hidden_state(transposed: bool) -> Result<String> {
     let (x, h) = (waves(&[4, 3]), waves(&[2, 4, 3]));
     let h = if transposed { h.transpose(0, 1) } else { h };
     let (_vs, model) = wrapped(2, mlp)?;
     let states = model.forward((x, h), |_, (x, h)| {
-        // The module would have the layers first.
+        // The module expects the layers first.
         let h = if transposed { h.transpose(0, 1) } else { h };
         (h + x).transpose(0, 1)
     });
@@ -107,7 +105,7 @@ pub fn hidden_state(transposed: bool) -> Result<String> {
     })
 }
 
-/// Numbers from 1, one on each device, times a number that all of them get.
+/// The numbers from 1, one on each device, times a number that every device gets.
 pub fn shared(devices: usize) -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(devices, mlp)?;
     let numbers = Tensor::arange_start(1, 1 + devices as i64, (Kind::Int64, tch::Device::Cpu));
@@ -115,7 +113,7 @@ pub fn shared(devices: usize) -> Result<Vec<i64>> {
     Ok(outputs.try_into()?)
 }
 
-/// How often a forward pass runs the module.
+/// How many times a forward pass runs the module.
 pub fn calls(rows: i64, devices: usize) -> Result<usize> {
     let calls = AtomicUsize::new(0);
     let (_vs, model) = wrapped(devices, mlp)?;
@@ -129,7 +127,6 @@ pub fn calls(rows: i64, devices: usize) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::super::gradients::data_parallel;
-    use super::super::toy::ROUNDING;
     use super::*;
 
     #[test]

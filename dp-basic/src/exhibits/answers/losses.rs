@@ -1,66 +1,68 @@
-//! A model that returns its loss: what to do with one loss from each device.
+//! A model that returns its loss, and what to do with the losses of all devices.
 
 use super::scatter_gather::chunk_sizes;
-use super::toy::{
-    FEATURES, Outcome, difference, gradients, number, ratio, train, unwrapped, waves, wrapped,
-};
+use super::toy::*;
 use crate::models::TwoTargets;
 use anyhow::Result;
 use tch::nn::Path;
 use tch::{Kind, Reduction, Tensor};
 
-/// The question's model, small.
-fn build(path: &Path<'_>) -> TwoTargets {
+/// The question's model with fewer units.
+fn small(path: &Path<'_>) -> TwoTargets {
     TwoTargets::new(path, FEATURES, 8)
 }
 
 /// Inputs `[rows, 6]` and two targets `[rows]`.
-fn batch(rows: i64) -> (Tensor, Tensor, Tensor) {
+fn rows_and_targets(rows: i64) -> (Tensor, Tensor, Tensor) {
     (waves(&[rows, FEATURES]), waves(&[rows]), waves(&[rows]).square() * 3.0)
 }
 
-/// The shapes of what the wrapped model returns, its results and its losses (S2.16), and what a
-/// backward pass from these losses comes to (S2.18).
+/// The shapes of the results and losses that the wrapped model returns (S2.16), and whether a
+/// backward pass can start from these losses (S2.18).
 pub fn returned() -> Result<(Vec<i64>, Vec<i64>, String)> {
-    let (_vs, model) = wrapped(2, build)?;
-    let (results, losses) = model.forward(batch(8), TwoTargets::forward)?;
+    let (_vs, model) = wrapped(2, small)?;
+    let (results, losses) = model.forward(rows_and_targets(8), TwoTargets::forward)?;
     let passed = model.backward(&losses).map_or_else(|error| error.to_string(), |()| "yes".into());
     Ok((results.size(), losses.size(), passed))
 }
 
-/// A training step whose loss `reduce` makes of the devices' losses.
-fn step(rows: i64, devices: usize, reduce: impl Fn(&Tensor) -> Tensor) -> Result<Outcome> {
-    let (vs, model) = wrapped(devices, build)?;
-    train(&vs, &model, || Ok(reduce(&model.forward(batch(rows), TwoTargets::forward)?.1)))
+/// A training step with the loss that `reduce` computes from the devices' losses.
+fn step_with(rows: i64, devices: usize, reduce: impl Fn(&Tensor) -> Tensor) -> Result<Outcome> {
+    let (vs, model) = wrapped(devices, small)?;
+    train(&vs, &model, || {
+        let (_results, losses) = model.forward(rows_and_targets(rows), TwoTargets::forward)?;
+        Ok(reduce(&losses))
+    })
 }
 
-/// The loss of the unwrapped model; the mean of the devices' losses, and how far its gradients are
-/// from those of the first; and both again with each loss weighted by its rows (S2.14, S2.15).
+/// The loss of the unwrapped model; the mean of the devices' losses, and the difference between its
+/// gradients and the unwrapped model's; and both again with each loss weighted by its rows (S2.14,
+/// S2.15).
 pub fn mean_of_means(rows: i64, devices: usize) -> Result<[f64; 5]> {
-    let (vs, alone) = unwrapped(build);
-    let (_, truth) = alone.forward(batch(rows));
+    let (vs, alone) = unwrapped(small);
+    let (_, truth) = alone.forward(rows_and_targets(rows));
     truth.backward();
     let apart = |found: &Outcome| difference(&found.gradients, &gradients(&vs));
 
-    let plain = step(rows, devices, |losses| losses.mean(Kind::Float))?;
+    let plain = step_with(rows, devices, |losses| losses.mean(Kind::Float))?;
     let shares =
         Tensor::from_slice(&chunk_sizes(rows, devices)?).to_kind(Kind::Float) / rows as f64;
-    let weighted = step(rows, devices, |losses| (losses * &shares).sum(Kind::Float))?;
+    let weighted = step_with(rows, devices, |losses| (losses * &shares).sum(Kind::Float))?;
     Ok([number(&truth)?, plain.loss, apart(&plain)?, weighted.loss, apart(&weighted)?])
 }
 
-/// How many times larger the gradients of the losses' sum are than those of their mean (S2.19).
+/// The ratio of the gradients of the losses' sum to those of their mean (S2.19).
 pub fn sum_for_mean(rows: i64, devices: usize) -> Result<f64> {
-    let mean = step(rows, devices, |losses| losses.mean(Kind::Float))?;
-    let sum = step(rows, devices, |losses| losses.sum(Kind::Float))?;
+    let mean = step_with(rows, devices, |losses| losses.mean(Kind::Float))?;
+    let sum = step_with(rows, devices, |losses| losses.sum(Kind::Float))?;
     ratio(&sum.gradients, &mean.gradients)
 }
 
-/// The devices' mean of the losses against both targets, and the sum of the means for each target
+/// The mean over the devices of the loss for both targets, and the sum of the means for each target
 /// alone (S2.17).
 pub fn two_targets(rows: i64, devices: usize) -> Result<(f64, f64)> {
-    let (_vs, model) = wrapped(devices, build)?;
-    let (x, y, y2) = batch(rows);
+    let (_vs, model) = wrapped(devices, small)?;
+    let (x, y, y2) = rows_and_targets(rows);
     let mean = |y: &Tensor, y2: &Tensor| {
         let inputs = (x.shallow_clone(), y.shallow_clone(), y2.shallow_clone());
         number(&model.forward(inputs, TwoTargets::forward)?.1.mean(Kind::Double))
@@ -69,8 +71,8 @@ pub fn two_targets(rows: i64, devices: usize) -> Result<(f64, f64)> {
     Ok((mean(&y, &y2)?, mean(&y, &y)? / 2.0 + mean(&y2, &y2)? / 2.0))
 }
 
-/// A column of results against a row of targets: the number of differences, their mean square, and
-/// the mean square of each row and its own target (S2.21).
+/// A column of results minus a row of targets: the number of differences, their mean square, and the
+/// mean square if each row is compared only with its own target (S2.21).
 pub fn column_against_row(rows: i64) -> Result<(usize, f64, f64)> {
     let (result, y) = (waves(&[rows, 1]), waves(&[rows]).square());
     let loss = number(&result.mse_loss(&y, Reduction::Mean))?;
@@ -80,7 +82,6 @@ pub fn column_against_row(rows: i64) -> Result<(usize, f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::toy::ROUNDING;
     use super::*;
     use approx::assert_relative_eq;
 

@@ -5,16 +5,16 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `questions.jinja` | the questions and answers, and between them the experiments they call |
-//! | `experiments` | the name of each experiment in that text |
+//! | `questions.jinja` | the questions, and answers with calls of experiments in them |
+//! | `experiments` | the names by which that text calls the experiments |
 //! | `toy` | what the experiments share: a model, a batch, a training step |
 //! | `scatter_gather` | dividing a batch, and putting outputs together |
 //! | `replicas` | a copy of the model on every device |
-//! | `gradients` | the way back, and why gradients are summed |
+//! | `gradients` | the backward pass, and why gradients are summed |
 //! | `losses` | a model that returns its loss |
 //! | `three_placements` | the same step with the loss in three places |
-//! | `cost` | what a step consists of, copies, holds and takes |
-//! | `limits` | which models can be wrapped, and what they have to know about it |
+//! | `cost` | the parts of a step, and what it costs: bytes copied, memory, time |
+//! | `limits` | which models can be wrapped, and what changes for them |
 
 mod cost;
 mod experiments;
@@ -37,12 +37,12 @@ use anyhow::{Result, ensure};
 `equal` means: up to rounding, a millionth of the largest value.
 A line that begins with `measured` is a time and differs from run to run.")]
 pub struct Args {
-    /// Questions by their numbers in the book's index, S0.1 to S0.32 and S2.1 to S2.23.
+    /// Numbers of questions in the book's index, S0.1 to S0.32 and S2.1 to S2.23.
     #[arg(value_name = "QUESTION")]
     rows: Vec<String>,
 }
 
-/// A note to whoever reads it, then titles and questions, with an empty line between them.
+/// A comment, then titles and questions, separated by empty lines.
 const QUESTIONS: &str = include_str!("questions.jinja");
 
 pub fn run(args: &Args) -> Result<()> {
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<()> {
     let wanted = |question: &str| {
         args.rows.is_empty() || rows(question).any(|row| args.rows.iter().any(|arg| arg == row))
     };
-    // The same sums in the same order on every machine.
+    // With one thread, sums are added up in the same order on every machine.
     tch::set_num_threads(1);
     let experiments = experiments::environment()?;
     let mut title = None;
@@ -84,7 +84,7 @@ fn questions() -> impl Iterator<Item = &'static str> {
     blocks().filter(|block| !is_title(block))
 }
 
-/// The numbers of a question in the book's index.
+/// The numbers of a question in the book's index, which end at two spaces.
 fn rows(question: &str) -> impl Iterator<Item = &str> {
     question.split("  ").take(1).flat_map(|rows| rows.split(' '))
 }

@@ -1,8 +1,6 @@
 //! A copy of the model on every device.
 
-use super::toy::{
-    copied, count, difference, number, parameters, split, train, unwrapped, waves, wrapped,
-};
+use super::toy::*;
 use crate::models::EmbeddingLinear;
 use anyhow::Result;
 use tch::nn::{Module, VarStore};
@@ -11,8 +9,8 @@ use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice};
 
-/// The first thread's model: its parameters, the shape of its output, and how far that is from the
-/// output of the unwrapped model (S0.1, S0.3).
+/// The first thread's model: its parameters, the shape of its output, and the difference between
+/// this output and the unwrapped model's (S0.1, S0.3).
 pub fn threads_model(devices: usize) -> Result<(usize, Vec<i64>, f64)> {
     let tokens = Tensor::from_slice(&[1i64, 2, 3, 4, 5, 6]);
     let (vs, model) = wrapped(devices, EmbeddingLinear::new)?;
@@ -22,7 +20,7 @@ pub fn threads_model(devices: usize) -> Result<(usize, Vec<i64>, f64)> {
     Ok((parameters(&vs), output.size(), difference(&output, &expected)?))
 }
 
-/// What each device holds: the sum of its weights, and which rows of the batch (S0.9).
+/// What each device holds: its name, the sum of its weights, and its rows of the batch (S0.9).
 pub fn held(devices: usize) -> Result<Vec<(String, f64, Vec<i64>)>> {
     let (_vs, model) = split(devices, EmbeddingLinear::new)?;
     let outputs = model.forward(count(8), |module, rows| (module.embedding.ws.detach(), rows))?;
@@ -33,7 +31,7 @@ pub fn held(devices: usize) -> Result<Vec<(String, f64, Vec<i64>)>> {
     held.collect()
 }
 
-/// Of each of two replicas, whether its table is the original's storage (S2.10).
+/// Whether each of two replicas uses the original's storage (S2.10).
 pub fn are_originals() -> Result<Vec<bool>> {
     let (vs, model) = split(2, EmbeddingLinear::new)?;
     let tables = model.forward(count(2), |module, _| module.embedding.ws.shallow_clone())?;
@@ -41,15 +39,16 @@ pub fn are_originals() -> Result<Vec<bool>> {
     Ok(tables.parts().iter().map(|table| table.data_ptr() == original).collect())
 }
 
-/// Bytes of weights that each of some passes copies to each of two devices (S2.10, S0.6, S2.2).
+/// For each of several forward passes, the bytes of weights that it copies to each of two devices
+/// (S2.10, S0.6, S2.2).
 pub fn replicated(passes: usize) -> Result<Vec<Vec<usize>>> {
     let (vs, model) = wrapped(2, EmbeddingLinear::new)?;
     let pass = || Ok(model.f_forward_t(&count(2), true)?.mean(Kind::Float));
     (0..passes).map(|_| Ok(copied(&train(&vs, &model, pass)?.events, Step::Replicate))).collect()
 }
 
-/// By how much a step of the optimizer moves the original and a replica, and the difference between
-/// the two after the next forward pass (S2.8).
+/// How far a step of the optimizer moves the original and a replica, and the difference between the
+/// two after the next forward pass (S2.8).
 pub fn update() -> Result<(f64, f64, f64)> {
     let (vs, model) = split(2, EmbeddingLinear::new)?;
     let forward = || {
@@ -71,7 +70,7 @@ pub fn update() -> Result<(f64, f64, f64)> {
     Ok((original_moved, replica_moved, difference(&replica, &original)?))
 }
 
-/// How a model on another device than the first is refused (S2.1).
+/// The error for a model that is not on the first device (S2.1).
 pub fn model_elsewhere() -> Result<String> {
     let devices = Devices::cpu(2)?;
     let second = devices.get(1)?;
@@ -82,7 +81,7 @@ pub fn model_elsewhere() -> Result<String> {
     Ok(built.map_or_else(|error| error.to_string(), |_| "accepted".into()))
 }
 
-/// The shape of the output of a batch on the second device (S2.1).
+/// The shape of the output for a batch on the second device (S2.1).
 pub fn batch_elsewhere() -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(2, EmbeddingLinear::new)?;
     let tokens = LogicalDevice::Cpu(1).copy_of(&count(4))?;
@@ -91,7 +90,6 @@ pub fn batch_elsewhere() -> Result<Vec<i64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::toy::ROUNDING;
     use super::*;
 
     /// What the embedding and the linear layer occupy.

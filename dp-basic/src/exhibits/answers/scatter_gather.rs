@@ -1,18 +1,18 @@
 //! Dividing a batch, and putting outputs together.
 
-use super::toy::{batch, copied, count, step, wrapped};
+use super::toy::*;
 use anyhow::Result;
 use tch::Tensor;
 use tch_parallel::data_parallel::{Step, gather, scatter};
 use tch_parallel::{Devices, LogicalDevice};
 
-/// Rows of each chunk (S0.2, S0.13).
+/// The number of rows of each chunk (S0.2, S0.13).
 pub fn chunk_sizes(rows: i64, devices: usize) -> Result<Vec<i64>> {
     let chunks = scatter(&count(rows), &Devices::cpu(devices)?, 0)?;
     Ok(chunks.iter().map(|chunk| chunk.size()[0]).collect())
 }
 
-/// Numbers times ten, each multiplied by the replica that gets it (S0.8).
+/// These numbers times ten, each multiplied by the replica that gets it (S0.8).
 pub fn tens(numbers: &[i64], devices: usize) -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(devices, |_| 10)?;
     let outputs = model.forward(Tensor::from_slice(numbers), |factor, chunk| chunk * *factor)?;
@@ -25,7 +25,7 @@ pub fn pairs(rows: i64, devices: usize) -> Result<Vec<(i64, i64)>> {
     Ok(chunks.iter().map(|(x, y)| (x.int64_value(&[0]), y.int64_value(&[0]))).collect())
 }
 
-/// Whether the first chunk begins where the batch does in memory, and the bytes of the batch that
+/// Whether the first chunk begins at the batch's address in memory, and the bytes of the batch that
 /// are copied to each device (S2.9).
 pub fn first_chunk() -> Result<(bool, Vec<usize>)> {
     let (inputs, _) = batch(8);
@@ -34,7 +34,7 @@ pub fn first_chunk() -> Result<(bool, Vec<usize>)> {
     Ok((chunks[0].data_ptr() == inputs.data_ptr(), copied))
 }
 
-/// Where a device without a replica puts the rows of two others together, and these rows (S0.30).
+/// The device without a replica that gathers the rows of two others, and these rows (S0.30).
 pub fn gathered_outside() -> Result<(String, Vec<i64>)> {
     let parts = [(0, [1i64, 2]), (1, [3, 4])]
         .map(|(device, rows)| LogicalDevice::Cpu(device).copy_of(&Tensor::from_slice(&rows)));

@@ -1,7 +1,7 @@
-//! One training step, with the loss in three places. Compare the parts between the anchors: they
-//! are what a program has to change.
+//! One training step, with the loss in three places. Compare the lines between the anchors: they are
+//! what a program has to change.
 
-use super::toy::{batch, difference, gradients, mlp, number, set_weights};
+use super::toy::*;
 use anyhow::Result;
 use tch::Tensor;
 use tch::nn::{Module, Path, Sequential, VarStore};
@@ -23,7 +23,7 @@ pub fn after_gathering(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
     Ok((number(&loss)?, gradients(&vs)))
 }
 
-/// The model computes its loss; what is gathered is a number from each device.
+/// The model computes its loss, and one number per device is gathered.
 pub fn in_the_model(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
     let vs = VarStore::new(devices.first().into());
     let (inputs, labels) = batch(rows);
@@ -51,7 +51,7 @@ impl WithLoss {
     }
 }
 
-/// Outputs stay where they are, and so does the loss.
+/// Outputs and losses stay on their devices.
 pub fn in_parallel(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
     let vs = VarStore::new(devices.first().into());
     let (inputs, labels) = batch(rows);
@@ -69,8 +69,8 @@ pub fn in_parallel(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
     Ok((value, gradients(&vs)))
 }
 
-/// Of the loss after gathering, in the model and by a parallel criterion: its value, and how far
-/// its gradients are from the first's (S0.19).
+/// For the loss after gathering, in the model and by a parallel criterion, its value and the
+/// difference between its gradients and the first's (S0.19).
 pub fn places(rows: i64, devices: usize) -> Result<Vec<(f64, f64)>> {
     let devices = Devices::cpu(devices)?;
     let (_, expected) = after_gathering(&devices, rows)?;
@@ -98,7 +98,6 @@ pub fn other_lines(place: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::toy::ROUNDING;
     use super::*;
     use approx::assert_relative_eq;
 

@@ -1,5 +1,6 @@
-//! A model, a batch, a training step and ways to compare gradients: what the experiments share.
+//! What the experiments share: a model, a batch, a training step, and ways to compare gradients.
 
+pub use crate::exhibits::{gradients, parameters};
 use anyhow::Result;
 use tch::nn::{Module, ModuleT, Path, Sequential, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
@@ -9,8 +10,8 @@ use tch_parallel::data_parallel::{
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::{Devices, LogicalDevice};
 
-/// Two gradients are equal if they differ by no more than this share of the largest value: a sum
-/// computed in parts is rounded differently.
+/// Gradients are equal if they differ by at most this share of the largest value: a sum computed in
+/// parts is rounded differently.
 pub const ROUNDING: f64 = 1e-6;
 
 /// Width of [`batch`]'s inputs.
@@ -41,7 +42,7 @@ pub fn count(rows: i64) -> Tensor {
     Tensor::arange(rows, tch::kind::INT64_CPU)
 }
 
-/// Sets weights that depend only on their positions, so that two models of one kind are equal.
+/// Sets weights that depend only on their positions, so that two models of the same kind are equal.
 pub fn set_weights(vs: &VarStore) {
     for mut variable in vs.trainable_variables() {
         no_grad(|| variable.copy_(&(waves(&variable.size()) * 0.4)));
@@ -53,14 +54,25 @@ pub fn wrapped<M: Send>(
     devices: usize,
     build: impl Fn(&Path<'_>) -> M,
 ) -> Result<(VarStore, DataParallel<M>)> {
+    with_output_on(0, devices, build)
+}
+
+/// A model in DataParallel that gathers the outputs on the device of this number.
+fn with_output_on<M: Send>(
+    output: usize,
+    devices: usize,
+    build: impl Fn(&Path<'_>) -> M,
+) -> Result<(VarStore, DataParallel<M>)> {
     let devices = Devices::cpu(devices)?;
     let vs = VarStore::new(devices.first().into());
-    let model = DataParallel::new(&vs, &devices, build)?;
+    let output_device = Some(LogicalDevice::Cpu(output));
+    let options = DataParallelOptions { output_device, ..Default::default() };
+    let model = DataParallel::with_options(&vs, &devices, options, build)?;
     set_weights(&vs);
     Ok((vs, model))
 }
 
-/// A model whose outputs stay on their devices.
+/// A model in DataParallelModel: its outputs stay on their devices.
 pub fn split<M: Send>(
     devices: usize,
     build: impl Fn(&Path<'_>) -> M,
@@ -80,17 +92,17 @@ pub fn unwrapped<M>(build: impl Fn(&Path<'_>) -> M) -> (VarStore, M) {
     (vs, model)
 }
 
-/// What a training step comes to.
+/// The results of a training step.
 #[derive(Debug)]
 pub struct Outcome {
     pub loss: f64,
-    /// Of all parameters, in one row.
+    /// The gradients of all parameters, in one row.
     pub gradients: Tensor,
-    /// By step and device.
+    /// Ordered by part of the step, then by device.
     pub events: Vec<Event>,
 }
 
-/// One training step of `model`.
+/// One training step of `model`, without the optimizer's part.
 pub fn train<M: Send>(
     vs: &VarStore,
     model: &DataParallel<M>,
@@ -114,15 +126,9 @@ pub fn classify<M: ModuleT + Send>(
     train(vs, model, || Ok(model.f_forward_t(inputs, true)?.cross_entropy_for_logits(labels)))
 }
 
-/// One training step of [`mlp`] on [`batch`], with its outputs on the device of that number.
+/// One training step of [`mlp`] on [`batch`], with the outputs on the device of this number.
 pub fn step(rows: i64, devices: usize, output: usize) -> Result<Outcome> {
-    let devices = Devices::cpu(devices)?;
-    let vs = VarStore::new(devices.first().into());
-    let output_device = Some(LogicalDevice::Cpu(output));
-    let options = DataParallelOptions { output_device, ..Default::default() };
-    let model = DataParallel::with_options(&vs, &devices, options, mlp)?;
-    set_weights(&vs);
-    classify(&(vs, model), &batch(rows))
+    classify(&with_output_on(output, devices, mlp)?, &batch(rows))
 }
 
 /// The gradients of [`mlp`] on [`batch`] without DataParallel.
@@ -131,13 +137,6 @@ pub fn reference(rows: i64) -> Tensor {
     let (inputs, labels) = batch(rows);
     model.forward(&inputs).cross_entropy_for_logits(&labels).backward();
     gradients(&vs)
-}
-
-/// The gradients of all parameters in one row.
-pub fn gradients(vs: &VarStore) -> Tensor {
-    let flat: Vec<_> =
-        vs.trainable_variables().iter().map(|variable| variable.grad().view([-1])).collect();
-    Tensor::cat(&flat, 0)
 }
 
 /// The largest difference, as a share of the largest expected value.
@@ -151,7 +150,7 @@ pub fn ratio(found: &Tensor, expected: &Tensor) -> Result<f64> {
     Ok(product(found, expected)? / product(expected, expected)?)
 }
 
-/// `equal` within [`ROUNDING`], or how far apart.
+/// `equal` for a [`difference`] up to [`ROUNDING`], otherwise the difference in percent.
 pub fn equality(difference: f64) -> String {
     if difference <= ROUNDING {
         "equal".into()
@@ -165,17 +164,13 @@ pub fn number(tensor: &Tensor) -> Result<f64> {
     Ok(f64::try_from(tensor.to_kind(Kind::Double))?)
 }
 
-pub fn parameters(vs: &VarStore) -> usize {
-    vs.trainable_variables().iter().map(Tensor::numel).sum()
-}
-
-/// Bytes that one kind of step copied, event by event.
+/// The bytes that one part of a step copied, event by event.
 pub fn copied(events: &[Event], step: Step) -> Vec<usize> {
     let events = events.iter().filter(|event| event.step == step);
     events.map(|event| event.bytes_copied).collect()
 }
 
-/// Bytes that one kind of step copied in all.
+/// The bytes that one part of a step copied in all.
 pub fn copied_by(events: &[Event], step: Step) -> usize {
     copied(events, step).into_iter().sum()
 }

@@ -1,19 +1,16 @@
-//! A model in two parts on two devices, for when it does not fit one.
-//!
-//! | file | what it holds |
-//! |---|---|
-//! | `network` | the two parts, and a training step through both |
-//! | `print` | a step as text |
+//! A model in two parts on two devices, for when it does not fit on one. The two parts, and a
+//! training step through both, are in `network`.
 
 mod network;
-mod print;
 
 use super::check_batch;
-use super::spans::Show;
+use super::spans::{Show, Span, at_once, busy};
 use crate::models::{CLASSES, FEATURES};
 use anyhow::{Result, ensure};
 use network::{Network, Step};
+use report::{Column, milliseconds, thousands};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tch::Tensor;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::{Devices, LogicalDevice};
@@ -25,24 +22,25 @@ use tch_parallel::{Devices, LogicalDevice};
   dp-basic model-parallel --split                each on its own; compared with the above
   dp-basic model-parallel --split --svg two.svg  and a picture of who works when")]
 pub struct Args {
-    /// Put the second part on the second device (the thread's split_gpus).
+    /// Put the second part on the second device (split_gpus in the thread).
     #[arg(long)]
     split: bool,
-    /// The two devices: cpu:2, or a list such as cuda:0,cuda:1.
+    /// Devices: cpu:2 for two logical devices, or a list such as cuda:0,cuda:1.
     #[arg(long, default_value = "cpu:2")]
     devices: String,
-    /// Rows of a batch.
+    /// Batch size.
     #[arg(long, default_value_t = 256)]
     batch: i64,
     #[command(flatten)]
     show: Show,
 }
 
-/// A network after two training steps of which the second was measured.
+/// A network after two training steps.
 struct Trained {
     network: Network,
+    /// The second step.
     step: Step,
-    /// The most bytes that each device held at once in the second step.
+    /// Each device's peak memory in that step, in bytes.
     peaks: BTreeMap<LogicalDevice, usize>,
 }
 
@@ -54,29 +52,28 @@ pub fn run(args: &Args) -> Result<()> {
     );
     check_batch(args.batch)?;
     args.show.check()?;
-    // A device stands for one core.
+    // A logical device stands for one core.
     tch::set_num_threads(1);
     tch::manual_seed(0);
     let first = devices.first();
     let second = if args.split { devices.get(1)? } else { first };
     let original = Network::new([first, first])?;
     let trained = train(&original, [first, second], args.batch)?;
-    print::print(&devices, &trained, &args.show);
+    print(&devices, &trained, &args.show);
     let Trained { network, step, .. } = trained;
     if args.split {
-        // Only now: it would be counted among what the first device holds.
+        // Not before: its memory would count as the first device's.
         let whole = train(&original, [first, first], args.batch)?;
-        let [found, expected] = [&network, &whole.network].map(gradients);
         println!("\ncompared with both parts on {first}:");
         println!("outputs {}", equality(&step.logits, &whole.step.logits)?);
-        println!("gradients {}", equality(&found?, &expected?)?);
+        println!("gradients {}", equality(&network.gradients(), &whole.network.gradients())?);
     }
     let title = "A training step of a model in two parts".into();
-    let parts = step.spans.iter().map(|(_, span)| span.category.clone()).collect();
-    args.show.draw(title, &devices, parts, &step.spans)
+    let categories = step.spans.iter().map(|(_, span)| span.category.clone()).collect();
+    args.show.draw(title, &devices, categories, &step.spans)
 }
 
-/// Two steps of a network that has the weights of `original`; the first waits for memory.
+/// Trains a network with the weights of `original` for two steps: the first allocates memory.
 fn train(original: &Network, devices: [LogicalDevice; 2], batch: i64) -> Result<Trained> {
     let before = devices.map(memory_allocated);
     let mut network = Network::new(devices)?;
@@ -94,15 +91,6 @@ fn train(original: &Network, devices: [LogicalDevice; 2], batch: i64) -> Result<
     Ok(Trained { network, step, peaks: peaks.collect::<Result<_>>()? })
 }
 
-/// All gradients in a row, on the CPU.
-fn gradients(network: &Network) -> Result<Tensor> {
-    let parts = [&network.module1, &network.module2].into_iter();
-    let flat = parts
-        .flat_map(|part| part.vs.trainable_variables())
-        .map(|variable| Ok(variable.grad().f_to_device(tch::Device::Cpu)?.view([-1])));
-    Ok(Tensor::f_cat(&flat.collect::<Result<Vec<_>>>()?, 0)?)
-}
-
 fn equality(found: &Tensor, expected: &Tensor) -> Result<String> {
     let found = found.f_to_device(expected.device())?;
     if found == *expected {
@@ -112,12 +100,63 @@ fn equality(found: &Tensor, expected: &Tensor) -> Result<String> {
     Ok(format!("differ by up to {difference:.1e}"))
 }
 
+/// Prints where the parts are, how much memory each device needs, and which device works when.
+fn print(devices: &Devices, trained: &Trained, show: &Show) {
+    let Trained { network: Network { module1, module2 }, step, peaks } = trained;
+    println!(
+        "module1 on {}, module2 on {}, labels on {}, loss on {}\n",
+        module1.device,
+        module2.device,
+        LogicalDevice::of(&step.labels),
+        LogicalDevice::of(&step.loss),
+    );
+    let rows = devices.iter().map(|device| {
+        let parts = [module1, module2].into_iter().filter(|part| part.device == device);
+        let busy = busy(&step.spans, device);
+        let share = 100.0 * busy.as_secs_f64() / took(&step.spans).as_secs_f64();
+        vec![
+            device.to_string(),
+            thousands(parts.map(|part| part.parameter_bytes()).sum()),
+            thousands(peaks.get(&device).copied().unwrap_or(0)),
+            milliseconds(busy),
+            format!("{share:.0} %"),
+        ]
+    });
+    println!("{}", show.table(&DEVICES, &rows.collect::<Vec<_>>()));
+    let rows = step.spans.iter().map(|(device, span)| {
+        let [start, duration] = [span.start, span.duration].map(milliseconds);
+        vec![span.category.clone(), device.to_string(), start, duration]
+    });
+    print!("{}", show.table(&PARTS, &rows.collect::<Vec<_>>()));
+    println!("\ndevices at work at the same time: {}", at_once(&step.spans));
+}
+
+const DEVICES: [Column; 5] = [
+    Column::Left("device"),
+    Column::Right("parameter bytes"),
+    Column::Right("peak bytes"),
+    Column::Right("works ms"),
+    Column::Right("of the step"),
+];
+
+const PARTS: [Column; 4] = [
+    Column::Left("part"),
+    Column::Left("device"),
+    Column::Right("begins at ms"),
+    Column::Right("takes ms"),
+];
+
+/// The time from the beginning of the first span to the end of the last.
+fn took(spans: &[Span]) -> Duration {
+    let ends = spans.iter().map(|(_, span)| span.start + span.duration);
+    let begin = spans.first().map_or(Duration::ZERO, |(_, span)| span.start);
+    ends.max().unwrap_or_default().saturating_sub(begin)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::spans::{at_once, busy};
     use super::*;
     use std::collections::BTreeSet;
-    use std::time::Duration;
 
     const BATCH: i64 = 16;
 
@@ -134,7 +173,7 @@ mod tests {
         let split = train(&original, [first, second], BATCH).unwrap();
         assert_eq!(split.step.logits, whole.step.logits);
         assert_eq!(split.step.loss, whole.step.loss);
-        assert_eq!(gradients(&split.network).unwrap(), gradients(&whole.network).unwrap());
+        assert_eq!(split.network.gradients(), whole.network.gradients());
     }
 
     #[test]

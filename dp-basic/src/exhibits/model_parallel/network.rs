@@ -2,6 +2,7 @@
 //! modules, on two devices or on one.
 
 use crate::exhibits::spans::{Span, Spans};
+use crate::exhibits::{gradients, parameters};
 use crate::models::{back, front};
 use anyhow::Result;
 use tch::nn::{Module, Path, Sequential, VarStore};
@@ -9,12 +10,11 @@ use tch::{Kind, Tensor};
 use tch_parallel::LogicalDevice;
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
-/// A module that is a network's part, and what belongs to it.
+/// One part of the network, with its parameters and its optimizer.
 #[derive(Debug)]
 pub struct Part {
-    /// Where its parameters are, and where it runs.
+    /// The device that holds the parameters and runs the module.
     pub device: LogicalDevice,
-    /// Its parameters.
     pub vs: VarStore,
     module: Sequential,
     optimizer: Sgd,
@@ -23,28 +23,25 @@ pub struct Part {
 /// Two modules in a row.
 #[derive(Debug)]
 pub struct Network {
-    /// Takes the inputs.
+    /// Maps inputs to activations.
     pub module1: Part,
-    /// Takes what `module1` gives, and gives the logits.
+    /// Maps activations to logits.
     pub module2: Part,
 }
 
-/// What a training step has come to.
+/// The results of a training step.
 #[derive(Debug)]
 pub struct Step {
-    /// What `module2` has given.
     pub logits: Tensor,
-    /// The labels that they were compared with.
     pub labels: Tensor,
-    /// The loss.
     pub loss: Tensor,
-    /// What was done when, and where.
+    /// Which device did what, and when.
     pub spans: Vec<Span>,
 }
 
 impl Part {
     fn new(device: LogicalDevice, build: impl Fn(&Path<'_>) -> Sequential) -> Result<Self> {
-        // What is allocated meanwhile belongs to the device.
+        // Memory allocated under this guard counts as the device's.
         let _on = device.guard()?;
         let vs = VarStore::new(device.into());
         let module = build(&vs.root());
@@ -52,9 +49,9 @@ impl Part {
         Ok(Part { device, vs, module, optimizer })
     }
 
-    /// Bytes of the parameters, and as many again of their gradients.
+    /// Bytes of the parameters; their gradients take as many again.
     pub fn parameter_bytes(&self) -> usize {
-        self.vs.trainable_variables().iter().map(|tensor| tensor.numel() * size_of::<f32>()).sum()
+        parameters(&self.vs) * size_of::<f32>()
     }
 }
 
@@ -65,13 +62,18 @@ impl Network {
         Ok(Network { module1: Part::new(first, front)?, module2: Part::new(second, back)? })
     }
 
-    /// Takes over the weights of another network.
+    /// Copies the weights of another network.
     pub fn copy_weights(&mut self, other: &Network) -> Result<()> {
         self.module1.vs.copy(&other.module1.vs)?;
         Ok(self.module2.vs.copy(&other.module2.vs)?)
     }
 
-    /// One step: inputs `[batch, 784]` and labels `[batch]` may be on any device.
+    /// The gradients of both parts in one row, on the CPU.
+    pub fn gradients(&self) -> Tensor {
+        Tensor::cat(&[gradients(&self.module1.vs), gradients(&self.module2.vs)], 0)
+    }
+
+    /// One training step: inputs `[batch, 784]` and labels `[batch]` may be on any device.
     pub fn step(&mut self, inputs: &Tensor, labels: &Tensor) -> Result<Step> {
         let Network { module1, module2 } = self;
         let (first, second) = (module1.device, module2.device);
@@ -89,7 +91,7 @@ impl Network {
         // ANCHOR_END: forward
 
         // ANCHOR: backward
-        // The loss is where the logits are, so the labels have to be there as well.
+        // The loss is computed where the logits are, so the labels must be there as well.
         let labels = second.copy_of(labels)?;
         let loss = spans.on("loss", second, || Ok(logits.cross_entropy_for_logits(&labels)))?;
         let backward = if split { "backward 2" } else { "backward" };
@@ -106,18 +108,18 @@ impl Network {
     }
 }
 
-/// An activation on another device, where the graph begins anew.
+/// A copy of an activation on another device, at which a new graph starts.
 ///
-/// Among GPUs `x.to("cuda:1")` would do: it is differentiable, and autograd runs each operation's
-/// backward pass on the device of the operation. All logical devices are one CPU to autograd, which
-/// would run both halves of a single backward pass on this thread, for one device. So the graph is
-/// cut here, and each half runs under its own device.
+/// With GPUs `x.to("cuda:1")` would be enough: it is differentiable, and autograd runs the backward
+/// pass of each operation on the device of the operation. To autograd all logical devices are one
+/// CPU, so it would run both halves of the backward pass on this thread, as work of one device.
+/// Cutting the graph here lets each half run under its own device.
 fn moved(x: &Tensor, device: LogicalDevice) -> Result<Tensor> {
     Ok(device.copy_of(x)?.detach().set_requires_grad(true))
 }
 
-/// The backward pass from `output`, whose gradient is known. tch begins at a single number only:
-/// the gradient of this sum with respect to `output` is `gradient`.
+/// The backward pass from `output`, whose gradient is known. tch can start only from a scalar, so
+/// this takes one whose gradient with respect to `output` is `gradient`.
 fn backward_from(output: &Tensor, gradient: &Tensor) -> Result<(), tch::TchError> {
     (output * gradient).sum(Kind::Float).f_backward()
 }
