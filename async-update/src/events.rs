@@ -1,7 +1,7 @@
 //! What a training logs, and what it prints at the end.
 
 use crate::link::Traffic;
-use report::MetricsLog;
+use report::{MetricsLog, refused};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -88,22 +88,23 @@ impl Log {
     /// update.
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
         if !outcome.loss.is_finite() {
-            return Err(Error::Argument {
-                what: "the loss over the test set".into(),
-                found: format!("{} after {} updates", outcome.loss, outcome.updates),
-                expected: "finite; try a smaller --lr".into(),
-            });
+            let found = format!("{} after {} updates", outcome.loss, outcome.updates);
+            return Err(refused("the loss over the test set", found, "finite; try a smaller --lr"));
         }
         println!("{outcome}");
         self.event("outcome", outcome)
     }
+
+    /// Logs what this process has sent and received.
+    pub fn end(&mut self) -> Result<()> {
+        self.event("end", &End { traffic: Traffic::of_this_process() })
+    }
 }
 
 /// What a rank has sent and received in a training: the event `end`.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct End {
-    /// `None` if a library's collective did it, which cannot be counted.
-    pub traffic: Option<Traffic>,
+#[derive(Debug, Serialize)]
+struct End {
+    traffic: Option<Traffic>,
 }
 
 /// Seconds since 1970.
