@@ -54,21 +54,13 @@ pub struct TrainArgs {
 impl TrainArgs {
     /// The training set and the test set.
     pub fn data(&self) -> Result<(Arc<Mnist>, Arc<Mnist>)> {
-        let directory = match &self.data_dir {
-            Some(directory) => Some(directory.clone()),
-            None if self.download => Some(download::mnist()?),
-            None => None,
-        };
+        let directory =
+            if self.download { Some(download::mnist()?) } else { self.data_dir.clone() };
         let split = |split| match &directory {
             Some(directory) => Mnist::from_dir(directory, split),
             None => Mnist::embedded(split),
         };
         Ok((Arc::new(split(Split::Train)?), Arc::new(split(Split::Test)?)))
-    }
-
-    /// The minimum time for a gradient.
-    pub fn step_time(&self) -> Duration {
-        Duration::from_millis(self.step_time)
     }
 
     /// One worker's share of the data.

@@ -5,7 +5,7 @@ use report::{MetricsLog, refused};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 use tch::{Kind, Tensor};
 use tch_parallel::{Error, Result};
 
@@ -61,10 +61,8 @@ pub struct Read {
 
 impl Log {
     pub fn create(directory: Option<&Path>, rank: usize, ranks: usize) -> Result<Log> {
-        let metrics = match directory {
-            Some(directory) => MetricsLog::create(directory, rank, ranks)?,
-            None => MetricsLog::disabled(),
-        };
+        let create = |directory| MetricsLog::create(directory, rank, ranks);
+        let metrics = directory.map_or_else(|| Ok(MetricsLog::disabled()), create)?;
         Ok(Log { metrics, rank, steps: 0 })
     }
 
@@ -109,7 +107,7 @@ struct End {
 
 /// Seconds since 1970.
 pub fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |duration| duration.as_secs_f64())
+    UNIX_EPOCH.elapsed().map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// The outcome of a training: its last line, and in `--metrics` the event `outcome` of rank 0.

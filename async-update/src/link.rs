@@ -13,7 +13,7 @@ static SENT: AtomicUsize = AtomicUsize::new(0);
 static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 
 /// What has gone over links.
-#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Traffic {
     /// Bytes handed to `send`.
     pub sent: usize,

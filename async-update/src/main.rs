@@ -45,13 +45,11 @@ fn run(command: &Command) -> Result<()> {
             Ok((SyncAllReduce { group, steps, lr: args.lr }, steps))
         }),
         Command::SyncPs(args) => synchronous("sync-ps", args, |group, steps| {
-            let link = Link::between_ranks(group)?;
-            Ok((SyncPs { link, steps, lr: args.lr }, steps))
+            Ok((SyncPs { link: Link::between_ranks(group)?, steps, lr: args.lr }, steps))
         }),
         Command::Ring(RingArgs { exhibit: None, train: args }) => {
             synchronous("ring", args, |group, steps| {
-                let link = Link::between_ranks(group)?;
-                Ok((Ring { link, steps, lr: args.lr }, steps))
+                Ok((Ring { link: Link::between_ranks(group)?, steps, lr: args.lr }, steps))
             })
         }
         Command::LocalSgd(args) => local_sgd("local-sgd", args, 0),

@@ -9,7 +9,7 @@ use crate::server::{self, Service, Shards};
 use crate::{batches, model, pace};
 use anyhow::{Result, ensure};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::data::{Dataset, Mnist, Shard};
 use tch_parallel::distributed::{ProcessGroup, init_process_group};
@@ -26,7 +26,7 @@ pub fn train(
 ) -> Result<()> {
     let loader = args.loader(train_set, worker)?;
     let mut batches = batches::forever(&loader);
-    let pace = Pace::new(args.step_time(), &args.straggle, log.rank);
+    let pace = Pace::new(Duration::from_millis(args.step_time), &args.straggle, log.rank);
     while let number @ 1.. = method.next_batches(theta)? {
         for batch in batches.by_ref().take(number) {
             let (images, labels) = batch?;

@@ -37,8 +37,7 @@ pub struct AsyncPsArgs {
   launch -n 5 async-update ssp --staleness 0 --straggle 4:40   all take their steps together")]
 pub struct SspArgs {
     /// Maximum lead over the slowest worker, in updates, when a worker begins a batch.
-    #[arg(long, default_value_t = 4, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32))]
+    #[arg(long, default_value_t = 4, allow_negative_numbers = true)]
     pub staleness: u32,
     #[command(flatten)]
     pub server: ServerArgs,

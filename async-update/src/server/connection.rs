@@ -8,27 +8,17 @@ use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
 use tch_parallel::{Error, Result};
 
 /// Under this key of a connection the worker says that it has come.
-const HERE: &str = "here";
+pub const HERE: &str = "here";
 
-/// Each worker and each shard form a group of their own, so that its failure affects no others.
-fn meeting_point(store: &Store, worker: usize, shard: usize) -> Result<Store> {
+/// Where a worker and a shard meet: they form a group of their own, so that its failure affects no
+/// others.
+pub fn meeting_point(store: &Store, worker: usize, shard: usize) -> Result<Store> {
     store.with_prefix(&format!("connection/{worker}/{shard}"))
 }
 
-/// Whether a worker waits for a shard.
-pub fn has_come(store: &Store, worker: usize, shard: usize) -> Result<bool> {
-    meeting_point(store, worker, shard)?.check(HERE)
-}
-
-/// The server's end of a connection to a worker that has come.
-pub fn accept(
-    store: &Store,
-    worker: usize,
-    shard: usize,
-    options: ProcessGroupOptions,
-) -> Result<Link> {
-    let store = meeting_point(store, worker, shard)?;
-    Ok(Link::new(ProcessGroup::with_store(&store, SERVER, 2, options)?))
+/// Connects [`SERVER`] or [`WORKER`] to the other one that has come to this meeting point.
+pub fn connect(meeting_point: &Store, own: usize, options: ProcessGroupOptions) -> Result<Link> {
+    Ok(Link::new(ProcessGroup::with_store(meeting_point, own, 2, options)?))
 }
 
 /// All shards of θ, as a worker sees them: one connection to each. The server of shard s is rank s.
@@ -40,13 +30,13 @@ impl Shards {
     /// Connects a worker to all servers.
     pub fn connect(place: Place, options: ProcessGroupOptions) -> Result<Shards> {
         let store = Store::from_env(options.timeout)?;
-        let connect = |shard| {
-            let store = meeting_point(&store, place.rank, shard)?;
-            store.set(HERE, b"")?;
-            Ok(Link::new(ProcessGroup::with_store(&store, WORKER, 2, options)?))
+        let link = |shard| {
+            let meeting_point = meeting_point(&store, place.rank, shard)?;
+            meeting_point.set(HERE, b"")?;
+            connect(&meeting_point, WORKER, options)
         };
-        let connect = |shard| connect(shard).map_err(lost(shard));
-        Ok(Shards { links: (0..place.servers).map(connect).collect::<Result<_>>()? })
+        let links = (0..place.servers).map(|shard| link(shard).map_err(lost(shard)));
+        Ok(Shards { links: links.collect::<Result<_>>()? })
     }
 
     /// Fills `theta`, and returns how many of the `wanted` batches this worker may do before it asks

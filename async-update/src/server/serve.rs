@@ -1,10 +1,10 @@
 //! The server's process: it keeps a shard of θ until the batches are done, and serves every worker
 //! that comes on a thread of its own.
 
-use super::connection::{accept, has_come};
+use super::connection::{HERE, connect, meeting_point};
 use super::gate::Gate;
 use super::histogram::histogram;
-use super::protocol::{Answer, Request, WORKER, receive, send};
+use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
 use super::rule::Rule;
 use super::shard::Shard;
 use super::workers::Workers;
@@ -14,13 +14,13 @@ use crate::link::Link;
 use crate::model;
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::Error;
-use tch_parallel::data::Dataset;
-use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
+use tch_parallel::data::{Dataset, Mnist};
+use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
 const OVER: &str = "over";
@@ -41,7 +41,6 @@ pub struct Service<'a> {
 
 /// Keeps a shard of θ until the batches are done; rank 0 then evaluates the model.
 pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()> {
-    let Service { name, rule, gate } = service;
     let Place { rank, servers, ranks } = place;
     let (train_set, test_set) = args.data()?;
     let planned = args.batches(train_set.len());
@@ -54,37 +53,18 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
     // The servers need each other; workers need not come.
     let colleagues =
         ProcessGroup::with_store(&store.with_prefix("servers")?, rank, servers, options)?;
-    let shard = Mutex::new(Shard::new(theta.copy(), rule, gate, workers, log));
+    let shard = Mutex::new(Shard::new(theta.copy(), service.rule, service.gate, workers, log));
     let server = Server { rank, store, options, shard, changed: Condvar::new() };
 
     let begun = Instant::now();
-    // Rank 0 tells how the training went.
-    let conclude = |workers| -> Result<()> {
-        if rank == 0 {
-            server.store.set(OVER, b"")?;
-        }
-        let Some(theta) = gather(&colleagues, &server.shard().theta)? else { return Ok(()) };
-        let (loss, accuracy) = model::evaluate(&theta, &test_set)?;
-        let mut shard = server.shard();
-        let batches = shard.workers.done;
-        let updates = match rule {
-            Rule::Gradient { .. } => shard.version(),
-            // Workers make the steps; the centre only follows.
-            Rule::Elastic { .. } => batches,
-        };
-        let (name, seconds) = (name.to_owned(), shard.duration().as_secs_f64());
-        let outcome = Outcome { name, workers, updates, batches, seconds, loss, accuracy };
-        shard.log.outcome(&outcome)?;
-        println!("{}", histogram(&shard.staleness));
-        Ok(())
-    };
+    let here = |worker| meeting_point(&server.store, worker, rank)?.check(HERE);
     thread::scope(|scope| {
         // Each worker that has come, with the thread that serves it.
         let mut come = BTreeMap::new();
         let mut concluded = false;
         loop {
             for worker in place.workers() {
-                if !come.contains_key(&worker) && has_come(&server.store, worker, rank)? {
+                if !come.contains_key(&worker) && here(worker)? {
                     let server = &server;
                     come.insert(worker, scope.spawn(move || server.serve(worker)));
                 }
@@ -95,13 +75,14 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
                 nobody_else_comes && come.values().all(ScopedJoinHandle::is_finished);
             if server.is_over()? && !concluded {
                 concluded = true;
-                conclude(come.len())?;
-                let missing: Vec<_> = place.workers().filter(|it| !come.contains_key(it)).collect();
-                if rank == 0 && !missing.is_empty() {
-                    let waiting = Duration::from_secs(waiting.as_secs());
-                    eprintln!(
-                        "[server] all is done; waiting {waiting:?} for workers {missing:?}, which have not come"
-                    );
+                if rank == 0 {
+                    server.store.set(OVER, b"")?;
+                }
+                let theta = gather(&colleagues, &server.shard().theta)?;
+                if rank == 0 {
+                    server.conclude(service, come.len(), &theta, &test_set)?;
+                    let missing = place.workers().filter(|worker| !come.contains_key(worker));
+                    announce_waiting(waiting, &missing.collect::<Vec<_>>());
                 }
             }
             ensure!(
@@ -121,19 +102,22 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
     Ok(server.shard().log.end()?)
 }
 
-/// All of θ on rank 0, of which each server has a shard.
-fn gather(servers: &ProcessGroup, own: &Tensor) -> Result<Option<Tensor>> {
-    if servers.rank() > 0 {
-        servers.send(own, 0)?;
-        return Ok(None);
+/// Says for whom the server waits when all is done, if there is anybody.
+fn announce_waiting(limit: Duration, missing: &[usize]) {
+    if !missing.is_empty() {
+        let limit = Duration::from_secs(limit.as_secs());
+        eprintln!(
+            "[server] all is done; waiting {limit:?} for workers {missing:?}, which have not come"
+        );
     }
-    let theta = model::zeros();
-    let mut shards = theta.tensor_split(servers.world_size() as i64, 0);
-    shards[0].copy_(own);
-    for (server, shard) in shards.iter_mut().enumerate().skip(1) {
-        servers.recv(shard, server)?;
-    }
-    Ok(Some(theta))
+}
+
+/// All of θ, of which each server has a shard; only rank 0 gets it.
+fn gather(servers: &ProcessGroup, own: &Tensor) -> Result<Tensor> {
+    let mut theta = model::zeros();
+    theta.tensor_split(servers.world_size() as i64, 0)[servers.rank()].copy_(own);
+    servers.reduce(&mut theta, 0, ReduceOp::Sum)?;
+    Ok(theta)
 }
 
 /// What the threads of a server share.
@@ -164,6 +148,29 @@ impl Server {
             Some(failure) => Err(failure.into()),
             None => Ok(shard.workers.are_through()),
         }
+    }
+
+    /// Evaluates the model, which this number of workers has trained, and tells how that went.
+    fn conclude(
+        &self,
+        service: Service<'_>,
+        workers: usize,
+        theta: &Tensor,
+        test_set: &Arc<Mnist>,
+    ) -> Result<()> {
+        let (loss, accuracy) = model::evaluate(theta, test_set)?;
+        let mut shard = self.shard();
+        let batches = shard.workers.done;
+        let updates = match service.rule {
+            Rule::Gradient { .. } => shard.version(),
+            // Workers make the steps; the centre only follows.
+            Rule::Elastic { .. } => batches,
+        };
+        let (name, seconds) = (service.name.to_owned(), shard.duration().as_secs_f64());
+        let outcome = Outcome { name, workers, updates, batches, seconds, loss, accuracy };
+        shard.log.outcome(&outcome)?;
+        println!("{}", histogram(&shard.staleness));
+        Ok(())
     }
 
     /// Serves one worker until it goes. If it is lost, the others go on.
@@ -199,7 +206,8 @@ impl Server {
     /// Over a connection of its own to the store: should the worker be lost now, only this thread
     /// waits for it.
     fn connect(&self, worker: usize) -> tch_parallel::Result<Link> {
-        accept(&self.store.try_clone()?, worker, self.rank, self.options)
+        let meeting_point = meeting_point(&self.store.try_clone()?, worker, self.rank)?;
+        connect(&meeting_point, SERVER, self.options)
     }
 
     fn answer(&self, worker: usize, link: &Link) -> tch_parallel::Result<()> {
