@@ -1,9 +1,8 @@
 //! The command line: the methods, each with its flags, and what explains and compares them.
 
-use crate::args::{
-    AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, SspArgs, TrainArgs,
-};
+use crate::args::TrainArgs;
 use crate::exhibits::{Exhibit, RingExhibit};
+use crate::methods::{AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, SspArgs};
 use clap::{Parser, Subcommand};
 
 /// Train with several workers in every way the article names, and measure what each costs.

@@ -1,11 +1,11 @@
 //! What a training logs, and what it prints at the end.
 
 use crate::link::Traffic;
-use report::MetricsLog;
+use report::{MetricsLog, refused};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 use tch::{Kind, Tensor};
 use tch_parallel::{Error, Result};
 
@@ -61,10 +61,8 @@ pub struct Read {
 
 impl Log {
     pub fn create(directory: Option<&Path>, rank: usize, ranks: usize) -> Result<Log> {
-        let metrics = match directory {
-            Some(directory) => MetricsLog::create(directory, rank, ranks)?,
-            None => MetricsLog::disabled(),
-        };
+        let create = |directory| MetricsLog::create(directory, rank, ranks);
+        let metrics = directory.map_or_else(|| Ok(MetricsLog::disabled()), create)?;
         Ok(Log { metrics, rank, steps: 0 })
     }
 
@@ -88,27 +86,28 @@ impl Log {
     /// update.
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
         if !outcome.loss.is_finite() {
-            return Err(Error::Argument {
-                what: "the loss over the test set".into(),
-                found: format!("{} after {} updates", outcome.loss, outcome.updates),
-                expected: "finite; try a smaller --lr".into(),
-            });
+            let found = format!("{} after {} updates", outcome.loss, outcome.updates);
+            return Err(refused("the loss over the test set", found, "finite; try a smaller --lr"));
         }
         println!("{outcome}");
         self.event("outcome", outcome)
     }
+
+    /// Logs what this process has sent and received.
+    pub fn end(&mut self) -> Result<()> {
+        self.event("end", &End { traffic: Traffic::of_this_process() })
+    }
 }
 
 /// What a rank has sent and received in a training: the event `end`.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct End {
-    /// `None` if a library's collective did it, which cannot be counted.
-    pub traffic: Option<Traffic>,
+#[derive(Debug, Serialize)]
+struct End {
+    traffic: Option<Traffic>,
 }
 
 /// Seconds since 1970.
 pub fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |duration| duration.as_secs_f64())
+    UNIX_EPOCH.elapsed().map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// The outcome of a training: its last line, and in `--metrics` the event `outcome` of rank 0.

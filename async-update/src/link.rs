@@ -2,21 +2,18 @@
 
 use crate::model::PARAMETERS;
 use anyhow::ensure;
-use std::cell::Cell;
-use std::ops::Add;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tch::Tensor;
 use tch_parallel::Result;
 use tch_parallel::distributed::ProcessGroup;
 
-/// A group in which this rank sends and receives, and how much it has.
-#[derive(Debug)]
-pub struct Link {
-    group: ProcessGroup,
-    traffic: Cell<Traffic>,
-}
+/// The bytes that all links of this process have sent and received. A server has a link, and a
+/// thread, for each worker.
+static SENT: AtomicUsize = AtomicUsize::new(0);
+static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 
-/// What has gone over a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+/// What has gone over links.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Traffic {
     /// Bytes handed to `send`.
     pub sent: usize,
@@ -24,15 +21,14 @@ pub struct Traffic {
     pub received: usize,
 }
 
-impl Add for Traffic {
-    type Output = Traffic;
-
-    fn add(self, other: Traffic) -> Traffic {
-        Traffic { sent: self.sent + other.sent, received: self.received + other.received }
-    }
-}
-
 impl Traffic {
+    /// The traffic of this process. `None` if it has none over links: it exchanges nothing, or
+    /// leaves that to a library's collective, whose bytes cannot be counted.
+    pub fn of_this_process() -> Option<Traffic> {
+        let traffic = Traffic { sent: SENT.load(Relaxed), received: RECEIVED.load(Relaxed) };
+        (traffic.sent + traffic.received > 0).then_some(traffic)
+    }
+
     /// In words, and in units of the article's K, the size of all parameters.
     pub fn per_step(self, rank: usize, steps: usize) -> String {
         let Traffic { sent, received } = self;
@@ -46,9 +42,15 @@ impl Traffic {
     }
 }
 
+/// A group in which this rank sends and receives.
+#[derive(Debug)]
+pub struct Link {
+    group: ProcessGroup,
+}
+
 impl Link {
     pub fn new(group: ProcessGroup) -> Link {
-        Link { group, traffic: Cell::default() }
+        Link { group }
     }
 
     /// Among the ranks of a job, of which there must be at least two.
@@ -68,23 +70,15 @@ impl Link {
         self.group.world_size()
     }
 
-    pub fn traffic(&self) -> Traffic {
-        self.traffic.get()
-    }
-
-    fn count(&self, sent: usize, received: usize) {
-        self.traffic.set(self.traffic.get() + Traffic { sent, received });
-    }
-
     /// Sends a tensor to rank `dst`, which must receive one of this shape.
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
-        self.count(bytes(tensor), 0);
+        SENT.fetch_add(bytes(tensor), Relaxed);
         self.group.send(tensor, dst)
     }
 
     /// Fills a tensor with what rank `src` sends.
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
-        self.count(0, bytes(tensor));
+        RECEIVED.fetch_add(bytes(tensor), Relaxed);
         self.group.recv(tensor, src)
     }
 
@@ -92,7 +86,8 @@ impl Link {
     /// Sends to one rank and receives from another at the same time. In a ring everybody does
     /// this at once; if all sent first, and a send waited for its receiver, nobody would receive.
     pub fn exchange(&self, send: Tensor, dst: usize, recv: Tensor, src: usize) -> Result<Tensor> {
-        self.count(bytes(&send), bytes(&recv));
+        SENT.fetch_add(bytes(&send), Relaxed);
+        RECEIVED.fetch_add(bytes(&recv), Relaxed);
         let received = self.group.irecv(recv, src)?;
         let sent = self.group.isend(send, dst)?;
         // The tensor sent is whole again.

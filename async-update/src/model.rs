@@ -4,7 +4,7 @@
 //! parameters in one tensor, each of these is one operation, and reads as the article draws it.
 
 use std::sync::Arc;
-use tch::{Device, Tensor, nn::VarStore};
+use tch::{Device, Kind, Tensor, nn::VarStore};
 use tch_parallel::data::{DataLoader, Dataset, Mnist, SequentialSampler};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::{Error, Result};
@@ -28,6 +28,11 @@ pub fn initial_parameters(seed: i64) -> Tensor {
     let flat: Vec<_> =
         vs.trainable_variables().iter().map(|tensor| tensor.detach().flatten(0, -1)).collect();
     Tensor::cat(&flat, 0)
+}
+
+/// Room for θ or its gradient.
+pub fn zeros() -> Tensor {
+    Tensor::zeros([PARAMETERS as i64], (Kind::Float, Device::Cpu))
 }
 
 // ANCHOR: forward
@@ -85,7 +90,6 @@ pub fn evaluate(theta: &Tensor, data: &Arc<Mnist>) -> Result<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::Kind;
 
     #[test]
     fn theta_has_101_770_elements() {

@@ -1,9 +1,10 @@
 //! How long a worker's steps take, if the user chooses: asynchronous updates are about slow workers.
 
+use report::refused;
 use std::str::FromStr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tch_parallel::{Error, Result};
+use tch_parallel::Result;
 
 /// A rank that is slower than the others, `RANK:MS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,16 +31,13 @@ impl FromStr for Straggler {
 /// Refuses stragglers that do not exist, or do not train.
 ///
 /// # Errors
-/// [`Error::Argument`] with the ranks that do train.
+/// [`tch_parallel::Error::Argument`] with the ranks that do train.
 pub fn check(stragglers: &[Straggler], workers: std::ops::Range<usize>) -> Result<()> {
-    match stragglers.iter().find(|straggler| !workers.contains(&straggler.rank)) {
-        None => Ok(()),
-        Some(straggler) => Err(Error::Argument {
-            what: "--straggle".into(),
-            found: format!("rank {}", straggler.rank),
-            expected: format!("a rank that trains, from {} to {}", workers.start, workers.end - 1),
-        }),
-    }
+    let Some(wrong) = stragglers.iter().find(|straggler| !workers.contains(&straggler.rank)) else {
+        return Ok(());
+    };
+    let expected = format!("a rank that trains, from {} to {}", workers.start, workers.end - 1);
+    Err(refused("--straggle", format!("rank {}", wrong.rank), expected))
 }
 
 /// The least time between the beginning of a step and its gradient.

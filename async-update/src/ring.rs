@@ -4,7 +4,6 @@
 //! show what really happens.
 
 use crate::link::Link;
-use std::ops::Range;
 use tch::Tensor;
 use tch_parallel::Result;
 
@@ -47,19 +46,6 @@ fn iterations(half: Half, first: usize, ranks: usize) -> impl Iterator<Item = It
 }
 // ANCHOR_END: schedule
 
-/// A view of chunk number `number` of a flat tensor.
-pub fn chunk(tensor: &Tensor, chunks: usize, number: usize) -> Tensor {
-    let range = chunk_range(tensor.numel(), chunks, number);
-    tensor.narrow(0, range.start as i64, range.len() as i64)
-}
-
-/// The first chunks are longer by one if the length is not a multiple of the number of chunks; chunks
-/// may be empty.
-fn chunk_range(length: usize, chunks: usize, number: usize) -> Range<usize> {
-    let begin = |number: usize| number * (length / chunks) + number.min(length % chunks);
-    begin(number)..begin(number + 1)
-}
-
 /// Sums a flat tensor of any length over all ranks, in place, to the same bits on every rank.
 ///
 /// Every rank sends 2(N − 1) chunks of 1/N of the tensor to its right neighbour and receives as
@@ -72,14 +58,15 @@ pub fn all_reduce(link: &Link, tensor: &mut Tensor) -> Result<()> {
 /// Carries out a schedule on this rank's tensor.
 pub fn carry_out(schedule: &[Iteration], link: &Link, tensor: &mut Tensor) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.world_size());
-    for Iteration { half, send, recv } in schedule {
-        let mut own = chunk(tensor, ranks, *recv);
-        let received = own.empty_like();
-        let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
-        let received = link.exchange(chunk(tensor, ranks, *send), right, received, left)?;
+    let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+    // Views; the first are longer by one if the length is not a multiple of the number of ranks.
+    let mut chunks = tensor.tensor_split(ranks as i64, 0);
+    for &Iteration { half, send, recv } in schedule {
+        let (sent, received) = (chunks[send].shallow_clone(), chunks[recv].empty_like());
+        let received = link.exchange(sent, right, received, left)?;
         match half {
-            Half::ScatterReduce => own += received,
-            Half::AllGather => own.copy_(&received),
+            Half::ScatterReduce => chunks[recv] += received,
+            Half::AllGather => chunks[recv].copy_(&received),
         }
     }
     Ok(())
@@ -89,15 +76,17 @@ pub fn carry_out(schedule: &[Iteration], link: &Link, tensor: &mut Tensor) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tch::{Device, Kind};
 
     #[test]
     fn chunks_cover_every_length_without_a_gap() {
         for length in 0..40 {
+            let tensor = Tensor::arange(length, (Kind::Int64, Device::Cpu));
             for chunks in 1..10 {
-                let ranges: Vec<_> = (0..chunks).map(|i| chunk_range(length, chunks, i)).collect();
-                let elements: Vec<_> = ranges.iter().cloned().flatten().collect();
-                assert_eq!(elements, (0..length).collect::<Vec<_>>());
-                let lengths = ranges.iter().map(Range::len);
+                let split = tensor.tensor_split(chunks, 0);
+                assert_eq!(split.len() as i64, chunks);
+                assert_eq!(Tensor::cat(&split, 0), tensor);
+                let lengths = split.iter().map(Tensor::numel);
                 assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
             }
         }

@@ -202,7 +202,7 @@ fn exchanges(flags: &[&str]) -> Result<Exchanges> {
     })
 }
 
-/// 250 batches. A request is three numbers of 8 bytes, a grant is one; θ and gradients are floats.
+/// 250 batches. A request is 24 bytes, a grant 8; θ and gradients are floats.
 #[test]
 fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<()> {
     const THETA: u64 = 4 * 101_770;

@@ -2,34 +2,72 @@
 //! asynchronous update.
 
 use super::Method;
-use crate::link::Traffic;
+use crate::args::{ServerArgs, count};
+use crate::model;
 use crate::server::Shards;
 use tch::Tensor;
 use tch_parallel::Result;
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  launch -n 5 async-update async-ps                         each gradient from new parameters
+  launch -n 5 async-update async-ps --n-fetch 5 --n-push 5   a fifth of the messages
+  launch -n 6 async-update async-ps --servers 2             each server has half of the model
+  launch -n 5 async-update async-ps --sync-every 8          all meet after every 8 updates")]
+pub struct AsyncPsArgs {
+    /// Batches between two fetches of θ.
+    #[arg(long, default_value_t = 1, value_parser = count())]
+    pub n_fetch: usize,
+    /// Batches whose gradients are pushed at once.
+    #[arg(long, default_value_t = 1, value_parser = count())]
+    pub n_push: usize,
+    /// Make all workers wait for each other after every UPDATES updates of each, at their next fetch.
+    #[arg(long, value_name = "UPDATES", value_parser = count())]
+    pub sync_every: Option<usize>,
+    /// Divide the learning rate for a gradient by its staleness.
+    #[arg(long)]
+    pub staleness_aware: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  launch -n 5 async-update ssp --staleness 4
+  launch -n 5 async-update ssp --staleness 0 --straggle 4:40   all take their steps together")]
+pub struct SspArgs {
+    /// Maximum lead over the slowest worker, in updates, when a worker begins a batch.
+    #[arg(long, default_value_t = 4, allow_negative_numbers = true)]
+    pub staleness: u32,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
 /// A worker fetches θ, steps along its own gradients, and pushes their sum, without waiting for other
 /// workers.
 pub struct AsyncPs {
-    pub shards: Shards,
-    pub lr: f64,
+    shards: Shards,
+    lr: f64,
     /// Batches between two fetches of θ.
-    pub n_fetch: usize,
+    n_fetch: usize,
     /// Batches whose gradients are pushed at once.
-    pub n_push: usize,
+    n_push: usize,
     /// The sum of the gradients that have not been pushed, and their number.
-    pub gradients: Option<(Tensor, usize)>,
+    gradients: Tensor,
+    batches: usize,
 }
 
 impl AsyncPs {
     pub fn new(shards: Shards, lr: f64, n_fetch: usize, n_push: usize) -> AsyncPs {
-        AsyncPs { shards, lr, n_fetch, n_push, gradients: None }
+        AsyncPs { shards, lr, n_fetch, n_push, gradients: model::zeros(), batches: 0 }
     }
 
     fn push(&mut self) -> Result<()> {
-        match self.gradients.take() {
-            Some((sum, batches)) => self.shards.push(&sum, batches),
-            None => Ok(()),
+        if self.batches > 0 {
+            self.shards.push(&self.gradients, self.batches)?;
+            (self.gradients, self.batches) = (model::zeros(), 0);
         }
+        Ok(())
     }
 }
 
@@ -41,12 +79,9 @@ impl Method for AsyncPs {
 
     fn after_batch(&mut self, theta: &mut Tensor, gradient: Tensor) -> Result<()> {
         *theta -= &gradient * self.lr;
-        let (sum, batches) = match self.gradients.take() {
-            Some((sum, batches)) => (sum + gradient, batches + 1),
-            None => (gradient, 1),
-        };
-        self.gradients = Some((sum, batches));
-        if batches == self.n_push { self.push() } else { Ok(()) }
+        self.gradients += gradient;
+        self.batches += 1;
+        if self.batches == self.n_push { self.push() } else { Ok(()) }
     }
 
     fn end(&mut self, _theta: &mut Tensor) -> Result<()> {
@@ -54,8 +89,4 @@ impl Method for AsyncPs {
         self.shards.leave()
     }
     // ANCHOR_END: steps
-
-    fn traffic(&self) -> Option<Traffic> {
-        Some(self.shards.traffic())
-    }
 }

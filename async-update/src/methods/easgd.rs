@@ -2,10 +2,39 @@
 //! Choromanska and LeCun 2015).
 
 use super::Method;
-use crate::link::Traffic;
+use crate::args::{ServerArgs, count};
 use crate::server::Shards;
+use report::refused;
 use tch::Tensor;
 use tch_parallel::Result;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  launch -n 5 async-update easgd --tau 4 --rho 2")]
+pub struct EasgdArgs {
+    /// Batches between two exchanges with the centre.
+    #[arg(long, default_value_t = 4, value_parser = count())]
+    pub tau: usize,
+    /// Strength of the tie: in an exchange worker and centre each move by lr · rho of their distance.
+    /// With p workers, p · lr · rho should be below 1, or the centre overshoots.
+    #[arg(long, default_value_t = 2.0, allow_negative_numbers = true)]
+    pub rho: f64,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+impl EasgdArgs {
+    /// α = ηρ, the share of the distance.
+    pub fn alpha(&self) -> Result<f64> {
+        let lr = self.server.train.lr;
+        let alpha = lr * self.rho;
+        if alpha > 0.0 && alpha < 1.0 {
+            return Ok(alpha);
+        }
+        let found = format!("{}, with --lr {lr}", self.rho);
+        Err(refused("--rho", found, "such that lr · rho lies between 0 and 1"))
+    }
+}
 
 /// A worker steps along its own gradients. After every `tau` batches it and the centre draw each
 /// other closer, as by a spring; the centre, which the server keeps, is the model.
@@ -39,9 +68,5 @@ impl Method for Easgd {
 
     fn end(&mut self, _theta: &mut Tensor) -> Result<()> {
         self.shards.leave()
-    }
-
-    fn traffic(&self) -> Option<Traffic> {
-        Some(self.shards.traffic())
     }
 }

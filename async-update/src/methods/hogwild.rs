@@ -1,15 +1,96 @@
 //! Hogwild!: threads of one process on shared parameters, without a lock (Niu 2011).
 
 use super::Method;
-use crate::events::{Update, now};
+use crate::args::TrainArgs;
+use crate::events::{Log, Outcome, Update, now};
+use crate::training::train;
+use crate::{model, pace};
+use anyhow::{Context, bail};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Instant;
 use tch::Tensor;
 use tch_parallel::Result;
+use tch_parallel::data::{Dataset, Shard};
+use tch_parallel::distributed::Env;
 use tch_parallel::hogwild::AtomicTensor;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  async-update hogwild --threads 4 --lr 0.05 --epochs 5")]
+pub struct HogwildArgs {
+    /// Number of threads; --straggle counts them from 0, like ranks.
+    // A machine cannot run any number of threads.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
+    #[command(flatten)]
+    pub train: TrainArgs,
+}
+
+/// Trains with threads of this process, which is the only one.
+pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
+    let HogwildArgs { threads, train: args } = args;
+    let threads = usize::from(*threads);
+    if let Some(Env { world_size: ranks @ 2.., .. }) = Env::read()? {
+        bail!(
+            "hogwild is one process with --threads, and {ranks} ranks were started; start it without a launcher"
+        );
+    }
+    pace::check(&args.straggle, 0..threads)?;
+
+    let (train_set, test_set) = args.data()?;
+    let batches = args.batches(train_set.len());
+    let theta = AtomicTensor::new(model::initial_parameters(args.seed))
+        .context("θ has another handle or view")?;
+    let shared = SharedModel { theta, version: 0.into(), batches: batches.into() };
+    let begun = Instant::now();
+    let work = |thread| -> anyhow::Result<(Log, Vec<Update>)> {
+        // One for each worker, as launchers have it; libtorch asks every thread by itself.
+        tch::set_num_threads(1);
+        let mut method =
+            Hogwild { shared: &shared, lr: args.lr, thread, read: 0, updates: Vec::new() };
+        let mut log = Log::create(args.metrics.as_deref(), thread, threads)?;
+        let mut theta = Tensor::new();
+        let worker = Shard::new(thread, threads)?;
+        train(args, &train_set, worker, &mut theta, &mut method, &mut log)?;
+        Ok((log, method.updates))
+    };
+    // The others need not go on for a training that has failed.
+    let work = |thread| work(thread).inspect_err(|_| shared.batches.store(0, Relaxed));
+    let ended = thread::scope(|scope| {
+        let start = |thread| scope.spawn(move || work(thread));
+        let workers: Vec<_> = (0..threads).map(start).collect();
+        let ended = workers.into_iter().enumerate().map(|(thread, worker)| {
+            let result = worker.join().unwrap_or_else(|_| bail!("it panicked"));
+            result.with_context(|| format!("thread {thread} failed"))
+        });
+        ended.collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    let seconds = begun.elapsed().as_secs_f64();
+
+    let (loss, accuracy) = model::evaluate(&shared.theta.into_tensor(), &test_set)?;
+    let (name, workers, updates) = ("hogwild".to_owned(), threads, batches);
+    let outcome = Outcome { name, workers, updates, batches, seconds, loss, accuracy };
+    let mut staleness = Vec::new();
+    for (thread, (mut log, updates)) in ended.into_iter().enumerate() {
+        for update in &updates {
+            log.event("update", update)?;
+            staleness.push(update.staleness);
+        }
+        if thread == 0 {
+            log.outcome(&outcome)?;
+        }
+        log.end()?;
+    }
+    let mean = staleness.iter().sum::<usize>() as f64 / staleness.len() as f64;
+    let most = staleness.iter().max().copied().unwrap_or_default();
+    println!("staleness: {mean:.2} in the mean, at most {most}");
+    Ok(())
+}
 
 /// What all threads have in common.
 #[derive(Debug)]
-pub struct SharedModel {
+struct SharedModel {
     theta: AtomicTensor,
     /// How many updates have been made to `theta`; those at work are not counted yet.
     version: AtomicUsize,
@@ -17,44 +98,17 @@ pub struct SharedModel {
     batches: AtomicUsize,
 }
 
-impl SharedModel {
-    /// Takes over parameters, floats on the CPU, to which there is no other handle or view; else `None`.
-    pub fn new(theta: Tensor, batches: usize) -> Option<SharedModel> {
-        let (version, batches) = (AtomicUsize::new(0), AtomicUsize::new(batches));
-        Some(SharedModel { theta: AtomicTensor::new(theta)?, version, batches })
-    }
-
-    /// Takes all batches away, so that every thread ends.
-    pub fn stop(&self) {
-        self.batches.store(0, Relaxed);
-    }
-
-    pub fn into_theta(self) -> Tensor {
-        self.theta.into_tensor()
-    }
-}
-
 /// Each thread copies θ, computes a gradient there, and subtracts it from what θ has become
 /// meanwhile, element by element, while the others do the same.
-pub struct Hogwild<'a> {
+struct Hogwild<'a> {
     shared: &'a SharedModel,
     lr: f64,
     thread: usize,
     /// The version that this thread has read last; of the elements some may be newer.
     read: usize,
-    /// What this thread has done, kept in memory: writing it down would make others stale.
+    /// What this thread has done, kept in memory: writing it down would make others stale. Staleness
+    /// counts what others had finished since this thread read θ.
     updates: Vec<Update>,
-}
-
-impl<'a> Hogwild<'a> {
-    pub fn new(shared: &'a SharedModel, lr: f64, thread: usize) -> Self {
-        Hogwild { shared, lr, thread, read: 0, updates: Vec::new() }
-    }
-
-    /// All updates of this thread. Their staleness counts what others had finished since it read θ.
-    pub fn into_updates(self) -> Vec<Update> {
-        self.updates
-    }
 }
 
 // ANCHOR: hogwild

@@ -2,24 +2,59 @@
 //! 2019). Post-local SGD: the same, after a synchronous beginning (Lin 2020).
 
 use super::{Method, SyncAllReduce};
+use crate::args::TrainArgs;
+use crate::training::synchronous;
 use std::num::NonZeroUsize;
 use tch::Tensor;
 use tch_parallel::Result;
 use tch_parallel::distributed::ReduceOp;
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  launch -n 4 async-update local-sgd               the mean of the parameters every 8 steps
+  launch -n 4 async-update local-sgd --period 64   an eighth of the messages")]
+pub struct LocalSgdArgs {
+    /// Steps that each rank takes on its own between two averages.
+    #[arg(long, default_value = "8")]
+    pub period: NonZeroUsize,
+    #[command(flatten)]
+    pub train: TrainArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  launch -n 4 async-update post-local --start 50 --period 8")]
+pub struct PostLocalArgs {
+    /// Synchronous steps at the beginning.
+    #[arg(long, default_value_t = 50)]
+    pub start: usize,
+    #[command(flatten)]
+    pub local: LocalSgdArgs,
+}
+
+/// Trains with local SGD, after `start` steps that all ranks make together.
+pub fn local_sgd(name: &str, args: &LocalSgdArgs, start: usize) -> anyhow::Result<()> {
+    synchronous(name, &args.train, |group, steps| {
+        let first = start.min(steps);
+        let updates = first + (steps - first) * group.world_size();
+        let together = SyncAllReduce { group, steps, lr: args.train.lr };
+        Ok((LocalSgd { together, start, period: args.period, since_mean: 0 }, updates))
+    })
+}
+
 /// Each rank steps along its own gradient; after every `period` steps all take the mean of their
 /// parameters. With a period of 1 that is the mean of the gradients, up to rounding.
 ///
 /// PyTorch's counterparts are `PeriodicModelAverager` and `post_localSGD_hook`.
-pub struct LocalSgd {
+struct LocalSgd {
     /// How steps are made together.
-    pub together: SyncAllReduce,
+    together: SyncAllReduce,
     /// How many steps are still made together: far from a minimum the ranks' ways part quickly,
     /// close to it their mean is a good place.
-    pub start: usize,
-    pub period: NonZeroUsize,
+    start: usize,
+    period: NonZeroUsize,
     /// Steps since the last mean.
-    pub since_mean: usize,
+    since_mean: usize,
 }
 
 impl Method for LocalSgd {

@@ -1,4 +1,4 @@
-//! The ways to train one model with the gradients of several workers.
+//! The ways to train one model with the gradients of several workers, each with its flags.
 //!
 //! | file | method | who waits for whom | source |
 //! |---|---|---|---|
@@ -17,13 +17,12 @@ mod hogwild;
 mod local_sgd;
 mod synchronous;
 
-pub use async_ps::AsyncPs;
-pub use easgd::Easgd;
-pub use hogwild::{Hogwild, SharedModel};
-pub use local_sgd::LocalSgd;
+pub use async_ps::{AsyncPs, AsyncPsArgs, SspArgs};
+pub use easgd::{Easgd, EasgdArgs};
+pub use hogwild::{HogwildArgs, hogwild};
+pub use local_sgd::{LocalSgdArgs, PostLocalArgs, local_sgd};
 pub use synchronous::{Ring, SyncAllReduce, SyncPs};
 
-use crate::link::Traffic;
 use tch::Tensor;
 use tch_parallel::Result;
 
@@ -40,12 +39,6 @@ pub trait Method {
     /// After the last batch.
     fn end(&mut self, _theta: &mut Tensor) -> Result<()> {
         Ok(())
-    }
-
-    /// What this rank has sent and received for it. `None` if it exchanges nothing, or if a library's
-    /// collective does, which cannot be counted.
-    fn traffic(&self) -> Option<Traffic> {
-        None
     }
 }
 // ANCHOR_END: method

@@ -2,7 +2,7 @@
 //! with their mean. Three ways to find it.
 
 use super::Method;
-use crate::link::{Link, Traffic};
+use crate::link::Link;
 use crate::ring;
 use std::mem::take;
 use tch::Tensor;
@@ -60,10 +60,6 @@ impl Method for SyncPs {
         workers.into_iter().try_for_each(|worker| link.send(theta, worker))
     }
     // ANCHOR_END: sync_ps
-
-    fn traffic(&self) -> Option<Traffic> {
-        Some(self.link.traffic())
-    }
 }
 
 /// By a ring all-reduce of our own: gradients go around a ring in chunks.
@@ -85,8 +81,4 @@ impl Method for Ring {
         Ok(())
     }
     // ANCHOR_END: ring
-
-    fn traffic(&self) -> Option<Traffic> {
-        Some(self.link.traffic())
-    }
 }

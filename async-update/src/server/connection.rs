@@ -1,34 +1,24 @@
 //! How a worker and the servers find each other, and the worker's side of what they say.
 
-use super::protocol::{self, Request, SERVER, WORKER};
-use crate::link::{Link, Traffic};
-use crate::ring::chunk;
+use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
+use crate::args::Place;
+use crate::link::Link;
 use tch::Tensor;
 use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
 use tch_parallel::{Error, Result};
 
 /// Under this key of a connection the worker says that it has come.
-const HERE: &str = "here";
+pub const HERE: &str = "here";
 
-/// Each worker and each shard form a group of their own, so that its failure affects no others.
-fn meeting_point(store: &Store, worker: usize, shard: usize) -> Result<Store> {
+/// Where a worker and a shard meet: they form a group of their own, so that its failure affects no
+/// others.
+pub fn meeting_point(store: &Store, worker: usize, shard: usize) -> Result<Store> {
     store.with_prefix(&format!("connection/{worker}/{shard}"))
 }
 
-/// Whether a worker waits for a shard.
-pub fn has_come(store: &Store, worker: usize, shard: usize) -> Result<bool> {
-    meeting_point(store, worker, shard)?.check(HERE)
-}
-
-/// The server's end of a connection to a worker that has come.
-pub fn accept(
-    store: &Store,
-    worker: usize,
-    shard: usize,
-    options: ProcessGroupOptions,
-) -> Result<Link> {
-    let store = meeting_point(store, worker, shard)?;
-    Ok(Link::new(ProcessGroup::with_store(&store, SERVER, 2, options)?))
+/// Connects [`SERVER`] or [`WORKER`] to the other one that has come to this meeting point.
+pub fn connect(meeting_point: &Store, own: usize, options: ProcessGroupOptions) -> Result<Link> {
+    Ok(Link::new(ProcessGroup::with_store(meeting_point, own, 2, options)?))
 }
 
 /// All shards of θ, as a worker sees them: one connection to each. The server of shard s is rank s.
@@ -37,21 +27,16 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Connects a worker, known by its rank, to all servers.
-    pub fn connect(
-        store: &Store,
-        worker: usize,
-        servers: usize,
-        options: ProcessGroupOptions,
-    ) -> Result<Shards> {
-        let connect = |shard| {
-            let store = meeting_point(store, worker, shard)?;
-            store.set(HERE, b"")?;
-            Ok(Link::new(ProcessGroup::with_store(&store, WORKER, 2, options)?))
+    /// Connects a worker to all servers.
+    pub fn connect(place: Place, options: ProcessGroupOptions) -> Result<Shards> {
+        let store = Store::from_env(options.timeout)?;
+        let link = |shard| {
+            let meeting_point = meeting_point(&store, place.rank, shard)?;
+            meeting_point.set(HERE, b"")?;
+            connect(&meeting_point, WORKER, options)
         };
-        let links: Result<_> =
-            (0..servers).map(|shard| connect(shard).map_err(lost(shard))).collect();
-        Ok(Shards { links: links? })
+        let links = (0..place.servers).map(|shard| link(shard).map_err(lost(shard)));
+        Ok(Shards { links: links.collect::<Result<_>>()? })
     }
 
     /// Fills `theta`, and returns how many of the `wanted` batches this worker may do before it asks
@@ -63,8 +48,7 @@ impl Shards {
             if granted == 0 && shard > 0 {
                 return Ok(());
             }
-            protocol::send_request(link, Request::Fetch { wanted: granted })?;
-            granted = protocol::receive_grant(link, || self.ask_others_for_patience(shard))?;
+            granted = self.ask(shard, Request::Fetch { wanted: granted }, None)?;
             if granted > 0 { link.recv(part, SERVER) } else { Ok(()) }
         })?;
         Ok(granted)
@@ -73,7 +57,7 @@ impl Shards {
     /// Sends a gradient, the sum over this number of batches.
     pub fn push(&self, gradient: &Tensor, batches: usize) -> Result<()> {
         self.each(gradient, |_, link, part| {
-            protocol::send_request(link, Request::Push { batches })?;
+            send(link, Request::Push { batches }, SERVER)?;
             link.send(part, SERVER)
         })
     }
@@ -83,9 +67,8 @@ impl Shards {
     pub fn exchange(&self, theta: &mut Tensor, batches: usize, wanted: usize) -> Result<usize> {
         let mut granted = wanted;
         self.each(theta, |shard, link, part| {
-            protocol::send_request(link, Request::Exchange { batches, wanted: granted })?;
-            link.send(part, SERVER)?;
-            granted = protocol::receive_grant(link, || self.ask_others_for_patience(shard))?;
+            let request = Request::Exchange { batches, wanted: granted };
+            granted = self.ask(shard, request, Some(&*part))?;
             let mut force = part.empty_like();
             link.recv(&mut force, SERVER)?;
             part.f_sub_(&force).map(|_| ()).map_err(Error::tensor("move θ"))
@@ -93,27 +76,32 @@ impl Shards {
         Ok(granted)
     }
 
-    /// Tells all servers but the one that this worker waits for that it is still alive.
-    fn ask_others_for_patience(&self, waiting_for: usize) -> Result<()> {
-        for (shard, link) in self.links.iter().enumerate() {
-            if shard != waiting_for {
-                protocol::send_request(link, Request::Patience).map_err(lost(shard))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Says goodbye: the servers no longer count on this worker.
     pub fn leave(&self) -> Result<()> {
-        for (shard, link) in self.links.iter().enumerate() {
-            protocol::send_request(link, Request::Done).map_err(lost(shard))?;
-        }
-        Ok(())
+        self.tell(Request::Done, |_| true)
     }
 
-    /// What has gone over all connections.
-    pub fn traffic(&self) -> Traffic {
-        self.links.iter().fold(Traffic::default(), |sum, link| sum + link.traffic())
+    /// Asks a shard for batches, and waits for its answer. The other servers learn meanwhile that
+    /// this worker is alive.
+    fn ask(&self, shard: usize, request: Request, parameters: Option<&Tensor>) -> Result<usize> {
+        let link = &self.links[shard];
+        send(link, request, SERVER)?;
+        if let Some(parameters) = parameters {
+            link.send(parameters, SERVER)?;
+        }
+        loop {
+            match receive(link, SERVER)? {
+                Answer::Granted(batches) => return Ok(batches),
+                Answer::Patience => self.tell(Request::Patience, |other| other != shard)?,
+            }
+        }
+    }
+
+    fn tell(&self, request: Request, to: impl Fn(usize) -> bool) -> Result<()> {
+        for (shard, link) in self.links.iter().enumerate().filter(|&(shard, _)| to(shard)) {
+            send(link, request, SERVER).map_err(lost(shard))?;
+        }
+        Ok(())
     }
 
     /// Calls `f` with each shard and its part of a tensor, in order.
@@ -122,8 +110,9 @@ impl Shards {
         tensor: &Tensor,
         mut f: impl FnMut(usize, &Link, &mut Tensor) -> Result<()>,
     ) -> Result<()> {
-        for (shard, link) in self.links.iter().enumerate() {
-            f(shard, link, &mut chunk(tensor, self.links.len(), shard)).map_err(lost(shard))?;
+        let parts = tensor.tensor_split(self.links.len() as i64, 0);
+        for (shard, (link, mut part)) in self.links.iter().zip(parts).enumerate() {
+            f(shard, link, &mut part).map_err(lost(shard))?;
         }
         Ok(())
     }

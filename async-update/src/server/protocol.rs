@@ -1,6 +1,7 @@
 //! What a worker and a server say to each other, and in which form.
 //!
-//! A request is three whole numbers; a part of θ, or of a gradient, follows or comes back as floats:
+//! A request is 24 bytes and an answer 8, encoded by serde; a part of θ, or of a gradient, follows or
+//! comes back as floats:
 //!
 //! | request | the worker sends | the server sends |
 //! |---|---|---|
@@ -14,6 +15,9 @@
 //! server asks it for patience now and then, and the worker asks the other servers.
 
 use crate::link::Link;
+use report::refused;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::{Error, Result};
 
@@ -22,7 +26,7 @@ pub const SERVER: usize = 0;
 pub const WORKER: usize = 1;
 
 /// What a worker asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// θ, and permission to do this number of batches.
     Fetch { wanted: usize },
@@ -36,75 +40,51 @@ pub enum Request {
     Done,
 }
 
-impl Request {
-    fn to_numbers(self) -> [i64; 3] {
-        let (kind, batches, wanted) = match self {
-            Request::Fetch { wanted } => (0, 0, wanted),
-            Request::Push { batches } => (1, batches, 0),
-            Request::Exchange { batches, wanted } => (2, batches, wanted),
-            Request::Patience => (3, 0, 0),
-            Request::Done => (4, 0, 0),
-        };
-        [kind, batches as i64, wanted as i64]
-    }
-
-    fn from_numbers(numbers: &[i64]) -> Option<Request> {
-        let &[kind, batches, wanted] = numbers else { return None };
-        let (batches, wanted) = (usize::try_from(batches).ok()?, usize::try_from(wanted).ok()?);
-        match kind {
-            0 => Some(Request::Fetch { wanted }),
-            1 => Some(Request::Push { batches }),
-            2 => Some(Request::Exchange { batches, wanted }),
-            3 => Some(Request::Patience),
-            4 => Some(Request::Done),
-            _ => None,
-        }
-    }
+/// What a server says to a worker that wants batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// It may do this number of batches.
+    Granted(usize),
+    /// It must wait, and knows by this that the server is alive. The server also learns whether the
+    /// worker is.
+    Patience,
 }
 
-pub fn send_request(link: &Link, request: Request) -> Result<()> {
-    link.send(&Tensor::from_slice(&request.to_numbers()), SERVER)
+/// What is sent in a fixed number of bytes: its receiver must know how many come.
+pub trait Message: Serialize + DeserializeOwned {
+    const BYTES: usize;
 }
 
-pub fn receive_request(link: &Link) -> Result<Request> {
-    let mut header = Tensor::zeros([3], (Kind::Int64, Device::Cpu));
-    link.recv(&mut header, WORKER)?;
-    let numbers = numbers(&header)?;
-    Request::from_numbers(&numbers).ok_or_else(|| Error::Argument {
-        what: "a worker's request".into(),
-        found: format!("{numbers:?}"),
-        expected: "a kind from 0 to 4 and two counts; do all ranks run the same program?".into(),
-    })
+/// A kind, and two counts of up to 10 bytes.
+impl Message for Request {
+    const BYTES: usize = 24;
 }
 
-/// Stands in place of a grant while the answer is yet to come.
-const PATIENCE: i64 = -1;
-
-/// Tells a worker how many batches it may do.
-pub fn send_grant(link: &Link, batches: usize) -> Result<()> {
-    link.send(&Tensor::from_slice(&[batches as i64]), WORKER)
+/// A kind, and a count of up to 5 bytes: the command line takes none above 32 bits.
+impl Message for Answer {
+    const BYTES: usize = 8;
 }
 
-/// Tells a worker that it must wait, before it takes the server for dead. The server also learns
-/// whether the worker is still alive.
-pub fn ask_for_patience(link: &Link) -> Result<()> {
-    link.send(&Tensor::from_slice(&[PATIENCE]), WORKER)
+pub fn send<M: Message>(link: &Link, message: M, dst: usize) -> Result<()> {
+    link.send(&Tensor::from_slice(&encode(&message)?), dst)
 }
 
-/// Receives how many batches the worker may do. Calls `meanwhile` whenever it is asked for patience.
-pub fn receive_grant(link: &Link, meanwhile: impl Fn() -> Result<()>) -> Result<usize> {
-    let mut header = Tensor::zeros([1], (Kind::Int64, Device::Cpu));
-    loop {
-        link.recv(&mut header, SERVER)?;
-        if let Some(Ok(batches)) = numbers(&header)?.first().map(|&n| usize::try_from(n)) {
-            return Ok(batches);
-        }
-        meanwhile()?;
-    }
+pub fn receive<M: Message>(link: &Link, src: usize) -> Result<M> {
+    let mut header = Tensor::zeros([M::BYTES as i64], (Kind::Uint8, Device::Cpu));
+    link.recv(&mut header, src)?;
+    decode(&Vec::try_from(header).map_err(Error::tensor("read a header"))?)
 }
 
-fn numbers(header: &Tensor) -> Result<Vec<i64>> {
-    Vec::try_from(header).map_err(Error::tensor("read a header"))
+fn encode<M: Message>(message: &M) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; M::BYTES];
+    postcard::to_slice(message, &mut bytes).map_err(Error::other)?;
+    Ok(bytes)
+}
+
+fn decode<M: Message>(bytes: &[u8]) -> Result<M> {
+    let expected = "one that this program sends; do all ranks run the same program?";
+    postcard::from_bytes(bytes)
+        .map_err(|_| refused("a message between worker and server", format!("{bytes:?}"), expected))
 }
 
 #[cfg(test)]
@@ -117,17 +97,26 @@ mod tests {
             Request::Fetch { wanted: 4 },
             Request::Push { batches: 3 },
             Request::Exchange { batches: 10, wanted: 7 },
+            Request::Exchange { batches: usize::MAX, wanted: usize::MAX },
             Request::Patience,
             Request::Done,
         ] {
-            assert_eq!(Request::from_numbers(&request.to_numbers()), Some(request));
+            assert_eq!(decode::<Request>(&encode(&request).unwrap()).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn an_answer_arrives_as_it_was_sent() {
+        for answer in [Answer::Granted(0), Answer::Granted(u32::MAX as usize), Answer::Patience] {
+            assert_eq!(decode::<Answer>(&encode(&answer).unwrap()).unwrap(), answer);
         }
     }
 
     #[test]
     fn what_is_no_request_is_not_taken_for_one() {
-        for numbers in [&[5, 0, 0][..], &[-1, 0, 0], &[1, -1, 0], &[0, 0]] {
-            assert_eq!(Request::from_numbers(numbers), None, "{numbers:?}");
+        for bytes in [&[5, 0, 0][..], &[255; 24], &[2, 1], &[]] {
+            let error = decode::<Request>(bytes).unwrap_err().to_string();
+            assert!(error.contains("do all ranks run the same program?"), "{error}");
         }
     }
 }

@@ -1,26 +1,26 @@
 //! The server's process: it keeps a shard of θ until the batches are done, and serves every worker
 //! that comes on a thread of its own.
 
-use super::connection::{accept, has_come};
+use super::connection::{HERE, connect, meeting_point};
 use super::gate::Gate;
-use super::protocol::{self, Request, WORKER};
+use super::histogram::histogram;
+use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
 use super::rule::Rule;
 use super::shard::Shard;
 use super::workers::Workers;
 use crate::args::{Place, TrainArgs};
-use crate::events::{End, Log, Outcome};
-use crate::link::{Link, Traffic};
+use crate::events::{Log, Outcome};
+use crate::link::Link;
 use crate::model;
-use crate::ring::chunk;
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 use tch_parallel::Error;
-use tch_parallel::data::Dataset;
-use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
+use tch_parallel::data::{Dataset, Mnist};
+use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
 const OVER: &str = "over";
@@ -41,11 +41,10 @@ pub struct Service<'a> {
 
 /// Keeps a shard of θ until the batches are done; rank 0 then evaluates the model.
 pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()> {
-    let Service { name, rule, gate } = service;
     let Place { rank, servers, ranks } = place;
     let (train_set, test_set) = args.data()?;
     let planned = args.batches(train_set.len());
-    let theta = chunk(&model::initial_parameters(args.seed), servers, rank);
+    let theta = model::initial_parameters(args.seed).tensor_split(servers as i64, 0).remove(rank);
     // What shard 0 grants the others do not question.
     let workers = Workers::new(if rank == 0 { planned } else { usize::MAX });
     let log = Log::create(args.metrics.as_deref(), rank, ranks)?;
@@ -54,162 +53,139 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
     // The servers need each other; workers need not come.
     let colleagues =
         ProcessGroup::with_store(&store.with_prefix("servers")?, rank, servers, options)?;
-    let server = Server {
-        place,
-        store,
-        options,
-        begun: Instant::now(),
-        shard: Mutex::new(Shard::new(theta.copy(), rule, gate, workers, log)),
-        changed: Condvar::new(),
-    };
+    let shard = Mutex::new(Shard::new(theta.copy(), service.rule, service.gate, workers, log));
+    let server = Server { rank, store, options, shard, changed: Condvar::new() };
+
+    let begun = Instant::now();
+    let here = |worker| meeting_point(&server.store, worker, rank)?.check(HERE);
     thread::scope(|scope| {
-        let mut come = Come::new();
-        server.attend(scope, &mut come, |come| match rank {
-            0 => server.is_over(come, planned),
-            _ => Ok(server.shard().workers.len() == 0 && server.store.check(OVER)?),
-        })?;
-        server.shard().workers.close();
-        if rank == 0 {
-            server.store.set(OVER, b"")?;
-            let theta = gather(&colleagues, &server.shard().theta)?;
-            let (loss, accuracy) = model::evaluate(&theta, &test_set)?;
-            let workers = come.len();
-            let mut shard = server.shard();
-            let batches = shard.workers.done();
-            let updates = match rule {
-                Rule::Gradient { .. } => shard.version,
-                // Workers make the steps; the centre only follows.
-                Rule::Elastic { .. } => batches,
-            };
-            let (name, seconds) = (name.to_owned(), shard.duration().as_secs_f64());
-            let outcome = Outcome { name, workers, updates, batches, seconds, loss, accuracy };
-            shard.log.outcome(&outcome)?;
-            println!("{}", shard.staleness);
-        } else {
-            colleagues.send(&server.shard().theta, 0)?;
+        // Each worker that has come, with the thread that serves it.
+        let mut come = BTreeMap::new();
+        let mut concluded = false;
+        loop {
+            for worker in place.workers() {
+                if !come.contains_key(&worker) && here(worker)? {
+                    let server = &server;
+                    come.insert(worker, scope.spawn(move || server.serve(worker)));
+                }
+            }
+            let waiting = options.timeout.saturating_sub(begun.elapsed());
+            let nobody_else_comes = come.len() == place.workers().len() || waiting.is_zero();
+            let nobody_is_left =
+                nobody_else_comes && come.values().all(ScopedJoinHandle::is_finished);
+            if server.is_over()? && !concluded {
+                concluded = true;
+                if rank == 0 {
+                    server.store.set(OVER, b"")?;
+                }
+                let theta = gather(&colleagues, &server.shard().theta)?;
+                if rank == 0 {
+                    server.conclude(service, come.len(), &theta, &test_set)?;
+                    let missing = place.workers().filter(|worker| !come.contains_key(worker));
+                    announce_waiting(waiting, &missing.collect::<Vec<_>>());
+                }
+            }
+            ensure!(
+                concluded || rank > 0 || !nobody_is_left,
+                "no worker is left after {} of {planned} batches: {} of {} have come, and are gone",
+                server.shard().workers.done,
+                come.len(),
+                place.workers().len()
+            );
+            // A worker that comes when all is done is told so, rather than left waiting for a server.
+            if concluded && nobody_else_comes {
+                return Ok(colleagues.barrier()?);
+            }
+            thread::sleep(INTERVAL);
         }
-        server.stay_for_those_who_have_not_come(scope, &mut come)?;
-        Ok::<_, anyhow::Error>(colleagues.barrier()?)
     })?;
-    let mut shard = server.shard();
-    let traffic = Some(shard.traffic);
-    Ok(shard.log.event("end", &End { traffic })?)
+    Ok(server.shard().log.end()?)
 }
 
-/// All of θ, of which each server has a shard.
-fn gather(servers: &ProcessGroup, own: &Tensor) -> Result<Tensor> {
-    let theta = Tensor::zeros([model::PARAMETERS as i64], (Kind::Float, Device::Cpu));
-    let shard = |server| chunk(&theta, servers.world_size(), server);
-    shard(0).copy_(own);
-    for server in 1..servers.world_size() {
-        servers.recv(&mut shard(server), server)?;
+/// Says for whom the server waits when all is done, if there is anybody.
+fn announce_waiting(limit: Duration, missing: &[usize]) {
+    if !missing.is_empty() {
+        let limit = Duration::from_secs(limit.as_secs());
+        eprintln!(
+            "[server] all is done; waiting {limit:?} for workers {missing:?}, which have not come"
+        );
     }
+}
+
+/// All of θ, of which each server has a shard; only rank 0 gets it.
+fn gather(servers: &ProcessGroup, own: &Tensor) -> Result<Tensor> {
+    let mut theta = model::zeros();
+    theta.tensor_split(servers.world_size() as i64, 0)[servers.rank()].copy_(own);
+    servers.reduce(&mut theta, 0, ReduceOp::Sum)?;
     Ok(theta)
 }
 
 /// What the threads of a server share.
 struct Server {
-    place: Place,
+    rank: usize,
     /// Where workers announce themselves.
     store: Store,
     /// How to connect to them, and how long to wait for one that is silent.
     options: ProcessGroupOptions,
-    begun: Instant,
     shard: Mutex<Shard>,
     /// Notified when a worker has made an update or left: others may wait for that.
     changed: Condvar,
 }
-
-/// The workers that have come so far, each with the thread that serves it.
-type Come<'scope> = BTreeMap<usize, ScopedJoinHandle<'scope, ()>>;
 
 impl Server {
     fn shard(&self) -> MutexGuard<'_, Shard> {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody else will come.
-    fn is_complete(&self, come: &Come<'_>) -> bool {
-        come.len() == self.place.workers().len() || self.begun.elapsed() >= self.options.timeout
-    }
-
-    /// Starts to serve each worker that comes, until `is_over`.
-    fn attend<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        come: &mut Come<'scope>,
-        mut is_over: impl FnMut(&Come<'_>) -> Result<bool>,
-    ) -> Result<()> {
-        loop {
-            for worker in self.place.workers() {
-                if !come.contains_key(&worker) && has_come(&self.store, worker, self.place.rank)? {
-                    come.insert(worker, scope.spawn(move || self.serve(worker)));
-                }
-            }
-            if let Some(failure) = self.shard().failure.take() {
-                return Err(failure.into());
-            }
-            if is_over(come)? {
-                return Ok(());
-            }
-            thread::sleep(INTERVAL);
-        }
-    }
-
     /// Whether the batches are done and the last worker has gone.
-    ///
-    /// # Errors
-    /// If nobody is left to do them.
-    fn is_over(&self, come: &Come<'_>, planned: usize) -> Result<bool> {
-        let nobody_is_left =
-            self.is_complete(come) && come.values().all(ScopedJoinHandle::is_finished);
-        let is_over = self.shard().workers.are_through();
-        if nobody_is_left && !is_over {
-            bail!(
-                "no worker is left after {} of {planned} batches: {} of {} have come, and are gone",
-                self.shard().workers.done(),
-                come.len(),
-                self.place.workers().len()
-            );
+    fn is_over(&self) -> Result<bool> {
+        // Only shard 0 knows how many batches there are.
+        if self.rank > 0 && self.store.check(OVER)? {
+            self.shard().workers.close();
         }
-        Ok(is_over)
+        let mut shard = self.shard();
+        match shard.failure.take() {
+            Some(failure) => Err(failure.into()),
+            None => Ok(shard.workers.are_through()),
+        }
     }
 
-    /// A worker that comes when all is done is told so, rather than left waiting for a server.
-    fn stay_for_those_who_have_not_come<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        come: &mut Come<'scope>,
+    /// Evaluates the model, which this number of workers has trained, and tells how that went.
+    fn conclude(
+        &self,
+        service: Service<'_>,
+        workers: usize,
+        theta: &Tensor,
+        test_set: &Arc<Mnist>,
     ) -> Result<()> {
-        let missing: Vec<_> =
-            self.place.workers().filter(|worker| !come.contains_key(worker)).collect();
-        if !missing.is_empty() && self.place.rank == 0 {
-            let left = self.options.timeout.saturating_sub(self.begun.elapsed());
-            let left = Duration::from_secs(left.as_secs());
-            eprintln!(
-                "[server] all is done; waiting {left:?} for workers {missing:?}, which have not come"
-            );
-        }
-        self.attend(scope, come, |come| Ok(self.is_complete(come)))
+        let (loss, accuracy) = model::evaluate(theta, test_set)?;
+        let mut shard = self.shard();
+        let batches = shard.workers.done;
+        let updates = match service.rule {
+            Rule::Gradient { .. } => shard.version(),
+            // Workers make the steps; the centre only follows.
+            Rule::Elastic { .. } => batches,
+        };
+        let (name, seconds) = (service.name.to_owned(), shard.duration().as_secs_f64());
+        let outcome = Outcome { name, workers, updates, batches, seconds, loss, accuracy };
+        shard.log.outcome(&outcome)?;
+        println!("{}", histogram(&shard.staleness));
+        Ok(())
     }
 
     /// Serves one worker until it goes. If it is lost, the others go on.
     fn serve(&self, worker: usize) {
-        let mut traffic = Traffic::default();
         let served = self.connect(worker).and_then(|link| {
             self.shard().workers.join(worker);
-            let served = self.answer(worker, &link);
-            traffic = link.traffic();
-            served
+            self.answer(worker, &link)
         });
         let mut shard = self.shard();
         shard.workers.leave(worker);
-        shard.traffic = shard.traffic + traffic;
         match served {
             Ok(()) => {}
             Err(error @ (Error::Collective { .. } | Error::Rendezvous { .. })) => {
                 // All servers lose it; one of them says so.
-                if self.place.rank == 0 {
+                if self.rank == 0 {
                     let left = match shard.workers.len() {
                         0 => "no worker is left".into(),
                         1 => "1 worker goes on".into(),
@@ -230,17 +206,18 @@ impl Server {
     /// Over a connection of its own to the store: should the worker be lost now, only this thread
     /// waits for it.
     fn connect(&self, worker: usize) -> tch_parallel::Result<Link> {
-        accept(&self.store.try_clone()?, worker, self.place.rank, self.options)
+        let meeting_point = meeting_point(&self.store.try_clone()?, worker, self.rank)?;
+        connect(&meeting_point, SERVER, self.options)
     }
 
     fn answer(&self, worker: usize, link: &Link) -> tch_parallel::Result<()> {
         let mut buffer = self.shard().theta.empty_like();
         loop {
-            match protocol::receive_request(link)? {
+            match receive(link, WORKER)? {
                 Request::Fetch { wanted } => {
                     let granted =
                         self.wait_for_leave(worker, link)?.read(worker, wanted, &mut buffer)?;
-                    protocol::send_grant(link, granted)?;
+                    send(link, Answer::Granted(granted), WORKER)?;
                     if granted > 0 {
                         link.send(&buffer, WORKER)?;
                     }
@@ -255,7 +232,7 @@ impl Server {
                     let force = self.shard().update(worker, batches, &buffer)?;
                     self.changed.notify_all();
                     let granted = self.wait_for_leave(worker, link)?.workers.grant(worker, wanted);
-                    protocol::send_grant(link, granted)?;
+                    send(link, Answer::Granted(granted), WORKER)?;
                     if let Some(force) = force {
                         link.send(&force, WORKER)?;
                     }
@@ -281,7 +258,7 @@ impl Server {
                 return Ok(shard);
             }
             drop(shard);
-            protocol::ask_for_patience(link)?;
+            send(link, Answer::Patience, WORKER)?;
         }
     }
 }

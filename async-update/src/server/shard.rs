@@ -1,11 +1,9 @@
 //! A part of θ, and all that happens to it.
 
 use super::gate::Gate;
-use super::histogram::Histogram;
 use super::rule::Rule;
 use super::workers::Workers;
 use crate::events::{Log, Read, Update, now};
-use crate::link::Traffic;
 use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::{Error, Result};
@@ -16,11 +14,8 @@ use tch_parallel::{Error, Result};
 pub struct Shard {
     pub theta: Tensor,
     pub workers: Workers,
-    /// How many updates θ has had.
-    pub version: usize,
-    pub staleness: Histogram,
-    /// What has gone to and come from workers that are no longer here.
-    pub traffic: Traffic,
+    /// The staleness of each update that θ has had.
+    pub staleness: Vec<usize>,
     pub log: Log,
     /// What the server itself could not do; it ends the training.
     pub failure: Option<Error>,
@@ -32,18 +27,13 @@ pub struct Shard {
 
 impl Shard {
     pub fn new(theta: Tensor, rule: Rule, gate: Gate, workers: Workers, log: Log) -> Shard {
-        Shard {
-            theta,
-            workers,
-            version: 0,
-            staleness: Histogram::default(),
-            traffic: Traffic::default(),
-            log,
-            failure: None,
-            rule,
-            gate,
-            span: None,
-        }
+        let (staleness, failure, span) = (Vec::new(), None, None);
+        Shard { theta, workers, staleness, log, failure, rule, gate, span }
+    }
+
+    /// How many updates θ has had.
+    pub fn version(&self) -> usize {
+        self.staleness.len()
     }
 
     /// A worker asks for batches. Returns whether it gets an answer now, or must wait.
@@ -58,7 +48,7 @@ impl Shard {
         if granted > 0 {
             out.f_copy_(&self.theta).map_err(Error::tensor("copy θ"))?;
             self.span.get_or_insert((Instant::now(), Instant::now()));
-            let (clock, version) = (self.workers.read(worker), self.version);
+            let (clock, version) = (self.workers.read(worker), self.version());
             self.log.event("read", &Read { worker, clock, version, at: now() })?;
         }
         Ok(granted)
@@ -71,14 +61,13 @@ impl Shard {
         batches: usize,
         sent: &Tensor,
     ) -> Result<Option<Tensor>> {
-        let version = self.version;
+        let version = self.version();
         let (clock, staleness) = self.workers.update(worker, batches);
         let reply = self.rule.apply(&mut self.theta, sent, staleness)?;
         if reply.is_some() {
             self.workers.has_seen(worker);
         }
-        self.version += 1;
-        self.staleness.add(staleness);
+        self.staleness.push(staleness);
         if let Some((_, last)) = &mut self.span {
             *last = Instant::now();
         }
@@ -115,13 +104,6 @@ mod tests {
         shard.update(worker, 1, &Tensor::from_slice(&[gradient])).unwrap();
     }
 
-    /// How many updates had a staleness of 0, 1 …
-    fn staleness(shard: &Shard) -> Vec<usize> {
-        let text = shard.staleness.to_string();
-        let count = |line: &str| line.split_whitespace().nth(1).unwrap().parse().unwrap();
-        text.lines().skip(1).map(count).collect()
-    }
-
     /// The article's second case: one device makes four updates while the other computes.
     #[test]
     fn a_gradient_that_four_updates_have_overtaken_has_staleness_4() {
@@ -133,7 +115,7 @@ mod tests {
         }
         push(&mut shard, 1, 10.0);
         assert_eq!(read(&mut shard, 1), Some(86.0));
-        assert_eq!(staleness(&shard), [4, 0, 0, 0, 1]);
+        assert_eq!(shard.staleness, [0, 0, 0, 0, 4]);
     }
 
     #[test]
@@ -143,7 +125,7 @@ mod tests {
         push(&mut shard, 1, 1.0);
         push(&mut shard, 1, 1.0);
         push(&mut shard, 2, 1.0);
-        assert_eq!(staleness(&shard), [2, 0, 1]);
+        assert_eq!(shard.staleness, [0, 0, 2]);
     }
 
     #[test]
@@ -182,7 +164,7 @@ mod tests {
             shard.workers.leave(worker);
         }
         assert!(shard.workers.are_through());
-        assert_eq!((shard.version, shard.workers.done()), (1, 1));
+        assert_eq!((shard.version(), shard.workers.done), (1, 1));
     }
 
     #[test]

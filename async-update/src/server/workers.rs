@@ -12,7 +12,7 @@ pub struct Workers {
     /// Batches that have not been handed out.
     left: usize,
     /// Batches whose gradients have come.
-    done: usize,
+    pub done: usize,
 }
 
 #[derive(Debug, Default)]
@@ -111,11 +111,6 @@ impl Workers {
         self.present.len()
     }
 
-    /// Batches whose gradients have come.
-    pub fn done(&self) -> usize {
-        self.done
-    }
-
     /// Whether all batches are done and the last worker has gone.
     pub fn are_through(&self) -> bool {
         self.left == 0 && self.present.is_empty()
@@ -187,7 +182,7 @@ mod tests {
         workers.leave(1);
         assert_eq!(workers.grant(2, 9), 4);
         workers.update(2, 4);
-        assert_eq!(workers.done(), 5);
+        assert_eq!(workers.done, 5);
     }
 
     #[test]

@@ -1,13 +1,16 @@
-//! The flags that all methods have.
+//! The flags that several methods have; those of a single one stand with it in `methods`.
 
+use crate::model::PARAMETERS;
 use crate::pace::Straggler;
 use clap::builder::RangedU64ValueParser;
+use report::refused;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Shard, Split, download};
-use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions};
+use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};
 
 /// What all methods have in common.
 #[derive(Debug, clap::Args)]
@@ -51,21 +54,13 @@ pub struct TrainArgs {
 impl TrainArgs {
     /// The training set and the test set.
     pub fn data(&self) -> Result<(Arc<Mnist>, Arc<Mnist>)> {
-        let directory = match &self.data_dir {
-            Some(directory) => Some(directory.clone()),
-            None if self.download => Some(download::mnist()?),
-            None => None,
-        };
+        let directory =
+            if self.download { Some(download::mnist()?) } else { self.data_dir.clone() };
         let split = |split| match &directory {
             Some(directory) => Mnist::from_dir(directory, split),
             None => Mnist::embedded(split),
         };
         Ok((Arc::new(split(Split::Train)?), Arc::new(split(Split::Test)?)))
-    }
-
-    /// The minimum time for a gradient.
-    pub fn step_time(&self) -> Duration {
-        Duration::from_millis(self.step_time)
     }
 
     /// One worker's share of the data.
@@ -101,6 +96,53 @@ impl MeetingArgs {
             timeout: Duration::from_secs(self.timeout),
             ..Default::default()
         }
+    }
+}
+
+/// The flags of the methods with a server.
+#[derive(Debug, clap::Args)]
+pub struct ServerArgs {
+    /// Number of server ranks, each with an equal shard of θ; all other ranks are workers.
+    #[arg(long, default_value_t = 1, value_parser = count())]
+    pub servers: usize,
+    #[command(flatten)]
+    pub train: TrainArgs,
+}
+
+/// A process's place in a job whose first ranks are servers and whose others are workers.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub rank: usize,
+    pub ranks: usize,
+    pub servers: usize,
+}
+
+impl Place {
+    pub fn workers(self) -> Range<usize> {
+        self.servers..self.ranks
+    }
+}
+
+impl ServerArgs {
+    /// This process's place.
+    ///
+    /// # Errors
+    /// [`tch_parallel::Error::Argument`] for a job with too few ranks for the servers, or too many
+    /// servers for θ.
+    pub fn place(&self) -> Result<Place> {
+        let servers = self.servers;
+        let (rank, ranks) = Env::read()?.map_or((0, 1), |env| (env.rank, env.world_size));
+        let expected = if servers > PARAMETERS {
+            format!("at most {PARAMETERS}, one for each parameter")
+        } else if servers >= ranks {
+            format!(
+                "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
+                servers + 1
+            )
+        } else {
+            return Ok(Place { rank, ranks, servers });
+        };
+        Err(refused("--servers", format!("{servers} in a world of {ranks}"), expected))
     }
 }
 

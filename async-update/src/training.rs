@@ -1,0 +1,98 @@
+//! A training from its beginning to its outcome: what all methods have in common.
+
+use crate::args::{ServerArgs, TrainArgs};
+use crate::events::{Log, Outcome};
+use crate::link::Traffic;
+use crate::methods::Method;
+use crate::pace::Pace;
+use crate::server::{self, Service, Shards};
+use crate::{batches, model, pace};
+use anyhow::{Result, ensure};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tch::Tensor;
+use tch_parallel::data::{Dataset, Mnist, Shard};
+use tch_parallel::distributed::{ProcessGroup, init_process_group};
+
+/// One loop for all methods: what differs is where θ comes from, and where the gradient goes.
+// ANCHOR: loop
+pub fn train(
+    args: &TrainArgs,
+    train_set: &Arc<Mnist>,
+    worker: Shard,
+    theta: &mut Tensor,
+    method: &mut dyn Method,
+    log: &mut Log,
+) -> Result<()> {
+    let loader = args.loader(train_set, worker)?;
+    let mut batches = batches::forever(&loader);
+    let pace = Pace::new(Duration::from_millis(args.step_time), &args.straggle, log.rank);
+    while let number @ 1.. = method.next_batches(theta)? {
+        for batch in batches.by_ref().take(number) {
+            let (images, labels) = batch?;
+            let begun = Instant::now();
+            let (loss, gradient) = model::loss_and_gradient(theta, &images, &labels)?;
+            ensure!(loss.is_finite(), "the loss is {loss}; try a smaller --lr than {}", args.lr);
+            pace.keep(begun);
+            method.after_batch(theta, gradient)?;
+            log.step(loss, theta)?;
+        }
+    }
+    Ok(method.end(theta)?)
+}
+// ANCHOR_END: loop
+
+/// Trains with a method in which all ranks are workers, and all hold the same θ in the end.
+/// `method` also returns how many updates the steps of all ranks make.
+pub fn synchronous<M: Method>(
+    name: &str,
+    args: &TrainArgs,
+    method: impl FnOnce(ProcessGroup, usize) -> Result<(M, usize)>,
+) -> Result<()> {
+    let (train_set, test_set) = args.data()?;
+    let group = init_process_group(args.meeting.process_group())?;
+    let (rank, ranks) = (group.rank(), group.world_size());
+    pace::check(&args.straggle, 0..ranks)?;
+
+    let mut theta = model::initial_parameters(args.seed);
+    group.broadcast(&mut theta, 0)?;
+    let steps = args.batches(train_set.len()).div_ceil(ranks);
+    let (mut method, updates) = method(group.clone(), steps)?;
+    let mut log = Log::create(args.metrics.as_deref(), rank, ranks)?;
+    let begun = Instant::now();
+    train(args, &train_set, Shard::from(&group), &mut theta, &mut method, &mut log)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    log.end()?;
+    group.barrier()?;
+    if rank == 0 {
+        let (loss, accuracy) = model::evaluate(&theta, &test_set)?;
+        let (name, batches, workers) = (name.to_owned(), steps * ranks, ranks);
+        log.outcome(&Outcome { name, workers, updates, batches, seconds, loss, accuracy })?;
+        if let Some(traffic) = Traffic::of_this_process() {
+            println!("{}", traffic.per_step(rank, steps));
+        }
+    }
+    Ok(())
+}
+
+/// Trains with a method in which servers keep θ: the first ranks are servers, with a shard of θ each,
+/// all others are workers. Nobody waits for a worker: it may be slow, come late, or be killed.
+pub fn asynchronous<M: Method>(
+    service: Service<'_>,
+    args: &ServerArgs,
+    method: impl FnOnce(Shards) -> M,
+) -> Result<()> {
+    let (place, args) = (args.place()?, &args.train);
+    pace::check(&args.straggle, place.workers())?;
+    if place.rank < place.servers {
+        return server::serve(service, place, args);
+    }
+    // What can go wrong with these goes wrong before anybody counts on this worker.
+    let (train_set, _) = args.data()?;
+    let mut log = Log::create(args.metrics.as_deref(), place.rank, place.ranks)?;
+    let mut method = method(Shards::connect(place, args.meeting.process_group())?);
+    let mut theta = model::zeros();
+    let worker = Shard::new(place.rank - place.servers, place.workers().len())?;
+    train(args, &train_set, worker, &mut theta, &mut method, &mut log)?;
+    Ok(log.end()?)
+}
