@@ -10,6 +10,7 @@
 //! | `timing` | [`Timing`]: how long a run took to begin, and a step |
 //! | `progress` | [`progress_bar`]: how far an epoch is, for a person |
 //! | `table` | [`table()`]: numbers for a person, in columns |
+//! | [`template`] | text files with holes, which functions and numbers fill |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit_code`]: why a rank failed; [`refused`]: what is wrong with an argument |
 //! | `file` | [`save`]: a text in a file |
@@ -29,6 +30,7 @@ pub mod multiprocessing;
 pub mod plot;
 mod progress;
 mod table;
+pub mod template;
 mod timing;
 
 pub use bytes::{parse_size, size};

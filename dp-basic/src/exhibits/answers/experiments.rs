@@ -8,17 +8,12 @@ use super::replicas::*;
 use super::scatter_gather::*;
 use super::three_placements::*;
 use super::toy;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
-use report::thousands;
+use minijinja::{Environment, Error};
+use report::template::{self, found};
 use tch_parallel::LogicalDevice;
 
 pub fn environment() -> Result<Environment<'static>, Error> {
-    let mut text = Environment::new();
-    text.set_undefined_behavior(UndefinedBehavior::Strict);
-    // A line with nothing but a tag prints nothing.
-    text.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    text.add_filter("thousands", thousands);
+    let mut text = template::environment()?;
     text.add_filter("equality", toy::equality);
 
     text.add_function("chunk_sizes", |rows, devices| found(chunk_sizes(rows, devices)));
@@ -67,12 +62,6 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     text.add_function("one_number_a_row", |rows| found(one_number_a_row(rows)));
     text.add_function("peaks", |on| found(peaks([0, 1, 2].map(LogicalDevice::Cpu), on)));
     Ok(text)
-}
-
-/// What an experiment has found, as a value of the template.
-fn found(result: anyhow::Result<impl Into<Value>>) -> Result<Value, Error> {
-    let failed = |error| Error::new(ErrorKind::InvalidOperation, format!("{error:#}"));
-    result.map(Into::into).map_err(failed)
 }
 
 #[cfg(test)]
