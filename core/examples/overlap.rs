@@ -101,5 +101,5 @@ fn draw(path: &std::path::Path, begin: Instant, buckets: &[Bucket]) -> Result<()
         ],
         categories: categories.clone(),
     };
-    Ok(plot::save(path, &plot::timeline(&chart)?)?)
+    Ok(report::save(path, &plot::timeline(&chart)?)?)
 }

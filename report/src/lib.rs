@@ -10,9 +10,9 @@
 //! | `timing` | [`Timing`]: how long a run took to begin, and a step |
 //! | `progress` | [`progress_bar`]: how far an epoch is, for a person |
 //! | `table` | [`table()`]: numbers for a person, in columns |
+//! | [`template`] | text files with holes, which functions and numbers fill |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit_code`]: why a rank failed; [`refused`], [`malformed`]: what is wrong with an argument or a file |
-//! | `text` | [`text_environment`], [`paragraphs`]: texts with holes for numbers |
 //! | `file` | [`save`]: a text in a file |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
@@ -30,7 +30,7 @@ pub mod multiprocessing;
 pub mod plot;
 mod progress;
 mod table;
-mod text;
+pub mod template;
 mod timing;
 
 pub use bytes::{parse_size, size};
@@ -40,5 +40,4 @@ pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::progress_bar;
 pub use table::{Column, hours, milliseconds, table, thousands};
-pub use text::{paragraphs, text_environment};
 pub use timing::{Summary, Timing};

@@ -23,32 +23,32 @@ pub enum Column {
 /// assert_eq!(text, "step    bytes\ngather      8\nloss    1,024\n");
 /// ```
 pub fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
-    let headings: Vec<_> = columns.iter().map(|column| column.heading().to_owned()).collect();
-    let lines = || std::iter::once(&headings).chain(rows);
+    let (flush_right, headings): (Vec<_>, Vec<_>) = columns
+        .iter()
+        .map(|column| match column {
+            Column::Left(heading) => (false, heading.to_string()),
+            Column::Right(heading) => (true, heading.to_string()),
+        })
+        .unzip();
+    aligned(&flush_right, &[&[headings], rows].concat())
+}
+
+/// Lays lines of cells out, with the cells of each column flush on the same side.
+pub(crate) fn aligned(flush_right: &[bool], lines: &[Vec<String>]) -> String {
     let width = |index: usize| {
-        let cells = lines().filter_map(|line| line.get(index));
+        let cells = lines.iter().filter_map(|line| line.get(index));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<_> = (0..columns.len()).map(width).collect();
+    let widths: Vec<_> = (0..flush_right.len()).map(width).collect();
     let mut text = String::new();
-    for line in lines() {
-        let cells =
-            columns.iter().zip(line).zip(&widths).map(|((column, cell), width)| match column {
-                Column::Left(_) => format!("{cell:<width$}"),
-                Column::Right(_) => format!("{cell:>width$}"),
-            });
+    for line in lines {
+        let cells = line.iter().zip(flush_right).zip(&widths).map(|((cell, right), width)| {
+            if *right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        });
         text += cells.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
     }
     text
-}
-
-impl Column {
-    fn heading(self) -> &'static str {
-        match self {
-            Column::Left(heading) | Column::Right(heading) => heading,
-        }
-    }
 }
 
 /// The number with a comma between groups of three digits: 59,136,001.

@@ -99,7 +99,7 @@ impl Show {
         };
         let lanes = devices.iter().map(lane).collect();
         let timeline = plot::timeline(&plot::Timeline { title, categories, lanes })?;
-        Ok(plot::save(path, &timeline)?)
+        Ok(report::save(path, &timeline)?)
     }
 }
 

@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<()> {
     let rows = time(&devices, args)?;
     print!("{}", print(&rows));
     if let Some(path) = &args.svg {
-        plot::save(path, &bars(&rows)?)?;
+        report::save(path, &bars(&rows)?)?;
     }
     Ok(())
 }

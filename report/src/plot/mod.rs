@@ -32,7 +32,7 @@
 //! assert!(svg.contains("peak memory (GiB)"));
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("memory.svg");
-//! plot::save(&path, &svg)?;
+//! report::save(&path, &svg)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -45,7 +45,6 @@ mod range;
 mod testing;
 mod timeline;
 
-pub use crate::file::save;
 pub use bars::{Bars, Group, Unit, bars};
 pub use lines::{Axis, Lines, Scale, Series, lines};
 pub use timeline::{Lane, Span, Timeline, timeline};

@@ -40,7 +40,9 @@ pub fn check_destination(directory: &Path) -> Result<()> {
 
 /// Writes all charts into the directory.
 pub fn save(directory: &Path, equal: &[Measured], slow: &[Measured]) -> Result<()> {
-    CHARTS.iter().try_for_each(|(file, draw)| plot::save(directory.join(file), &draw(equal, slow)?))
+    CHARTS
+        .iter()
+        .try_for_each(|(file, draw)| report::save(directory.join(file), &draw(equal, slow)?))
 }
 
 /// When a batch was done.

@@ -5,21 +5,25 @@
 //! | `measure` | times of messages and updates between the ranks of this job |
 //! | `fit` | α and β from the times of messages |
 //! | `model` | the cost of an update by each method, from α and β |
-//! | `tables` | all of it in the terminal |
+//! | `cost.jinja` | all of it in the terminal |
 //! | `chart` | the cost over the number of ranks, as an SVG file |
 
 mod chart;
 mod fit;
 mod measure;
 mod model;
-mod tables;
 
 use crate::args::MeetingArgs;
 use crate::exhibits::check_plots;
-use crate::link::Link;
+use crate::link;
 use crate::model::PARAMETERS;
 use anyhow::{Result, ensure};
-use report::{parse_size, plot};
+use fit::Point;
+use minijinja::context;
+use minijinja::value::Serde;
+use model::Link;
+use report::{parse_size, template};
+use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use tch_parallel::distributed::init_process_group;
@@ -56,27 +60,50 @@ pub fn run(args: &Args) -> Result<()> {
         check_plots(directory, &[PLOT])?;
     }
     let group = init_process_group(args.meeting.process_group())?;
-    let link = Link::between_ranks(group.clone())?;
-    let messages = measure::messages(&group, &link)?;
+    let connection = link::Link::between_ranks(group.clone())?;
+    let messages = measure::messages(&group, &connection)?;
     let updates = measure::updates(&group, bytes)?;
     if group.rank() != 0 {
         return Ok(());
     }
-    // ANCHOR: predict
     let link = fit::line(&messages);
     let job = Job { ranks: group.world_size(), bytes, per_node: args.per_node.get() };
-    println!("{}", tables::messages(&messages, &link));
-    println!("{}", tables::traffic());
-    println!("{}", tables::predictions(&link, &job));
-    print!("{}", tables::comparison(&link, &job, updates));
-    // ANCHOR_END: predict
+    print(&link, &job, &messages, updates)?;
     if let Some(directory) = &args.plot {
-        plot::save(directory.join(PLOT), &chart::svg(&link, &job, updates)?)?;
+        report::save(directory.join(PLOT), &chart::svg(&link, &job, updates)?)?;
     }
     Ok(())
 }
 
+/// Prints what was measured, and what follows from it.
+fn print(link: &Link, job: &Job, messages: &[Point], updates: [f64; 3]) -> Result<()> {
+    let (Link { per_byte, .. }, Job { bytes, per_node, .. }) = (*link, *job);
+    let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();
+    let most = RANKS[RANKS.len() - 1];
+    let mut text = template::environment()?;
+    text.add_filter("ms", |seconds: f64| format!("{:.3}", seconds * 1e3));
+    text.add_function("parameter_server_messages", model::parameter_server_messages);
+    text.add_function("ring_traffic", model::ring_traffic);
+    let link = *link;
+    text.add_function("message", move |bytes| link.message(bytes));
+    text.add_function("predictions", move |ranks| {
+        Serde(link.predictions(ranks, per_node, bytes as f64))
+    });
+    let holes = context! {
+        RANKS => RANKS.to_vec(),
+        messages => Serde(messages),
+        measured => Serde(updates),
+        link => Serde(link),
+        job => Serde(job),
+        gigabytes_per_second => 1e-9 / per_byte,
+        furthest => messages.iter().map(off).fold(0.0, f64::max),
+        tree_overtakes_ring => link.tree_overtakes_ring(bytes as f64, most),
+    };
+    Ok(template::print(&text, include_str!("cost.jinja"), holes)?)
+}
+
 /// Whose updates are predicted, and measured.
+#[derive(Debug, Clone, Copy, Serialize)]
 struct Job {
     /// How many ranks have measured.
     ranks: usize,

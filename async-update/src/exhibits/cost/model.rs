@@ -4,8 +4,10 @@
 //! one at the same time, and several that arrive at once are taken one after the other; additions
 //! cost nothing. K is the size of the model in bytes and N the number of ranks.
 
+use serde::Serialize;
+
 /// What a message costs.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Link {
     /// Seconds that every message takes, however short it is: α.
     pub latency: f64,

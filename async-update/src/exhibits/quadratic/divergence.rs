@@ -1,7 +1,9 @@
 //! From which learning rate on asynchronous updates diverge.
 
 use super::workers::{Queue, Workers, descend};
+use report::thousands;
 use std::f64::consts::PI;
+use std::fmt;
 
 /// What becomes of w, and after how many updates that was certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +18,16 @@ pub enum End {
 
 /// Updates after which a run is given up. Half a thousandth beside the limit it takes fewer.
 const PATIENCE: usize = 10_000_000;
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Converges(updates) => write!(f, "converges ({})", thousands(*updates)),
+            End::Diverges(updates) => write!(f, "diverges ({})", thousands(*updates)),
+            End::Neither => f.write_str("neither"),
+        }
+    }
+}
 
 impl End {
     fn converges(self) -> bool {

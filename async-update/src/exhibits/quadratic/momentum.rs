@@ -2,6 +2,7 @@
 
 use super::workers::{Queue, Workers, descend};
 use crate::exhibits::least_squares::least_squares;
+use serde::Serialize;
 
 /// How long a step is, ηh: small enough that single runs come to rest, with eight workers too.
 pub const RATE: f64 = 0.25;
@@ -16,7 +17,7 @@ const RUNS: usize = 2_500;
 pub type Trajectory = Vec<f64>;
 
 /// An estimate, and how far it is off by chance.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
     /// What was found.
     pub value: f64,

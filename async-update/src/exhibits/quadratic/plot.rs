@@ -22,7 +22,7 @@ pub fn draw(path: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<()> {
         y: Axis { title: "w".into(), scale: Scale::Linear },
         series: series.collect(),
     };
-    plot::save(path, &plot::lines(&chart)?)
+    report::save(path, &plot::lines(&chart)?)
 }
 
 fn series(name: String, trajectory: Trajectory) -> Series {

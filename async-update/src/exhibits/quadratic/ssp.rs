@@ -21,6 +21,7 @@ use anyhow::{Context, Result, ensure};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The workers.
@@ -89,7 +90,7 @@ fn components(random: &mut ChaCha8Rng) -> Vec<Component> {
 }
 
 /// What a run has come to.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Regret {
     /// The mean of f_t(x̃_t) - f_t(x*) over all updates.
     pub per_update: f64,
@@ -103,7 +104,7 @@ pub fn bound(staleness: usize) -> f64 {
 }
 
 /// What workers see of each other's updates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum View {
     /// No more than they must: clocks that lie more than s behind, and their own.
     Oldest,

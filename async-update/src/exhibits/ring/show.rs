@@ -1,12 +1,13 @@
 //! The article's figures of the ring, in the terminal: who sends what, and who holds what.
 
 use super::page;
-use super::symbolic::{self, Contents, Pass, beginning, letter};
-use crate::ring::{Half, schedule};
+use super::symbolic::{self, Pass};
+use crate::ring::schedule;
 use anyhow::Result;
 use clap::builder::RangedU64ValueParser;
-use report::plot;
-use report::{Column, table};
+use minijinja::context;
+use minijinja::value::Serde;
+use report::template;
 use std::path::PathBuf;
 use tch_parallel::checkpoint::check_destination;
 
@@ -34,75 +35,16 @@ pub fn run(args: &Args) -> Result<()> {
     let schedules: Vec<_> = (0..args.n).map(|rank| schedule(rank, args.n)).collect();
     let passes = symbolic::run(&schedules);
     // ANCHOR_END: symbolic
-    print!("{}", text(&passes));
+    print!("{}", text(&passes)?);
     if let Some(path) = &args.page {
-        plot::save(path, &page::html(&passes))?;
+        report::save(path, &page::html(&passes)?)?;
     }
     Ok(())
 }
 
-fn text(passes: &[Pass]) -> String {
-    let ranks = passes.first().map_or(0, |pass| pass.iterations.len());
-    let mut text = format!(
-        "Each of {ranks} GPUs cuts its gradient into {ranks} chunks. b1 is chunk b of GPU 1, and b(0,1) \
-         the sum of b0 and b1.\n* has just been received.\n\nAt the beginning\n{}",
-        contents(&beginning(ranks), None)
-    );
-    for pass in passes {
-        let Pass { number, after, .. } = pass;
-        let half = match pass.half {
-            Half::ScatterReduce => "scatter-reduce",
-            Half::AllGather => "all-gather",
-        };
-        if *number == 0 {
-            text += &format!("\nThe first iteration of {half}\n{}", first_iteration(pass));
-        }
-        let iteration = number + 1;
-        let heading = format!("{half}, iteration {iteration} of {}", ranks - 1);
-        text += &format!("\nAfter {heading}\n{}", contents(after, Some(pass)));
-        if pass.half == Half::ScatterReduce && iteration == ranks - 1 {
-            text += &format!("\nComplete after {half}: {}\n", complete(after));
-        }
-    }
-    text
-}
-
-/// What each GPU sends and receives.
-fn first_iteration(pass: &Pass) -> String {
-    let ranks = pass.iterations.len();
-    let columns = ["GPU", "sends", "to", "receives", "from"].map(Column::Left);
-    let chunk = |number| format!("chunk {number} ({})", letter(number));
-    let rows = pass.iterations.iter().enumerate().map(|(rank, iteration)| {
-        let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
-        let (send, recv) = (chunk(iteration.send), chunk(iteration.recv));
-        vec![rank.to_string(), send, format!("GPU {right}"), recv, format!("GPU {left}")]
-    });
-    table(&columns, &rows.collect::<Vec<_>>())
-}
-
-/// What every GPU holds, with a star at what it has received in this pass.
-fn contents(contents: &Contents, pass: Option<&Pass>) -> String {
-    let ranks = contents.len();
-    let columns: Vec<_> = ["GPU"].into_iter().chain((0..ranks).map(letter)).collect();
-    let columns: Vec<_> = columns.into_iter().map(Column::Left).collect();
-    let rows = contents.iter().enumerate().map(|(rank, own)| {
-        let cells = own.iter().enumerate().map(|(chunk, sum)| {
-            let is_new = pass.is_some_and(|pass| pass.iterations[rank].recv == chunk);
-            format!("{}{sum}{}", letter(chunk), if is_new { "*" } else { "" })
-        });
-        [rank.to_string()].into_iter().chain(cells).collect()
-    });
-    table(&columns, &rows.collect::<Vec<_>>())
-}
-
-/// Which chunks each GPU has from everybody.
-fn complete(contents: &Contents) -> String {
-    let ranks = contents.len();
-    let of_rank = |(rank, own): (usize, &Vec<symbolic::Sum>)| {
-        let chunks = (0..ranks).filter(|&chunk| own[chunk].is_complete(ranks)).map(letter);
-        format!("GPU {rank} {}", chunks.collect::<Vec<_>>().join(" "))
-    };
-    contents.iter().enumerate().map(of_rank).collect::<Vec<_>>().join(", ")
+fn text(passes: &[Pass]) -> Result<String> {
+    let holes = context! { ranks => passes[0].before.len(), passes => Serde(passes) };
+    Ok(template::environment()?.render_str(include_str!("show.jinja"), holes)?)
 }
 
 #[cfg(test)]
@@ -111,7 +53,7 @@ mod tests {
 
     fn shown(ranks: usize) -> String {
         let schedules: Vec<_> = (0..ranks).map(|rank| schedule(rank, ranks)).collect();
-        text(&symbolic::run(&schedules))
+        text(&symbolic::run(&schedules)).unwrap()
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! A ring all-reduce of names in place of numbers: which ranks' chunks each sum is made of.
 
 use crate::ring::{Half, Iteration};
-use std::fmt;
+use serde::Serialize;
 
 /// What a rank holds of one chunk: the ranks whose chunks have been added up.
 ///
 /// Their order is the one in which they were added. The first two could as well be exchanged; as
 /// in the article's figure the receiver's own is written first of two, and last of more.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sum(pub Vec<usize>);
 
 impl Sum {
@@ -18,37 +18,25 @@ impl Sum {
             _ => [received.0.clone(), own].concat(),
         };
     }
-
-    /// Whether it has every rank's chunk, once.
-    pub fn is_complete(&self, ranks: usize) -> bool {
-        let mut summands = self.0.clone();
-        summands.sort_unstable();
-        summands.into_iter().eq(0..ranks)
-    }
-}
-
-/// `3` for a single chunk, and `(2,1,3)` for a sum.
-impl fmt::Display for Sum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let summands: Vec<_> = self.0.iter().map(usize::to_string).collect();
-        match summands.as_slice() {
-            [single] => f.write_str(single),
-            several => write!(f, "({})", several.join(",")),
-        }
-    }
 }
 
 /// What all ranks hold: `contents[rank][chunk]`.
 pub type Contents = Vec<Vec<Sum>>;
 
+/// A rank, and the number of a chunk.
+pub type Place = (usize, usize);
+
 /// One iteration of all ranks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Pass {
-    pub half: Half,
-    /// Which of the half's iterations it is, from 0.
+    /// Whether what is received is added, and so this is an iteration of scatter-reduce.
+    pub adds: bool,
+    /// Which of the half's iterations it is, from 1.
     pub number: usize,
-    /// What each rank sends and receives.
-    pub iterations: Vec<Iteration>,
+    /// Which chunk each rank sends.
+    pub sent: Vec<Place>,
+    /// Which chunk each rank receives.
+    pub received: Vec<Place>,
     /// What all ranks hold before.
     pub before: Contents,
     /// What all ranks hold after.
@@ -65,26 +53,27 @@ pub fn run(schedules: &[Vec<Iteration>]) -> Vec<Pass> {
     let ranks = schedules.len();
     let mut contents = beginning(ranks);
     let pass = |index: usize| {
-        let iterations: Vec<_> = schedules.iter().map(|schedule| schedule[index]).collect();
+        let of_rank = |rank: usize| schedules[rank][index];
         let before = contents.clone();
         for (rank, own) in contents.iter_mut().enumerate() {
             let left = (rank + ranks - 1) % ranks;
-            let received = &before[left][iterations[left].send];
-            let chunk = &mut own[iterations[rank].recv];
-            match iterations[rank].half {
+            let received = &before[left][of_rank(left).send];
+            let chunk = &mut own[of_rank(rank).recv];
+            match of_rank(rank).half {
                 Half::ScatterReduce => chunk.add(received),
                 Half::AllGather => *chunk = received.clone(),
             }
         }
-        let (half, number) = (iterations[0].half, index % (ranks - 1));
-        Pass { half, number, iterations, before, after: contents.clone() }
+        Pass {
+            adds: of_rank(0).half == Half::ScatterReduce,
+            number: index % (ranks - 1) + 1,
+            sent: (0..ranks).map(|rank| (rank, of_rank(rank).send)).collect(),
+            received: (0..ranks).map(|rank| (rank, of_rank(rank).recv)).collect(),
+            before,
+            after: contents.clone(),
+        }
     };
     (0..schedules[0].len()).map(pass).collect()
-}
-
-/// The name of a chunk: a letter.
-pub fn letter(chunk: usize) -> &'static str {
-    &"abcdefghijklmnopqrstuvwxyz"[chunk..=chunk]
 }
 
 #[cfg(test)]
@@ -96,11 +85,18 @@ mod tests {
         (0..ranks).map(|rank| schedule(rank, ranks)).collect()
     }
 
+    /// Whether a sum has every rank's chunk, once.
+    fn is_complete(sum: &Sum, ranks: usize) -> bool {
+        let mut summands = sum.0.clone();
+        summands.sort_unstable();
+        summands.into_iter().eq(0..ranks)
+    }
+
     /// Whether after all iterations every rank has the same sums of everybody's chunks.
     fn is_all_reduce(schedules: &[Vec<Iteration>]) -> bool {
         let passes = run(schedules);
         let Some(last) = passes.last() else { return false };
-        let complete = last.after[0].iter().all(|sum| sum.is_complete(schedules.len()));
+        let complete = last.after[0].iter().all(|sum| is_complete(sum, schedules.len()));
         complete && last.after.iter().all(|own| *own == last.after[0])
     }
 
@@ -134,11 +130,11 @@ mod tests {
     #[test]
     fn the_partial_sums_after_scatter_reduce_are_those_of_the_articles_figure() {
         let after = &run(&schedules(5))[3].after;
-        let text: Vec<_> = after[0].iter().map(Sum::to_string).collect();
-        assert_eq!(text, ["0", "(2,1,3,4,0)", "(3,2,4,0)", "(4,3,0)", "(0,4)"]);
+        let summands: Vec<_> = after[0].iter().map(|sum| &sum.0[..]).collect();
+        assert_eq!(summands, [&[0][..], &[2, 1, 3, 4, 0], &[3, 2, 4, 0], &[4, 3, 0], &[0, 4]]);
         // GPU 0 has all of b, 1 of c, 2 of d, 3 of e and 4 of a, and nobody has more.
         for (rank, own) in after.iter().enumerate() {
-            let complete: Vec<_> = (0..5).filter(|&chunk| own[chunk].is_complete(5)).collect();
+            let complete: Vec<_> = (0..5).filter(|&chunk| is_complete(&own[chunk], 5)).collect();
             assert_eq!(complete, [(rank + 1) % 5]);
         }
     }

@@ -1,6 +1,6 @@
 //! Two GPUs, what each wants of the parameters, and the parameters that they share.
 
-use report::{Column, table};
+use serde::Serialize;
 
 /// θ: two parameters, to show that everything happens to each of them separately.
 pub type Theta = [f64; 2];
@@ -16,7 +16,7 @@ pub const ETA: f64 = 0.25;
 pub const THETA_A: Theta = [4.0, -2.0];
 
 /// A GPU's part of the data: on it the loss is ½ h (θ − m)², summed over the parameters.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Gpu {
     /// As the article counts them.
     number: usize,
@@ -40,10 +40,6 @@ impl Gpu {
     pub fn step(self, theta: Theta) -> Theta {
         self.gradient(theta).map(|gradient| -ETA * gradient)
     }
-
-    fn name(self) -> String {
-        format!("GPU{}", self.number)
-    }
 }
 
 pub fn add(a: Theta, b: Theta) -> Theta {
@@ -54,42 +50,34 @@ pub fn subtract(a: Theta, b: Theta) -> Theta {
     [a[0] - b[0], a[1] - b[1]]
 }
 
-/// With all digits, of which there are few.
-pub fn exact(theta: Theta) -> String {
-    format!("({}, {})", theta[0], theta[1])
-}
-
-/// The losses of both GPUs, and their first steps.
-pub fn losses() -> String {
-    let row =
-        |gpu: Gpu| vec![gpu.name(), gpu.h.to_string(), exact(gpu.m), exact(gpu.step(THETA_A))];
-    let columns =
-        [Column::Left("who"), Column::Right("h"), Column::Right("m"), Column::Right("ΔP(θ_a)")];
-    format!(
-        "On a GPU's data the loss is ½ h (θ - m)², so its step is ΔP(θ) = -η h (θ - m), with η = {ETA}.\n\n{}",
-        table(&columns, &[GPU1, GPU2].map(row))
-    )
-}
-
 /// The parameters that GPUs read and change, and the story of how they did.
-#[derive(Debug, Default)]
+#[derive(Debug, Serialize)]
 pub struct Shared {
     /// The versions that there have been: θ_a, θ_b …
     versions: Vec<Theta>,
-    lines: Vec<Vec<String>>,
+    events: Vec<Event>,
+}
+
+/// What a GPU does: it reads the newest version, or adds its step and so makes the next one.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Event {
+    gpu: Gpu,
+    /// Which version it is, from 0.
+    version: usize,
+    /// Of a step, the version that it was made for.
+    read: Option<usize>,
 }
 
 /// What a GPU has read.
 #[derive(Debug, Clone, Copy)]
 pub struct Read {
     gpu: Gpu,
-    /// Which version it was, from 0.
     version: usize,
 }
 
 impl Shared {
     pub fn new(theta_a: Theta) -> Shared {
-        Shared { versions: vec![theta_a], lines: Vec::new() }
+        Shared { versions: vec![theta_a], events: Vec::new() }
     }
 
     /// The parameters as they are now.
@@ -100,38 +88,18 @@ impl Shared {
     /// A GPU reads the parameters, and begins to compute its step.
     pub fn read(&mut self, gpu: Gpu) -> Read {
         let version = self.versions.len() - 1;
-        let what = format!("reads {}", name(version));
-        self.lines.push(vec![gpu.name(), what, exact(self.now())]);
+        self.events.push(Event { gpu, version, read: None });
         Read { gpu, version }
     }
 
     /// A GPU adds the step that it has computed. Returns how many updates of others lie between its
     /// reading and that: the staleness of its step.
-    pub fn write(&mut self, Read { gpu, version }: Read) -> usize {
-        let last = self.versions.len() - 1;
-        self.versions.push(add(self.now(), gpu.step(self.versions[version])));
-        let [next, now, read] = [last + 1, last, version].map(name);
-        let what = format!("writes {next} = {now} + ΔP{}({read})", gpu.number);
-        let staleness = last - version;
-        self.lines.push(vec![gpu.name(), what, exact(self.now()), staleness.to_string()]);
-        staleness
+    pub fn write(&mut self, Read { gpu, version: read }: Read) -> usize {
+        let version = self.versions.len();
+        self.versions.push(add(self.now(), gpu.step(self.versions[read])));
+        self.events.push(Event { gpu, version, read: Some(read) });
+        version - 1 - read
     }
-
-    /// Everything that has happened, in order.
-    pub fn story(&self) -> String {
-        let columns = [
-            Column::Left("who"),
-            Column::Left("does what"),
-            Column::Right("θ"),
-            Column::Right("staleness"),
-        ];
-        table(&columns, &self.lines)
-    }
-}
-
-/// θ_a for version 0, θ_b for version 1 …
-fn name(version: usize) -> String {
-    format!("θ_{}", ('a'..='z').nth(version).unwrap_or('?'))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Where case 1 is no longer the same as a synchronous update: an optimizer that remembers past
 //! gradients, divides by them, or looks at θ itself.
 
-use super::gpus::{ETA, GPU1, GPU2, THETA_A, Theta, add, exact, subtract};
+use super::gpus::{ETA, GPU1, GPU2, THETA_A, Theta, add, subtract};
 use anyhow::{Context, Result, ensure};
-use report::{Column, table};
+use minijinja::value::Serde;
 use tch::Tensor;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
 
@@ -70,35 +70,22 @@ fn endings(options: &Options) -> Result<(Theta, Theta)> {
     Ok((after(options, &[first, second])?, after(options, &[add(first, second)])?))
 }
 
-/// A table of both endings with each optimizer.
-pub fn compared() -> Result<String> {
-    let mut lines = Vec::new();
-    for Row { name, optimizer, why } in rows() {
+/// Both endings with each optimizer, how far they are apart, and why.
+pub fn compared() -> Result<Vec<(&'static str, [Theta; 3], &'static str)>> {
+    let compare = |Row { name, optimizer, why }| {
         let (asynchronous, synchronous) = endings(&optimizer)?;
         let difference = subtract(asynchronous, synchronous);
-        ensure!(
-            name != "SGD" || difference == [0.0; 2],
-            "plain SGD differs by {}",
-            exact(difference)
-        );
-        let [apart, together, difference] = [asynchronous, synchronous, difference].map(rounded);
-        lines.push(vec![name.into(), apart, together, difference, why.into()]);
-    }
-    let columns = [
-        Column::Left("the server's optimizer"),
-        Column::Right("g2, then g1"),
-        Column::Right("g1 + g2"),
-        Column::Right("difference"),
-        Column::Left("why"),
-    ];
-    Ok(table(&columns, &lines))
+        ensure!(name != "SGD" || difference == [0.0; 2], "plain SGD differs by {difference:?}");
+        Ok((name, [asynchronous, synchronous, difference], why))
+    };
+    rows().into_iter().map(compare).collect()
 }
 
 /// Adam divides, so not all of its digits are exact.
-fn rounded(theta: Theta) -> String {
+pub fn rounded(Serde(theta): Serde<Theta>) -> String {
     // No minus before a zero.
-    let [x, y] = theta.map(|x| format!("{:.4}", (x * 1e4).round() / 1e4 + 0.0));
-    format!("({x}, {y})")
+    let [x, y] = theta.map(|x| (x * 1e4).round() / 1e4 + 0.0);
+    format!("({x:.4}, {y:.4})")
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! The two stories: GPU1 is slower than GPU2, a little in case 1 and much in case 2.
 
-use super::gpus::{GPU1, GPU2, Shared, THETA_A, Theta, add, exact, losses, subtract};
+use super::gpus::{ETA, GPU1, GPU2, Shared, THETA_A, Theta, add, subtract};
 use super::optimizers;
 use anyhow::{Result, ensure};
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+use report::template;
 
 // ANCHOR: case1
 /// θ_b = θ_a + ΔP2(θ_a), then θ_c = θ_b + ΔP1(θ_a). Returns how stale the last step was as well.
@@ -30,38 +33,16 @@ pub fn tell_case1() -> Result<()> {
     let (theta_c, together) = (shared.now(), synchronous());
     ensure!(
         theta_c == together,
-        "θ_c is {}, but one synchronous update gives {}; they must be equal, since every sum here is exact",
-        exact(theta_c),
-        exact(together)
+        "θ_c is {theta_c:?}, but one synchronous update gives {together:?}; they must be equal, since every sum here is exact"
     );
     let half = subtract(together, THETA_A).map(|step| step / 2.0);
-    println!(
-        "Case 1: GPU2 is a little faster.
-
-{}
-{}
-GPU1's step was made for θ_a, and {staleness} update later it is added to θ_b.
-
-asynchronous   θ_c = θ_b + ΔP1(θ_a)              = {}
-synchronous    θ_a + [ΔP1(θ_a) + ΔP2(θ_a)]       = {}
-difference                                         {}
-
-Equal, digit by digit: an update that only adds does not ask in which order, nor where θ is.
-
-The synchronous update adds the steps up. One that takes the mean of the gradients, as
-DistributedDataParallel does, goes half as far with the same η: θ_a + ½ [ΔP1 + ΔP2] = {}.
-
-With another optimizer, which gets the same gradients of θ_a, the two are not the same:
-",
-        losses(),
-        shared.story(),
-        exact(theta_c),
-        exact(together),
-        exact(subtract(theta_c, together)),
-        exact(add(THETA_A, half)),
-    );
-    print!("{}", optimizers::compared()?);
-    Ok(())
+    let holes = context! {
+        together => Serde(together),
+        difference => Serde(subtract(theta_c, together)),
+        half_as_far => Serde(add(THETA_A, half)),
+        optimizers => Serde(optimizers::compared()?),
+    };
+    tell(include_str!("case1.jinja"), &shared, staleness, holes)
 }
 
 // ANCHOR: case2
@@ -79,32 +60,34 @@ fn case2() -> (Shared, usize) {
 // ANCHOR_END: case2
 
 /// Tells case 2, and how far it is from what would have been right.
-pub fn tell_case2() {
+pub fn tell_case2() -> Result<()> {
     let (shared, staleness) = case2();
     let stale = GPU1.step(THETA_A);
     let theta_e = subtract(shared.now(), stale);
     let fresh = GPU1.step(theta_e);
-    println!(
-        "Case 2: GPU2 is far faster.
+    let holes = context! {
+        stale => Serde(stale),
+        fresh => Serde(fresh),
+        instead => Serde(add(theta_e, fresh)),
+    };
+    tell(include_str!("case2.jinja"), &shared, staleness, holes)
+}
 
-{}
-{}
-GPU1's step was made for θ_a, and {staleness} updates later it is added to θ_e.
-
-the step that it adds          ΔP1(θ_a) = {}
-the one that would be right    ΔP1(θ_e) = {}
-so it ends at                       θ_f = {}
-instead of               θ_e + ΔP1(θ_e) = {}
-
-The old step goes on in a direction that was right a while ago: that is what the article calls
-similar to momentum. `async-update quadratic` measures how similar.",
-        losses(),
-        shared.story(),
-        exact(stale),
-        exact(fresh),
-        exact(shared.now()),
-        exact(add(theta_e, fresh)),
-    );
+/// Prints a story: what both have in common, and what is its own.
+fn tell(text: &str, shared: &Shared, staleness: usize, holes: Value) -> Result<()> {
+    let mut environment = template::environment()?;
+    environment.add_template("gpus.jinja", include_str!("gpus.jinja"))?;
+    // All digits, of which there are few.
+    environment.add_filter("exact", |Serde([x, y]): Serde<Theta>| format!("({x}, {y})"));
+    environment.add_filter("rounded", optimizers::rounded);
+    let common = context! {
+        eta => ETA,
+        gpus => Serde([GPU1, GPU2].map(|gpu| (gpu, gpu.step(THETA_A)))),
+        shared => Serde(shared),
+        staleness,
+        end => Serde(shared.now()),
+    };
+    Ok(template::print(&environment, text, context! { ..common, ..holes })?)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub fn save(directory: &Path, measured: &[Measured]) -> Result<()> {
         ("memory.svg", memory(measured)),
         ("utilisation.svg", utilisation(measured)),
     ] {
-        plot::save(directory.join(name), &plot::bars(&chart)?)?;
+        report::save(directory.join(name), &plot::bars(&chart)?)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::runs::Measured;
 use minijinja::{Error, Value, context};
-use report::{DeviceReport, text_environment};
+use report::{DeviceReport, template};
 
 const TEXT: &str = include_str!("explain.jinja");
 
@@ -12,7 +12,7 @@ const CLASSES: usize = 10;
 /// Paragraphs on time and memory, and on what the article says of them.
 pub fn explain(measured: &[Measured; 5]) -> Result<String, Error> {
     let [single, sgd, adam, ddp, apex] = measured.each_ref().map(numbers);
-    text_environment()?.render_str(TEXT, context! { single, sgd, adam, ddp, apex })
+    template::environment()?.render_str(TEXT, context! { single, sgd, adam, ddp, apex })
 }
 
 /// What the text says of one training. Its `home` is the first device.

@@ -17,7 +17,7 @@ mod table;
 use super::train_cifar::{Method, OptimizerKind};
 use anyhow::{Result, ensure};
 use report::comparison::Comparison;
-use report::paragraphs;
+use report::template::paragraphs;
 use runs::Run;
 use std::fs;
 use tch_parallel::Error;

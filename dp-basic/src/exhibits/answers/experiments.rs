@@ -8,12 +8,12 @@ use super::replicas::*;
 use super::scatter_gather::*;
 use super::three_placements::*;
 use super::toy::equality;
-use minijinja::{Environment, Error, ErrorKind, Value};
-use report::text_environment;
+use minijinja::{Environment, Error};
+use report::template::{self, found};
 use tch_parallel::LogicalDevice;
 
 pub fn environment() -> Result<Environment<'static>, Error> {
-    let mut text = text_environment()?;
+    let mut text = template::environment()?;
     text.add_filter("equality", equality);
 
     text.add_function("chunk_sizes", |rows, devices| found(chunk_sizes(rows, devices)));
@@ -62,12 +62,6 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     text.add_function("one_number_a_row", |rows| found(one_number_a_row(rows)));
     text.add_function("peaks", |on| found(peaks([0, 1, 2].map(LogicalDevice::Cpu), on)));
     Ok(text)
-}
-
-/// The result of an experiment as a value for the template.
-fn found(result: anyhow::Result<impl Into<Value>>) -> Result<Value, Error> {
-    let failed = |error| Error::new(ErrorKind::InvalidOperation, format!("{error:#}"));
-    result.map(Into::into).map_err(failed)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::formula;
 use super::runs::{Measured, Runs};
 use minijinja::{Error, Value, context};
-use report::{DeviceReport, text_environment};
+use report::{DeviceReport, template};
 
 pub const TEXT: &str = include_str!("explain.jinja");
 
@@ -34,7 +34,7 @@ pub fn explain(measured: &[Measured], runs: &Runs<'_>) -> Result<String, Error> 
         surplus => formula::surplus(output, runs.args.devices.len()),
         trainings => measured.iter().map(training).collect::<Vec<_>>(),
     };
-    text_environment()?.render_str(TEXT, numbers)
+    template::environment()?.render_str(TEXT, numbers)
 }
 
 fn numbers_of(device: &DeviceReport) -> Value {

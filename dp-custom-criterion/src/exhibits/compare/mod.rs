@@ -32,11 +32,11 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     let run = |method: &Method| runs.run(*method, args.batch_size, args.steps);
     let measured = Method::value_variants().iter().map(run).collect::<Result<Vec<_>>>()?;
     print!("{}", table_of(&measured));
-    println!("\n{}", explain::explain(&measured, &runs)?);
+    print!("\n{}", explain::explain(&measured, &runs)?);
     if let Some(path) = &args.svg {
         let names =
             ["Adam's state", "buckets of gradients", "activations, outputs and their gradients"];
-        plot::save(path, &plot::bars(&memory_bars(names, &measured))?)?;
+        report::save(path, &plot::bars(&memory_bars(names, &measured))?)?;
     }
     if let Some(budget) = args.budget {
         print!("\n{}", budget::table_of(&runs, &measured, budget)?);
