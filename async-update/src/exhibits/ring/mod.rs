@@ -3,8 +3,8 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `symbolic` | the schedule carried out on names |
-//! | `show` | the names after each iteration, in the terminal |
-//! | `page` | the same as an animation |
+//! | `show`, `show.jinja` | the names after each iteration, in the terminal |
+//! | `page`, `page.html.jinja` | the same as an animation |
 //! | `check` | a comparison with other ways to sum |
 
 mod check;
