@@ -205,3 +205,36 @@ impl Answers {
         self.news.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Job;
+
+    #[test]
+    fn a_script_that_fails_is_reported_with_its_exit_code_and_its_traceback() {
+        let job = Job::new().unwrap();
+        let run = |arguments: &[&str]| {
+            let script = python("lr_schedulers", arguments.iter().copied()).unwrap();
+            job.run(script).unwrap()
+        };
+        run(&["many", "0.1", "{}"])
+            .expect_code(1)
+            .unwrap()
+            .expect_messages(&["Traceback"])
+            .unwrap();
+        let rates = run(&["2", "0.5", r#"{"StepLR": {"step_size": 1}}"#]).expect_success().unwrap();
+        assert_eq!(rates.stdout, "[0.5, 0.05]\n");
+    }
+
+    #[test]
+    fn a_script_is_a_member_of_its_job_and_ends_with_it() {
+        let job = Job::new().unwrap();
+        // It waits for a second rank, which never comes.
+        let script = crate::programs::as_rank(python("ddp_mnist", []).unwrap(), 0, 2, 1);
+        let mut process = job.start(script).unwrap();
+        assert_eq!(job.processes().unwrap(), [process.pid()]);
+        drop(job);
+        assert!(process.has_ended().unwrap());
+    }
+}

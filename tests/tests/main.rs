@@ -18,6 +18,7 @@ mod book_listings;
 mod clip_grad_parity;
 mod dp_basic;
 mod faults;
+mod first_contact;
 mod help;
 mod hooks_parity;
 mod imagenet_bad_input;

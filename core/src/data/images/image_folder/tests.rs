@@ -77,7 +77,7 @@ fn links_that_lead_round_in_a_circle_are_refused() {
     std::os::unix::fs::symlink(&real, root.path().join("a/there")).unwrap();
     std::os::unix::fs::symlink(root.path().join("a"), real.join("back")).unwrap();
     let message = ImageFolder::new(root.path()).unwrap_err().to_string();
-    let named = format!("{}/a/there/back: is ", root.path().display());
+    let named = format!("{}/a/there/back: links back to ", root.path().display());
     assert!(message.starts_with(&named), "{message}");
 }
 
