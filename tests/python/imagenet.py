@@ -12,7 +12,6 @@ import gzip
 import itertools
 import json
 import os
-import sys
 from pathlib import Path
 
 import numpy
@@ -25,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
 
+from ddp_mnist import end
 from models import build
 
 DIGITS = Path(__file__).resolve().parents[2] / "core/assets/mnist-10k"
@@ -209,11 +209,8 @@ def main():
     if rank == 0 and args.save is not None:
         weights = {name: t.contiguous() for name, t in model.module.state_dict().items()}
         save_file(weights, args.save)
-    # Not destroy_process_group: it may wait for gloo's threads while it holds the lock by which these
-    # let go of the last gradients.
     dist.barrier()
-    sys.stdout.flush()
-    os._exit(0)
+    end()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from ddp_mnist import DIGITS, init_process_group, mnist
+from ddp_mnist import DIGITS, end, init_process_group, mnist
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -43,7 +43,7 @@ def main(arguments, directory):
 
     saved = {**mlp.state_dict(), "losses": torch.tensor(losses)}
     save_file(saved, Path(directory) / f"rank{rank}.safetensors")
-    dist.destroy_process_group()
+    end()
 
 
 if __name__ == "__main__":

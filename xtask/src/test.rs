@@ -1,11 +1,16 @@
 //! `cargo xtask test`: all tests, with what they need.
 
+use std::env;
 use std::ffi::OsString;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
 
 use crate::{command, setup};
+
+/// How many tests of a program run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Sets Python up, builds the programs that the tests start, and runs the tests.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
@@ -17,6 +22,10 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     test.args(["test", "--release", "--no-fail-fast"])
         .args((!selects_package(args)).then_some("--workspace"))
         .args(args);
+    if env::var_os(THREADS).is_none() {
+        // One more than cores: the jobs of the tests wait for part of their time.
+        test.env(THREADS, (thread::available_parallelism()?.get() + 1).to_string());
+    }
     command::run(&mut test)?;
     let seconds = start.elapsed().as_secs();
     println!("all tests passed after {} min {} s", seconds / 60, seconds % 60);
