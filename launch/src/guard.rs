@@ -2,7 +2,7 @@
 //! launch, run again under a first argument that no user types.
 //!
 //! - Each rank starts as `__rank`, which sets the kernel's parent-death signal and then becomes the
-//!   program. Between fork and exec, the same would take unsafe code.
+//!   program. Safe Rust cannot do the same between fork and exec.
 //! - One `__guard` outlives the launcher just long enough to kill the ranks' process groups, since
 //!   the parent-death signal reaches the ranks only, not the Python under a rank's shell.
 
