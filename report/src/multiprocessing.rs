@@ -98,7 +98,7 @@ impl Process {
 /// How long processes may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeLimit {
-    /// After so many, counted from the start of [`run`], they are killed.
+    /// Processes that run longer, counted from the start of [`run`], are killed.
     pub seconds: u64,
     /// The flag with which the user sets it, for the message.
     pub flag: &'static str,

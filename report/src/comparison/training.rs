@@ -152,7 +152,7 @@ impl Metrics {
         self.files.iter().map(|file| Ok(read_events(file, name)?)).collect()
     }
 
-    /// What the event `device` says of each of so many devices, in their order.
+    /// The event `device` of each of the expected devices, in their order.
     ///
     /// # Errors
     /// For another number of devices, and as [`events`](Self::events).

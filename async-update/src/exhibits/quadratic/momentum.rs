@@ -1,4 +1,4 @@
-//! The momentum that is in asynchronous updates, fitted to what w does in the mean.
+//! The momentum that is in asynchronous updates, fitted to the mean course of w.
 
 use super::workers::{Queue, Workers, descend};
 use crate::exhibits::least_squares::least_squares;
@@ -28,8 +28,8 @@ pub struct Estimate {
 /// The momentum and the step of M workers in theory (Mitliagkas 2016, "Asynchrony begets Momentum").
 ///
 /// Of M workers with exponential work times, any is the next to finish with probability 1/M. Let a be
-/// the mean of the gradients at work. An update is -ηa in the mean, and replaces one gradient of M by one at
-/// the new w, so that a becomes (1 - 1/M) a + (1/M) ∇f(w). Hence in the mean over all runs
+/// the mean of the gradients at work. The mean update is -ηa; it replaces one gradient of M by one at
+/// the new w, so that a becomes (1 - 1/M) a + (1/M) ∇f(w). Hence, averaged over all runs,
 ///
 ///   w_{t+1} - w_t = (1 - 1/M) (w_t - w_{t-1}) - (η/M) ∇f(w_t),
 ///

@@ -5,7 +5,7 @@ use report::plot::{self, Axis, Lines, Scale, Series};
 use std::path::Path;
 use tch_parallel::Result;
 
-/// Draws for each number of workers what the queue did in the mean, and explicit momentum 1 - 1/M.
+/// Draws for each number of workers the mean momentum of the queue, and explicit momentum 1 - 1/M.
 pub fn draw(path: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<()> {
     let series = simulated.iter().flat_map(|(workers, groups)| {
         let measured = mean(groups.iter().cloned());

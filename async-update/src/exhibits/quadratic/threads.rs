@@ -9,7 +9,7 @@ use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-/// How long a gradient takes in the mean: long beside the 0.1 ms or so by which a sleep ends late,
+/// The mean time of a gradient: long beside the 0.1 ms or so by which a sleep ends late,
 /// which would make the times less random than exponential ones.
 const WORK: Duration = Duration::from_millis(5);
 
