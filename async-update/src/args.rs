@@ -1,6 +1,5 @@
 //! The flags that several methods have; those of a single one stand with it in `methods`.
 
-use crate::model::PARAMETERS;
 use crate::pace::Straggler;
 use clap::builder::RangedU64ValueParser;
 use report::refused;
@@ -127,21 +126,17 @@ impl ServerArgs {
     /// This process's place.
     ///
     /// # Errors
-    /// [`tch_parallel::Error::Argument`] for a job with too few ranks for the servers, or too many
-    /// servers for θ.
+    /// [`tch_parallel::Error::Argument`] for a job in which no rank would be a worker.
     pub fn place(&self) -> Result<Place> {
         let servers = self.servers;
         let (rank, ranks) = Env::read()?.map_or((0, 1), |env| (env.rank, env.world_size));
-        let expected = if servers > PARAMETERS {
-            format!("at most {PARAMETERS}, one for each parameter")
-        } else if servers >= ranks {
-            format!(
-                "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
-                servers + 1
-            )
-        } else {
+        if servers < ranks {
             return Ok(Place { rank, ranks, servers });
-        };
+        }
+        let expected = format!(
+            "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
+            servers + 1
+        );
         Err(refused("--servers", format!("{servers} in a world of {ranks}"), expected))
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 use tch::{Kind, Tensor};
+use tch_parallel::data::Shard;
 use tch_parallel::{Error, Result};
 
 /// A worker's lines in `--metrics`.
@@ -60,10 +61,10 @@ pub struct Read {
 }
 
 impl Log {
-    pub fn create(directory: Option<&Path>, rank: usize, ranks: usize) -> Result<Log> {
-        let create = |directory| MetricsLog::create(directory, rank, ranks);
-        let metrics = directory.map_or_else(|| Ok(MetricsLog::disabled()), create)?;
-        Ok(Log { metrics, rank, steps: 0 })
+    pub fn create(directory: Option<&Path>, rank: impl Into<Shard>) -> Result<Log> {
+        let rank = rank.into();
+        let metrics = MetricsLog::create(directory, rank)?;
+        Ok(Log { metrics, rank: rank.rank(), steps: 0 })
     }
 
     pub fn step(&mut self, loss: f32, theta: &Tensor) -> Result<()> {

@@ -42,14 +42,14 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<()> {
     match command {
         Command::SyncAllreduce(args) => synchronous("sync-allreduce", args, |group, steps| {
-            Ok((SyncAllReduce { group, steps, lr: args.lr }, steps))
+            Ok((SyncAllReduce { group, lr: args.lr }, steps))
         }),
         Command::SyncPs(args) => synchronous("sync-ps", args, |group, steps| {
-            Ok((SyncPs { link: Link::between_ranks(group)?, steps, lr: args.lr }, steps))
+            Ok((SyncPs { link: Link::between_ranks(group)?, lr: args.lr }, steps))
         }),
         Command::Ring(RingArgs { exhibit: None, train: args }) => {
             synchronous("ring", args, |group, steps| {
-                Ok((Ring { link: Link::between_ranks(group)?, steps, lr: args.lr }, steps))
+                Ok((Ring { link: Link::between_ranks(group)?, lr: args.lr }, steps))
             })
         }
         Command::LocalSgd(args) => local_sgd("local-sgd", args, 0),

@@ -25,9 +25,11 @@ pub fn train(
     log: &mut Log,
 ) -> Result<()> {
     let loader = args.loader(train_set, worker)?;
+    let mut left = args.batches(train_set.len()).div_ceil(worker.num_replicas());
     let mut batches = batches::forever(&loader);
     let pace = Pace::new(Duration::from_millis(args.step_time), &args.straggle, log.rank);
-    while let number @ 1.. = method.next_batches(theta)? {
+    while let number @ 1.. = method.next_batches(theta, left)? {
+        left = left.saturating_sub(number);
         for batch in batches.by_ref().take(number) {
             let (images, labels) = batch?;
             let begun = Instant::now();
@@ -58,7 +60,7 @@ pub fn synchronous<M: Method>(
     group.broadcast(&mut theta, 0)?;
     let steps = args.batches(train_set.len()).div_ceil(ranks);
     let (mut method, updates) = method(group.clone(), steps)?;
-    let mut log = Log::create(args.metrics.as_deref(), rank, ranks)?;
+    let mut log = Log::create(args.metrics.as_deref(), &group)?;
     let begun = Instant::now();
     train(args, &train_set, Shard::from(&group), &mut theta, &mut method, &mut log)?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -89,7 +91,7 @@ pub fn asynchronous<M: Method>(
     }
     // What can go wrong with these goes wrong before anybody counts on this worker.
     let (train_set, _) = args.data()?;
-    let mut log = Log::create(args.metrics.as_deref(), place.rank, place.ranks)?;
+    let mut log = Log::create(args.metrics.as_deref(), Shard::new(place.rank, place.ranks)?)?;
     let mut method = method(Shards::connect(place, args.meeting.process_group())?);
     let mut theta = model::zeros();
     let worker = Shard::new(place.rank - place.servers, place.workers().len())?;

@@ -15,7 +15,9 @@ use anyhow::{Context, Result};
 use report::MetricsLog;
 use serde::Serialize;
 use tch_parallel::data::transforms::{Normalize, RandomHorizontalFlip, RandomResizedCrop};
-use tch_parallel::data::{DataLoader, DataLoaderOptions, ImageDataset, ImageFolder, RandomSampler};
+use tch_parallel::data::{
+    DataLoader, DataLoaderOptions, ImageDataset, ImageFolder, RandomSampler, Shard,
+};
 
 #[derive(Serialize)]
 struct End {
@@ -52,6 +54,6 @@ fn main() -> Result<()> {
         }
         end.images_per_second = end.images as f64 / start.elapsed().as_secs_f64();
     }
-    MetricsLog::create(Path::new(metrics), 0, 1)?.log("end", &end)?;
+    MetricsLog::create(Some(Path::new(metrics)), Shard::WHOLE)?.log("end", &end)?;
     Ok(())
 }

@@ -94,7 +94,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     args.recipe.register_comm_hook(&model)?;
     // ANCHOR_END: model
 
-    let mut metrics = MetricsLog::of_rank(args.metrics.as_deref(), &group)?;
+    let mut metrics = MetricsLog::create(args.metrics.as_deref(), &group)?;
     let mut timing = Timing::new();
 
     if args.evaluate {

@@ -62,7 +62,7 @@ fn train(args: &Args) -> Result<()> {
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
     // ANCHOR_END: model
 
-    let mut metrics = MetricsLog::of_rank(args.metrics.as_deref(), &group)?;
+    let mut metrics = MetricsLog::create(args.metrics.as_deref(), &group)?;
     let mut timing = Timing::new();
 
     // ANCHOR: loop

@@ -114,7 +114,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     say(format!("Total Parameters: {parameters}"));
     // ANCHOR_END: model
 
-    let mut metrics = MetricsLog::of_rank(args.metrics.as_deref(), &group)?;
+    let mut metrics = MetricsLog::create(args.metrics.as_deref(), &group)?;
     let mut timing = Timing::new();
     let mut meter = Meter::new(&devices);
     let trace = meter.trace().clone();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::malformed;
-use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::data::Shard;
 use tch_parallel::{Error, Result};
 
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
@@ -20,6 +20,7 @@ use tch_parallel::{Error, Result};
 ///
 /// ```
 /// use report::MetricsLog;
+/// use tch_parallel::data::Shard;
 ///
 /// #[derive(serde::Serialize)]
 /// struct Step {
@@ -29,7 +30,7 @@ use tch_parallel::{Error, Result};
 /// }
 ///
 /// let dir = tempfile::tempdir()?;
-/// let mut metrics = MetricsLog::create(dir.path(), 0, 2)?;
+/// let mut metrics = MetricsLog::create(Some(dir.path()), Shard::new(0, 2)?)?;
 /// metrics.log("step", &Step { epoch: 0, step: 0, loss: 2.304_109 })?;
 ///
 /// let written = std::fs::read_to_string(dir.path().join("rank0.jsonl"))?;
@@ -61,31 +62,20 @@ struct Line<'a, F> {
 }
 
 impl MetricsLog {
-    /// Begins the file of rank `rank` in `dir`, which is created if need be. What an earlier run
-    /// wrote there is replaced.
+    /// Begins a rank's file in `dir`, which is created if need be; `rank` is usually the process
+    /// group, `&group`. What an earlier run wrote there is replaced. Without a directory nothing is
+    /// written.
     ///
     /// # Errors
     /// [`Error::Io`] if the directory or the file cannot be created.
-    pub fn create(dir: impl AsRef<Path>, rank: usize, world_size: usize) -> Result<Self> {
-        let dir = dir.as_ref();
+    pub fn create(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
+        let Some(dir) = dir else { return Ok(Self(None)) };
+        let rank = rank.into();
+        let (rank, world_size) = (rank.rank(), rank.num_replicas());
         fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
         let path = dir.join(format!("rank{rank}.jsonl"));
         let file = File::create(&path).map_err(Error::io("create", &path))?;
         Ok(Self(Some(Output { file, path, rank, world_size })))
-    }
-
-    /// The log of one of the group's ranks, in a directory that the user may have asked for.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
-    pub fn of_rank(dir: Option<&Path>, group: &ProcessGroup) -> Result<Self> {
-        let create = |dir| Self::create(dir, group.rank(), group.world_size());
-        dir.map_or_else(|| Ok(Self::disabled()), create)
-    }
-
-    /// A log that writes nothing, for runs that want none.
-    pub fn disabled() -> Self {
-        Self(None)
     }
 
     /// Writes one line: the event, the rank, the world size, then `fields`, which must be a
@@ -140,7 +130,8 @@ mod tests {
     #[test]
     fn fields_follow_in_their_order_and_floats_are_shortest() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = MetricsLog::create(dir.path().join("a/b"), 1, 2).unwrap();
+        let mut log =
+            MetricsLog::create(Some(&dir.path().join("a/b")), Shard::new(1, 2).unwrap()).unwrap();
         log.log("step", &Step { epoch: 0, loss: 0.1, seconds: 0.1 }).unwrap();
         log.log("step", &Step { epoch: 1, loss: 1.0 / 3.0, seconds: 1.0 / 3.0 }).unwrap();
         assert_eq!(
@@ -154,7 +145,7 @@ mod tests {
     #[test]
     fn a_loss_that_is_no_number_is_null() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = MetricsLog::create(dir.path(), 0, 1).unwrap();
+        let mut log = MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
         log.log("step", &Step { epoch: 0, loss: f32::NAN, seconds: f64::INFINITY }).unwrap();
         assert_eq!(
             fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap(),
@@ -165,7 +156,7 @@ mod tests {
     #[test]
     fn a_line_is_in_the_file_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = MetricsLog::create(dir.path(), 0, 1).unwrap();
+        let mut log = MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
         for lines in 1..4 {
             log.log("tick", &serde_json::json!({})).unwrap();
             let written = fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap();
@@ -176,20 +167,26 @@ mod tests {
     #[test]
     fn a_new_run_replaces_the_file_of_the_last() {
         let dir = tempfile::tempdir().unwrap();
-        MetricsLog::create(dir.path(), 0, 1).unwrap().log("old", &serde_json::json!({})).unwrap();
-        MetricsLog::create(dir.path(), 0, 1).unwrap();
+        MetricsLog::create(Some(dir.path()), Shard::WHOLE)
+            .unwrap()
+            .log("old", &serde_json::json!({}))
+            .unwrap();
+        MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap(), "");
     }
 
     #[test]
     fn a_disabled_log_takes_everything_and_writes_nothing() {
-        MetricsLog::disabled().log("step", &serde_json::json!({"loss": 1})).unwrap();
+        MetricsLog::create(None, Shard::WHOLE)
+            .unwrap()
+            .log("step", &serde_json::json!({"loss": 1}))
+            .unwrap();
     }
 
     #[test]
     fn a_directory_that_cannot_be_made_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let error = MetricsLog::create(file.path(), 0, 1).unwrap_err();
+        let error = MetricsLog::create(Some(file.path()), Shard::WHOLE).unwrap_err();
         assert_eq!(error.to_string(), format!("cannot create directory {}", file.path().display()));
     }
 
@@ -201,7 +198,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank0.jsonl");
-        let mut log = MetricsLog::create(dir.path(), 0, 1).unwrap();
+        let mut log = MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
         for (epoch, loss) in [0.1, 1.0 / 3.0].into_iter().enumerate() {
             log.log("step", &Step { epoch, loss, seconds: 0.1 }).unwrap();
             log.log("tick", &serde_json::json!({})).unwrap();

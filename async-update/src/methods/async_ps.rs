@@ -73,7 +73,7 @@ impl AsyncPs {
 
 impl Method for AsyncPs {
     // ANCHOR: steps
-    fn next_batches(&mut self, theta: &mut Tensor) -> Result<usize> {
+    fn next_batches(&mut self, theta: &mut Tensor, _left: usize) -> Result<usize> {
         self.shards.fetch(theta, self.n_fetch)
     }
 

@@ -52,7 +52,7 @@ pub struct Easgd {
 
 impl Method for Easgd {
     // ANCHOR: next_batches
-    fn next_batches(&mut self, theta: &mut Tensor) -> Result<usize> {
+    fn next_batches(&mut self, theta: &mut Tensor, _left: usize) -> Result<usize> {
         self.batches = match self.batches {
             0 => self.shards.fetch(theta, self.tau)?,
             done => self.shards.exchange(theta, done, self.tau)?,

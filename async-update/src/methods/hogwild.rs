@@ -6,8 +6,8 @@ use crate::events::{Log, Outcome, Update, now};
 use crate::training::train;
 use crate::{model, pace};
 use anyhow::{Context, bail};
+use rayon::ThreadPoolBuilder;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
 use std::time::Instant;
 use tch::Tensor;
 use tch_parallel::Result;
@@ -43,29 +43,25 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
     let theta = AtomicTensor::new(model::initial_parameters(args.seed))
         .context("θ has another handle or view")?;
     let shared = SharedModel { theta, version: 0.into(), batches: batches.into() };
-    let begun = Instant::now();
     let work = |thread| -> anyhow::Result<(Log, Vec<Update>)> {
         // One for each worker, as launchers have it; libtorch asks every thread by itself.
         tch::set_num_threads(1);
+        let worker = Shard::new(thread, threads)?;
+        let mut log = Log::create(args.metrics.as_deref(), worker)?;
         let mut method =
             Hogwild { shared: &shared, lr: args.lr, thread, read: 0, updates: Vec::new() };
-        let mut log = Log::create(args.metrics.as_deref(), thread, threads)?;
-        let mut theta = Tensor::new();
-        let worker = Shard::new(thread, threads)?;
-        train(args, &train_set, worker, &mut theta, &mut method, &mut log)?;
+        train(args, &train_set, worker, &mut Tensor::new(), &mut method, &mut log)?;
         Ok((log, method.updates))
     };
     // The others need not go on for a training that has failed.
     let work = |thread| work(thread).inspect_err(|_| shared.batches.store(0, Relaxed));
-    let ended = thread::scope(|scope| {
-        let start = |thread| scope.spawn(move || work(thread));
-        let workers: Vec<_> = (0..threads).map(start).collect();
-        let ended = workers.into_iter().enumerate().map(|(thread, worker)| {
-            let result = worker.join().unwrap_or_else(|_| bail!("it panicked"));
-            result.with_context(|| format!("thread {thread} failed"))
-        });
-        ended.collect::<anyhow::Result<Vec<_>>>()
-    })?;
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let begun = Instant::now();
+    let ended = pool.broadcast(|worker| {
+        let thread = worker.index();
+        work(thread).with_context(|| format!("thread {thread} failed"))
+    });
+    let ended = ended.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let seconds = begun.elapsed().as_secs_f64();
 
     let (loss, accuracy) = model::evaluate(&shared.theta.into_tensor(), &test_set)?;
@@ -84,7 +80,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
     }
     let mean = staleness.iter().sum::<usize>() as f64 / staleness.len() as f64;
     let most = staleness.iter().max().copied().unwrap_or_default();
-    println!("staleness: {mean:.2} in the mean, at most {most}");
+    println!("staleness: mean {mean:.2}, at most {most}");
     Ok(())
 }
 
@@ -113,7 +109,7 @@ struct Hogwild<'a> {
 
 // ANCHOR: hogwild
 impl Method for Hogwild<'_> {
-    fn next_batches(&mut self, theta: &mut Tensor) -> Result<usize> {
+    fn next_batches(&mut self, theta: &mut Tensor, _left: usize) -> Result<usize> {
         let take = |left: usize| left.checked_sub(1);
         if self.shared.batches.fetch_update(Relaxed, Relaxed, take).is_err() {
             return Ok(0);

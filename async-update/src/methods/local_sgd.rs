@@ -37,7 +37,7 @@ pub fn local_sgd(name: &str, args: &LocalSgdArgs, start: usize) -> anyhow::Resul
     synchronous(name, &args.train, |group, steps| {
         let first = start.min(steps);
         let updates = first + (steps - first) * group.world_size();
-        let together = SyncAllReduce { group, steps, lr: args.train.lr };
+        let together = SyncAllReduce { group, lr: args.train.lr };
         Ok((LocalSgd { together, start, period: args.period, since_mean: 0 }, updates))
     })
 }
@@ -58,10 +58,6 @@ struct LocalSgd {
 }
 
 impl Method for LocalSgd {
-    fn next_batches(&mut self, theta: &mut Tensor) -> Result<usize> {
-        self.together.next_batches(theta)
-    }
-
     // ANCHOR: after_batch
     fn after_batch(&mut self, theta: &mut Tensor, gradient: Tensor) -> Result<()> {
         if self.start > 0 {

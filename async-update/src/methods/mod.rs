@@ -30,8 +30,11 @@ use tch_parallel::Result;
 /// What a worker does with its gradients, and where its parameters come from.
 pub trait Method {
     /// Renews `theta` where the method does that now, and returns the number of batches to do before
-    /// it is called again. 0 ends the training.
-    fn next_batches(&mut self, theta: &mut Tensor) -> Result<usize>;
+    /// it is called again; 0 ends the training. `left` is what is left of an equal share of all
+    /// batches; methods that hand batches out to whoever asks ignore it.
+    fn next_batches(&mut self, _theta: &mut Tensor, left: usize) -> Result<usize> {
+        Ok(left)
+    }
 
     /// After a batch: makes the update that the worker's gradient leads to.
     fn after_batch(&mut self, theta: &mut Tensor, gradient: Tensor) -> Result<()>;

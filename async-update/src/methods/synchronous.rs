@@ -4,7 +4,6 @@
 use super::Method;
 use crate::link::Link;
 use crate::ring;
-use std::mem::take;
 use tch::Tensor;
 use tch_parallel::Result;
 use tch_parallel::distributed::{ProcessGroup, ReduceOp};
@@ -13,14 +12,9 @@ use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 pub struct SyncAllReduce {
     pub group: ProcessGroup,
     pub lr: f64,
-    pub steps: usize,
 }
 
 impl Method for SyncAllReduce {
-    fn next_batches(&mut self, _theta: &mut Tensor) -> Result<usize> {
-        Ok(take(&mut self.steps))
-    }
-
     // ANCHOR: sync_allreduce
     fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
         self.group.all_reduce(&mut gradient, ReduceOp::Sum)?;
@@ -36,14 +30,9 @@ impl Method for SyncAllReduce {
 pub struct SyncPs {
     pub link: Link,
     pub lr: f64,
-    pub steps: usize,
 }
 
 impl Method for SyncPs {
-    fn next_batches(&mut self, _theta: &mut Tensor) -> Result<usize> {
-        Ok(take(&mut self.steps))
-    }
-
     // ANCHOR: sync_ps
     fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
         let (link, workers) = (&self.link, 1..self.link.world_size());
@@ -66,14 +55,9 @@ impl Method for SyncPs {
 pub struct Ring {
     pub link: Link,
     pub lr: f64,
-    pub steps: usize,
 }
 
 impl Method for Ring {
-    fn next_batches(&mut self, _theta: &mut Tensor) -> Result<usize> {
-        Ok(take(&mut self.steps))
-    }
-
     // ANCHOR: ring
     fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
         ring::all_reduce(&self.link, &mut gradient)?;

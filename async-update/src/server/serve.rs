@@ -19,7 +19,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::Error;
-use tch_parallel::data::{Dataset, Mnist};
+use tch_parallel::data::{self, Dataset, Mnist};
 use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
@@ -47,7 +47,7 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
     let theta = model::initial_parameters(args.seed).tensor_split(servers as i64, 0).remove(rank);
     // What shard 0 grants the others do not question.
     let workers = Workers::new(if rank == 0 { planned } else { usize::MAX });
-    let log = Log::create(args.metrics.as_deref(), rank, ranks)?;
+    let log = Log::create(args.metrics.as_deref(), data::Shard::new(rank, ranks)?)?;
     let options = args.meeting.process_group();
     let store = Store::from_env(options.timeout)?;
     // The servers need each other; workers need not come.

@@ -87,7 +87,7 @@ mod tests {
 
     fn shard(gate: Gate, batches: usize, workers: &[usize]) -> Shard {
         let rule = Rule::Gradient { lr: 1.0, staleness_aware: false };
-        let log = Log::create(None, 0, 1).unwrap();
+        let log = Log::create(None, tch_parallel::data::Shard::WHOLE).unwrap();
         let theta = Tensor::from_slice(&[100.0]);
         let mut shard = Shard::new(theta, rule, gate, Workers::new(batches), log);
         workers.iter().for_each(|&worker| shard.workers.join(worker));

@@ -50,11 +50,11 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
 /// `sync-allreduce`, in seconds. A collective; all ranks get the times, which are those of the slowest.
 pub fn updates(group: &ProcessGroup, bytes: usize) -> Result<[f64; 3]> {
     let link = || Link::new(group.clone());
-    let (lr, steps) = (0.1, 0);
+    let lr = 0.1;
     Ok([
-        update(group, bytes, SyncPs { link: link(), lr, steps })?,
-        update(group, bytes, Ring { link: link(), lr, steps })?,
-        update(group, bytes, SyncAllReduce { group: group.clone(), lr, steps })?,
+        update(group, bytes, SyncPs { link: link(), lr })?,
+        update(group, bytes, Ring { link: link(), lr })?,
+        update(group, bytes, SyncAllReduce { group: group.clone(), lr })?,
     ])
 }
 

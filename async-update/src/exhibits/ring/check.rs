@@ -52,7 +52,7 @@ fn check(
     group.all_reduce(&mut all_reduce, ReduceOp::Sum)?;
     // With a learning rate of -N the server adds the sum to what it has, here to zeros.
     let mut server = own.zeros_like();
-    SyncPs { link, lr: -(ranks as f64), steps: 1 }.after_batch(&mut server, own.copy())?;
+    SyncPs { link, lr: -(ranks as f64) }.after_batch(&mut server, own.copy())?;
 
     // Two orders in which to add N numbers differ in each sum by at most N - 1 roundings of half
     // an epsilon each, relative to the sum of what is added without signs (Higham 2002, chapter 4).

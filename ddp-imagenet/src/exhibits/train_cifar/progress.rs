@@ -84,7 +84,7 @@ impl<'a> Progress<'a> {
         devices: &Devices,
         group: &'a ProcessGroup,
     ) -> Result<Self> {
-        let metrics = MetricsLog::of_rank(args.metrics.as_deref(), group)?;
+        let metrics = MetricsLog::create(args.metrics.as_deref(), group)?;
         let (meter, timing, epoch) = (Meter::new(devices), Timing::new(), Epoch::new(0, 0));
         Ok(Self { args, is_measured, group, meter, metrics, timing, epoch })
     }
