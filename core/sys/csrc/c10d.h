@@ -2,8 +2,8 @@
 //
 // Every function that can fail returns a c10d_status; no exception leaves it. The caller frees
 // messages and byte strings with c10d_free, and every handle with its own function. A
-// `c10d_tensor*` is an `at::Tensor*`, the same pointer that torch-sys calls `C_tensor*`. Tensors are
-// borrowed for the call; the engine takes a reference of its own if it needs one for longer.
+// `c10d_tensor*` is an `at::Tensor*`, the same pointer that torch-sys calls `C_tensor*`. Tensors
+// are borrowed for the call; the engine takes a reference of its own if it needs one for longer.
 #pragma once
 
 #include <cstddef>
@@ -87,14 +87,14 @@ c10d_status c10d_process_group_add_nccl(c10d_process_group* group, int device_in
 
 // --- comm_hook.cpp: comm.hpp ---
 
-// The functions of a communication hook. Those that return text return null on success, or a message
-// from c10d_copy_text.
+// The functions of a communication hook. Those that return text return null on success, or a
+// message from c10d_copy_text.
 typedef struct {
-  // Starts the exchange of a bucket, which is borrowed for the call. Sets `*pending` to what `finish`
-  // will be given.
+  // Starts the exchange of a bucket, which is borrowed for the call. Sets `*pending` to what
+  // `finish` will be given.
   char* (*start)(void* context, c10d_grad_bucket* bucket, void** pending);
-  // Waits for the exchange and puts a new tensor into `*result`. Takes ownership of `pending`. Called
-  // for one bucket after the other, in order, on the thread of the backward pass.
+  // Waits for the exchange and puts a new tensor into `*result`. Takes ownership of `pending`.
+  // Called for one bucket after the other, in order, on the thread of the backward pass.
   char* (*finish)(void* pending, c10d_tensor** result);
   // Abandons an exchange that will not be finished.
   void (*drop_pending)(void* pending);
@@ -146,14 +146,14 @@ bool c10d_reducer_needs_sink(const c10d_reducer* reducer);
 // `*text` is to be freed with c10d_free; null if no text of that name is logged.
 c10d_status c10d_reducer_logged_text(c10d_reducer* reducer, const char* name, char** text);
 c10d_status c10d_reducer_logged_number(c10d_reducer* reducer, const char* name, int64_t* number);
-// Runs the communication hook for every bucket, instead of dividing it and summing it over the ranks.
-// Takes ownership of `context`, even if it fails.
+// Runs the communication hook for every bucket, instead of dividing it and summing it over the
+// ranks. Takes ownership of `context`, even if it fails.
 c10d_status c10d_reducer_register_comm_hook(
     c10d_reducer* reducer, const char* name, const c10d_comm_hook* hook, void* context);
 // Notes in the logging data that ranks may have uneven numbers of inputs.
 c10d_status c10d_reducer_set_uneven_input_join(c10d_reducer* reducer);
-// `work` counts the ranks that still train, as a sum of ones. Gradients are divided by that count, or
-// by the size of the group if `use_static_world_size`. Null undoes an earlier call.
+// `work` counts the ranks that still train, as a sum of ones. Gradients are divided by that count,
+// or by the size of the group if `use_static_world_size`. Null undoes an earlier call.
 c10d_status c10d_reducer_set_forward_pass_work(
     c10d_reducer* reducer, const c10d_work* work, bool use_static_world_size);
 // Joins the exchanges of the other ranks' backward passes with zero gradients.
@@ -173,8 +173,8 @@ typedef void (*c10d_drop)(void* context);
 // not keep the tensor's memory.
 c10d_status c10d_graph_end_new(const c10d_tensor* tensor, c10d_graph_end** out);
 void c10d_graph_end_free(c10d_graph_end* end);
-// torch.autograd.backward(tensors, gradients, retain_graph) for the tensors of these ends. Moves the
-// gradients out of their handles, so that each is freed as soon as it has been used.
+// torch.autograd.backward(tensors, gradients, retain_graph) for the tensors of these ends. Moves
+// the gradients out of their handles, so that each is freed as soon as it has been used.
 c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph);
 // Replaces each leaf by a tensor with the same data whose graph leads through `call` to the inputs.
 // `context` is dropped with that graph.

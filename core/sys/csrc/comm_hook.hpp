@@ -19,10 +19,10 @@ class CommHook : public c10d::CommHookInterface {
     functions_.drop(context_);
   }
 
-  // Starts the exchange. The future that the reducer gets is complete at once; `parseHookResult` does
-  // all the waiting. So an exchange in several steps runs on the thread of the backward pass, in the
-  // order of the buckets, which is the same on every rank. On the threads that complete futures,
-  // steps that wait for each other could occupy every thread and deadlock.
+  // Starts the exchange. The future that the reducer gets is complete at once; `parseHookResult`
+  // does all the waiting. So an exchange in several steps runs on the thread of the backward pass,
+  // in the order of the buckets, which is the same on every rank. On the threads that complete
+  // futures, steps that wait for each other could occupy every thread and deadlock.
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override;
 

@@ -73,8 +73,8 @@ class SerialProcessGroup : public c10d::ProcessGroup {
   std::mutex starting_;
 };
 
-// Gloo reads and writes as many numbers as a tensor has, one after the other from the first. With gaps
-// between them, or elements that share memory, it would touch memory that is not the tensor's.
+// Gloo reads and writes as many numbers as a tensor has, one after the other from the first. With
+// gaps between them, or elements that share memory, it would touch memory that is not the tensor's.
 at::Tensor& dense(c10d_tensor* pointer) {
   auto& dense = tensor(pointer);
   TORCH_CHECK(
@@ -107,14 +107,16 @@ c10d_status c10d_process_group_add_gloo(
                          : c10d::ProcessGroupGloo::createDeviceForHostname(names[i]));
     }
     options->group_name = c10d_sys::kGroupName;
-    // Gloo also serves CUDA tensors, through the CPU; PyTorch names the prefix after the first device.
+    // Gloo also serves CUDA tensors, through the CPU; PyTorch names the prefix after the first
+    // device.
     auto store = c10::make_intrusive<c10d::PrefixStore>("cpu/", group->getStore());
     auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
         store, group->getRank(), group->getSize(), options);
     gloo->setSequenceNumberForGroup();
     c10::intrusive_ptr<c10d::Backend> backend = std::move(gloo);
     if (c10d::debug_level() == c10d::DebugLevel::Detail) {
-      // Before each operation the ranks check, over a second group, that all are about to do the same.
+      // Before each operation the ranks check, over a second group, that all are about to do the
+      // same.
       auto helper = c10::make_intrusive<c10d::ProcessGroupGloo>(
           c10::make_intrusive<c10d::PrefixStore>(
               std::string("pg_wrapper:") + c10d_sys::kGroupName, store),

@@ -26,8 +26,8 @@ namespace {
 struct SinkState : torch::CustomClassHolder {
   std::shared_ptr<c10d::Reducer> reducer;
   bool static_graph = false;
-  // static_graph reduces everything after the first backward pass, once.
-  // Atomic, because the backward pass may set it on another thread than the next forward pass reads it.
+  // static_graph reduces everything after the first backward pass, once. Atomic, because the
+  // backward pass may set it on another thread than the next forward pass reads it.
   std::atomic<bool> delayed_all_reduce_queued{false};
 };
 
@@ -39,7 +39,8 @@ struct Sink : torch::autograd::Function<Sink> {
       const c10::intrusive_ptr<SinkState>& state,
       at::TensorList outputs) {
     context->saved_data[kSinkState] = c10::IValue::make_capsule(state);
-    // An output that the loss does not use has no gradient; zeros would mark its parameters as used.
+    // An output that the loss does not use has no gradient; zeros would mark its parameters as
+    // used.
     context->set_materialize_grads(false);
     torch::autograd::variable_list copies;
     for (const auto& output : outputs) {
@@ -62,8 +63,8 @@ struct Sink : torch::autograd::Function<Sink> {
 };
 
 // The hooks that the reducer puts on parameters point to it without owning it. The outputs of a
-// forward pass own their graph, and a running backward pass holds it, so this hook on the graph keeps
-// the reducer alive for as long.
+// forward pass own their graph, and a running backward pass holds it, so this hook on the graph
+// keeps the reducer alive for as long.
 struct KeepAlive : torch::autograd::FunctionPostHook {
   explicit KeepAlive(std::shared_ptr<c10d::Reducer> reducer) : reducer(std::move(reducer)) {}
 
@@ -262,7 +263,8 @@ c10d_status c10d_reducer_set_forward_pass_work(
   });
 }
 
-// See _match_all_reduce_for_bwd_pass in distributed.py, and what follows it in _DDPJoinHook.main_hook.
+// See _match_all_reduce_for_bwd_pass in distributed.py, and what follows it in
+// _DDPJoinHook.main_hook.
 c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
   return guarded([&] {
     auto& reducer = handle->reducer();
@@ -273,7 +275,8 @@ c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
     }
     c10::intrusive_ptr<c10d::Work> used;
     if (handle->exchanges_used_parameters()) {
-      // Zeros of its own: the reducer's map still holds what all ranks used when this one last trained.
+      // Zeros of its own: the reducer's map still holds what all ranks used when this one last
+      // trained.
       std::vector<at::Tensor> none{at::zeros_like(reducer.get_local_used_map_on_device())};
       used = handle->group->allreduce(none);
     }
