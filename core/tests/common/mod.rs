@@ -59,7 +59,7 @@ pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
     let mut stand_still = Patience::default().with_processes(ranks.iter().map(Rank::pid).collect());
     let mut given_up = false;
     let mut give_up = || {
-        // Once one rank is given up, so are all the others.
+        // Once the ranks stand still, all of them are given up.
         given_up |= stand_still();
         given_up
     };
