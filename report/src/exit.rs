@@ -5,11 +5,11 @@ use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The variables in which launchers tell a process its rank: torchrun's and `launch`'s, Open
-/// MPI's, SLURM's, MPICH's.
+/// The environment variables through which launchers tell a process its rank: those of torchrun and
+/// `launch`, Open MPI, SLURM and MPICH.
 const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
 
-/// Makes an exit code of what a program's `main` comes to. An error is printed to stderr, with
+/// Turns the result of a program's `main` into an exit code. An error is printed to stderr, with
 /// the rank it happened on and one line for each of its causes:
 ///
 /// ```text
@@ -64,7 +64,7 @@ fn report(error: &(dyn Error + 'static), rank: Option<&str>) -> String {
     let mut report = format!("{prefix}error: {above}\n");
     for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
         let text = cause.to_string();
-        // Many errors quote their cause themselves.
+        // Many errors already quote their cause.
         if !above.contains(&text) {
             report += &format!("  caused by: {text}\n");
             above = text;

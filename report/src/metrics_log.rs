@@ -1,4 +1,4 @@
-//! Metrics as JSON lines: one file a rank, one object a line.
+//! Metrics as JSON lines: one file per rank, one object per line.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,10 +13,10 @@ use tch_parallel::{Error, Result};
 
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
 ///
-/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed leaves whole
-/// lines. An `f32` is written in the shortest form that reads back as the same `f32`, if it comes
-/// in a struct: `serde_json::json!` would make an `f64` of it. JSON knows no NaN and no infinity:
-/// these become `null`.
+/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed leaves only
+/// complete lines. An `f32` in a struct is written in the shortest form that reads back as the same
+/// `f32`; `serde_json::json!` would turn it into an `f64`. JSON has no NaN and no infinity, which
+/// become `null`.
 ///
 /// ```
 /// use report::MetricsLog;
@@ -50,7 +50,7 @@ struct Output {
     world_size: usize,
 }
 
-/// What every line begins with, and then the caller's own fields.
+/// The fields with which every line begins, followed by the caller's own.
 #[derive(Serialize)]
 struct Line<'a, F> {
     event: &'a str,
@@ -61,8 +61,8 @@ struct Line<'a, F> {
 }
 
 impl MetricsLog {
-    /// Begins the file of rank `rank` in `dir`, which is created if need be. What an earlier run
-    /// wrote there is replaced.
+    /// Creates the file of rank `rank` in `dir`, and `dir` itself if it does not exist. Replaces
+    /// the file of an earlier run.
     ///
     /// # Errors
     /// [`Error::Io`] if the directory or the file cannot be created.
@@ -74,16 +74,17 @@ impl MetricsLog {
         Ok(Self(Some(Output { file, path, rank, world_size })))
     }
 
-    /// The log of one of the group's ranks, in a directory that the user may have asked for.
+    /// The log of this rank of the group, in a directory if the user has asked for one; disabled
+    /// otherwise.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// Same as [`create`](Self::create).
     pub fn of_rank(dir: Option<&Path>, group: &ProcessGroup) -> Result<Self> {
         let create = |dir| Self::create(dir, group.rank(), group.world_size());
         dir.map_or_else(|| Ok(Self::disabled()), create)
     }
 
-    /// A log that writes nothing, for runs that want none.
+    /// A log that writes nothing, for runs without metrics.
     pub fn disabled() -> Self {
         Self(None)
     }
@@ -92,7 +93,7 @@ impl MetricsLog {
     /// struct or a map.
     ///
     /// # Errors
-    /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot hold.
+    /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot represent.
     pub fn log(&mut self, event: &str, fields: &impl Serialize) -> Result<()> {
         let Some(Output { file, path, rank, world_size }) = &mut self.0 else { return Ok(()) };
         let line = Line { event, rank: *rank, world_size: *world_size, fields };
@@ -100,7 +101,7 @@ impl MetricsLog {
             .map_err(io::Error::from)
             .map_err(Error::io("write", &*path))?;
         bytes.push(b'\n');
-        // In one piece, so that no half of a line can be left.
+        // In one call, so that no half-written line can be left.
         file.write_all(&bytes).map_err(Error::io("write", &*path))
     }
 }
@@ -108,8 +109,8 @@ impl MetricsLog {
 /// The events of one name that a [`MetricsLog`] has written to `path`, in their order.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds another event by this
-/// name.
+/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds an event of this name
+/// that is not an `E`.
 pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> Result<Vec<E>> {
     let path = path.as_ref();
     let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
