@@ -38,7 +38,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often processes are checked, which run for seconds.
+/// The time between two checks of processes, which run for seconds.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// How many of the last lines of a failed process are shown.

@@ -52,7 +52,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// All that it and its children have printed.
     pub stdout: String,
-    /// Their error messages.
+    /// All that they have printed to stderr.
     pub stderr: String,
     command: String,
 }

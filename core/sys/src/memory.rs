@@ -102,7 +102,8 @@ fn cpu(device: usize) -> i32 {
     device as i32
 }
 
-/// A number too large for i32 becomes one that libtorch rejects, as it does any missing device.
+/// A number too large for i32 becomes the largest, which the C++ side rejects like any missing
+/// device.
 fn cuda(device: usize) -> i32 {
     i32::try_from(device).unwrap_or(i32::MAX)
 }

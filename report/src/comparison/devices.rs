@@ -8,7 +8,7 @@ pub trait Measured {
     /// The training's name in tables and charts.
     fn name(&self) -> String;
 
-    /// What its devices measured, in the order of the devices.
+    /// The reports of its devices, in their order.
     fn devices(&self) -> &[DeviceReport];
 }
 

@@ -49,7 +49,8 @@ pub fn same(listing: &str, text: &str, tolerance: impl Fn(usize, &str) -> f64) -
         && listing.lines().zip(text.lines()).enumerate().all(same_line)
 }
 
-/// Whether two trainings agree up to the first loss, and from there on in everything but numbers.
+/// Whether two trainings agree up to the first loss, and from there on except for losses and
+/// percentages.
 pub fn same_training(listing: &str, text: &str) -> bool {
     let has_loss = |line: &str| line.to_lowercase().contains("loss");
     let first_step = listing.lines().position(has_loss);

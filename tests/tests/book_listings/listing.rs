@@ -19,8 +19,8 @@ pub fn expect_listing(name: &str, text: &str, tolerance: f64) -> Result<()> {
     expect(&[Output { name, text, same: &same }])
 }
 
-/// Compares the output of a training: the first step to the last digits, and later steps in
-/// everything but numbers.
+/// Compares the output of a training: the first step to the last digits, and later steps except for
+/// losses and percentages.
 pub fn expect_training(name: &str, text: &str) -> Result<()> {
     expect(&[Output { name, text, same: &same_training }])
 }
