@@ -230,7 +230,7 @@ fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<(
     Ok(())
 }
 
-// === Rejected flags ===
+// === Errors ===
 
 #[test]
 fn flags_that_make_no_sense_are_refused() -> Result<()> {
