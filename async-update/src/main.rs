@@ -30,13 +30,12 @@ use clap::Parser;
 use command::{Args, Command, RingArgs};
 use link::Link;
 use methods::{AsyncPs, Easgd, Ring, SyncAllReduce, SyncPs, hogwild, local_sgd};
-use report::exit_code;
+use report::exit;
 use server::{Gate, Rule, Service};
-use std::process::ExitCode;
 use training::{asynchronous, synchronous};
 
-fn main() -> ExitCode {
-    exit_code(run(&Args::parse().command))
+fn main() {
+    exit(run(&Args::parse().command))
 }
 
 fn run(command: &Command) -> Result<()> {

@@ -8,16 +8,15 @@
 //! ```
 
 use anyhow::{Result, bail};
-use report::exit_code;
+use report::exit;
 use std::env;
-use std::process::ExitCode;
 use tch::nn::{self, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
-fn main() -> ExitCode {
-    exit_code(run())
+fn main() {
+    exit(run())
 }
 
 fn run() -> Result<()> {

@@ -5,13 +5,12 @@
 //! ```
 
 use anyhow::Result;
-use report::exit_code;
-use std::process::ExitCode;
+use report::exit;
 use std::time::Duration;
 use tch_parallel::distributed::{AvgMetric, ProcessGroup, ProcessGroupOptions, init_process_group};
 
-fn main() -> ExitCode {
-    exit_code(run())
+fn main() {
+    exit(run())
 }
 
 fn run() -> Result<()> {

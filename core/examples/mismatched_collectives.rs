@@ -5,13 +5,12 @@
 //! ```
 
 use anyhow::Result;
-use report::exit_code;
-use std::process::ExitCode;
+use report::exit;
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 
-fn main() -> ExitCode {
-    exit_code(run())
+fn main() {
+    exit(run())
 }
 
 fn run() -> Result<()> {

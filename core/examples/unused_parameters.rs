@@ -7,14 +7,13 @@
 //! ```
 
 use anyhow::Result;
-use report::exit_code;
-use std::process::ExitCode;
+use report::exit;
 use tch::nn::{self, Linear, Module, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 
-fn main() -> ExitCode {
-    exit_code(run())
+fn main() {
+    exit(run())
 }
 
 fn run() -> Result<()> {

@@ -1,5 +1,5 @@
-//! Stops a build for which there is no libtorch, before anything else is compiled for it: this crate
-//! depends on no other, and all that links libtorch depends on it.
+//! Stops a build without libtorch before anything else is compiled: this crate depends on no other,
+//! and everything that links libtorch depends on it.
 
 #[allow(dead_code, reason = "what it finds is for the others")]
 #[path = "src/lib.rs"]

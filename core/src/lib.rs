@@ -42,6 +42,7 @@ pub mod optim;
 mod parameters;
 pub mod tensors;
 
+pub use c10d_sys::exit;
 pub use device::{Devices, LogicalDevice};
 pub use error::{Error, Result};
 pub use tensors::{Replicated, Shared, Tensors};

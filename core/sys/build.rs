@@ -1,4 +1,4 @@
-//! Compiles the C ABI against libtorch, and hands on what a program needs at its link.
+//! Compiles the C ABI against libtorch, and passes on the linker arguments that a program needs.
 //!
 //! It looks for libtorch itself instead of asking torch-sys, so that both compile at the same time.
 
@@ -58,15 +58,15 @@ fn nvidia(libtorch: &Libtorch) -> PathBuf {
     site_packages.join("nvidia")
 }
 
-/// Compiles all sources as one: most of the time goes into libtorch's headers, which are then read
-/// once.
+/// Compiles all sources as one file, because most of the time goes into libtorch's headers, which
+/// are then read only once.
 fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(), Box<dyn Error>> {
     let abi = variable("LIBTORCH_CXX11_ABI").unwrap_or_else(|| "1".into());
     let mut build = cc::Build::new();
     build
         .cpp(true)
         .std("c++17")
-        // libtorch's headers are not ours to mend.
+        // Most warnings come from libtorch's headers, which we cannot fix.
         .warnings(false)
         .define("USE_DISTRIBUTED", None)
         .define("USE_C10D_GLOO", None)
@@ -94,14 +94,15 @@ fn link(lib: &Path, cuda: bool) {
     println!("cargo::rustc-link-search=native={}", lib.display());
     let mut link_args = format!("-Wl,-rpath,{}", lib.display());
     if cuda {
-        // Nothing refers to the CUDA half by name: it registers itself when it is loaded.
+        // Nothing refers to the CUDA half by name, since it registers itself when it is loaded, so
+        // the linker would leave it out.
         link_args.push_str(" -Wl,--no-as-needed -ltorch_cuda -ltorch -Wl,--as-needed");
         println!("cargo::rustc-link-lib=torch_cuda");
     }
     println!("cargo::rustc-link-lib=torch_cpu");
     println!("cargo::rustc-link-lib=c10");
     println!("cargo::metadata=link_args={link_args}");
-    // This crate's own tests are programs as well.
+    // This crate's own tests are programs too.
     for arg in link_args.split_whitespace() {
         println!("cargo::rustc-link-arg={arg}");
     }

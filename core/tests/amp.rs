@@ -12,12 +12,12 @@ use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 on_ranks!(
     2,
-    fn what_overflows_on_one_rank_is_a_step_that_all_leave_out(group: &ProcessGroup) {
+    fn an_overflow_on_one_rank_skips_the_step_on_all(group: &ProcessGroup) {
         let vs = VarStore::new(Device::Cpu);
         let net = nn::seq_t().add(nn::linear(vs.root() / "fc", 4, 2, Default::default()));
         let model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
-        // Far from where 16 bits overflow, whatever the weights.
+        // Small enough that no weights make 16-bit gradients overflow.
         let options = GradScalerOptions { init_scale: 1024.0, ..Default::default() };
         let mut scaler = GradScaler::new(options).unwrap();
         let mut iteration = |factor: f64| {
@@ -32,7 +32,7 @@ on_ranks!(
             (made, scaler.get_scale().unwrap())
         };
         assert_eq!(iteration(1.0), (true, 1024.0));
-        // Only rank 1's own gradients are not finite.
+        // Before the exchange only rank 1's gradients are not finite.
         let factor = if group.rank() == 1 { f64::INFINITY } else { 1.0 };
         assert_eq!(iteration(factor), (false, 512.0));
         assert_eq!(iteration(1.0), (true, 512.0));

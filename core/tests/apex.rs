@@ -1,4 +1,4 @@
-//! Apex's wrapper: what it divides and when, what it leaves out, what it hands out.
+//! Apex's wrapper: what it divides and when, what it leaves out, what it copies to all ranks.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
 use tch_parallel::{Error, Result};
 
-/// Two parameters of which a test chooses the gradients, and a buffer.
+/// Two parameters whose gradients a test chooses, and a buffer.
 struct Weights {
     first: Tensor,
     second: Tensor,
@@ -32,7 +32,7 @@ fn model(group: &ProcessGroup, kind: Kind, options: ApexOptions) -> Result<(VarS
     Ok((vs, model))
 }
 
-/// A step in which every number of the gradients is this one.
+/// A step in which every element of the gradients is `gradient`.
 fn step(model: &Model, gradient: f64, uses_second: bool) -> Result<()> {
     let loss = model.forward(|weights| {
         let sum = |parameter: &Tensor| (parameter * gradient).sum(Kind::Float);
@@ -42,13 +42,13 @@ fn step(model: &Model, gradient: f64, uses_second: bool) -> Result<()> {
     model.backward(&loss)
 }
 
-/// The first number of each parameter's gradient; None for a parameter without one.
+/// The first element of each parameter's gradient; None for a parameter without one.
 fn gradients(vs: &VarStore) -> Vec<Option<f64>> {
     let first = |gradient: Tensor| gradient.defined().then(|| gradient.double_value(&[0]));
     vs.trainable_variables().iter().map(|parameter| first(parameter.grad())).collect()
 }
 
-/// What the gradients come to when rank 0 has 1 times this number and rank 1 has 3 times.
+/// The exchanged gradients when rank 0's are `number` and rank 1's are 3 times that.
 fn result(group: &ProcessGroup, number: f64, kind: Kind, options: ApexOptions) -> f64 {
     let (vs, model) = model(group, kind, options).unwrap();
     step(&model, number * (1 + 2 * group.rank()) as f64, true).unwrap();

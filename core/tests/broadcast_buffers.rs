@@ -1,5 +1,5 @@
-//! The running statistics of a model in DistributedDataParallel: each rank computes its own, rank 0's
-//! are everybody's.
+//! The running statistics of a model in DistributedDataParallel: each rank computes its own, and
+//! rank 0's are copied to all.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -18,18 +18,18 @@ impl ModuleT for Normalised {
     }
 }
 
-/// Each rank has its own, so that the statistics differ.
+/// A batch that differs from rank to rank, so that the statistics differ too.
 fn batch(group: &ProcessGroup) -> Tensor {
     Tensor::arange(24, (Kind::Float, Device::Cpu)).reshape([6, 4]) + group.rank() as f64
 }
 
-/// A number for the tensor of each rank; equal tensors have equal numbers.
+/// The sum of each rank's tensor; equal tensors have equal sums.
 fn of_all_ranks(group: &ProcessGroup, tensor: &Tensor) -> Vec<f64> {
     let gathered = group.all_gather(&tensor.detach().sum(Kind::Double)).unwrap();
     gathered.iter().map(|sum| f64::try_from(sum).unwrap()).collect()
 }
 
-/// The running mean on both ranks at the beginning of the second forward pass.
+/// The running mean on each of the two ranks at the start of the second forward pass.
 fn running_means(group: &ProcessGroup, broadcast_buffers: bool) -> Vec<f64> {
     let vs = VarStore::new(Device::Cpu);
     let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());

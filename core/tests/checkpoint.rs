@@ -1,4 +1,4 @@
-//! A training that is resumed takes the course of one that was not interrupted.
+//! A resumed run takes the same course as one that was not interrupted.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -15,7 +15,7 @@ use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
 
-/// A directory of a job's own, which rank 0 makes and removes.
+/// A temporary directory for one job, which rank 0 creates and removes.
 struct Directory<'a> {
     path: PathBuf,
     group: &'a ProcessGroup,
@@ -23,7 +23,7 @@ struct Directory<'a> {
 
 impl<'a> Directory<'a> {
     fn new(group: &'a ProcessGroup) -> Self {
-        // No two jobs that run at once have the same port.
+        // No two jobs that run at the same time have the same port.
         let port = std::env::var("MASTER_PORT").unwrap();
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("checkpoint-{port}"));
         if group.rank() == 0 {
@@ -49,8 +49,9 @@ struct Progress {
     arguments: Vec<String>,
 }
 
-/// Draws in every step, on every rank for itself; has running statistics; counts in its optimizer,
-/// its schedule and its scaler, which skips steps.
+/// Covers all state that a checkpoint must hold: draws random numbers in every step, different ones
+/// on each rank; has running statistics; has counters in its optimizer, its schedule and its
+/// scaler, which skips steps.
 struct Job {
     vs: VarStore,
     model: DistributedDataParallel<nn::SequentialT>,
@@ -74,13 +75,14 @@ impl Job {
         let mut optimizer =
             Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() }).unwrap();
         let scheduler = LrScheduler::new(&mut optimizer, StepLr::new(2)).unwrap();
-        // The initial scale is too large for these gradients, and so is what it grows to again.
+        // The initial scale overflows with these gradients, and so does the scale that it grows to
+        // later.
         let options = GradScalerOptions { growth_interval: 2, ..Default::default() };
         let scaler = GradScaler::new(options).unwrap();
         Job { vs, model, optimizer, scheduler, scaler, group: group.clone() }
     }
 
-    /// Whether each of these steps was made, or skipped because of an overflow.
+    /// Makes these steps. For each: true if it was made, false if skipped because of an overflow.
     fn train(&mut self, steps: std::ops::Range<i64>) -> Vec<bool> {
         let step = |step: i64| {
             let offset = step * 7 + self.group.rank() as i64;
@@ -111,7 +113,7 @@ impl Job {
         }
     }
 
-    /// Everything that a next step depends on, but for the generators.
+    /// Everything that the next step depends on, except the generators.
     fn state(&self) -> impl PartialEq + std::fmt::Debug + use<> {
         let mut variables: Vec<_> =
             self.vs.variables().into_iter().map(|(name, t)| (name, t.copy())).collect();
@@ -140,7 +142,7 @@ on_ranks!(
             assert!(made.contains(&true) && made.contains(&false), "the scaler: {made:?}");
         }
 
-        // Another seed: what is not loaded shows.
+        // With another seed, anything that is not loaded shows up.
         let mut resumed = Job::new(group, 100);
         let found = resumed.parts().load::<Progress>(&path, group).unwrap();
         assert_eq!(found.progress, progress());
@@ -148,7 +150,7 @@ on_ranks!(
         resumed.train(5..12);
         assert_eq!(resumed.state(), whole.state());
 
-        // The negative control: with other numbers from the generator the course is another one.
+        // The negative control: with other random numbers the run takes another course.
         let _ = resumed.parts().load::<Progress>(&path, group).unwrap();
         tch::manual_seed(100);
         resumed.train(5..12);
@@ -188,7 +190,7 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn what_one_rank_cannot_read_none_goes_on_with(group: &ProcessGroup) {
+    fn if_one_rank_cannot_read_the_file_no_rank_goes_on(group: &ProcessGroup) {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let mut job = Job::new(group, 1);
@@ -201,7 +203,7 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn what_rank_0_cannot_read_the_others_are_told_of(group: &ProcessGroup) {
+    fn if_rank_0_cannot_read_the_file_the_others_are_told(group: &ProcessGroup) {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let mut job = Job::new(group, 1);

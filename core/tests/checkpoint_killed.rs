@@ -1,4 +1,4 @@
-//! Whenever a run is killed, its checkpoint is the old one or the new one, whole.
+//! Whenever a run is killed, its checkpoint is either the old one or the new one, and complete.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -16,17 +16,17 @@ use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::optim::{Sgd, SgdOptions};
 use tests::progress::Patience;
 
-/// Tells the test's process that it is the run, and where to save.
+/// If set, this process of the test is the run to be killed; the value is the folder to save in.
 const DIRECTORY: &str = "SAVES_UNTIL_KILLED_IN";
 
-/// How many runs are killed: every second one as soon as a file that it writes is there, the others
-/// some time after they have saved once.
+/// How many runs are killed: every second one as soon as the file that it is writing exists, the
+/// others some time after their first save.
 const KILLS: u64 = 24;
 
 /// Many more than a run has time for.
 const SAVES: i64 = 10_000;
 
-/// 4 MB: writing them takes long enough to be killed meanwhile.
+/// 4 MB of weights: writing them takes long enough that a run can be killed meanwhile.
 const WEIGHTS: i64 = 1 << 20;
 
 fn with_training<R>(f: impl FnOnce(&mut Training<'_>, &ProcessGroup) -> R) -> R {
@@ -44,7 +44,8 @@ fn with_training<R>(f: impl FnOnce(&mut Training<'_>, &ProcessGroup) -> R) -> R 
     f(&mut training, &group)
 }
 
-/// Which save the file is of: all weights bear its number, and so does the progress.
+/// The number of the save that wrote the file. All weights have that value, and so has the
+/// progress.
 fn load(path: &Path) -> i64 {
     with_training(|training, group| {
         let number = training.load::<i64>(path, group).unwrap().progress;
@@ -54,7 +55,7 @@ fn load(path: &Path) -> i64 {
     })
 }
 
-/// Saves over and over, from the number on that the last run has come to.
+/// Saves over and over, counting on from the last run's number.
 fn save_until_killed(path: &Path) -> ! {
     let first = if path.exists() { load(path) + 1 } else { 0 };
     with_training(|training, group| {
@@ -78,7 +79,7 @@ impl Drop for Killed {
 }
 
 impl Killed {
-    /// Looks without a pause, so as not to miss the moment.
+    /// Polls without a pause, so as not to miss the moment.
     fn wait_until(&self, what: &str, mut reached: impl FnMut() -> bool) {
         let pid = Pid::from_raw(self.0.id().cast_signed());
         let mut stands_still = Patience::default().with_processes(vec![pid]);
@@ -115,13 +116,13 @@ fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
         if kill % 2 == 0 {
             run.wait_until("the run saves", || others(directory.path(), &path) > 0);
         } else {
-            // Any moment will do, and each round has another one.
+            // Any moment will do; each round uses a different one.
             thread::sleep(Duration::from_micros(kill * 397));
         }
         drop(run);
 
         let left = others(directory.path(), &path);
-        assert!(left <= 1, "what killed runs leave piles up: {left}");
+        assert!(left <= 1, "killed runs leave more and more files: {left}");
         killed_while_writing += left;
         let number = load(&path);
         assert!(number > last, "{number} follows upon {last}");

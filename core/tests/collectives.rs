@@ -1,5 +1,4 @@
-//! What the collectives do, between processes. Each of these tests fails if its collective does
-//! nothing.
+//! The collectives between processes. Each of these tests fails if its collective does nothing.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -155,7 +154,8 @@ on_ranks!(
 on_ranks!(
     3,
     fn a_monitored_barrier_names_the_ranks_that_did_not_come(group: &ProcessGroup) {
-        // So that ranks 0 and 1 are there in time, however long it took them to start.
+        // Waits until ranks 0 and 1 have started, however long that takes, so that they are in
+        // time.
         group.barrier().unwrap();
         let timeout = Duration::from_secs(4);
         match group.rank() {
@@ -211,7 +211,7 @@ on_ranks!(
             error,
             format!("dst is rank {rank}, this rank itself, but must be another rank")
         );
-        // The group is still of use.
+        // The group can still be used.
         group.barrier().unwrap();
     }
 );
@@ -219,10 +219,10 @@ on_ranks!(
 on_ranks!(
     2,
     fn a_rank_that_ends_early_is_named_to_the_one_that_waits(group: &ProcessGroup) {
-        // All are connected, and know it.
+        // After this, all ranks are connected.
         group.barrier().unwrap();
         if group.rank() == 1 {
-            // The connections end with the process, not before it.
+            // Exits at once, so that the connections close only when the process ends.
             std::process::exit(0);
         }
         let error = group.all_reduce(&mut own(group), ReduceOp::Sum).unwrap_err().to_string();

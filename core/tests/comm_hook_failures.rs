@@ -81,7 +81,7 @@ enum When {
     Finish,
 }
 
-/// What `backward` says on this rank when the hook fails on rank 1.
+/// The error of `backward` on this rank when the hook fails on rank 1.
 fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> String {
     let (vs, model) = model(group, TWO_BUCKETS);
     model.register_comm_hook(hooks::from_fn("failing", failing(group, fail, when))).unwrap();
@@ -89,7 +89,7 @@ fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> St
     backward(&vs, &model, &own(group.rank(), 0)).unwrap();
     match backward(&vs, &model, &own(group.rank(), 1)) {
         Err(error @ Error::Collective { .. }) => error.to_string(),
-        // A rank that had all it needed notices in the next step.
+        // If this rank had already received all it needed, it notices in the next step.
         Ok(()) => backward(&vs, &model, &own(group.rank(), 2)).unwrap_err().to_string(),
         Err(other) => panic!("{other}"),
     }
@@ -120,7 +120,7 @@ fn gives_nothing() -> Result<Tensor> {
     Ok(Tensor::new())
 }
 
-/// Rank 1 says what went wrong, and rank 0 says it too.
+/// Expects the same failure in rank 1's error and in rank 0's.
 fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: &str) {
     let message = message(group, fail, when);
     let failure = format!("communication hook failing: {what}");
@@ -139,7 +139,7 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn an_error_at_its_end_does_too(group: &ProcessGroup) {
+    fn an_error_at_the_end_of_an_exchange_reaches_every_rank(group: &ProcessGroup) {
         expect(group, refuses, When::Finish, "the gradient is too long, but must be shorter");
     }
 );
@@ -153,7 +153,7 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn a_panic_at_its_end_is_one_too(group: &ProcessGroup) {
+    fn a_panic_at_the_end_of_an_exchange_is_an_error(group: &ProcessGroup) {
         expect(group, panics, When::Finish, "this cannot be");
     }
 );
@@ -225,7 +225,8 @@ on_ranks!(
                 + (&weights.vector * &vector).sum(Kind::Float)
         };
         let output = model.forward(loss).unwrap();
-        // Rank 1 makes no step within the join: there no backward pass of its own calls the hook.
+        // Rank 1 makes no step within the join, so no backward pass of its own calls the hook
+        // there.
         if group.rank() == 1 {
             *held.lock().unwrap() = Some(output);
         }

@@ -1,5 +1,4 @@
-//! Communication hooks: the built-in ones against what they should compute, closures, and what
-//! happens when a hook fails.
+//! Communication hooks: the results of the built-in ones, and closures as hooks.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -14,7 +13,7 @@ use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 use tch_parallel::distributed::{DdpOptions, ProcessGroup, ReduceOp};
 use weights::{TWO_BUCKETS, backward, gradients, model, own};
 
-/// What two ranks' gradients come to with this hook, step after step.
+/// The exchanged gradients of two ranks with this hook, step by step.
 fn steps(
     group: &ProcessGroup,
     options: DdpOptions,
@@ -30,7 +29,7 @@ fn steps(
         .collect()
 }
 
-/// `combine` of both ranks' own gradients, step after step.
+/// Both ranks' own gradients, combined by `combine`, step by step.
 fn expected(combine: impl Fn(&Tensor, &Tensor) -> Tensor) -> Vec<[Tensor; 2]> {
     let pair = |step| {
         let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
@@ -43,7 +42,7 @@ fn plain_mean() -> Vec<[Tensor; 2]> {
     expected(|a, b| a / 2.0 + b / 2.0)
 }
 
-/// The mean computed in another kind: each operation rounds.
+/// The mean computed in another kind, where each operation rounds.
 fn rounded_mean(kind: Kind) -> Vec<[Tensor; 2]> {
     expected(|a, b| (a.to_kind(kind) / 2.0 + b.to_kind(kind) / 2.0).to_kind(Kind::Float))
 }
@@ -111,8 +110,8 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn what_a_hook_gives_takes_the_gradients_place_wherever_it_lies(group: &ProcessGroup) {
-        // A part of a larger tensor, and one that is not contiguous.
+    fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view(group: &ProcessGroup) {
+        // A part of a larger tensor, and a tensor that is not contiguous.
         for contiguous in [true, false] {
             let shifted = move |_: &ProcessGroup, bucket: &mut GradBucket<'_>| {
                 let buffer = bucket.buffer()?;
@@ -181,8 +180,8 @@ on_ranks!(
 on_ranks!(
     2,
     fn a_hook_may_exchange_again_when_the_first_exchange_has_ended(group: &ProcessGroup) {
-        // As many buckets as gloo has threads, each with three collectives, of which two wait for the
-        // one before: on gloo's own threads they would wait for each other for ever.
+        // As many buckets as gloo has threads, each with three collectives, two of which wait for
+        // the one before. On gloo's own threads they would wait for each other forever.
         let mean_of_means = |group: &ProcessGroup, bucket: &mut GradBucket<'_>| {
             let group = group.clone();
             let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;

@@ -1,4 +1,4 @@
-//! What DataParallel promises: the numbers of one device.
+//! DataParallel's promise: the same numbers as on one device.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -12,7 +12,8 @@ use tch_parallel::data_parallel::{
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice, Shared};
 
-/// Builds from the same seed every time. The generator is one for all tests, which run side by side.
+/// Builds from the same seed every time. The lock is needed because all tests share one generator
+/// and run in parallel.
 fn seeded<R>(build: impl FnOnce() -> R) -> R {
     static GENERATOR: Mutex<()> = Mutex::new(());
     let _alone = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,8 +61,8 @@ fn on_devices(
     (vs, model)
 }
 
-/// Within the rounding of sums that run in another order: a gradient is a sum over the rows, in
-/// parts here and in one go there.
+/// Equal up to rounding: a gradient is a sum over the rows, computed in parts on several devices
+/// and in one go on one.
 fn assert_equal(found: &[f32], expected: &[f32]) {
     let scale = expected.iter().fold(0f32, |max, value| max.max(value.abs()));
     assert!(scale > 0.0);
@@ -73,7 +74,7 @@ fn gradients_are_those_of_the_unwrapped_model_for_any_devices_batch_and_output_d
     for count in 1..=4 {
         for rows in [1, 3, 4, 5, 6, 10, 12] {
             let (expected_loss, expected) = reference(rows);
-            // One beyond the devices has no replica.
+            // The last output device, one beyond the model's, has no replica.
             for output in 0..=count {
                 let output_device = Some(LogicalDevice::Cpu(output));
                 let (vs, model) =
@@ -157,7 +158,7 @@ fn several_inputs_and_outputs_are_divided_and_gathered_in_their_order() {
         &Vec::<f32>::try_from(expected.view([-1])).unwrap(),
     );
     assert_eq!(same_labels, labels);
-    // A number from each replica makes a vector.
+    // The replicas' single numbers are gathered into a vector.
     assert_eq!(Vec::<i64>::try_from(&rows).unwrap(), [3, 3, 1]);
 }
 
@@ -181,7 +182,7 @@ fn the_input_gets_its_gradient_too() {
     let gradient = |count| {
         let (_vs, model) = on_devices(count, DataParallelOptions::default());
         let first = inputs.copy().set_requires_grad(true);
-        // Something before the model, as an embedding would be.
+        // A computation before the model, such as an embedding.
         let loss = model.forward_t(&(&first * 3.0), true).cross_entropy_for_logits(&labels);
         model.backward(&loss).unwrap();
         Vec::<f32>::try_from(first.grad().view([-1])).unwrap()
@@ -283,7 +284,7 @@ fn the_weighted_loss_gives_the_same_gradients_for_uneven_chunks() {
 fn a_chunk_whose_targets_are_all_masked_does_not_spoil_the_weighted_loss() {
     let masked = |target: &Tensor| target.ne(-100).sum(Kind::Int64);
     let (inputs, _) = batch(4);
-    // The second device's two rows do not count.
+    // The second device's two rows are masked.
     let labels = Tensor::from_slice(&[1i64, 2, -100, -100]);
     let run = |count, criterion: DataParallelCriterion<Tensor, Tensor>| {
         let vs = VarStore::new(Device::Cpu);

@@ -1,4 +1,4 @@
-//! Models and losses of all shapes: DataParallel is a part of the graph like any other.
+//! Models and losses of all shapes: DataParallel works as a part of the graph like any other.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -38,11 +38,12 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
 
 type Model<'a> = &'a dyn Fn(&Tensor) -> Tensor;
 
-/// The gradients of something before the model, and of the model, for a loss that uses the model.
+/// The gradients of a variable used before the model, and of the model, for a loss that uses the
+/// model.
 fn gradients(devices: Option<usize>, loss: &dyn Fn(Model<'_>, &Tensor) -> Tensor) -> [Vec<f32>; 2] {
     let vs = VarStore::new(Device::Cpu);
     let before = Tensor::full([3], 1.5, (Kind::Float, Device::Cpu)).set_requires_grad(true);
-    // Not a leaf: a graph that the loss shares with the model.
+    // Not a leaf: the loss and the model share this part of the graph.
     let inputs = (rows(5) * &before).tanh();
     match devices {
         None => {
@@ -64,7 +65,7 @@ fn assert_like_one_device(loss: impl Fn(Model<'_>, &Tensor) -> Tensor) {
         let found = gradients(Some(count), &loss);
         for (found, expected) in found.iter().zip(&expected) {
             assert!(expected.iter().all(|gradient| *gradient != 0.0));
-            // Sums over the rows run in another order.
+            // Sums over the rows are added up in another order.
             assert_relative_eq!(found[..], expected[..], max_relative = 1e-5);
         }
     }
@@ -100,7 +101,7 @@ fn the_output_may_be_changed_in_place() {
 }
 
 #[test]
-fn a_part_of_the_output_may_do() {
+fn the_loss_may_use_a_part_of_the_output_only() {
     assert_like_one_device(|model, xs| model(xs).narrow(0, 0, 1).sum(Kind::Float));
 }
 
@@ -193,7 +194,7 @@ fn several_threads_may_train_one_model_in_turns() {
             });
         }
     });
-    // 2·factor for each of four rows, in whole numbers: no gradient is lost.
+    // 2·factor for each of four rows. All are whole numbers, so a lost gradient would show.
     let expected = (2 * PASSES * 4 * 2 * 2) as f32;
     assert_eq!(numbers(&vs.variables()["factor"].grad()), [expected; 3]);
 }
@@ -217,7 +218,7 @@ fn within_another_thread_pool_its_other_tasks_wait() {
 fn a_graph_from_before_a_change_of_the_weights_is_refused() {
     let vs = VarStore::new(Device::Cpu);
     let model = DataParallelModel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
-    // Of the first device nothing counts: only the replica's graph is used.
+    // Only rows of the second device count, so only the replica's graph is used.
     let criterion = || {
         DataParallelCriterion::weighted(|output: &Tensor, target: &Tensor| {
             vec![Mean { value: output.mean(Kind::Float), count: target.sum(Kind::Int64) }]
@@ -225,7 +226,7 @@ fn a_graph_from_before_a_change_of_the_weights_is_refused() {
     };
     let target = || Tensor::from_slice(&[0i64, 0, 1, 1]);
     let forward = || {
-        // A product with the factor needs the factor for the other factor's gradient.
+        // Multiplying by the parameter saves it for the backward pass.
         let outputs = model.forward(rows(4), |module, xs| module.forward(&xs) * &module.0).unwrap();
         criterion().forward(outputs, target()).unwrap()
     };

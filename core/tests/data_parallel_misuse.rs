@@ -1,4 +1,4 @@
-//! What DataParallel refuses, and what it leaves behind when something fails.
+//! What DataParallel rejects, and what it leaves behind when something fails.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -65,7 +65,7 @@ fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
         }
         sender.send(()).unwrap();
     });
-    // Else it waits for itself.
+    // Otherwise the thread would wait for itself forever.
     let waited = ended.recv_timeout(std::time::Duration::from_secs(20));
     assert_ne!(waited, Err(std::sync::mpsc::RecvTimeoutError::Timeout));
     passes.join().unwrap();
@@ -131,7 +131,7 @@ fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there
             let mut hidden = module.forward_t(&xs, true).exp();
             let output = &hidden * 2.0;
             if xs.double_value(&[0, 0]) == 4.0 {
-                // exp needs its result for the backward pass, and here it is gone.
+                // exp needs its result for the backward pass, and here it is overwritten.
                 let _ = tch::no_grad(|| hidden.zero_());
             }
             output
@@ -144,7 +144,7 @@ fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there
         ),
         "{error}"
     );
-    // What the failed pass has left on the original is the caller's to clear, as in PyTorch.
+    // As in PyTorch, the caller must clear what the failed pass has left on the original.
     for mut variable in vs.trainable_variables() {
         variable.zero_grad();
     }
@@ -260,7 +260,7 @@ fn outputs_that_nobody_uses_leave_nothing_behind() {
         drop(model.forward_t(&ones(&[1000, 2]), true));
     }
     assert_eq!(live(), before);
-    // Neither does a step, but for the gradients of 2 x 3 weights and 3 biases.
+    // Nor does a step, except for the gradients of 2 x 3 weights and 3 biases.
     model.backward(&model.forward_t(&ones(&[1000, 2]), true).sum(Kind::Float)).unwrap();
     assert_eq!(live(), [before[0] + 9 * 4, before[1]]);
 }

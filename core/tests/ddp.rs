@@ -1,4 +1,4 @@
-//! DistributedDataParallel between processes, held against one process with all the data.
+//! DistributedDataParallel between processes, compared with one process that has all the data.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -10,14 +10,14 @@ use tch_parallel::Error;
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_norm_};
 
-/// Rows that every rank has.
+/// The number of rows of each rank.
 const ROWS: i64 = 6;
 
-/// Gradients of eight rows in another order of addition: a few units in the last place of values
-/// below 1.
+/// Sums of a few rows' gradients, added up in another order: a few units in the last place of
+/// values below 1.
 const ROUNDING: f64 = 1e-6;
 
-/// Three layers, of which the second is only run when asked for.
+/// Three layers, of which the second can be skipped.
 #[derive(Debug)]
 struct Net {
     first: nn::Linear,
@@ -64,7 +64,7 @@ fn batch(group: &ProcessGroup, step: i64) -> (Tensor, Tensor) {
     (seed(0).sin().view([rows, 4]), seed(3).cos().view([rows, 4]).narrow(1, 0, 2))
 }
 
-/// This rank's part of it.
+/// This rank's part of a batch.
 fn part(group: &ProcessGroup, (xs, ys): &(Tensor, Tensor)) -> (Tensor, Tensor) {
     let start = ROWS * group.rank() as i64;
     (xs.narrow(0, start, ROWS), ys.narrow(0, start, ROWS))
@@ -74,7 +74,7 @@ fn loss(outputs: &Tensor, ys: &Tensor) -> Tensor {
     outputs.mse_loss(ys, tch::Reduction::Mean)
 }
 
-/// The gradients of the whole data in one process, from the same weights.
+/// The gradients of all the data in one process, from the same weights.
 fn expected(vs: &VarStore, skip: bool, data: &[&(Tensor, Tensor)]) -> Vec<Tensor> {
     let mut alone = VarStore::new(Device::Cpu);
     let net = Net { skip, ..Net::new(&alone) };
@@ -96,7 +96,7 @@ fn assert_gradients(vs: &VarStore, expected: &[Tensor]) {
     }
 }
 
-/// Trains a few steps and compares each one's gradients with those of one process.
+/// Trains a few steps and compares the gradients of each with those of one process.
 fn follows_one_process(group: &ProcessGroup, skip: bool, options: DdpOptions) {
     let (vs, model) = wrapped(group, skip, options);
     let mut optimizer =
@@ -122,7 +122,7 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn so_they_are_as_views_into_the_buckets(group: &ProcessGroup) {
+    fn gradients_are_right_as_views_into_the_buckets(group: &ProcessGroup) {
         follows_one_process(
             group,
             false,
@@ -133,7 +133,7 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn so_they_are_in_many_small_buckets(group: &ProcessGroup) {
+    fn gradients_are_right_in_many_small_buckets(group: &ProcessGroup) {
         follows_one_process(
             group,
             false,
@@ -144,7 +144,7 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn so_they_are_with_an_unused_layer_that_is_searched_for(group: &ProcessGroup) {
+    fn gradients_are_right_with_an_unused_layer_that_is_searched_for(group: &ProcessGroup) {
         follows_one_process(
             group,
             true,
@@ -155,7 +155,7 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn so_they_are_with_an_unused_layer_in_a_static_graph(group: &ProcessGroup) {
+    fn gradients_are_right_with_an_unused_layer_in_a_static_graph(group: &ProcessGroup) {
         follows_one_process(group, true, DdpOptions { static_graph: true, ..Default::default() });
     }
 );
@@ -192,7 +192,7 @@ on_ranks!(
             let mut sum = Tensor::from(local);
             group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
             let average = f64::try_from(&sum).unwrap() / 2.0;
-            assert!((local - average).abs() > 1e-9, "the gradients are the ranks' own so far");
+            assert!((local - average).abs() > 1e-9, "so far each rank has its own gradients");
         }
         pass(1);
         assert_gradients(&vs, &expected(&vs, false, &[&data[0], &data[1]]));
@@ -310,7 +310,7 @@ on_ranks!(
             let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
             model.backward(&loss).unwrap();
         }
-        // One more forward pass writes down what the one before has measured.
+        // The logging data of a step is written at the next forward pass.
         let _ = model.f_forward_t(&part(group, &batch(group, 3)).0, true).unwrap();
         let bytes: usize = vs.trainable_variables().iter().map(|t| t.numel() * 4).sum();
         let data = model.logging_data().unwrap();
@@ -377,7 +377,7 @@ on_ranks!(
         let outputs = model.f_forward_t(&xs, true).unwrap();
         let error = model.backward(&outputs).unwrap_err().to_string();
         assert!(error.starts_with("backward failed: grad can be implicitly created"), "{error}");
-        // The group is still of use.
+        // The group can still be used.
         model.backward(&loss(&outputs, &ys)).unwrap();
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
     }

@@ -1,4 +1,4 @@
-//! Which models DistributedDataParallel takes, and what it makes of their variables.
+//! Which models DistributedDataParallel accepts, and what it does to their variables.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -22,7 +22,7 @@ fn wrap(
     DistributedDataParallel::with_options(layer, vs, group, options)
 }
 
-/// What wrapping a layer comes to, which `change` has made another one on rank 1.
+/// The error of wrapping a layer that `change` has changed on rank 1.
 fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore)) -> String {
     let mut vs = VarStore::new(Device::Cpu);
     let layer = layer(&vs, outputs);

@@ -1,5 +1,5 @@
-//! The same seed draws PyTorch's weights. One test in a program of its own: all tests of a program
-//! draw from the one global generator, at once.
+//! The same seed draws PyTorch's weights. This test has a program of its own, because tests in the
+//! same program run in parallel and draw from the same global generator.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -39,8 +39,8 @@ fn the_same_seed_draws_pytorchs_weights() {
     }
 }
 
-/// Processors round these numbers differently. On the same one, the parity tests of networks compare all
-/// bits with Python's.
+/// Not compared bit for bit, because processors round these numbers differently. The parity tests
+/// of networks, which run Python on the same processor, compare all bits.
 fn assert_drawn(tensor: &Tensor, expected: &[f32]) {
     let drawn = Vec::<f32>::try_from(tensor.view([-1])).unwrap();
     assert_abs_diff_eq!(drawn[..], *expected, epsilon = 1e-6);

@@ -1,5 +1,5 @@
-//! Ranks that make different numbers of steps, within `join`: every step's gradients against those
-//! computed by hand.
+//! Ranks that make different numbers of steps within `join`: the gradients of every step are
+//! compared with ones computed by hand.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -19,7 +19,7 @@ use weights::{TWO_BUCKETS, Weights, backward, gradients, model, own};
 
 const WORLD: usize = 3;
 
-/// Sums of three numbers below 1 in another order, over a few steps.
+/// Sums of three numbers below 1, added up in another order over a few steps.
 const ROUNDING: f64 = 1e-6;
 
 const BY_RANKS_THAT_TRAIN: JoinOptions =
@@ -29,7 +29,7 @@ fn alive(steps: [i64; WORLD], step: i64) -> Vec<usize> {
     (0..WORLD).filter(|&rank| step < steps[rank]).collect()
 }
 
-/// What the gradients of a step come to, of which each rank has those of [`own`].
+/// The exchanged gradients of a step in which each rank's gradients are [`own`].
 fn expected(steps: [i64; WORLD], step: i64, options: JoinOptions) -> [Tensor; 2] {
     let alive = alive(steps, step);
     let divisor = if options.divide_by_initial_world_size { WORLD } else { alive.len() } as f64;
@@ -51,7 +51,7 @@ fn parameters(vs: &VarStore) -> Vec<Tensor> {
     vs.trainable_variables().iter().map(|parameter| parameter.detach().copy()).collect()
 }
 
-/// That all ranks have them.
+/// Asserts that all ranks have the same tensors.
 fn assert_shared(group: &ProcessGroup, tensors: &[Tensor]) {
     for tensor in tensors {
         for theirs in group.all_gather(tensor).unwrap() {
@@ -60,8 +60,8 @@ fn assert_shared(group: &ProcessGroup, tensors: &[Tensor]) {
     }
 }
 
-/// Trains with these numbers of steps, checks every step's gradients, and that all ranks end with the
-/// weights of those that trained to the last.
+/// Trains with these numbers of steps. Checks the gradients of every step, and that all ranks end
+/// with the weights of the ranks that trained longest.
 fn train(
     group: &ProcessGroup,
     steps: [i64; WORLD],
@@ -104,7 +104,7 @@ on_ranks!(
 
 on_ranks!(
     3,
-    fn so_it_does_with_every_kind_of_engine(group: &ProcessGroup) {
+    fn a_rank_without_inputs_adds_zeros_with_every_kind_of_engine(group: &ProcessGroup) {
         for ddp in [
             DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS },
             DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS },
@@ -121,7 +121,8 @@ on_ranks!(
         let wrapped = model(group, TWO_BUCKETS);
         train(group, [3, 5, 4], BY_RANKS_THAT_TRAIN, &wrapped);
         train(group, [6, 2, 4], BY_RANKS_THAT_TRAIN, &wrapped);
-        // The last joins ended with a single rank, by which nothing is divided any more.
+        // The joins above ended with a single rank training, but gradients are no longer divided by
+        // that number.
         let (vs, model) = &wrapped;
         backward(vs, model, &own(group.rank(), 0)).unwrap();
         assert_close(&gradients(vs), &expected([1; WORLD], 0, JoinOptions::default()), "after");
@@ -139,7 +140,7 @@ on_ranks!(
         let joined: Result<()> = model.join(JoinOptions::default(), || {
             for step in 0..steps[group.rank()] {
                 let [matrix, vector] = own(group.rank(), step);
-                // From the second step on only rank 2 uses the vector, and it has two steps.
+                // From the second step on only rank 2 uses the vector, and it makes two steps.
                 let uses_vector = step == 0 || group.rank() == 2;
                 let loss = model.forward(|weights| {
                     let loss = (&weights.matrix * matrix).sum(Kind::Float);
@@ -169,7 +170,7 @@ on_ranks!(
     3,
     fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
         let (vs, model) = model(group, TWO_BUCKETS);
-        // Pairs of passes, of which the second exchanges the sum.
+        // Pairs of passes; the second of each pair exchanges the sum.
         let pairs = [1, 3, 2];
         let sum = |rank, pair| {
             let (first, second) = (own(rank, 2 * pair), own(rank, 2 * pair + 1));
@@ -251,11 +252,11 @@ on_ranks!(
         let joined: Result<()> = model.join(BY_RANKS_THAT_TRAIN, || {
             for step in 0..steps[group.rank()] {
                 backward(&vs, &model, &own(group.rank(), step))?;
-                // The hook divides, and always by three.
+                // The hook does the division, always by three.
                 let exact = expected(steps, step, JoinOptions::default());
                 for (found, exact) in gradients(&vs).iter().zip(&exact) {
                     let difference = (found - exact).abs().max().double_value(&[]);
-                    // Three numbers below 1/3 with 11 bits each.
+                    // Three numbers below 1/3, each rounded to 11 bits.
                     assert!(difference < 1e-3 && difference > ROUNDING, "{difference}");
                 }
             }
@@ -267,7 +268,7 @@ on_ranks!(
 
 on_ranks!(
     3,
-    fn a_hook_that_exchanges_in_several_steps_is_gone_along_with(group: &ProcessGroup) {
+    fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &ProcessGroup) {
         let (vs, model) = model(group, DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS });
         let options = hooks::PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
         model.register_comm_hook(hooks::PowerSgd::new(options).unwrap()).unwrap();
@@ -284,7 +285,8 @@ on_ranks!(
     }
 );
 
-/// The error of a training with these numbers of steps that is to end with the first of them.
+/// Trains with these numbers of steps, but ends everywhere when the first rank runs out of inputs.
+/// Returns the number of steps that this rank made, and the result of the join.
 fn early_end(group: &ProcessGroup, steps: [i64; WORLD]) -> (i64, Result<()>) {
     let (vs, model) = model(group, TWO_BUCKETS);
     let options = JoinOptions { throw_on_early_termination: true, ..Default::default() };
@@ -301,7 +303,7 @@ fn early_end(group: &ProcessGroup, steps: [i64; WORLD]) -> (i64, Result<()>) {
 
 on_ranks!(
     3,
-    fn training_ends_everywhere_with_the_first_rank_where_that_is_asked_for(group: &ProcessGroup) {
+    fn training_can_end_everywhere_when_the_first_rank_runs_out(group: &ProcessGroup) {
         let (made, joined) = early_end(group, [4, 2, 3]);
         assert_eq!(made, 2);
         let rank = group.rank();
@@ -311,7 +313,7 @@ on_ranks!(
         };
         let error = joined.unwrap_err().to_string();
         assert_eq!(error, format!("rank {rank}: join failed: {message}"));
-        // Nothing is lost by it: all ranks go on from the same place.
+        // All ranks stopped at the same step, so they can train on.
         let (made, joined) = early_end(group, [2, 2, 2]);
         joined.unwrap();
         assert_eq!(made, 2);
@@ -323,7 +325,7 @@ on_ranks!(
     fn a_rank_whose_training_fails_is_named_by_the_others(group: &ProcessGroup) {
         let (vs, model) = model(group, TWO_BUCKETS);
         let joined: Result<()> = model.join(JoinOptions::default(), || {
-            // Rank 0 has no more inputs when rank 1 fails, rank 2 still has.
+            // When rank 1 fails, rank 0 has no more inputs, but rank 2 does.
             for step in 0..[2, 9, 9][group.rank()] {
                 if group.rank() == 1 && step == 4 {
                     return Err(Error::Argument {

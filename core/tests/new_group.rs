@@ -27,7 +27,7 @@ on_ranks!(
             ([0, 2].contains(&rank), [1, 3].contains(&rank))
         );
         let own = even.or(odd).unwrap();
-        // Whatever the order in which they were named.
+        // Ranks are ordered as in the job, whatever the order in the list.
         assert_eq!((own.rank(), own.world_size()), (rank / 2, 2));
         assert_eq!(sum(&own, rank), [2.0, 4.0][rank % 2]);
         assert_eq!(sum(group, rank), 6.0);
@@ -44,7 +44,7 @@ on_ranks!(
             let error = last_two.broadcast(&mut Tensor::from(0.0), 2).unwrap_err().to_string();
             assert!(error.contains("src is rank 2"), "{error}");
         }
-        // Rank 0 serves the store: it does not end before.
+        // Rank 0 serves the store, so it must not end before the others.
         group.barrier().unwrap();
     }
 );
@@ -62,12 +62,12 @@ on_ranks!(
 );
 
 #[test]
-fn a_group_outlives_that_which_it_was_made_of() {
-    common::processes(2, "a_group_outlives_that_which_it_was_made_of", || {
+fn a_group_outlives_the_group_it_was_made_from() {
+    common::processes(2, "a_group_outlives_the_group_it_was_made_from", || {
         let world = init_process_group(common::options()).unwrap();
         let both = world.new_group(&[0, 1]).unwrap().unwrap();
         drop(world);
-        // Saving takes an agreement of all ranks, by way of the store.
+        // Saving requires all ranks to agree, which they do through the store.
         let directory = tempfile::tempdir().unwrap();
         let vs = VarStore::new(Device::Cpu);
         let _ = vs.root().zeros("weight", &[2]);
@@ -83,7 +83,7 @@ on_ranks!(
             let error = group.new_group(ranks).unwrap_err().to_string();
             assert!(error.starts_with("ranks is "), "{error}");
         }
-        // The next one has the same name on all ranks all the same.
+        // The next group still has the same name on all ranks.
         assert_eq!(sum(&group.new_group(&[0, 1]).unwrap().unwrap(), 1), 2.0);
     }
 );

@@ -1,4 +1,4 @@
-//! Exchanges of values that are no tensors.
+//! Exchanges of values that are not tensors.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -13,7 +13,7 @@ struct Report {
     losses: Vec<f64>,
 }
 
-/// Those of the ranks differ in size, and that of rank 0 is no number.
+/// The ranks' reports differ in size, and each holds a number that is not finite.
 fn report(rank: usize) -> Report {
     let losses = (0..rank).map(|step| 1.0 / (step + 1) as f64);
     Report { host: "n".repeat(1 + 100 * rank), losses: losses.chain([f64::INFINITY]).collect() }

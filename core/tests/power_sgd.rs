@@ -1,4 +1,4 @@
-//! PowerSGD: what it keeps of a gradient, what it loses, and that it makes up for it.
+//! PowerSGD: what it keeps of a gradient, what it loses, and how it makes up for the loss.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -13,10 +13,10 @@ use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGrou
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use weights::{TWO_BUCKETS, backward, gradients, model};
 
-/// Values of about 1 after a few dozen operations in f32.
+/// The error of values around 1 after a few dozen operations in f32.
 const ROUNDING: f64 = 1e-5;
 
-/// PowerSGD from the third step on, the earliest that there is.
+/// PowerSGD from the third step on, which is the earliest possible.
 const EARLY: PowerSgdOptions = PowerSgdOptions {
     matrix_approximation_rank: 1,
     start_power_sgd_iter: 2,
@@ -28,13 +28,13 @@ const EARLY: PowerSgdOptions = PowerSgdOptions {
     batch_tensors_with_same_shape: false,
 };
 
-/// A gradient of the matrix of exactly this rank, and one of the vector.
+/// A gradient for the matrix, of exactly rank `rank_of_matrix`, and one for the vector.
 fn own(rank_of_process: usize, rank_of_matrix: i64) -> [Tensor; 2] {
     let wave = |rows: i64, columns: i64, speed: f64| {
         let steps = Tensor::arange(rows * columns, (Kind::Float, Device::Cpu));
         (steps * speed + 1.0).sin().view([rows, columns])
     };
-    // The same columns on all ranks: their mean has this rank as well.
+    // The columns are the same on all ranks, so the mean has the same rank.
     let columns = wave(24, rank_of_matrix, 0.7);
     let rows = wave(rank_of_matrix, 16, 0.3 + rank_of_process as f64);
     [columns.matmul(&rows), wave(1, 16, 0.9 + rank_of_process as f64).view([16])]
@@ -49,7 +49,7 @@ fn distance(a: &Tensor, b: &Tensor) -> f64 {
     (a - b).abs().max().double_value(&[])
 }
 
-/// The gradients of each step when every step's own gradients are the same.
+/// The exchanged gradients of each step when a rank's own are the same in every step.
 fn steps(
     group: &ProcessGroup,
     count: usize,
@@ -79,10 +79,11 @@ on_ranks!(
                 let [matrix, vector] = mean(rank as i64);
                 for step in &steps {
                     assert!(distance(&step[0], &matrix) < ROUNDING, "rank {rank}");
-                    // Not compressed; what error feedback adds is zero but for rounding.
+                    // Not compressed; what error feedback adds is zero up to rounding.
                     assert!(distance(&step[1], &vector) < ROUNDING, "rank {rank}");
                 }
-                // Two steps of four: 24 x 16 numbers as 24 + 16, and 16 that stay 16.
+                // Two of the four steps are compressed: 24 x 16 numbers become 24 + 16 per rank of
+                // the approximation, and the vector's 16 stay 16.
                 let (before, after) = (2 * (24 * 16 + 16), 2 * ((24 + 16) * rank as u64 + 16));
                 assert_eq!(stats.numel_before_compression, before);
                 assert_eq!(stats.numel_after_compression, after);
@@ -117,7 +118,7 @@ on_ranks!(
     }
 );
 
-/// How far the mean of 40 compressed steps is from what it should be.
+/// How far the mean of 40 compressed steps is from the true mean.
 fn drift(group: &ProcessGroup, use_error_feedback: bool) -> f64 {
     let options = PowerSgdOptions { use_error_feedback, ..EARLY };
     let (steps, _) = steps(group, 42, 2, options, DdpOptions::default());
@@ -131,12 +132,13 @@ on_ranks!(
     2,
     fn error_feedback_makes_up_for_what_is_lost(group: &ProcessGroup) {
         let (with, without) = (drift(group, true), drift(group, false));
-        // What is never sent stays away; what is sent later is a step or two behind, out of 40.
+        // Without feedback, what is left out is lost; with it, it is only a step or two late, out
+        // of 40.
         assert!(without > 0.1 && with < without / 5.0, "{with} with, {without} without");
     }
 );
 
-/// The last gradients of three matrices, of which two are of the same shape, after four steps.
+/// The last gradients of three matrices, two of them of the same shape, after four steps.
 fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor> {
     let vs = VarStore::new(Device::Cpu);
     let root = vs.root();
@@ -182,7 +184,7 @@ on_ranks!(
             backward(&vs, &model, &own(group.rank(), 1)).unwrap();
         }
         let found = distance(&gradients(&vs)[0], &mean(1)[0]);
-        // Values of about 1 with 11 bits: a few thousandths, and more than nothing.
+        // Values around 1 with 11 bits are off by a few thousandths, but not by nothing.
         assert!(found < 5e-3 && found > ROUNDING, "{found}");
     }
 );

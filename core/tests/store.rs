@@ -1,4 +1,4 @@
-//! Groups of some of a job's processes, and the store in which they meet.
+//! Groups of some of a job's processes, and the store through which they meet.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -14,7 +14,7 @@ fn job() -> (Store, usize) {
     (Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank)
 }
 
-/// The group of rank 0 and another rank, in which this process is the one or the other.
+/// The group of rank 0 and rank `with`; this process is one of the two.
 fn pair(store: &Store, with: usize, rank: usize) -> ProcessGroup {
     let store = store.with_prefix(&format!("pair/{with}")).unwrap();
     ProcessGroup::with_store(&store, rank, 2, common::options()).unwrap()
@@ -45,7 +45,7 @@ fn what_one_process_sets_the_others_get() {
         if rank > 0 {
             return store.set(&format!("read by {rank}"), b"").unwrap();
         }
-        // It serves the store: it stays until the others have read.
+        // Rank 0 serves the store, so it stays until the others have read.
         for other in [1, 2] {
             store.get(&format!("read by {other}"), TIMEOUT).unwrap();
         }
@@ -66,7 +66,7 @@ fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
         std::thread::scope(|scope| {
             let own = store.try_clone().unwrap();
             let waiting = scope.spawn(move || own.get("all steps", TIMEOUT));
-            // Takes long enough for the thread to be waiting before the last.
+            // Takes so long that the thread is waiting before the last step.
             (0..STEPS).for_each(|_| assert!(store.add("steps", 1).unwrap() <= STEPS));
             assert_eq!(waiting.join().unwrap().unwrap(), b"seen");
         });
@@ -78,7 +78,7 @@ fn two_of_three_make_a_group_without_the_third() {
     common::processes(3, "two_of_three_make_a_group_without_the_third", || {
         let (store, rank) = job();
         if rank == 2 {
-            // It comes only when the others have done their work.
+            // The third comes only when the others have finished.
             store.get("done", TIMEOUT).unwrap();
             return store.set("seen", b"").unwrap();
         }
@@ -116,9 +116,9 @@ fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it
         let (store, rank) = job();
         if rank == 2 {
             let group = pair(&store, 2, 1);
-            // Rank 0 is connected as well, and knows it.
+            // After this, rank 0 is connected too.
             recv(&group).unwrap();
-            // Without a farewell, as if it had been killed.
+            // Exits without closing the group, as if it had been killed.
             std::process::exit(0);
         }
         if rank == 1 {

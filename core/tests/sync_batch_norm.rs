@@ -1,4 +1,4 @@
-//! SyncBatchNorm between processes, held against a batch norm of one process with all the data.
+//! SyncBatchNorm between processes, compared with a batch norm of one process with all the data.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -15,16 +15,16 @@ use tch_parallel::nn::{
     sync_batch_norm,
 };
 
-/// Of each sample and channel: one number, a sequence, a volume.
+/// Shapes of each channel of a sample: one number, a sequence, a volume.
 const ROW: &[i64] = &[];
 const SEQUENCE: &[i64] = &[7];
 const VOLUME: &[i64] = &[2, 3, 2];
 
-/// Means of 32 bits, rounded and added up in another order: a few units in the last place.
+/// Means in 32 bits, rounded and added up in another order: a few units in the last place.
 const ROUNDING: f64 = 1e-6;
 
-/// What a pass over images gives: the output, and the gradients of the images, the weight and the
-/// bias.
+/// The results of a pass over images: the output, and the gradients of the images, the weight and
+/// the bias.
 fn pass(layer: &dyn ModuleT, vs: &VarStore, images: &Tensor, targets: &Tensor) -> Vec<Tensor> {
     let images = images.copy().set_requires_grad(true);
     let output = layer.forward_t(&images, true);
@@ -174,7 +174,7 @@ on_ranks!(
         let expected = alone.forward_t(&images, true);
         let found = layer.forward_t(&batch.part(group, &images), true);
         assert_eq!(found.kind(), Kind::BFloat16);
-        // The last of 8 bits.
+        // One unit in the last place of 8 bits.
         assert_close("the output", &found, &batch.part(group, &expected), 0.01);
         let (found, expected) =
             (layer.batch_norm.running_stats.unwrap(), alone.running_stats.unwrap());
@@ -189,7 +189,8 @@ on_ranks!(
         let options = BatchNormOptions { momentum: 1.0, ..Default::default() };
         let ((_vs, layer), _) = layers(group, options);
         let batch = Batch::new(&[3, 3], 0);
-        // 32 bits hold 1000 to some 1/30,000, but its square only to 1/16: the variance is less.
+        // 32 bits represent 1000 to about 1/30,000, but its square only to 1/16, and the variance
+        // is smaller than that.
         let images = &batch.images * 0.1 + 1000;
         let _ = layer.forward_t(&batch.part(group, &images), true);
         let expected = images.to_kind(Kind::Double).var_dim([0, 2, 3].as_slice(), true, false);
@@ -219,7 +220,7 @@ on_ranks!(
 
 on_ranks!(
     2,
-    fn where_the_input_wants_no_gradient_a_backward_pass_needs_no_other_rank(group: &ProcessGroup) {
+    fn if_the_input_needs_no_gradient_a_backward_pass_needs_no_other_rank(group: &ProcessGroup) {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let output = layer.forward_t(&batch.part(group, &batch.images), true);
@@ -242,7 +243,7 @@ on_ranks!(
             (layer.forward_t(&images, true) * batch.part(group, &batch.targets)).sum(Kind::Float);
         let pass = |keep_graph| Tensor::f_run_backward(&[&loss], &[&images], keep_graph, false);
         assert_eq!(pass(true).unwrap()[0], pass(false).unwrap()[0]);
-        // The product before it would complain first.
+        // Without the product, whose own backward would complain first.
         let output = layer.forward_t(&images, true);
         let pass = |keep_graph| {
             Tensor::f_run_backward(&[&output.sum(Kind::Float)], &[&images], keep_graph, false)

@@ -1,5 +1,5 @@
-//! A network with SyncBatchNorm under DistributedDataParallel, held against one process with all the
-//! data.
+//! A network with SyncBatchNorm under DistributedDataParallel, compared with one process that has
+//! all the data.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -13,11 +13,11 @@ use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{Conv2d, Conv2dOptions, NormLayer, conv2d};
 
-/// Means of 64 bits, rounded and added up in another order, by way of several layers.
+/// Means in 64 bits, rounded and added up in another order, through several layers.
 const ROUNDING: f64 = 1e-12;
 
-/// Two convolutions, each with a normalisation after it, and the second with a shortcut: its graph
-/// has two ways.
+/// Two convolutions, each followed by a normalisation. The second has a shortcut, so the graph has
+/// two paths.
 #[derive(Debug)]
 struct Net {
     convs: [Conv2d; 2],

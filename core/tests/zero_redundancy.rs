@@ -1,4 +1,4 @@
-//! A sharded optimizer does what the whole one does, with its share of the memory.
+//! A sharded optimizer computes what the whole one does, with only its share of the memory.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -16,7 +16,7 @@ use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, ZeroRed
 const SGD: SgdOptions =
     SgdOptions { lr: 0.1, momentum: 0.9, dampening: 0.0, weight_decay: 0.01, nesterov: true };
 
-/// Trained by steps whose data is each rank's own.
+/// A model and its optimizer, trained on data that differs from rank to rank.
 struct Job {
     inputs: i64,
     vs: VarStore,
@@ -26,7 +26,7 @@ struct Job {
 }
 
 impl Job {
-    /// The same weights each time.
+    /// Starts with the same weights each time.
     fn new(
         group: &ProcessGroup,
         widths: &[i64],
@@ -127,7 +127,7 @@ on_ranks!(
 
 on_ranks!(
     3,
-    fn on_three_ranks_they_are_as_well(group: &ProcessGroup) {
+    fn on_three_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
         follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
     }
 );
@@ -156,7 +156,7 @@ on_ranks!(
             .collect();
         let total = whole.optimizer.state_bytes() as i64;
         assert_eq!(all.iter().sum::<i64>(), total);
-        // Twelve equal layers go evenly into three.
+        // Twelve equal layers are divided evenly over three ranks.
         assert_eq!(all, [total / 3; 3]);
     }
 );
@@ -175,7 +175,7 @@ on_ranks!(
         assert_eq!(refused(&job), expected);
         job.optimizer.consolidate_state_dict(1).unwrap();
         assert_eq!(job.optimizer.state_dict().is_ok(), group.rank() == 1);
-        // It would be that of a step ago.
+        // The gathered state is now one step old.
         job.train(1..2);
         assert_eq!(refused(&job), expected);
     }
@@ -221,7 +221,7 @@ on_ranks!(
         let mut job = Job::new(group, &[6, 4], sharded_sgd);
         job.model.backward(&job.loss(0)).unwrap();
         if group.rank() == 1 {
-            // No gradient fits such a parameter.
+            // The gradients no longer fit these parameters.
             for mut parameter in job.vs.trainable_variables() {
                 parameter.set_data(&Tensor::zeros([5], (Kind::Float, Device::Cpu)));
             }

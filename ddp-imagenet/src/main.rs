@@ -23,10 +23,9 @@ use ddp_imagenet::models::Model;
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
 use meter::{Meters, accuracy};
-use report::{MetricsLog, Timing, exit_code};
+use report::{MetricsLog, Timing, exit};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
-use std::process::ExitCode;
 use std::time::Instant;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Reduction, Tensor, no_grad};
@@ -39,10 +38,10 @@ use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::lr_scheduler::LrScheduler;
 use train_state::{Progress, TrainState};
 
-fn main() -> ExitCode {
+fn main() {
     keep_freed_memory();
     let args = Args::parse();
-    exit_code(match &args.command {
+    exit(match &args.command {
         Some(Command::Compare(args)) => compare::compare(args),
         Some(Command::TrainCifar(args)) => train_cifar::train(args),
         None => train(&args.train),

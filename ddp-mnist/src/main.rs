@@ -13,9 +13,8 @@ mod model;
 use anyhow::{Result, ensure};
 use args::Args;
 use clap::Parser;
-use report::{MetricsLog, Timing, exit_code, progress_bar};
+use report::{MetricsLog, Timing, exit, progress_bar};
 use serde::Serialize;
-use std::process::ExitCode;
 use std::time::Instant;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
@@ -26,8 +25,8 @@ use tch_parallel::data::{
 use tch_parallel::distributed::{AvgMetric, DistributedDataParallel, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd};
 
-fn main() -> ExitCode {
-    exit_code(train(&Args::parse()))
+fn main() {
+    exit(train(&Args::parse()))
 }
 
 fn train(args: &Args) -> Result<()> {

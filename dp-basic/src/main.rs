@@ -22,8 +22,7 @@ mod simple_dataset;
 
 use clap::{Parser, Subcommand};
 use exhibits::{answers, model_parallel, speedup, trace};
-use report::exit_code;
-use std::process::ExitCode;
+use report::exit;
 
 /// How data-parallel training works, step by step, on toy data.
 #[derive(Debug, Parser)]
@@ -48,12 +47,12 @@ enum Step {
     Speedup(speedup::Args),
 }
 
-fn main() -> ExitCode {
-    match Args::parse().step {
-        Step::Sampler(args) => exit_code(sampler::run(&args)),
-        Step::Trace(args) => exit_code(trace::run(&args)),
-        Step::Answers(args) => exit_code(answers::run(&args)),
-        Step::ModelParallel(args) => exit_code(model_parallel::run(&args)),
-        Step::Speedup(args) => exit_code(speedup::run(&args)),
-    }
+fn main() {
+    exit(match Args::parse().step {
+        Step::Sampler(args) => sampler::run(&args),
+        Step::Trace(args) => trace::run(&args),
+        Step::Answers(args) => answers::run(&args),
+        Step::ModelParallel(args) => model_parallel::run(&args),
+        Step::Speedup(args) => speedup::run(&args),
+    })
 }

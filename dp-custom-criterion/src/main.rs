@@ -26,9 +26,8 @@ use loss::{Average, bert_loss, bert_means};
 use model::LanguageModel;
 use parallel::{Criterion, Parallel};
 use report::comparison::is_measured;
-use report::{Meter, MetricsLog, Timing, exit_code};
+use report::{Meter, MetricsLog, Timing, exit};
 use serde::Serialize;
-use std::process::ExitCode;
 use tch::nn::{Path, VarStore};
 use tch::{Device, Tensor};
 use tch_parallel::checkpoint;
@@ -39,9 +38,9 @@ use tch_parallel::data_parallel::{
 use tch_parallel::distributed::{DistributedDataParallel, Env, init_process_group};
 use tch_parallel::optim::{Adam, Optimizer};
 
-fn main() -> ExitCode {
+fn main() {
     let args = Args::parse();
-    exit_code(match &args.command {
+    exit(match &args.command {
         Some(Command::Vocab(args)) => vocab(args),
         Some(Command::Compare(args)) => compare(args),
         None => train(&args.train),

@@ -2,7 +2,7 @@
 
 const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
 
-/// In the largest unit of which there is one, with three digits.
+/// Formats bytes with three digits, in the largest unit in which the amount is at least 1.
 ///
 /// ```
 /// use report::{parse_size, size};
@@ -21,10 +21,10 @@ pub fn size(bytes: usize) -> String {
     }
 }
 
-/// Reads a number with its unit, `2GiB` or `1.5 MiB`, and gives bytes.
+/// Reads a number with its unit, `2GiB` or `1.5 MiB`, and returns bytes.
 ///
 /// # Errors
-/// A text that says what is expected, for another unit, for none, and for less than a byte.
+/// For an unknown or missing unit, and for less than a byte: a text that says what is expected.
 pub fn parse_size(text: &str) -> Result<usize, String> {
     let sized = UNITS.into_iter().find_map(|(unit, power)| {
         let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;

@@ -3,14 +3,13 @@
 use std::error::Error;
 use std::fmt::Display;
 use std::path::Path;
-use std::process::ExitCode;
 
-/// The variables in which launchers tell a process its rank: torchrun's and `launch`'s, Open
-/// MPI's, SLURM's, MPICH's.
+/// The environment variables through which launchers tell a process its rank: those of torchrun and
+/// `launch`, Open MPI, SLURM and MPICH.
 const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
 
-/// Makes an exit code of what a program's `main` comes to. An error is printed to stderr, with
-/// the rank it happened on and one line for each of its causes:
+/// Ends the process with the result of a program's `main`: exit code 0, or 1 for an error, which is
+/// printed to stderr with the rank it happened on and one line for each of its causes:
 ///
 /// ```text
 /// [rank 1] error: cannot open data/train-images-idx3-ubyte
@@ -18,24 +17,22 @@ const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID
 /// ```
 ///
 /// ```
-/// use std::process::ExitCode;
-/// use report::exit_code;
+/// fn main() {
+///     report::exit(train())
+/// }
 ///
 /// fn train() -> tch_parallel::Result<()> {
 ///     Ok(())
 /// }
-///
-/// let code = exit_code(train()); // what `fn main() -> ExitCode` returns
-/// assert_eq!(code, ExitCode::SUCCESS);
 /// ```
-pub fn exit_code<E>(result: Result<(), E>) -> ExitCode
+pub fn exit<E>(result: Result<(), E>) -> !
 where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    let Err(error) = result else { return ExitCode::SUCCESS };
+    let Err(error) = result else { tch_parallel::exit(0) };
     let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
     eprint!("{}", report(&*error.into(), rank.as_deref()));
-    ExitCode::FAILURE
+    tch_parallel::exit(1)
 }
 
 /// An argument that no run could work with: `{what} is {found}, but must be {expected}`.
@@ -64,7 +61,7 @@ fn report(error: &(dyn Error + 'static), rank: Option<&str>) -> String {
     let mut report = format!("{prefix}error: {above}\n");
     for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
         let text = cause.to_string();
-        // Many errors quote their cause themselves.
+        // Many errors already quote their cause.
         if !above.contains(&text) {
             report += &format!("  caused by: {text}\n");
             above = text;
@@ -111,11 +108,5 @@ mod tests {
             report(&chain(&["cannot train: no data", "no data", "disk gone", "gone"]), None),
             "error: cannot train: no data\n  caused by: disk gone\n"
         );
-    }
-
-    #[test]
-    fn the_exit_code_is_1_for_an_error() {
-        assert_eq!(exit_code(Ok::<(), tch_parallel::Error>(())), ExitCode::SUCCESS);
-        assert_eq!(exit_code(Err("a plain text")), ExitCode::FAILURE);
     }
 }

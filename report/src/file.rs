@@ -1,4 +1,4 @@
-//! A text in a file: a chart, a vocabulary.
+//! Writing a text to a file: a chart, a vocabulary.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -6,13 +6,14 @@ use std::path::Path;
 
 use tch_parallel::{Error, Result};
 
-/// Writes `text` to `path`, whose directory must exist. What was there is replaced.
+/// Writes `text` to `path`, whose directory must exist, and replaces an existing file.
 ///
-/// The text is written beside its place and renamed: a browser that watches a chart, or a run that
-/// reads a vocabulary, finds the old file or the new one, whole.
+/// The text is first written to a temporary file in the same directory, which is then renamed. So a
+/// browser that watches a chart, or a run that reads a vocabulary, always finds a complete file,
+/// the old one or the new one.
 ///
 /// # Errors
-/// [`Error::Io`] with the path that could not be written; nothing half-written is left then.
+/// [`Error::Io`] with the path that could not be written; no half-written file is left behind.
 pub fn save(path: impl AsRef<Path>, text: &str) -> Result<()> {
     let path = path.as_ref();
     let mut temporary = path.as_os_str().to_owned();
@@ -20,12 +21,12 @@ pub fn save(path: impl AsRef<Path>, text: &str) -> Result<()> {
     let written = File::create(&temporary)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())?;
-            // Without it the name could reach the disk before the contents.
+            // Without this the new name could reach the disk before the contents.
             file.sync_all()
         })
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // Whether it is there at all depends on how far the writing came.
+        // An error is ignored: the file may not even have been created.
         let _ = fs::remove_file(&temporary);
     }
     written.map_err(Error::io("write", path))

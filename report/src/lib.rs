@@ -1,4 +1,4 @@
-//! What a program tells whoever watches it, and how it starts others.
+//! How the programs report on their runs, and how they start other processes.
 //!
 //! None of this is needed to train: the library is the crate [`tch_parallel`]. The programs of this
 //! workspace share it.
@@ -7,13 +7,13 @@
 //! |---|---|
 //! | `metrics_log` | [`MetricsLog`], [`read_events`]: numbers for other programs, as JSON lines |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
-//! | `timing` | [`Timing`]: how long a run took to begin, and a step |
-//! | `progress` | [`progress_bar`]: how far an epoch is, for a person |
-//! | `table` | [`table()`]: numbers for a person, in columns |
-//! | [`template`] | text files with holes, which functions and numbers fill |
+//! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take |
+//! | `progress` | [`progress_bar`]: the progress of an epoch, for people |
+//! | `table` | [`table()`]: numbers in columns, for people |
+//! | [`template`] | text files with placeholders for functions and numbers |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
-//! | `exit` | [`exit_code`]: why a rank failed; [`refused`], [`malformed`]: what is wrong with an argument or a file |
-//! | `file` | [`save`]: a text in a file |
+//! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed; [`refused`], [`malformed`]: what is wrong with an argument or a file |
+//! | `file` | [`save`]: writes a text to a file |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
 //! | [`comparison`] | trainings that a program starts, and their devices side by side |
@@ -34,7 +34,7 @@ pub mod template;
 mod timing;
 
 pub use bytes::{parse_size, size};
-pub use exit::{exit_code, malformed, refused};
+pub use exit::{exit, malformed, refused};
 pub use file::save;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};

@@ -1,4 +1,4 @@
-//! Metrics as JSON lines: one file a rank, one object a line.
+//! Metrics as JSON lines: one file per rank, one object per line.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,10 +13,10 @@ use tch_parallel::{Error, Result};
 
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
 ///
-/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed leaves whole
-/// lines. An `f32` is written in the shortest form that reads back as the same `f32`, if it comes
-/// in a struct: `serde_json::json!` would make an `f64` of it. JSON knows no NaN and no infinity:
-/// these become `null`.
+/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed leaves only
+/// complete lines. An `f32` in a struct is written in the shortest form that reads back as the same
+/// `f32`; `serde_json::json!` would turn it into an `f64`. JSON has no NaN and no infinity, which
+/// become `null`.
 ///
 /// ```
 /// use report::MetricsLog;
@@ -51,7 +51,7 @@ struct Output {
     world_size: usize,
 }
 
-/// What every line begins with, and then the caller's own fields.
+/// The fields with which every line begins, followed by the caller's own.
 #[derive(Serialize)]
 struct Line<'a, F> {
     event: &'a str,
@@ -62,9 +62,9 @@ struct Line<'a, F> {
 }
 
 impl MetricsLog {
-    /// Begins a rank's file in `dir`, which is created if need be; `rank` is usually the process
-    /// group, `&group`. What an earlier run wrote there is replaced. Without a directory nothing is
-    /// written.
+    /// Creates this rank's file in `dir`, and `dir` itself if it does not exist; `rank` is usually
+    /// the process group, `&group`. Replaces the file of an earlier run. Without `dir` the log
+    /// writes nothing.
     ///
     /// # Errors
     /// [`Error::Io`] if the directory or the file cannot be created.
@@ -82,7 +82,7 @@ impl MetricsLog {
     /// struct or a map.
     ///
     /// # Errors
-    /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot hold.
+    /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot represent.
     pub fn log(&mut self, event: &str, fields: &impl Serialize) -> Result<()> {
         let Some(Output { file, path, rank, world_size }) = &mut self.0 else { return Ok(()) };
         let line = Line { event, rank: *rank, world_size: *world_size, fields };
@@ -90,7 +90,7 @@ impl MetricsLog {
             .map_err(io::Error::from)
             .map_err(Error::io("write", &*path))?;
         bytes.push(b'\n');
-        // In one piece, so that no half of a line can be left.
+        // In one call, so that no half-written line can be left.
         file.write_all(&bytes).map_err(Error::io("write", &*path))
     }
 }
@@ -98,8 +98,8 @@ impl MetricsLog {
 /// The events of one name that a [`MetricsLog`] has written to `path`, in their order.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds another event by this
-/// name.
+/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds an event of this name
+/// that is not an `E`.
 pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> Result<Vec<E>> {
     let path = path.as_ref();
     let text = fs::read_to_string(path).map_err(Error::io("read", path))?;

@@ -1,7 +1,8 @@
 //! Processes that a program starts to do its work: `torch.multiprocessing`.
 //!
-//! Like `mp.spawn` with `join=True`, [`run`] waits for all and ends all if one fails. The processes
-//! are programs of their own rather than functions: most often this very program, with other flags.
+//! Like `mp.spawn` with `join=True`, [`run`] waits for all processes and ends all of them if one
+//! fails. The processes run programs rather than functions: most often this same program, with
+//! other flags.
 //!
 //! ```
 //! use std::process::Command;
@@ -37,10 +38,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks at processes that run for seconds.
+/// The time between two checks of processes, which run for seconds.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How many lines of a process that failed are shown.
+/// How many of the last lines of a failed process are shown.
 const LINES: usize = 10;
 
 /// A process to be started.
@@ -51,17 +52,17 @@ pub struct Process {
 }
 
 impl Process {
-    /// `name` is what messages call it. It gets no standard input.
+    /// `name` is the process's name in messages. It gets no standard input.
     pub fn new(name: impl Into<String>, mut command: Command) -> Self {
         command.stdin(Stdio::null());
         Process { name: name.into(), command }
     }
 
-    /// The commands as ranks of one job on this host, as a launcher starts them: each finds its
-    /// place in RANK, WORLD_SIZE, MASTER_ADDR … Messages call them `NAME, rank 0,` and so on.
+    /// The commands as ranks of one job on this host, as a launcher would start them: RANK,
+    /// WORLD_SIZE, MASTER_ADDR … are set for each. Messages call them `NAME, rank 0,` and so on.
     ///
     /// # Errors
-    /// If there is no port where they can meet.
+    /// If there is no free port on which they can meet.
     pub fn ranks(name: &str, commands: Vec<Command>) -> Result<Vec<Process>> {
         let meeting_point = || -> io::Result<(TcpListener, u16)> {
             let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -76,7 +77,7 @@ impl Process {
             let mut process = Process::new(format!("{name}, rank {rank},"), command);
             process
                 .command
-                // They do not belong to the job of whoever has started this process.
+                // They do not belong to the job of the launcher that may have started this process.
                 .env_remove("TORCHELASTIC_USE_AGENT_STORE")
                 .env("RANK", rank.to_string())
                 .env("LOCAL_RANK", rank.to_string())
@@ -85,8 +86,8 @@ impl Process {
                 .env("MASTER_ADDR", "127.0.0.1")
                 .env("MASTER_PORT", port.to_string());
             if let Some(listener) = listener.take() {
-                // Rank 0 finds the listening socket where its standard input would be: nobody else
-                // can take the port meanwhile.
+                // Rank 0 gets the listening socket as its standard input, so that nobody else can
+                // take the port meanwhile.
                 process.command.env("TCH_PARALLEL_MASTER_LISTEN_FD", "0").stdin(listener);
             }
             process
@@ -95,23 +96,24 @@ impl Process {
     }
 }
 
-/// How long processes may take.
+/// How long processes may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeLimit {
     /// Processes that run longer, counted from the start of [`run`], are killed.
     pub seconds: u64,
-    /// The flag with which the user sets it, for the message.
+    /// The flag with which the user sets the limit, for the message.
     pub flag: &'static str,
 }
 
-/// Runs processes at the same time, and returns when all have ended well. `torch.multiprocessing.spawn`
+/// Runs processes at the same time, and returns when all have succeeded.
+/// `torch.multiprocessing.spawn`
 ///
-/// `on_line` is given the name of a process and a line that it has printed to stdout, for every
-/// line as it comes. What it prints to stderr is for the error, should it fail.
+/// `on_line` is called at once for every line that a process prints to stdout, with the name of the
+/// process and the line. What it prints to stderr is kept for the error in case it fails.
 ///
 /// # Errors
-/// For the first that fails, with its last lines, and for one that takes too
-/// long. No process is left then.
+/// For the first process that fails, with the last lines of its stderr, and for one that takes too
+/// long. In either case all processes have been ended.
 pub fn run(
     processes: Vec<Process>,
     limit: TimeLimit,
@@ -129,7 +131,7 @@ pub fn run(
             Ok((name, line)) => on_line(&name, &line),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) if running.is_empty() => return Ok(()),
-            // They live on and print nothing any more.
+            // All have closed their stdout, but some still run.
             Err(RecvTimeoutError::Disconnected) => thread::sleep(INTERVAL),
         }
         let mut still = Vec::new();
@@ -210,13 +212,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended cannot be killed, and needs not.
+        // An error is ignored: the process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Lets this process, which `parent` has started, end with it, even if that is killed.
+/// Makes this process end when `parent`, which started it, ends, even if `parent` is killed.
 ///
 /// # Errors
 /// If the parent is gone already.
@@ -224,7 +226,7 @@ pub fn end_with(parent: u32) -> Result<()> {
     let name = || format!("process {parent}, which started this one,");
     set_pdeathsig(Signal::SIGKILL)
         .map_err(|error| failed(name(), format!("cannot be waited for: {error}")))?;
-    // A parent that died before that line sends no signal.
+    // No signal comes from a parent that had already died.
     if parent_id() == parent { Ok(()) } else { Err(failed(name(), "is gone")) }
 }
 

@@ -1,14 +1,14 @@
-//! A progress bar that does not get in the way of logs.
+//! A progress bar that stays out of logs.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar for `len` steps. It appears on rank 0 only, since all ranks go at the same pace, and only
-/// where stderr is a terminal, so that it never ends up in a file or a pipe.
+/// A bar for `len` steps. It appears only on rank 0, since all ranks go at the same pace, and only
+/// if stderr is a terminal, so that it never ends up in a file or a pipe.
 ///
-/// Move it with `bar.inc(1)`; what `bar.set_message(format!("training batch_loss={loss:.4}"))`
-/// sets stands before it.
+/// Move it with `bar.inc(1)`, and set the text before it with
+/// `bar.set_message(format!("training batch_loss={loss:.4}"))`.
 pub fn progress_bar(len: u64, rank: usize) -> ProgressBar {
-    // indicatif draws nothing where stderr is no terminal.
+    // indicatif draws nothing if stderr is not a terminal.
     let target =
         if rank == 0 { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(len), target);

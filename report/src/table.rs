@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// A column's heading, and the side on which its cells are flush.
+/// A column's heading, and the side to which its cells are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
     /// For words.
     Left(&'static str),
-    /// For numbers, so that their digits stand below each other.
+    /// For numbers, so that their digits line up.
     Right(&'static str),
 }
 
-/// Lays rows out below their headings, two blanks between columns, each line ended. Cells that a
-/// row lacks stay empty.
+/// Formats rows below their headings, with two spaces between columns and a newline after each
+/// line. Cells that a row lacks stay empty.
 ///
 /// ```
 /// use report::{Column, table, thousands};
@@ -33,7 +33,7 @@ pub fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
     aligned(&flush_right, &[&[headings], rows].concat())
 }
 
-/// Lays lines of cells out, with the cells of each column flush on the same side.
+/// Formats lines of cells, with the cells of each column aligned to the same side.
 pub(crate) fn aligned(flush_right: &[bool], lines: &[Vec<String>]) -> String {
     let width = |index: usize| {
         let cells = lines.iter().filter_map(|line| line.get(index));

@@ -1,7 +1,7 @@
-//! Text files with holes, which functions and numbers fill: minijinja's templates.
+//! Text files with placeholders for functions and numbers: minijinja's templates.
 //!
 //! A program that explains numbers keeps the explanation in a text file, where it can be read and
-//! written as text. A table stands in it as in Markdown, and is printed with its columns aligned:
+//! edited as text. A table is written as in Markdown, and is printed with its columns aligned:
 //!
 //! ```
 //! use minijinja::context;
@@ -33,12 +33,12 @@ use textwrap::fill;
 /// The width of a paragraph, in characters.
 const WIDTH: usize = 100;
 
-/// An environment for such texts: a misspelt name is an error, and a line with nothing but a tag
-/// prints nothing. Besides minijinja's own filters it has `table`, `thousands`,
-/// [`size`] and `decimals(n)`.
+/// An environment for such texts: a misspelt name is an error, and a line that contains only a tag
+/// prints nothing. Besides minijinja's own filters it has `table`, `thousands`, [`size`] and
+/// `decimals(n)`.
 ///
 /// # Errors
-/// Only if minijinja refuses its own syntax.
+/// Only if minijinja rejects its own syntax.
 pub fn environment() -> Result<Environment<'static>, Error> {
     let mut text = Environment::new();
     text.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -55,7 +55,7 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     Ok(text)
 }
 
-/// Prints a text with its holes filled, each line as soon as its numbers are known.
+/// Prints a text with its placeholders filled, each line as soon as its numbers are known.
 ///
 /// # Errors
 /// If a name is unknown, or a function of the text fails.
@@ -68,10 +68,10 @@ pub fn print(
     Ok(())
 }
 
-/// What a function of a text has found.
+/// Converts the result of a function that a text calls.
 ///
 /// # Errors
-/// If it has failed, with the same message.
+/// If the function has failed, with the same message.
 pub fn found(result: anyhow::Result<impl Into<Value>>) -> Result<Value, Error> {
     let failed = |error| Error::new(ErrorKind::InvalidOperation, format!("{error:#}"));
     result.map(Into::into).map_err(failed)
@@ -89,7 +89,7 @@ pub fn paragraphs(text: &str) -> String {
 }
 
 /// Aligns the columns of a table in Markdown: headings, a line such as `--- | ---:`, in which a colon
-/// stands on the side on which cells are flush, and rows.
+/// marks the side to which cells are aligned, and rows.
 fn markdown_table(text: &str) -> Result<String, Error> {
     let mut lines: Vec<Vec<String>> = text
         .lines()

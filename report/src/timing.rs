@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// Collects what a run's last line of metrics says about time and memory.
+/// Collects the times and memory that a run's last line of metrics reports.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,14 +25,14 @@ pub struct Timing {
 /// The fields of the event `end`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Summary {
-    /// When the first step had ended, in seconds since 1970: with the time at which the program
-    /// was started, this tells how long it took to begin. `null` if there was no step.
+    /// When the first step ended, in seconds since 1970. Together with the time at which the
+    /// program was started, this shows how long it took to begin. `null` if there was no step.
     pub first_step_unix_seconds: Option<f64>,
-    /// When the run had ended, in seconds since 1970.
+    /// When the run ended, in seconds since 1970.
     pub end_unix_seconds: f64,
-    /// The median time of a step, without the fetching of its batch. `null` if there was no step.
+    /// The median time of a step, without loading its batch. `null` if there was no step.
     pub step_seconds_median: Option<f64>,
-    /// The largest size this process has had in memory. `null` where the system does not tell.
+    /// The peak resident memory of this process. `null` if the system does not report it.
     pub peak_rss_bytes: Option<u64>,
 }
 
@@ -42,13 +42,13 @@ impl Timing {
         Self::default()
     }
 
-    /// Notes that a step has just ended which took `duration`.
+    /// Records a step that has just ended and took `duration`.
     pub fn step_took(&mut self, duration: Duration) {
         self.first_step_ended.get_or_insert_with(SystemTime::now);
         self.steps.push(duration);
     }
 
-    /// What there is to say at the end of a run.
+    /// The summary at the end of a run.
     pub fn summary(mut self) -> Summary {
         self.steps.sort_unstable();
         Summary {

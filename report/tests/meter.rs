@@ -6,11 +6,11 @@ use tch::nn::VarStore;
 use tch::{Kind, Tensor};
 use tch_parallel::{Devices, LogicalDevice, Result};
 
-/// How long a rank is said to have waited in each step.
+/// How long the rank waited in each step, as passed to the meter.
 const WAITED: Duration = Duration::from_micros(1);
 
-/// What is said of a device on which each step allocates so many bytes at once, and how long each
-/// step took.
+/// The report of a device on which each step allocates the given number of bytes at once, and how
+/// long each step took.
 fn measured(device: LogicalDevice, steps: &[i64]) -> Result<(DeviceReport, Vec<Duration>)> {
     let devices = Devices::new([device])?;
     let _on = device.guard()?;

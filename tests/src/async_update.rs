@@ -1,4 +1,4 @@
-//! What async-update's methods leave behind, told so by [`METRICS`].
+//! What async-update's methods write if they are started with [`METRICS`].
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::training::events;
 
-/// Where a method that a test looks at writes its metrics, in the job's directory.
+/// The flag that makes a method write its metrics to the job's directory.
 pub const METRICS: &str = "--metrics=metrics";
 
-/// What rank 0 has come to in the end.
+/// The event `outcome` that rank 0 writes at the end.
 pub fn outcome(directory: &Path) -> Result<Value> {
     let outcomes = events(directory, 0, "outcome", |outcome| Some(outcome.clone()))?;
     outcomes.into_iter().next().context("no outcome")

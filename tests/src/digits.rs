@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-/// Writes a data set of so many black digits in each part, all of them nines.
+/// Writes a data set of `count` black digits in each part, all labelled nine.
 pub fn write(directory: &Path, count: u32) -> Result<()> {
     for part in ["train", "t10k"] {
         fs::write(directory.join(format!("{part}-images-idx3-ubyte")), images(count))?;
@@ -14,12 +14,12 @@ pub fn write(directory: &Path, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// A file of black digits.
+/// A file of `count` black images.
 pub fn images(count: u32) -> Vec<u8> {
     idx(&[count, 28, 28], vec![0; count as usize * 28 * 28])
 }
 
-/// A file of nines.
+/// A file of `count` labels, all nine.
 pub fn labels(count: u32) -> Vec<u8> {
     idx(&[count], vec![9; count as usize])
 }

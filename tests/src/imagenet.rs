@@ -11,14 +11,14 @@ use crate::job::Job;
 use crate::safetensors;
 use crate::training::Training;
 
-/// Where a training that a test compares writes its metrics, in the job's directory. The
+/// The flags that make a training to be compared write its metrics to the job's directory. The
 /// checkpoints go there anyway.
 pub const OUTPUTS: [&str; 2] = ["--metrics", "metrics"];
 
-/// From what a training goes on.
+/// The checkpoint from which a training resumes.
 pub const CHECKPOINT: &str = "checkpoint.safetensors";
 
-/// What a training comes to that was told so by [`OUTPUTS`].
+/// The results of a training that was started with [`OUTPUTS`].
 pub fn training(job: &Job, world_size: usize) -> Result<Training> {
     let checkpoint = safetensors::read(&job.directory().join(CHECKPOINT))?;
     let weights = checkpoint.into_iter().filter_map(|(name, tensor)| {
@@ -28,8 +28,8 @@ pub fn training(job: &Job, world_size: usize) -> Result<Training> {
     Training::with_weights(job, world_size, weights.collect())
 }
 
-/// Expects of a command that it ends with this code and says all of these texts, before its first
-/// epoch.
+/// Expects that a command ends with this code before its first epoch, and that its messages contain
+/// all of these texts.
 pub fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
     let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
     ensure!(!ended.stdout.contains("Epoch: "), "it began before it refused: {ended}");

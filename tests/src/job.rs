@@ -1,5 +1,5 @@
-//! A job: the processes that a test starts, all that these start in turn, and a directory for their
-//! files.
+//! A job: the processes that a test starts, all processes that those start in turn, and a directory
+//! for their files.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -19,11 +19,12 @@ use crate::wait::{past, until};
 /// How long killed processes may take to disappear.
 const END: Duration = Duration::from_secs(60);
 
-/// Processes with a directory in common. They may take any time, as long as they make progress. When
-/// it goes out of scope, all of them are killed, down to the last grandchild, and the directory is
-/// removed.
+/// Processes with a common directory. They may take as long as they like, as long as they make
+/// progress. When the job goes out of scope, all of them are killed, down to the last grandchild,
+/// and the directory is removed.
 pub struct Job {
-    /// What goes with the job: its directory, its output, whatever its processes put into TMPDIR.
+    /// Everything that is removed with the job: its directory, its output, and whatever its
+    /// processes put into TMPDIR.
     root: TempDir,
     directory: PathBuf,
     members: Members,
@@ -51,7 +52,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// All that it and its children have printed.
     pub stdout: String,
-    /// Their messages.
+    /// All that they have printed to stderr.
     pub stderr: String,
     command: String,
 }
@@ -81,7 +82,7 @@ impl Job {
         Ok(names)
     }
 
-    /// Starts a process; what it prints goes to files, so that it never waits for a reader.
+    /// Starts a process. Its output goes to files, so that it never waits for a reader.
     pub fn start(&self, mut command: Command) -> Result<Process> {
         let number = self.started.replace(self.started.get() + 1);
         let stdout = self.root.path().join(format!("{number}.stdout"));
@@ -121,18 +122,18 @@ impl Job {
         self.members.pids()
     }
 
-    /// Waits until `look` finds something, and returns it; fails when the job makes no progress any
-    /// more, saying that `what` never came.
+    /// Waits until `look` finds something, and returns it. If the job stops making progress, fails
+    /// with the message that `what` never came.
     pub fn until<T>(&self, what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         until(what, self.members.stand_still(), look)
     }
 
-    /// Waits until the process that runs `program` as this rank is there.
+    /// Waits until there is a process that runs `program` as this rank.
     pub fn rank(&self, rank: usize, program: &str) -> Result<Pid> {
         let variable = format!("RANK={rank}");
         self.until(&format!("{program} runs as rank {rank}"), || {
             for (pid, environment) in self.members.environments()? {
-                // A process that ends meanwhile has no executable any more.
+                // A process that has ended meanwhile has no executable.
                 let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
                 if environment.contains(&variable) && executable.ends_with(program) {
                     return Ok(Some(Pid::from_raw(pid)));
@@ -142,7 +143,7 @@ impl Job {
         })
     }
 
-    /// Waits until nothing of the job is alive, at most as long as given.
+    /// Waits until no process of the job is alive, for at most `within`.
     pub fn expect_nobody_left(&self, within: Duration) -> Result<()> {
         until("every process of the job is gone", past(Instant::now() + within), || {
             Ok(self.processes()?.is_empty().then_some(()))
@@ -152,8 +153,8 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // A process may start another one between our look and the blow: look again until none is
-        // left.
+        // A process may start another one after it was found and before it is killed, so this
+        // repeats until none is left.
         let _ = until("every process of the job is killed", past(Instant::now() + END), || {
             let processes = self.processes()?;
             for &pid in &processes {
@@ -165,7 +166,7 @@ impl Drop for Job {
 }
 
 impl Process {
-    /// The process, for signals.
+    /// The process id, for signals.
     pub fn pid(&self) -> Pid {
         match &self.child {
             Running::Child(child) => Pid::from_raw(child.id().cast_signed()),
@@ -178,13 +179,13 @@ impl Process {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Waits for its end; fails with all its output when the job makes no progress any more.
+    /// Waits for its end. Fails with all its output if the job stops making progress.
     pub fn wait(&mut self) -> Result<Ended> {
         let stands_still = self.members.stand_still();
         self.wait_unless(stands_still)
     }
 
-    /// Waits for its end; fails with all its output when it has not ended by then.
+    /// Waits for its end. Fails with all its output if it has not ended by `deadline`.
     pub fn wait_until(&mut self, deadline: Instant) -> Result<Ended> {
         self.wait_unless(past(deadline))
     }
@@ -199,15 +200,15 @@ impl Process {
     }
 }
 
-/// Waits until all have ended well. The first that fails is reported at once: the others may be
-/// waiting for it for good.
+/// Waits until all have succeeded. The first that fails is reported at once, since the others may
+/// be waiting for it forever.
 pub fn expect_all_succeed(mut processes: Vec<Process>) -> Result<()> {
     while let Some(process) = processes.first() {
         let ended = until("one of them ended", process.members.stand_still(), || {
             let has_ended = |process: &mut Process| !matches!(process.child.try_wait(), Ok(None));
             Ok(processes.iter_mut().position(has_ended))
         });
-        // If none ends, the first one's output tells more than that.
+        // If none ends, the first one's output says more than that nothing ended.
         processes.swap_remove(ended.unwrap_or(0)).wait_unless(|| true)?.expect_success()?;
     }
     Ok(())
@@ -284,7 +285,7 @@ mod tests {
         let job = Job::new().unwrap();
         let ended = job.run(shell("setsid sleep 1000 & echo $!")).unwrap();
         assert!(ended.status.success(), "{ended}");
-        // The shell does not wait for it to begin.
+        // The shell does not wait until it has begun.
         let grandchildren = job.until("sleep has begun", || {
             let processes = job.processes()?;
             Ok((processes.len() == 1).then_some(processes))

@@ -1,5 +1,5 @@
-//! Runs the programs of this project as a user does, in real processes, and looks at what they
-//! print and leave behind. The tests are in `tests/`; here is what they share.
+//! Runs the programs of this project as a user does, in real processes, and checks what they print
+//! and leave behind. The tests are in `tests/`; this library is what they share.
 //!
 //! `cargo xtask test` builds the programs, sets Python up and runs everything.
 

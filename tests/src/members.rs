@@ -1,4 +1,4 @@
-//! All processes of a job: those that the test has started, and those that these have started in
+//! All processes of a job: the ones that the test has started, and those that they have started in
 //! turn.
 
 use std::collections::BTreeMap;
@@ -14,15 +14,16 @@ use nix::unistd::Pid;
 use crate::progress::Patience;
 use crate::python::Forked;
 
-/// Every process of a job inherits this variable. By it the job finds them all again, even those
-/// that moved to a session of their own or lost their parent.
+/// Every process of a job inherits this environment variable. It lets the job find all of them,
+/// even those that have moved to their own session or lost their parent.
 const TAG: &str = "TCH_PARALLEL_TEST_JOB";
 
 /// The processes that have inherited one value of [`TAG`], and those forked for them.
 #[derive(Debug, Clone)]
 pub(crate) struct Members {
     tag: String,
-    /// Linux shows for these the environment of the process that they were forked from.
+    /// Kept separately, because Linux shows for these the environment of the process from which
+    /// they were forked.
     forked: Arc<Mutex<Vec<Forked>>>,
     /// They write below this directory.
     root: PathBuf,
@@ -31,14 +32,14 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// None yet.
+    /// No processes yet.
     pub(crate) fn new(root: &Path) -> Self {
         static JOBS: AtomicUsize = AtomicUsize::new(0);
         let tag = format!("{}-{}", process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
         Self { tag, forked: Arc::default(), root: root.to_owned(), patience: Patience::default() }
     }
 
-    /// Makes the process that is started by this command one of them.
+    /// Makes the process that this command starts a member.
     pub(crate) fn add(&self, command: &mut Command) {
         command.env(TAG, &self.tag);
     }
@@ -47,13 +48,13 @@ impl Members {
         self.forked.lock().unwrap_or_else(PoisonError::into_inner).push(process);
     }
 
-    /// Those that are alive.
+    /// The members that are alive.
     pub(crate) fn pids(&self) -> Result<Vec<Pid>> {
         Ok(self.environments()?.into_keys().map(Pid::from_raw).collect())
     }
 
-    /// The environment of each that is alive. Linux shows it, as it was when the program began,
-    /// under /proc; a dead process that nobody has reaped yet shows an empty one.
+    /// The environment of each member that is alive. Linux shows it under /proc as it was when the
+    /// program began; that of a dead process that has not been reaped is empty.
     pub(crate) fn environments(&self) -> Result<BTreeMap<i32, Vec<String>>> {
         let tag = format!("{TAG}={}", self.tag);
         let forked = self.forked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +64,8 @@ impl Members {
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            // Processes of other users, and those that end meanwhile, cannot be read: not ours.
+            // Processes that cannot be read belong to other users or have just ended, so they are
+            // not ours.
             let Ok(bytes) = fs::read(format!("/proc/{pid}/environ")) else { continue };
             let variables: Vec<String> = bytes
                 .split(|&byte| byte == 0)
@@ -76,10 +78,10 @@ impl Members {
         Ok(found)
     }
 
-    /// Says when it is no use to wait for them any longer.
+    /// Returns true once there is no point in waiting for them any longer.
     pub(crate) fn stand_still(&self) -> impl FnMut() -> bool + use<> {
         let members = self.clone();
-        // A list that cannot be read looks like one that stays the same.
+        // A list that cannot be read counts as unchanged.
         self.patience.with_job(&self.root, move || members.pids().unwrap_or_default())
     }
 }

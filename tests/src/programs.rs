@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::job::{Job, Process};
 use crate::python;
 
-/// Variables by which a launcher tells a program its rank. A test must not inherit any: it may
-/// itself have been started by one.
+/// Variables through which a launcher tells a program its rank. The programs must not inherit any,
+/// since a launcher may have started the test itself.
 const LAUNCHERS: [&str; 6] = ["TORCHELASTIC_", "PET_", "TCH_PARALLEL_", "OMPI_", "PMI_", "SLURM_"];
 const RANKS: [&str; 11] = [
     "RANK",
@@ -29,7 +29,8 @@ const RANKS: [&str; 11] = [
     "MASTER_PORT",
 ];
 
-/// For programs that give up on trainings after ten minutes: on some processors they take longer.
+/// For programs that give up on a training after ten minutes, since on some processors it takes
+/// longer.
 pub const UNHURRIED: &str = "--timeout=86400";
 
 /// The workspace's directory.
@@ -94,8 +95,8 @@ pub fn torchrun(ranks: usize, program: &Command) -> Result<Command> {
     Ok(started_by(python::torchrun(ranks)?, program))
 }
 
-/// Starts each program as one rank, in this order, without any launcher. A port that
-/// everybody must know beforehand is what this needs and a launcher does not.
+/// Starts each program as one rank, in this order, without a launcher. Unlike a launcher, this
+/// needs a port that all ranks know beforehand.
 pub fn start_by_hand(job: &Job, programs: Vec<Command>) -> Result<Vec<Process>> {
     let (world_size, port) = (programs.len(), free_port()?);
     let start =
@@ -103,7 +104,7 @@ pub fn start_by_hand(job: &Job, programs: Vec<Command>) -> Result<Vec<Process>> 
     programs.into_iter().enumerate().map(start).collect()
 }
 
-/// The program, told by hand which rank it is.
+/// The program with the environment variables of a rank.
 pub fn as_rank(mut program: Command, rank: usize, world_size: usize, port: u16) -> Command {
     program
         .env("RANK", rank.to_string())
@@ -115,14 +116,14 @@ pub fn as_rank(mut program: Command, rank: usize, world_size: usize, port: u16) 
     program
 }
 
-/// A port that nobody listens on, and that nobody is given by chance: it lies below the range from
-/// which Linux takes the ports of outgoing connections and of listeners on port 0. Later calls give
-/// others.
+/// A port on which nobody listens, and which Linux never hands out as an ephemeral port: it lies
+/// below the range for outgoing connections and for listeners on port 0. Later calls return other
+/// ports.
 pub fn free_port() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const PORTS: u16 = 10_000;
     static CALLS: AtomicU16 = AtomicU16::new(0);
-    // Two test programs at once begin at different places.
+    // Two test programs that run at the same time start from different ports.
     let offset = u16::try_from(process::id() % u32::from(PORTS))?;
     for _ in 0..PORTS {
         let port = FIRST + (offset + CALLS.fetch_add(1, Ordering::Relaxed)) % PORTS;
@@ -133,8 +134,8 @@ pub fn free_port() -> Result<u16> {
     bail!("no port from {FIRST} on is free");
 }
 
-/// A program of this workspace, from the directory into which cargo has put the test that runs:
-/// that is the right one whatever the profile and the target directory are.
+/// A program of this workspace, found from the directory into which cargo has put the running test,
+/// which is right for any profile and target directory.
 fn built<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let test = env::current_exe()?;
     let profile = test.ancestors().nth(2).context("a test lies in target/PROFILE/deps")?;
@@ -145,8 +146,8 @@ fn built<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result
     Ok(command)
 }
 
-/// A command whose numbers can be compared: one thread a rank, as under a launcher, and no rank
-/// inherited.
+/// A command whose numbers can be compared: with one thread per rank, as under a launcher, and
+/// without an inherited rank.
 pub(crate) fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {

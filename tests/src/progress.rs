@@ -1,7 +1,7 @@
 //! Whether processes make progress, however slowly.
 //!
-//! A test gives up on a job that stands still, never on one that is slow: the same training can take
-//! a hundred times as long on one processor as on another.
+//! A test gives up on a job that has stopped, never on one that is slow, because the same training
+//! can take a hundred times as long on one processor as on another.
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,10 @@ use nix::unistd::Pid;
 /// How long processes may go on without a sign of progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Without work and without a change to a file: they wait for something that never comes.
+    /// Without using the processor and without changing a file: they wait for something that never
+    /// comes.
     pub idle: Duration,
-    /// Without a change to a file, although they work: they run in circles.
+    /// Without changing a file, although they use the processor: they are in an endless loop.
     pub silent: Duration,
 }
 
@@ -46,16 +47,16 @@ impl Patience {
         now_and_then(move || work.see(self.work(&processes)) >= self.idle)
     }
 
-    /// Another value when one of the processes has begun or ended, or when together they have used
-    /// another twentieth of the time that they may be idle. Less is not work: asking now and then
-    /// whether something has come takes processor time as well.
+    /// A value that changes when one of the processes has begun or ended, or when together they
+    /// have used another twentieth of the time that they may be idle. Less does not count as work,
+    /// since polling takes processor time too.
     fn work(self, processes: &[Pid]) -> (Vec<Pid>, u128) {
         let used: Duration = processes.iter().filter_map(|&process| processor_time(process)).sum();
         (processes.to_vec(), used.as_micros() / (self.idle / 20).as_micros())
     }
 }
 
-/// Asks twice a second at most: to look at all files and processes takes a while.
+/// Asks at most twice a second, because checking all files and processes takes a while.
 fn now_and_then(mut ask: impl FnMut() -> bool) -> impl FnMut() -> bool {
     const INTERVAL: Duration = Duration::from_millis(500);
     let mut asked = Instant::now();
@@ -88,18 +89,19 @@ impl<T: PartialEq> Unchanged<T> {
     }
 }
 
-/// What all threads of a process have used; `None` when it is gone.
+/// The processor time that all threads of a process have used; `None` if the process is gone.
 fn processor_time(process: Pid) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Its name may hold anything. After it come the state, which is field 3, and so on.
+    // The name, field 2, may contain any characters. Field 3, the state, follows its closing
+    // bracket.
     let (_, fields) = stat.rsplit_once(')')?;
     let (utime, stime) = (14, 15);
     let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
-    // Linux counts hundredths of a second for programs, whatever it counts in itself.
+    // Linux reports hundredths of a second to programs, whatever its internal clock.
     Some(Duration::from_millis(10 * (field(utime)? + field(stime)?)))
 }
 
-/// When something below a directory was last written, or came, or went.
+/// When something below a directory was last written, created or removed.
 fn newest_change(directory: &Path) -> Option<SystemTime> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let of_entry = |entry: fs::DirEntry| match entry.file_type() {

@@ -1,9 +1,9 @@
-//! Python originals of the programs, which run with the torch that the Rust programs are linked with:
-//! the same kernels on both sides, or nothing could be equal to the last bit.
+//! The Python originals of the programs. They run with the torch that the Rust programs are linked
+//! with, because results can only be equal to the last bit if both sides use the same kernels.
 //!
-//! A job that starts a script of `tests/python` gets it as a process forked from one that has
-//! imported PyTorch already (`tests/python/forkserver.py`), because the import takes two seconds.
-//! Under a launcher a script is a program like any other.
+//! A job that starts a script of `tests/python` forks it from a process that has already imported
+//! PyTorch (`tests/python/forkserver.py`), because the import takes two seconds. Under a launcher a
+//! script is a program like any other.
 
 use std::collections::HashMap;
 use std::env;
@@ -27,8 +27,8 @@ const ADVICE: &str = "run `cargo xtask test`, which sets Python up with all that
 pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(interpreter()?);
     command.arg(scripts().join(script).with_extension("py")).args(arguments);
-    // Else gloo looks the machine's name up, and may listen on an address that the Rust ranks do
-    // not.
+    // Otherwise gloo resolves the machine's host name, and may listen on another address than the
+    // Rust ranks.
     command.env("GLOO_SOCKET_IFNAME", "lo");
     Ok(command)
 }
@@ -44,7 +44,7 @@ fn scripts() -> PathBuf {
     workspace().join("tests/python")
 }
 
-/// The Python to whose environment libtorch belongs.
+/// The Python of the virtual environment that contains libtorch.
 fn interpreter() -> Result<&'static Path> {
     static PYTHON: LazyLock<Result<PathBuf, String>> =
         LazyLock::new(|| find_interpreter().map_err(|error| format!("{error:#}")));
@@ -64,7 +64,7 @@ fn find_interpreter() -> Result<PathBuf> {
         .with_context(|| format!("{} lies in no Python environment; {ADVICE}", real.display()))
 }
 
-/// What the process that the command starts will find in its environment.
+/// The environment of the process that the command starts.
 fn environment(command: &Command) -> HashMap<String, String> {
     let mut variables: HashMap<_, _> = env::vars().collect();
     for (name, value) in command.get_envs() {
@@ -88,8 +88,8 @@ pub(crate) struct Forked {
 }
 
 impl Forked {
-    /// Starts a script as the command says, in the command's directory. None if the command is not
-    /// one of [`python`].
+    /// Starts the command's script in the command's directory. None if the command was not made by
+    /// [`python`].
     pub(crate) fn start(command: &Command, [stdout, stderr]: [&Path; 2]) -> Result<Option<Self>> {
         let mut arguments = command.get_args();
         let script = arguments.next().map(Path::new);
@@ -121,7 +121,7 @@ impl Forked {
 
 /// `tests/python/forkserver.py`, which ends when this test program does.
 struct Server {
-    /// With the number of requests so far.
+    /// The server's standard input, and the number of requests so far.
     requests: Mutex<(ChildStdin, usize)>,
     answers: Arc<Answers>,
 }
@@ -132,7 +132,7 @@ struct Answers {
     news: Condvar,
 }
 
-/// What the server has said so far, by the numbers of the requests.
+/// The server's answers so far, by the number of the request.
 #[derive(Debug, Default)]
 struct Known {
     gone: bool,
@@ -140,7 +140,7 @@ struct Known {
     statuses: HashMap<usize, ExitStatus>,
 }
 
-/// The first who asks starts it.
+/// The server, which the first call starts.
 fn server() -> Result<&'static Server> {
     static SERVER: LazyLock<Result<Server, String>> =
         LazyLock::new(|| Server::start().map_err(|error| format!("{error:#}")));
@@ -184,7 +184,7 @@ impl Answers {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until the server ends.
+    /// Reads the server's answers until it ends.
     fn listen(&self, stdout: ChildStdout) {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             let answer: Value = serde_json::from_str(&line).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The safetensors format, as far as tests need it: eight bytes that hold the length of the header,
-//! the header as JSON, the tensors' bytes.
+//! The safetensors format, as far as tests need it: eight bytes with the length of the header, the
+//! header as JSON, the tensors' bytes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
-/// A tensor as it lies in the file.
+/// A tensor as stored in the file.
 #[derive(Debug, PartialEq)]
 pub struct Tensor {
     /// `F32` and so on.
@@ -19,7 +19,7 @@ pub struct Tensor {
     pub bytes: Vec<u8>,
 }
 
-/// All tensors of a file, by name: in which order they lie there is up to the writer.
+/// All tensors of a file, by name, since their order in the file is up to the writer.
 pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>> {
     let file = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&file).with_context(|| format!("{} is no safetensors file", path.display()))

@@ -1,4 +1,4 @@
-//! What a training leaves behind, for comparison to the last bit.
+//! The results of a training, for comparison to the last bit.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::job::Job;
 use crate::safetensors::{self, Tensor};
 
-/// Where a training that a test compares writes its metrics and its weights, both in the job's
+/// The flags that make a training to be compared write its metrics and its weights to the job's
 /// directory.
 pub const OUTPUTS: [&str; 4] = ["--metrics", "metrics", "--save", "model.safetensors"];
 
-/// Every loss of every rank, what each epoch came to, and the weights at the end.
+/// Every loss of every rank, the results of each epoch, and the final weights.
 #[derive(Debug)]
 pub struct Training {
-    /// By rank, in the order of the steps; an epoch follows upon the other.
+    /// By rank, in the order of the steps, one epoch after the other.
     pub losses: Vec<Vec<f32>>,
     /// By rank and epoch: training loss, validation loss, accuracy.
     epochs: Vec<Vec<[f64; 3]>>,
@@ -27,13 +27,13 @@ pub struct Training {
 }
 
 impl Training {
-    /// Reads what the job's ranks have written, told so by [`OUTPUTS`].
+    /// Reads the results of a job that was started with [`OUTPUTS`].
     pub fn of(job: &Job, world_size: usize) -> Result<Self> {
         let weights = safetensors::read(&job.directory().join("model.safetensors"))?;
         Self::with_weights(job, world_size, weights)
     }
 
-    /// The same, for a program that puts the weights elsewhere.
+    /// The same for a program that writes its weights elsewhere.
     pub fn with_weights(
         job: &Job,
         world_size: usize,
@@ -47,8 +47,8 @@ impl Training {
         })
     }
 
-    /// Fails at the first bit of a loss or a weight that is not the same, saying where. What the
-    /// epochs came to may differ in rounding: everybody adds up in an order of their own.
+    /// Fails at the first loss or weight that differs in any bit, and says where. The results of
+    /// the epochs may differ by rounding, since both sides add up in their own order.
     pub fn expect_equal(&self, other: &Self) -> Result<()> {
         ensure!(self.losses.len() == other.losses.len(), "the worlds differ in size");
         for (rank, (ours, theirs)) in self.losses.iter().zip(&other.losses).enumerate() {
@@ -85,7 +85,7 @@ fn same_but_for_rounding(ours: &[Vec<[f64; 3]>], theirs: &[Vec<[f64; 3]>]) -> bo
 
 /// The losses of a rank's steps, in order.
 pub fn losses(directory: &Path, rank: usize) -> Result<Vec<f32>> {
-    // The shortest decimal of an f32 gives that f32 back.
+    // The shortest decimal of an f32 reads back as the same f32.
     let loss = |event: &Value| Some(event["loss"].as_f64()? as f32);
     events(directory, rank, "step", loss)
 }
@@ -121,15 +121,15 @@ pub fn events<T>(
     Ok(found)
 }
 
-/// Whether a rank has taken so many steps by now: its file may not be there yet, nor its last line
-/// complete.
+/// Whether a rank has taken at least `steps` steps so far. Its file may not exist yet, and its last
+/// line may be incomplete.
 pub fn has_taken_steps(directory: &Path, rank: usize, steps: usize) -> bool {
     let path = directory.join(format!("metrics/rank{rank}.jsonl"));
     let text = fs::read_to_string(path).unwrap_or_default();
     text.matches(r#""loss""#).count() >= steps
 }
 
-/// Waits until each of these ranks has taken so many steps.
+/// Waits until each of these ranks has taken `steps` steps.
 pub fn wait_for_steps(job: &Job, ranks: Range<usize>, steps: usize) -> Result<()> {
     job.until(&format!("ranks {ranks:?} have taken {steps} steps"), || {
         Ok(ranks.clone().all(|rank| has_taken_steps(job.directory(), rank, steps)).then_some(()))

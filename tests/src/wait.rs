@@ -1,17 +1,17 @@
-//! Waiting for something to become true: without a sleep that hopes to be long enough, and without a
-//! limit that a slow processor could miss.
+//! Waiting for something to become true, without a sleep that might be too short, and without a
+//! time limit that a slow processor could exceed.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Between two looks. Short against all that is waited for, long enough to leave the processor to
-/// the job.
+/// The time between two checks: short compared with anything that is waited for, but long enough to
+/// leave the processor to the job.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Looks until `look` finds something, and returns it; fails when `give_up` says so and a last look
-/// finds nothing either, saying that `what` never came.
+/// Calls `look` until it finds something, and returns that. Fails with the message that `what`
+/// never came if `give_up` returns true and a last look finds nothing either.
 pub fn until<T>(
     what: &str,
     mut give_up: impl FnMut() -> bool,
@@ -29,7 +29,7 @@ pub fn until<T>(
     }
 }
 
-/// Gives up at this time: for what takes no computing, such as the end of a killed process.
+/// Gives up at this time. For events that take no computing, such as the end of a killed process.
 pub fn past(deadline: Instant) -> impl FnMut() -> bool {
     move || Instant::now() >= deadline
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use tests::programs::example;
 use tests::{Job, python, safetensors};
 
-/// Takes twelve steps, once here and once there, compares, and returns the scale after each.
+/// Takes twelve steps in Rust and in Python, compares them, and returns the scale after each step.
 fn expect_parity(kind: &str) -> Result<Vec<f32>> {
     let job = Job::new()?;
     job.run(example("amp", [kind, "rust.safetensors"])?)?.expect_success()?;

@@ -1,5 +1,5 @@
-//! The methods of async-update in which a server keeps the model: what becomes of the others when
-//! one is killed, stopped or late.
+//! The methods of async-update in which a server keeps the model: what happens to the other ranks
+//! when one is killed, stopped or late.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,33 +11,33 @@ use tests::programs::{as_rank, async_update, free_port, start_by_hand};
 use tests::training::{events, wait_for_steps};
 use tests::{Job, Process, expect_all_succeed};
 
-/// How many a rank has taken when it is surely training.
+/// After this many steps a rank is certainly training.
 const STEPS: usize = 5;
 
-/// What everybody who is left may take to end.
+/// How long the remaining ranks may take to end.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Short, since gloo can lose the failure of a send (see `ProcessGroup::send`), and then a loss is
-/// noticed only after it.
+/// Short, since gloo can miss the failure of a send (see `ProcessGroup::send`), and then a lost
+/// rank is noticed only after the timeout.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The same, as the flag.
+/// The same as a flag.
 const WITH_TIMEOUT: &str = "--timeout=5";
 
-/// Starts so many ranks of a method without a launcher, which would end all when one is lost.
+/// Starts the ranks of a method without a launcher, which would end all of them when one is lost.
 fn start(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<Process>> {
     let program = || async_update(flags.iter().copied().chain([METRICS]));
     start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
 }
 
-/// The ranks whose gradients went into the server's model, one for each update.
+/// For each update of the server's model, the rank that the gradients came from.
 fn who_updated(directory: &Path) -> Result<Vec<u64>> {
     events(directory, 0, "update", |update| update["worker"].as_u64())
 }
 
-// === Who is lost ===
+// === Lost ranks ===
 
-/// Under ssp, the others would wait for the lost one if it still counted.
+/// With ssp, the others would wait for the lost worker if it still counted.
 #[test]
 fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> Result<()> {
     let job = Job::new()?;
@@ -51,18 +51,18 @@ fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> R
     for worker in [1, 2] {
         ranks[worker].wait()?.expect_success()?;
     }
-    // What the lost worker had begun others have done: 8,000 digits four times, in batches of 32.
+    // Others have done what the lost worker had begun: 8,000 digits four times, in batches of 32.
     let batches = number(&outcome(job.directory())?, "batches")?;
     ensure!(batches == 1000.0, "{batches} batches");
     Ok(())
 }
 
-/// When it is killed all batches have been given out, and the other worker has asked for more.
+/// When the worker is killed, all batches have been given out, and the other has asked for more.
 #[test]
 fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()> {
     let job = Job::new()?;
-    // 250 batches: one worker does 100 of them and computes the first for longer than the other
-    // needs for the rest. It comes first, so as to have its 100.
+    // 250 batches: worker 1 fetches 100 of them, and computes the first for longer than worker 2
+    // takes for the rest. It is started first, to be sure that it gets its 100.
     let flags = ["async-ps", "--epochs=1", "--n-fetch=100", "--straggle=1:3600000", METRICS];
     let port = free_port()?;
     let start = |rank| job.start(as_rank(async_update(flags)?, rank, 3, port));
@@ -98,7 +98,7 @@ fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()>
 #[test]
 fn when_all_workers_are_killed_the_server_ends() -> Result<()> {
     let job = Job::new()?;
-    // Below `SOON`, should a failure of a send be lost.
+    // Below `SOON`, in case gloo misses the failure of a send.
     let mut ranks = start(&job, 3, &["async-ps", "--epochs=1000", "--timeout=3"])?;
     wait_for_steps(&job, 1..3, STEPS)?;
     for worker in [1, 2] {
@@ -130,7 +130,7 @@ fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
     Ok(())
 }
 
-// === Who comes late ===
+// === Late ranks ===
 
 #[test]
 fn a_worker_that_comes_late_is_served() -> Result<()> {

@@ -1,4 +1,4 @@
-//! The ring of async-update: what goes over its links, what it adds up, and what a message costs.
+//! The ring of async-update: the bytes on its links, its sums, and the cost of a message.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use tests::Job;
 use tests::programs::{async_update, launch};
 use tests::training::events;
 
-/// K: the size of the model, and of its gradient, in bytes.
+/// K: the size of the model in bytes, which is also that of its gradient.
 const MODEL: usize = 101_770 * 4;
 
-/// What each rank has sent and received in each step, in bytes.
+/// The bytes that each rank sends and receives in each step.
 fn traffic_of_a_step(method: &str, ranks: usize) -> Result<Vec<(usize, usize)>> {
     let job = Job::new()?;
     let flags = [method, "--epochs=1", "--batch-size=250", "--metrics=metrics"];
@@ -46,9 +46,9 @@ fn two_models_for_each_worker_go_through_the_parameter_server() -> Result<()> {
     Ok(())
 }
 
-/// S1.40: 2K(N − 1)/N, where N chunks are equally long. Where they are not, rank r sends all chunks
-/// twice except r + 1, which it has the sum of when scatter-reduce ends, and r + 2, which it gets
-/// last; and it receives all but r and r + 1.
+/// S1.40: 2K(N − 1)/N if the N chunks are equally long. In general, rank r sends every chunk twice,
+/// except chunk r + 1, whose sum it has when scatter-reduce ends, and chunk r + 2, which it gets
+/// last. It receives every chunk twice except r and r + 1.
 #[test]
 fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()> {
     for ranks in [2, 4, 5, 8] {
@@ -65,7 +65,7 @@ fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()
                 assert_eq!(sent * ranks, 2 * MODEL * (ranks - 1));
             }
         }
-        // All ranks together send what the formula says for any length.
+        // The total of all ranks is what the formula says, for any length.
         let all: usize = traffic.iter().map(|rank| rank.0).sum();
         assert_eq!(all, 2 * MODEL * (ranks - 1), "{ranks} ranks");
     }
@@ -74,9 +74,9 @@ fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()
 
 // === Sums ===
 
-/// S1.39, S1.44, for lengths that are no multiple of the number of ranks, and for fewer numbers
-/// than ranks. The program compares every sum with those of all_reduce and of a parameter server,
-/// and the bits of all ranks.
+/// S1.39, S1.44, including lengths that are not a multiple of the number of ranks or are smaller
+/// than it. The program compares every sum with those of all_reduce and of a parameter server, and
+/// the bits of all ranks with each other.
 #[test]
 fn the_ring_gives_every_rank_the_same_bits_and_the_sums_of_other_ways() -> Result<()> {
     for ranks in [2, 3, 5] {

@@ -1,5 +1,5 @@
-//! The methods of async-update in which a server keeps the model: what they learn, who waits for
-//! whom, how much they send, and what they refuse.
+//! The methods of async-update in which a server keeps the model: what they learn, which rank waits
+//! for which, how much they send, and what they reject.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use tests::programs::{as_rank, async_update, free_port, launch};
 use tests::training::{events, wait_for_steps};
 use tests::{Job, expect_all_succeed};
 
-/// Runs a method in so many ranks, and lets the test look at what they have left.
+/// Runs a method on `ranks` ranks, and lets the test look at the files that they have written.
 fn trained<T>(ranks: usize, flags: &[&str], look: impl Fn(&Path) -> Result<T>) -> Result<T> {
     let job = Job::new()?;
     let program = async_update(flags.iter().copied().chain([METRICS]))?;
@@ -22,7 +22,7 @@ fn trained<T>(ranks: usize, flags: &[&str], look: impl Fn(&Path) -> Result<T>) -
 
 // === What they learn ===
 
-/// At the settings that the README names.
+/// With the settings of the README.
 #[test]
 fn every_method_with_a_server_names_nine_digits_of_ten() -> Result<()> {
     for method in ["async-ps", "ssp", "easgd"] {
@@ -32,8 +32,8 @@ fn every_method_with_a_server_names_nine_digits_of_ten() -> Result<()> {
     Ok(())
 }
 
-/// S1.25: where nobody else updates, nothing is stale. The server's update is then the step that
-/// one process takes, in the same order of operations, however θ is cut.
+/// S1.25: if nobody else updates, nothing is stale. The server's update is then the step of a
+/// single process, in the same order of operations, however θ is divided.
 #[test]
 fn a_single_worker_takes_the_steps_of_plain_sgd_to_the_bit() -> Result<()> {
     let curve = |ranks, flags: &[&str]| {
@@ -52,15 +52,15 @@ fn a_single_worker_takes_the_steps_of_plain_sgd_to_the_bit() -> Result<()> {
     Ok(())
 }
 
-// === Who waits for whom ===
+// === Which rank waits for which ===
 
-/// What a server's trace says, from the order of its events alone.
+/// What a server's trace says, computed from the order of its events alone.
 struct Trace {
-    /// Before each read, by how many updates the reader led the slowest.
+    /// For each read, by how many updates the reader was ahead of the slowest worker.
     leads: Vec<u64>,
-    /// For each update, how many of others came after its worker's last read.
+    /// For each update, the number of other workers' updates since its worker's last read.
     staleness: Vec<u64>,
-    /// What the server itself counted.
+    /// The staleness that the server itself counted.
     counted: Vec<u64>,
 }
 
@@ -75,7 +75,7 @@ fn trace(directory: &Path) -> Result<Trace> {
         match event["event"].as_str() {
             Some("read") => {
                 let (worker, clock) = (natural("worker")?, natural("clock")?);
-                // One that comes later begins where the slowest stands.
+                // A worker that joins later starts at the slowest worker's clock.
                 let own = *clocks.entry(worker).or_insert(clock);
                 assert_eq!(own, clock, "{line}");
                 let slowest = clocks.values().min().copied().unwrap_or(own);
@@ -96,8 +96,8 @@ fn trace(directory: &Path) -> Result<Trace> {
     Ok(trace)
 }
 
-/// The trace of a training with a slow worker, which the others run into the bound for. It is there
-/// before they come: else they might be done before that.
+/// The trace of a training with a slow worker, because of which the others reach the bound. It
+/// starts before them, since otherwise they might finish before it has begun.
 fn trace_with_a_slow_worker(flags: &[&str]) -> Result<Trace> {
     let job = Job::new()?;
     let port = free_port()?;
@@ -119,7 +119,7 @@ fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
         let trace = trace_with_a_slow_worker(&["ssp", &staleness])?;
         assert_eq!(trace.counted, trace.staleness);
         assert_eq!(trace.leads.iter().max(), Some(&bound));
-        // Why: async-update/src/server/gate.rs.
+        // For the derivation see async-update/src/server/gate.rs.
         let most = (2 * bound + 1) * (WORKERS - 1);
         ensure!(trace.staleness.iter().all(|&s| s <= most), "{:?}", trace.staleness);
         ensure!(trace.staleness.iter().any(|&s| s > 0), "nothing was stale");
@@ -131,17 +131,16 @@ fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
 #[test]
 fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
     let trace = trace_with_a_slow_worker(&["async-ps", "--sync-every=4"])?;
-    // A worker that may begin its fourth step after a meeting has made three updates more than
-    // one that has made none.
+    // A worker about to begin its fourth step after a meeting has made three updates more than one
+    // that has made none.
     assert_eq!(trace.leads.iter().max(), Some(&3));
     Ok(())
 }
 
-/// The fast worker waits longer for the slow one than it would for a silent server, or than a server
-/// would for a silent worker.
+/// The fast worker waits longer for the slow one than it would wait for a silent server, or a
+/// server for a silent worker.
 #[test]
-fn a_worker_that_waits_for_a_slow_one_is_not_taken_for_dead_and_takes_no_server_for_dead()
--> Result<()> {
+fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Result<()> {
     const TIMEOUT: f64 = 5.0;
     for servers in [1, 2] {
         let (fast, slow) = (servers, servers + 1);
@@ -161,8 +160,8 @@ fn a_worker_that_waits_for_a_slow_one_is_not_taken_for_dead_and_takes_no_server_
     Ok(())
 }
 
-/// S1.23: with one worker five times slower. The updates of ssp are as many because each is that of
-/// one worker; batches are no more, for all keep the slow one's pace.
+/// S1.23: with one worker five times slower. With ssp there are more updates only because each is
+/// that of a single worker; there are not more batches, since all keep pace with the slow worker.
 #[test]
 fn with_a_slow_worker_asynchronous_ones_make_more_updates() -> Result<()> {
     let rate = |ranks, method, slow| {
@@ -178,9 +177,9 @@ fn with_a_slow_worker_asynchronous_ones_make_more_updates() -> Result<()> {
     Ok(())
 }
 
-// === What is sent when ===
+// === Messages ===
 
-/// How often a single worker reads and updates, and what goes over its line.
+/// How often a single worker reads and updates, and how many bytes it sends and receives.
 #[derive(Debug, PartialEq)]
 struct Exchanges {
     reads: usize,
@@ -208,7 +207,7 @@ fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<(
     const THETA: u64 = 4 * 101_770;
     const REQUEST: u64 = 24;
     const GRANT: u64 = 8;
-    // In the end it asks once more, is told that nothing is left, and says goodbye.
+    // At the end it asks once more, is told that nothing is left, and signs off.
     let downpour = |reads: u64, updates: u64| Exchanges {
         reads: reads as usize,
         updates: updates as usize,
@@ -231,7 +230,7 @@ fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<(
     Ok(())
 }
 
-// === What they refuse ===
+// === Errors ===
 
 #[test]
 fn flags_that_make_no_sense_are_refused() -> Result<()> {
@@ -260,7 +259,7 @@ fn a_job_in_which_nobody_could_train_is_refused() -> Result<()> {
         (2, &["easgd", "--rho=20"], "--rho is 20, with --lr 0.1, but must be such that"),
         (2, &["easgd", "--rho=0"], "--rho is 0, with --lr 0.1, but must be such that"),
     ] {
-        // It meets nobody before it refuses.
+        // It fails before it meets any other rank.
         let program = as_rank(async_update(flags.iter().copied())?, 0, ranks, free_port()?);
         Job::new()?.run(program)?.expect_code(1)?.expect_messages(&[text])?;
     }

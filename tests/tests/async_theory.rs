@@ -1,5 +1,5 @@
-//! The article's stories, what theory says of its guesses, and Hogwild: async-update where it needs
-//! no ranks.
+//! The subcommands of async-update that need no ranks: the article's stories, what theory says
+//! about its guesses, and Hogwild.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
 
 // === quadratic ===
 
-/// A row of the table of momenta: M, who ran, 1 - 1/M, found, its standard error.
+/// A row of the table of momenta: M, what ran, 1 - 1/M, the momentum found, its standard error.
 struct Momentum {
     threads: bool,
     theory: f64,
@@ -47,7 +47,7 @@ fn momentum(line: &str) -> Result<Momentum> {
     Ok(Momentum { threads: cells[1] == "threads", theory, found, error })
 }
 
-/// S1.27, S1.29. What threads do is not the same twice; all else is.
+/// S1.27, S1.29. Only the results of threads differ from run to run.
 #[test]
 fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
     let job = Job::new()?;
@@ -60,11 +60,11 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
     let rows = queue.chain(&threads).map(|line| momentum(line)).collect::<Result<Vec<_>>>()?;
     assert_eq!(rows.len(), 6);
     for Momentum { threads, theory, found, error } in rows {
-        // Four standard errors, of which the last digit printed is not known. Threads wake up late on
-        // a busy machine, and then work takes no exponential time: three hundredths more.
+        // Four standard errors, each rounded when it was printed. Threads get 0.03 more: on a busy
+        // machine they wake up late, and then the time of their work is not exponential.
         let tolerance = 4.0 * (error + 1e-4) + if threads { 0.03 } else { 0.0 };
         ensure!((found - theory).abs() < tolerance, "{found} ± {error}, not {theory}");
-        // Known well enough to tell it from the next number of workers' 1 - 1/M.
+        // Precise enough to tell 1 - 1/M from that of the next number of workers.
         ensure!(error < 0.03, "{found} ± {error}");
     }
 
@@ -75,13 +75,13 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
 
 // === hogwild ===
 
-/// At the settings that the README names.
+/// With the settings of the README.
 #[test]
 fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<()> {
     const THREADS: usize = 4;
     const UPDATES: u64 = 5 * 8000 / 32;
     let job = Job::new()?;
-    // The threads wait, and so are at work at the same time however few cores there are.
+    // The threads wait in each step, so they work at the same time even on few cores.
     let pace = ["--threads=4", "--step-time=5", "--metrics=metrics"];
     let arguments = ["hogwild", "--lr=0.05", "--epochs=5"].into_iter().chain(pace);
     job.run(async_update(arguments)?)?.expect_success()?;
@@ -97,7 +97,7 @@ fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<(
     }
     versions.sort_unstable();
     assert_eq!(versions, (0..UPDATES).collect::<Vec<_>>());
-    // Of four threads hardly one finds what it has read unchanged.
+    // With four threads, the parameters have nearly always changed since they were read.
     let stale = staleness.iter().filter(|updates| **updates > 0).count();
     ensure!(stale as u64 > UPDATES / 2, "only {stale} gradients were stale");
     Ok(())
@@ -114,13 +114,14 @@ fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
     };
     let (fast, slow) = (staleness(0)?, staleness(2)?);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    // It takes ten times as long; a busy machine slows the others down, by far less than to a third.
+    // It takes ten times as long. A busy machine slows the others down, but by far less than a
+    // factor of three.
     ensure!(3 * slow.len() < fast.len(), "{} and {}", slow.len(), fast.len());
     ensure!(mean(&slow) > 3.0 * mean(&fast), "{slow:?} and {fast:?}");
     Ok(())
 }
 
-// === Refusals ===
+// === Errors ===
 
 #[test]
 fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {
@@ -143,11 +144,11 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
     Ok(())
 }
 
-/// The other thread alone would go on for a day.
+/// The other thread alone would run for a day.
 #[test]
 fn when_a_thread_fails_the_others_end() -> Result<()> {
     let job = Job::new()?;
-    // In the place of the second thread's file.
+    // A directory where the second thread would create its file.
     fs::create_dir_all(job.directory().join("metrics/rank1.jsonl"))?;
     let flags = ["--threads=2", "--epochs=34560", "--step-time=10", "--metrics=metrics"];
     let ended = job.run(async_update(["hogwild"].into_iter().chain(flags))?)?.expect_code(1)?;

@@ -1,5 +1,5 @@
-//! The synchronous methods of async-update, and those that average parameters: what they make of
-//! the same batches, and what they refuse.
+//! The synchronous methods of async-update, and those that average parameters: what they learn from
+//! the same batches, and what they reject.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use tests::async_update::{METRICS, number, outcome};
 use tests::programs::{as_rank, async_update, free_port, launch, launch_with};
 use tests::training::events;
 
-/// What a rank has written after each batch.
+/// What a rank writes after each batch.
 struct Curve {
     losses: Vec<f64>,
     /// The sum of all parameters.
@@ -18,7 +18,7 @@ struct Curve {
     at: Vec<f64>,
 }
 
-/// Runs a method in so many ranks, and gives their curves and the event `outcome` of rank 0.
+/// Runs a method on `ranks` ranks, and returns their curves and the event `outcome` of rank 0.
 fn trained(ranks: usize, flags: &[&str]) -> Result<(Vec<Curve>, Value)> {
     let job = Job::new()?;
     let program = async_update(flags.iter().copied().chain([METRICS]))?;
@@ -33,7 +33,7 @@ fn trained(ranks: usize, flags: &[&str]) -> Result<(Vec<Curve>, Value)> {
 
 // === What they learn ===
 
-/// At the settings that the README names.
+/// With the settings of the README.
 #[test]
 fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
     for method in ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local"] {
@@ -44,8 +44,8 @@ fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
     Ok(())
 }
 
-/// S1.44: sums in another order differ in their last bits, and so do losses a few steps later; a
-/// thousandth is far less than what one gradient left out would change.
+/// S1.44: sums in another order differ in their last bits, and so do losses a few steps later. The
+/// tolerance of a thousandth is far less than what a single missing gradient would change.
 #[test]
 fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()> {
     let flags = |method| [method, "--epochs=1", "--batch-size=64"];
@@ -64,7 +64,8 @@ fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()
     Ok(())
 }
 
-/// S1.39, S1.41: gradients are equal, so the models that each rank updates for itself are.
+/// S1.39, S1.41: the gradients are equal, so the models are too, although each rank updates its
+/// own.
 #[test]
 fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result<()> {
     for method in ["sync-allreduce", "sync-ps", "ring"] {
@@ -77,7 +78,7 @@ fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result
     Ok(())
 }
 
-/// S1.22: dispatching data alone makes as many models as there are ranks.
+/// S1.22: if ranks only divide the data, there are as many models as ranks.
 #[test]
 fn between_two_means_the_models_of_local_sgd_differ() -> Result<()> {
     let (curves, _) = trained(2, &["local-sgd", "--period=5", "--epochs=1"])?;
@@ -99,7 +100,7 @@ fn post_local_sgd_is_synchronous_up_to_its_start() -> Result<()> {
     Ok(())
 }
 
-// === Who waits for whom ===
+// === Which rank waits for which ===
 
 /// S1.30, S1.43: a synchronous step is as slow as its slowest rank.
 #[test]
@@ -116,7 +117,7 @@ fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
     Ok(())
 }
 
-/// Between two means nobody waits, so the fast rank is done with its period first.
+/// Between two means nobody waits, so the fast rank finishes its period first.
 #[test]
 fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
     let flags = ["local-sgd", "--period=5", "--epochs=1", "--batch-size=256", "--straggle=1:20"];
@@ -130,7 +131,7 @@ fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
     Ok(())
 }
 
-/// However long they would wait, nobody has to.
+/// Even the longest timeout is accepted.
 #[test]
 fn any_timeout_will_do() -> Result<()> {
     for method in ["sync-allreduce", "async-ps"] {
@@ -141,14 +142,14 @@ fn any_timeout_will_do() -> Result<()> {
     Ok(())
 }
 
-// === What they refuse ===
+// === Errors ===
 
 fn refused(program: Command, text: &str) -> Result<()> {
     Job::new()?.run(program)?.expect_code(1)?.expect_messages(&[text])?;
     Ok(())
 }
 
-/// Each process makes one update, whose outcome no batch sees.
+/// Each process makes a single update, after which no batch would notice the divergence.
 #[test]
 fn a_model_that_has_run_away_is_refused_in_the_end() -> Result<()> {
     let flags = |method| [method, "--epochs=1", "--batch-size=8000", "--lr=1e38"];
@@ -181,7 +182,7 @@ fn flags_that_make_no_sense_are_refused() -> Result<()> {
 }
 
 #[test]
-fn who_has_nobody_to_exchange_with_is_told_so() -> Result<()> {
+fn a_rank_without_others_to_exchange_with_is_an_error() -> Result<()> {
     for method in ["ring", "sync-ps"] {
         refused(async_update([method])?, "a world of 1 has nobody to exchange with")?;
     }

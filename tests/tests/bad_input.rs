@@ -1,5 +1,5 @@
-//! What ddp-mnist cannot work with it refuses before any work, and says what it has found, where,
-//! and what it expected.
+//! ddp-mnist rejects input that it cannot work with before it does any work, and says what it
+//! found, where, and what it expected.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +11,8 @@ use tests::programs::{as_rank, ddp_mnist, free_port, launch, workspace};
 use tests::training::{OUTPUTS, losses};
 use tests::{Ended, Job, digits, safetensors};
 
-/// Runs a command that must fail with this code and say all of these texts, before the first step.
+/// Runs a command that must fail with this code before the first step, with all of these texts in
+/// its messages.
 fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
     let ended = job.run(command)?.expect_code(code)?.expect_messages(texts)?;
     assert!(!ended.stdout.contains("Epoch="), "it trained before it refused: {ended}");
@@ -31,12 +32,12 @@ fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<Ended> {
 const IMAGES: &str = "train-images-idx3-ubyte";
 const LABELS: &str = "train-labels-idx1-ubyte";
 
-/// How many digits a data set has here.
+/// The number of digits in each data set of these tests.
 const COUNT: u32 = 200;
 
 #[test]
 fn a_sound_data_set_is_accepted() -> Result<()> {
-    // Else the refusals below would prove nothing.
+    // Otherwise the failures below would prove nothing.
     let job = Job::new()?;
     digits::write(job.directory(), COUNT)?;
     job.run(ddp_mnist(["--data-dir", ".", "--epochs", "1"])?)?.expect_success()?;
@@ -145,7 +146,7 @@ fn a_missing_directory_for_the_model_is_found_before_training() -> Result<()> {
 
 #[test]
 fn an_environment_that_makes_no_sense_is_refused() -> Result<()> {
-    // Each case spoils one variable of a sound environment: another value, or none.
+    // Each case breaks one variable of a valid environment, by another value or by none.
     let cases: [(&str, Option<&str>, &[&str]); 9] = [
         ("RANK", Some("2"), &["RANK is \"2\"", "2"]),
         ("RANK", Some("-1"), &["RANK is \"-1\""]),
@@ -194,7 +195,7 @@ fn a_rank_that_never_comes_is_named() -> Result<()> {
 fn a_host_that_nobody_knows_is_named() -> Result<()> {
     let flags = OUTPUTS.into_iter().chain(["--timeout", "1"]);
     let mut rank_1 = as_rank(ddp_mnist(flags)?, 1, 2, free_port()?);
-    // Of a domain that is reserved for names that no host has.
+    // In a domain that is reserved for names that never resolve.
     rank_1.env("MASTER_ADDR", "nowhere.invalid");
     let texts = ["[rank 1] error:", "find the host MASTER_ADDR=nowhere.invalid", "after 1s"];
     expect_refusal(&Job::new()?, rank_1, 1, &texts)?;
@@ -219,7 +220,7 @@ fn a_sound_checkpoint_is_accepted_with_and_without_the_prefix_module() -> Result
     let wrapped: Vec<_> = wrapped.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
     for parameters in [&PARAMETERS[..], &wrapped] {
         safetensors::write_zeros(&job.directory().join("old.safetensors"), parameters)?;
-        // Where all weights are zero, every digit is as likely as the other: the loss is ln 10.
+        // If all weights are zero, all digits are equally likely, and the loss is ln 10.
         let flags = ["--load", "old.safetensors", "--epochs", "1", "--metrics", "metrics"];
         job.run(ddp_mnist(flags)?)?.expect_success()?;
         let first = losses(job.directory(), 0)?.first().copied().context("no step")?;

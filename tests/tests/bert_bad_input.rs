@@ -1,5 +1,5 @@
-//! What dp-custom-criterion cannot work with it refuses before any work, and says what it has found
-//! and what it expected; and a comparison that fails leaves nothing behind.
+//! dp-custom-criterion rejects input that it cannot work with before it does any work, and says
+//! what it found and what it expected. A comparison that fails leaves nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
 use tests::{Ended, Job};
 
-/// How long the processes of a dead one may take to end.
+/// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);
 
 fn refuse(command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
@@ -20,12 +20,12 @@ fn refuse(command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
     Ok(ended)
 }
 
-/// Arguments that the program itself refuses.
+/// Arguments that the program itself rejects.
 fn refused(arguments: &[&str], texts: &[&str]) -> Result<Ended> {
     refuse(dp_custom_criterion(arguments.iter().copied())?, 1, &[&["error: "], texts].concat())
 }
 
-/// Arguments that are refused as they are read.
+/// Arguments that are rejected when they are parsed.
 fn misspelt(arguments: &[&str], texts: &[&str]) -> Result<Ended> {
     refuse(dp_custom_criterion(arguments.iter().copied())?, 2, texts)
 }
@@ -55,7 +55,7 @@ fn an_output_device_that_is_nowhere_is_refused() -> Result<()> {
         &[&on_two[..], &["--output-device", "2"]].concat(),
         &["--output-device is 2, but must be from 0 to 1", "which is cpu:0,cpu:1"],
     )?;
-    // Without the flag it is the second device.
+    // The default is the second device.
     refused(&["--method", "output-device"], &["--output-device is 1, but must be from 0 to 0"])?;
     refused(&["--output-device", "0"], &["left out unless --method is output-device"])?;
     Ok(())
@@ -128,7 +128,7 @@ fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
 
 // === compare ===
 
-/// A comparison of small models that goes on for a while.
+/// A comparison of small models that runs for a while.
 fn comparison(flags: &[&str]) -> Result<Command> {
     let sizes = ["--hidden=32", "--layers=1", "--seq-len=16", "--vocab-size=2000", UNHURRIED];
     dp_custom_criterion(["compare"].iter().chain(&sizes).chain(flags).copied())
@@ -181,7 +181,7 @@ fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
 #[test]
 fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
     let job = Job::new()?;
-    // What the runs write their metrics to is gone as soon as the first of them has begun.
+    // The vocabulary is removed once the first run has read it, so that the next run fails.
     let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
     let directory = job.until("a run has begun", || runs_directory(job.directory()))?;
     fs::remove_file(directory.join("vocab.txt"))?;

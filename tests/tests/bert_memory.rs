@@ -15,7 +15,7 @@ const VOCAB_SIZE: usize = 2000;
 /// Pairs on each device.
 const SHARE: usize = 4;
 
-/// As in the article, the output is far larger than all else.
+/// As in the article, the output is far larger than everything else.
 const SIZES: [&str; 6] = [
     "--hidden=32",
     "--layers=2",
@@ -27,7 +27,7 @@ const SIZES: [&str; 6] = [
 
 const METHODS: [&str; 4] = ["data-parallel", "output-device", "custom-criterion", "ddp"];
 
-/// The bytes of a device.
+/// The memory of a device, in bytes.
 #[derive(Debug, Clone, PartialEq)]
 struct Device {
     name: String,
@@ -52,14 +52,14 @@ impl Device {
         })
     }
 
-    /// At the peak, without Adam's state. Gradients are not there then: `zero_grad` has dropped
-    /// them.
+    /// The peak without Adam's state. It includes no gradients, which `zero_grad` has freed by
+    /// then.
     fn without_state(&self) -> usize {
         self.peak - self.optimizer_state
     }
 }
 
-/// Trains with a method on so many logical devices, and reads what it says of each.
+/// Trains with a method on `devices` logical devices, and reads what it reports for each.
 fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
     let batch_size = (SHARE * devices).to_string();
     let on = format!("cpu:{devices}");
@@ -83,11 +83,11 @@ fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
     }
     let names: Vec<_> = found.iter().map(|device| device.name.clone()).collect();
     let expected: Vec<_> = (0..devices).map(|index| format!("cpu:{index}")).collect();
-    ensure!(names == expected, "{method} told of {names:?}");
+    ensure!(names == expected, "{method} reports {names:?}");
     Ok(found)
 }
 
-/// What [`train`] finds; the same training is not repeated for every test that looks at it.
+/// The result of [`train`], cached so that tests that need the same training run it only once.
 fn trained(method: &'static str, devices: usize) -> Result<Vec<Device>> {
     type Known = Vec<((&'static str, usize), Vec<Device>)>;
     static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
@@ -106,7 +106,8 @@ fn expect_near(found: usize, expected: usize, what: &str) {
     assert!(50 * gap <= expected, "{what}: {found} bytes instead of {expected}, {gap} off");
 }
 
-/// By how much a device that gathers exceeds the others: dp-custom-criterion/src/exhibits/compare/formula.rs.
+/// How much more a device that gathers needs than the others; see
+/// dp-custom-criterion/src/exhibits/compare/formula.rs.
 fn surplus(devices: usize) -> usize {
     let share = SHARE * SEQ_LEN * VOCAB_SIZE * size_of::<f32>();
     3 * (devices - 1) * share
@@ -127,15 +128,15 @@ fn with_data_parallel_the_first_device_needs_more_by_the_formula() -> Result<()>
     expect_surplus("data-parallel", 4, 0)
 }
 
-/// What the formula leaves out: the first device also has the rest of the batch.
+/// The formula leaves out that the first device also has the rest of the batch.
 #[test]
 fn the_formula_misses_the_batch_and_a_few_numbers() -> Result<()> {
     for devices in [2, 4] {
         let found = trained("data-parallel", devices)?;
         let more = found[0].without_state() - found[1].without_state();
         let pairs = SHARE * devices;
-        // Tokens, segments and labels of every pair, and whether it is one; tokens and segments of
-        // its own share are on the other device.
+        // Tokens, segments and labels of every pair, and whether its second sentence is the next
+        // one. The other device also has the tokens and segments of its own share.
         let batch = size_of::<i64>() * (pairs * (3 * SEQ_LEN + 1) - SHARE * 2 * SEQ_LEN);
         let rest = more - surplus(devices) - batch;
         // The gathered outputs of the smaller head, two for each pair, and some losses and counts.
@@ -172,7 +173,7 @@ fn with_ddp_all_ranks_need_the_same_to_the_byte() -> Result<()> {
     Ok(())
 }
 
-/// Nothing is left over that nobody knows of.
+/// No byte is unaccounted for.
 #[test]
 fn what_lives_between_two_steps_is_known_to_the_byte() -> Result<()> {
     for (method, devices) in METHODS.into_iter().flat_map(|method| [(method, 2), (method, 4)]) {
@@ -248,7 +249,8 @@ fn a_budget_allows_larger_batches_the_evener_the_devices_are() -> Result<()> {
     for (method, row) in METHODS.iter().zip(table.lines().skip(3)) {
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells[0], *method, "{printed}");
-        // METHOD BATCH PEAK MiB NEXT MiB SPEED: measured, the one fits and the other does not.
+        // METHOD BATCH PEAK MiB NEXT MiB SPEED: the measured peak fits into the budget, the next
+        // larger batch's does not.
         let [peak, next] = [cells[2], cells[4]].map(|cell| cell.parse::<f64>());
         assert!(peak? <= 24.0 && next? >= 24.0, "{printed}");
         largest.push(cells[1].parse::<usize>()?);

@@ -9,8 +9,9 @@ use anyhow::{Context, Result};
 use tests::programs::{dp_custom_criterion, workspace};
 use tests::{Job, Training, python};
 
-/// BERT-tiny. The corpus of 43 pairs has 5 batches an epoch, so 20 steps see it masked in four
-/// ways. The learning rate rises fast: else the weights would hardly change in so few steps.
+/// BERT-tiny. The corpus of 43 pairs has 5 batches per epoch, so 20 steps see it masked in four
+/// ways. The learning rate rises fast, since otherwise the weights would hardly change in so few
+/// steps.
 const TINY: [&str; 7] = [
     "--hidden=32",
     "--layers=2",
@@ -21,7 +22,7 @@ const TINY: [&str; 7] = [
     "--warmup=10",
 ];
 
-/// Where a training leaves what is compared.
+/// The flags for the files that are compared.
 const OUTPUTS: [&str; 4] = ["--metrics", "metrics", "--output", "model.safetensors"];
 
 fn corpus() -> PathBuf {
@@ -35,7 +36,7 @@ fn train(mut program: Command) -> Result<Training> {
     Training::of(&job, 1)
 }
 
-/// Trains twice with these flags, once here and once there, and compares.
+/// Trains with these flags in Rust and in Python, and compares the results.
 fn expect_parity(flags: &[&str]) -> Result<()> {
     let flags = || TINY.iter().chain(&OUTPUTS).chain(flags).copied();
     let rust = train(dp_custom_criterion(flags())?)?;

@@ -1,5 +1,5 @@
-//! mdBook leaves a block empty, without a word, when a listing's anchor is missing. So here is
-//! looked whether every listing of the book is there, and every chapter.
+//! Checks that every listing and every chapter of the book exists, since mdBook silently leaves a
+//! block empty if a listing's anchor is missing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,7 @@ fn chapters(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What stands between `{{#include ` and `}}`, or `{{#rustdoc_include ` and `}}`, anywhere in the
-/// text.
+/// The text between `{{#include ` and `}}`, or `{{#rustdoc_include ` and `}}`, wherever it occurs.
 fn includes(text: &str) -> impl Iterator<Item = &str> {
     text.split("{{#").skip(1).filter_map(|rest| {
         let (directive, _) = rest.split_once("}}")?;
@@ -32,7 +31,7 @@ fn includes(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The lines that an include gives: of the whole file, of an anchor, or of a range `first:last`.
+/// The lines that an include inserts: the whole file, an anchor, or a range `first:last`.
 fn included(file: &str, part: &str) -> Result<String> {
     let is_range =
         |text: &str| text.split(':').all(|end| end.parse::<usize>().is_ok() || end.is_empty());

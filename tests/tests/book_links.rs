@@ -1,4 +1,4 @@
-//! Links of the book lead somewhere, and its pages load nothing from a network.
+//! Links in the book lead somewhere, and its pages load nothing from a network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::workspace;
 
-/// Elements that make a browser fetch something; a link that a reader may follow is none.
+/// Elements that make a browser fetch something, unlike a link that a reader may follow.
 const LOADING: [&str; 13] = [
     "audio", "embed", "feimage", "frame", "iframe", "image", "img", "link", "object", "script",
     "source", "use", "video",
@@ -56,7 +56,7 @@ fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Resu
     job.run(build)?.expect_success()?;
     for (name, text) in chapters(&workspace().join("book/src"))? {
         let page = job.directory().join(&name).with_extension("html");
-        // The summary becomes the table of contents.
+        // The summary has no page of its own: it becomes the table of contents.
         let Ok(html) = fs::read_to_string(page) else { continue };
         for id in ids(&text) {
             assert!(html.contains(&format!("id=\"{id}\"")), "{name}: no heading with the id {id}");
@@ -102,7 +102,7 @@ fn files(directory: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What is between fences is neither heading nor link.
+/// The text without fenced code, which contains neither headings nor links.
 fn without_code_blocks(text: &str) -> String {
     let mut inside = false;
     let is_text = |line: &&str| {
@@ -113,7 +113,7 @@ fn without_code_blocks(text: &str) -> String {
     text.lines().filter(is_text).map(|line| format!("{line}\n")).collect()
 }
 
-/// What links and pictures lead to.
+/// The targets of links and pictures.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
@@ -134,7 +134,8 @@ fn ids(text: &str) -> BTreeSet<String> {
     ids
 }
 
-/// Letters in lower case, digits, `-` and `_` stay, blanks become `-`, the rest goes.
+/// Converts letters to lower case, keeps digits, `-` and `_`, turns spaces into `-` and drops the
+/// rest.
 fn id(heading: &str) -> String {
     let kept = heading.trim().chars().filter_map(|c| match c {
         c if c.is_whitespace() => Some('-'),
@@ -144,7 +145,7 @@ fn id(heading: &str) -> String {
     kept.collect()
 }
 
-/// What a page or a style sheet would fetch from elsewhere.
+/// The addresses that a page or a style sheet would fetch from elsewhere.
 fn loads(text: &str) -> Vec<String> {
     let is_remote = |address: &str| {
         let address = address.trim_start_matches(['"', '\'', ' ']).to_ascii_lowercase();

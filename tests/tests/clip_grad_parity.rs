@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use tests::programs::example;
 use tests::{Job, python, safetensors};
 
-/// Takes ten steps, once here and once there, compares, and returns the norms of the gradients.
+/// Takes ten steps in Rust and in Python, compares them, and returns the norms of the gradients.
 fn expect_parity(function: &str, limit: &str) -> Result<Vec<f32>> {
     let job = Job::new()?;
     job.run(example("clip_grad", [function, limit, "rust.safetensors"])?)?.expect_success()?;

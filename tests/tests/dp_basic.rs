@@ -1,5 +1,5 @@
-//! What dp-basic prints, with the times left out, what it draws, and what it refuses. Four
-//! decimals: in the last bits processors differ.
+//! What dp-basic prints, without times, what it draws, and what it rejects. Numbers have four
+//! decimals, because processors differ in the last bits.
 
 use std::fs;
 
@@ -7,13 +7,13 @@ use anyhow::{Result, ensure};
 use tests::Job;
 use tests::programs::dp_basic;
 
-/// What it prints.
+/// The output of dp-basic with these arguments.
 fn printed(arguments: &[&str]) -> Result<String> {
     let job = Job::new()?;
     Ok(job.run(dp_basic(arguments.iter().copied())?)?.expect_success()?.stdout)
 }
 
-/// The chart that it leaves behind when told so at the end of its arguments.
+/// The chart that dp-basic draws if a flag for it is added to these arguments.
 fn drawn(arguments: &[&str]) -> Result<String> {
     let job = Job::new()?;
     let arguments = arguments.iter().copied().chain(["--svg", "chart.svg"]);
@@ -77,7 +77,7 @@ fn every_question_is_answered() -> Result<()> {
 
 #[test]
 fn the_numbers_repeat_from_run_to_run() -> Result<()> {
-    // Bytes among them.
+    // Amounts of memory are among them.
     let arguments = ["answers", "S0.5", "S0.27", "S2.15"];
     ensure!(printed(&arguments)? == printed(&arguments)?);
     Ok(())
@@ -120,7 +120,7 @@ fn one_two_and_four_replicas_are_timed() -> Result<()> {
     for cell in rows.iter().flat_map(|row| &row[1..]) {
         ensure!(cell.parse::<f64>()? > 0.0, "{text}");
     }
-    // Everything is compared with the first time.
+    // Each row's speed-up is relative to the first row.
     ensure!(rows[0][2] == "1.00", "{text}");
     Ok(())
 }
@@ -132,7 +132,7 @@ fn the_times_are_drawn() -> Result<()> {
     Ok(())
 }
 
-// === Help and refusals ===
+// === Help and errors ===
 
 #[test]
 fn every_subcommand_explains_itself_with_examples() -> Result<()> {

@@ -1,5 +1,5 @@
-//! Ranks and launchers that are killed, stopped and interrupted in the middle of an epoch: the
-//! others end soon, say who is to blame, and leave nothing half-written and nobody behind.
+//! Ranks and launchers that are killed, stopped or interrupted mid-epoch: the others end soon, say
+//! which rank is to blame, and leave neither half-written files nor processes behind.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tests::programs::{ddp_mnist, launch, start_by_hand};
 use tests::training::{OUTPUTS, wait_for_steps};
 use tests::{Job, Process};
 
-/// What everybody who is left may take to end.
+/// How long the remaining processes may take to end.
 const SOON: Duration = Duration::from_secs(5);
 
 /// More epochs than any test waits for.
@@ -19,7 +19,7 @@ fn endless<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&ENDLESS[..], &OUTPUTS, more].concat()
 }
 
-/// Starts a launcher with so many ranks, and waits until all are in the middle of an epoch.
+/// Starts a launcher with `ranks` ranks, and waits until all of them are mid-epoch.
 fn launch_and_wait_for_steps(job: &Job, ranks: usize, more: &[&str]) -> Result<Process> {
     let launcher = job.start(launch(ranks, &ddp_mnist(endless(more))?)?)?;
     wait_for_steps(job, 0..ranks, 10)?;
@@ -34,7 +34,7 @@ fn start_and_wait_for_steps(job: &Job, ranks: usize) -> Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// No checkpoint, whole or in parts, and no process.
+/// Expects that neither a checkpoint, complete or partial, nor a process is left.
 fn expect_nothing_left(job: &Job) -> Result<()> {
     job.expect_nobody_left(SOON)?;
     assert_eq!(job.files()?, ["metrics"], "the killed job has left files behind");

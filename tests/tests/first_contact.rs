@@ -1,4 +1,4 @@
-//! What somebody sees who builds before the set-up.
+//! What a user sees who builds before the set-up.
 
 use std::process::Command;
 

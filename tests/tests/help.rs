@@ -1,4 +1,4 @@
-//! What `--help` says: every program and every subcommand shows examples, and they can be typed.
+//! The `--help` of every program and every subcommand shows examples, and they can be typed.
 
 use std::process::Command;
 
@@ -34,13 +34,13 @@ fn help(name: &str, subcommands: &[&str]) -> Result<String> {
 fn subcommands(help: &str) -> Vec<&str> {
     let list = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
     let list = list.split("\n\n").next().unwrap_or_default();
-    // A description goes on further to the right.
+    // The further lines of a description are indented further.
     let names = list.lines().filter_map(|line| line.strip_prefix("  "));
     let names = names.filter(|line| !line.starts_with(' '));
     names.filter_map(|line| line.split(' ').next()).filter(|name| *name != "help").collect()
 }
 
-/// The commands after `Examples:`, without what is said about them.
+/// The commands after `Examples:`, without their descriptions.
 fn examples(help: &str) -> Vec<String> {
     let text = help.split_once("\nExamples:").map_or("", |(_, rest)| rest);
     let mut commands: Vec<String> = Vec::new();
@@ -57,7 +57,7 @@ fn examples(help: &str) -> Vec<String> {
     commands
 }
 
-/// A program and its subcommands, those of subcommands included, with their help.
+/// Collects the help of a program and of all its subcommands, including nested ones.
 fn all_helps(name: &str, path: &[&str], helps: &mut Vec<(String, String)>) -> Result<()> {
     let text = help(name, path)?;
     for subcommand in subcommands(&text) {
@@ -67,8 +67,8 @@ fn all_helps(name: &str, path: &[&str], helps: &mut Vec<(String, String)>) -> Re
     Ok(())
 }
 
-/// The program of the workspace that an example starts, with its arguments: behind the launcher's,
-/// or the launcher itself.
+/// The program of the workspace that an example starts, and its arguments. Under the launcher, this
+/// is the launched program if it is one of the workspace, and otherwise the launcher itself.
 fn parse(example: &str) -> (&str, Vec<&str>) {
     let words: Vec<_> = example.split_whitespace().collect();
     match words.iter().position(|word| PROGRAMS.contains(word)) {
@@ -94,11 +94,11 @@ fn every_help_shows_examples_that_can_be_typed() -> Result<()> {
         let examples = examples(help);
         ensure!(!examples.is_empty(), "{name} --help shows no example");
         for example in &examples {
-            // A GPU that is not there is refused as well.
+            // A missing GPU would be rejected too.
             let example = example.replace("cuda:0,cuda:1,cuda:2,cuda:3", "cpu:4");
             let (started, arguments) = parse(&example);
             ensure!(name.starts_with(started), "{name}: `{example}` starts {started}");
-            // What it does not know is refused before it comes to --help.
+            // Unknown arguments are rejected before --help takes effect.
             let arguments = [&arguments[..], &["--help"]].concat();
             let ended = Job::new()?.run(program(started, &arguments)?)?;
             ensure!(ended.status.success(), "{name}: `{example}` is refused: {}", ended.stderr);

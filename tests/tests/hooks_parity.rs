@@ -23,7 +23,7 @@ fn in_python(flags: &[&str]) -> Result<Training> {
     Training::of(&job, 2)
 }
 
-/// Trains twice with these flags, once here and once there, and compares.
+/// Trains with these flags in Rust and in Python, and compares the results.
 fn expect_parity(flags: &[&str]) -> Result<Training> {
     let ours = rust(flags)?;
     ours.expect_equal(&in_python(flags)?)?;
@@ -53,7 +53,7 @@ fn power_sgd_of_rank_1_equals_python() -> Result<()> {
 
 #[test]
 fn power_sgd_of_rank_2_equals_python() -> Result<()> {
-    // In one bucket: with several, PyTorch's hook takes up all of gloo's threads and waits for ever.
+    // In one bucket: with several, PyTorch's hook occupies all of gloo's threads and waits forever.
     let hook = ["--comm-hook", "power-sgd", "--power-sgd-rank", "2"];
     let start = ["--start-power-sgd-iter", "10"];
     expect_another_training(&expect_parity(&[&hook[..], &start].concat())?)
@@ -68,7 +68,7 @@ fn power_sgd_of_rank_4_equals_python() -> Result<()> {
     )?)
 }
 
-/// A hook that did nothing would train as none does.
+/// Expects results that differ from those without a hook, since the hook might have done nothing.
 fn expect_another_training(hooked: &Training) -> Result<()> {
     ensure!(hooked.expect_equal(&rust(&[])?).is_err(), "the hook makes no difference");
     Ok(())

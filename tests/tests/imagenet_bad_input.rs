@@ -1,4 +1,4 @@
-//! What ddp-imagenet cannot work with it refuses, and says what it has found, where, and what it
+//! ddp-imagenet rejects input that it cannot work with, and says what it found, where, and what it
 //! expected.
 
 use std::fs;
@@ -19,7 +19,8 @@ fn small(flags: &[&str]) -> Result<Command> {
     ddp_imagenet([&SMALL[..], &OUTPUTS, flags].concat())
 }
 
-/// Runs a command that must fail with this code and say all of these texts, before the first step.
+/// Runs a command that must fail with this code before the first step, with all of these texts in
+/// its messages.
 fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
     let ended = job.run(command)?.expect_code(code)?.expect_messages(texts)?;
     let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
@@ -70,7 +71,7 @@ fn a_batch_that_is_smaller_than_the_world_is_refused() -> Result<()> {
 
 #[test]
 fn a_sound_image_folder_is_accepted() -> Result<()> {
-    // Else the refusals below would prove nothing.
+    // Otherwise the failures below would prove nothing.
     let job = job_with_images()?;
     job.run(small(&FOLDER)?)?.expect_success()?;
     assert_eq!(losses(job.directory(), 0)?.len(), 1);
@@ -81,7 +82,7 @@ fn a_sound_image_folder_is_accepted() -> Result<()> {
 fn an_image_folder_that_is_not_there_is_named() -> Result<()> {
     let job = Job::new()?;
     expect_refusal(&job, small(&["nowhere"])?, 1, &["error: ", "nowhere/train"])?;
-    // main.py's own default.
+    // The default folder, as in PyTorch's main.py.
     expect_refusal(&job, small(&[])?, 1, &["error: ", "imagenet/train"])?;
     Ok(())
 }

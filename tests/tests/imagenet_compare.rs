@@ -1,4 +1,4 @@
-//! ddp-imagenet's comparison of four trainings: what it shows, what it refuses, and that it leaves
+//! ddp-imagenet's comparison of four trainings: what it shows, what it rejects, and that it leaves
 //! no training behind.
 
 use std::fs;
@@ -12,7 +12,7 @@ use tests::imagenet::refused;
 use tests::programs::{UNHURRIED, ddp_imagenet, launch};
 use tests::{Job, digits};
 
-/// How long the processes of a dead one may take to end.
+/// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A comparison of small networks.
@@ -27,8 +27,8 @@ const RUNS: [&str; 5] =
 #[test]
 fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     let job = Job::new()?;
-    // Enough images for a rank to come to its peak long after gloo's threads have let go of the
-    // running statistics that they sent before.
+    // Enough images that a rank reaches its peak long after gloo's threads have freed the running
+    // statistics that they sent before.
     let flags = ["--batch-size=64", "--steps=3", "--plot=charts"];
     let ended = job.run(compare(&flags)?)?.expect_success()?;
     let printed = &ended.stdout;
@@ -38,7 +38,7 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     for (run, row) in RUNS.iter().zip(methods) {
         assert!(row.starts_with(run) && row.contains("projected"), "{printed}");
     }
-    // Every device of every training.
+    // One row for every device of every training.
     assert_eq!(table.len(), 9, "{printed}");
     // Paragraphs are wrapped.
     let in_one_line = printed.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -48,7 +48,7 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
         assert!(in_one_line.contains(text), "no {text}: {printed}");
     }
     assert_eq!(printed.matches("all ranks need the same, to the byte").count(), 2, "{printed}");
-    // The article's lines came meanwhile.
+    // Meanwhile, the trainings printed the article's lines.
     for run in RUNS {
         let line = format!("{run:<20}| Epoch: [0/");
         assert!(ended.stderr.contains(&line), "no {line}: {}", ended.stderr);
@@ -75,7 +75,7 @@ fn a_whole_epoch_is_measured_instead_of_projected() -> Result<()> {
     Ok(())
 }
 
-// === What is refused ===
+// === Errors ===
 
 #[test]
 fn what_cannot_be_compared_is_refused() -> Result<()> {

@@ -1,5 +1,5 @@
 //! The four trainings that ddp-imagenet compares: what they print, how their losses fall, how many
-//! bytes they need, how little their code differs, and what they refuse.
+//! bytes they need, how little their code differs, and what they reject.
 
 use std::fs;
 use std::process::Command;
@@ -21,7 +21,8 @@ fn train_cifar(flags: &[&str]) -> Result<Command> {
     ddp_imagenet(SMALL.iter().chain(flags).copied())
 }
 
-/// Trains with a method on two devices, or on the one that it has.
+/// A training with a method on two devices, or on one if the method is for one, and its number of
+/// ranks.
 fn on_devices(method: &str, flags: &[&str]) -> Result<(Command, usize)> {
     let method_flag = format!("--method={method}");
     let program = train_cifar(&[&[method_flag.as_str()], flags].concat())?;
@@ -57,8 +58,7 @@ fn gap(found: &[f32], expected: &[f32]) -> f32 {
 
 // === What is printed ===
 
-/// The lines, with every time in seconds, every amount of memory and every share of idleness in a
-/// common form.
+/// The lines with placeholders for times in seconds, amounts of memory and idle shares.
 fn without_measurements(printed: &str) -> String {
     let line = |line: &str| {
         let (before, time) = line.split_once("batch time: ").unwrap_or((line, ""));
@@ -76,8 +76,8 @@ fn without_measurements(printed: &str) -> String {
     printed.lines().map(line).collect()
 }
 
-/// The lines, with the loss and the accuracy of all steps but the first in a common form: processors
-/// go different ways.
+/// The lines with placeholders for the loss and the accuracy of all steps but the first, since
+/// processors diverge.
 fn without_later_steps(printed: &str) -> String {
     let line = |line: &str| match line.split_once("| ") {
         Some((step, rest)) if !step.contains("[0/") => {
@@ -119,7 +119,7 @@ fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
     let lines: Vec<_> = printed.lines().filter(|line| line.starts_with("Epoch: ")).collect();
     let [line] = lines[..] else { anyhow::bail!("{printed}") };
     let [first, second] = [losses(job.directory(), 0)?[0], losses(job.directory(), 1)?[0]];
-    // Else three decimals could not tell the mean from either.
+    // Otherwise three decimals could not tell the mean from either.
     assert!((first - second).abs() > 0.002, "the shares differ too little: {first} {second}");
     let mean = format!("Epoch: [0/500]| loss: {:.3} | acc: ", (first + second) / 2.0);
     assert!(line.starts_with(&mean), "{line}");
@@ -146,7 +146,7 @@ fn every_epoch_begins_with_its_own_images_and_its_own_means() -> Result<()> {
     Ok(())
 }
 
-/// S4.38: with Apex 60 images and 2 workers for each of 4 GPUs, which are 240 and 8 in all.
+/// S4.38: with Apex, 60 images and 2 workers for each of 4 GPUs, which is 240 and 8 in total.
 #[test]
 fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
     for flags in [
@@ -181,7 +181,8 @@ fn on_one_device_all_methods_are_the_same_to_the_last_bit() -> Result<()> {
     Ok(())
 }
 
-/// Apex divides the sum of the gradients, PyTorch its addends: by 2 that is the same to the last bit.
+/// Apex divides the sum of the gradients, PyTorch its addends. Division by 2 is exact, so the
+/// results are the same to the last bit.
 #[test]
 fn apex_on_two_ranks_is_ddp_to_the_last_bit() -> Result<()> {
     let flags = |batch_size| [batch_size, "--steps=8", "--lr=0.01"];
@@ -190,17 +191,17 @@ fn apex_on_two_ranks_is_ddp_to_the_last_bit() -> Result<()> {
     Ok(())
 }
 
-/// Two ranks with halves of a batch see the images that one process sees: same order, same
-/// augmentation. But each rank normalises its own half, and only with SyncBatchNorm the whole batch,
-/// which makes two ranks one device again. (DataParallel's replicas take other halves than ranks do;
-/// what they make of theirs is tested beside their code.)
+/// Two ranks with half a batch each see the images that one process sees, in the same order and
+/// with the same augmentation. But each rank normalises its own half, and only SyncBatchNorm
+/// normalises the whole batch, which makes two ranks equal to one device again. (DataParallel's
+/// replicas get other halves than ranks do; their results are tested next to their code.)
 #[test]
 fn two_ranks_are_one_device_if_batch_norm_sees_the_whole_batch() -> Result<()> {
     let single = loss_curve("single", &STEPS)?;
     let synchronised = loss_curve("ddp", &[&STEPS[..], &["--sync-bn"]].concat())?;
-    // Sums of f32 in another order, of which eight steps make more.
+    // f32 sums in another order, whose differences grow over eight steps.
     assert!(gap(&synchronised, &single) < 1e-5, "{synchronised:?} {single:?}");
-    // Halves of 16 images have nearly the statistics of all 32, and eight steps are few.
+    // The statistics of 16 images are close to those of all 32, and eight steps are few.
     let halves = loss_curve("ddp", &STEPS)?;
     assert!(gap(&halves, &single) > 1e-4, "{halves:?} {single:?}");
     Ok(())
@@ -219,11 +220,11 @@ fn replicas_that_are_normalised_by_halves_still_learn() -> Result<()> {
 
 // === How many bytes ===
 
-/// What a training says of its devices, without the share of time in which they are idle.
+/// What a training reports about its devices, without the share of time in which they are idle.
 fn devices(method: &str, optimizer: &str) -> Result<Vec<Value>> {
     let job = Job::new()?;
-    // Large enough for a rank to come to its peak long after gloo's threads have let go of the
-    // running statistics that they sent before.
+    // Large enough that a rank reaches its peak long after gloo's threads have freed the running
+    // statistics that they sent before.
     let batch_size = if method == "apex" { "--batch-size=64" } else { "--batch-size=128" };
     let optimizer = format!("--optimizer={optimizer}");
     let (program, ranks) = on_devices(method, &[batch_size, "--steps=3", &optimizer])?;
@@ -242,7 +243,7 @@ fn devices(method: &str, optimizer: &str) -> Result<Vec<Value>> {
     Ok(found)
 }
 
-/// The peaks depend on the processor, for which convolutions lay out their numbers.
+/// The peaks depend on the processor, since convolutions choose a memory layout to suit it.
 #[test]
 fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Result<()> {
     let mut table = format!(
@@ -280,7 +281,8 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
         }
     }
     insta::assert_snapshot!("imagenet_bytes", table);
-    // S4.47: from SGD to Adam cpu:0 needs as much more as the state grows, and nothing else changes.
+    // S4.47: from SGD to Adam, the memory of cpu:0 grows by as much as the state, and nothing else
+    // changes.
     let [(sgd, momentum), (adam, moments)] = surplus[..] else { anyhow::bail!("{surplus:?}") };
     assert_eq!(adam - sgd, moments - momentum);
     assert!(momentum > 0);
@@ -297,7 +299,7 @@ fn listing(method: &str) -> Result<Vec<String>> {
     Ok(listing.lines().map(|line| line.trim().to_owned()).collect())
 }
 
-/// How many lines must be added to one text, or changed, to make the other.
+/// The number of lines that must be added or changed to turn one text into the other.
 fn added(before: &[String], after: &[String]) -> usize {
     // lengths[j]: the longest common subsequence of the lines so far and the first j of `after`.
     let mut lengths = vec![0; after.len() + 1];
@@ -329,7 +331,7 @@ fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
     Ok(())
 }
 
-// === What is refused ===
+// === Errors ===
 
 #[test]
 fn what_no_training_can_work_with_is_refused() -> Result<()> {

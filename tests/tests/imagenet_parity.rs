@@ -6,11 +6,11 @@ use tests::imagenet::{OUTPUTS, training};
 use tests::programs::{ddp_imagenet, launch, start_by_hand};
 use tests::{Job, Training, expect_all_succeed, python};
 
-/// Real pixels, the embedded digits, and as many steps as it takes for a difference to show.
+/// Real pixels, those of the embedded digits, and enough steps for a difference to show.
 const DIGITS: [&str; 8] =
     ["--dataset", "mnist", "--no-augment", "--epochs", "1", "--steps", "10", "--batch-size=32"];
 
-/// Trains twice with these flags, once here and once there, and compares.
+/// Trains with these flags in Rust and in Python, and compares the results.
 fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
     let flags = || DIGITS.into_iter().chain(flags.iter().copied());
 
@@ -67,8 +67,8 @@ fn bf16_with_the_channels_last_equals_python() -> Result<()> {
 
 #[test]
 fn fp16_with_a_scaled_loss_and_steps_over_several_batches_equals_python() -> Result<()> {
-    // 5 batches, in groups of 2, 2 and 1. They are small, since on some processors convolutions take
-    // a hundred times as long in fp16.
+    // 5 batches, in groups of 2, 2 and 1. They are small, since convolutions in fp16 take a hundred
+    // times as long on some processors.
     let flags = ["--amp", "fp16", "--accumulate", "2", "--steps", "5", "--batch-size=2"];
     expect_parity(2, &[&["--arch", "pyramidnet8_a6"], &flags[..]].concat())
 }

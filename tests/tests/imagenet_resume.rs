@@ -1,5 +1,5 @@
-//! A training that is killed and resumed, however often and wherever, comes to the same losses and
-//! the same weights, to the last bit, as one that was left in peace.
+//! A training that is killed and resumed, however often and at whatever step, ends with the same
+//! losses and the same weights, to the last bit, as one that was never killed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,13 +16,13 @@ use tests::programs::{ddp_imagenet, launch};
 use tests::training::{events, has_taken_steps, wait_for_steps};
 use tests::{Job, Process, safetensors};
 
-/// After how many steps of an attempt.
+/// After how many steps an attempt is killed.
 const STEPS: RangeInclusive<usize> = 2..=7;
 
-/// Two epochs, with what a checkpoint must hold: momentum, a schedule, steps over two batches; and
-/// images that are augmented anew in each epoch. A scaler works in fp16 only, where convolutions take
-/// a hundred times as long on some processors. Tests of the library and of the trainer resume one
-/// with networks without convolutions.
+/// Two epochs with everything that a checkpoint must hold (momentum, a schedule, steps over two
+/// batches) and with images that are augmented differently in each epoch. There is no scaler, which
+/// works only in fp16, where convolutions take a hundred times as long on some processors. Tests of
+/// the library and of the trainer resume a scaler with networks without convolutions.
 const TRAINING: [&str; 9] = [
     "--dataset=mnist",
     "--batch-size=4",
@@ -39,19 +39,20 @@ const TRAINING: [&str; 9] = [
 struct Case {
     ranks: usize,
     arch: &'static str,
-    /// Batches of an epoch: two epochs must have more than the attempts that are killed can take.
+    /// The batches of an epoch. Two epochs must have more than all the killed attempts together can
+    /// take.
     steps: &'static str,
     kills: usize,
 }
 
-/// Starts the training, or goes on with it where there is a checkpoint. Its metrics are `name`'s.
+/// Starts the training, or resumes it if there is a checkpoint. Its metrics go to `name/metrics`.
 fn start(job: &Job, case: &Case, name: &str) -> Result<Process> {
     let Case { ranks, arch, steps, .. } = *case;
     let metrics = format!("{name}/metrics");
     let own = ["--arch", arch, "--steps", steps, "--metrics", &metrics];
     let mut flags = [&TRAINING[..], &own].concat();
     if ranks > 1 {
-        // Else each rank would have the state of all parameters.
+        // Shards the optimizer's state; otherwise each rank would have that of all parameters.
         flags.push("--zero");
     }
     if job.directory().join(CHECKPOINT).exists() {
@@ -60,10 +61,10 @@ fn start(job: &Job, case: &Case, name: &str) -> Result<Process> {
     job.start(launch(ranks, &ddp_imagenet(flags)?)?)
 }
 
-/// Kills all that there is of a training, at once.
+/// Kills all processes of a training at once.
 fn kill_all(job: &Job, launcher: &mut Process) -> Result<()> {
     for pid in job.processes()? {
-        // It may have ended by itself in this moment.
+        // It may have ended by itself at this moment.
         let _ = kill(pid, Signal::SIGKILL);
     }
     launcher.wait()?;
@@ -79,7 +80,7 @@ fn losses(directory: &Path, rank: usize) -> Result<BTreeMap<(u64, u64), u32>> {
     Ok(losses.into_iter().collect())
 }
 
-/// What each epoch came to: training loss, validation loss, accuracy.
+/// The results of each epoch: training loss, validation loss, accuracy.
 fn epochs(directory: &Path) -> Result<BTreeMap<u64, [f64; 3]>> {
     let epochs = events(directory, 0, "epoch", |event| {
         let value = |name: &str| event[name].as_f64();
@@ -150,37 +151,37 @@ fn two_ranks_that_are_killed_ten_times_come_to_the_same() -> Result<()> {
     expect_that_kills_change_nothing(&case)
 }
 
-/// From three ranks on the sum of gradients depends on their places in the buckets. The network is
-/// large enough for two of those.
+/// With three ranks or more, the sum of gradients depends on their places in the buckets. The
+/// network is large enough for two buckets.
 #[test]
 fn three_ranks_that_are_killed_add_up_as_before() -> Result<()> {
     let case = Case { ranks: 3, arch: "pyramidnet8_a160", steps: "16", kills: 2 };
     expect_that_kills_change_nothing(&case)
 }
 
-/// What is in the job's directory while a checkpoint is written.
+/// Whether the job's directory holds the temporary file that exists while a checkpoint is written.
 fn is_saving(job: &Job) -> Result<bool> {
     Ok(job.files()?.iter().any(|name| name.ends_with(".tmp")))
 }
 
 #[test]
-fn a_kill_while_it_saves_leaves_the_checkpoint_before() -> Result<()> {
+fn a_kill_during_a_save_leaves_the_previous_checkpoint() -> Result<()> {
     let job = Job::new()?;
     // 90 MB, which take a moment to write.
     let network = ["--arch=resnet18", "--dataset=mnist", "--batch-size=4"];
     let flags = [&network[..], &["--epochs=1", "--steps=100", "--save-every=1"]].concat();
     let flags = || -> Result<Command> { ddp_imagenet(flags.iter().copied()) };
     for attempt in 1.. {
-        ensure!(attempt <= 20, "every kill came after it had saved");
+        ensure!(attempt <= 20, "every kill came after the checkpoint had been saved");
         let mut process = job.start(flags()?)?;
         job.until("it saves for the second time", || {
-            ensure!(!process.has_ended()?, "it came to its end, and was never seen to save");
+            ensure!(!process.has_ended()?, "it ended without having been seen to save");
             let first = job.directory().join(CHECKPOINT).exists();
             Ok((first && is_saving(&job)?).then_some(()))
         })?;
         kill(process.pid(), Signal::SIGKILL)?;
         process.wait()?;
-        // Else it was done before the blow came.
+        // Otherwise it had finished writing before it was killed.
         if is_saving(&job)? {
             break;
         }

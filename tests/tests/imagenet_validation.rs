@@ -1,4 +1,4 @@
-//! A validation counts every image once, however many ranks share the images out.
+//! A validation counts every image once, whatever the number of ranks.
 
 use anyhow::{Context, Result};
 use tests::Job;
@@ -6,7 +6,7 @@ use tests::imagenet::{OUTPUTS, write_image_folder};
 use tests::programs::{ddp_imagenet, launch};
 use tests::training::events;
 
-/// Loss and accuracy of an untrained network, as every rank tells them.
+/// Loss and accuracy of an untrained network, as reported by each rank.
 fn validated(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<[f64; 2]>> {
     let network = ["--evaluate", "--arch", "pyramidnet8_a6", "--seed", "3"];
     let program = ddp_imagenet([&network[..], &OUTPUTS, flags].concat())?;
@@ -21,8 +21,8 @@ fn validated(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<[f64; 2]>> {
         .collect()
 }
 
-/// The same batches in other parts are added up in another order, and the loss of a batch is a
-/// 32-bit float.
+/// Losses may differ by rounding: differently divided batches are added up in another order, and
+/// the loss of a batch is a 32-bit float.
 fn expect_equal_but_for_rounding(results: &[[f64; 2]]) {
     for [loss, accuracy] in results {
         assert!((loss - results[0][0]).abs() < 1e-6, "{results:?}");

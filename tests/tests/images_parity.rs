@@ -1,4 +1,4 @@
-//! Images equal Pillow's and torchvision's, made of the same photograph in many file formats.
+//! Images equal Pillow's and torchvision's, for the same photograph in many file formats.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use tests::{Job, python};
 
 type Tensors = BTreeMap<String, Tensor>;
 
-/// What each picture becomes here and there, by `FILE/STEP`.
+/// The results for each picture in Rust and in Python, by `FILE/STEP`.
 fn both() -> Result<&'static [Tensors; 2]> {
     static BOTH: OnceLock<Result<[Tensors; 2], String>> = OnceLock::new();
     let both = BOTH.get_or_init(|| transform().map_err(|error| format!("{error:#}")));
@@ -46,7 +46,7 @@ fn difference(name: &str) -> Result<(u8, f64)> {
     Ok((levels().max().unwrap_or_default(), sum / rust.bytes.len() as f64))
 }
 
-/// That the bytes differ by no more than this anywhere, and in the mean.
+/// Expects that the bytes differ by at most `largest` anywhere, and by at most `mean` on average.
 fn expect_near(name: &str, largest: u8, mean: f64) -> Result<()> {
     let found = difference(name)?;
     ensure!(found.0 <= largest && found.1 <= mean, "{name} differs by {found:?}");
@@ -66,8 +66,8 @@ fn png_files_of_all_kinds_are_decoded_to_pillows_bytes() -> Result<()> {
 fn jpeg_files_of_all_kinds_are_decoded_to_pillows_pixels_but_for_rounding() -> Result<()> {
     let kinds = ["444", "422", "420", "coarse", "progressive", "restarts", "grey", "cmyk"];
     for kind in kinds {
-        // The two decoders round in other places of the cosine transform and of the colours'
-        // conversion. Measured: at most 4 levels, 0.16 in the mean.
+        // The two decoders round at different points of the cosine transform and of the colour
+        // conversion. Measured: at most 4 levels, mean 0.16.
         expect_near(&format!("{kind}.jpg/decoded"), 4, 0.2)?;
     }
     Ok(())
@@ -77,8 +77,8 @@ fn jpeg_files_of_all_kinds_are_decoded_to_pillows_pixels_but_for_rounding() -> R
 fn resized_images_are_torchvisions_within_one_level() -> Result<()> {
     for step in ["evaluated", "shrunk", "enlarged"] {
         for kind in ["rgb", "grey", "palette"] {
-            // Both round to bytes between the two directions; one begins with the rows, the other
-            // with the columns. Measured: 0.2 levels in the mean.
+            // Both round to bytes between the two directions, but one begins with the rows, the
+            // other with the columns. Measured: mean 0.2 levels.
             expect_near(&format!("{kind}.png/{step}"), 1, 0.25)?;
         }
     }

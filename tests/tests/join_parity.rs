@@ -1,5 +1,5 @@
 //! Training with uneven inputs equals PyTorch's to the last bit: every loss of every rank, and the
-//! weights with which all ranks end.
+//! final weights of all ranks.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use tests::programs::{example, launch, start_by_hand};
 use tests::safetensors::{self, Tensor};
 use tests::{Job, expect_all_succeed, python};
 
-/// What each rank has left behind.
+/// The file that each rank has written.
 fn read(job: &Job, world_size: usize) -> Result<Vec<BTreeMap<String, Tensor>>> {
     let file = |rank| job.directory().join(format!("rank{rank}.safetensors"));
     (0..world_size).map(|rank| safetensors::read(&file(rank))).collect()
 }
 
-/// Trains with these keyword arguments, once here and once there, and compares.
+/// Trains with these keyword arguments in Rust and in Python, and compares the results.
 fn expect_parity(world_size: usize, arguments: &str) -> Result<Vec<BTreeMap<String, Tensor>>> {
     let job = Job::new()?;
     job.run(launch(world_size, &example("uneven_inputs", [arguments, "."])?)?)?.expect_success()?;

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::{ddp_mnist, launch, source};
 
-/// What stands before the trainer's flags in the README's first command.
+/// The part of the README's first command before the trainer's flags.
 const COMMAND: &str = "cargo launch -n 2 ddp-mnist -- ";
 
 #[test]

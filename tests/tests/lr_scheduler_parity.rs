@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use tests::programs::example;
 use tests::{Job, python};
 
-/// More than any cosine below takes to come down, rise, and come down again.
+/// More epochs than any cosine below takes to fall, rise and fall again.
 const EPOCHS: usize = 250;
 
-/// The course of each schedule, once from here and once from there.
+/// Computes each schedule in Rust and in Python, and compares them.
 fn expect_parity(lr: &str, schedules: &[Value]) -> Result<()> {
     let job = Job::new()?;
     let mut arguments = vec![EPOCHS.to_string(), lr.to_owned()];
@@ -96,7 +96,7 @@ fn sequential_lr_equals_python() -> Result<()> {
     let schedules = [
         sequence(&[&warm_up, &cosine], &[5]),
         sequence(&[&warm_up, &steps], &[5]),
-        // The warm-up does not come to its end, and everything else comes second once.
+        // The warm-up is cut short, and each of the other schedules comes second in one sequence.
         sequence(&[&warm_up, &milestones, &cosine, &warm_up, &steps], &[3, 40, 90, 170]),
         sequence(&[&cosine, &warm_up], &[30]),
         sequence(&[&warm_up, &exponential, &lambda, &exponential], &[5, 60, 100]),

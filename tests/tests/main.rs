@@ -1,5 +1,5 @@
-//! All tests of the programs, in one test program: it imports PyTorch for Python once, and starts as
-//! many jobs at a time as there are cores.
+//! All tests of the programs in one test program, which imports PyTorch for Python only once and
+//! limits the number of jobs that run at the same time.
 
 mod amp_parity;
 mod async_faults;

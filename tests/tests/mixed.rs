@@ -1,5 +1,5 @@
-//! Rust ranks and Python ranks train in one job, and whoever starts ddp-mnist, the numbers are the
-//! same.
+//! Rust ranks and Python ranks train in one job, and ddp-mnist computes the same numbers whatever
+//! starts it.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ fn flags() -> impl Iterator<Item = &'static str> {
     FLAGS.into_iter().chain(OUTPUTS)
 }
 
-/// Trains with a rank for each of these programs, told by hand who they are.
+/// Trains with one rank for each of these programs, started without a launcher.
 fn train_by_hand(programs: Vec<Command>) -> Result<Training> {
     let job = Job::new()?;
     let world_size = programs.len();
@@ -24,7 +24,7 @@ fn train_by_hand(programs: Vec<Command>) -> Result<Training> {
     Training::of(&job, world_size)
 }
 
-/// Trains with whatever a launcher makes of its command.
+/// Trains with the ranks that a launcher's command starts.
 fn train_launched(command: Command) -> Result<Training> {
     let job = Job::new()?;
     job.run(command)?.expect_success()?;
@@ -78,8 +78,8 @@ fn launch_starts_cargo_run() -> Result<()> {
 #[test]
 fn torchrun_may_start_all_ranks_again() -> Result<()> {
     let program = ddp_mnist(["--epochs", "1", "--no-save"])?;
-    // The store that torchrun serves remembers the first attempt. A rank fails only when both are
-    // done: with the first that fails torchrun ends the other.
+    // torchrun's store remembers the first attempt. A rank fails only when both are done, because
+    // torchrun ends the other as soon as one fails.
     const FAILS_ONCE: &str = r#"
         "$0" "$@" || exit
         touch done.$TORCHELASTIC_RESTART_COUNT.$RANK

@@ -1,4 +1,4 @@
-//! The networks equal their Python originals to the last bit: the weights that a seed gives, the
+//! The networks equal their Python originals to the last bit: the initial weights for a seed, the
 //! names and the order of the parameters, and outputs, gradients and running statistics in training
 //! and in evaluation.
 
@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use tests::programs::example;
 use tests::{Job, python, safetensors};
 
-/// Trains and evaluates one batch, once here and once there, and compares.
+/// Trains and evaluates one batch in Rust and in Python, and compares the results.
 fn expect_parity(arch: &str) -> Result<()> {
     let job = Job::new()?;
     let [rust, python] = [
@@ -22,7 +22,7 @@ fn expect_parity(arch: &str) -> Result<()> {
     for (name, tensor) in &rust {
         ensure!(tensor == &python[name], "{name} of {arch} differs");
     }
-    // A batch norm that did nothing would be equal to itself.
+    // Rules out a batch norm that does nothing, on both sides.
     ensure!(rust["initial.bn1.running_mean"] != rust["train.bn1.running_mean"]);
     ensure!(rust["train.logits"] != rust["eval.logits"]);
     Ok(())

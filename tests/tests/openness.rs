@@ -12,7 +12,7 @@ use tests::training::{OUTPUTS, wait_for_steps};
 /// The state of a listening socket in Linux's tables of TCP sockets.
 const LISTEN: &str = "0A";
 
-/// 127.0.0.1, and the same as an IPv6 address, as these tables write them.
+/// 127.0.0.1, and the same address mapped to IPv6, as these tables write them.
 const LOOPBACK: [&str; 2] = ["0100007F", "0000000000000000FFFF00000100007F"];
 
 /// The addresses on which a process listens, as Linux's tables write them.

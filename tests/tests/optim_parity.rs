@@ -1,11 +1,10 @@
-//! Adam equals Python's to the last bit: the weights, what it remembers, and what was drawn to
-//! begin with.
+//! Adam equals Python's to the last bit: the weights, its state, and the initial weights.
 
 use anyhow::{Result, ensure};
 use tests::programs::example;
 use tests::{Job, python, safetensors};
 
-/// Takes ten steps with these keyword arguments, once here and once there, and compares.
+/// Takes ten steps with these keyword arguments in Rust and in Python, and compares the results.
 fn expect_parity(arguments: &str) -> Result<()> {
     let job = Job::new()?;
     job.run(example("adam", [arguments, "rust.safetensors"])?)?.expect_success()?;
@@ -15,7 +14,7 @@ fn expect_parity(arguments: &str) -> Result<()> {
 
     let names = [&rust, &python].map(|file| file.keys().cloned().collect::<Vec<_>>());
     ensure!(names[0] == names[1], "{:?} against {:?}", names[0], names[1]);
-    // Three parameters, and for each of them three tensors of Adam's.
+    // Three parameters, and for each of them three tensors of Adam's state.
     ensure!(names[0].len() == 12, "saved were {:?}", names[0]);
     for (name, tensor) in &rust {
         ensure!(tensor == &python[name], "{name} differs with {arguments}");

@@ -6,7 +6,7 @@ use tests::programs::{ddp_mnist, launch, start_by_hand};
 use tests::training::OUTPUTS;
 use tests::{Job, Training, expect_all_succeed, python};
 
-/// Trains twice with these flags, once here and once there, and compares.
+/// Trains with these flags in Rust and in Python, and compares the results.
 fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
     let flags = || flags.iter().copied().chain(OUTPUTS);
 
@@ -52,7 +52,7 @@ fn two_ranks_without_shuffling_equal_python() -> Result<()> {
 
 #[test]
 fn two_ranks_with_several_buckets_that_hold_the_gradients_equal_python() -> Result<()> {
-    // The model's gradients are 0.45 MiB: so small a cap spreads them over several buckets.
+    // The model's gradients are 0.45 MiB, so this small cap spreads them over several buckets.
     let ddp = ["--bucket-cap-mb", "0.05", "--gradient-as-bucket-view"];
     expect_parity(2, &[&["--epochs", "1", "--momentum", "0.5"], &ddp[..]].concat())
 }

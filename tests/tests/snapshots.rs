@@ -1,5 +1,5 @@
-//! What the programs print, line by line, and how the loss falls. Four decimals: in the last bits
-//! processors differ.
+//! What the programs print, line by line, and how the loss falls. Numbers have four decimals,
+//! because processors differ in the last bits.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,12 +9,12 @@ use tests::programs::{ddp_mnist, dp_basic, launch, launch_with};
 use tests::training::OUTPUTS;
 use tests::{Job, Training};
 
-/// What a program prints when it runs alone.
+/// The output of a program that runs alone.
 fn printed(program: Command) -> Result<String> {
     Ok(Job::new()?.run(program)?.expect_success()?.stdout)
 }
 
-/// What each rank prints. Between the ranks the order is free.
+/// The output of each rank, separately, since the ranks print in no fixed order.
 fn printed_by_rank(ranks: usize, program: &Command) -> Result<BTreeMap<usize, String>> {
     let flags = ["-n", &ranks.to_string(), "--tee", "1", "--log-dir", "logs"];
     let command = launch_with(&flags, program)?;
@@ -29,7 +29,7 @@ fn printed_by_rank(ranks: usize, program: &Command) -> Result<BTreeMap<usize, St
     Ok(printed)
 }
 
-/// The batches that a toy has printed, behind the tab of its `sleep …; device:…` lines.
+/// The batches that a toy has printed, after the tab in its `sleep …; device:…` lines.
 fn batches(printed: &str) -> Vec<Vec<usize>> {
     let lines = printed.lines().filter(|line| line.starts_with("sleep "));
     lines.filter_map(|line| line.split_once('\t')).map(|(_, batch)| numbers(batch)).collect()

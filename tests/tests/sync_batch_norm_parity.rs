@@ -1,5 +1,5 @@
-//! The ranks of a SyncBatchNorm together come to what PyTorch's BatchNorm1d, 2d or 3d makes of the whole
-//! batch.
+//! The ranks of a SyncBatchNorm together compute what PyTorch's BatchNorm1d, 2d or 3d computes for
+//! the whole batch.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -9,10 +9,10 @@ use tests::programs::{example, launch};
 use tests::safetensors::{self, Tensor};
 use tests::{Job, python};
 
-/// Each rank adds up its own rows first: a few units in the last place of numbers up to 50.
+/// A few units in the last place of numbers up to 50, since each rank adds up its own rows first.
 const ROUNDING: f32 = 1e-6 * 50.0;
 
-/// The sizes of a sample's channel: one number, a sequence, an image, a volume.
+/// The shape of a sample's channel: one number, a sequence, an image, a volume.
 const SAMPLES: [&[&str]; 4] = [&[], &["9"], &["5", "6"], &["2", "3", "4"]];
 
 fn expect_parity(ranks: usize) -> Result<()> {
@@ -44,15 +44,15 @@ fn expect_parity_of(ranks: usize, sample: &[&str], rounding: f32) -> Result<()> 
         let expected = numbers(expected)?;
         ensure!(found.len() == expected.len(), "{name} has {} numbers", found.len());
         let differences = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
-        // In this order NaN is the largest.
+        // total_cmp sorts NaN as the largest.
         let largest = differences.max_by(f32::total_cmp).context("there are no numbers")?;
         ensure!(largest <= rounding, "{name} differs by {largest} with {ranks} ranks");
     }
     Ok(())
 }
 
-/// What the ranks have come to together: rows follow upon each other, gradients of parameters add
-/// up, and variables are the same on every rank.
+/// The result of all ranks together: rows are concatenated, the parameters' gradients are added up,
+/// and variables must be the same on every rank.
 fn whole(name: &str, ranks: &[BTreeMap<String, Tensor>]) -> Result<Vec<f32>> {
     let parts = ranks.iter().map(|rank| numbers(&rank[name])).collect::<Result<Vec<_>>>()?;
     if name.starts_with("output") || name.starts_with("inputs") {
@@ -71,7 +71,7 @@ fn whole(name: &str, ranks: &[BTreeMap<String, Tensor>]) -> Result<Vec<f32>> {
 }
 
 fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
-    ensure!(tensor.dtype == "F32", "{} is no F32", tensor.dtype);
+    ensure!(tensor.dtype == "F32", "{} is not F32", tensor.dtype);
     let (numbers, _) = tensor.bytes.as_chunks();
     Ok(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
 }

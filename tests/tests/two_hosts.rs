@@ -1,6 +1,5 @@
-//! A job of two nodes with one rank each. The hosts are network namespaces, joined by a cable that
-//! is a pair of virtual interfaces; only root may make them, and where they cannot be made the test
-//! says so.
+//! A job of two nodes with one rank each. The hosts are network namespaces, joined by a pair of
+//! virtual interfaces. Only root may create them; if they cannot be created, the test says so.
 
 use std::process::{self, Command};
 
@@ -9,18 +8,20 @@ use tests::programs::{ddp_mnist, launch, launch_with};
 use tests::training::OUTPUTS;
 use tests::{Job, Training, expect_all_succeed};
 
-/// The addresses of the two hosts: of a range that is reserved for documentation, so nobody's.
+/// The addresses of the two hosts, from a range that is reserved for documentation and never
+/// assigned.
 const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 
-/// Two hosts that see each other and nothing else; gone when this goes out of scope, their cable
-/// with them.
+/// Two hosts that can reach each other and nothing else. They and their connection are removed when
+/// this goes out of scope.
 struct TwoHosts {
     names: [String; 2],
 }
 
 impl TwoHosts {
     fn new() -> Result<Self> {
-        // Before the first command that may fail: what has been made by then is removed again.
+        // Made before the first command that may fail, so that dropping it removes whatever has
+        // been created by then.
         let hosts = Self { names: ["a", "b"].map(|end| format!("tch-{}{end}", process::id())) };
         let [a, b] = &hosts.names;
         for name in &hosts.names {

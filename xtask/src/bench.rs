@@ -1,4 +1,5 @@
-//! `cargo xtask bench BENCHMARK`: the same work done in two ways, alternating on the same machine.
+//! `cargo xtask bench BENCHMARK`: measures the same work done in two ways, in turn on the same
+//! machine.
 //!
 //! It only prints a table: a benchmark is not a test, and a missed target is not a failure.
 
@@ -24,7 +25,7 @@ pub(crate) enum Benchmark {
     Imagenet(imagenet::Options),
 }
 
-/// The number of measurements.
+/// How often each side is measured.
 #[derive(Args)]
 struct Rounds {
     /// Run each side N times and compare the medians.

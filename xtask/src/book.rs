@@ -1,4 +1,4 @@
-//! `cargo xtask book`: build the book with the version of mdBook that it is written for.
+//! `cargo xtask book`: builds the book with the version of mdBook that it is written for.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,10 +9,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{command, workspace};
 
-/// The book uses admonitions and configuration keys of 0.5.
+/// The book uses admonitions and configuration keys that came with 0.5.
 const MDBOOK_VERSION: &str = "0.5.4";
 
-/// Builds the book, and fails if an include was not resolved: mdBook leaves the directive in the page and succeeds.
+/// Builds the book, and fails if an include was not resolved: mdBook itself would leave the
+/// directive in the page and succeed.
 pub(crate) fn run(open: bool) -> Result<()> {
     let mut build = Command::new(mdbook()?);
     build.arg("build").args(open.then_some("--open")).arg("book").current_dir(workspace::root());

@@ -15,8 +15,9 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// Removes the variables that describe this package from the command's environment. Some build scripts watch them (ring's does):
-/// with them set, these and all that depends on them would be rebuilt after every `cargo build` by hand.
+/// Removes the variables that describe this package from the command's environment. Some build
+/// scripts watch them, such as ring's. With the variables set, those crates and everything that
+/// depends on them would be rebuilt each time that a chore follows a plain `cargo build`.
 pub(crate) fn forget_this_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if ["CARGO_MANIFEST_", "CARGO_PKG_"]

@@ -1,4 +1,5 @@
-//! `cargo launch -n 2 ddp-mnist -- --epochs 3`: build a program of the workspace, then become the launcher.
+//! `cargo launch -n 2 ddp-mnist -- --epochs 3`: builds a program of the workspace, then becomes the
+//! launcher.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -9,8 +10,8 @@ use anyhow::{Context, Result};
 
 use crate::{command, setup, workspace};
 
-/// The launcher's options whose value is the next argument, so that the value is not taken for the program. Like torchrun, the
-/// launcher accepts `_` for `-` in long options.
+/// The launcher's options whose value is the next argument, so that the value is not mistaken for
+/// the program. Like torchrun, the launcher accepts `_` for `-` in long options.
 const OPTIONS_WITH_VALUE: [&str; 17] = [
     "-n",
     "--nproc-per-node",
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_the_first_argument_that_is_no_option() {
+    fn the_program_is_the_first_argument_that_is_not_an_option() {
         for (line, program) in [
             ("ddp-mnist", Some("ddp-mnist")),
             ("-n 2 ddp-mnist -- --epochs 3", Some("ddp-mnist")),

@@ -1,4 +1,4 @@
-//! `cargo xtask lines`: how much code each trainer has.
+//! `cargo xtask lines`: counts the lines of code of each trainer.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use crate::workspace;
 const TRAINERS: [&str; 5] =
     ["ddp-mnist", "ddp-imagenet", "dp-custom-criterion", "dp-basic", "async-update"];
 
-/// Lines of code: neither comments nor blank lines nor tests.
+/// Lines of code, without comments, blank lines and tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Lines {
     trainer: usize,
-    /// Of what only explains or compares.
+    /// Code in folders named `exhibits`, which only explains or compares.
     exhibits: usize,
 }
 
@@ -53,7 +53,8 @@ fn count(folder: &Path, exhibits: bool, lines: &mut Lines) -> Result<()> {
     Ok(())
 }
 
-/// Relies on rustfmt's layout: an item ends with the first line that begins as its first one does.
+/// Counts the lines of code in a file. Relies on rustfmt's layout: a test module ends at the first
+/// `}` with the same indentation as its attribute.
 fn of_code(text: &str) -> usize {
     let mut lines = text.lines();
     let mut count = 0;

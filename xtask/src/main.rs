@@ -1,4 +1,5 @@
-//! The project's chores, as in cargo-xtask: `cargo xtask CHORE`. `cargo launch …` is short for `cargo xtask launch …`.
+//! The project's chores, as in cargo-xtask: `cargo xtask CHORE`. `cargo launch …` is short for
+//! `cargo xtask launch …`.
 
 mod bench;
 mod book;
@@ -26,9 +27,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Install libtorch 2.11.0 in .libtorch. The other chores do this when it is missing.
+    /// Install libtorch 2.11.0 in .libtorch. The other chores do this too if it is missing.
     Setup {
-        /// Also fetch what the tests and CUDA need: PyTorch for Python, NCCL, CUDA's headers. Implied if there is a GPU.
+        /// Also download what the tests and CUDA need: PyTorch for Python, NCCL, CUDA's headers.
+        /// Implied if there is a GPU.
         #[arg(long)]
         full: bool,
     },
@@ -73,8 +75,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line. clap consumes a `--` right after the chore's name; it is put back, since it is meant for the other
-/// command.
+/// Reads the command line. clap swallows a `--` right after the chore's name, which is put back
+/// because it is meant for the other command.
 fn parse(line: &[OsString]) -> Result<Chore, clap::Error> {
     let mut chore = Cli::try_parse_from(line)?.chore;
     if let Chore::Launch(rest) | Chore::Test(rest) = &mut chore

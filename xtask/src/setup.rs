@@ -1,7 +1,8 @@
 //! `cargo xtask setup`: `.libtorch/`, a Python virtual environment that holds libtorch from the torch wheel.
 //!
-//! The other chores call [`ensure`], which costs nothing once the set-up is complete. An interrupted set-up goes on where it
-//! stopped, or starts anew when what it left is damaged; two at once wait for each other.
+//! The other chores call [`ensure`], which costs nothing once the set-up is complete. An
+//! interrupted set-up continues where it stopped, or starts again if what it left is damaged. If
+//! two are started at once, the second waits for the first.
 
 mod level;
 mod lock;
@@ -20,7 +21,7 @@ use venv::{State, Venv};
 
 use crate::workspace;
 
-/// `cargo xtask setup`: like [`ensure`], but says also when there is nothing to do.
+/// `cargo xtask setup`: like [`ensure`], but also prints a line if there is nothing to do.
 pub(crate) fn run(level: Level) -> Result<()> {
     let libtorch = ensure(level)?;
     match workspace::user_libtorch() {
@@ -30,7 +31,8 @@ pub(crate) fn run(level: Level) -> Result<()> {
     Ok(())
 }
 
-/// Does what is missing of the set-up and returns the folder of libtorch: the user's LIBTORCH, or else the set-up's.
+/// Completes the set-up if necessary, and returns the folder of libtorch: the user's LIBTORCH, or
+/// else the set-up's.
 pub(crate) fn ensure(level: Level) -> Result<PathBuf> {
     if let Some(libtorch) = workspace::user_libtorch() {
         user::check(&libtorch)?;
@@ -47,7 +49,8 @@ pub(crate) fn ensure(level: Level) -> Result<PathBuf> {
     Ok(venv.libtorch())
 }
 
-/// Like [`ensure`], for the chores that run Python beside Rust: they need the set-up's own.
+/// Like [`ensure`], for the chores that run Python beside Rust, which need the set-up's own
+/// libtorch.
 pub(crate) fn ensure_python(level: Level) -> Result<Venv> {
     if let Some(libtorch) = workspace::user_libtorch() {
         anyhow::bail!(
@@ -59,7 +62,8 @@ pub(crate) fn ensure_python(level: Level) -> Result<Venv> {
     Ok(Venv::new(workspace::venv()))
 }
 
-/// The check of every run: a stamp that covers the level, and files that show that the folder still holds what it says.
+/// The quick check at every run: there is a stamp that covers the level, and the most important
+/// files still exist.
 fn is_stamped(venv: &Venv, level: Level) -> bool {
     stamp::read(venv.folder()).is_some_and(|done| done >= level) && venv.looks_usable()
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all tests, with what they need.
+//! `cargo xtask test`: runs all tests, after building what they need.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::{command, setup};
 
-/// How many tests of a program run at once.
+/// The number of tests of a program that run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Sets Python up, builds the programs that the tests start, and runs the tests.
@@ -18,12 +18,12 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     setup::ensure(setup::Level::Full)?;
     command::run(command::cargo().args(["build", "--release", "--workspace"]))?;
     let mut test = command::cargo();
-    // All that fails is to be seen at once.
+    // One run shows every failure.
     test.args(["test", "--release", "--no-fail-fast"])
         .args((!selects_package(args)).then_some("--workspace"))
         .args(args);
     if env::var_os(THREADS).is_none() {
-        // One more than cores: the jobs of the tests wait for part of their time.
+        // One more than there are cores, because the tests' jobs spend part of their time waiting.
         test.env(THREADS, (thread::available_parallelism()?.get() + 1).to_string());
     }
     command::run(&mut test)?;

@@ -1,6 +1,6 @@
-//! For build scripts: where libtorch lies, and what a program that links it needs.
+//! For build scripts: finds libtorch, and links programs against it.
 //!
-//! libtorch is looked for where torch-sys looks for it.
+//! Looks for libtorch in the same places as torch-sys.
 
 use std::env;
 use std::io;
@@ -10,7 +10,7 @@ use std::process::Command;
 /// Prints the folder of PyTorch, which holds include/ and lib/.
 const TORCH_FOLDER: &str = "import os, torch; print(os.path.dirname(torch.__file__))";
 
-/// Where libtorch's headers and libraries lie.
+/// The folders of libtorch's headers and libraries.
 #[derive(Debug)]
 pub struct Libtorch {
     /// Holds torch/, ATen/, c10/ …
@@ -24,7 +24,7 @@ impl Libtorch {
     /// else that of the system.
     ///
     /// # Errors
-    /// If it is not there; the error says how to set it up.
+    /// If libtorch is not there; the error says how to set it up.
     pub fn find() -> io::Result<Self> {
         let folder = if variable("LIBTORCH_USE_PYTORCH").is_some() {
             let python = if env::var_os("VIRTUAL_ENV").is_some() { "python" } else { "python3" };
@@ -47,21 +47,21 @@ impl Libtorch {
     }
 }
 
-/// What the environment says, and a new build if it says something else.
+/// Reads an environment variable, and has cargo rebuild when it changes.
 pub fn variable(name: &str) -> Option<PathBuf> {
     println!("cargo::rerun-if-env-changed={name}");
     env::var_os(name).map(PathBuf::from)
 }
 
-/// To be called by the build script of a program that depends on tch-parallel: the program then finds
-/// libtorch when it starts, without LD_LIBRARY_PATH. Only a program's own build script can set its
-/// run-time path.
+/// Call this from the build script of a program that depends on tch-parallel, so that the program
+/// finds libtorch when it starts, without LD_LIBRARY_PATH. Only a program's own build script can
+/// set its rpath.
 pub fn link_program() {
     link("DEP_TCH_PARALLEL_LINK_ARGS");
 }
 
-/// Passes on to the linker what the build script of a dependency has found out and cargo hands over
-/// in `variable`.
+/// Passes the linker arguments that a dependency's build script found, and that cargo hands over in
+/// `variable`, on to the linker.
 pub fn link(variable: &str) {
     for arg in env::var(variable).unwrap_or_default().split_whitespace() {
         println!("cargo::rustc-link-arg={arg}");

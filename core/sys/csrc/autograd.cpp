@@ -42,7 +42,7 @@ struct GradientHook : torch::autograd::Function<GradientHook> {
     context->set_materialize_grads(false);
     torch::autograd::variable_list results;
     for (const auto& leaf : leaves) {
-      // No view: it may be changed in place, like any result.
+      // Not a view, so it may be changed in place like any result.
       results.push_back(leaf.variable_data());
     }
     return results;
@@ -58,7 +58,7 @@ struct GradientHook : torch::autograd::Function<GradientHook> {
     std::vector<c10d_tensor*> given(state->inputs);
     const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
     char* message = state->call(state->context, borrowed.data(), keep_graph, given.data());
-    // One for the state, which is no tensor, one for each leaf and one for each input.
+    // One for the state, which is not a tensor, one for each leaf and one for each input.
     torch::autograd::variable_list results(1 + gradients.size());
     for (auto* pointer : given) {
       std::unique_ptr<at::Tensor> gradient(static_cast<at::Tensor*>(pointer));
@@ -69,7 +69,8 @@ struct GradientHook : torch::autograd::Function<GradientHook> {
   }
 };
 
-// Hands gradients over to where graphs end, so that they live no longer than the first use of them.
+// The root of a backward pass: hands each graph end its gradient and keeps none, so that a gradient
+// is freed as soon as it has been used.
 struct Deliver : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
     return std::move(gradients);
@@ -144,7 +145,7 @@ c10d_status c10d_thread_state_new(c10d_thread_state** out) {
 c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context) {
   return guarded([&] {
     at::ThreadLocalStateGuard guard(state->state);
-    // What torch.autocast does: weights that were cast live as long as the outermost block.
+    // As torch.autocast does: the cache of cast weights lives until the outermost block ends.
     at::autocast::increment_nesting();
     body(context);
     if (at::autocast::decrement_nesting() == 0) {

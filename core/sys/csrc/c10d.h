@@ -1,9 +1,9 @@
 // The C ABI over libtorch's distributed engine (c10d).
 //
-// Every function that can fail returns a c10d_status. No exception leaves it. The caller frees
-// messages and byte strings with c10d_free, and every handle with its own function. A `c10d_tensor*` is an `at::Tensor*`, the same pointer that torch-sys calls
-// `C_tensor*`; tensors are borrowed for the call, and the engine takes a reference of its own
-// where it needs one for longer.
+// Every function that can fail returns a c10d_status; no exception leaves it. The caller frees
+// messages and byte strings with c10d_free, and every handle with its own function. A
+// `c10d_tensor*` is an `at::Tensor*`, the same pointer that torch-sys calls `C_tensor*`. Tensors
+// are borrowed for the call; the engine takes a reference of its own if it needs one for longer.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ typedef struct c10d_graph_end c10d_graph_end;
 typedef struct c10d_thread_state c10d_thread_state;
 typedef void c10d_tensor;
 
-// The kind of an exception, by its type. error.rs classifies the others by their text.
+// The kind of an exception, by its type. error.rs classifies the unclassified by their text.
 typedef enum {
   C10D_UNCLASSIFIED = 0,
   C10D_CONNECTION = 1,
@@ -35,7 +35,7 @@ typedef struct {
 } c10d_status;
 
 void c10d_free(void* memory);
-// A copy that c10d_free frees: for messages of functions that the caller hands in.
+// A copy to be freed with c10d_free, for the messages of callbacks.
 char* c10d_copy_text(const char* text);
 
 // --- initialize.cpp: what `import torch.distributed` does in Python ---
@@ -52,7 +52,7 @@ c10d_status c10d_prefix_store_new(const char* prefix, const c10d_store* store, c
 // Another connection to the same server, for another thread.
 c10d_status c10d_store_clone(const c10d_store* store, c10d_store** out);
 c10d_status c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length);
-// Waits for the key for `timeout_ms` at most. `*value` is to be freed with c10d_free.
+// Waits at most `timeout_ms` for the key. `*value` is to be freed with c10d_free.
 c10d_status c10d_store_get(
     const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length);
 c10d_status c10d_store_check(const c10d_store* store, const char* key, bool* out);
@@ -62,7 +62,7 @@ void c10d_store_free(c10d_store* store);
 // --- process_group.cpp: ProcessGroup.hpp, ProcessGroupGloo.hpp, Work.hpp, comm.hpp ---
 
 c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out);
-// Gloo listens on each of the names, which are those of network interfaces or of hosts.
+// Gloo listens on each of `names`: network interfaces, or host names.
 c10d_status c10d_process_group_add_gloo(
     c10d_process_group* group, const char** names, size_t count, bool are_interfaces, int64_t timeout_ms);
 c10d_status c10d_all_reduce(c10d_process_group* group, c10d_tensor* tensor, uint8_t op, c10d_work** out);
@@ -87,16 +87,16 @@ c10d_status c10d_process_group_add_nccl(c10d_process_group* group, int device_in
 
 // --- comm_hook.cpp: comm.hpp ---
 
-// A communication hook's own functions. Those that return text return null, or a message from
-// c10d_copy_text.
+// The functions of a communication hook. Those that return text return null on success, or a
+// message from c10d_copy_text.
 typedef struct {
-  // Starts the exchange of a bucket, which is borrowed for the call. Puts into `*pending` what
-  // `finish` ends.
+  // Starts the exchange of a bucket, which is borrowed for the call. Sets `*pending` to what
+  // `finish` will be given.
   char* (*start)(void* context, c10d_grad_bucket* bucket, void** pending);
-  // Waits for the exchange and puts a new tensor into `*result`. Takes `pending` over. Called for one
-  // bucket after the other, in their order, on the thread of the backward pass.
+  // Waits for the exchange and puts a new tensor into `*result`. Takes ownership of `pending`.
+  // Called for one bucket after the other, in order, on the thread of the backward pass.
   char* (*finish)(void* pending, c10d_tensor** result);
-  // Gives up an exchange that will not be finished.
+  // Abandons an exchange that will not be finished.
   void (*drop_pending)(void* pending);
   void (*drop)(void* context);
 } c10d_comm_hook;
@@ -108,14 +108,14 @@ c10d_status c10d_grad_bucket_buffer(const c10d_grad_bucket* bucket, c10d_tensor*
 c10d_status c10d_grad_bucket_set_buffer(c10d_grad_bucket* bucket, c10d_tensor* buffer);
 // How many parameters have their gradient in the bucket.
 size_t c10d_grad_bucket_len(const c10d_grad_bucket* bucket);
-// Fill `out` with as many new tensors: views into the buffer, and the parameters.
+// Fill `out` with c10d_grad_bucket_len new tensors: views into the buffer, or the parameters.
 c10d_status c10d_grad_bucket_gradients(const c10d_grad_bucket* bucket, c10d_tensor** out);
 c10d_status c10d_grad_bucket_parameters(const c10d_grad_bucket* bucket, c10d_tensor** out);
 
 // --- reducer.cpp: reducer.hpp, logger.hpp ---
 
 struct c10d_reducer_options {
-  // Bytes in the bucket that is filled first, and in every other one.
+  // Bytes in the bucket that is filled first, and in each of the others.
   int64_t first_bucket_bytes;
   int64_t bucket_bytes;
   bool find_unused_parameters;
@@ -137,46 +137,46 @@ c10d_status c10d_reducer_new(
 c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* reducer);
 c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* reducer, bool* out);
 c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
-// Lets the reducer live as long as a backward pass from these outputs may call it.
+// Keeps the reducer alive as long as a backward pass from these outputs may call it.
 c10d_status c10d_reducer_keep_alive(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
-// Replaces each output by itself passed through the identity whose backward tells the reducer
-// that the backward pass has begun.
+// Passes each output through an identity function whose backward tells the reducer that the
+// backward pass has begun.
 c10d_status c10d_reducer_sink(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
 bool c10d_reducer_needs_sink(const c10d_reducer* reducer);
-// `*text` is null where no text of that name is logged; to be freed with c10d_free.
+// `*text` is to be freed with c10d_free; null if no text of that name is logged.
 c10d_status c10d_reducer_logged_text(c10d_reducer* reducer, const char* name, char** text);
 c10d_status c10d_reducer_logged_number(c10d_reducer* reducer, const char* name, int64_t* number);
-// Has the communication hook run for every bucket, instead of dividing it and summing it over the
-// ranks. Takes `context` over, whether or not it succeeds.
+// Runs the communication hook for every bucket, instead of dividing it and summing it over the
+// ranks. Takes ownership of `context`, even if it fails.
 c10d_status c10d_reducer_register_comm_hook(
     c10d_reducer* reducer, const char* name, const c10d_comm_hook* hook, void* context);
 // Notes in the logging data that ranks may have uneven numbers of inputs.
 c10d_status c10d_reducer_set_uneven_input_join(c10d_reducer* reducer);
-// `work` sums ones over the ranks that train: gradients are divided by its result, unless by the
-// size of the group. Null: as if it had never been called.
+// `work` counts the ranks that still train, as a sum of ones. Gradients are divided by that count,
+// or by the size of the group if `use_static_world_size`. Null undoes an earlier call.
 c10d_status c10d_reducer_set_forward_pass_work(
     c10d_reducer* reducer, const c10d_work* work, bool use_static_world_size);
-// Takes part in the exchanges of other ranks' backward passes, with gradients of zero.
+// Joins the exchanges of the other ranks' backward passes with zero gradients.
 c10d_status c10d_reducer_shadow_backward(c10d_reducer* reducer);
 void c10d_reducer_free(c10d_reducer* reducer);
 
 // --- autograd.cpp: backward passes in parts ---
 
-// Gets the gradients of the leaves, borrowed, null where there is none, and whether the graph is to
-// be kept; puts a new tensor, or null, for each input in `input_gradients`. Returns null, or a
+// Gets the leaves' gradients, borrowed, null for a leaf without one, and whether to keep the graph.
+// Puts a new tensor, or null, into `input_gradients` for each input. Returns null on success, or a
 // message from c10d_copy_text.
 typedef char* (*c10d_gradient_hook)(
     void* context, c10d_tensor** gradients, bool keep_graph, c10d_tensor** input_gradients);
 typedef void (*c10d_drop)(void* context);
 
-// Where the graph of a tensor ends: what is needed of it for a backward pass. It does not keep the
-// tensor's memory.
+// Where the graph of a tensor ends, which is all that a backward pass needs of the tensor. It does
+// not keep the tensor's memory.
 c10d_status c10d_graph_end_new(const c10d_tensor* tensor, c10d_graph_end** out);
 void c10d_graph_end_free(c10d_graph_end* end);
-// torch.autograd.backward(tensors, gradients, retain_graph) for the tensors of these ends. Takes the
-// gradients out of their handles, to give each back as soon as it is used.
+// torch.autograd.backward(tensors, gradients, retain_graph) for the tensors of these ends. Moves
+// the gradients out of their handles, so that each is freed as soon as it has been used.
 c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph);
-// Replaces each leaf by a tensor with the same data whose graph leads to the inputs by way of `call`.
+// Replaces each leaf by a tensor with the same data whose graph leads through `call` to the inputs.
 // `context` is dropped with that graph.
 c10d_status c10d_hook_gradients(
     c10d_tensor** leaves,
@@ -186,9 +186,9 @@ c10d_status c10d_hook_gradients(
     c10d_gradient_hook call,
     void* context,
     c10d_drop drop);
-// What this thread has set for itself: grad mode, autocast, profiler …
+// This thread's settings: grad mode, autocast, profiler …
 c10d_status c10d_thread_state_new(c10d_thread_state** out);
-// Calls `body` under that state, which is put back afterwards. `body` throws nothing.
+// Calls `body` under that state and restores the thread's own afterwards. `body` must not throw.
 c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context);
 void c10d_thread_state_free(c10d_thread_state* state);
 
@@ -210,16 +210,16 @@ c10d_status c10d_non_finite_check_and_unscale(
 
 // --- memory.cpp: bytes per device ---
 
-// Every CPU block is booked to the device that is current on the thread that asks for it.
+// Every CPU block is charged to the device that is current on the thread that allocates it.
 
-// How many parts of the CPU's memory can be counted apart.
+// How many CPU devices, parts of the CPU's memory, can be counted separately.
 enum { C10D_CPU_DEVICES = 64 };
 
-// Devices are those from 0 to C10D_CPU_DEVICES - 1; a new thread is on device 0.
+// Devices are numbered from 0 to C10D_CPU_DEVICES - 1; a new thread is on device 0.
 int32_t c10d_exchange_cpu_device(int32_t device) noexcept;
 void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) noexcept;
 void c10d_reset_cpu_peak(int32_t device) noexcept;
-// To which device the tensor's block is booked; -1 if it has none of its own.
+// The device to which the tensor's block is charged; -1 if the tensor has no such block.
 int32_t c10d_cpu_device_of(const c10d_tensor* tensor) noexcept;
 c10d_status c10d_exchange_cuda_device(int32_t device, int32_t* previous);
 c10d_status c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak);
@@ -232,7 +232,7 @@ c10d_status c10d_rng_state(int32_t cuda_device, c10d_tensor** out);
 // torch.set_rng_state(state)
 c10d_status c10d_set_rng_state(int32_t cuda_device, const c10d_tensor* state);
 
-// --- tensor.cpp: what tch does not offer ---
+// --- tensor.cpp: what tch lacks ---
 
 // torch.randperm(n, generator=torch.Generator().manual_seed(seed)) into out[0..n].
 c10d_status c10d_randperm(int64_t n, uint64_t seed, int64_t* out);
@@ -245,8 +245,9 @@ c10d_status c10d_addcdiv(c10d_tensor* tensor, const c10d_tensor* a, const c10d_t
 // For each tensor: tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype)), drawn one after the
 // other from torch.Generator().manual_seed(seed).
 c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed);
-// What a batch norm's gradients are made of: over every channel of images [N, C, …], the sums of the gradient and of the
-// gradient times the input normalised by these means and variances. Assigns to the two tensors, which may be undefined.
+// The sums from which a batch norm's gradients are computed: for each channel of images [N, C, …],
+// the sum of the gradient, and the sum of the gradient times the input normalised by `mean` and
+// `var`. Assigns to the last two tensors, which may be undefined.
 c10d_status c10d_batch_norm_backward_reduce(
     const c10d_tensor* gradient,
     const c10d_tensor* input,
@@ -263,8 +264,9 @@ c10d_status c10d_clear_grad(c10d_tensor* tensor);
 bool c10d_grad_enabled(void);
 // Equal for two handles exactly if they are the same tensor.
 const void* c10d_tensor_identity(const c10d_tensor* tensor);
-// Whether its numbers lie apart, or in another order than that of a contiguous one.
+// Whether its elements have gaps between them, or an order other than a contiguous tensor's.
 bool c10d_is_strided_view(const c10d_tensor* tensor);
-// The floats of a contiguous tensor on the CPU; null for another tensor, and for one that has another handle or view.
+// The floats of a contiguous tensor on the CPU; null for any other tensor, and for one that has a
+// second handle or a view.
 float* c10d_exclusive_floats(c10d_tensor* tensor) noexcept;
 }

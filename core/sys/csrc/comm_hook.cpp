@@ -9,7 +9,7 @@ using c10d_sys::guarded;
 
 namespace {
 
-// An exchange that has been started, on its way through the reducer.
+// An exchange that has been started, as it travels through the reducer.
 struct Pending : torch::CustomClassHolder {
   explicit Pending(void (*drop)(void*)) : drop(drop) {}
   ~Pending() override {
@@ -48,7 +48,7 @@ at::Tensor CommHook::parseHookResult(const c10::IValue& result) {
   c10d_tensor* given = nullptr;
   raise(functions_.finish(std::exchange(pending->pointer, nullptr), &given));
   std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(given));
-  // The reducer counts gradients' places from the beginning of the memory.
+  // The reducer computes each gradient's offset from the start of the storage.
   bool from_beginning = tensor->is_contiguous() && tensor->storage_offset() == 0;
   return from_beginning ? std::move(*tensor) : tensor->clone(at::MemoryFormat::Contiguous);
 }

@@ -1,4 +1,4 @@
-// Functions of the caller's as a DDP communication hook.
+// A DDP communication hook made of the caller's functions.
 #pragma once
 
 #include "c10d.h"
@@ -13,16 +13,16 @@ namespace c10d_sys {
 
 class CommHook : public c10d::CommHookInterface {
  public:
-  // Takes `context` over.
+  // Takes ownership of `context`.
   CommHook(const c10d_comm_hook& functions, void* context) : functions_(functions), context_(context) {}
   ~CommHook() override {
     functions_.drop(context_);
   }
 
-  // Starts the exchange. The future that the reducer gets is complete at once: what there is to wait
-  // for, `parseHookResult` waits for. So an exchange in several steps runs on the thread of the
-  // backward pass, in the order of the buckets, which is the same on every rank; on the threads that
-  // complete futures, no step could wait for another without the danger of taking all of them.
+  // Starts the exchange. The future that the reducer gets is complete at once; `parseHookResult`
+  // does all the waiting. So an exchange in several steps runs on the thread of the backward pass,
+  // in the order of the buckets, which is the same on every rank. On the threads that complete
+  // futures, steps that wait for each other could occupy every thread and deadlock.
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override;
 

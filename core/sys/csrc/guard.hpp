@@ -33,7 +33,7 @@ bool is_any_of(const std::exception& error) {
 
 // Gloo, NCCL and much of libtorch throw one type for everything, so their errors stay unclassified.
 inline c10d_error_kind kind_of(const std::exception& error) {
-  // It is a DistNetworkError as well, so it must be checked first.
+  // A TimeoutError is a DistNetworkError too, so it must be checked first.
   if (is_any_of<c10d::TimeoutError>(error)) {
     return C10D_TIMEOUT;
   }
@@ -65,7 +65,7 @@ c10d_status guarded(F&& body) noexcept {
   }
 }
 
-// Throws the message that a function of the caller's has returned, where there is one.
+// Throws the message that a callback returned, if any.
 inline void raise(char* message) {
   if (message != nullptr) {
     std::string text(message);
@@ -74,7 +74,7 @@ inline void raise(char* message) {
   }
 }
 
-// A number that does not fit would become that of another device.
+// Checked, because an index that does not fit would wrap around to another device's.
 inline c10::Device cuda(int32_t index) {
   TORCH_CHECK(
       index >= 0 && index <= std::numeric_limits<c10::DeviceIndex>::max(), "no CUDA device ", index);

@@ -19,10 +19,10 @@ struct c10d_work {
 
 namespace c10d_sys {
 
-// init_process_group names the default group so.
+// The name that init_process_group gives the default group.
 constexpr const char* kGroupName = "0";
 
-// The group keeps its name in its backends: to be called when these are there.
+// Call this after adding the backends, since it is they that keep the group's name.
 inline void name(c10d::ProcessGroup& group) {
   group.setGroupName(kGroupName);
   group.setGroupDesc("default_pg");

@@ -27,7 +27,7 @@ struct Counter {
 std::array<Counter, C10D_CPU_DEVICES> counters;
 thread_local int32_t current_device = 0;
 
-// Lies before every block, and is as long as libtorch's alignment, so that blocks keep theirs.
+// Precedes every block. It is as long as libtorch's alignment, so that the block stays aligned.
 struct alignas(64) Header {
   int64_t bytes;
   int32_t device;
@@ -46,8 +46,8 @@ void release(void* block) {
   }
 }
 
-// Books every block to the device of the thread that asks for it, and un-books it there, whichever
-// thread gives it back.
+// Charges every block to the current device of the thread that allocates it. Freeing the block
+// credits that same device, whichever thread frees it.
 struct CountingAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) {
@@ -71,10 +71,10 @@ struct CountingAllocator final : c10::Allocator {
   }
 };
 
-// Before the program can make a tensor: libtorch's other users of the allocator expect to give a
-// block back to the one that they had it from. Never destroyed, since blocks may outlive main.
+// Installed before the program can make a tensor, because libtorch expects to return a block to the
+// allocator that it came from. Never destroyed, since blocks may outlive main.
 [[maybe_unused]] const bool installed = [] {
-  // Above the priority of the allocator that libtorch starts with.
+  // Above the priority of libtorch's own allocator.
   constexpr uint8_t kPriority = 1;
   c10::SetAllocator(c10::kCPU, new CountingAllocator, kPriority);
   return true;
@@ -99,7 +99,7 @@ void c10d_reset_cpu_peak(int32_t device) noexcept {
 
 int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
   const auto& tensor = *static_cast<const at::Tensor*>(pointer);
-  // A sparse tensor is several.
+  // A sparse tensor has no storage of its own: it consists of several tensors.
   if (!tensor.defined() || !tensor.has_storage()) {
     return -1;
   }

@@ -22,7 +22,7 @@ c10d_status c10d_process_group_add_nccl(c10d_process_group* handle, int device_i
         c10d::ProcessGroup::BackendType::NCCL,
         c10::intrusive_ptr<c10d::Backend>(nccl));
     c10d_sys::name(*group);
-    // A wrong set-up shows itself here, not in the first step.
+    // Connect now, so that a wrong set-up fails here and not in the first step.
     nccl->eagerConnectSingleDevice(device);
   });
 }

@@ -17,14 +17,14 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// The operations take lists; each of ours is about one tensor.
+// c10d's operations take lists of tensors; each of ours passes one.
 template <typename F>
 c10d_status started(c10d_work** out, F&& start) noexcept {
   return guarded([&] { *out = new c10d_work{start()}; });
 }
 
-// A group whose operations may be started from several threads. The counters by which the backends
-// match operations up are not guarded, and the reducer starts operations from autograd's threads.
+// A group whose operations may be started from several threads. The backends match operations up by
+// counters that no lock guards, and the reducer starts operations from autograd's threads.
 class SerialProcessGroup : public c10d::ProcessGroup {
  public:
   using c10d::ProcessGroup::ProcessGroup;
@@ -57,12 +57,13 @@ class SerialProcessGroup : public c10d::ProcessGroup {
     std::lock_guard<std::mutex> lock(starting_);
     return c10d::ProcessGroup::recv(tensors, source, tag);
   }
-  // That of the base class keeps a tensor that all groups of the process share, without a lock.
+  // The base class's barrier uses one tensor for all groups of the process, without a lock.
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
     std::lock_guard<std::mutex> lock(starting_);
     return getDefaultBackend()->barrier(options);
   }
-  // This one has no start of its own: the group is taken until everybody has come.
+  // A monitored barrier cannot be started without waiting for it: the group stays locked until
+  // every rank has arrived.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
     std::lock_guard<std::mutex> lock(starting_);
     c10d::ProcessGroup::monitoredBarrier(options, wait_all_ranks);
@@ -72,8 +73,8 @@ class SerialProcessGroup : public c10d::ProcessGroup {
   std::mutex starting_;
 };
 
-// Gloo reads and writes as many numbers as a tensor has, from its first on. With gaps between them, or
-// one number in several places, that would reach beyond the tensor's memory.
+// Gloo reads and writes as many numbers as a tensor has, one after the other from the first. With
+// gaps between them, or elements that share memory, it would touch memory that is not the tensor's.
 at::Tensor& dense(c10d_tensor* pointer) {
   auto& dense = tensor(pointer);
   TORCH_CHECK(
@@ -106,14 +107,16 @@ c10d_status c10d_process_group_add_gloo(
                          : c10d::ProcessGroupGloo::createDeviceForHostname(names[i]));
     }
     options->group_name = c10d_sys::kGroupName;
-    // Gloo serves CUDA tensors as well, by way of the CPU; PyTorch names the prefix after the first device.
+    // Gloo also serves CUDA tensors, through the CPU; PyTorch names the prefix after the first
+    // device.
     auto store = c10::make_intrusive<c10d::PrefixStore>("cpu/", group->getStore());
     auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
         store, group->getRank(), group->getSize(), options);
     gloo->setSequenceNumberForGroup();
     c10::intrusive_ptr<c10d::Backend> backend = std::move(gloo);
     if (c10d::debug_level() == c10d::DebugLevel::Detail) {
-      // Before each operation all ranks compare by a second group what they are about to do.
+      // Before each operation the ranks check, over a second group, that all are about to do the
+      // same.
       auto helper = c10::make_intrusive<c10d::ProcessGroupGloo>(
           c10::make_intrusive<c10d::PrefixStore>(
               std::string("pg_wrapper:") + c10d_sys::kGroupName, store),
@@ -218,7 +221,7 @@ void c10d_work_free(c10d_work* work) {
 }
 
 void c10d_process_group_free(c10d_process_group* handle) {
-  // NCCL wants to be told before it is destroyed; gloo does nothing.
+  // NCCL requires a shutdown before its destructor; for gloo it does nothing.
   std::free(guarded([&] { handle->group->shutdown(); }).message);
   delete handle;
 }

@@ -26,8 +26,8 @@ namespace {
 struct SinkState : torch::CustomClassHolder {
   std::shared_ptr<c10d::Reducer> reducer;
   bool static_graph = false;
-  // static_graph reduces everything after the first backward pass, once.
-  // A backward pass may run on another thread than the next forward pass, which asks.
+  // static_graph reduces everything after the first backward pass, once. Atomic, because the
+  // backward pass may set it on another thread than the next forward pass reads it.
   std::atomic<bool> delayed_all_reduce_queued{false};
 };
 
@@ -39,7 +39,8 @@ struct Sink : torch::autograd::Function<Sink> {
       const c10::intrusive_ptr<SinkState>& state,
       at::TensorList outputs) {
     context->saved_data[kSinkState] = c10::IValue::make_capsule(state);
-    // An output that takes no part in the loss has no gradient; zeros would mark its parameters as used.
+    // An output that the loss does not use has no gradient; zeros would mark its parameters as
+    // used.
     context->set_materialize_grads(false);
     torch::autograd::variable_list copies;
     for (const auto& output : outputs) {
@@ -55,14 +56,15 @@ struct Sink : torch::autograd::Function<Sink> {
       torch::autograd::Engine::get_default_engine().queue_callback(
           [reducer = state->reducer] { reducer->delay_all_reduce(); });
     }
-    // The first argument of forward is no tensor and has no gradient.
+    // The first argument of forward is not a tensor and has no gradient.
     gradients.insert(gradients.begin(), at::Tensor());
     return gradients;
   }
 };
 
-// The hooks that the reducer puts on parameters point to it without owning it. Outputs of a forward
-// pass own their graph, and a backward pass keeps that graph: so this keeps the reducer.
+// The hooks that the reducer puts on parameters point to it without owning it. The outputs of a
+// forward pass own their graph, and a running backward pass holds it, so this hook on the graph
+// keeps the reducer alive for as long.
 struct KeepAlive : torch::autograd::FunctionPostHook {
   explicit KeepAlive(std::shared_ptr<c10d::Reducer> reducer) : reducer(std::move(reducer)) {}
 
@@ -77,12 +79,12 @@ struct KeepAlive : torch::autograd::FunctionPostHook {
 } // namespace
 
 struct c10d_reducer {
-  // Members go in reverse order: the logger's destructor still uses the reducer.
+  // Members are destroyed in reverse order: the logger's destructor still uses the reducer.
   c10::intrusive_ptr<SinkState> sink;
   std::shared_ptr<c10d::Logger> logger;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   bool find_unused_parameters;
-  // Null where none is registered; belongs to the reducer.
+  // Null if none is registered. Owned by the reducer.
   c10d_sys::CommHook* comm_hook = nullptr;
 
   // Whether each backward pass is followed by an exchange of which parameters took part in it.
@@ -117,14 +119,14 @@ c10d_status c10d_reducer_new(
     }
     std::vector<bool> sparse(count, false);
 
-    // Before the first backward pass has shown the order in which gradients come, only the mode
-    // that may skip parameters bothers with several buckets; distributed.py, _ddp_init_helper.
+    // Until the first backward pass has shown the order in which gradients arrive, only
+    // find_unused_parameters uses several buckets; see _ddp_init_helper in distributed.py.
     std::vector<size_t> limits{static_cast<size_t>(std::numeric_limits<int64_t>::max())};
     if (options->find_unused_parameters && !options->static_graph) {
       limits = {static_cast<size_t>(options->first_bucket_bytes), static_cast<size_t>(options->bucket_bytes)};
     }
     auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(params, limits, sparse));
-    // Gradients come in about the reverse order of registration.
+    // Gradients arrive in roughly the reverse order of registration.
     std::reverse(buckets.begin(), buckets.end());
 
     auto sink = c10::make_intrusive<SinkState>();
@@ -179,7 +181,8 @@ c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
 
 c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
   return guarded([&] {
-    // Walking the graph for unused parameters is the price of find_unused_parameters alone.
+    // Given outputs, the reducer walks the graph for unused parameters. Only find_unused_parameters
+    // should pay for that.
     handle->reducer().prepare_for_backward(
         handle->exchanges_used_parameters() ? tensors(outputs, count) : std::vector<at::Tensor>{});
   });
@@ -202,7 +205,7 @@ bool c10d_reducer_needs_sink(const c10d_reducer* handle) {
 
 c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
   return guarded([&] {
-    // A tensor without history has no backward pass to pass through.
+    // A tensor without a grad_fn has no backward pass.
     std::vector<size_t> positions;
     std::vector<at::Tensor> tracked;
     for (size_t i = 0; i < count; ++i) {
@@ -260,7 +263,8 @@ c10d_status c10d_reducer_set_forward_pass_work(
   });
 }
 
-// distributed.py, _match_all_reduce_for_bwd_pass and what follows it in _DDPJoinHook.main_hook.
+// See _match_all_reduce_for_bwd_pass in distributed.py, and what follows it in
+// _DDPJoinHook.main_hook.
 c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
   return guarded([&] {
     auto& reducer = handle->reducer();
@@ -271,7 +275,8 @@ c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
     }
     c10::intrusive_ptr<c10d::Work> used;
     if (handle->exchanges_used_parameters()) {
-      // The reducer's own map still holds what all ranks used the last time this one trained.
+      // Zeros of its own: the reducer's map still holds what all ranks used when this one last
+      // trained.
       std::vector<at::Tensor> none{at::zeros_like(reducer.get_local_used_map_on_device())};
       used = handle->group->allreduce(none);
     }

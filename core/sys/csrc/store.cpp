@@ -22,9 +22,9 @@ c10d_status c10d_tcp_store_new(
     c10d::TCPStoreOptions options;
     options.port = port;
     options.numWorkers = world_size;
-    // Only a server waits, for all at once and without saying who is missing. Ours need not: the
-    // backends wait for each rank by its name. A client always announces itself, since a Python
-    // server does wait.
+    // With waitWorkers a server waits for all clients at once, without saying which is missing.
+    // Ours need not wait, because the backends wait for each rank by name. A client always sets it,
+    // which announces it to the server, since a Python server does wait.
     options.waitWorkers = listen_fd < 0;
     options.timeout = milliseconds(timeout_ms);
     if (listen_fd >= 0) {

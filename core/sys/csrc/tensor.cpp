@@ -86,7 +86,7 @@ bool c10d_grad_enabled(void) {
 
 bool c10d_is_strided_view(const c10d_tensor* pointer) {
   const auto& tensor = *static_cast<const at::Tensor*>(pointer);
-  // Others have no strides, and do not answer.
+  // Tensors of other layouts have no strides and throw when asked.
   return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_contiguous();
 }
 
@@ -101,12 +101,13 @@ float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
         floats.scalar_type() != at::kFloat || !floats.is_contiguous()) {
       return nullptr;
     }
-    // Handles share the tensor, views its storage. A weak reference could become a handle at any time.
+    // Other handles share the tensor; views share its storage. A weak reference could become a
+    // handle at any time.
     if (floats.use_count() != 1 || floats.weak_use_count() != 1 || floats.storage().use_count() != 1) {
       return nullptr;
     }
-    // The counts are read without any order; whoever gave up the last other handle may have read
-    // the elements just before, on another thread.
+    // The counts are read with relaxed ordering. Another thread may have read the elements just
+    // before it dropped the last other handle.
     std::atomic_thread_fence(std::memory_order_acquire);
     return floats.mutable_data_ptr<float>();
   } catch (...) {

@@ -40,7 +40,7 @@ pub fn autocast<R>(
     Ok(body())
 }
 
-/// Leaves when it is dropped.
+/// Restores the previous settings when it is dropped.
 struct Entered {
     cuda: bool,
     previous: ffi::Autocast,
@@ -50,8 +50,8 @@ struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // SAFETY: `previous` lives through the call. It only sets what it has read: there is nothing
-        // that could fail.
+        // SAFETY: `previous` lives through the call. The call only restores what it has read, so it
+        // cannot fail.
         let _ = check(unsafe { ffi::c10d_autocast_leave(self.cuda, &self.previous) });
     }
 }

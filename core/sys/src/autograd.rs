@@ -9,7 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 use tch::Tensor;
 
-/// The end of a tensor's graph: what a backward pass needs of the tensor, without its memory.
+/// The end of a tensor's graph, which is all that a backward pass needs of the tensor. Does not
+/// keep the tensor's memory.
 #[derive(Debug)]
 pub struct GraphEnd {
     handle: NonNull<ffi::GraphEnd>,
@@ -83,10 +84,10 @@ pub fn hook_gradients(
 ) -> Result<(), Error> {
     let context =
         Box::new(Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() });
-    // SAFETY: `call` and `drop_hook` take the context for what it is, the address of a `Context`, and
-    // the C++ side calls the latter exactly once, after which it calls neither. Hooks are Send, and
+    // SAFETY: the context is the address of a `Context`, as `call` and `drop_hook` expect. The C++
+    // side calls `drop_hook` exactly once, and neither of them after that. Hooks are Send, and
     // autograd runs a node's backward on one thread at a time. The leaves live through the call,
-    // which assigns to them: nobody else holds them, by `&mut`.
+    // which assigns to them; `&mut` rules out any other reference.
     check(unsafe {
         ffi::c10d_hook_gradients(
             pointers(leaves).as_mut_ptr(),
@@ -107,7 +108,7 @@ extern "C" fn call(
     input_gradients: *mut *mut ffi::Tensor,
 ) -> *mut c_char {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: by `hook_gradients`; the node that calls is the only one that has this context.
+        // SAFETY: see `hook_gradients`; only the calling node has this context.
         let Context { hook, leaves, inputs } = unsafe { &mut *context.cast::<Context>() };
         let gradients = (0..*leaves)
             .map(|index| {
@@ -122,8 +123,8 @@ extern "C" fn call(
         let given = hook(gradients, keep_graph)?;
         for (index, gradient) in given.into_iter().enumerate().take(*inputs) {
             if let Some(gradient) = gradient {
-                // SAFETY: `input_gradients` has an entry for each input. C++ deletes what it finds
-                // there, which `gradient` therefore must not.
+                // SAFETY: `input_gradients` has an entry for each input. C++ deletes the tensor
+                // that it finds there, so `gradient` must not.
                 unsafe { *input_gradients.add(index) = pointer(&ManuallyDrop::new(gradient)) };
             }
         }
@@ -137,9 +138,9 @@ extern "C" fn call(
 }
 
 extern "C" fn drop_hook(context: *mut c_void) {
-    // A panic while dropping has nowhere to go.
+    // A panic while dropping cannot be reported to anyone.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: by `hook_gradients`, this is the one call that takes the box back.
+        // SAFETY: see `hook_gradients`; this is the only call that takes the box back.
         drop(unsafe { Box::from_raw(context.cast::<Context>()) });
     }));
 }
@@ -151,7 +152,7 @@ pub(crate) fn message_for_c(message: &str) -> *mut c_char {
     unsafe { ffi::c10d_copy_text(message.as_ptr()) }
 }
 
-/// A thread's own settings: grad mode, autocast and its type, profiler … `at::ThreadLocalState`
+/// A thread's own settings: grad mode, autocast and its type, profiler …; `at::ThreadLocalState`.
 #[derive(Debug)]
 pub struct ThreadState {
     handle: NonNull<ffi::ThreadState>,
@@ -163,7 +164,7 @@ unsafe impl Send for ThreadState {}
 unsafe impl Sync for ThreadState {}
 
 impl ThreadState {
-    /// This thread's.
+    /// This thread's settings.
     pub fn of_this_thread() -> Result<ThreadState, Error> {
         let mut handle = null_mut();
         // SAFETY: the call writes a handle.
@@ -180,7 +181,8 @@ impl ThreadState {
             outcome: Option<std::thread::Result<R>>,
         }
         extern "C" fn run<F: FnOnce() -> R, R>(context: *mut c_void) {
-            // SAFETY: the address of the `Call` of the same types below, which nobody else uses meanwhile.
+            // SAFETY: the address of the `Call` of the same types below, which nothing else uses
+            // meanwhile.
             let call = unsafe { &mut *context.cast::<Call<F, R>>() };
             call.outcome = call.body.take().map(|body| catch_unwind(AssertUnwindSafe(body)));
         }
@@ -189,8 +191,8 @@ impl ThreadState {
         }
         let mut call = Call { body: Some(body), outcome: None };
         let entry = entry(&call);
-        // SAFETY: the handle lives as long as `self`, `call` through the call, and `entry` is made
-        // for its type and lets no panic out.
+        // SAFETY: the handle lives as long as `self`, and `call` lives through the call. `entry` is
+        // instantiated for the type of `call` and lets no panic out.
         check(unsafe {
             ffi::c10d_thread_state_run(self.handle.as_ptr(), entry, (&raw mut call).cast())
         })?;

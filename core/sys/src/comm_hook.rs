@@ -14,7 +14,7 @@ use tch::Tensor;
 
 /// A bucket whose gradients are complete on this rank; `torch.distributed.GradBucket`.
 ///
-/// It lives as long as the call that gets it; its tensors can be kept.
+/// It is valid only during the call that receives it; its tensors can be kept.
 #[derive(Debug)]
 pub struct GradBucket {
     handle: NonNull<ffi::GradBucket>,
@@ -23,7 +23,7 @@ pub struct GradBucket {
 impl GradBucket {
     /// Its index among the buckets, which is also the order of exchange. `bucket.index()`
     pub fn index(&self) -> usize {
-        // SAFETY: the handle is valid for as long as anybody has this bucket; see `start`.
+        // SAFETY: the handle is valid for as long as this bucket exists; see `start`.
         unsafe { ffi::c10d_grad_bucket_index(self.handle.as_ptr()) }
     }
 
@@ -40,7 +40,7 @@ impl GradBucket {
         // SAFETY: as in `index`; the call writes a tensor's address.
         let status = unsafe { ffi::c10d_grad_bucket_buffer(self.handle.as_ptr(), &mut buffer) };
         let buffer = created(status, buffer)?;
-        // SAFETY: the call has made this at::Tensor with `new` and given it away.
+        // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
         Ok(unsafe { Tensor::from_ptr(buffer.as_ptr().cast()) })
     }
 
@@ -53,7 +53,7 @@ impl GradBucket {
 
     /// The gradient of each parameter, as a view into the buffer. `bucket.gradients()`
     pub fn gradients(&self) -> Result<Vec<Tensor>, Error> {
-        // SAFETY: as in `index`; `tensors` hands over room for as many as the bucket has.
+        // SAFETY: as in `index`; `tensors` passes room for every parameter of the bucket.
         self.tensors(|out| unsafe { ffi::c10d_grad_bucket_gradients(self.handle.as_ptr(), out) })
     }
 
@@ -71,7 +71,7 @@ impl GradBucket {
         let len = unsafe { ffi::c10d_grad_bucket_len(self.handle.as_ptr()) };
         let mut pointers = vec![null_mut(); len];
         check(fill(pointers.as_mut_ptr()))?;
-        // SAFETY: the call has made each at::Tensor with `new` and given it away.
+        // SAFETY: the call has made each at::Tensor with `new` and given up ownership of it.
         Ok(pointers.into_iter().map(|each| unsafe { Tensor::from_ptr(each.cast()) }).collect())
     }
 }
@@ -80,14 +80,14 @@ impl GradBucket {
 /// with the same shape.
 pub type Finish = Box<dyn FnOnce() -> Result<Tensor, String> + Send>;
 
-/// In a mutex because the reducer's lock does not cover the calls of `shadow_backward`: meanwhile a
-/// backward pass may run on another thread, or within the hook itself.
+/// In a mutex because the reducer's lock does not cover hooks called by `shadow_backward`, during
+/// which a backward pass may run on another thread, or within the hook itself.
 type Hook = Mutex<Box<dyn FnMut(&mut GradBucket) -> Result<Finish, String> + Send>>;
 
 impl Reducer {
-    /// Calls `hook` with every bucket as soon as its gradients are complete. When all are, calls
-    /// what it returned, for one bucket after the other, on the thread of the backward pass.
-    /// `backward` returns the errors of both.
+    /// Calls `hook` with every bucket as soon as its gradients are complete. Once all buckets are,
+    /// calls the functions that `hook` returned, one bucket after the other, on the thread of the
+    /// backward pass. `backward` returns the errors of both.
     ///
     /// Call this once, before the first backward pass. `name` is for the logging data.
     pub fn register_comm_hook(
@@ -98,10 +98,10 @@ impl Reducer {
         let name = c_text(name)?;
         let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_hook };
         let hook: Box<Hook> = Box::new(Mutex::new(Box::new(hook)));
-        // SAFETY: the functions take the context for what it is, the address of a `Hook`, and what
-        // they hand over themselves as pending for a `Finish`. C++ calls `drop_hook` exactly once,
-        // even when it fails, and for each pending one of `finish` and `drop_pending`. A `Hook` is
-        // Sync, a `Finish` is Send.
+        // SAFETY: the context is the address of a `Hook`, and every `pending` that of a `Finish`,
+        // as the functions expect. C++ calls `drop_hook` exactly once, even when it fails, and
+        // either `finish` or `drop_pending` once for each `pending`. A `Hook` is Sync, a `Finish`
+        // is Send.
         check(unsafe {
             ffi::c10d_reducer_register_comm_hook(
                 self.handle.as_ptr(),
@@ -120,11 +120,12 @@ extern "C" fn start(
 ) -> *mut c_char {
     guarded(|| {
         let handle = NonNull::new(bucket).ok_or("there is no bucket")?;
-        // SAFETY: by `register_comm_hook`; it is only shared.
+        // SAFETY: see `register_comm_hook`; the reference is shared.
         let hook = unsafe { &*context.cast::<Hook>() };
         let mut hook = match hook.try_lock() {
             Ok(hook) => hook,
-            // Its unfinished work is its own concern; the panic's message has been reported.
+            // The panic's message has been reported; what the hook left unfinished is its own
+            // matter.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // Two simultaneous backward passes would exchange buckets in different orders on
             // different ranks.
@@ -134,7 +135,7 @@ extern "C" fn start(
                     .into());
             }
         };
-        // The hook only borrows it, so that the handle is not used after this call.
+        // The hook only borrows the bucket, so it cannot use the handle after this call.
         let finish = hook(&mut GradBucket { handle })?;
         // SAFETY: `pending` points to a place for one address.
         unsafe { *pending = Box::into_raw(Box::new(finish)).cast() };
@@ -148,14 +149,14 @@ extern "C" fn finish(pending: *mut c_void, result: *mut *mut ffi::Tensor) -> *mu
         let finish = unsafe { Box::from_raw(pending.cast::<Finish>()) };
         let tensor = ManuallyDrop::new(finish()?);
         // SAFETY: `result` points to a place for one address. C++ deletes the at::Tensor that it
-        // finds there, which `tensor` therefore must not.
+        // finds there, so `tensor` must not.
         unsafe { *result = pointer(&tensor) };
         Ok(())
     })
 }
 
 extern "C" fn drop_pending(pending: *mut c_void) {
-    // A panic while dropping has nowhere to go.
+    // A panic while dropping cannot be reported to anyone.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: as in `finish`.
         drop(unsafe { Box::from_raw(pending.cast::<Finish>()) });
@@ -165,12 +166,12 @@ extern "C" fn drop_pending(pending: *mut c_void) {
 extern "C" fn drop_hook(context: *mut c_void) {
     // As above.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: by `register_comm_hook`, this is the one call that takes the box back.
+        // SAFETY: see `register_comm_hook`; this is the only call that takes the box back.
         drop(unsafe { Box::from_raw(context.cast::<Hook>()) });
     }));
 }
 
-/// Reports a result to C++: no panic may leave a function that C++ calls.
+/// Runs `body` and reports its error or panic to C++, since no panic may unwind into C++.
 fn guarded(body: impl FnOnce() -> Result<(), String>) -> *mut c_char {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => null_mut(),

@@ -27,8 +27,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The kind of an error by its text, if its type is lost, or is one that libtorch uses for
-    /// everything.
+    /// Classifies an error by its text, for errors whose type is lost or is one that libtorch uses
+    /// for everything.
     fn of_text(message: &str) -> Self {
         let says = |signs: &[&str]| signs.iter().any(|sign| message.contains(sign));
         if says(&["imed out", "imeout"]) {
@@ -92,14 +92,14 @@ pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
     })
 }
 
-/// Turns a handle that a call has filled in into a non-null one.
+/// Checks the status of a call that creates a handle, and that the handle is not null.
 pub(crate) fn created<T>(status: ffi::Status, handle: *mut T) -> Result<NonNull<T>, Error> {
     check(status)?;
     NonNull::new(handle)
         .ok_or_else(|| Error::new(ErrorKind::Other, "the call succeeded but gave no handle"))
 }
 
-/// Text for the C ABI, which ends at the first NUL.
+/// Text for the C ABI, where it would end at the first NUL.
 pub(crate) fn c_text(text: &str) -> Result<CString, Error> {
     CString::new(text)
         .map_err(|_| Error::new(ErrorKind::Misuse, format!("{text:?} contains a NUL character")))

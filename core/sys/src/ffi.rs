@@ -15,7 +15,7 @@ opaque!(Store, ProcessGroup, Work, GradBucket, Reducer, GraphEnd, ThreadState);
 
 pub(crate) type Tensor = c_void;
 
-/// The message is null for success, else the text of an exception.
+/// The message is null on success, otherwise the text of an exception.
 #[repr(C)]
 pub(crate) struct Status {
     pub(crate) message: *mut c_char,

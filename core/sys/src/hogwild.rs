@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tch::{Kind, Tensor};
 
 /// A tensor of 32-bit floats whose elements threads read and change one by one, each atomically but
-/// in no particular order (Niu et al. 2011, "Hogwild!", section 2, assume no more).
+/// in no particular order, which is all that Niu et al. 2011, "Hogwild!", section 2, assume.
 ///
-/// If another thread is writing, a read returns elements of different age: a point at which the
-/// parameters as a whole may never have been.
+/// If another thread is writing, a read returns elements of different ages: values that the
+/// parameters as a whole may never have had.
 #[derive(Debug)]
 pub struct AtomicTensor {
     /// Owns the memory. It is not accessed until it is returned: to libtorch, the elements are
@@ -24,21 +24,21 @@ pub struct AtomicTensor {
     tensor: Tensor,
     /// The elements of `tensor`.
     elements: NonNull<[AtomicU32]>,
-    /// That of `tensor`.
+    /// The shape of `tensor`.
     shape: Vec<i64>,
 }
 
-// SAFETY: the memory belongs to the tensor, and the tensor to this, so both go to the other thread
-// together. tch says that a tensor may.
+// SAFETY: this owns the tensor, which owns the memory, so both move to the other thread together. A
+// tch tensor is Send.
 unsafe impl Send for AtomicTensor {}
-// SAFETY: with a `&AtomicTensor` nobody gets at `tensor`, only at atomics and at numbers that do not
+// SAFETY: a `&AtomicTensor` gives no access to `tensor`, only to atomics and to numbers that never
 // change.
 unsafe impl Sync for AtomicTensor {}
 
 impl AtomicTensor {
     /// Takes a contiguous tensor of 32-bit floats on the CPU with at least one element. `None` for
-    /// any other tensor, and for one that has another handle, as [`get_mut`] finds out: plain reads
-    /// and writes through that would race with the atomic ones.
+    /// any other tensor, and for one that has another handle, by the rules of [`get_mut`]: plain
+    /// reads and writes through that handle would race with the atomic ones.
     pub fn new(mut tensor: Tensor) -> Option<AtomicTensor> {
         let shape = tensor.size();
         let floats = get_mut(&mut tensor)?;
@@ -47,10 +47,10 @@ impl AtomicTensor {
     }
 
     fn elements(&self) -> &[AtomicU32] {
-        // SAFETY: there lie so many floats, as long as `tensor` lives, and that is longer than the
-        // borrow of `self`. An `AtomicU32` has the size of a float and its alignment, and every
-        // pattern of bits is one. There is no other handle to the memory, so whatever reads or
-        // writes it goes through such a slice: atomically.
+        // SAFETY: the memory holds that many floats for as long as `tensor` lives, which is longer
+        // than the borrow of `self`. An `AtomicU32` has the size and alignment of a float, and
+        // every bit pattern is valid. There is no other handle to the memory, so every read and
+        // write goes through such a slice and is atomic.
         unsafe { self.elements.as_ref() }
     }
 
@@ -61,8 +61,8 @@ impl AtomicTensor {
         Tensor::from_slice(&floats).view(self.shape.as_slice())
     }
 
-    /// `tensor.sub_(delta, alpha=alpha)`, element by element: nothing is lost, whatever other
-    /// threads do to the same element. Elements for which `delta` is 0 are not touched. The fewer
+    /// `tensor.sub_(delta, alpha=alpha)`, element by element. No update is lost, whatever other
+    /// threads do to the same element. Elements for which `delta` is 0 are not touched: the fewer
     /// elements a step changes, the less often threads collide, which is what Hogwild! relies on.
     ///
     /// # Panics
@@ -116,7 +116,7 @@ mod tests {
                 });
             }
         });
-        // A float counts to this in steps of one half without rounding.
+        // A float reaches this total in steps of one half without rounding.
         let total = (THREADS * STEPS) as f64 * -0.5;
         assert_eq!(shared.into_tensor(), Tensor::full([2, 3], total, FLOAT_CPU));
     }

@@ -3,7 +3,7 @@
 //! libtorch contains all of it: the store at which ranks meet, the process groups that move tensors
 //! between them, and the `Reducer` that overlaps gradient exchange with the backward pass. None of
 //! it has a C interface, so this crate compiles one (`csrc/`, described in `csrc/c10d.h`) and wraps
-//! it in safe handles. Policy is up to the `tch-parallel` crate: here, one function is one call.
+//! it in safe handles. Policy is left to the `tch-parallel` crate: here, one function is one call.
 //!
 //! # Layout
 //!
@@ -17,6 +17,7 @@
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`random`]: the state of the global generators.
 //! - [`tensor`]: tensor operations that tch lacks.
+//! - [`exit`](fn@exit): the end of a process, without libtorch's static destructors.
 //! - [`inherited_listener`]: a listening socket of the parent process.
 //!
 //! This is the only crate of the workspace with C++ and with unsafe code.
@@ -27,6 +28,7 @@ pub mod amp;
 pub mod autograd;
 mod comm_hook;
 mod error;
+mod exit;
 mod ffi;
 mod hogwild;
 mod listener;
@@ -39,6 +41,7 @@ pub mod tensor;
 
 pub use comm_hook::{Finish, GradBucket};
 pub use error::{Error, ErrorKind};
+pub use exit::exit;
 pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
 pub use process_group::{GlooAddress, ProcessGroup, ReduceOp, Work};

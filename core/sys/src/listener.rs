@@ -9,12 +9,12 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// The result is a duplicate: `fd` stays with its owner, and the port stays open as long as `fd`
 /// is. A descriptor that is closed, or not a listening socket, is an error.
 pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
-    // SAFETY: fcntl takes any number and refuses one that is not an open descriptor.
+    // SAFETY: fcntl accepts any number and rejects one that is not an open descriptor.
     let duplicate = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
     if duplicate < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: the descriptor has just been made, and nobody else knows it.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     let duplicate = unsafe { OwnedFd::from_raw_fd(duplicate) };
     let listener = TcpListener::from(duplicate);
     let mut listening: libc::c_int = 0;

@@ -1,8 +1,8 @@
 //! Live and peak bytes of each device.
 //!
-//! A CUDA device's come from PyTorch's caching allocator. The CPU has one memory, which is only
-//! divided in the accounts: every block is counted on the part that is current on the allocating
-//! thread.
+//! The numbers of a CUDA device come from PyTorch's caching allocator. The CPU has one memory,
+//! whose parts exist only in the counts: every block is counted on the part that is current on the
+//! allocating thread.
 
 use crate::error::check;
 use crate::process_group::pointer;
@@ -55,8 +55,8 @@ pub fn reset_cpu_peak(device: usize) {
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: sets two numbers under malloc's own lock. No block is ever mapped by itself, and
-        // the end of the heap is never given back, which is what -1 means.
+        // SAFETY: sets two numbers under malloc's own lock. After it, malloc maps no block on its
+        // own and never trims the top of the heap, which is what -1 means.
         unsafe {
             libc::mallopt(libc::M_MMAP_MAX, 0);
             libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
@@ -102,12 +102,13 @@ fn cpu(device: usize) -> i32 {
     device as i32
 }
 
-/// libtorch refuses devices that do not exist.
+/// A number too large for i32 becomes the largest, which the C++ side rejects like any missing
+/// device.
 fn cuda(device: usize) -> i32 {
     i32::try_from(device).unwrap_or(i32::MAX)
 }
 
-/// Never below 0: a block is freed once, after it was allocated.
+/// Counts are never below 0: each block is freed once, after it was allocated.
 fn unsigned(bytes: i64) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }

@@ -30,9 +30,9 @@ pub enum ReduceOp {
 /// Where gloo listens for the other ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GlooAddress {
-    /// On network interfaces, as GLOO_SOCKET_IFNAME names them.
+    /// On network interfaces, named as in GLOO_SOCKET_IFNAME.
     Interfaces(Vec<String>),
-    /// On the address that a host name or an address in text resolves to.
+    /// On the address to which a host name, or an address as text, resolves.
     Host(String),
 }
 
@@ -79,8 +79,8 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// A group that moves tensors with gloo; connects to all other ranks. All of them must share
-    /// `store`, and nothing else may use it.
+    /// Connects to all other ranks and returns a group that moves tensors with gloo. All ranks must
+    /// share `store`, and nothing else may use it.
     pub fn gloo(
         store: &Store,
         rank: usize,
@@ -107,8 +107,8 @@ impl ProcessGroup {
         Ok(ProcessGroup { handle: Arc::new(handle) })
     }
 
-    /// A group that moves CUDA tensors with NCCL, this rank's on one GPU; connects to all other
-    /// ranks. All of them must share `store`, and nothing else may use it.
+    /// Connects to all other ranks and returns a group that moves CUDA tensors with NCCL; this
+    /// rank's are on one GPU. All ranks must share `store`, and nothing else may use it.
     #[cfg(feature = "cuda")]
     pub fn nccl(
         store: &Store,
@@ -137,7 +137,7 @@ impl ProcessGroup {
         })
     }
 
-    /// Copies `tensor` of rank `root` into that of every other rank.
+    /// Copies rank `root`'s `tensor` into every other rank's.
     pub fn broadcast(&self, tensor: &Tensor, root: usize) -> Result<Work, Error> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -145,7 +145,7 @@ impl ProcessGroup {
         })
     }
 
-    /// Reduces `tensor` over all ranks into that of rank `root`; the others' are undefined
+    /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
     /// afterwards.
     pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp) -> Result<Work, Error> {
         self.start(|group, out| {
@@ -154,7 +154,7 @@ impl ProcessGroup {
         })
     }
 
-    /// Copies `input` of rank r into `outputs[r]` on every rank.
+    /// Copies rank r's `input` into `outputs[r]` on every rank.
     pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor) -> Result<Work, Error> {
         let mut outputs = pointers(outputs);
         self.start(|group, out| {
@@ -208,7 +208,7 @@ impl ProcessGroup {
         })
     }
 
-    /// Copies all `tensors` of rank `root` into those of every other rank, packed into buffers of
+    /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of
     /// `buffer_size` bytes. Blocks.
     pub fn broadcast_coalesced(
         &self,
@@ -229,8 +229,8 @@ impl ProcessGroup {
         })
     }
 
-    /// Whether all ranks have the same number of parameters with the same shapes and strides. Only
-    /// the ranks that differ from rank 0 get the error. Kinds are not compared. Blocks.
+    /// Checks that all ranks have the same number of parameters with the same shapes and strides.
+    /// Only the ranks that differ from rank 0 get the error. Kinds are not compared. Blocks.
     pub fn verify_params(&self, parameters: &[Tensor]) -> Result<(), Error> {
         let mut parameters = pointers(parameters);
         // SAFETY: `parameters` live through the call.
@@ -311,7 +311,7 @@ pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>, Error>
     texts.iter().map(|text| c_text(text.as_ref())).collect()
 }
 
-/// Ranks and world sizes are ints in c10d; one that does not fit is refused there as negative.
+/// Ranks and world sizes are ints in c10d, which rejects one that does not fit as negative.
 fn c_rank(rank: usize) -> c_int {
     c_int::try_from(rank).unwrap_or(-1)
 }
@@ -340,7 +340,7 @@ mod tests {
                 assert_eq!(error.message(), "Tensors must be contiguous");
             }
         }
-        // In another order, but each once: there are no gaps.
+        // Transposed: the elements are in another order, but without gaps.
         alone.all_reduce(&table.tr(), ReduceOp::Sum).unwrap().wait().unwrap();
     }
 }

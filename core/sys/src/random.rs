@@ -1,5 +1,4 @@
-//! The state of the global generators, which layers use for their weights and dropout for its
-//! masks.
+//! The state of the global generators, from which layers draw their weights and dropout its masks.
 
 use crate::error::{check, created};
 use crate::process_group::pointer;
@@ -13,7 +12,7 @@ pub fn rng_state(cuda_device: Option<usize>) -> Result<Tensor, Error> {
     // SAFETY: the call writes a tensor's address to `state`.
     let status = unsafe { ffi::c10d_rng_state(index(cuda_device), &mut state) };
     let state = created(status, state)?;
-    // SAFETY: the call has made this at::Tensor with `new` and given it away.
+    // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
     Ok(unsafe { Tensor::from_ptr(state.as_ptr().cast()) })
 }
 

@@ -81,8 +81,8 @@ impl Reducer {
         check(unsafe { ffi::c10d_reducer_prepare_for_forward(self.handle.as_ptr()) })
     }
 
-    /// Once, before the second forward pass, reorders the buckets by the arrival of gradients.
-    /// Returns errors of the previous backward pass, or whether the buckets have changed.
+    /// Reorders the buckets by the arrival of the gradients: once, before the second forward pass.
+    /// Returns whether the buckets have changed, or an error of the previous backward pass.
     pub fn rebuild_buckets(&mut self) -> Result<bool, Error> {
         let mut rebuilt = false;
         // SAFETY: the handle is valid until `self` is dropped.
@@ -121,8 +121,8 @@ impl Reducer {
         unsafe { ffi::c10d_reducer_needs_sink(self.handle.as_ptr()) }
     }
 
-    /// The identity, whose backward tells the reducer that the backward pass has begun;
-    /// `_DDPSink` in PyTorch's `distributed.py`.
+    /// Passes the outputs through an identity function whose backward tells the reducer that the
+    /// backward pass has begun; `_DDPSink` in PyTorch's `distributed.py`.
     pub fn sink(&mut self, outputs: &mut [Tensor]) -> Result<(), Error> {
         let mut pointers = pointers(outputs);
         // SAFETY: `outputs` live through the call and are borrowed mutably: it assigns to them.
@@ -137,9 +137,10 @@ impl Reducer {
         check(unsafe { ffi::c10d_reducer_set_uneven_input_join(self.handle.as_ptr()) })
     }
 
-    /// Passes the sum of ones over the ranks that train. The gradients of the next backward pass
-    /// are divided by it, or by the size of the group if `use_static_world_size` is set. `None`
-    /// returns to the latter for good.
+    /// Passes the exchange that counts the ranks still training, as a sum of ones. The gradients of
+    /// the next backward pass are divided by that count, or by the size of the group if
+    /// `use_static_world_size` is set. After `None`, they are always divided by the size of the
+    /// group.
     pub fn set_forward_pass_work(
         &mut self,
         work: Option<Work>,

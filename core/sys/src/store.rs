@@ -27,7 +27,7 @@ pub struct TcpStoreOptions<'a> {
     pub host: &'a str,
     /// The server's port, as MASTER_PORT gives it.
     pub port: u16,
-    /// The number of ranks that connect. A server in Python waits for all of them; ours does not.
+    /// The number of ranks that connect. A Python server waits for all of them; ours does not.
     pub world_size: usize,
     /// The socket to serve on, which makes this process the server; `None` for a client.
     pub listener: Option<TcpListener>,
@@ -147,7 +147,7 @@ impl Drop for Store {
     }
 }
 
-/// Everything in c10d requires a store.
+/// Called when a store is made, because everything in c10d requires one.
 fn initialize() -> Result<(), Error> {
     static ONCE: Once = Once::new();
     let mut result = Ok(());
@@ -156,7 +156,7 @@ fn initialize() -> Result<(), Error> {
     result
 }
 
-/// At least one: the engine takes zero for no timeout.
+/// At least 1, because zero means no timeout to the engine.
 pub(crate) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).max(1)
 }

@@ -24,42 +24,42 @@ pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
     check(unsafe { ffi::c10d_randn(pointers(tensors).as_mut_ptr(), tensors.len(), seed) })
 }
 
-/// The elements of a tensor of 32-bit floats, contiguous and on the CPU, to be written in place; the
-/// last dimension runs fastest. None for another tensor, and for one that anybody else can get at:
-/// through another handle, a view, a graph of gradients. It is to a tensor what `Arc::get_mut` is to
-/// an `Arc`.
+/// The elements of a contiguous tensor of 32-bit floats on the CPU, to be written in place, in
+/// row-major order. `None` for any other tensor, and for one that can also be reached in another
+/// way: through a second handle, a view or an autograd graph. What `Arc::get_mut` is to an `Arc`,
+/// this is to a tensor.
 pub fn get_mut(tensor: &mut Tensor) -> Option<&mut [f32]> {
     // SAFETY: `tensor` lives through the call.
     let elements = unsafe { ffi::c10d_exclusive_floats(pointer(tensor)) };
     let elements = NonNull::new(elements)?;
-    // SAFETY: there lie `numel` floats, which are contiguous. This is the only handle to them, and
-    // it is borrowed as long as the slice, so nobody reads or writes them meanwhile. Every pattern
-    // of bits is a float.
+    // SAFETY: the pointer is to `numel` contiguous floats. This is the only handle to them, and it
+    // is borrowed as long as the slice, so nothing else reads or writes them meanwhile. Every bit
+    // pattern is a valid float.
     Some(unsafe { slice::from_raw_parts_mut(elements.as_ptr(), tensor.numel()) })
 }
 
-/// `tensor.add_(other, alpha=alpha)`: one rounding an element where the kernel has a fused
-/// multiply-add, which `tensor += other * alpha` does not.
+/// `tensor.add_(other, alpha=alpha)`. Where the kernel uses a fused multiply-add, each element is
+/// rounded once, unlike in `tensor += other * alpha`, which rounds twice.
 pub fn add_scaled_(tensor: &mut Tensor, other: &Tensor, alpha: f64) -> Result<(), Error> {
     // SAFETY: both tensors live through the call.
     check(unsafe { ffi::c10d_add_scaled(pointer(tensor), pointer(other), alpha) })
 }
 
-/// `tensor.addcmul_(a, b, value=value)`: adds `value * a * b`. tch's has no `value`.
+/// `tensor.addcmul_(a, b, value=value)`: adds `value * a * b`. tch's function has no `value`.
 pub fn addcmul_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), Error> {
     // SAFETY: the tensors live through the call.
     check(unsafe { ffi::c10d_addcmul(pointer(tensor), pointer(a), pointer(b), value) })
 }
 
-/// `tensor.addcdiv_(a, b, value=value)`: adds `value * a / b`. tch's has no `value`.
+/// `tensor.addcdiv_(a, b, value=value)`: adds `value * a / b`. tch's function has no `value`.
 pub fn addcdiv_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), Error> {
     // SAFETY: the tensors live through the call.
     check(unsafe { ffi::c10d_addcdiv(pointer(tensor), pointer(a), pointer(b), value) })
 }
 
-/// What a batch norm's gradients are made of: over every channel of images `[N, C, ..]`, the sum of
-/// `gradient`, and that of `gradient` times the input normalised by `mean` and `var`, each `[C]`.
-/// `torch.batch_norm_backward_reduce` is the same, on a GPU only.
+/// The sums from which a batch norm's gradients are computed: for each channel of images `[N, C,
+/// ..]`, the sum of `gradient`, and the sum of `gradient` times the input normalised by `mean` and
+/// `var`, which are `[C]`. `torch.batch_norm_backward_reduce` does the same, but only on a GPU.
 pub fn batch_norm_backward_reduce(
     gradient: &Tensor,
     input: &Tensor,
@@ -102,8 +102,8 @@ pub fn grad_enabled() -> bool {
     unsafe { ffi::c10d_grad_enabled() }
 }
 
-/// Whether a tensor is a view whose numbers lie apart, or in another order than those of a contiguous
-/// one. False for a sparse tensor, which has no strides.
+/// Whether a tensor is a view whose elements have gaps between them, or an order other than a
+/// contiguous tensor's. False for a sparse tensor, which has no strides.
 pub fn is_strided_view(tensor: &Tensor) -> bool {
     // SAFETY: `tensor` lives through the call, which only reads.
     unsafe { ffi::c10d_is_strided_view(pointer(tensor)) }
@@ -171,7 +171,7 @@ mod tests {
         ] {
             let drawn = tensors[tensor].double_value(&place);
             // Processors round the logarithms and cosines differently.
-            assert!((drawn - expected).abs() < 1e-6, "{drawn} in place of {expected}");
+            assert!((drawn - expected).abs() < 1e-6, "{drawn} instead of {expected}");
         }
     }
 }

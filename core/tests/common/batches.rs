@@ -1,4 +1,4 @@
-//! Batches that several ranks have together, and how near their results must come to those of one process.
+//! Batches divided over several ranks, and how close their results must be to those of one process.
 
 #![allow(dead_code, reason = "not every test that includes this uses all of it")]
 
@@ -8,10 +8,10 @@ use tch_parallel::distributed::ProcessGroup;
 
 pub const CHANNELS: i64 = 3;
 
-/// Of each sample and channel.
+/// The shape of each channel of a sample.
 pub const IMAGE: &[i64] = &[4, 5];
 
-/// A batch of all ranks, which have so many rows of it each.
+/// A batch of all ranks together; rank r has `rows[r]` rows of it.
 pub struct Batch<'a> {
     pub rows: &'a [i64],
     pub images: Tensor,
@@ -33,7 +33,7 @@ impl<'a> Batch<'a> {
         Batch { rows, images: images.view(&size[..]), targets: targets.view(&size[..]) }
     }
 
-    /// This rank's rows of a tensor that has all of them.
+    /// This rank's rows of a tensor that holds all ranks' rows.
     pub fn part(&self, group: &ProcessGroup, all: &Tensor) -> Tensor {
         let start = self.rows[..group.rank()].iter().sum();
         all.narrow(0, start, self.rows[group.rank()])
@@ -50,7 +50,7 @@ pub fn assert_close(what: &str, found: &Tensor, expected: &Tensor, tolerance: f6
     }
 }
 
-/// Gives every parameter values of its own, none of them that with which a layer begins.
+/// Gives every parameter different values, none of them a layer's initial one.
 pub fn vary_weights(vs: &VarStore) {
     for (index, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
         let values = Tensor::arange(parameter.numel() as i64, (parameter.kind(), Device::Cpu));

@@ -1,4 +1,4 @@
-//! Runs a test's body on several ranks, each a process of its own.
+//! Runs a test's body on several ranks, each in its own process.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use tests::programs::{as_rank, free_port};
 use tests::progress::Patience;
 use tests::wait::until;
 
-/// How long a rank of a test waits for another.
+/// How long a test's rank waits for another.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Declares a test whose body runs on every rank.
@@ -28,17 +28,17 @@ macro_rules! on_ranks {
     };
 }
 
-/// In the test's own process: starts the ranks and waits for them. In a rank's: runs the body.
+/// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body.
 pub fn run(world_size: usize, test: &str, body: fn(&ProcessGroup)) {
     processes(world_size, test, || body(&init_process_group(options()).unwrap()));
 }
 
-/// How the ranks of a test make a group.
+/// The options with which a test's ranks make their group.
 pub fn options() -> ProcessGroupOptions {
     ProcessGroupOptions { device: DeviceChoice::Cpu, timeout: TIMEOUT, ..Default::default() }
 }
 
-/// The same for processes that are not all in one group.
+/// Like `run`, but for processes that are not all in one group.
 pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
     if std::env::var_os("RANK").is_some() {
         tch::set_num_threads(1);
@@ -59,7 +59,7 @@ pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
     let mut stand_still = Patience::default().with_processes(ranks.iter().map(Rank::pid).collect());
     let mut given_up = false;
     let mut give_up = || {
-        // Then on all at once.
+        // Once the ranks stand still, all of them are given up.
         given_up |= stand_still();
         given_up
     };

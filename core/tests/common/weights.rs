@@ -1,4 +1,4 @@
-//! A model of which a test chooses the gradients.
+//! A model whose gradients a test chooses.
 
 #![allow(dead_code, reason = "not every test that includes this uses all of it")]
 
@@ -8,7 +8,7 @@ use tch_parallel::Result;
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
-/// Parameters of which a test chooses the gradients.
+/// Parameters whose gradients a test chooses.
 #[derive(Debug)]
 pub struct Weights {
     pub matrix: Tensor,
@@ -17,7 +17,7 @@ pub struct Weights {
 
 pub type Model = DistributedDataParallel<Weights>;
 
-/// So small a cap that every parameter has a bucket of its own from the second step on.
+/// A cap so small that every parameter has its own bucket from the second step on.
 pub const TWO_BUCKETS: DdpOptions = DdpOptions {
     bucket_cap_mb: Some(1e-5),
     find_unused_parameters: false,
@@ -36,7 +36,8 @@ pub fn model(group: &ProcessGroup, options: DdpOptions) -> (VarStore, Model) {
     (vs, model)
 }
 
-/// Gradients that differ from rank to rank and from step to step, and are no numbers of 16 bits.
+/// Gradients that differ from rank to rank and from step to step, and that 16 bits cannot
+/// represent.
 pub fn own(rank: usize, step: i64) -> [Tensor; 2] {
     let numbers = |len: i64, offset: f64| {
         (Tensor::arange(len, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin()
@@ -45,7 +46,7 @@ pub fn own(rank: usize, step: i64) -> [Tensor; 2] {
     [numbers(24 * 16, offset).view([24, 16]), numbers(16, offset + 0.5)]
 }
 
-/// A forward and a backward pass in which these are the gradients of this rank.
+/// A forward and a backward pass in which this rank's gradients are `gradients`.
 pub fn backward(vs: &VarStore, model: &Model, gradients: &[Tensor; 2]) -> Result<()> {
     Sgd::new(vs, SgdOptions::default())?.zero_grad()?;
     let loss = model.forward(|weights| {

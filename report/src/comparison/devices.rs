@@ -3,21 +3,21 @@
 use crate::plot::{Bars, Group, Unit};
 use crate::{Column, DeviceReport, table};
 
-/// What one training of a comparison has shown.
+/// The result of one training of a comparison.
 pub trait Measured {
-    /// What tables and charts call the training.
+    /// The training's name in tables and charts.
     fn name(&self) -> String;
 
-    /// In their order.
+    /// The reports of its devices, in their order.
     fn devices(&self) -> &[DeviceReport];
 }
 
-/// What stands in a column of a [`device_table`].
+/// The contents of a column of a [`device_table`].
 #[derive(Debug)]
 pub enum Cell<M> {
-    /// The same for all devices of a training: stands beside the first of them.
+    /// The same for all devices of a training; shown only in the first device's row.
     Training(fn(&M) -> String),
-    /// Of each device.
+    /// Different for each device.
     Device(fn(&DeviceReport) -> String),
 }
 
@@ -45,7 +45,7 @@ pub fn device_table<M: Measured>(columns: &[(Column, Cell<M>)], measured: &[M]) 
 /// A part of a device's bar: its name, and how long it is.
 pub type Part<'a> = (&'a str, fn(&DeviceReport) -> f64);
 
-/// A chart with a group of bars for each training, in which each device has a bar.
+/// A chart with a group of bars for each training and a bar for each device.
 pub fn device_bars<M: Measured>(
     title: &str,
     axis: &str,
@@ -53,7 +53,8 @@ pub fn device_bars<M: Measured>(
     parts: &[Part<'_>],
     measured: &[M],
 ) -> Bars {
-    // Of the training that has most: the others have empty bars for what they do not use.
+    // The devices of the training that has the most; the others get empty bars for those that they
+    // do not use.
     let devices = measured.iter().map(M::devices).max_by_key(|devices| devices.len());
     let devices = devices.unwrap_or_default();
     let group = |training: &M| {
@@ -72,8 +73,8 @@ pub fn device_bars<M: Measured>(
     }
 }
 
-/// The peak memory of each device. The names are those of the optimizer's state, of
-/// [`others`](DeviceReport::others) and of [`activations`](DeviceReport::activations).
+/// A chart of the peak memory of each device. The arguments name the optimizer's state,
+/// [`others`](DeviceReport::others) and [`activations`](DeviceReport::activations).
 pub fn memory_bars<M: Measured>([state, others, activations]: [&str; 3], measured: &[M]) -> Bars {
     let parts: [Part<'_>; 4] = [
         ("parameters", |device| device.parameters as f64),
@@ -100,7 +101,7 @@ mod tests {
         }
     }
 
-    /// On one device, and on two.
+    /// A training on one device, and one on two.
     fn trained() -> [Trained; 2] {
         let device = |index: usize| DeviceReport {
             device: format!("cpu:{index}"),

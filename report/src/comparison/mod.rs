@@ -1,5 +1,5 @@
-//! What the subcommands `compare` have in common: they train with one method after the other, each in
-//! processes of its own, and show side by side what the trainings measured.
+//! What the `compare` subcommands have in common: they train with one method after the other, each
+//! in its own processes, and show the measurements of the trainings side by side.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! This very program, started again with other flags, and the metrics that it writes.
+//! Runs this program again with other flags, and reads the metrics that it writes.
 
 use crate::multiprocessing::{self, Process, TimeLimit, end_with};
 use crate::{DeviceReport, read_events, refused};
@@ -12,11 +12,12 @@ use tch_parallel::Devices;
 use tch_parallel::distributed::Env;
 use tempfile::{TempDir, tempdir};
 
-/// The variable in which a training finds the process id of the comparison that measures it.
+/// The environment variable that tells a training the process id of the comparison that measures
+/// it.
 const MEASURED_BY: &str = "TCH_PARALLEL_MEASURED_BY";
 
-/// Whether a comparison has started this process, which is then about bytes and seconds, and ends
-/// with the comparison, even if that is killed.
+/// Whether a comparison has started this process. If so, only its bytes and seconds matter, and it
+/// ends with the comparison, even if the comparison is killed.
 ///
 /// # Errors
 /// If the comparison is gone already.
@@ -29,13 +30,13 @@ pub fn is_measured() -> Result<bool> {
 /// A training by this program, in processes of its own.
 #[derive(Debug, Clone)]
 pub struct Training {
-    /// What messages call it.
+    /// The training's name in messages.
     pub name: String,
-    /// What follows the program's name in the command line, without `--metrics`.
+    /// The arguments on the command line, without `--metrics`.
     pub flags: Vec<OsString>,
     /// Where it runs.
     pub workers: Workers,
-    /// Whether each process computes on one thread only. So a logical device that is alone has no
+    /// Whether each process computes on one thread only, so that a single logical device gets no
     /// more of the processor than each of several.
     pub single_threaded: bool,
 }
@@ -60,10 +61,10 @@ pub struct Comparison {
 
 impl Comparison {
     /// A comparison in which no training may take longer than `timeout` seconds, which the user sets
-    /// by the flag `--timeout`.
+    /// with the flag `--timeout`.
     ///
     /// # Errors
-    /// If a launcher has started this process: the comparison starts all ranks by itself.
+    /// If a launcher has started this process, since the comparison starts all ranks itself.
     pub fn new(timeout: u64) -> Result<Self> {
         ensure!(
             Env::read()?.is_none(),
@@ -74,16 +75,16 @@ impl Comparison {
         Ok(Self { limit: TimeLimit { seconds: timeout, flag: "--timeout" }, directory })
     }
 
-    /// For files that trainings read. It is removed at the end.
+    /// A directory for files that trainings read. It is removed at the end.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Trains, and gives `on_line` every line that a process prints, as it comes. The metrics can be
+    /// Trains, and passes every line that a process prints to `on_line` at once. The metrics can be
     /// read until the next training starts.
     ///
     /// # Errors
-    /// If a process fails or takes too long. No process is left then.
+    /// If a process fails or takes too long. In that case all processes have been ended.
     pub fn run(&self, training: &Training, mut on_line: impl FnMut(&str)) -> Result<Metrics> {
         let Training { name, flags, workers, single_threaded } = training;
         let metrics = self.directory().join("metrics");
@@ -110,11 +111,11 @@ impl Comparison {
     }
 }
 
-/// What each of several devices has of a batch.
+/// The number of rows of a batch that each of several devices gets.
 ///
 /// # Errors
-/// [`Error::Argument`](tch_parallel::Error::Argument) for a single device, with which there is nothing
-/// to compare, and for a batch that the devices cannot share evenly.
+/// [`Error::Argument`](tch_parallel::Error::Argument) for a single device, which leaves nothing to
+/// compare, and for a batch that cannot be divided evenly among the devices.
 pub fn equal_share(batch_size: usize, devices: &Devices) -> tch_parallel::Result<usize> {
     let count = devices.len();
     if count < 2 {
@@ -128,7 +129,7 @@ pub fn equal_share(batch_size: usize, devices: &Devices) -> tch_parallel::Result
     Ok(batch_size / count)
 }
 
-/// What a training wrote.
+/// The metrics that a training wrote.
 #[derive(Debug)]
 pub struct Metrics {
     name: String,
@@ -139,23 +140,23 @@ impl Metrics {
     /// All events of this name, those of rank 0 first.
     ///
     /// # Errors
-    /// For a file that is missing, and for an event that is no `E`.
+    /// For a missing file, and for an event that is not an `E`.
     pub fn events<E: DeserializeOwned>(&self, name: &str) -> Result<Vec<E>> {
         Ok(self.events_by_rank(name)?.into_iter().flatten().collect())
     }
 
-    /// The events of this name that each rank has written.
+    /// All events of this name, in one list for each rank.
     ///
     /// # Errors
-    /// As [`events`](Self::events).
+    /// Same as [`events`](Self::events).
     pub fn events_by_rank<E: DeserializeOwned>(&self, name: &str) -> Result<Vec<Vec<E>>> {
         self.files.iter().map(|file| Ok(read_events(file, name)?)).collect()
     }
 
-    /// The event `device` of each of the expected devices, in their order.
+    /// The event `device` of each device, in the order of the devices.
     ///
     /// # Errors
-    /// For another number of devices, and as [`events`](Self::events).
+    /// If the number of devices is not `expected`, and same as [`events`](Self::events).
     pub fn devices(&self, expected: usize) -> Result<Vec<DeviceReport>> {
         let devices = self.events("device")?;
         let (name, found) = (&self.name, devices.len());

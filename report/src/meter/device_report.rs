@@ -1,10 +1,10 @@
-//! What a device held and did, as the event `device` of the metrics says it.
+//! What a device held and did, as in the event `device` of the metrics.
 
 use crate::size;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// All in bytes but the last.
+/// The memory of one device in bytes, and how much of the time it was idle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// `cpu:0`, `cuda:1` …
@@ -24,16 +24,18 @@ pub struct DeviceReport {
 }
 
 impl DeviceReport {
-    /// What else lives between two steps: with DistributedDataParallel the buckets, in which
-    /// gradients travel; with images the memory of batches, which the data set keeps for the next.
+    /// What else lives between two steps: the buckets of DistributedDataParallel, in which
+    /// gradients travel, and the memory of image batches, which the data set keeps for the next
+    /// ones.
     pub fn others(&self) -> usize {
         self.live.saturating_sub(self.parameters + self.gradients + self.optimizer_state)
     }
 
-    /// What comes within a step: the batch, activations, outputs, and the gradients of both.
+    /// What is allocated within a step: the batch, activations, outputs, and the gradients of both.
     ///
-    /// Of what lives between two steps the gradients of the parameters are not there at the peak.
-    /// `zero_grad` drops them before the backward pass, and they come back while activations go.
+    /// Everything that lives between two steps also lives at the peak, except the parameters'
+    /// gradients: `zero_grad` frees them before the backward pass, and they are allocated again
+    /// while activations are freed.
     pub fn activations(&self) -> usize {
         (self.peak + self.gradients).saturating_sub(self.live)
     }

@@ -1,24 +1,24 @@
-//! How much of a step a device does nothing.
+//! How long a device is idle in a step.
 
 use std::time::Duration;
 use tch_parallel::LogicalDevice;
 use tch_parallel::data_parallel::Event;
 
-/// The time within a step in which nothing was done on a replica's `device`: neither by the thread
-/// of the replica nor by the main thread, which copies to it or gathers there.
+/// The time within a step in which a replica's `device` was idle: used neither by the replica's
+/// thread nor by the main thread, which copies to it or gathers there.
 ///
-/// `events` are those of the step, which took `step` in all.
+/// `events` are those of the step, which took `step` in total.
 pub(super) fn of_replica(events: &[Event], device: LogicalDevice, step: Duration) -> Duration {
     step.saturating_sub(busy(events.iter().filter(|event| event.device == device)))
 }
 
-/// The time within a step in which only others did something: the main thread works for the first
-/// device, `home`, unless it waits for a replica.
+/// The time within a step in which only other devices worked. The main thread works for the first
+/// device, `home`, except while it waits for a replica.
 pub(super) fn of_home(events: &[Event], home: LogicalDevice) -> Duration {
     busy(events).saturating_sub(busy(events.iter().filter(|event| event.device == home)))
 }
 
-/// How long at least one of the events went on.
+/// How long at least one of the events was in progress.
 fn busy<'a>(events: impl IntoIterator<Item = &'a Event>) -> Duration {
     let mut spans: Vec<_> =
         events.into_iter().map(|event| (event.start, event.start + event.duration)).collect();
@@ -26,7 +26,7 @@ fn busy<'a>(events: impl IntoIterator<Item = &'a Event>) -> Duration {
     let mut busy = Duration::ZERO;
     let mut until = Duration::ZERO;
     for (start, end) in spans {
-        // What two spans have in common counts once.
+        // Where two spans overlap, the time counts once.
         busy += end.saturating_sub(start.max(until));
         until = until.max(end);
     }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_replica_is_idle_where_none_of_its_spans_is() {
-        // 10 to 40 without a gap, 60 to 70, and what another device does.
+        // Busy from 10 to 40 without a gap and from 60 to 70; the rest is another device's.
         let events = [
             event(1, 60, 10),
             event(1, 10, 20),
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_first_device_is_idle_while_only_others_work() {
-        // It waits from 30 to 45, and from 80 on for 5.
+        // It waits from 30 to 45 and from 80 to 85.
         let events = [event(0, 10, 20), event(1, 5, 40), event(2, 80, 5), event(0, 60, 5)];
         let idle = |events: &[Event]| of_home(events, LogicalDevice::Cpu(0));
         assert_eq!(idle(&events), Duration::from_millis(5 + 15 + 5));

@@ -3,8 +3,8 @@
 //! | file | what it holds |
 //! |---|---|
 //! | this one | [`Meter`]: measures every step |
-//! | `device_report` | [`DeviceReport`]: what it comes to, for one device |
-//! | `idle` | how much of a step a device does nothing |
+//! | `device_report` | [`DeviceReport`]: the results for one device |
+//! | `idle` | how long a device is idle in a step |
 
 mod device_report;
 mod idle;
@@ -18,7 +18,7 @@ use tch_parallel::{Devices, LogicalDevice, Result};
 
 pub use device_report::DeviceReport;
 
-/// Measures every step after the first [two](Self::WARM_UP); where there are no more, the last.
+/// Measures every step after the first [two](Self::WARM_UP), or the last one if there are no more.
 ///
 /// ```
 /// use tch::{Kind, Tensor, kind::FLOAT_CPU, nn::{self, ModuleT, VarStore}};
@@ -48,18 +48,19 @@ pub struct Meter {
     trace: Trace,
     begun: Instant,
     steps: u32,
-    /// Of the steps that count.
+    /// The duration of all measured steps.
     total: Duration,
-    /// For each device, the most bytes within a step that counts.
+    /// For each device, the most bytes within a measured step.
     peaks: Vec<usize>,
-    /// For each device, how long it did nothing in the steps that count.
+    /// For each device, how long it was idle in the measured steps.
     idle: Vec<Duration>,
 }
 
 impl Meter {
-    /// Steps at the beginning that are unlike those to come. In the first the optimizer has no state
-    /// yet, and threads and caches are cold. In the second [`DistributedDataParallel`] builds its
-    /// buckets anew, and gloo's threads may hold what was sent for it until after the peak.
+    /// The number of steps at the start that differ from later ones and are not measured. In the
+    /// first step the optimizer has no state yet, and threads and caches are cold. In the second,
+    /// [`DistributedDataParallel`] rebuilds its buckets, and gloo's threads may hold what was sent
+    /// for that until after the peak.
     ///
     /// [`DistributedDataParallel`]: tch_parallel::distributed::DistributedDataParallel
     pub const WARM_UP: u32 = 2;
@@ -77,15 +78,15 @@ impl Meter {
         }
     }
 
-    /// Records what the devices do. To be given to a model with several replicas.
+    /// Records what the devices do. Pass it to a model with several replicas.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// Begins a step, in which the batch is there already.
+    /// Begins a step. Its batch must already be loaded.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a device that is not there.
+    /// [`Error::Argument`](tch_parallel::Error::Argument) for a device that does not exist.
     pub fn begin_step(&mut self) -> Result<()> {
         for device in self.devices.iter() {
             reset_peak_memory_stats(device)?;
@@ -102,10 +103,10 @@ impl Meter {
         self.begun.elapsed()
     }
 
-    /// Ends the step, and says how long it took.
+    /// Ends the step, and returns how long it took.
     ///
     /// # Errors
-    /// As [`begin_step`](Self::begin_step).
+    /// Same as [`begin_step`](Self::begin_step).
     pub fn end_step(&mut self) -> Result<Duration> {
         let step = self.elapsed();
         if self.steps <= Self::WARM_UP {
@@ -126,15 +127,15 @@ impl Meter {
         Ok(step)
     }
 
-    /// What there is to say of every device when the last step's tensors are gone.
+    /// The report of every device. Call this when the last step's tensors have been freed.
     ///
-    /// `optimizer_state` is in bytes, as optimizers tell it. `waited` is how much of a step a rank
-    /// only waits for the others ([`DdpLoggingData::waiting_time`], an average that knows nothing of
-    /// [`WARM_UP`](Self::WARM_UP)); without it, the trace tells how long the devices of one process do
-    /// nothing. Before the first step there is no time to have a share of, and `idle_share` is 0.
+    /// `optimizer_state` is in bytes, as reported by the optimizer. `waited` is how long a rank
+    /// only waits for the others in each step ([`DdpLoggingData::waiting_time`], an average that
+    /// includes the [`WARM_UP`](Self::WARM_UP) steps). Without it, the trace shows how long the
+    /// devices of one process are idle. Before the first step, `idle_share` is 0.
     ///
     /// # Errors
-    /// As [`begin_step`](Self::begin_step).
+    /// Same as [`begin_step`](Self::begin_step).
     ///
     /// [`DdpLoggingData::waiting_time`]: tch_parallel::distributed::DdpLoggingData::waiting_time
     pub fn reports(
@@ -157,7 +158,8 @@ impl Meter {
                 live: memory_allocated(device)?,
                 peak: *peak,
                 parameters,
-                // The first device has them; a replica gives its own away and has no optimizer.
+                // Only the first device has these: a replica hands its gradients over and has no
+                // optimizer.
                 gradients: std::mem::take(&mut gradients),
                 optimizer_state: std::mem::take(&mut optimizer_state),
                 idle_share: if step.is_zero() { 0.0 } else { idle.div_duration_f64(step) },
@@ -167,7 +169,8 @@ impl Meter {
     }
 }
 
-/// A GPU has only been told what to do; the time is that of the doing.
+/// Waits until GPUs have finished: calls only queue their work, but the work is what is to be
+/// timed.
 fn wait_for(devices: &Devices) {
     for device in devices.iter() {
         if let LogicalDevice::Cuda(index) = device {

@@ -8,50 +8,50 @@ use super::range::Range;
 use crate::refused;
 use tch_parallel::Result;
 
-/// Horizontal bars in groups: for each group (a method) one bar a member (a device), and each bar
-/// stacked from parts (parameters, gradients …).
+/// Horizontal bars in groups: each group (a method) has one bar per member (a device), and each bar
+/// is stacked from parts (parameters, gradients …).
 ///
-/// Bars lie on their side so that names of any length, and the amount of each bar, can be read
-/// without turning one's head. With a single member and a single part it is a plain bar chart: one
-/// bar a group, with the group's name.
+/// The bars are horizontal so that names of any length, and the amount of each bar, can be read
+/// without turning one's head. With a single member and a single part this is a plain bar chart:
+/// one bar per group, with the group's name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
-    /// What the chart shows; stands above it.
+    /// What the chart shows; written above it.
     pub title: String,
-    /// What the length of a bar is (`peak memory`); stands below the axis, with the unit.
+    /// What the length of a bar means (`peak memory`); written below the axis, with the unit.
     pub axis: String,
-    /// In what `values` are counted.
+    /// The unit of `values`.
     pub unit: Unit,
-    /// What a bar is made of, from left to right; at most nine. The legend names them if there are
+    /// The parts of a bar, from left to right; at most nine. The legend names them if there are
     /// several.
     pub parts: Vec<String>,
     /// The bars of each group, from top to bottom. The name of a single one is not shown.
     pub members: Vec<String>,
-    /// From top to bottom.
+    /// The groups, from top to bottom.
     pub groups: Vec<Group>,
 }
 
 /// The bars that belong together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Stands above the bars, or at the left of a single one if it is short enough.
+    /// Written above the bars, or to the left of a single bar if it is short enough.
     pub name: String,
     /// `values[member][part]`: finite and not below zero.
     pub values: Vec<Vec<f64>>,
 }
 
-/// What values count.
+/// The unit of values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unit {
     /// Bytes, shown in KiB, MiB or GiB, as suits the longest bar.
     Bytes,
-    /// Something else, shown as it is. The text stands beside the title of the axis (`images/s`);
-    /// empty for a number without a unit.
+    /// Any other unit, shown as it is, beside the title of the axis (`images/s`); empty for a
+    /// number without a unit.
     Other(String),
 }
 
 impl Unit {
-    /// How many of the counted things make one of what is shown, and the name of that.
+    /// The unit that is shown: its size in the unit of the values, and its name.
     fn shown(&self, largest: f64) -> (f64, &str) {
         match self {
             Unit::Other(name) => (1.0, name),
@@ -71,12 +71,12 @@ impl Unit {
     }
 }
 
-/// Draws a bar chart, as an SVG file. At the end of each bar stands its sum.
+/// Draws a bar chart, as an SVG file. The sum of each bar is written at its end.
 ///
 /// # Errors
 /// [`Error::Argument`](crate::Error::Argument) if there are no groups, members or parts, or more
-/// than nine parts; if a group has another number of members, or a member of parts, than the chart;
-/// if a value is below zero, or it or the sum of its bar is not finite.
+/// than nine parts; if a group's number of members, or a member's number of parts, is not the
+/// chart's; if a value is below zero; if a value or the sum of a bar is not finite.
 pub fn bars(chart: &Bars) -> Result<String> {
     chart.check()?;
     let colours = colours("parts", chart.parts.len())?;
@@ -94,7 +94,7 @@ pub fn bars(chart: &Bars) -> Result<String> {
     let names = LABEL.column(bars.iter().map(|bar| bar.name));
     let plot = Plot {
         left: MARGIN + names + 8.0,
-        // The sum of the longest bar stands to the right of it.
+        // Leaves room for the sum to the right of the longest bar.
         right: WIDTH - MARGIN - 8.0 - LABEL.column(sums.iter().map(String::as_str)),
         top: canvas.bottom,
         bottom,
@@ -102,7 +102,7 @@ pub fn bars(chart: &Bars) -> Result<String> {
     let axis = with_unit(&chart.axis, unit);
     canvas.x_axis(plot, &range, &axis);
     for (top, line) in headings {
-        // Covers the lines of the axis, which would run through the text.
+        // Covers the grid lines, which would run through the text.
         canvas.add(rectangle([MARGIN, top, WIDTH - 2.0 * MARGIN, ROW]).set("fill", CARD));
         canvas.text((MARGIN, top + 16.0), Anchor::Start, HEADING, &line);
     }
@@ -128,25 +128,25 @@ pub fn bars(chart: &Bars) -> Result<String> {
     Ok(canvas.finish(&format!("Bar chart of {axis}: {}.", groups.join(", "))))
 }
 
-/// From one row to the next: bars, and the lines of headings.
+/// The distance from one row to the next, of bars and of lines of headings.
 const ROW: f64 = 22.0;
-/// How thick a bar is.
+/// The thickness of a bar.
 const BAR: f64 = 18.0;
-/// What is left free between groups that have headings.
+/// The space between groups that have headings.
 const GAP: f64 = 8.0;
 
-/// What stands where.
+/// The positions of headings and bars.
 struct Layout<'a> {
-    /// Lines of text, and where they begin.
+    /// Lines of text, and their tops.
     headings: Vec<(f64, String)>,
     bars: Vec<Bar<'a>>,
     bottom: f64,
 }
 
 struct Bar<'a> {
-    /// What stands at its left.
+    /// The text to the left of the bar.
     name: &'a str,
-    /// What tells it from all other bars.
+    /// The names that identify the bar among all others.
     path: String,
     parts: &'a [f64],
     top: f64,
@@ -228,7 +228,7 @@ fn same_count(what: impl Into<String>, of: &str, found: usize, names: &[String])
     Err(refused(what, format!("a list of {found}"), &expected))
 }
 
-/// `value`, which is not below zero, in three digits.
+/// `value`, which is not below zero, with three digits.
 fn number(value: f64) -> String {
     match value {
         0.0 => "0".into(),

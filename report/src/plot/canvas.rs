@@ -1,4 +1,4 @@
-//! The card that all charts are drawn on: title, legend, text that fits.
+//! The card that all charts are drawn on: title, legend, axes, text that fits.
 
 use svg::Document;
 use svg::node::Node;
@@ -7,13 +7,13 @@ use svg::node::element::{Circle, Description, Group, Line, Polyline, Rectangle, 
 use super::palette::Colour;
 use super::range::Range;
 
-/// The width of every chart, in pixels where the page has room for them. A page of 400 shrinks text
-/// of 15 to ten, which is still legible.
+/// The width of every chart in pixels, if the page has room for it. A page 400 pixels wide shrinks
+/// 15-pixel text to 10, which is still legible.
 pub(super) const WIDTH: f64 = 560.0;
-/// What is left free at the edges of the card.
+/// The space at the edges of the card.
 pub(super) const MARGIN: f64 = 16.0;
 
-/// The widest column of names beside a chart: the chart itself needs the rest.
+/// The widest column of names beside a chart; the chart itself needs the rest.
 pub(super) const COLUMN: f64 = 170.0;
 /// The colour behind everything. It is drawn, so that dark pages do not shine through.
 pub(super) const CARD: &str = "#ffffff";
@@ -31,19 +31,18 @@ pub(super) const LABEL: Font = Font { size: 15.0, bold: false };
 pub(super) const SMALL: Font = Font { size: 13.0, bold: false };
 
 impl Font {
-    /// The width of a column that holds `names`. Those that are wider than [`COLUMN`] will have to
-    /// be shortened.
+    /// The width of a column that holds `names`, at most [`COLUMN`]. Wider names must be shortened.
     pub(super) fn column<'a>(self, names: impl IntoIterator<Item = &'a str>) -> f64 {
         names.into_iter().map(|name| self.width(name)).fold(0.0, f64::max).min(COLUMN)
     }
 
-    /// From one line of text to the next.
+    /// The distance from one line of text to the next.
     fn line_height(self) -> f64 {
         self.size * 1.3
     }
 
-    /// How wide `text` is at most. Which font draws it, only the reader's machine knows; this is
-    /// reckoned for DejaVu Sans, one of the widest in use.
+    /// The most that `text` is wide. The font depends on the reader's machine, so this computes
+    /// with DejaVu Sans, one of the widest in use.
     pub(super) fn width(self, text: &str) -> f64 {
         let ems: f64 = text
             .chars()
@@ -62,7 +61,7 @@ impl Font {
         ems * self.size * if self.bold { 1.12 } else { 1.0 }
     }
 
-    /// `text`, or as much of its beginning as is at most `width` wide, and an ellipsis.
+    /// `text`, or as much of its beginning as fits into `width` with an ellipsis.
     pub(super) fn shorten(self, text: &str, width: f64) -> String {
         if self.width(text) <= width {
             return text.to_owned();
@@ -100,11 +99,11 @@ pub(super) enum Anchor {
     End,
 }
 
-/// What stands before a name in the legend.
+/// The symbol before a name in the legend.
 pub(super) enum Mark {
     /// A square of this colour.
     Area(&'static str),
-    /// A line, which has all but its points.
+    /// A line with all its attributes except the points.
     Stroke(Polyline),
 }
 
@@ -131,12 +130,12 @@ impl Plot {
 pub(super) struct Canvas {
     body: Group,
     title: String,
-    /// Above it, everything is taken.
+    /// Everything above this height is already used.
     pub(super) bottom: f64,
 }
 
 impl Canvas {
-    /// A card with nothing but its title, which may be empty.
+    /// A card with only its title, which may be empty.
     pub(super) fn new(title: &str) -> Canvas {
         let mut canvas = Canvas { body: Group::new(), title: printable(title), bottom: MARGIN };
         for line in TITLE.wrap(title, WIDTH - 2.0 * MARGIN) {
@@ -214,12 +213,12 @@ impl Canvas {
         );
     }
 
-    /// Text that stands on the height of `at`.
+    /// Text whose baseline is at the height of `at`.
     pub(super) fn text(&mut self, at: (f64, f64), anchor: Anchor, font: Font, text: &str) {
         self.text_in("#1a1a1a", at, anchor, font, text);
     }
 
-    /// The same in a colour.
+    /// Like `text`, in another colour.
     pub(super) fn text_in(
         &mut self,
         colour: &str,
@@ -246,7 +245,7 @@ impl Canvas {
         self.body.append(Box::new(node) as Box<dyn Node>);
     }
 
-    /// The text of the file. `description` says in words what kind of chart it is and what it
+    /// The text of the SVG file. `description` says in words what kind of chart it is and what it
     /// shows, for those who cannot see it.
     pub(super) fn finish(self, description: &str) -> String {
         let height = (self.bottom + MARGIN).ceil();
@@ -282,7 +281,7 @@ pub(super) fn dot(at: (f64, f64), colour: &Colour) -> Circle {
         .set("fill", colour.fill)
 }
 
-/// What is shown to whoever points at an element.
+/// The text shown when the mouse points at an element.
 pub(super) fn tooltip(text: &str) -> Title {
     Title::new(printable(text))
 }
@@ -294,7 +293,7 @@ pub(super) fn points(points: impl IntoIterator<Item = (f64, f64)>) -> String {
     points.join(" ")
 }
 
-/// Digits beyond these are not visible but make the file large.
+/// Rounded to two decimals, since more would not be visible but would make the file larger.
 fn rounded(coordinate: f64) -> f64 {
     (coordinate * 100.0).round() / 100.0
 }

@@ -11,21 +11,21 @@ use tch_parallel::Result;
 /// Several curves in one coordinate system.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
-    /// What the chart shows; stands above it.
+    /// What the chart shows; written above it.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// At most nine, drawn over each other in this order. They are dashed differently, so that a
-    /// curve which runs exactly under the next one is still seen.
+    /// The curves, at most nine, drawn over each other in this order. They are dashed differently,
+    /// so that a curve can still be seen if the next one covers it exactly.
     pub series: Vec<Series>,
 }
 
 /// One axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What is measured along it, with its unit (`time of a step (ms)`).
+    /// What the axis measures, with its unit (`time of a step (ms)`).
     pub title: String,
     /// How values become distances.
     pub scale: Scale,
@@ -44,7 +44,7 @@ pub enum Scale {
 /// One curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Stands in the legend.
+    /// The name in the legend.
     pub name: String,
     /// `(x, y)`, joined in this order.
     pub points: Vec<(f64, f64)>,
@@ -93,7 +93,7 @@ pub fn lines(chart: &Lines) -> Result<String> {
     let top = canvas.bottom + 34.0;
     let plot = Plot {
         left: MARGIN + 8.0 + LABEL.column(y_range.texts()),
-        // Half of what is written at the last tick reaches beyond it.
+        // Half of the text at the last tick reaches beyond the tick.
         right: WIDTH - MARGIN - LABEL.column(x_range.texts()) / 2.0,
         top,
         bottom: top + HEIGHT,
@@ -105,7 +105,7 @@ pub fn lines(chart: &Lines) -> Result<String> {
         let place = |&(x, y): &(f64, f64)| (plot.x(&x_range, x), plot.y(&y_range, y));
         let line = stroke(index, colour).set("points", points(series.points.iter().map(place)));
         canvas.add(line.add(tooltip(&series.name)));
-        // A single point makes no line: without its dot it would not be seen.
+        // A single point makes no line, and without a dot it would not be visible.
         if few || series.points.len() == 1 {
             for point in &series.points {
                 let exact = format!("{}: {}, {}", series.name, point.0, point.1);

@@ -6,13 +6,13 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `timeline` | [`timeline()`]: what each device did when |
-//! | `bars` | [`bars()`]: amounts beside each other, each the sum of its parts |
+//! | `bars` | [`bars()`]: amounts side by side, each the sum of its parts |
 //! | `lines` | [`lines()`]: curves over a common axis, linear or logarithmic |
 //! | `canvas` | the card that all charts are drawn on: title, legend, text that fits |
 //! | `range` | where the ticks of an axis are, and what is written at them |
 //! | `palette` | nine colours that can be told apart |
 //!
-//! Whoever opens the file by itself can point at a bar or a span and reads its exact value.
+//! In a file that is opened on its own, pointing at a bar or a span shows its exact value.
 //!
 //! ```
 //! use report::plot::{self, Bars, Group, Unit};

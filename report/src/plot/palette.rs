@@ -1,4 +1,4 @@
-//! Nine colours that can be told apart, also by the colour-blind.
+//! Nine colours that can be told apart, even by colour-blind people.
 
 use crate::refused;
 use tch_parallel::Result;
@@ -11,7 +11,7 @@ pub(super) struct Colour {
 }
 
 /// The palette of Masataka Okabe and Kei Ito ("Color Universal Design", 2008) and a grey. Its black
-/// is softened, since a large black area draws all attention.
+/// is softened, since a large black area would draw all the attention.
 const PALETTE: [Colour; 9] = [
     Colour { fill: "#0072b2", ink: "#ffffff" },
     Colour { fill: "#e69f00", ink: "#000000" },

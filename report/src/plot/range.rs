@@ -1,4 +1,4 @@
-//! Where the ticks of an axis are, and what is written at them.
+//! The ticks of an axis, and their labels.
 
 use super::Scale;
 
@@ -7,7 +7,7 @@ pub(super) struct Range {
     low: f64,
     high: f64,
     scale: Scale,
-    /// Values between `low` and `high`, in rising order, and how they are written.
+    /// Values between `low` and `high` in rising order, with their labels.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
@@ -46,7 +46,7 @@ impl Range {
     }
 
     fn log(low: f64, high: f64) -> Range {
-        // So that a rounding error of the logarithm does not add a decade.
+        // The margin keeps a rounding error of the logarithm from adding a decade.
         let first = (low.log10() + 1e-9).floor() as i32;
         let last = ((high.log10() - 1e-9).ceil() as i32).max(first + 1);
         let few = last - first <= 3;
@@ -67,12 +67,12 @@ impl Range {
         Range { low, high, scale: Scale::Log, ticks }
     }
 
-    /// What is written at the ticks.
+    /// The labels of the ticks.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         self.ticks.iter().map(|(_, text)| text.as_str())
     }
 
-    /// Where `value` lies between the ends of the axis, which are 0 and 1.
+    /// The position of `value` on the axis, from 0 at its start to 1 at its end.
     pub(super) fn position(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -81,8 +81,8 @@ impl Range {
     }
 }
 
-/// The distance of ticks on an axis of this `length`: one, two or five times a power of ten, and at
-/// most six of them, which leaves room for what is written at each.
+/// The distance between ticks on an axis of this `length`: one, two or five times a power of ten,
+/// and at most six distances, which leaves room for the labels.
 fn step(length: f64) -> f64 {
     let rough = length / 6.0;
     let magnitude = 10f64.powf(rough.log10().floor());
@@ -91,7 +91,7 @@ fn step(length: f64) -> f64 {
 }
 
 fn multiples(step: f64, low: f64, high: f64) -> Vec<(f64, String)> {
-    // An end that was computed from the step may miss it by a rounding error.
+    // The ends may be multiples of the step up to a rounding error.
     let first = (low / step - 1e-6).ceil();
     let count = (high / step + 1e-6).floor() - first;
     let magnitude = step.log10().floor();
@@ -112,7 +112,7 @@ fn multiples(step: f64, low: f64, high: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// `digit` times ten to the power of `decade`, and how it is written.
+/// `digit` times ten to the power of `decade`, and its label.
 fn power(digit: u32, decade: i32) -> (f64, String) {
     let value = f64::from(digit) * 10f64.powi(decade);
     let text = match decade {

@@ -1,4 +1,4 @@
-//! What the tests of all charts look for in an SVG file.
+//! Reads from an SVG file what the tests of all charts check.
 
 use roxmltree::{Document, Node};
 
@@ -8,7 +8,7 @@ use super::canvas::{Font, WIDTH};
 pub(super) struct Drawing {
     /// Spans, and parts of bars: the rectangles that have a tooltip.
     pub(super) areas: Vec<Area>,
-    /// All that is written on the card.
+    /// All text on the card.
     pub(super) texts: Vec<String>,
     /// The corners of each curve, without those in the legend.
     pub(super) curves: Vec<Vec<(f64, f64)>>,

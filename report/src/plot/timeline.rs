@@ -11,25 +11,25 @@ use super::range::Range;
 use crate::refused;
 use tch_parallel::Result;
 
-/// Spans of time in lanes, one lane a device or a thread.
+/// Spans of time in lanes, with one lane per device or thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timeline {
-    /// What the chart shows; stands above it.
+    /// What the chart shows; written above it.
     pub title: String,
     /// All kinds of spans, at most nine. Their order decides the colours, so charts with the same
     /// list can be compared. The legend names those that occur.
     pub categories: Vec<String>,
-    /// From top to bottom.
+    /// The lanes, from top to bottom.
     pub lanes: Vec<Lane>,
 }
 
 /// What one device or thread did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lane {
-    /// Stands at the left (`cuda:0`).
+    /// Written to the left (`cuda:0`).
     pub name: String,
-    /// In any order. Those that overlap are drawn below each other; a lane that did nothing has
-    /// none.
+    /// The spans, in any order. Those that overlap are drawn below each other; the lane of an idle
+    /// device has none.
     pub spans: Vec<Span>,
 }
 
@@ -38,8 +38,8 @@ pub struct Lane {
 pub struct Span {
     /// One of [`Timeline::categories`].
     pub category: String,
-    /// When it began, counted from a moment that is the same for all spans. The chart begins with
-    /// the first of them.
+    /// When it began, counted from the same moment for all spans. The chart begins with the first
+    /// span.
     pub start: Duration,
     /// How long it took.
     pub duration: Duration,
@@ -82,7 +82,7 @@ pub fn timeline(chart: &Timeline) -> Result<String> {
     let column = LABEL.column(chart.lanes.iter().map(|lane| lane.name.as_str()));
     let plot = Plot {
         left: MARGIN + column + 12.0,
-        // Half of what is written at the last tick may reach beyond it.
+        // Half of the text at the last tick may reach beyond the tick.
         right: WIDTH - MARGIN - LABEL.column(range.texts()) / 2.0,
         top: canvas.bottom,
         bottom,
@@ -113,20 +113,20 @@ pub fn timeline(chart: &Timeline) -> Result<String> {
     Ok(canvas.finish(&format!("Timeline of {} over {length:.3} ms.", lanes.join(", "))))
 }
 
-/// How high a span is.
+/// The height of a span.
 const SPAN: f64 = 26.0;
-/// From one row of spans in a lane to the next.
+/// The distance from one row of spans in a lane to the next.
 const ROW: f64 = 28.0;
-/// What is left free above and below the spans of a lane.
+/// The space above and below the spans of a lane.
 const PADDING: f64 = 6.0;
 /// The colour behind every other lane.
 const SHADE: &str = "#f2f2f2";
 
-/// What stands where, from top to bottom.
+/// The positions of lanes and spans, from top to bottom.
 struct Layout<'a> {
-    /// Names, and where the lanes begin and end.
+    /// The lanes' names, and their tops and bottoms.
     lanes: Vec<(&'a str, [f64; 2])>,
-    /// Names of lanes, their spans, and where these begin.
+    /// For each span, the name of its lane, the span and its top.
     spans: Vec<(&'a str, &'a Span, f64)>,
     bottom: f64,
 }
@@ -195,7 +195,7 @@ fn rows(spans: &[Span]) -> Vec<Vec<&Span>> {
         }
     }
     for row in &mut rows {
-        // The shortest are drawn last: over their neighbours, where they would be hidden otherwise.
+        // The shortest are drawn last, over their neighbours, which would otherwise hide them.
         row.sort_by_key(|span| Reverse(span.duration));
     }
     rows

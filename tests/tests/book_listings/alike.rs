@@ -1,41 +1,42 @@
-//! Whether what a program has printed or drawn and what the book shows are alike: the same but for what
+//! Whether the output of a program and the book's version of it are alike: the same except for what
 //! differs from run to run, or between processors.
 
 use std::collections::BTreeMap;
 
-/// How far a loss or an accuracy may be from the book's: processors differ in the last bits, and
-/// ten epochs make more of it.
+/// How far a loss or an accuracy may be from the book's: processors differ in the last bits, which
+/// grow to this in ten epochs.
 pub const TRAINED: f64 = 0.02;
 
-/// For numbers with four decimals of one or a few steps: rounded, the last bits may show in the
-/// last digit.
+/// For numbers with four decimals after one or a few steps, where rounding may carry the last bits
+/// into the last digit.
 pub const LAST_DIGIT: f64 = 1.5e-4;
 
 /// For the first step of a training: its loss and its accuracy, with three decimals or more.
 const FIRST_STEP: f64 = 1.5e-3;
 
-/// For losses and percentages of the later steps, where rounding has sent processors different ways.
-/// The parity tests say what they must be on one machine.
+/// For losses and percentages of later steps, by which time processors have diverged. The parity
+/// tests check the exact values on one machine.
 pub const BY_FORM: f64 = 100.0;
 
-/// How much more memory one processor's convolutions need than another's, for room to work in.
+/// By how much the memory of convolutions may differ between processors, which need different
+/// workspaces.
 const ROOM: f64 = 0.01;
 
-/// For what is computed without rounding, or printed with few enough digits.
+/// For numbers that are computed without rounding, or printed with few enough digits.
 pub const EXACT: f64 = 0.0;
 
-/// What is named in lines whose numbers differ from run to run.
+/// Texts in lines whose numbers differ from run to run.
 const BY_CHANCE: [&str; 5] = [" ms", "(pid ", "at the peak, idle", "Training time", "  threads  "];
 
-/// Of amounts of memory.
+/// The units of amounts of memory.
 const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
 
-/// Whether two texts agree word for word, their numbers within the tolerance of their line, which gets
-/// a number from 0. Integers have to be equal, since they count something.
+/// Whether two texts agree word for word, with numbers within the tolerance of their line. Lines
+/// are counted from 0. Integers must be equal, since they count something.
 ///
-/// Lines in which milliseconds, process ids, a device's idle time, a whole training's time or what
-/// threads came to are named may have any numbers. So may seconds: those of the meters `Time` and
-/// `Data`, and what is written `0.5s`.
+/// Any numbers are allowed in lines with milliseconds, process ids, a device's idle time, the time
+/// of a whole training or the results of threads, and for seconds: those of the meters `Time` and
+/// `Data`, and those written like `0.5s`.
 pub fn same(listing: &str, text: &str, tolerance: impl Fn(usize, &str) -> f64) -> bool {
     let same_line = |(index, (listing, text)): (usize, (&str, &str))| {
         let by_chance = BY_CHANCE.iter().any(|name| listing.contains(name));
@@ -48,7 +49,8 @@ pub fn same(listing: &str, text: &str, tolerance: impl Fn(usize, &str) -> f64) -
         && listing.lines().zip(text.lines()).enumerate().all(same_line)
 }
 
-/// Whether two trainings agree up to the first loss, and by their form from there on.
+/// Whether two trainings agree up to the first loss, and from there on except for losses and
+/// percentages.
 pub fn same_training(listing: &str, text: &str) -> bool {
     let has_loss = |line: &str| line.to_lowercase().contains("loss");
     let first_step = listing.lines().position(has_loss);
@@ -63,13 +65,13 @@ pub fn same_amounts(listing: &str, text: &str) -> bool {
     without_times(listing) == without_times(text)
 }
 
-/// Whether texts with measurements of all kinds agree. Of their numbers, amounts of memory have to be
-/// the same but for [`ROOM`], and what is written with commas between groups of digits.
+/// Whether texts with measurements of all kinds agree. Of their numbers, only amounts of memory,
+/// and those with commas between groups of digits, must be the same, within [`ROOM`].
 pub fn same_measured(listing: &str, text: &str) -> bool {
     same_but_for_room(&without_measurements(listing), &without_measurements(text))
 }
 
-/// Whether pictures of amounts of memory agree but for [`ROOM`].
+/// Whether pictures of amounts of memory agree within [`ROOM`].
 pub fn same_drawn_amounts(picture: &str, svg: &str) -> bool {
     same_but_for_room(&[svg_words(picture)], &[svg_words(svg)])
 }
@@ -90,12 +92,12 @@ fn same_but_for_room(listing: &[Vec<&str>], text: &[Vec<&str>]) -> bool {
     listing.len() == text.len() && listing.iter().zip(text).all(same_line)
 }
 
-/// Columns are as wide as their numbers, so blanks do not count.
+/// The words of a line. Spaces are ignored, because columns are as wide as their numbers.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split([' ', '\t', '=', ',', ':', '}', '(', ')']).filter(|word| !word.is_empty())
 }
 
-/// The words of a line, without how many seconds something took.
+/// The words of a line without times in seconds.
 fn without_seconds(line: &str) -> Vec<&str> {
     let words: Vec<_> = words(line).collect();
     let is_number = |word: &str| word.parse::<f64>().is_ok();
@@ -122,7 +124,7 @@ pub fn is_time(word: &str) -> bool {
     decimals == Some(3) && word.parse::<f64>().is_ok()
 }
 
-/// The words of each line that has any, without numbers, seconds and bars of stars.
+/// The words of each line that has any, without numbers, times in seconds and bars of stars.
 pub fn without_numbers(text: &str) -> Vec<Vec<&str>> {
     let is_word = |word: &&str| {
         let number = word.strip_suffix('s').unwrap_or(word);
@@ -132,8 +134,8 @@ pub fn without_numbers(text: &str) -> Vec<Vec<&str>> {
     lines.filter(|words| !words.is_empty()).collect()
 }
 
-/// The words of a text without shares in percent, and without numbers that follow upon an amount and
-/// are none themselves: in a table with amounts these are times and speeds.
+/// The words of a text without percentages, and without numbers that follow an amount of memory but
+/// are not amounts themselves: in a table of amounts these are times and speeds.
 fn without_times(text: &str) -> Vec<Vec<&str>> {
     let is_unit = |word: Option<&&str>| word.is_some_and(|word| UNITS.contains(word));
     text.lines()
@@ -151,8 +153,8 @@ fn without_times(text: &str) -> Vec<Vec<&str>> {
         .collect()
 }
 
-/// The words of a text without numbers, but for amounts of memory. A difference of two amounts is none:
-/// kernels make more of it.
+/// The words of a text without numbers, except amounts of memory. The difference of two amounts
+/// does not count as an amount, because kernels make a larger difference to it.
 fn without_measurements(text: &str) -> Vec<Vec<&str>> {
     const DIFFERENCE: &str = " more than the others";
     let is_number = |word: &str| {
@@ -178,13 +180,13 @@ fn without_measurements(text: &str) -> Vec<Vec<&str>> {
         .collect()
 }
 
-/// Whether two pictures have the same title, legend, lanes and spans. When a span begins, how long
-/// it is, and so which ticks the axis has and which names find room, differ from run to run.
+/// Whether two pictures have the same title, legend, lanes and spans. The start and length of a
+/// span, and so the ticks of the axis and the names that fit, differ from run to run.
 pub fn same_labels(picture: &str, svg: &str) -> bool {
     labels(picture) == labels(svg)
 }
 
-/// What is written in a picture, without numbers, and for what can be pointed at how often.
+/// The texts of a picture without numbers, and for each tooltip how often it occurs.
 pub fn labels(svg: &str) -> BTreeMap<String, usize> {
     let mut labels = BTreeMap::new();
     for (element, counts) in [("text", false), ("title", true)] {
@@ -229,7 +231,7 @@ fn after_the_first_step_of_a_training_only_its_form_has_to_be_the_same() {
 }
 
 #[test]
-fn of_a_histogram_only_what_it_counts_has_to_be_the_same() {
+fn only_what_a_histogram_counts_has_to_be_the_same() {
     let histogram = |rows: &str, what: &str| format!("async-ps: 3.2 s\n{what}  updates\n{rows}");
     let words = |text: &str| without_numbers(text).concat().join(" ");
     let first = histogram("  0  12  ****\n  1   3  *\n  2   0\n", "staleness");

@@ -55,7 +55,7 @@ fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> R
         assert_eq!(table.len(), 11, "{}", ended.stdout);
         for (method, row) in table {
             ensure!(row.loss.is_finite() && row.loss > 0.0, "{method}: the loss is {}", row.loss);
-            // Whoever guesses is right in a tenth of all cases.
+            // Random guesses are right in a tenth of all cases.
             ensure!((50.0..=100.0).contains(&row.accuracy), "{method}: {} % right", row.accuracy);
         }
         for method in ["sync-allreduce", "sync-ps", "ring"] {
@@ -65,8 +65,9 @@ fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> R
             ensure!(table[method].staleness > 0.0, "{method}: nothing was stale");
         }
     }
-    // With one of four five times slower, all make 80 batches a second where they wait for it, and
-    // 320 where they do not. A machine with fewer processors than workers comes to less.
+    // With one of four workers five times slower, all together make 80 batches a second if they
+    // wait for it, and 320 if they do not. A machine with fewer processors than workers makes
+    // fewer.
     let together = &slow["sync-allreduce"];
     for method in ["async-ps", "easgd --tau=4", "hogwild"] {
         let apart = &slow[method];

@@ -47,8 +47,8 @@ fn the_ring_is_compared_with_other_ways_as_the_book_shows() -> Result<()> {
     let flags = "ring check";
     let shown = format!("$ cargo launch -n 4 async-update -- {flags}\n");
     let text = printed(launch(4, &async_update(flags.split(' '))?)?)?;
-    // Random numbers differ in their last bits between processors, and so do distances that are
-    // such bits.
+    // Random numbers differ in their last bits between processors, and the distances here consist
+    // of such bits.
     const BITS: f64 = 1e-5;
     expect_listing("ring_check.txt", &(shown + &text), BITS)
 }

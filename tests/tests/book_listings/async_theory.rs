@@ -20,14 +20,14 @@ fn what_theory_says_of_a_quadratic_is_as_the_book_shows() -> Result<()> {
     let (in_turn, rest) = rest.split_once("\nDivergence, M workers").context("no queue")?;
     let (queue, regret) = rest.split_once("\nRegret").context("no regret")?;
     let shown = "$ cargo run -rq -p async-update -- quadratic --plot .\n";
-    // What threads have come to is not compared.
+    // The results of threads are not compared.
     expect_listing("async_momentum.txt", &format!("{shown}{momentum}"), EXACT)?;
     expect_listing("async_in_turn.txt", &format!("Divergence, M = {in_turn}"), EXACT)?;
     expect_listing("async_queue.txt", &format!("Divergence, M workers{queue}"), EXACT)?;
     expect_listing("async_regret.txt", &format!("Regret{regret}"), EXACT)
 }
 
-/// S1.29: eight workers fail with a learning rate with which one learns.
+/// S1.29: eight workers fail with a learning rate at which one learns.
 #[test]
 fn a_network_too_has_a_limit_that_falls_with_the_workers_as_the_book_shows() -> Result<()> {
     let mut listing = String::new();
@@ -48,7 +48,7 @@ fn a_network_too_has_a_limit_that_falls_with_the_workers_as_the_book_shows() -> 
         losses.push(loss);
     }
     for (learns, fails) in [(losses[0], losses[1]), (losses[2], losses[3])] {
-        // A guess among ten digits loses ln 10 = 2.3.
+        // The loss of guessing among ten digits is ln 10 = 2.3.
         ensure!(learns < 1.0 && fails > 1.5, "{learns} and {fails}");
     }
     expect_words("async_limit.txt", &listing)

@@ -13,7 +13,7 @@ use tests::{Job, Process};
 use super::listing::{EXACT, LAST_DIGIT, expect_listing, expect_words};
 use super::{FOR_LOSS, loss, printed};
 
-/// How the book writes the program where a launcher must not start it.
+/// The program's path in commands of the book that must not use a launcher.
 const BY_HAND: &str = "target/release/async-update";
 
 // === The article's two stories ===
@@ -24,7 +24,7 @@ fn the_articles_first_story_is_as_the_book_tells_it() -> Result<()> {
     let (story, others) = text.split_once("With another optimizer").context("no table")?;
     let shown = "$ cargo run -rq -p async-update -- trace case1\n";
     expect_listing("async_case1.txt", &format!("{shown}{}\n", story.trim_end()), EXACT)?;
-    // Adam divides and takes roots.
+    // Adam divides and takes square roots, so its numbers are rounded.
     let others = format!("With another optimizer{others}");
     expect_listing("async_optimizers.txt", &others, LAST_DIGIT)
 }
@@ -38,7 +38,7 @@ fn the_articles_second_story_is_as_the_book_tells_it() -> Result<()> {
 
 // === With a slow worker ===
 
-/// A training with four workers of which the last is five times slower, as the book shows it.
+/// A training with four workers, the last of which is five times slower, as the book shows it.
 fn with_a_slow_worker(ranks: usize, flags: &str) -> Result<String> {
     shown(ranks, &format!("{flags} --step-time 10 --straggle {}:40", ranks - 1))
 }
@@ -76,7 +76,7 @@ fn threads_without_a_lock_are_as_the_book_shows() -> Result<()> {
 
 // === The price ===
 
-/// S1.23: the more workers, the staler gradients are, and the worse is what they come to.
+/// S1.23: the more workers, the staler the gradients, and the worse the result.
 #[test]
 fn the_price_of_stale_gradients_is_as_the_book_shows() -> Result<()> {
     const RATE: &str = "async-ps --lr 0.2";
@@ -107,7 +107,7 @@ fn the_price_of_stale_gradients_is_as_the_book_shows() -> Result<()> {
     expect_words("async_price.txt", &listing)
 }
 
-/// How much goes through a server, which the free gate leaves nothing of to chance.
+/// The bytes that go through a server; with the free gate they do not depend on chance.
 #[test]
 fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
     let (mut commands, mut files, mut ends) = (String::new(), String::new(), String::new());
@@ -125,10 +125,11 @@ fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
     expect_listing("async_shards.txt", &format!("{commands}$ tail -qn 1{files}\n{ends}"), EXACT)
 }
 
-// === Who is lost, and who comes late ===
+// === Lost ranks and late ranks ===
 
-/// Starts so many ranks without a launcher, which would end all when one is lost. As gloo can miss
-/// the end of whom it sends to (see `ProcessGroup::send`), it is worth a timeout.
+/// Starts the ranks without a launcher, which would end all of them when one is lost. The flags
+/// need a timeout, since gloo can miss that the rank it sends to has ended (see
+/// `ProcessGroup::send`).
 fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
     let program = || async_update(flags.split(' ').chain(["--metrics", "metrics"]));
     start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
@@ -165,7 +166,7 @@ fn a_killed_server_is_missed_as_the_book_shows() -> Result<()> {
     let mut listing = format!("{}$ kill -9 %1\n", start_shown(3, flags));
     for worker in [1, 2] {
         let ended = ranks[worker].wait()?.expect_code(1)?;
-        // Before it stands what gloo says, which depends on what the worker was doing.
+        // The text before it is gloo's, and depends on what the worker was doing.
         let (_, lost) = ended.stderr.split_once(" (this worker").context("nobody is lost")?;
         listing += &format!("[rank {worker}] error: … (this worker{lost}");
     }

@@ -9,7 +9,7 @@ use tests::programs::{UNHURRIED, dp_custom_criterion, workspace};
 use super::listing::{LAST_DIGIT, expect_amounts, expect_listing};
 use super::printed;
 
-/// What all runs of the chapter learn from: smaller than the program's default corpus.
+/// The corpus of all runs in this chapter, which is smaller than the program's default.
 const CORPUS: &str = "tests/data/pairs.txt";
 
 #[test]
@@ -41,7 +41,7 @@ fn the_losses_of_the_methods_are_as_the_book_shows() -> Result<()> {
 
 #[test]
 fn the_memory_of_each_method_is_as_the_book_shows() -> Result<()> {
-    // With 8192 words a share of the output is 32 MiB.
+    // With 8192 words, each device's share of the output is 32 MiB.
     let flags = "--vocab-size 8192 --svg bert_memory.svg --budget 256MiB";
     let job = Job::new()?;
     let arguments = format!("compare --corpus {} {flags} {UNHURRIED}", corpus());

@@ -19,7 +19,7 @@ fn on_any_number_of_devices_the_losses_are_those_of_one() -> Result<()> {
         assert_eq!(losses, printed(example("data_parallel", [devices])?)?, "{devices}");
     }
     let shown = "$ cargo run -rq -p tch-parallel --example data_parallel\n";
-    // The weights are trained from numbers in which processors differ in the last bits.
+    // The weights are trained on numbers whose last bits differ between processors.
     expect_listing("data_parallel.txt", &(shown.to_owned() + &losses), 0.0015)
 }
 
@@ -29,7 +29,7 @@ fn from_one_device_to_several_it_is_this_diff() -> Result<()> {
     diff.args(["-U", "1", "--label", "single_device.rs", "--label", "data_parallel.rs"])
         .args(["single_device.rs", "data_parallel.rs"])
         .current_dir(workspace().join("core/examples"));
-    // diff ends with 1 where it finds differences.
+    // diff exits with 1 if it finds differences.
     let ended = Job::new()?.run(diff)?.expect_code(1)?;
     expect_listing("single_device_to_data_parallel.diff", &ended.stdout, EXACT)
 }

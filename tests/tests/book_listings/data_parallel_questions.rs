@@ -6,7 +6,7 @@ use tests::programs::dp_basic;
 use super::listing::{LAST_DIGIT, expect_listing};
 use super::printed;
 
-/// The questions as the book asks them, those of one listing together.
+/// The questions as the book asks them, grouped by listing.
 const QUESTIONS: [&str; 24] = [
     "S0.1",
     "S0.2",

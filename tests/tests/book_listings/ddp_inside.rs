@@ -79,7 +79,7 @@ fn a_parameter_without_a_gradient_ends_the_job_unless_it_is_expected() -> Result
     expect_listing("find_unused_parameters.txt", &listing, EXACT)?;
 
     let ended = run(&["static_graph"])?.expect_code(1)?;
-    // What rank 1 says depends on how fast it notices rank 0's end.
+    // Rank 1's message depends on how fast it notices that rank 0 has ended.
     let errors = errors(&ended.stderr);
     let of_rank_0 = errors.lines().next().context("rank 0 fails")?;
     let listing = format!("{}{}{of_rank_0}\n", shown(" static_graph"), ended.stdout);
@@ -101,8 +101,8 @@ fn ranks_with_different_numbers_of_batches_need_join() -> Result<()> {
     Ok(())
 }
 
-/// What the ranks say themselves, in order of their ranks, without gloo's words about a connection:
-/// they name a line of its code and a port, and depend on how the connection ended.
+/// The ranks' own messages, in the order of the ranks, without gloo's words about a connection.
+/// Those name a line of gloo's code and a port, and depend on how the connection ended.
 fn errors(stderr: &str) -> String {
     let mut lines: Vec<_> =
         stderr.lines().filter(|line| line.starts_with("[rank ")).map(shortened).collect();

@@ -15,7 +15,7 @@ fn from_one_process_to_several_it_is_this_diff() -> Result<()> {
     diff.args(["-U", "1", "--label", "mnist_single.rs", "--label", "mnist_ddp.rs"])
         .args(["mnist_single.rs", "mnist_ddp.rs"])
         .current_dir(workspace().join("core/examples"));
-    // diff ends with 1 where it finds differences.
+    // diff exits with 1 if it finds differences.
     let ended = Job::new()?.run(diff)?.expect_code(1)?;
     expect_listing("mnist_single_to_ddp.diff", &ended.stdout, EXACT)
 }

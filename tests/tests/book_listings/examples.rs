@@ -1,4 +1,4 @@
-//! The examples of the library, of all chapters.
+//! The examples of the library, from all chapters.
 
 use anyhow::Result;
 use tests::Job;
@@ -7,7 +7,7 @@ use tests::programs::{example, launch, source};
 use super::listing::{EXACT, TRAINED, expect_listing};
 use super::run_by_rank;
 
-/// A name, how many ranks it takes (0: no launcher), and whether more of them than rank 0 print.
+/// The example's name, its number of ranks (0: no launcher), and whether ranks other than 0 print.
 const EXAMPLES: [(&str, usize, bool); 23] = [
     ("apex", 2, false),
     ("autocast", 0, false),

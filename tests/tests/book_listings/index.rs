@@ -1,4 +1,4 @@
-//! The index of scenarios names what exists.
+//! The index of scenarios names only tests and examples that exist.
 
 use std::fs;
 use std::path::Path;

@@ -10,10 +10,11 @@ use tests::programs::{example, free_port, launch, launch_with, source};
 use super::listing::{EXACT, expect_listing};
 use super::printed;
 
-/// From the losses of one run to those of another; as for the other listings of this model.
+/// How far the losses of two runs may be apart, as for the other listings of this model.
 const LOSS: f64 = 0.0015;
 
-/// Steps of the ladder: an example, the one it becomes, and where the book has the difference.
+/// The steps of the ladder: an example, the one that it becomes, and the book's file with their
+/// difference.
 const STEPS: [(&str, &str, Option<&str>); 4] = [
     ("single_device", "data_parallel", Some("ladder_data_parallel.diff")),
     ("data_parallel", "distributed_data_parallel", Some("ladder_ddp.diff")),
@@ -81,7 +82,7 @@ fn two_nodes_can_be_tried_on_one_machine() -> Result<()> {
     expect_listing("ladder_two_nodes.txt", &shown, LOSS)
 }
 
-/// What differs in the code of two examples.
+/// The difference between the code of two examples.
 fn diff(from: &str, to: &str) -> Result<String> {
     let job = Job::new()?;
     let (from_file, to_file) = (format!("{from}.rs"), format!("{to}.rs"));
@@ -91,7 +92,7 @@ fn diff(from: &str, to: &str) -> Result<String> {
     let mut diff = Command::new("diff");
     diff.args(["-U", "1", "--label", &from_file, "--label", &to_file, &from_file, &to_file])
         .current_dir(job.directory());
-    // diff ends with 1 where it finds differences.
+    // diff exits with 1 if it finds differences.
     Ok(job.run(diff)?.expect_code(1)?.stdout)
 }
 

@@ -20,7 +20,7 @@ fn launch_tells_each_rank_who_it_is() -> Result<()> {
     expect_listing("environment.txt", &(shown + &run_by_rank(2, &shell)?), EXACT)
 }
 
-/// The book shows one port, whichever the system has chosen.
+/// The book always shows the same port, whichever the system has chosen.
 #[test]
 fn a_start_by_hand_says_what_it_lacks() -> Result<()> {
     let start = |remark: &str, port: Option<u16>| -> Result<String> {

@@ -1,4 +1,4 @@
-//! Comparing what a program has printed or drawn with what the book shows.
+//! Compares the output of a program, text or pictures, with the book's version of it.
 
 use std::env;
 use std::fs;
@@ -19,20 +19,21 @@ pub fn expect_listing(name: &str, text: &str, tolerance: f64) -> Result<()> {
     expect(&[Output { name, text, same: &same }])
 }
 
-/// Compares what a training prints: its first step to the last digits, what follows by its form.
+/// Compares the output of a training: the first step to the last digits, and later steps except for
+/// losses and percentages.
 pub fn expect_training(name: &str, text: &str) -> Result<()> {
     expect(&[Output { name, text, same: &same_training }])
 }
 
-/// Compares what processes that do not wait for each other have come to: its words. Numbers, and how
-/// many rows and stars a histogram has, differ from run to run.
+/// Compares only the words of the output of processes that do not wait for each other. Numbers, and
+/// the rows and stars of a histogram, differ from run to run.
 pub fn expect_words(name: &str, text: &str) -> Result<()> {
     let same = |listing: &str, text: &str| without_numbers(listing) == without_numbers(text);
     expect(&[Output { name, text, same: &same }])
 }
 
-/// The same for a text and the pictures that the same run has drawn, each by its name. How many points
-/// a curve has differs from run to run as well.
+/// The same for a text and the pictures that the same run has drawn, each with its name. The number
+/// of points of a curve also differs from run to run.
 pub fn expect_words_and_pictures(
     name: &str,
     text: &str,
@@ -46,7 +47,7 @@ pub fn expect_words_and_pictures(
 }
 
 /// Compares a table with times, in milliseconds with three decimals, and the picture that the same
-/// run has drawn. Lines without a time have to be equal, and both are replaced if one differs.
+/// run has drawn. Lines without a time must be equal. If one of the two differs, both are replaced.
 pub fn expect_times(name: &str, text: &str, picture: &str, svg: &str) -> Result<()> {
     let same_table = |listing: &str, text: &str| {
         same(
@@ -61,15 +62,15 @@ pub fn expect_times(name: &str, text: &str, picture: &str, svg: &str) -> Result<
     ])
 }
 
-/// Compares texts that tell amounts of memory, and the picture of them that the same run has drawn.
-/// Amounts have to be equal, times and shares of time need not. All are replaced if one differs.
+/// Compares texts with amounts of memory, and the picture of them that the same run has drawn.
+/// Amounts must be equal; times and shares of time need not. If one differs, all are replaced.
 pub fn expect_amounts(texts: &[(&str, &str)], picture: &str, svg: &str) -> Result<()> {
     let same_picture = |picture: &str, svg: &str| picture == svg;
     expect_drawn(texts, picture, svg, &same_amounts, &same_picture)
 }
 
-/// The same for texts with measurements of all kinds, of which only amounts of memory are compared:
-/// those of convolutions, which take other room to work in on another processor.
+/// The same for texts with measurements of all kinds, of which only amounts of memory are compared.
+/// The amounts are those of convolutions, whose workspace differs between processors.
 pub fn expect_measured(texts: &[(&str, &str)], picture: &str, svg: &str) -> Result<()> {
     expect_drawn(texts, picture, svg, &same_measured, &same_drawn_amounts)
 }
@@ -86,11 +87,11 @@ fn expect_drawn(
     expect(&outputs)
 }
 
-/// A file of the book's folder `output`, as a run has just produced it.
+/// A file of the book's folder `output`, as produced by a run just now.
 struct Output<'a> {
     name: &'a str,
     text: &'a str,
-    /// Whether the book's, which comes first, and this one agree.
+    /// Whether the book's version, the first argument, agrees with this one.
     same: &'a dyn Fn(&str, &str) -> bool,
 }
 

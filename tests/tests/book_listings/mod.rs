@@ -1,7 +1,7 @@
-//! What the book says a program prints is what it prints, and its pictures show what a run draws.
-//! A file for each chapter.
+//! The book's outputs and pictures are those that the programs print and draw. There is a file for
+//! each chapter.
 //!
-//! `UPDATE_BOOK=1 cargo test --release -p tests book_listings::` writes the outputs anew.
+//! `UPDATE_BOOK=1 cargo test --release -p tests book_listings::` rewrites the outputs.
 
 mod alike;
 mod async_compare;
@@ -28,15 +28,15 @@ use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::launch_with;
 
-/// What a program prints that ends well.
+/// The output of a program that must succeed.
 fn printed(program: Command) -> Result<String> {
     Ok(Job::new()?.run(program)?.expect_success()?.stdout)
 }
 
-/// What shows the losses that a program of async-update prints.
+/// The command that extracts the loss from the output of async-update.
 const FOR_LOSS: &str = "grep -o 'loss=.*'";
 
-/// What [`FOR_LOSS`] shows of a program, and the loss.
+/// The output of [`FOR_LOSS`] for a program, and the loss as a number.
 fn loss(program: Command) -> Result<(String, f64)> {
     let text = printed(program)?;
     let line = text.find("loss=").and_then(|start| text[start..].lines().next());
@@ -45,13 +45,13 @@ fn loss(program: Command) -> Result<(String, f64)> {
     Ok((line.into(), number.parse()?))
 }
 
-/// Runs a program as ranks whose lines carry their number, and gives its lines by rank.
+/// Runs a program as ranks whose lines start with their number, and returns its lines by rank.
 fn run_by_rank(ranks: usize, program: &Command) -> Result<String> {
     let flags = ["-n", &ranks.to_string(), "--tee", "1", "--log-dir", "logs"];
     Ok(by_rank(&printed(launch_with(&flags, program)?)?))
 }
 
-/// The lines of each rank together, rank 0 first; printed, they are mixed anew in every run.
+/// Groups the lines by rank, rank 0 first. As printed, they are mixed differently in every run.
 fn by_rank(printed: &str) -> String {
     let mut lines: Vec<_> = printed.lines().collect();
     lines.sort_by_key(|line| line.split_once("]: ").map(|(rank, _)| rank));

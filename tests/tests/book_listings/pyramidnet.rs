@@ -33,14 +33,14 @@ fn from_one_method_to_the_next_it_is_this_diff() -> Result<()> {
             diff.args(["--label", &file]);
         }
         diff.args([format!("{from}.rs"), format!("{to}.rs")]).current_dir(job.directory());
-        // diff ends with 1 where it finds differences.
+        // diff exits with 1 if it finds differences.
         let ended = job.run(diff)?.expect_code(1)?;
         expect_listing(&format!("compare_{name}.diff"), &ended.stdout, EXACT)?;
     }
     Ok(())
 }
 
-/// What the book shows of a method: without imports.
+/// The part of a method that the book shows, without imports.
 fn training(name: &str) -> Result<String> {
     let code = source(format!("ddp-imagenet/src/exhibits/train_cifar/{name}.rs"))?;
     let (_, rest) = code.split_once("// ANCHOR: train\n").context("its beginning is marked")?;

@@ -42,17 +42,17 @@ fn ranks_in_different_collectives_abort() -> Result<()> {
 }
 
 #[test]
-fn in_detail_ranks_in_different_collectives_are_told_so() -> Result<()> {
+fn with_debug_detail_ranks_in_different_collectives_are_told_so() -> Result<()> {
     let mut command = launch(2, &example("mismatched_collectives", [])?)?;
     command.env("TORCH_DISTRIBUTED_DEBUG", "DETAIL");
     let ended = Job::new()?.run(command)?.expect_code(1)?;
-    // Between its first and its last words, PyTorch describes both tensors at length.
+    // In the middle of the message, PyTorch describes both tensors at length.
     let shortened = |line: &str| {
         let (first, rest) = line.split_once(" Rank ")?;
         let (_, last) = rest.split_once("Collectives differ")?;
         line.starts_with("[rank ").then(|| format!("{first} … Collectives differ{last}"))
     };
-    // The launcher repeats those of the rank that it names.
+    // The launcher repeats the messages of the rank that it names.
     let mut errors: Vec<_> = ended.stderr.lines().filter_map(shortened).collect();
     errors.sort_unstable();
     errors.dedup();
@@ -60,7 +60,7 @@ fn in_detail_ranks_in_different_collectives_are_told_so() -> Result<()> {
 }
 
 #[test]
-fn by_its_rank_a_process_of_the_second_node_takes_a_device_that_is_not_there() -> Result<()> {
+fn global_ranks_as_devices_name_missing_devices_on_the_second_node() -> Result<()> {
     let job = Job::new()?;
     let port = free_port()?.to_string();
     let node = |number: &str| {

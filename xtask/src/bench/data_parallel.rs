@@ -1,5 +1,5 @@
-//! `cargo xtask bench data-parallel`: forward and backward pass of dp-custom-criterion's BERT, on one device against the same
-//! model in Python, and on two devices against one.
+//! `cargo xtask bench data-parallel`: the forward and backward pass of dp-custom-criterion's BERT,
+//! on one device compared with the same model in Python, and on two devices compared with one.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,9 +29,11 @@ struct Training {
     steps: u64,
 }
 
-/// Rust against Python. The batch is small because libtorch does the work for both: a larger one hides the difference.
+/// Rust against Python. The batch is small because libtorch computes for both, and a large batch
+/// would hide the difference.
 const ONE_DEVICE: Training = Training { batch: 8, steps: 32 };
-/// One replica against two: the larger the batch, the less copying the weights costs. The corpus has 43 pairs.
+/// One replica against two. The larger the batch, the less it matters that the weights are copied;
+/// the corpus has only 43 pairs.
 const REPLICAS: Training = Training { batch: 32, steps: 16 };
 /// Steps at the start of a run that do not count: they allocate memory and start threads.
 const WARM_UP: usize = 2;
@@ -98,7 +100,7 @@ fn measure(
     let log = Log::new(folder)?;
     program.arg("--corpus").arg(workspace::root().join(CORPUS)).args(MODEL).arg(SEED);
     program.arg(format!("--batch-size={batch}")).arg(format!("--steps={steps}"));
-    // An epoch has at least one step.
+    // As many epochs as steps are enough, since an epoch has at least one step.
     program.arg(format!("--epochs={steps}")).arg("--metrics").arg(log.folder());
     log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
     // Forward, loss, zero_grad and backward.

@@ -45,7 +45,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
 
     let rust = |network: &Network, threads: usize| {
         let mut program = Command::new(workspace::release_executable(PROGRAM.as_ref())?);
-        // Without workers, the training thread makes the images before the clock starts, and nothing else runs.
+        // Without workers, the training thread makes the images before the clock starts, and
+        // nothing else runs meanwhile.
         program.args(["train-cifar", "--dataset", "synthetic", "--workers", "0"]);
         measure(program, network, threads, folder.join(format!("rust-{}-{threads}", network.arch)))
     };

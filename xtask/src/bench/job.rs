@@ -24,7 +24,7 @@ pub(super) struct Span {
 }
 
 impl Log {
-    /// An empty folder; replaces that of an earlier benchmark.
+    /// Creates an empty folder, which replaces that of an earlier benchmark.
     pub(super) fn new(folder: PathBuf) -> Result<Self> {
         if folder.exists() {
             fs::remove_dir_all(&folder)
@@ -35,7 +35,7 @@ impl Log {
         Ok(Self { folder })
     }
 
-    /// The value for the program's `--metrics`.
+    /// The folder to pass to the program's `--metrics`.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -53,7 +53,7 @@ impl Log {
         Ok(Span { began, took: clock.elapsed() })
     }
 
-    /// Reads the metrics of one rank with `figures`, and adds the file's name to its errors.
+    /// Reads figures from one rank's metrics with `figures`, whose errors then name the file.
     pub(super) fn read<T>(
         &self,
         rank: usize,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_found_whether_or_not_the_writer_puts_spaces() {
+    fn events_are_found_with_and_without_spaces_after_colons() {
         let rust = r#"{"event":"step","step":0}"#;
         let python = r#"{"event": "step", "step": 1}"#;
         let end = r#"{"event":"end","steps":2}"#;

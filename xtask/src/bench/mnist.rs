@@ -1,4 +1,4 @@
-//! `cargo xtask bench mnist`: ddp-mnist against a Python script that does the same job.
+//! `cargo xtask bench mnist`: ddp-mnist compared with a Python script that does the same job.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::job::{self, Log};
 use super::report::{self, MEGABYTES, MILLISECONDS, SECONDS, Sides, Table, push};
 use crate::{command, setup, workspace};
 
-/// Debian's package dataset-fashion-mnist.
+/// Where Debian's package dataset-fashion-mnist installs its files.
 const DEBIAN_DATA: &str = "/usr/share/datasets/fashion-mnist";
 const FILES: [&str; 4] = [
     "train-images-idx3-ubyte",
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     data_dir: PathBuf,
 }
 
-/// What one run took.
+/// The time and memory that one run took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Run {
     /// Seconds from the launcher's start to its end.
@@ -114,7 +114,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks the files to where torchvision looks for them, and returns their folder. Both sides read these.
+/// Unpacks the files to where torchvision looks for them, and returns their folder. Both sides read
+/// the unpacked files.
 fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     let raw = folder.join("FashionMNIST/raw");
     fs::create_dir_all(&raw).with_context(|| format!("cannot create {}", raw.display()))?;
@@ -154,7 +155,7 @@ fn job(mut launcher: Command, log: &Log) -> Result<Run> {
     })
 }
 
-/// What one rank writes when it ends.
+/// The figures that one rank writes when it ends.
 #[derive(Debug, PartialEq)]
 struct Rank {
     /// Seconds since 1970.
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_compared_by_the_runs_that_hold_nothing_else() {
+    fn steps_are_compared_by_the_runs_that_measure_only_steps() {
         let run = |wall, step| Run { wall, first_step: 0.2, peak_rss: 150e6, step };
         let jobs = [vec![run(1.0, 9.0)], vec![run(2.0, 1.0)]];
         let steps = [vec![run(3.0, 0.001)], vec![run(1.0, 0.002)]];

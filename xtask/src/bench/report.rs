@@ -45,7 +45,7 @@ impl Table {
         self.add(what, figures, unit, |ratio| (format!("at most {target:.2}x"), ratio <= target));
     }
 
-    /// The same for figures where more is better: `target` is the smallest ratio that meets it.
+    /// Like `row`, for figures where more is better: `target` is the smallest ratio that meets it.
     pub(super) fn row_at_least(
         &mut self,
         what: &str,
@@ -95,7 +95,7 @@ pub(super) fn machine() -> String {
     format!("{cores} cores, {model}")
 }
 
-/// The cores that this process may use.
+/// The number of cores that this process may use.
 pub(super) fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }

@@ -5,18 +5,19 @@ use crate::workspace;
 /// The release of libtorch that tch 0.24 is made for.
 pub(super) const TORCH: &str = "2.11.0";
 
-/// How much of PyTorch is installed; each level holds all of the one before.
+/// How much of PyTorch is installed. Each level includes the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// What it takes to build and run the programs on the CPU: libtorch, and the two libraries that it loads at its start.
+    /// What it takes to build and run the programs on the CPU: libtorch, and the two libraries that
+    /// it loads at its start.
     Minimal,
-    /// And what PyTorch needs to run in Python and on a GPU, with the headers that NCCL's header includes, and torchvision,
-    /// to compare with.
+    /// Also what PyTorch needs to run in Python and on a GPU, the headers that NCCL's header
+    /// includes, and torchvision for comparison.
     Full,
 }
 
 impl Level {
-    /// What the programs need here: a GPU is of use only with all of CUDA's libraries.
+    /// What the programs need on this machine: a GPU can only be used with all of CUDA's libraries.
     pub(crate) fn for_this_machine() -> Self {
         if workspace::has_gpu() { Self::Full } else { Self::Minimal }
     }
@@ -29,7 +30,7 @@ impl Level {
         }
     }
 
-    /// What pip is told to install.
+    /// The packages that pip is told to install.
     pub(super) fn requirements(self) -> &'static [&'static str] {
         const MINIMAL: &[&str] =
             &["torch==2.11.0", "nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"];
@@ -47,12 +48,12 @@ impl Level {
         }
     }
 
-    /// Whether pip also installs what the requirements require.
+    /// Whether pip also installs the packages' own dependencies.
     pub(super) fn with_dependencies(self) -> bool {
         self > Self::Minimal
     }
 
-    /// What the user is told before the download: what a set-up from nothing takes.
+    /// The size of a set-up from scratch, which the user is told before the download.
     pub(super) fn says(self) -> &'static str {
         match self {
             Self::Minimal => "0.55 GB to fetch, 1.3 GB on disk",
@@ -60,7 +61,7 @@ impl Level {
         }
     }
 
-    /// Kilobytes that the installation takes at its height, downloaded files included.
+    /// The most kilobytes that the installation takes at any time, downloaded files included.
     pub(super) fn kilobytes(self) -> u64 {
         match self {
             Self::Minimal => 2_000_000,

@@ -6,10 +6,11 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
-/// Its file lies in the set-up's folder, and stays when the rest of the folder is removed.
+/// The lock's file in the set-up's folder. It stays when the rest of the folder is removed.
 pub(super) const FILE: &str = ".lock";
 
-/// The right to change the set-up's folder; given back when it is dropped, or when its last holder dies.
+/// The right to change the set-up's folder. Released when it is dropped, or when the last process
+/// that holds it dies.
 pub(super) struct Lock {
     file: File,
 }
@@ -35,8 +36,8 @@ impl Lock {
         Ok(Self { file })
     }
 
-    /// A standard input for a child: it reads as empty, and makes the child a holder of the lock. A pip that outlives a killed
-    /// set-up so keeps the next set-up waiting until it has ended too.
+    /// A standard input for a child, which reads as empty and makes the child a holder of the lock.
+    /// So if pip outlives a killed set-up, the next set-up waits until pip has ended too.
     pub(super) fn as_stdin(&self) -> Result<Stdio> {
         Ok(self.file.try_clone().context("cannot share the set-up's lock")?.into())
     }
@@ -60,7 +61,8 @@ mod tests {
         let while_it_lives = other.try_lock().is_err();
         child.kill().expect("the child ends");
         child.wait().expect("the child is reaped");
-        // Not try_lock: another test's child, before it has become its own program, may hold all files of this process.
+        // Not try_lock, because another test's child holds all files of this process until it has
+        // called exec.
         let once_it_is_dead = other.lock();
         fs::remove_dir_all(&folder).expect("the folder goes");
 

@@ -1,4 +1,5 @@
-//! What must be on the machine already. Each thing that is missing is named with the command that installs it.
+//! What the machine must already have. Errors name everything that is missing, with the command
+//! that installs it.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,11 +11,11 @@ use anyhow::{Context, Result, bail, ensure};
 use super::level::{Level, TORCH};
 use crate::command;
 
-/// Checks all of them, before anything is fetched.
+/// Checks all prerequisites, before anything is downloaded.
 pub(super) fn check(folder: &Path, level: Level) -> Result<()> {
     ensure!(
         cfg!(all(target_os = "linux", target_arch = "x86_64")),
-        "the set-up knows libtorch for x86-64 Linux only, and this is {} on {}: install libtorch {TORCH} yourself and set \
+        "the set-up can only fetch libtorch for x86-64 Linux, and this is {} on {}: install libtorch {TORCH} yourself and set \
          LIBTORCH to the folder that holds its lib/ and include/",
         env::consts::ARCH,
         env::consts::OS
@@ -29,7 +30,7 @@ pub(super) fn check(folder: &Path, level: Level) -> Result<()> {
     disk_space(folder, level)
 }
 
-/// Python 3.10 or newer, with what makes a virtual environment.
+/// Checks for Python 3.10 or newer that can create virtual environments.
 fn python(python: &Path) -> Result<()> {
     let version = command::output(
         Command::new(python).args(["-c", "import sys; print(*sys.version_info[:2])"]),
@@ -53,7 +54,7 @@ fn compiler_name() -> OsString {
     env::var_os("CXX").unwrap_or_else(|| "c++".into())
 }
 
-/// A compiler that knows C++17 and finds its standard library.
+/// Checks for a compiler that supports C++17 and finds its standard library.
 fn compiler(name: &OsString) -> Result<()> {
     let mut compile = Command::new(name);
     compile
@@ -66,7 +67,8 @@ fn compiler(name: &OsString) -> Result<()> {
     Ok(())
 }
 
-/// Fails only if it is known that the disk is too full: `df` may be missing or print what is not understood.
+/// Fails only if the disk is known to be too full: `df` may be missing, or its output may be in an
+/// unknown format.
 fn disk_space(folder: &Path, level: Level) -> Result<()> {
     let Ok(table) = command::output(Command::new("df").arg("-Pk").arg(folder)) else {
         return Ok(());
@@ -94,14 +96,15 @@ mod tests {
 
     use super::*;
 
-    /// A program that answers every call as the script says; it is removed when it is dropped.
+    /// A program that answers every call as the script says, and is deleted on drop.
     struct Fake(PathBuf);
 
     impl Fake {
         fn new(name: &str, script: &str) -> Self {
             let path = env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
-            // A shell of its own writes it: a descriptor that this process held open for writing could be inherited
-            // by what another test starts at that moment, and a program that somebody may write to is not executed.
+            // Written by a separate shell. If this process held it open for writing, a child that
+            // another test starts at that moment could inherit the descriptor, and Linux does not
+            // execute a file that is open for writing.
             let written = Command::new("sh")
                 .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#, "sh"])
                 .args([path.as_os_str(), script.as_ref()])

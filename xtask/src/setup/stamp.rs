@@ -1,4 +1,5 @@
-//! The file that says what a complete set-up holds. It is written last, so that it is there only if all the rest is.
+//! The file that says what a complete set-up contains. It is written last, so it exists only if
+//! everything else does.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,21 +11,22 @@ use super::level::Level;
 
 const FILE: &str = ".setup-complete";
 
-/// The level whose packages are all installed. None without a stamp, or with that of an older set-up that held other versions.
+/// The level whose packages are all installed. None without a stamp, or if the stamp is that of an
+/// older set-up with other versions.
 pub(super) fn read(folder: &Path) -> Option<Level> {
     let found = fs::read_to_string(folder.join(FILE)).ok()?;
     [Level::Minimal, Level::Full].into_iter().find(|level| text(*level) == found)
 }
 
-/// Says that the set-up holds all packages of the level.
+/// Records that the set-up contains all packages of the level.
 pub(super) fn write(folder: &Path, level: Level) -> Result<()> {
-    // Renamed into place: a stamp is there whole or not at all.
+    // Renamed into place, so that the stamp is complete whenever it exists.
     let (part, whole) = (folder.join(".setup-complete.part"), folder.join(FILE));
     fs::write(&part, text(level)).with_context(|| format!("cannot write {}", part.display()))?;
     fs::rename(&part, &whole).with_context(|| format!("cannot write {}", whole.display()))
 }
 
-/// Takes the stamp away before the folder is changed.
+/// Removes the stamp, before the folder is changed.
 pub(super) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_file(folder.join(FILE)) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

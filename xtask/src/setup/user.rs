@@ -1,4 +1,4 @@
-//! A LIBTORCH that the user has set is used as it is, once it is known to be the right release.
+//! A LIBTORCH that the user has set is checked to be the right release, and then used as it is.
 
 use std::fs;
 use std::path::Path;

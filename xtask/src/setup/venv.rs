@@ -1,4 +1,4 @@
-//! The Python virtual environment of the set-up: what is in it, and how it gets there.
+//! The Python virtual environment of the set-up: checking it, creating it and installing packages.
 
 use std::fmt;
 use std::fs;
@@ -16,11 +16,11 @@ use crate::command;
 /// What an inspection finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// All of the level's packages are installed whole.
+    /// All of the level's packages are installed completely.
     Complete,
     /// Packages are missing; pip can add them.
     Incomplete,
-    /// The environment must be made anew, for this reason.
+    /// The environment must be made again from scratch, for this reason.
     Broken(String),
 }
 
@@ -40,17 +40,17 @@ pub(crate) struct Venv {
 }
 
 impl Venv {
-    /// The environment in this folder; nothing is made yet.
+    /// The environment in this folder; this does not create anything yet.
     pub(super) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// Where it lies.
+    /// The environment's folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What LIBTORCH points at.
+    /// The folder that LIBTORCH is set to.
     pub(super) fn libtorch(&self) -> PathBuf {
         self.folder.join("torch")
     }
@@ -60,7 +60,7 @@ impl Venv {
         self.folder.join("bin").join(name)
     }
 
-    /// Two files without which no stamp can be true.
+    /// Whether two files exist without which the set-up cannot be complete.
     pub(super) fn looks_usable(&self) -> bool {
         self.libtorch().join("lib/libtorch_cpu.so").exists() && self.executable("python").exists()
     }
@@ -84,13 +84,14 @@ impl Venv {
         {
             return State::Broken("it has no pip".to_owned());
         }
-        // What the packages require is checked by pip, which knows the markers and ranges of versions.
+        // The packages' own dependencies are checked by pip, which understands markers and version
+        // ranges.
         let whole = !level.with_dependencies()
             || command::output(self.python().args(["-m", "pip", "check"])).is_ok();
         if faults.is_empty() && whole { State::Complete } else { State::Incomplete }
     }
 
-    /// Makes an empty environment in the place of what is there.
+    /// Replaces what is in the folder by an empty environment.
     pub(super) fn make_anew(&self, lock: &Lock, state: &State) -> Result<()> {
         let remains =
             self.contents().with_context(|| format!("cannot list {}", self.folder.display()))?;
@@ -113,7 +114,7 @@ impl Venv {
         let downloads = self.downloads();
         fs::create_dir(&downloads)
             .with_context(|| format!("cannot create {}", downloads.display()))?;
-        // Not on the standard output: that belongs to the program which `cargo launch` will start.
+        // Not on the standard output, which belongs to the program that `cargo launch` will start.
         let installed = command::run(
             pip.env("TMPDIR", &downloads).stdin(lock.as_stdin()?).stdout(io::stderr()),
         );
@@ -121,17 +122,19 @@ impl Venv {
         installed
     }
 
-    /// Those of a set-up that was killed; pip removes its own otherwise.
+    /// Removes the downloads of a set-up that was killed; otherwise pip removes them itself.
     pub(super) fn remove_downloads(&self) -> Result<()> {
         remove(&self.downloads())
     }
 
-    /// Where pip keeps what it has fetched until it is unpacked: not in /tmp, where it might stay, or not fit.
+    /// Where pip keeps downloaded files until they are unpacked. Not /tmp, where they might be left
+    /// behind, or not fit.
     fn downloads(&self) -> PathBuf {
         self.folder.join(".downloads")
     }
 
-    /// A link with one name for all versions of Python, relative so that the workspace can be moved.
+    /// Links to torch under a path that does not depend on the Python version. The link is
+    /// relative, so that the workspace can be moved.
     pub(super) fn link_libtorch(&self) -> Result<()> {
         let where_it_is = "import sysconfig; print(sysconfig.get_path('platlib'))";
         let packages = command::output(self.python().args(["-c", where_it_is]))?;
@@ -145,14 +148,14 @@ impl Venv {
         symlink(target, &link).with_context(|| format!("cannot create {}", link.display()))
     }
 
-    /// The environment's Python, deaf to PYTHONPATH and to the user's own packages.
+    /// The environment's Python, which ignores PYTHONPATH and the user's own packages.
     fn python(&self) -> Command {
         let mut python = Command::new(self.executable("python"));
         python.arg("-I").stdin(Stdio::null());
         python
     }
 
-    /// All that is in the folder but the lock.
+    /// Everything in the folder except the lock.
     fn contents(&self) -> io::Result<Vec<PathBuf>> {
         let paths = fs::read_dir(&self.folder)?
             .map(|entry| Ok(entry?.path()))
@@ -161,7 +164,7 @@ impl Venv {
     }
 }
 
-/// Removes a file, a link or a folder with all that is in it; what is not there is no error.
+/// Removes a file, a link or a folder with its contents. It is no error if it does not exist.
 fn remove(path: &Path) -> Result<()> {
     let removed = if path.is_dir() && !path.is_symlink() {
         fs::remove_dir_all(path)
