@@ -98,8 +98,7 @@ pub fn run(args: &Args) -> Result<()> {
 /// Numbers in brackets, all of the same width, as NumPy and PyTorch print them.
 fn row(numbers: &[i64], separator: &str) -> String {
     let width = numbers.iter().map(|number| number.to_string().len()).max().unwrap_or(0);
-    let numbers: Vec<_> = numbers.iter().map(|number| format!("{number:width$}")).collect();
-    format!("[{}]", numbers.join(separator))
+    format!("{numbers:width$?}").replace(", ", separator)
 }
 
 #[cfg(test)]

@@ -39,5 +39,5 @@ pub use file::save;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::progress_bar;
-pub use table::{Column, hours, milliseconds, table, thousands};
+pub use table::{Column, hours, table, thousands};
 pub use timing::{Summary, Timing};

@@ -1,7 +1,5 @@
 //! Tables in plain text, and numbers that can be read at a glance.
 
-use std::time::Duration;
-
 /// A column's heading, and the side to which its cells are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
@@ -62,11 +60,6 @@ pub fn thousands(number: usize) -> String {
         text.push(digit);
     }
     text
-}
-
-/// A time in milliseconds, to the microsecond.
-pub fn milliseconds(duration: Duration) -> String {
-    format!("{:.3}", duration.as_secs_f64() * 1e3)
 }
 
 /// A time in seconds, as `h:mm:ss`.

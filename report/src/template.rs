@@ -34,8 +34,8 @@ use textwrap::fill;
 const WIDTH: usize = 100;
 
 /// An environment for such texts: a misspelt name is an error, and a line that contains only a tag
-/// prints nothing. Besides minijinja's own filters it has `table`, `thousands`, [`size`] and
-/// `decimals(n)`.
+/// prints nothing. Besides minijinja's own filters it has `table`, `thousands`, [`size`],
+/// `decimals(n)`, and `milliseconds`, which shows seconds to the microsecond.
 ///
 /// # Errors
 /// Only if minijinja rejects its own syntax.
@@ -52,6 +52,7 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     text.add_filter("thousands", thousands);
     text.add_filter("size", size);
     text.add_filter("decimals", |number: f64, digits: usize| format!("{number:.digits$}"));
+    text.add_filter("milliseconds", |seconds: f64| format!("{:.3}", seconds * 1e3));
     Ok(text)
 }
 
@@ -89,7 +90,7 @@ pub fn paragraphs(text: &str) -> String {
 }
 
 /// Aligns the columns of a table in Markdown: headings, a line such as `--- | ---:`, in which a colon
-/// marks the side to which cells are aligned, and rows.
+/// marks the side to which cells are aligned, and rows. Cells beyond the last side are not shown.
 fn markdown_table(text: &str) -> Result<String, Error> {
     let mut lines: Vec<Vec<String>> = text
         .lines()
@@ -114,6 +115,12 @@ mod tests {
     }
 
     #[test]
+    fn cells_beyond_the_last_side_are_not_shown() {
+        let table = markdown_table("part | begins at ms\n---\ncopy | 0.125\n");
+        assert_eq!(table.unwrap(), "part\ncopy\n");
+    }
+
+    #[test]
     fn a_misspelt_name_a_table_without_sides_and_a_failed_function_are_errors() {
         let mut text = environment().unwrap();
         text.add_function("fails", || {
@@ -127,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn decimals_round() {
-        let filled =
-            environment().unwrap().render_str("{{ 2|decimals(1) }} {{ 0.126|decimals(2) }}\n", ());
-        assert_eq!(filled.unwrap(), "2.0 0.13\n");
+    fn numbers_are_rounded() {
+        let text = "{{ 2|decimals(1) }} {{ 0.126|decimals(2) }} {{ 0.0123456|milliseconds }}\n";
+        let filled = environment().unwrap().render_str(text, ());
+        assert_eq!(filled.unwrap(), "2.0 0.13 12.346\n");
     }
 }

@@ -16,6 +16,7 @@ pub mod speedup;
 pub mod trace;
 
 use anyhow::{Result, ensure};
+use tch::kind::{FLOAT_CPU, INT64_CPU};
 use tch::nn::VarStore;
 use tch::{Device, Tensor};
 
@@ -23,6 +24,22 @@ use tch::{Device, Tensor};
 fn check_batch(batch: i64) -> Result<()> {
     ensure!(batch > 0, "--batch is {batch}, but must be at least 1: a row is needed to train");
     Ok(())
+}
+
+/// Inputs `[rows, features]` and classes `[rows]`, which depend only on their positions.
+pub fn synthetic_batch(rows: i64, features: i64, classes: i64) -> (Tensor, Tensor) {
+    (waves(&[rows, features]), count(rows).remainder(classes))
+}
+
+/// Numbers between -1 and 1 that depend only on their positions.
+pub fn waves(shape: &[i64]) -> Tensor {
+    let size = shape.iter().product::<i64>();
+    (Tensor::arange_start(1, 1 + size, FLOAT_CPU) * 0.7).sin().view(shape)
+}
+
+/// The whole numbers from 0.
+pub fn count(rows: i64) -> Tensor {
+    Tensor::arange(rows, INT64_CPU)
 }
 
 /// The number of trainable parameters.

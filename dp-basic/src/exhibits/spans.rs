@@ -1,7 +1,7 @@
 //! Which device works when: recorded, counted, and shown as tables and as a picture.
 
 use anyhow::Result;
-use report::{Column, plot, table};
+use report::plot;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tch::Cuda;
@@ -76,10 +76,9 @@ impl Show {
         Ok(self.svg.as_deref().map_or(Ok(()), check_destination)?)
     }
 
-    /// A table whose last two columns are times.
-    pub fn table(&self, columns: &[Column], rows: &[Vec<String>]) -> String {
-        let hidden = if self.no_times { 2 } else { 0 };
-        table(&columns[..columns.len() - hidden], rows)
+    /// Whether times are printed.
+    pub fn times(&self) -> bool {
+        !self.no_times
     }
 
     /// Draws a lane for each device, if `--svg` is given. The position of a category decides its

@@ -1,12 +1,12 @@
 //! The speed-up of a training step on several devices, with the loss on one of them or on all.
 
-use super::check_batch;
+use super::{check_batch, synthetic_batch};
 use crate::models::{CLASSES, FEATURES, classifier};
 use anyhow::{Result, ensure};
-use report::{Column, Meter, milliseconds, plot, table};
+use minijinja::context;
+use report::{Meter, Timing, plot, template};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
-use std::time::Duration;
 use tch::Tensor;
 use tch::nn::VarStore;
 use tch_parallel::Devices;
@@ -38,12 +38,9 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
-/// The median times of a step with this number of replicas.
-struct Row {
-    replicas: usize,
-    /// With the loss on the first device, and with a loss on every device.
-    times: [Duration; 2],
-}
+/// A number of replicas, and the median seconds of a step: with the loss on the first device, and
+/// with a loss on every device.
+type Row = (usize, [f64; 2]);
 
 pub fn run(args: &Args) -> Result<()> {
     let devices: Devices = args.devices.parse()?;
@@ -62,7 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
         args.steps
     );
     let rows = time(&devices, args)?;
-    print!("{}", print(&rows));
+    print!("{}", table(&rows)?);
     if let Some(path) = &args.svg {
         report::save(path, &bars(&rows)?)?;
     }
@@ -71,31 +68,29 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Times all variants in turn, so that other load on the machine affects all of them alike.
 fn time(devices: &Devices, args: &Args) -> Result<Vec<Row>> {
-    let inputs = Tensor::rand([args.batch, FEATURES], tch::kind::FLOAT_CPU);
-    let labels = Tensor::arange(args.batch, tch::kind::INT64_CPU).remainder(CLASSES);
+    let (inputs, labels) = synthetic_batch(args.batch, FEATURES, CLASSES);
     let batch = [devices.first().copy_of(&inputs)?, devices.first().copy_of(&labels)?];
 
-    let counts: Vec<_> = [1, 2, 4, 8].into_iter().filter(|count| *count <= devices.len()).collect();
-    let mut variants = Vec::new();
-    for count in &counts {
-        let devices = Devices::new(devices.iter().take(*count))?;
-        variants.push([loss_on_one(&devices)?, loss_on_every(&devices)?]);
+    let mut rows = Vec::new();
+    for replicas in [1, 2, 4, 8].into_iter().filter(|count| *count <= devices.len()) {
+        let devices = Devices::new(devices.iter().take(replicas))?;
+        let steps = [loss_on_one(&devices)?, loss_on_every(&devices)?];
+        rows.push((replicas, steps.map(|step| (step, Timing::new()))));
     }
-    let mut times = vec![[Vec::new(), Vec::new()]; counts.len()];
     let mut meter = Meter::new(devices);
     // The first round allocates memory and starts threads, and does not count.
     for round in 0..=args.steps {
-        for (step, times) in variants.iter_mut().flatten().zip(times.iter_mut().flatten()) {
+        for (step, timing) in rows.iter_mut().flat_map(|(_, variants)| variants) {
             meter.begin_step()?;
             step(&batch)?;
             let time = meter.end_step()?;
             if round > 0 {
-                times.push(time);
+                timing.step_took(time);
             }
         }
     }
-    let rows = counts.into_iter().zip(times);
-    Ok(rows.map(|(replicas, times)| Row { replicas, times: times.map(median) }).collect())
+    let median = |(_, timing): (Step, Timing)| timing.summary().step_seconds_median.unwrap_or(0.0);
+    Ok(rows.into_iter().map(|(replicas, variants)| (replicas, variants.map(median))).collect())
 }
 
 /// A training step on inputs and labels.
@@ -118,9 +113,7 @@ fn loss_on_one(devices: &Devices) -> Result<Step> {
 fn loss_on_every(devices: &Devices) -> Result<Step> {
     let vs = VarStore::new(devices.first().into());
     let model = DataParallelModel::new(&vs, devices, classifier)?;
-    let criterion = DataParallelCriterion::new(|logits: &Tensor, labels: &Tensor| {
-        logits.cross_entropy_for_logits(labels)
-    });
+    let criterion = DataParallelCriterion::new(Tensor::cross_entropy_for_logits);
     let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
     Ok(Box::new(move |[inputs, labels]| {
         let logits = model.f_forward_t(inputs, true)?;
@@ -131,42 +124,17 @@ fn loss_on_every(devices: &Devices) -> Result<Step> {
     }))
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
-}
-
-fn print(rows: &[Row]) -> String {
-    let columns = [
-        Column::Right("replicas"),
-        Column::Right("loss on one device, ms"),
-        Column::Right("speed-up"),
-        Column::Right("loss on every device, ms"),
-        Column::Right("speed-up"),
-    ];
-    let cells = |row: &Row| {
-        let mut cells = vec![row.replicas.to_string()];
-        for time in row.times {
-            cells.extend([milliseconds(time), format!("{:.2}", speed_up(rows, time))]);
-        }
-        cells
-    };
-    table(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
-}
-
-/// The speed-up over one replica with the loss after gathering.
-fn speed_up(rows: &[Row], time: Duration) -> f64 {
-    let one = rows.first().map_or(Duration::ZERO, |row| row.times[0]);
-    one.as_secs_f64() / time.as_secs_f64()
+/// The speed-up is over one replica with the loss on one device.
+fn table(rows: &[Row]) -> Result<String> {
+    let rows = rows.iter().map(|(replicas, [one, every])| (*replicas, *one, *every));
+    let holes = context! { rows => rows.collect::<Vec<_>>() };
+    Ok(template::environment()?.render_str(include_str!("speedup.jinja"), holes)?)
 }
 
 fn bars(rows: &[Row]) -> Result<String> {
-    let groups = rows.iter().map(|row| plot::Group {
-        name: match row.replicas {
-            1 => "1 replica".into(),
-            count => format!("{count} replicas"),
-        },
-        values: row.times.map(|time| vec![1e3 * time.as_secs_f64()]).to_vec(),
+    let groups = rows.iter().map(|(replicas, seconds)| plot::Group {
+        name: format!("{replicas} replica{}", if *replicas == 1 { "" } else { "s" }),
+        values: seconds.map(|seconds| vec![1e3 * seconds]).to_vec(),
     });
     Ok(plot::bars(&plot::Bars {
         title: "Time of a training step".into(),
@@ -184,20 +152,10 @@ mod tests {
 
     #[test]
     fn the_speed_up_is_over_one_replica_with_the_loss_behind_it() {
-        let row = |replicas, times: [u64; 2]| {
-            let times = times.map(Duration::from_millis);
-            Row { replicas, times }
-        };
-        let text = print(&[row(1, [100, 80]), row(2, [50, 40])]);
+        let text = table(&[(1, [0.1, 0.08]), (2, [0.05, 0.04])]).unwrap();
         let lines: Vec<_> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
         assert_eq!(lines[1], ["1", "100.000", "1.00", "80.000", "1.25"]);
         assert_eq!(lines[2], ["2", "50.000", "2.00", "40.000", "2.50"]);
-    }
-
-    #[test]
-    fn the_median_is_the_time_in_the_middle() {
-        let times = [9, 1, 5].map(Duration::from_secs).to_vec();
-        assert_eq!(median(times), Duration::from_secs(5));
     }
 }

@@ -6,7 +6,8 @@ use super::{check_batch, parameters};
 use crate::models::{EmbeddingLinear, TwoTargets};
 use anyhow::Result;
 use clap::ValueEnum;
-use report::{Column, milliseconds, plot, table, thousands};
+use minijinja::context;
+use report::{plot, template};
 use tch::nn::{Path, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions, Event, Step, Trace};
@@ -59,7 +60,7 @@ pub fn run(args: &Args) -> Result<()> {
         Model::Toy => toy(&settings)?,
         Model::Mlp => two_targets(&settings)?,
     };
-    print(&settings, &traced, &args.show);
+    print(&settings, &traced, args.show.times())?;
     let title = format!("A training step of DataParallel, {batch} rows");
     let spans = traced.events.iter().map(|event| {
         let (start, duration) = (event.start, event.duration);
@@ -161,61 +162,34 @@ fn traced<M: Send>(
 }
 
 /// Prints the step, part by part, and the bytes copied in all.
-fn print(settings: &Settings, traced: &Traced, show: &Show) {
+fn print(settings: &Settings, traced: &Traced, times: bool) -> Result<()> {
     let Settings { devices, output_device, batch } = settings;
     let Traced { parameters, loss, events } = traced;
-    let parameters = thousands(*parameters);
-    println!(
-        "{parameters} parameters on {devices}, a batch of {batch}, outputs on {output_device}\n"
-    );
-    print!("{}", show.table(&EVENTS, &events.iter().map(row).collect::<Vec<_>>()));
-    if events.iter().filter(|event| event.step == Step::Loss).count() > 1 {
-        println!("(The second loss is its gradient with respect to what was gathered.)");
-    }
-    println!("\n{}", totals(events));
-    for device in devices.iter() {
-        let works = |event: &Event| event.step == Step::ParallelApply && event.device == device;
-        if !events.iter().any(works) {
-            println!("{device} is idle: there are fewer chunks than devices");
-        }
-    }
-    println!("loss {loss:.4}");
-}
-
-const EVENTS: [Column; 6] = [
-    Column::Left("step"),
-    Column::Left("device"),
-    Column::Left("shapes"),
-    Column::Right("bytes copied"),
-    Column::Right("begins at ms"),
-    Column::Right("takes ms"),
-];
-
-fn row(event: &Event) -> Vec<String> {
-    let shapes: Vec<_> = event.shapes.iter().map(|shape| format!("{shape:?}")).collect();
-    vec![
-        event.step.to_string(),
-        event.device.to_string(),
-        shapes.join(" "),
-        thousands(event.bytes_copied),
-        milliseconds(event.start),
-        milliseconds(event.duration),
-    ]
-}
-
-/// A line for each step that copies something.
-fn totals(events: &[Event]) -> String {
-    let mut rows = Vec::new();
-    let mut all = 0;
-    for part in events.chunk_by(|one, next| one.step == next.step) {
-        let bytes = part.iter().map(|event| event.bytes_copied).filter(|bytes| *bytes > 0);
-        let sum = bytes.clone().sum::<usize>();
-        all += sum;
-        if sum > 0 {
-            let each: Vec<_> = bytes.map(thousands).collect();
-            rows.push(vec![part[0].step.to_string(), thousands(sum), each.join(" + ")]);
-        }
-    }
-    rows.push(vec!["all".into(), thousands(all)]);
-    table(&[Column::Left("copied by"), Column::Right("bytes"), Column::Left("part by part")], &rows)
+    let rows = events.iter().map(|event| {
+        let [start, duration] = [event.start, event.duration].map(|time| time.as_secs_f64());
+        let (step, device) = (event.step.to_string(), event.device.to_string());
+        (step, device, event.shapes.clone(), event.bytes_copied, start, duration)
+    });
+    let copied = events.chunk_by(|one, next| one.step == next.step).map(|part| {
+        let bytes: Vec<_> = part.iter().map(|event| event.bytes_copied).collect();
+        (part[0].step.to_string(), bytes)
+    });
+    let works = |device| {
+        events.iter().any(|event| event.step == Step::ParallelApply && event.device == device)
+    };
+    let idle = devices.iter().filter(|device| !works(*device));
+    let holes = context! {
+        parameters,
+        devices => devices.to_string(),
+        output_device => output_device.to_string(),
+        batch,
+        times,
+        events => rows.collect::<Vec<_>>(),
+        losses => events.iter().filter(|event| event.step == Step::Loss).count(),
+        copied => copied.collect::<Vec<_>>(),
+        bytes_copied => events.iter().map(|event| event.bytes_copied).sum::<usize>(),
+        idle => idle.map(|device| device.to_string()).collect::<Vec<_>>(),
+        loss,
+    };
+    Ok(template::print(&template::environment()?, include_str!("trace.jinja"), holes)?)
 }

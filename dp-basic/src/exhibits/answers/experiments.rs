@@ -1,11 +1,10 @@
 //! The names by which `questions.jinja` calls the experiments.
 
 use super::cost::*;
+use super::forward::*;
 use super::gradients::*;
 use super::limits::*;
 use super::losses::*;
-use super::replicas::*;
-use super::scatter_gather::*;
 use super::three_placements::*;
 use super::toy::equality;
 use minijinja::{Environment, Error};
@@ -40,7 +39,7 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     text.add_function("mean_of_means", |rows, devices| found(mean_of_means(rows, devices)));
     text.add_function("sum_for_mean", |rows, devices| found(sum_for_mean(rows, devices)));
     text.add_function("two_targets", |rows, devices| found(two_targets(rows, devices)));
-    text.add_function("column_against_row", |rows| found(column_against_row(rows)));
+    text.add_function("column_against_row", column_against_row);
 
     text.add_function("places", |rows, devices| found(places(rows, devices)));
     text.add_function("other_lines", |place: String| other_lines(&place));

@@ -14,7 +14,7 @@ use tch_parallel::{Devices, LogicalDevice};
 /// The difference between DataParallel's gradients and the unwrapped model's, with the outputs on
 /// the device of this number (S0.31, S2.12).
 pub fn data_parallel(rows: i64, devices: usize, output: usize) -> Result<f64> {
-    difference(&step(rows, devices, output)?.gradients, &reference(rows))
+    Ok(difference(&step(rows, devices, output)?.gradients, &reference(rows)))
 }
 
 /// For each replica its device, the shape of its output, and the difference between the gradient of
@@ -40,9 +40,9 @@ pub fn slices(rows: i64, devices: usize) -> Result<Vec<(String, Vec<i64>, f64)>>
     let sizes: Vec<_> = probes.values().map(|probe| probe.size()[0]).collect();
     let expected = gathered.grad().split_with_sizes(sizes, 0);
     let slices = probes.into_iter().zip(expected).map(|((device, probe), expected)| {
-        Ok((device.to_string(), probe.size(), difference(&probe.grad(), &expected)?))
+        (device.to_string(), probe.size(), difference(&probe.grad(), &expected))
     });
-    slices.collect()
+    Ok(slices.collect())
 }
 
 /// The loss of each device's own rows, their mean by a parallel criterion, the one loss of the
@@ -51,11 +51,11 @@ pub fn figure(rows: i64, devices: usize) -> Result<(Vec<f64>, f64, f64, f64)> {
     let (_vs, model) = split(devices, mlp)?;
     let losses =
         model.forward(batch(rows), |mlp, (x, y)| mlp.forward(&x).cross_entropy_for_logits(&y))?;
-    let losses = losses.parts().iter().map(number).collect::<Result<_>>()?;
+    let losses = losses.parts().iter().map(number).collect();
     let devices = Devices::cpu(devices)?;
     let (mean, gradients) = in_parallel(&devices, rows)?;
     let (one, expected) = after_gathering(&devices, rows)?;
-    Ok((losses, mean, one, difference(&gradients, &expected)?))
+    Ok((losses, mean, one, difference(&gradients, &expected)))
 }
 
 /// The sum and the average of the gradients of a batch's chunks, as shares of the gradient of the
@@ -78,13 +78,13 @@ pub fn shards(rows: i64, devices: usize, divided_by: &str) -> Result<(f64, f64)>
         sum += gradients(&vs);
     }
     let expected = if divided_by == "nothing" { whole * rows as f64 } else { whole };
-    Ok((ratio(&sum, &expected)?, ratio(&(&sum / devices as f64), &expected)?))
+    Ok((ratio(&sum, &expected), ratio(&(&sum / devices as f64), &expected)))
 }
 
 /// The embedding of a token that is in both chunks (S0.5): the norm of its gradient, the norm of
 /// each chunk's contribution, the difference between the sum of the contributions and the gradient,
 /// and how many rows of the table have a gradient.
-pub fn shared_token() -> Result<(f64, Vec<f64>, f64, i64)> {
+pub fn shared_token() -> Result<(f64, [f64; 2], f64, i64)> {
     let tokens = Tensor::from_slice(&[7i64, 1, 7, 2]);
     let targets = waves(&[4, EmbeddingLinear::WIDTH]);
     let table = |vs: &VarStore| vs.variables()["embedding.weight"].grad();
@@ -102,9 +102,9 @@ pub fn shared_token() -> Result<(f64, Vec<f64>, f64, i64)> {
         (output.mse_loss(&targets.narrow(0, start, 2), Reduction::Mean) * 0.5).backward();
         table(&vs).get(7)
     });
-    let apart = difference(&found, &(&parts[0] + &parts[1]))?;
-    let norms = parts.iter().map(|part| number(&part.norm())).collect::<Result<_>>()?;
-    Ok((number(&found.norm())?, norms, apart, touched.int64_value(&[])))
+    let apart = difference(&found, &(&parts[0] + &parts[1]));
+    let norm = |gradient: &Tensor| number(&gradient.norm());
+    Ok((norm(&found), parts.each_ref().map(norm), apart, touched.int64_value(&[])))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn apart<M: Module>(build: impl Fn(&Path<'_>) -> M, inputs: &Tensor) -> Result<f
     alone.forward(inputs).square().mean(Kind::Float).backward();
     let (vs, model) = wrapped(4, build)?;
     let loss = || Ok(model.f_forward_t(inputs, true)?.square().mean(Kind::Float));
-    difference(&train(&vs, &model, loss)?.gradients, &gradients(&alone_vs))
+    Ok(difference(&train(&vs, &model, loss)?.gradients, &gradients(&alone_vs)))
 }
 
 /// Images `[batch, 1, 6, 6]` to two numbers each.
@@ -59,7 +59,7 @@ pub fn tuple(rows: i64, devices: usize) -> Result<(Vec<i64>, Vec<i64>, f64)> {
     step()?;
     let gradients = step()?.gradients;
     let (logits, probas) = forward()?;
-    Ok((logits.size(), probas.size(), difference(&gradients, &reference(rows))?))
+    Ok((logits.size(), probas.size(), difference(&gradients, &reference(rows))))
 }
 
 /// Batch normalisation of the numbers from 0, one per row: its outputs and its running mean.
@@ -68,7 +68,7 @@ fn normalise(rows: i64, devices: usize) -> Result<(Tensor, f64)> {
         wrapped(devices, |path| nn::batch_norm1d(path / "bn", 1, Default::default()))?;
     let numbers = Tensor::arange(rows, tch::kind::FLOAT_CPU).view([rows, 1]);
     let outputs = no_grad(|| model.f_forward_t(&numbers, true))?;
-    Ok((outputs, number(&vs.variables()["bn.running_mean"])?))
+    Ok((outputs, number(&vs.variables()["bn.running_mean"])))
 }
 
 /// The running mean of the numbers from 0, after one forward pass.
@@ -78,7 +78,7 @@ pub fn running_mean(rows: i64, devices: usize) -> Result<f64> {
 
 /// The difference between the outputs of batch normalisation and those on one device.
 pub fn normalised(rows: i64, devices: usize) -> Result<f64> {
-    difference(&normalise(rows, devices)?.0, &normalise(rows, 1)?.0)
+    Ok(difference(&normalise(rows, devices)?.0, &normalise(rows, 1)?.0))
 }
 
 /// What DataParallel gathers if each replica returns a single number: its count of rows.

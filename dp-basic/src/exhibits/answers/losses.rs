@@ -1,6 +1,6 @@
 //! A model that returns its loss, and what to do with the losses of all devices.
 
-use super::scatter_gather::chunk_sizes;
+use super::forward::chunk_sizes;
 use super::toy::*;
 use crate::models::TwoTargets;
 use anyhow::Result;
@@ -48,14 +48,14 @@ pub fn mean_of_means(rows: i64, devices: usize) -> Result<[f64; 5]> {
     let shares =
         Tensor::from_slice(&chunk_sizes(rows, devices)?).to_kind(Kind::Float) / rows as f64;
     let weighted = step_with(rows, devices, |losses| (losses * &shares).sum(Kind::Float))?;
-    Ok([number(&truth)?, plain.loss, apart(&plain)?, weighted.loss, apart(&weighted)?])
+    Ok([number(&truth), plain.loss, apart(&plain), weighted.loss, apart(&weighted)])
 }
 
 /// The ratio of the gradients of the losses' sum to those of their mean (S2.19).
 pub fn sum_for_mean(rows: i64, devices: usize) -> Result<f64> {
     let mean = step_with(rows, devices, |losses| losses.mean(Kind::Float))?;
     let sum = step_with(rows, devices, |losses| losses.sum(Kind::Float))?;
-    ratio(&sum.gradients, &mean.gradients)
+    Ok(ratio(&sum.gradients, &mean.gradients))
 }
 
 /// The mean over the devices of the loss for both targets, and the sum of the means for each target
@@ -65,7 +65,8 @@ pub fn two_targets(rows: i64, devices: usize) -> Result<(f64, f64)> {
     let (x, y, y2) = rows_and_targets(rows);
     let mean = |y: &Tensor, y2: &Tensor| {
         let inputs = (x.shallow_clone(), y.shallow_clone(), y2.shallow_clone());
-        number(&model.forward(inputs, TwoTargets::forward)?.1.mean(Kind::Double))
+        let (_results, losses) = model.forward(inputs, TwoTargets::forward)?;
+        anyhow::Ok(number(&losses.mean(Kind::Double)))
     };
     // Given the same target twice, the model returns twice its loss.
     Ok((mean(&y, &y2)?, mean(&y, &y)? / 2.0 + mean(&y2, &y2)? / 2.0))
@@ -73,11 +74,11 @@ pub fn two_targets(rows: i64, devices: usize) -> Result<(f64, f64)> {
 
 /// A column of results minus a row of targets: the number of differences, their mean square, and the
 /// mean square if each row is compared only with its own target (S2.21).
-pub fn column_against_row(rows: i64) -> Result<(usize, f64, f64)> {
+pub fn column_against_row(rows: i64) -> (usize, f64, f64) {
     let (result, y) = (waves(&[rows, 1]), waves(&[rows]).square());
-    let loss = number(&result.mse_loss(&y, Reduction::Mean))?;
-    let right = number(&result.reshape([-1]).mse_loss(&y, Reduction::Mean))?;
-    Ok(((&result - &y).numel(), loss, right))
+    let loss = number(&result.mse_loss(&y, Reduction::Mean));
+    let right = number(&result.reshape([-1]).mse_loss(&y, Reduction::Mean));
+    ((&result - &y).numel(), loss, right)
 }
 
 #[cfg(test)]
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_column_against_a_row_compares_all_with_all() {
-        let (differences, loss, right) = column_against_row(4).unwrap();
+        let (differences, loss, right) = column_against_row(4);
         assert_eq!(differences, 16);
         assert_ne!(loss, right);
     }

@@ -8,8 +8,7 @@
 //! | `questions.jinja` | the questions, and answers with calls of experiments in them |
 //! | `experiments` | the names by which that text calls the experiments |
 //! | `toy` | what the experiments share: a model, a batch, a training step |
-//! | `scatter_gather` | dividing a batch, and putting outputs together |
-//! | `replicas` | a copy of the model on every device |
+//! | `forward` | the forward pass: scatter, replicas, gather |
 //! | `gradients` | the backward pass, and why gradients are summed |
 //! | `losses` | a model that returns its loss |
 //! | `three_placements` | the same step with the loss in three places |
@@ -18,11 +17,10 @@
 
 mod cost;
 mod experiments;
+mod forward;
 mod gradients;
 mod limits;
 mod losses;
-mod replicas;
-mod scatter_gather;
 mod three_placements;
 mod toy;
 

@@ -3,12 +3,13 @@
 
 mod network;
 
-use super::check_batch;
 use super::spans::{Show, Span, at_once, busy};
+use super::{check_batch, parameters, synthetic_batch};
 use crate::models::{CLASSES, FEATURES};
 use anyhow::{Result, ensure};
+use minijinja::context;
 use network::{Network, Step};
-use report::{Column, milliseconds, thousands};
+use report::template;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tch::Tensor;
@@ -59,7 +60,7 @@ pub fn run(args: &Args) -> Result<()> {
     let second = if args.split { devices.get(1)? } else { first };
     let original = Network::new([first, first])?;
     let trained = train(&original, [first, second], args.batch)?;
-    print(&devices, &trained, &args.show);
+    print(&devices, &trained, args.show.times())?;
     let Trained { network, step, .. } = trained;
     if args.split {
         // Not before: its memory would count as the first device's.
@@ -78,9 +79,8 @@ fn train(original: &Network, devices: [LogicalDevice; 2], batch: i64) -> Result<
     let before = devices.map(memory_allocated);
     let mut network = Network::new(devices)?;
     network.copy_weights(original)?;
-    let numbers = Tensor::arange(batch * FEATURES, tch::kind::FLOAT_CPU);
-    let inputs = devices[0].copy_of(&(numbers * 0.7).sin().view([batch, FEATURES]))?;
-    let labels = Tensor::arange(batch, tch::kind::INT64_CPU).remainder(CLASSES);
+    let (inputs, labels) = synthetic_batch(batch, FEATURES, CLASSES);
+    let inputs = devices[0].copy_of(&inputs)?;
     network.step(&inputs, &labels)?;
     for device in devices {
         reset_peak_memory_stats(device)?;
@@ -101,50 +101,33 @@ fn equality(found: &Tensor, expected: &Tensor) -> Result<String> {
 }
 
 /// Prints where the parts are, how much memory each device needs, and which device works when.
-fn print(devices: &Devices, trained: &Trained, show: &Show) {
+fn print(devices: &Devices, trained: &Trained, times: bool) -> Result<()> {
     let Trained { network: Network { module1, module2 }, step, peaks } = trained;
-    println!(
-        "module1 on {}, module2 on {}, labels on {}, loss on {}\n",
-        module1.device,
-        module2.device,
-        LogicalDevice::of(&step.labels),
-        LogicalDevice::of(&step.loss),
-    );
-    let rows = devices.iter().map(|device| {
+    let devices = devices.iter().map(|device| {
         let parts = [module1, module2].into_iter().filter(|part| part.device == device);
+        let parameter_bytes =
+            parts.map(|part| parameters(&part.vs) * size_of::<f32>()).sum::<usize>();
+        let peak = peaks.get(&device).copied().unwrap_or(0);
         let busy = busy(&step.spans, device);
-        let share = 100.0 * busy.as_secs_f64() / took(&step.spans).as_secs_f64();
-        vec![
-            device.to_string(),
-            thousands(parts.map(|part| part.parameter_bytes()).sum()),
-            thousands(peaks.get(&device).copied().unwrap_or(0)),
-            milliseconds(busy),
-            format!("{share:.0} %"),
-        ]
+        let share = busy.div_duration_f64(took(&step.spans));
+        (device.to_string(), parameter_bytes, peak, busy.as_secs_f64(), share)
     });
-    println!("{}", show.table(&DEVICES, &rows.collect::<Vec<_>>()));
-    let rows = step.spans.iter().map(|(device, span)| {
-        let [start, duration] = [span.start, span.duration].map(milliseconds);
-        vec![span.category.clone(), device.to_string(), start, duration]
+    let spans = step.spans.iter().map(|(device, span)| {
+        let [start, duration] = [span.start, span.duration].map(|time| time.as_secs_f64());
+        (span.category.clone(), device.to_string(), start, duration)
     });
-    print!("{}", show.table(&PARTS, &rows.collect::<Vec<_>>()));
-    println!("\ndevices at work at the same time: {}", at_once(&step.spans));
+    let holes = context! {
+        module1 => module1.device.to_string(),
+        module2 => module2.device.to_string(),
+        labels => LogicalDevice::of(&step.labels).to_string(),
+        loss => LogicalDevice::of(&step.loss).to_string(),
+        times,
+        devices => devices.collect::<Vec<_>>(),
+        spans => spans.collect::<Vec<_>>(),
+        at_once => at_once(&step.spans),
+    };
+    Ok(template::print(&template::environment()?, include_str!("model_parallel.jinja"), holes)?)
 }
-
-const DEVICES: [Column; 5] = [
-    Column::Left("device"),
-    Column::Right("parameter bytes"),
-    Column::Right("peak bytes"),
-    Column::Right("works ms"),
-    Column::Right("of the step"),
-];
-
-const PARTS: [Column; 4] = [
-    Column::Left("part"),
-    Column::Left("device"),
-    Column::Right("begins at ms"),
-    Column::Right("takes ms"),
-];
 
 /// The time from the beginning of the first span to the end of the last.
 fn took(spans: &[Span]) -> Duration {

@@ -1,8 +1,8 @@
 //! `Network` of the thread "How pytorch's parallel method and distributed method works?": two
 //! modules, on two devices or on one.
 
+use crate::exhibits::gradients;
 use crate::exhibits::spans::{Span, Spans};
-use crate::exhibits::{gradients, parameters};
 use crate::models::{back, front};
 use anyhow::Result;
 use tch::nn::{Module, Path, Sequential, VarStore};
@@ -47,11 +47,6 @@ impl Part {
         let module = build(&vs.root());
         let optimizer = Sgd::new(&vs, SgdOptions { lr: 0.01, ..Default::default() })?;
         Ok(Part { device, vs, module, optimizer })
-    }
-
-    /// Bytes of the parameters; their gradients take as many again.
-    pub fn parameter_bytes(&self) -> usize {
-        parameters(&self.vs) * size_of::<f32>()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::runs::{Measured, Runs};
 use anyhow::Result;
-use report::Column::{Left, Right};
-use report::{refused, size, table};
+use minijinja::{Value, context};
+use report::{refused, size, template};
 
 /// Memory counts from the third step on, and the median time of three is not that of the first.
 const STEPS: u64 = 3;
@@ -14,20 +14,13 @@ const STEPS: u64 = 3;
 /// [`Error::Argument`](tch_parallel::Error::Argument) for a budget that does not hold one pair for
 /// each device.
 pub fn table_of(runs: &Runs<'_>, measured: &[Measured], budget: usize) -> Result<String> {
-    let columns = [
-        Left("method"),
-        Right("largest batch"),
-        Right("fullest device"),
-        Right("with the next"),
-        Right("pairs/s"),
-    ];
-    let rows = measured.iter().map(|known| largest(runs, known, budget));
-    let table = table(&columns, &rows.collect::<Result<Vec<_>>>()?);
-    Ok(format!("With {} on each device:\n\n{table}", size(budget)))
+    let largest = measured.iter().map(|known| largest(runs, known, budget));
+    let holes = context! { budget, largest => largest.collect::<Result<Vec<_>>>()? };
+    Ok(template::environment()?.render_str(include_str!("budget.jinja"), holes)?)
 }
 
-/// Trains until a batch is found that fits while the next does not: a row of the table.
-fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Vec<String>> {
+/// Trains until a batch is found that fits while the next does not: the holes of a row.
+fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Value> {
     let (method, devices) = (known.method, runs.args.devices.len());
     let point = |found: &Measured| Point {
         pairs: found.batch_size / devices,
@@ -45,13 +38,13 @@ fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Vec<Strin
         return Err(refused("--budget", size(budget), expected).into());
     };
     let batch_size = fits.pairs * devices;
-    Ok(vec![
-        method.to_string(),
-        batch_size.to_string(),
-        size(fits.peak),
-        size(exceeds.peak),
-        format!("{:.1}", batch_size as f64 / fits.step_seconds),
-    ])
+    Ok(context! {
+        method => method.to_string(),
+        batch_size,
+        peak => fits.peak,
+        next_peak => exceeds.peak,
+        pairs_per_second => batch_size as f64 / fits.step_seconds,
+    })
 }
 
 /// What a training needs.

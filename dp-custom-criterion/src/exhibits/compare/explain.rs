@@ -2,8 +2,9 @@
 
 use super::formula;
 use super::runs::{Measured, Runs};
-use minijinja::{Error, Value, context};
-use report::{DeviceReport, template};
+use minijinja::value::Serde;
+use minijinja::{Error, context};
+use report::template;
 
 pub const TEXT: &str = include_str!("explain.jinja");
 
@@ -14,16 +15,17 @@ pub fn explain(measured: &[Measured], runs: &Runs<'_>) -> Result<String, Error> 
     let output = formula::output_bytes(batch_size, seq_len, vocab_size);
     let training = |found: &Measured| {
         let (devices, first) = (&found.devices, &found.devices[0]);
-        let is_like_first =
-            |device: &DeviceReport| (device.live, device.peak) == (first.live, first.peak);
+        // Without Adam's state, which only the device with the trained model holds.
+        let peaks = devices.iter().map(|device| device.peak.saturating_sub(device.optimizer_state));
         context! {
             method => found.method.to_string(),
-            devices => devices.iter().map(numbers_of).collect::<Vec<_>>(),
-            gradients => first.gradients,
-            state => first.optimizer_state,
+            devices => Serde(devices),
+            peaks => peaks.collect::<Vec<_>>(),
             buckets => first.others(),
             formula_holds => formula::holds(output, devices.len(), first.gradients),
-            ranks_are_even => devices.iter().all(is_like_first),
+            ranks_are_even => devices
+                .iter()
+                .all(|device| (device.live, device.peak) == (first.live, first.peak)),
         }
     };
     let numbers = context! {
@@ -35,13 +37,4 @@ pub fn explain(measured: &[Measured], runs: &Runs<'_>) -> Result<String, Error> 
         trainings => measured.iter().map(training).collect::<Vec<_>>(),
     };
     template::environment()?.render_str(TEXT, numbers)
-}
-
-fn numbers_of(device: &DeviceReport) -> Value {
-    context! {
-        name => device.device.clone(),
-        // Without Adam's state, which only the device with the trained model holds.
-        peak => device.peak.saturating_sub(device.optimizer_state),
-        idle_percent => 100.0 * device.idle_share,
-    }
 }

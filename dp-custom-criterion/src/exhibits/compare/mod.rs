@@ -7,7 +7,7 @@
 //! | `runs` | [`Runs`]: a training of some steps with a method, and what its metrics say |
 //! | `explain` | the same in words, with the formula's numbers; `explain.jinja`: these words |
 //! | `formula` | how much more memory the device that gathers the outputs needs |
-//! | `budget` | the largest batch that a device's memory allows |
+//! | `budget` | the largest batch that a device's memory allows; `budget.jinja`: its table |
 
 mod args;
 mod budget;

@@ -1,13 +1,55 @@
-//! A copy of the model on every device.
+//! The forward pass: the batch is divided, the model copied to every device, and the outputs are put
+//! together.
 
 use super::toy::*;
 use crate::models::EmbeddingLinear;
 use anyhow::Result;
 use tch::nn::{Module, VarStore};
 use tch::{Kind, Reduction, Tensor, no_grad};
-use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step};
+use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step, gather, scatter};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice};
+
+// === Scatter and gather ===
+
+/// The number of rows of each chunk (S0.2, S0.13).
+pub fn chunk_sizes(rows: i64, devices: usize) -> Result<Vec<i64>> {
+    let chunks = scatter(&count(rows), &Devices::cpu(devices)?, 0)?;
+    Ok(chunks.iter().map(|chunk| chunk.size()[0]).collect())
+}
+
+/// These numbers times ten, each multiplied by the replica that gets it (S0.8).
+pub fn tens(numbers: &[i64], devices: usize) -> Result<Vec<i64>> {
+    let (_vs, model) = wrapped(devices, |_| 10)?;
+    let outputs = model.forward(Tensor::from_slice(numbers), |factor, chunk| chunk * *factor)?;
+    Ok(outputs.try_into()?)
+}
+
+/// The first row of each chunk of inputs and of targets, both numbered from 0 (S0.20).
+pub fn pairs(rows: i64, devices: usize) -> Result<Vec<(i64, i64)>> {
+    let chunks = scatter(&(count(rows), count(rows)), &Devices::cpu(devices)?, 0)?;
+    Ok(chunks.iter().map(|(x, y)| (x.int64_value(&[0]), y.int64_value(&[0]))).collect())
+}
+
+/// Whether the first chunk begins at the batch's address in memory, and the bytes of the batch that
+/// are copied to each device (S2.9).
+pub fn first_chunk() -> Result<(bool, Vec<usize>)> {
+    let (inputs, _) = batch(8);
+    let chunks = scatter(&inputs, &Devices::cpu(2)?, 0)?;
+    let copied = copied(&step(8, 2, 0)?.events, Step::Scatter);
+    Ok((chunks[0].data_ptr() == inputs.data_ptr(), copied))
+}
+
+/// The device without a replica that gathers the rows of two others, and these rows (S0.30).
+pub fn gathered_outside() -> Result<(String, Vec<i64>)> {
+    let [first, second, outside] = [0, 1, 2].map(LogicalDevice::Cpu);
+    let rows = |rows: [i64; 2]| Tensor::from_slice(&rows);
+    let parts = [first.copy_of(&rows([1, 2]))?, second.copy_of(&rows([3, 4]))?];
+    let gathered = gather(&parts, outside, 0)?;
+    Ok((LogicalDevice::of(&gathered).to_string(), gathered.try_into()?))
+}
+
+// === Replicas ===
 
 /// The first thread's model: its parameters, the shape of its output, and the difference between
 /// this output and the unwrapped model's (S0.1, S0.3).
@@ -17,7 +59,7 @@ pub fn threads_model(devices: usize) -> Result<(usize, Vec<i64>, f64)> {
     let (_, alone) = unwrapped(EmbeddingLinear::new);
     let output = no_grad(|| model.f_forward_t(&tokens, true))?;
     let expected = no_grad(|| alone.forward(&tokens));
-    Ok((parameters(&vs), output.size(), difference(&output, &expected)?))
+    Ok((parameters(&vs), output.size(), difference(&output, &expected)))
 }
 
 /// What each device holds: its name, the sum of its weights, and its rows of the batch (S0.9).
@@ -26,7 +68,7 @@ pub fn held(devices: usize) -> Result<Vec<(String, f64, Vec<i64>)>> {
     let outputs = model.forward(count(8), |module, rows| (module.embedding.ws.detach(), rows))?;
     let held = outputs.parts().iter().map(|(weights, rows)| {
         let device = LogicalDevice::of(weights).to_string();
-        Ok((device, number(&weights.sum(Kind::Double))?, Vec::try_from(rows)?))
+        Ok((device, number(&weights.sum(Kind::Double)), Vec::try_from(rows)?))
     });
     held.collect()
 }
@@ -64,10 +106,10 @@ pub fn update() -> Result<(f64, f64, f64)> {
     });
     criterion.forward(outputs, waves(&[2, EmbeddingLinear::WIDTH]))?.backward()?;
     Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?.step()?;
-    let original_moved = number(&(&original - &before[0]).norm())?;
-    let replica_moved = number(&(&replica - &before[1]).norm())?;
+    let original_moved = number(&(&original - &before[0]).norm());
+    let replica_moved = number(&(&replica - &before[1]).norm());
     let _ = forward()?;
-    Ok((original_moved, replica_moved, difference(&replica, &original)?))
+    Ok((original_moved, replica_moved, difference(&replica, &original)))
 }
 
 /// The error for a model that is not on the first device (S2.1).
@@ -91,6 +133,35 @@ pub fn batch_elsewhere() -> Result<Vec<i64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunks_are_pytorchs() {
+        assert_eq!(chunk_sizes(6, 2).unwrap(), [3, 3]);
+        assert_eq!(chunk_sizes(6, 3).unwrap(), [2, 2, 2]);
+        assert_eq!(chunk_sizes(6, 4).unwrap(), [2, 2, 2]);
+        assert_eq!(chunk_sizes(10, 4).unwrap(), [3, 3, 3, 1]);
+    }
+
+    #[test]
+    fn the_order_of_the_rows_is_kept() {
+        assert_eq!(tens(&[5, 3, 8, 1], 3).unwrap(), [50, 30, 80, 10]);
+    }
+
+    #[test]
+    fn inputs_and_targets_are_cut_at_the_same_rows() {
+        assert_eq!(pairs(10, 4).unwrap(), [(0, 0), (3, 3), (6, 6), (9, 9)]);
+    }
+
+    #[test]
+    fn the_first_chunk_is_a_view_and_the_second_a_copy() {
+        // Four rows of six floats.
+        assert_eq!(first_chunk().unwrap(), (true, vec![0, 4 * 6 * 4]));
+    }
+
+    #[test]
+    fn a_device_without_a_replica_can_gather() {
+        assert_eq!(gathered_outside().unwrap(), ("cpu:2".into(), vec![1, 2, 3, 4]));
+    }
 
     /// What the embedding and the linear layer occupy.
     const BYTES: usize = (1000 * 10 + 10 * 10 + 10) * size_of::<f32>();
