@@ -19,7 +19,6 @@ mod train_state;
 use anyhow::{Result, ensure};
 use args::{Args, Command, Images, Source, TrainArgs};
 use clap::Parser;
-use ddp_imagenet::models::Model;
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
 use meter::{Meters, accuracy};
@@ -28,7 +27,7 @@ use serde::Serialize;
 use shard_sampler::ShardSampler;
 use std::process::ExitCode;
 use std::time::Instant;
-use tch::nn::{ModuleT, VarStore};
+use tch::nn::{ModuleT, SequentialT, VarStore};
 use tch::{Device, Reduction, Tensor, no_grad};
 use tch_parallel::amp::{GradScaler, autocast};
 use tch_parallel::checkpoint::{self, Generators};
@@ -210,7 +209,7 @@ fn train(args: &TrainArgs) -> Result<()> {
 /// training must find the same buckets, or it rounds differently.
 fn order_buckets(
     args: &TrainArgs,
-    model: &DistributedDataParallel<Model>,
+    model: &DistributedDataParallel<SequentialT>,
     loader: &DataLoader<Images, DistributedSampler>,
     device: Device,
 ) -> Result<()> {
@@ -230,7 +229,7 @@ fn order_buckets(
 /// counts once.
 fn validate(
     args: &TrainArgs,
-    model: &DistributedDataParallel<Model>,
+    model: &DistributedDataParallel<SequentialT>,
     loader: &DataLoader<Images, ShardSampler>,
     group: &ProcessGroup,
 ) -> Result<Validation> {
