@@ -16,18 +16,17 @@ mod meter;
 mod shard_sampler;
 mod train_state;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use args::{Args, Command, Images, Source, TrainArgs};
 use clap::Parser;
-use ddp_imagenet::models::Model;
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
 use meter::{Meters, accuracy};
-use report::{MetricsLog, Timing, exit};
+use report::{MetricsLog, Step, Timing, exit};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
 use std::time::Instant;
-use tch::nn::{ModuleT, VarStore};
+use tch::nn::{ModuleT, SequentialT, VarStore};
 use tch::{Device, Reduction, Tensor, no_grad};
 use tch_parallel::amp::{GradScaler, autocast};
 use tch_parallel::checkpoint::{self, Generators};
@@ -54,13 +53,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     let num_classes = train_set.source().classes().len() as i64;
     let ranks_of_host = Env::read()?.map_or(1, |env| env.local_world_size);
     let options = args.data.loader(ranks_of_host)?;
-    let group = init_process_group(args.process_group())?;
+    let group = init_process_group(args.process_group.options())?;
     let (rank, device) = (group.rank(), group.device());
-    let say = |line: String| {
-        if rank == 0 {
-            println!("{line}");
-        }
-    };
+    let say = |line: String| report::say(&group, line);
     if args.data.source() == Source::Synthetic {
         say("=> Dummy data is used: noise, from which nothing can be learnt".into());
     }
@@ -160,12 +155,9 @@ fn train(args: &TrainArgs) -> Result<()> {
 
             let loss = f32::try_from(&loss)?;
             timing.step_took(begun.elapsed());
-            metrics.log("step", &Step { epoch, step, loss })?;
-            ensure!(
-                loss.is_finite(),
-                "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr than {}",
-                args.recipe.lr
-            );
+            let event = Step { epoch, step, loss };
+            metrics.log("step", &event)?;
+            event.expect_finite_loss(args.recipe.lr)?;
             let meters = &mut state.meters;
             meters.data_time.update(data_seconds, 1);
             meters.add(loss.into(), accuracy(&output, &labels, [1, 5])?, labels.size()[0]);
@@ -209,7 +201,7 @@ fn train(args: &TrainArgs) -> Result<()> {
 /// training must find the same buckets, or it rounds differently.
 fn order_buckets(
     args: &TrainArgs,
-    model: &DistributedDataParallel<Model>,
+    model: &DistributedDataParallel<SequentialT>,
     loader: &DataLoader<Images, DistributedSampler>,
     device: Device,
 ) -> Result<()> {
@@ -229,7 +221,7 @@ fn order_buckets(
 /// counts once.
 fn validate(
     args: &TrainArgs,
-    model: &DistributedDataParallel<Model>,
+    model: &DistributedDataParallel<SequentialT>,
     loader: &DataLoader<Images, ShardSampler>,
     group: &ProcessGroup,
 ) -> Result<Validation> {
@@ -246,15 +238,13 @@ fn validate(
         meters.add(f64::try_from(loss)?, accuracy(&output, &labels, [1, 5])?, labels.size()[0]);
         meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
         end = Instant::now();
-        if group.rank() == 0 && args.prints(step) {
-            println!("{}", meters.test_line(step + 1, steps));
+        if args.prints(step) {
+            report::say(group, meters.test_line(step + 1, steps));
         }
     }
     let val_loss = meters.losses.all_reduce(group)?;
     let [acc1, acc5] = [meters.top1.all_reduce(group)?, meters.top5.all_reduce(group)?];
-    if group.rank() == 0 {
-        println!(" * Acc@1 {acc1:.3} Acc@5 {acc5:.3}");
-    }
+    report::say(group, format!(" * Acc@1 {acc1:.3} Acc@5 {acc5:.3}"));
     Ok(Validation { val_loss, accuracy: acc1 / 100.0, accuracy_top5: acc5 / 100.0 })
 }
 // ANCHOR_END: validate
@@ -263,13 +253,6 @@ fn validate(
 fn cross_entropy(output: &Tensor, labels: &Tensor) -> Result<Tensor> {
     const IGNORE_INDEX: i64 = -100;
     Ok(output.f_cross_entropy_loss(labels, None::<Tensor>, Reduction::Mean, IGNORE_INDEX, 0.0)?)
-}
-
-#[derive(Serialize)]
-struct Step {
-    epoch: u64,
-    step: usize,
-    loss: f32,
 }
 
 #[derive(Serialize)]

@@ -19,12 +19,10 @@ pub fn accuracy<const N: usize>(
     let widest = topk.into_iter().max().unwrap_or(0).min(classes);
     let (_, guesses) = output.f_topk(widest, 1, true, true)?;
     let correct = guesses.f_eq_tensor(&target.f_view([-1, 1])?)?;
-    let mut shares = [0.0; N];
-    for (share, k) in shares.iter_mut().zip(topk) {
-        let right = correct.f_narrow(1, 0, k.min(classes))?.f_sum(Kind::Int64)?;
-        *share = 100.0 * i64::try_from(right)? as f64 / batch as f64;
-    }
-    Ok(shares)
+    Ok(topk.map(|k| {
+        let right = correct.narrow(1, 0, k.min(classes)).sum(Kind::Int64).int64_value(&[]);
+        100.0 * right as f64 / batch as f64
+    }))
 }
 
 /// The last value and the mean of all values: main.py's class of this name. It can be saved, so a run

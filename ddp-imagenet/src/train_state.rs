@@ -60,8 +60,8 @@ impl TrainState {
     /// saved mid-epoch when an epoch had a different length.
     pub fn resume(&mut self, path: &Path, group: &ProcessGroup) -> Result<Generators> {
         let steps = self.progress.steps;
-        let Resumed { progress: saved, generators } = self.training().load::<Saved>(path, group)?;
-        let Saved { progress, meters } = saved;
+        let Resumed { progress: Saved { progress, meters }, generators } =
+            self.training().load(path, group)?;
         ensure!(
             progress.step == 0 || progress.steps == steps,
             "{}: saved after {} of {} batches of epoch {}, but this run has an epoch of {steps}; use \

@@ -6,15 +6,17 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `metrics_log` | [`MetricsLog`], [`read_events`]: numbers for other programs, as JSON lines |
+//! | `step` | [`Step`]: the loss of a batch, an event of the metrics |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
-//! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take |
-//! | `progress` | [`progress_bar`]: the progress of an epoch, for people |
+//! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |
+//! | `progress` | [`say`], [`progress_bar`]: the progress of a training, for people |
 //! | `table` | [`table()`]: numbers in columns, for people |
 //! | [`template`] | text files with placeholders for functions and numbers |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed; [`refused`], [`malformed`]: what is wrong with an argument or a file |
 //! | `file` | [`save`]: writes a text to a file |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
+//! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`flag_value`] |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
 //! | [`comparison`] | trainings that a program starts, and their devices side by side |
 
@@ -24,11 +26,13 @@ mod bytes;
 pub mod comparison;
 mod exit;
 mod file;
+mod flags;
 mod meter;
 mod metrics_log;
 pub mod multiprocessing;
 pub mod plot;
 mod progress;
+mod step;
 mod table;
 pub mod template;
 mod timing;
@@ -36,8 +40,10 @@ mod timing;
 pub use bytes::{parse_size, size};
 pub use exit::{exit, malformed, refused};
 pub use file::save;
+pub use flags::{ProcessGroupArgs, flag_value};
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
-pub use progress::progress_bar;
+pub use progress::{progress_bar, say};
+pub use step::Step;
 pub use table::{Column, hours, table, thousands};
-pub use timing::{Summary, Timing};
+pub use timing::{Summary, Timing, median};

@@ -1,6 +1,16 @@
-//! A progress bar that stays out of logs.
+//! What rank 0 shows of a training, since all ranks go at the same pace: lines, and a progress bar that
+//! stays out of logs.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt::Display;
+use tch_parallel::distributed::ProcessGroup;
+
+/// Prints a line on rank 0.
+pub fn say(group: &ProcessGroup, line: impl Display) {
+    if group.rank() == 0 {
+        println!("{line}");
+    }
+}
 
 /// A bar for `len` steps. It appears only on rank 0, since all ranks go at the same pace, and only
 /// if stderr is a terminal, so that it never ends up in a file or a pipe.

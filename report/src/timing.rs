@@ -49,15 +49,25 @@ impl Timing {
     }
 
     /// The summary at the end of a run.
-    pub fn summary(mut self) -> Summary {
-        self.steps.sort_unstable();
+    pub fn summary(self) -> Summary {
         Summary {
             first_step_unix_seconds: self.first_step_ended.map(unix_seconds),
             end_unix_seconds: unix_seconds(SystemTime::now()),
-            step_seconds_median: self.steps.get(self.steps.len() / 2).map(Duration::as_secs_f64),
+            step_seconds_median: median(self.steps.iter().map(Duration::as_secs_f64)),
             peak_rss_bytes: peak_rss_bytes(),
         }
     }
+}
+
+/// The value in the middle; of an even number, the larger of the two there. `None` without values.
+///
+/// ```
+/// assert_eq!(report::median([0.5, 0.1, 9.0]), Some(0.5));
+/// ```
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<_> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 fn unix_seconds(time: SystemTime) -> f64 {

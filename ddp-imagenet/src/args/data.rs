@@ -1,10 +1,10 @@
 //! The images, and how they become batches.
 
+use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
-use report::refused;
+use report::{flag_value, refused};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use tch_parallel::Result;
 use tch_parallel::data::transforms::{
     CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform,
 };
@@ -105,10 +105,8 @@ impl DataArgs {
     /// # Errors
     /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch with fewer images than ranks.
     pub fn loader(&self, ranks: usize) -> Result<DataLoaderOptions> {
-        if self.batch_size < ranks {
-            let expected = format!("at least {ranks}, an image for each rank of this host");
-            return Err(refused("--batch-size", self.batch_size, expected));
-        }
+        let expected = format!("at least {ranks}, an image for each rank of this host");
+        ensure!(self.batch_size >= ranks, refused("--batch-size", self.batch_size, expected));
         Ok(DataLoaderOptions {
             batch_size: self.batch_size / ranks,
             num_workers: self.workers.div_ceil(ranks),
@@ -118,28 +116,22 @@ impl DataArgs {
 
     /// The flags that make another process use the same images, in batches of its own.
     pub fn source_flags(&self) -> Vec<OsString> {
-        let source = self.source().to_possible_value();
-        let size = self.image_size.map(|pixels| format!("--image-size={pixels}"));
-        let values = source.map(|source| format!("--dataset={}", source.get_name()));
-        let switches = [
-            (self.download, "--download"),
-            (self.no_augment, "--no-augment"),
-            (self.skip_bad, "--skip-bad"),
-        ];
-        let switches = switches.iter().filter(|(given, _)| *given).map(|(_, flag)| flag.into());
-        let flags = values.into_iter().chain(size).map(OsString::from).chain(switches);
-        flags.chain(self.dir.clone().map(OsString::from)).collect()
+        let dataset = format!("--dataset={}", flag_value(&self.source()));
+        let mut flags = vec![OsString::from(dataset)];
+        flags.extend(self.image_size.map(|pixels| format!("--image-size={pixels}").into()));
+        flags.extend(self.download.then(|| "--download".into()));
+        flags.extend(self.no_augment.then(|| "--no-augment".into()));
+        flags.extend(self.skip_bad.then(|| "--skip-bad".into()));
+        flags.extend(self.dir.clone().map(OsString::from));
+        flags
     }
 
     fn image_size(&self) -> Result<usize> {
+        let expected = format!("left out: images of this data set have {CIFAR_SIZE} pixels");
         match (self.source(), self.image_size) {
             (Source::Imagefolder | Source::Synthetic, size) => Ok(size.unwrap_or(IMAGENET_SIZE)),
             (_, None) => Ok(CIFAR_SIZE),
-            (_, Some(size)) => Err(refused(
-                "--image-size",
-                size,
-                format!("left out: images of this data set have {CIFAR_SIZE} pixels"),
-            )),
+            (_, Some(size)) => bail!(refused("--image-size", size, expected)),
         }
     }
 
@@ -181,15 +173,12 @@ impl DataArgs {
 
     /// The directory of the files: the user's, or that of the download.
     fn dir(&self) -> Result<Option<PathBuf>> {
+        let expected = "left out: only CIFAR-10 and MNIST can be downloaded";
         match (self.download, self.source()) {
             (false, _) => Ok(self.dir.clone()),
-            (true, Source::Cifar10) => download::cifar10().map(Some),
-            (true, Source::Mnist) => download::mnist().map(Some),
-            (true, _) => Err(refused(
-                "--download",
-                "given",
-                "left out: only CIFAR-10 and MNIST can be downloaded",
-            )),
+            (true, Source::Cifar10) => Ok(Some(download::cifar10()?)),
+            (true, Source::Mnist) => Ok(Some(download::mnist()?)),
+            (true, _) => bail!(refused("--download", "given", expected)),
         }
     }
 }

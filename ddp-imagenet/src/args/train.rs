@@ -5,11 +5,10 @@ use crate::layout::channels_last;
 use anyhow::Result;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
+use report::ProcessGroupArgs;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::Duration;
 use tch::Tensor;
-use tch_parallel::distributed::{Backend, DeviceChoice, ProcessGroupOptions};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
@@ -57,26 +56,11 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     steps: Option<u32>,
 
-    /// Device to train on: cpu, cuda or auto.
-    #[arg(long, default_value = "auto")]
-    device: DeviceChoice,
-    /// Backend of the collectives: gloo or nccl [default: nccl for cuda, else gloo].
-    #[arg(long)]
-    backend: Option<Backend>,
-    /// Seconds to wait for another rank.
-    #[arg(long, default_value_t = 1800, value_parser = value_parser!(u64).range(1..))]
-    timeout: u64,
+    #[command(flatten)]
+    pub process_group: ProcessGroupArgs,
 }
 
 impl TrainArgs {
-    pub fn process_group(&self) -> ProcessGroupOptions {
-        ProcessGroupOptions {
-            backend: self.backend,
-            device: self.device,
-            timeout: Duration::from_secs(self.timeout),
-        }
-    }
-
     /// The images in the memory format that the flags ask for.
     pub fn layout(&self, images: Tensor) -> Result<Tensor> {
         if self.channels_last { channels_last(&images) } else { Ok(images) }

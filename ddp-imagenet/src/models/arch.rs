@@ -5,8 +5,7 @@ use super::resnet::{RESNETS, ResNetOptions, resnet};
 use anyhow::{Context, Result};
 use std::fmt;
 use std::str::FromStr;
-use tch::Tensor;
-use tch::nn::{ModuleT, Path};
+use tch::nn::{Path, SequentialT};
 use tch_parallel::nn::NormLayer;
 
 /// The name of the tutorial's PyramidNet.
@@ -26,24 +25,13 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// Builds the network with `num_classes` outputs, every normalisation of it by `norm_layer`.
-    pub fn build(&self, path: &Path<'_>, num_classes: i64, norm_layer: &NormLayer) -> Model {
-        Model(match *self {
-            Arch::ResNet(options) => Box::new(resnet(path, options, num_classes, norm_layer)),
-            Arch::PyramidNet(options) => {
-                Box::new(pyramidnet(path, options, num_classes, norm_layer))
-            }
-        })
-    }
-}
-
-/// Any of the networks: maps images `[N, 3, H, W]` to logits `[N, num_classes]`.
-#[derive(Debug)]
-pub struct Model(Box<dyn ModuleT>);
-
-impl ModuleT for Model {
-    fn forward_t(&self, images: &Tensor, train: bool) -> Tensor {
-        self.0.forward_t(images, train)
+    /// Builds the network with `num_classes` outputs, every normalisation of it by `norm_layer`. It maps
+    /// images `[N, 3, H, W]` to logits `[N, num_classes]`.
+    pub fn build(&self, path: &Path<'_>, num_classes: i64, norm_layer: &NormLayer) -> SequentialT {
+        match *self {
+            Arch::ResNet(options) => resnet(path, options, num_classes, norm_layer),
+            Arch::PyramidNet(options) => pyramidnet(path, options, num_classes, norm_layer),
+        }
     }
 }
 
@@ -93,8 +81,8 @@ impl fmt::Display for Arch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::nn::VarStore;
-    use tch::{Device, Kind};
+    use tch::nn::{ModuleT, VarStore};
+    use tch::{Device, Kind, Tensor};
 
     #[test]
     fn a_name_is_read_as_it_is_written() {

@@ -6,4 +6,4 @@ pub mod pyramidnet;
 mod residual;
 pub mod resnet;
 
-pub use arch::{Arch, Model};
+pub use arch::Arch;

@@ -1,8 +1,9 @@
 //! PyramidNet, whose blocks grow wider one by one, for images of 32 × 32 pixels.
 
 use super::residual::{BlockShape, ConvNorm, Residual, convs_per_block, init_convs};
+use std::iter::{once, successors};
 use tch::Tensor;
-use tch::nn::{Linear, Module, ModuleT, Path};
+use tch::nn::{ModuleT, Path, SequentialT, seq_t};
 use tch_parallel::nn::{LinearOptions, NormLayer, linear};
 
 /// Channels before the first block.
@@ -52,20 +53,11 @@ impl PyramidNetOptions {
         let blocks = STAGES * self.blocks_per_stage;
         let added = f64::from(self.alpha) / blocks as f64;
         // Python's additions and Python's `round`: with others, a block could be a channel wider.
-        std::iter::successors(Some(STEM_CHANNELS as f64), move |width| Some(width + added))
+        successors(Some(STEM_CHANNELS as f64), move |width| Some(width + added))
             .skip(1)
             .take(blocks)
             .map(|width| width.round_ties_even() as i64)
     }
-}
-
-/// See [`pyramidnet`].
-#[derive(Debug)]
-pub struct PyramidNet {
-    stem: ConvNorm,
-    blocks: Vec<Block>,
-    bn_out: Box<dyn ModuleT>,
-    fc_out: Linear,
 }
 
 /// PyramidNet, as dnddnjs/pytorch-multigpu builds it: maps images `[N, 3, 32, 32]` to logits
@@ -81,7 +73,7 @@ pub fn pyramidnet(
     options: PyramidNetOptions,
     num_classes: i64,
     norm_layer: &NormLayer,
-) -> PyramidNet {
+) -> SequentialT {
     let stem = ConvNorm::new(path / "conv1", path / "bn1", 3, (STEM_CHANNELS, 3, 1), norm_layer);
     let mut channels = STEM_CHANNELS;
     let mut blocks = Vec::new();
@@ -93,30 +85,28 @@ pub fn pyramidnet(
         blocks.push(Block::new(&path, shape, norm_layer));
         channels = shape.out_channels();
     }
-    let model = PyramidNet {
-        stem,
-        blocks,
-        bn_out: norm_layer.build(path / "bn_out", channels),
-        fc_out: linear(path / "fc_out", channels, num_classes, LinearOptions::default()),
-    };
-    let blocks = model.blocks.iter().flat_map(|block| &block.residual.0);
-    init_convs(std::iter::once(&model.stem).chain(blocks));
-    model
+    let bn_out = norm_layer.build(path / "bn_out", channels);
+    let fc_out = linear(path / "fc_out", channels, num_classes, LinearOptions::default());
+    init_convs(once(&stem).chain(blocks.iter().flat_map(|block| &block.residual.0)));
+
+    let mut net =
+        seq_t().add_fn(expect_image_size).add_fn_t(move |x, train| stem.forward_t(x, train));
+    for block in blocks {
+        net = net.add_fn_t(move |x, train| block.forward_t(x, train));
+    }
+    net.add_fn_t(move |x, train| bn_out.forward_t(x, train).relu_())
+        .add_fn(|x| x.avg_pool2d([IMAGE_SIZE / 4; 2], [1, 1], [0, 0], false, true, None))
+        .add_fn(Tensor::flat_view)
+        .add(fc_out)
 }
 
-impl ModuleT for PyramidNet {
-    fn forward_t(&self, images: &Tensor, train: bool) -> Tensor {
-        let size = images.size();
-        assert!(
-            size.ends_with(&[IMAGE_SIZE; 2]),
-            "PyramidNet takes images [N, 3, {IMAGE_SIZE}, {IMAGE_SIZE}], but got {size:?}"
-        );
-        let x = self.stem.forward_t(images, train);
-        let x = self.blocks.iter().fold(x, |x, block| block.forward_t(&x, train));
-        let x = self.bn_out.forward_t(&x, train).relu_();
-        let x = x.avg_pool2d([IMAGE_SIZE / 4; 2], [1, 1], [0, 0], false, true, None);
-        self.fc_out.forward(&x.flat_view())
-    }
+fn expect_image_size(images: &Tensor) -> Tensor {
+    let size = images.size();
+    assert!(
+        size.ends_with(&[IMAGE_SIZE; 2]),
+        "PyramidNet takes images [N, 3, {IMAGE_SIZE}, {IMAGE_SIZE}], but got {size:?}"
+    );
+    images.shallow_clone()
 }
 
 /// Adds what its convolutions make of its input to the input itself, which is padded with channels of
@@ -172,7 +162,7 @@ mod tests {
         PyramidNetOptions { blocks_per_stage, alpha, bottleneck }
     }
 
-    fn build(options: PyramidNetOptions) -> (VarStore, PyramidNet) {
+    fn build(options: PyramidNetOptions) -> (VarStore, SequentialT) {
         let vs = VarStore::new(Device::Cpu);
         let model = pyramidnet(&vs.root(), options, 10, &NormLayer::BatchNorm);
         (vs, model)
@@ -184,13 +174,15 @@ mod tests {
 
     #[test]
     fn the_tutorials_network_has_the_numbers_of_its_companion_repository() {
-        let (vs, model) = build(PyramidNetOptions::TUTORIAL);
+        let (vs, _) = build(PyramidNetOptions::TUTORIAL);
         let trainable = vs.trainable_variables();
         assert_eq!(trainable.iter().map(Tensor::numel).sum::<usize>(), 24_253_410);
         assert_eq!(trainable.len(), 415);
-        let norms = vs.variables().keys().filter(|name| name.ends_with("running_mean")).count();
-        assert_eq!(norms, 155);
-        assert_eq!(model.blocks.len(), 51);
+        let variables = vs.variables();
+        let count = |end| variables.keys().filter(|name| name.ends_with(end)).count();
+        assert_eq!(count("running_mean"), 155);
+        // One in each block.
+        assert_eq!(count(".conv1.weight"), 51);
         assert_eq!(PyramidNetOptions::TUTORIAL.depth(), 104);
     }
 
@@ -217,9 +209,9 @@ mod tests {
     fn a_bottleneck_gives_out_four_times_its_width() {
         let options = options(164, 270, true);
         assert_eq!(options.blocks_per_stage, 18);
-        let (vs, model) = build(options);
+        let (vs, _) = build(options);
         assert_eq!(vs.trainable_variables().iter().map(Tensor::numel).sum::<usize>(), 27_216_021);
-        assert_eq!(model.fc_out.ws.size(), [10, 4 * 286]);
+        assert_eq!(vs.variables()["fc_out.weight"].size(), [10, 4 * 286]);
     }
 
     #[test]

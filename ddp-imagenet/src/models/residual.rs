@@ -92,14 +92,8 @@ impl Residual {
     }
 
     pub fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
-        let mut out = x.shallow_clone();
-        for (index, layer) in self.0.iter().enumerate() {
-            if index > 0 {
-                out = out.relu_();
-            }
-            out = layer.forward_t(&out, train);
-        }
-        out
+        let out = self.0[0].forward_t(x, train);
+        self.0[1..].iter().fold(out, |mut out, layer| layer.forward_t(&out.relu_(), train))
     }
 }
 

@@ -1,8 +1,9 @@
 //! ResNet, as torchvision builds it: variables, initial values and numbers are torchvision's.
 
 use super::residual::{BlockShape, ConvNorm, Residual, convs_per_block, init_convs};
+use std::iter::once;
 use tch::Tensor;
-use tch::nn::{Linear, Module, ModuleT, Path};
+use tch::nn::{Path, SequentialT, seq_t};
 use tch_parallel::nn::{LinearOptions, NormLayer, linear};
 
 /// Channels of the blocks of the first stage; each further stage has twice as many.
@@ -35,14 +36,6 @@ impl ResNetOptions {
     }
 }
 
-/// See [`resnet`].
-#[derive(Debug)]
-pub struct ResNet {
-    stem: ConvNorm,
-    blocks: Vec<Block>,
-    fc: Linear,
-}
-
 /// `torchvision.models.ResNet(block, layers, num_classes, norm_layer=norm_layer)`: maps images
 /// `[N, 3, H, W]` to logits `[N, num_classes]`. H and W are 224 in the paper.
 ///
@@ -54,7 +47,7 @@ pub fn resnet(
     options: ResNetOptions,
     num_classes: i64,
     norm_layer: &NormLayer,
-) -> ResNet {
+) -> SequentialT {
     let stem = ConvNorm::new(path / "conv1", path / "bn1", 3, (PLANES, 7, 2), norm_layer);
     let mut channels = PLANES;
     let mut blocks = Vec::new();
@@ -69,27 +62,17 @@ pub fn resnet(
         }
     }
     let fc = linear(path / "fc", channels, num_classes, LinearOptions::default());
-    let model = ResNet { stem, blocks, fc };
-    init_convs(model.layers());
-    model
-}
+    // In the order of torchvision's `modules()`.
+    let convs = blocks.iter().flat_map(|block| block.residual.0.iter().chain(&block.downsample));
+    init_convs(once(&stem).chain(convs));
 
-impl ResNet {
-    /// In the order of torchvision's `modules()`.
-    fn layers(&self) -> impl Iterator<Item = &ConvNorm> {
-        let blocks =
-            self.blocks.iter().flat_map(|block| block.residual.0.iter().chain(&block.downsample));
-        std::iter::once(&self.stem).chain(blocks)
+    let mut net = seq_t()
+        .add_fn_t(move |x, train| stem.forward_t(x, train).relu_())
+        .add_fn(|x| x.max_pool2d([3, 3], [2, 2], [1, 1], [1, 1], false));
+    for block in blocks {
+        net = net.add_fn_t(move |x, train| block.forward_t(x, train));
     }
-}
-
-impl ModuleT for ResNet {
-    fn forward_t(&self, images: &Tensor, train: bool) -> Tensor {
-        let mut x = self.stem.forward_t(images, train);
-        let x = x.relu_().max_pool2d([3, 3], [2, 2], [1, 1], [1, 1], false);
-        let x = self.blocks.iter().fold(x, |x, block| block.forward_t(&x, train));
-        self.fc.forward(&x.adaptive_avg_pool2d([1, 1]).flatten(1, -1))
-    }
+    net.add_fn(|x| x.adaptive_avg_pool2d([1, 1]).flatten(1, -1)).add(fc)
 }
 
 /// Adds what its convolutions make of its input to the input itself.
@@ -126,10 +109,10 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::nn::VarStore;
+    use tch::nn::{ModuleT, VarStore};
     use tch::{Device, Kind};
 
-    fn build(options: ResNetOptions, num_classes: i64) -> (VarStore, ResNet) {
+    fn build(options: ResNetOptions, num_classes: i64) -> (VarStore, SequentialT) {
         let vs = VarStore::new(Device::Cpu);
         let model = resnet(&vs.root(), options, num_classes, &NormLayer::BatchNorm);
         (vs, model)

@@ -1,6 +1,7 @@
 //! The flags of the comparison.
 
 use crate::args::DataArgs;
+use crate::exhibits::train_cifar::Method;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
 use report::comparison::equal_share;
@@ -60,26 +61,18 @@ pub struct CompareArgs {
     pub timeout: u64,
 }
 
-/// How the devices share images and the threads that load them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shares {
-    /// Images in a batch of each of several devices.
-    pub device: usize,
-    /// Images in a batch of the single device.
-    pub single: usize,
-    /// Threads of each of several devices, rounded up.
-    pub device_workers: usize,
-}
-
 impl CompareArgs {
+    /// Images in a batch of each device.
+    ///
     /// # Errors
     /// [`Error::Argument`](tch_parallel::Error::Argument) for a single device, and for a batch that
     /// the devices cannot share evenly.
-    pub fn shares(&self) -> Result<Shares> {
-        let device = equal_share(self.data.batch_size, &self.devices)?;
-        let single = self.single_batch_size.map_or(device, |images| images as usize);
-        let device_workers = self.data.workers.div_ceil(self.devices.len());
-        Ok(Shares { device, single, device_workers })
+    pub fn images(&self, method: Method) -> Result<usize> {
+        let share = equal_share(self.data.batch_size, &self.devices)?;
+        Ok(match (method, self.single_batch_size) {
+            (Method::Single, Some(images)) => images as usize,
+            _ => share,
+        })
     }
 }
 
@@ -102,13 +95,12 @@ mod tests {
 
     #[test]
     fn the_single_device_has_what_each_of_several_has_unless_told_otherwise() {
-        let shares = |flags| compare(flags).shares().unwrap();
-        let expected = Shares { device: 192, single: 192, device_workers: 2 };
-        let flags = "--devices cpu:4 --batch-size 768 --workers 6";
-        assert_eq!(shares(flags), expected);
+        let images = |flags, method| compare(flags).images(method).unwrap();
+        let flags = "--devices cpu:4 --batch-size 768";
+        assert_eq!([Method::Single, Method::Ddp].map(|method| images(flags, method)), [192, 192]);
         // The article's single GPU had more (S4.46).
-        let articles = shares(&format!("{flags} --single-batch-size 240"));
-        assert_eq!(articles, Shares { single: 240, ..expected });
+        let flags = "--devices cpu:4 --batch-size 768 --single-batch-size 240";
+        assert_eq!([Method::Single, Method::Ddp].map(|method| images(flags, method)), [240, 192]);
     }
 
     #[test]
@@ -118,7 +110,7 @@ mod tests {
             ("--batch-size 33", "--batch-size is 33, but must be 2 or a multiple of it"),
             ("--devices cpu:1", "--devices is cpu:0, but must be at least two"),
         ] {
-            let error = compare(flags).shares().unwrap_err().to_string();
+            let error = compare(flags).images(Method::Ddp).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
         let error = Line::try_parse_from(["program", "--single-batch-size=0"]).err().unwrap();

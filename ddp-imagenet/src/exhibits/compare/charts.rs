@@ -20,7 +20,7 @@ pub fn save(directory: &Path, measured: &[Measured]) -> Result<()> {
 
 fn speed(measured: &[Measured]) -> Bars {
     let group = |found: &Measured| Group {
-        name: found.run.to_string(),
+        name: found.name.clone(),
         values: vec![vec![found.images_per_second()]],
     };
     Bars {

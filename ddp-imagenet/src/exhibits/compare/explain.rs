@@ -22,11 +22,11 @@ fn numbers(found: &Measured) -> Value {
     let highest_other = peaks().skip(1).max().unwrap_or(0);
     let gathered = found.batch_size() - found.images;
     context! {
-        run => found.run.to_string(),
-        method => found.run.method.to_string(),
+        run => found.name.clone(),
+        method => found.method.to_string(),
         images => found.images,
         images_per_second => found.images_per_second(),
-        fetch_percent => found.fetch_percent(),
+        fetch_percent => 100.0 * found.fetch_seconds / found.seconds(),
         devices => found.devices.len(),
         home => home.device.clone(),
         peak => home.peak,

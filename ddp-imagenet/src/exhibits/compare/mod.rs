@@ -18,7 +18,6 @@ use super::train_cifar::{Method, OptimizerKind};
 use anyhow::{Result, ensure};
 use report::comparison::Comparison;
 use report::template::paragraphs;
-use runs::Run;
 use std::fs;
 use tch_parallel::Error;
 use tch_parallel::data::Dataset;
@@ -32,7 +31,7 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     if let Some(directory) = &args.plot {
         fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
     }
-    let run = |method, optimizer| runs::train(args, &comparison, Run { method, optimizer });
+    let run = |method, optimizer| runs::train(args, &comparison, method, optimizer);
     // In the article's order. DataParallel comes with Adam as well: that is what the companion
     // repository runs there, where the article speaks of SGD (S4.47).
     let measured = [
@@ -52,7 +51,7 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
 
 /// Refuses a data set that is missing, or too small to measure how long a batch takes.
 fn check_data(args: &CompareArgs) -> Result<()> {
-    let needed = args.data.batch_size.max(args.shares()?.single);
+    let needed = args.data.batch_size.max(args.images(Method::Single)?);
     let images = args.data.load(args.seed)?.0.len();
     ensure!(
         images >= 3 * needed,

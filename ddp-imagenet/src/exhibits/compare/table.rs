@@ -1,54 +1,39 @@
 //! Time, memory and utilisation of each device.
 
 use super::runs::Measured;
-use report::comparison::{Cell, device_table};
-use report::{Column, hours, size, thousands};
+use report::Column::{self, Left, Right};
+use report::comparison::Cell::{self, Device, Training};
+use report::comparison::device_table;
+use report::{hours, size, thousands};
 
 /// A row for each training and device.
 pub fn table_of(measured: &[Measured]) -> String {
+    let source = |found: &Measured| -> String {
+        if found.epoch_seconds.is_some() { "measured".into() } else { "projected".into() }
+    };
     let columns: [(Column, Cell<Measured>); 11] = [
-        (Column::Left("method"), Cell::Training(|found| found.run.to_string())),
+        (Left("method"), Training(|found| found.name.clone())),
+        (Right("batch"), Training(|found| format!("{} x {}", found.devices.len(), found.images))),
+        (Right("batch time"), Training(|found| format!("{:.3} s", found.batch_seconds))),
+        (Right("fetch"), Training(|found| format!("{:.3} s", found.fetch_seconds))),
+        (Right("epoch"), Training(|found| hours(found.epoch_seconds().round() as u64))),
+        (Left(""), Training(source)),
+        (Right("images/s"), Training(|found| format!("{:.1}", found.images_per_second()))),
+        (Left("device"), Device(|device| device.device.clone())),
+        (Right("peak memory"), Device(|device| size(device.peak))),
+        (Right("in bytes"), Device(|device| thousands(device.peak))),
         (
-            Column::Right("batch"),
-            Cell::Training(|found| format!("{} x {}", found.devices.len(), found.images)),
-        ),
-        (Column::Right("batch time"), Cell::Training(|found| seconds(found.batch_seconds))),
-        (Column::Right("fetch"), Cell::Training(|found| seconds(found.fetch_seconds))),
-        (
-            Column::Right("epoch"),
-            Cell::Training(|found| hours(found.epoch_seconds().round() as u64)),
-        ),
-        (
-            Column::Left(""),
-            Cell::Training(|found| match found.epoch_seconds {
-                Some(_) => "measured".into(),
-                None => "projected".into(),
-            }),
-        ),
-        (
-            Column::Right("images/s"),
-            Cell::Training(|found| format!("{:.1}", found.images_per_second())),
-        ),
-        (Column::Left("device"), Cell::Device(|device| device.device.clone())),
-        (Column::Right("peak memory"), Cell::Device(|device| size(device.peak))),
-        (Column::Right("in bytes"), Cell::Device(|device| thousands(device.peak))),
-        (
-            Column::Right("utilisation"),
-            Cell::Device(|device| format!("{:.0} %", 100.0 * (1.0 - device.idle_share))),
+            Right("utilisation"),
+            Device(|device| format!("{:.0} %", 100.0 * (1.0 - device.idle_share))),
         ),
     ];
     device_table(&columns, measured)
 }
 
-fn seconds(seconds: f64) -> String {
-    format!("{seconds:.3} s")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::runs::Run;
     use super::*;
-    use crate::exhibits::train_cifar::{Method, OptimizerKind};
+    use crate::exhibits::train_cifar::Method;
     use report::DeviceReport;
 
     /// S4.44 and S4.45: 22 minutes, and 5.
@@ -63,8 +48,9 @@ mod tests {
             optimizer_state: 0,
             idle_share: 0.01,
         };
-        let article = |method, images, devices, batches, batch_seconds| Measured {
-            run: Run { method, optimizer: OptimizerKind::Sgd },
+        let article = |method: Method, images, devices, batches, batch_seconds| Measured {
+            name: format!("{method}, SGD"),
+            method,
             images,
             devices: (0..devices).map(device).collect(),
             batches,

@@ -1,10 +1,10 @@
 //! The flags of one training, and what follows from them.
 
 use crate::args::{DataArgs, Images};
-use clap::builder::PossibleValue;
+use anyhow::{Result, ensure};
 use clap::{ValueEnum, value_parser};
 use ddp_imagenet::models::Arch;
-use report::refused;
+use report::{flag_value, refused};
 use std::fmt;
 use std::path::PathBuf;
 use tch::nn::VarStore;
@@ -14,7 +14,7 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, LogicalDevice, Result};
+use tch_parallel::{Devices, LogicalDevice};
 
 /// Train PyramidNet on CIFAR-10 with one method, as the article's companion repository does.
 ///
@@ -103,8 +103,7 @@ impl Method {
 impl fmt::Display for Method {
     /// The value of the flag.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.to_possible_value();
-        f.pad(value.as_ref().map_or("", PossibleValue::get_name))
+        f.pad(&flag_value(self))
     }
 }
 
@@ -135,23 +134,19 @@ impl Args {
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         let (rank, ranks) = env.map_or((0, 1), |env| (env.local_rank, env.local_world_size));
         if self.method.is_distributed() {
-            return Devices::new([device_of_rank(self.devices.as_ref(), rank, ranks)?]);
+            return Ok(Devices::new([device_of_rank(self.devices.as_ref(), rank, ranks)?])?);
         }
-        if env.is_some_and(|env| env.world_size > 1) {
-            let expected = "ddp or apex where there are several ranks: one process serves all its \
-                            devices";
-            return Err(refused("--method", self.method, expected));
-        }
-        if self.sync_bn {
-            let expected = "left out unless --method is ddp or apex: in one process each \
-                            replica normalises its own part of the batch, as in PyTorch";
-            return Err(refused("--sync-bn", "given", expected));
-        }
+        let expected = "ddp or apex where there are several ranks: one process serves all its \
+                        devices";
+        let is_alone = env.is_none_or(|env| env.world_size == 1);
+        ensure!(is_alone, refused("--method", self.method, expected));
+        let expected = "left out unless --method is ddp or apex: in one process each replica \
+                        normalises its own part of the batch, as in PyTorch";
+        ensure!(!self.sync_bn, refused("--sync-bn", "given", expected));
         let devices = self.devices.clone().map_or_else(|| Devices::cpu(1), Ok)?;
-        if self.method == Method::Single && devices.len() > 1 {
-            let expected = "a single device; --method data-parallel trains on several";
-            return Err(refused("--devices", devices, expected));
-        }
+        let expected = "a single device; --method data-parallel trains on several";
+        let are_too_many = self.method == Method::Single && devices.len() > 1;
+        ensure!(!are_too_many, refused("--devices", devices, expected));
         Ok(devices)
     }
 
@@ -184,15 +179,12 @@ impl Args {
     }
 
     fn loader_of(&self, ranks_of_host: usize) -> Result<DataLoaderOptions> {
-        let options =
-            self.data.loader(if self.method == Method::Ddp { ranks_of_host } else { 1 })?;
-        let replicas = match (self.method, &self.devices) {
-            (Method::DataParallel, Some(devices)) => devices.len(),
-            _ => 1,
-        };
-        if options.batch_size < replicas {
-            let expected = format!("at least {replicas}, an image for each device");
-            return Err(refused("--batch-size", options.batch_size, expected));
+        let sharing = if self.method == Method::Ddp { ranks_of_host } else { 1 };
+        let options = self.data.loader(sharing)?;
+        if let (Method::DataParallel, Some(devices)) = (self.method, &self.devices) {
+            let expected = format!("at least {}, an image for each device", devices.len());
+            let batch_size = options.batch_size;
+            ensure!(batch_size >= devices.len(), refused("--batch-size", batch_size, expected));
         }
         Ok(options)
     }

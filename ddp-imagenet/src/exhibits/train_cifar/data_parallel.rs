@@ -9,7 +9,7 @@ use tch_parallel::data_parallel::DataParallel;
 use tch_parallel::nn::NormLayer;
 
 /// Trains on all of the devices, with the model on the first.
-pub fn train(args: &Args, devices: &Devices, progress: &mut Progress<'_>) -> Result<()> {
+pub fn train(args: &Args, devices: &Devices, mut progress: Progress<'_>) -> Result<()> {
     // ANCHOR: train
     let device = devices.first();
     progress.say("==> Preparing data..");
@@ -49,8 +49,8 @@ pub fn train(args: &Args, devices: &Devices, progress: &mut Progress<'_>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddp_imagenet::models::{Arch, Model};
-    use tch::nn::ModuleT;
+    use ddp_imagenet::models::Arch;
+    use tch::nn::{ModuleT, SequentialT};
     use tch::{Device, Kind, Tensor};
 
     const IMAGES: i64 = 8;
@@ -63,7 +63,7 @@ mod tests {
         (images * labels.view([-1, 1, 1, 1]), labels)
     }
 
-    fn build(path: &Path<'_>) -> Model {
+    fn build(path: &Path<'_>) -> SequentialT {
         let arch: Arch = "pyramidnet8_a6".parse().unwrap();
         arch.build(path, 10, &NormLayer::BatchNorm)
     }

@@ -12,7 +12,7 @@ pub fn train(
     args: &Args,
     device: LogicalDevice,
     group: &ProcessGroup,
-    progress: &mut Progress<'_>,
+    mut progress: Progress<'_>,
 ) -> Result<()> {
     // ANCHOR: train
     progress.say_device(device);

@@ -44,11 +44,11 @@ pub fn train(args: &Args) -> Result<()> {
     let group = init_process_group(args.process_group(home))?;
     // Before the model is built: the first weights depend on nothing else.
     tch::manual_seed((args.seed + group.rank() as u64) as i64);
-    let mut progress = Progress::new(args, is_measured, &devices, &group)?;
+    let progress = Progress::new(args, is_measured, &devices, &group)?;
     match args.method {
-        Method::Single => single::train(args, home, &mut progress),
-        Method::DataParallel => data_parallel::train(args, &devices, &mut progress),
-        Method::Ddp => distributed::train(args, home, &group, &mut progress),
-        Method::Apex => apex::train(args, home, &group, &mut progress),
+        Method::Single => single::train(args, home, progress),
+        Method::DataParallel => data_parallel::train(args, &devices, progress),
+        Method::Ddp => distributed::train(args, home, &group, progress),
+        Method::Apex => apex::train(args, home, &group, progress),
     }
 }

@@ -91,9 +91,7 @@ impl<'a> Progress<'a> {
 
     /// Prints a line, on rank 0.
     pub fn say(&self, line: &str) {
-        if self.group.rank() == 0 {
-            println!("{line}");
-        }
+        report::say(self.group, line);
     }
 
     /// Prints where this rank trains.
@@ -168,7 +166,7 @@ impl<'a> Progress<'a> {
     /// Prints what each device of this process held and did. `waited` is the time per batch in which a
     /// rank only waits for others.
     pub fn finish(
-        &mut self,
+        mut self,
         vs: &VarStore,
         optimizer: &dyn Optimizer,
         waited: Option<Duration>,
@@ -177,8 +175,7 @@ impl<'a> Progress<'a> {
             println!("{report}");
             self.metrics.log("device", &report)?;
         }
-        let timing = std::mem::take(&mut self.timing);
-        Ok(self.metrics.log("end", &timing.summary())?)
+        Ok(self.metrics.log("end", &self.timing.summary())?)
     }
 }
 

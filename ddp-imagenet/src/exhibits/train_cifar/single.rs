@@ -8,7 +8,7 @@ use tch_parallel::data::{Batch, DataLoader, RandomSampler};
 use tch_parallel::nn::NormLayer;
 
 /// Trains on `device`.
-pub fn train(args: &Args, device: LogicalDevice, progress: &mut Progress<'_>) -> Result<()> {
+pub fn train(args: &Args, device: LogicalDevice, mut progress: Progress<'_>) -> Result<()> {
     // ANCHOR: train
     progress.say("==> Preparing data..");
     let (train_set, classes) = args.train_set()?;
