@@ -48,14 +48,12 @@ const PLOT: &str = "momentum.svg";
 
 pub fn run(args: &Args) -> Result<()> {
     let workers: Vec<_> = args.workers.iter().copied().map(usize::from).collect();
-    if let Some(directory) = &args.plot {
-        ensure!(
-            workers.len() <= 4,
-            "--workers has {} numbers, but must have at most 4 with --plot: each has two curves, and there are nine colours",
-            workers.len()
-        );
-        check_plots(directory, &[PLOT])?;
-    }
+    ensure!(
+        workers.len() <= 4 || args.plot.is_none(),
+        "--workers has {} numbers, but must have at most 4 with --plot: each has two curves, and there are nine colours",
+        workers.len()
+    );
+    check_plots(args.plot.as_ref(), &[PLOT])?;
     let seed = args.seed;
     // Until the mean has passed the minimum and come back.
     let updates = |workers: usize| 5 * workers.max(8);
