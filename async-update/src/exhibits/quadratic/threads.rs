@@ -12,7 +12,7 @@ use std::time::Duration;
 /// which would make the times less random than exponential ones.
 const WORK: Duration = Duration::from_millis(5);
 
-/// Runs in each group.
+/// Runs in each group: fewer than of the queue, since they take real time.
 const RUNS: usize = 40;
 
 /// A trajectory for each group of runs.

@@ -7,12 +7,13 @@ use minijinja::value::Serde;
 use tch::{Kind, Tensor};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
 
+/// The endings with SGD.
 pub fn sgd(momentum: f64, weight_decay: f64) -> Result<[Theta; 3]> {
     let options = SgdOptions { lr: ETA, momentum, weight_decay, ..Default::default() };
     endings(|theta| Sgd::from_named_parameters(theta, options))
 }
 
-/// Without weight decay this is Adam.
+/// The endings with AdamW. Without weight decay this is Adam.
 pub fn adamw(weight_decay: f64) -> Result<[Theta; 3]> {
     let options = AdamOptions { lr: ETA, weight_decay, ..AdamOptions::adamw() };
     endings(|theta| Adam::from_named_parameters(theta, options))
