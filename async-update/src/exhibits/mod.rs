@@ -21,7 +21,7 @@ pub use ring::RingExhibit;
 
 use anyhow::Result;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use tch_parallel::Error;
 use tch_parallel::checkpoint::check_destination;
 
@@ -53,9 +53,10 @@ impl Exhibit {
     }
 }
 
-/// Creates the directory of `--plot`, and refuses one in which these files cannot be written, before
-/// any work is done.
-fn check_plots(directory: &Path, files: &[&str]) -> tch_parallel::Result<()> {
+/// Creates the directory of `--plot`, if it is given, and refuses one in which these files cannot be
+/// written, before any work is done.
+fn check_plots(directory: Option<&PathBuf>, files: &[&str]) -> tch_parallel::Result<()> {
+    let Some(directory) = directory else { return Ok(()) };
     fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
     files.iter().try_for_each(|file| check_destination(directory.join(file)))
 }

@@ -2,9 +2,7 @@
 
 use super::runs::Measured;
 use crate::events::Outcome;
-use crate::exhibits::check_plots;
 use report::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
-use std::path::Path;
 use tch_parallel::Result;
 
 /// A curve has this many points, each the mean of several batches: the losses of single batches
@@ -18,7 +16,7 @@ const WITHOUT_CURVE: [&str; 2] = ["sync-ps", "ring"];
 type Draw = fn(&[Measured], &[Measured]) -> Result<String>;
 
 /// All charts, by the names of their files.
-const CHARTS: [(&str, Draw); 6] = [
+pub const CHARTS: [(&str, Draw); 6] = [
     ("loss-time.svg", |equal, _| losses("Equal workers", "time", "time (s)", equal, seconds)),
     ("loss-time-slow.svg", |_, slow| losses("One slow worker", "time", "time (s)", slow, seconds)),
     ("loss-updates.svg", |_, slow| losses("One slow worker", "updates", "updates", slow, updates)),
@@ -32,18 +30,6 @@ const CHARTS: [(&str, Draw); 6] = [
     }),
     ("staleness.svg", |_, slow| staleness(slow)),
 ];
-
-/// Makes the directory, and refuses one that cannot be written to, before any work is done.
-pub fn check_destination(directory: &Path) -> Result<()> {
-    check_plots(directory, &CHARTS.map(|(file, _)| file))
-}
-
-/// Writes all charts into the directory.
-pub fn save(directory: &Path, equal: &[Measured], slow: &[Measured]) -> Result<()> {
-    CHARTS
-        .iter()
-        .try_for_each(|(file, draw)| report::save(directory.join(file), &draw(equal, slow)?))
-}
 
 /// When a batch was done.
 fn seconds(found: &Measured, batch: usize) -> f64 {
@@ -68,9 +54,9 @@ fn losses(
         let points: Vec<_> =
             losses.enumerate().map(|(batch, loss)| (x(found, batch), loss)).collect();
         let pieces = points.chunks(points.len().div_ceil(PIECES));
-        Series { name: found.method.flags.into(), points: pieces.map(mean).collect() }
+        Series { name: found.method.into(), points: pieces.map(mean).collect() }
     };
-    let with_curve = |found: &&Measured| !WITHOUT_CURVE.contains(&found.method.flags);
+    let with_curve = |found: &&Measured| !WITHOUT_CURVE.contains(&found.method);
     plot::lines(&Lines {
         title: format!("{workers}: training loss over {over}"),
         x: Axis { title: axis.into(), scale: Scale::Linear },
@@ -94,7 +80,7 @@ fn rates(
     rate: fn(&Outcome) -> f64,
 ) -> Result<String> {
     let group = |(equal, slow): (&Measured, &Measured)| Group {
-        name: equal.method.flags.into(),
+        name: equal.method.into(),
         values: [equal, slow].map(|found| vec![rate(&found.outcome)]).to_vec(),
     };
     plot::bars(&Bars {
@@ -115,7 +101,7 @@ fn staleness(measured: &[Measured]) -> Result<String> {
         };
         let largest = found.staleness.iter().max().copied()?;
         let points = (0..=largest).map(share).collect();
-        Some(Series { name: found.method.flags.into(), points })
+        Some(Series { name: found.method.into(), points })
     };
     let x = "updates of others since the parameters were read";
     plot::lines(&Lines {

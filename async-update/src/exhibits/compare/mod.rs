@@ -3,17 +3,22 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `runs` | a training by each method, and what its metrics say |
+//! | `compare.jinja` | all trainings in two tables |
 //! | `charts` | losses, updates and staleness as SVG files |
 
 mod charts;
 mod runs;
 
 use crate::args::{count, positive};
+use crate::exhibits::check_plots;
 use anyhow::Result;
+use charts::CHARTS;
 use clap::value_parser;
+use minijinja::context;
+use minijinja::value::Serde;
 use report::comparison::Comparison;
-use report::{Column, table};
-use runs::{METHODS, Measured};
+use report::template;
+use runs::METHODS;
 use std::path::PathBuf;
 
 /// Train with every method, with equal workers and with a slow one, and compare the results.
@@ -58,40 +63,19 @@ pub struct Args {
 /// came of it.
 pub fn run(args: &Args) -> Result<()> {
     let comparison = Comparison::new(args.timeout.into())?;
-    if let Some(directory) = &args.plot {
-        charts::check_destination(directory)?;
-    }
+    check_plots(args.plot.as_ref(), &CHARTS.map(|(file, _)| file))?;
     let all = |slow| -> Result<Vec<_>> {
-        METHODS.iter().map(|method| runs::run(args, &comparison, method, slow)).collect()
+        METHODS.into_iter().map(|method| runs::run(args, &comparison, method, slow)).collect()
     };
     let (equal, slow) = (all(false)?, all(true)?);
-    println!("{} equal workers, {} ms a gradient\n", args.workers, args.step_time);
-    print!("{}", table_of(&equal));
-    println!("\none of the {} workers {} times slower\n", args.workers, args.slowdown);
-    print!("{}", table_of(&slow));
+    let Args { workers, step_time, slowdown, .. } = args;
+    let holes =
+        context! { workers, step_time, slowdown, equal => Serde(&equal), slow => Serde(&slow) };
+    template::print(&template::environment()?, include_str!("compare.jinja"), holes)?;
     if let Some(directory) = &args.plot {
-        charts::save(directory, &equal, &slow)?;
+        for (file, draw) in CHARTS {
+            report::save(directory.join(file), &draw(&equal, &slow)?)?;
+        }
     }
     Ok(())
-}
-
-/// What each method did in a second, and what it learnt.
-fn table_of(measured: &[Measured]) -> String {
-    let columns = ["s", "updates/s", "batches/s", "staleness", "at most", "loss", "accuracy"]
-        .map(Column::Right);
-    let row = |Measured { method, outcome, staleness, .. }: &Measured| {
-        let mean = staleness.iter().sum::<usize>() as f64 / staleness.len().max(1) as f64;
-        vec![
-            method.flags.into(),
-            format!("{:.2}", outcome.seconds),
-            format!("{:.0}", outcome.updates_per_second()),
-            format!("{:.0}", outcome.batches_per_second()),
-            format!("{mean:.1}"),
-            staleness.iter().max().unwrap_or(&0).to_string(),
-            format!("{:.4}", outcome.loss),
-            format!("{:.1} %", 100.0 * outcome.accuracy),
-        ]
-    };
-    let columns = [&[Column::Left("method")], &columns[..]].concat();
-    table(&columns, &measured.iter().map(row).collect::<Vec<_>>())
 }

@@ -1,29 +1,29 @@
 //! The cost of an update over the number of ranks, as an SVG file.
 
-use super::model::Link;
-use super::{Job, RANKS};
+use super::{Measured, RANKS};
 use report::plot::{self, Axis, Lines, Scale, Series};
 use report::thousands;
 use tch_parallel::Result;
 
-/// The names of [`Link::predictions`].
+/// The names of [`Link::predictions`](super::model::Link::predictions).
 const PREDICTED: [&str; 5] = ["server", "ring", "tree", "halving-doubling", "hierarchical"];
 
 /// Both axes are logarithmic: straight lines are powers of N.
-pub fn svg(link: &Link, job: &Job, updates: [f64; 3]) -> Result<String> {
+pub fn svg(found: &Measured) -> Result<String> {
     let predicted = PREDICTED.iter().enumerate().map(|(index, name)| {
         let point = |&ranks: &usize| {
-            let seconds = link.predictions(ranks, job.per_node, job.bytes as f64)[index]?;
+            let seconds = found.link.predictions(ranks, found.per_node, found.bytes as f64)[index]?;
             Some((ranks as f64, seconds * 1e3))
         };
         Series { name: name.to_string(), points: RANKS.iter().filter_map(point).collect() }
     });
-    let measured = ["server", "ring", "c10d"].iter().zip(updates).map(|(name, seconds)| Series {
-        name: format!("{name}, measured"),
-        points: vec![(job.ranks as f64, seconds * 1e3)],
-    });
+    let measured =
+        ["server", "ring", "c10d"].iter().zip(found.updates).map(|(name, seconds)| Series {
+            name: format!("{name}, measured"),
+            points: vec![(found.ranks as f64, seconds * 1e3)],
+        });
     plot::lines(&Lines {
-        title: format!("One synchronous update of {} bytes", thousands(job.bytes)),
+        title: format!("One synchronous update of {} bytes", thousands(found.bytes)),
         x: Axis { title: "ranks".into(), scale: Scale::Log },
         y: Axis { title: "time (ms)".into(), scale: Scale::Log },
         series: predicted.chain(measured).collect(),

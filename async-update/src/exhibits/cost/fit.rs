@@ -1,7 +1,7 @@
 //! A straight line through measured times.
 
 use super::model::Link;
-use crate::exhibits::least_squares::least_squares;
+use crate::exhibits::least_squares::{least_squares, least_squares_of};
 
 /// A message's size in bytes, and the seconds that it took.
 pub type Point = (f64, f64);
@@ -17,17 +17,14 @@ pub type Point = (f64, f64);
 ///
 /// At least two different sizes are needed; times are above zero.
 pub fn line(points: &[Point]) -> Link {
-    let rows = || points.iter().map(|&(bytes, seconds)| [1.0 / seconds, bytes / seconds, 1.0]);
-    let [latency, per_byte] = least_squares(rows());
+    let row = |&(bytes, seconds): &Point| [1.0 / seconds, bytes / seconds, 1.0];
+    let rows: Vec<_> = points.iter().map(row).collect();
+    let [latency, per_byte] = least_squares(&rows);
     // The sum of squares is convex: where its least lies beyond an edge, the edge has the next one.
-    let alone = |column: usize| {
-        let products = rows().map(|row| row[column] * row[2]).sum::<f64>();
-        products / rows().map(|row| row[column].powi(2)).sum::<f64>()
-    };
     if latency < 0.0 {
-        Link { latency: 0.0, per_byte: alone(1) }
+        Link { latency: 0.0, per_byte: least_squares_of(1, &rows) }
     } else if per_byte < 0.0 {
-        Link { latency: alone(0), per_byte: 0.0 }
+        Link { latency: least_squares_of(0, &rows), per_byte: 0.0 }
     } else {
         Link { latency, per_byte }
     }

@@ -56,9 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
         bytes.is_multiple_of(size_of::<f32>()),
         "--bytes is {bytes}, but must be a multiple of 4, the size of a parameter"
     );
-    if let Some(directory) = &args.plot {
-        check_plots(directory, &[PLOT])?;
-    }
+    check_plots(args.plot.as_ref(), &[PLOT])?;
     let group = init_process_group(args.meeting.process_group())?;
     let connection = link::Link::between_ranks(group.clone())?;
     let messages = measure::messages(&group, &connection)?;
@@ -66,52 +64,50 @@ pub fn run(args: &Args) -> Result<()> {
     if group.rank() != 0 {
         return Ok(());
     }
-    let link = fit::line(&messages);
-    let job = Job { ranks: group.world_size(), bytes, per_node: args.per_node.get() };
-    print(&link, &job, &messages, updates)?;
+    let (ranks, per_node, link) = (group.world_size(), args.per_node.get(), fit::line(&messages));
+    let measured = Measured { ranks, bytes, per_node, messages, link, updates };
+    print(&measured)?;
     if let Some(directory) = &args.plot {
-        report::save(directory.join(PLOT), &chart::svg(&link, &job, updates)?)?;
+        report::save(directory.join(PLOT), &chart::svg(&measured)?)?;
     }
     Ok(())
 }
 
-/// Prints what was measured, and what follows from it.
-fn print(link: &Link, job: &Job, messages: &[Point], updates: [f64; 3]) -> Result<()> {
-    let (Link { per_byte, .. }, Job { bytes, per_node, .. }) = (*link, *job);
-    let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();
-    let most = RANKS[RANKS.len() - 1];
-    let mut text = template::environment()?;
-    text.add_filter("ms", |seconds: f64| format!("{:.3}", seconds * 1e3));
-    text.add_function("parameter_server_messages", model::parameter_server_messages);
-    text.add_function("ring_traffic", model::ring_traffic);
-    let link = *link;
-    text.add_function("message", move |bytes| link.message(bytes));
-    text.add_function("predictions", move |ranks| {
-        Serde(link.predictions(ranks, per_node, bytes as f64))
-    });
-    let holes = context! {
-        RANKS => RANKS.to_vec(),
-        messages => Serde(messages),
-        measured => Serde(updates),
-        link => Serde(link),
-        job => Serde(job),
-        gigabytes_per_second => 1e-9 / per_byte,
-        furthest => messages.iter().map(off).fold(0.0, f64::max),
-        tree_overtakes_ring => link.tree_overtakes_ring(bytes as f64, most),
-    };
-    Ok(template::print(&text, include_str!("cost.jinja"), holes)?)
-}
-
-/// Whose updates are predicted, and measured.
-#[derive(Debug, Clone, Copy, Serialize)]
-struct Job {
+/// What was measured, and for whom.
+#[derive(Debug, Serialize)]
+struct Measured {
     /// How many ranks have measured.
     ranks: usize,
     /// The size of the model, K.
     bytes: usize,
     /// How many ranks a node has in the hierarchical ring.
     per_node: usize,
+    messages: Vec<Point>,
+    /// Fitted to the messages.
+    link: Link,
+    /// Seconds for an update by `sync-ps`, `ring` and `sync-allreduce`.
+    updates: [f64; 3],
 }
 
 /// For how many ranks costs are predicted: the article's five, the tests' and those of clusters.
 const RANKS: [usize; 11] = [2, 4, 5, 8, 16, 40, 64, 256, 1000, 4096, 10_000];
+
+/// Prints what was measured, and what follows from it.
+fn print(measured: &Measured) -> Result<()> {
+    let Measured { bytes, per_node, link, .. } = *measured;
+    let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();
+    let mut text = template::environment()?;
+    text.add_filter("ms", |seconds: f64| format!("{:.3}", seconds * 1e3));
+    text.add_function("parameter_server_messages", model::parameter_server_messages);
+    text.add_function("ring_traffic", model::ring_traffic);
+    text.add_function("message", move |bytes| link.message(bytes));
+    text.add_function("predictions", move |ranks| link.predictions(ranks, per_node, bytes as f64));
+    let holes = context! {
+        RANKS,
+        measured => Serde(measured),
+        gigabytes_per_second => 1e-9 / link.per_byte,
+        furthest => measured.messages.iter().map(off).fold(0.0, f64::max),
+        tree_overtakes_ring => link.tree_overtakes_ring(bytes as f64, RANKS[RANKS.len() - 1]),
+    };
+    Ok(template::print(&text, include_str!("cost.jinja"), holes)?)
+}

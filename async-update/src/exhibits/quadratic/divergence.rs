@@ -1,12 +1,13 @@
 //! From which learning rate on asynchronous updates diverge.
 
-use super::workers::{Queue, Workers, descend};
-use report::thousands;
+use super::workers::{Workers, descend, queue};
+use serde::Serialize;
 use std::f64::consts::PI;
-use std::fmt;
+use std::iter::successors;
 
 /// What becomes of w, and after how many updates that was certain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "name", content = "updates", rename_all = "lowercase")]
 pub enum End {
     /// It has come close to the minimum, and so has everything that workers have read.
     Converges(usize),
@@ -18,16 +19,6 @@ pub enum End {
 
 /// Updates after which a run is given up. Half a thousandth beside the limit it takes fewer.
 const PATIENCE: usize = 10_000_000;
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            End::Converges(updates) => write!(f, "converges ({})", thousands(*updates)),
-            End::Diverges(updates) => write!(f, "diverges ({})", thousands(*updates)),
-            End::Neither => f.write_str("neither"),
-        }
-    }
-}
 
 impl End {
     fn converges(self) -> bool {
@@ -81,53 +72,33 @@ pub fn measured_in_turn(staleness: usize) -> f64 {
 
 // === In the order of a queue ===
 
-/// Theory for the mean over all runs: 4M - 2, that of momentum 1 - 1/M with the rate ηh/M.
-pub fn theory_mean(workers: usize) -> f64 {
-    4.0 * workers as f64 - 2.0
-}
-
 /// The means over all runs of w², w S, Σ r² and S², where r is what a worker has read, and S the sum
 /// of these. An update makes of each a sum of all four, so they can be followed without any runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Squares {
-    ww: f64,
-    ws: f64,
-    rr: f64,
-    ss: f64,
+type Squares = [f64; 4];
+
+/// These means at the beginning, and after each update.
+fn squares(workers: usize, rate: f64) -> impl Iterator<Item = Squares> {
+    let m = workers as f64;
+    successors(Some([1.0, m, m, m * m]), move |squares| Some(updated(*squares, m, rate)))
 }
 
-impl Squares {
-    fn new(workers: usize) -> Squares {
-        let m = workers as f64;
-        Squares { ww: 1.0, ws: m, rr: m, ss: m * m }
-    }
-
-    /// The mean over which worker is next, with w' = w - a r, and S' = S + w - (1 + a) r.
-    fn update(self, workers: usize, a: f64) -> Squares {
-        let Squares { ww, ws, rr, ss } = self;
-        // Of the next worker's r: the means of w r, r² and S r.
-        let [wr, r2, sr] = [ws, rr, ss].map(|sum| sum / workers as f64);
-        let ww_next = ww - 2.0 * a * wr + a * a * r2;
-        Squares {
-            ww: ww_next,
-            ws: ws + ww - (1.0 + 2.0 * a) * wr - a * sr + a * (1.0 + a) * r2,
-            rr: rr - r2 + ww_next,
-            ss: ss + ww + (1.0 + a).powi(2) * r2 + 2.0 * ws - 2.0 * (1.0 + a) * (sr + wr),
-        }
-    }
+/// The mean over which of m workers is next, with w' = w - a r, and S' = S + w - (1 + a) r.
+fn updated([ww, ws, rr, ss]: Squares, m: f64, a: f64) -> Squares {
+    // Of the next worker's r: the means of w r, r² and S r.
+    let [wr, r2, sr] = [ws, rr, ss].map(|sum| sum / m);
+    let ww_next = ww - 2.0 * a * wr + a * a * r2;
+    [
+        ww_next,
+        ws + ww - (1.0 + 2.0 * a) * wr - a * sr + a * (1.0 + a) * r2,
+        rr - r2 + ww_next,
+        ss + ww + (1.0 + a).powi(2) * r2 + 2.0 * ws - 2.0 * (1.0 + a) * (sr + wr),
+    ]
 }
 
 /// Theory for the mean of w²: from here on a few runs go so far away that the mean over all runs has
 /// no meaning any more.
 pub fn theory_mean_square(workers: usize) -> f64 {
-    limit(4.0, 24, |rate| {
-        let mut squares = Squares::new(workers);
-        let sizes = std::iter::repeat_with(|| {
-            squares = squares.update(workers, rate);
-            squares.rr
-        });
-        end(sizes, 1e12).converges()
-    })
+    limit(4.0, 24, |rate| end(squares(workers, rate).map(|[_, _, rr, _]| rr), 1e12).converges())
 }
 
 /// Single runs in the order of a queue.
@@ -136,7 +107,7 @@ const RUNS: u64 = 25;
 /// Measured: from here on more than half of the single runs diverge.
 pub fn measured_single(workers: usize, seed: u64) -> f64 {
     let converges = |rate: f64, seed: u64| {
-        let sizes = descend(workers, rate, Queue::new(workers, seed), Workers::farthest);
+        let sizes = descend(workers, rate, queue(workers, seed), Workers::farthest);
         // By far more than chance takes a run to and fro.
         end(sizes, 1e40).converges()
     };
@@ -172,14 +143,14 @@ mod tests {
     fn the_squares_are_means_over_all_orders() {
         const UPDATES: u32 = 5;
         let (workers, rate) = (3usize, 0.7);
-        let theory = (0..UPDATES).fold(Squares::new(workers), |s, _| s.update(workers, rate));
+        let [theory, ..] = squares(workers, rate).nth(UPDATES as usize).unwrap();
         let orders = workers.pow(UPDATES);
         let squares = (0..orders).map(|order| {
             let mut state = Workers::new(workers);
             (0..UPDATES).for_each(|turn| state.update(order / workers.pow(turn) % workers, rate));
-            state.w().powi(2)
+            state.w.powi(2)
         });
         let mean = squares.sum::<f64>() / orders as f64;
-        assert!((mean - theory.ww).abs() < 1e-12, "{mean}, not {}", theory.ww);
+        assert!((mean - theory).abs() < 1e-12, "{mean}, not {theory}");
     }
 }

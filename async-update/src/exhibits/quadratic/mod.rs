@@ -48,14 +48,12 @@ const PLOT: &str = "momentum.svg";
 
 pub fn run(args: &Args) -> Result<()> {
     let workers: Vec<_> = args.workers.iter().copied().map(usize::from).collect();
-    if let Some(directory) = &args.plot {
-        ensure!(
-            workers.len() <= 4,
-            "--workers has {} numbers, but must have at most 4 with --plot: each has two curves, and there are nine colours",
-            workers.len()
-        );
-        check_plots(directory, &[PLOT])?;
-    }
+    ensure!(
+        workers.len() <= 4 || args.plot.is_none(),
+        "--workers has {} numbers, but must have at most 4 with --plot: each has two curves, and there are nine colours",
+        workers.len()
+    );
+    check_plots(args.plot.as_ref(), &[PLOT])?;
     let seed = args.seed;
     // Until the mean has passed the minimum and come back.
     let updates = |workers: usize| 5 * workers.max(8);
@@ -64,21 +62,17 @@ pub fn run(args: &Args) -> Result<()> {
         .map(|&workers| (workers, momentum::simulated(workers, updates(workers), seed)))
         .collect();
     if let Some(directory) = &args.plot {
-        plot::draw(&directory.join(PLOT), &simulated)?;
+        report::save(directory.join(PLOT), &plot::svg(&simulated)?)?;
     }
 
     let mut text = template::environment()?;
-    text.add_function("theory", |workers| Serde(momentum::theory(workers)));
+    text.add_function("theory", momentum::theory);
     text.add_function("really_run", move |workers| {
-        let groups = threads::really_run(workers, updates(workers), seed);
-        found(groups.map(|groups| Serde(momentum::fit(&groups))))
+        Serde(momentum::fit(&threads::really_run(workers, updates(workers), seed)))
     });
     text.add_function("theory_in_turn", divergence::theory_in_turn);
     text.add_function("measured_in_turn", divergence::measured_in_turn);
-    text.add_function("in_turn", |staleness, rate| {
-        divergence::in_turn(staleness, rate).to_string()
-    });
-    text.add_function("theory_mean", divergence::theory_mean);
+    text.add_function("in_turn", |staleness, rate| Serde(divergence::in_turn(staleness, rate)));
     text.add_function("theory_mean_square", divergence::theory_mean_square);
     text.add_function("measured_single", move |workers| divergence::measured_single(workers, seed));
     text.add_function("ssp", move |staleness, view: Serde<View>| {

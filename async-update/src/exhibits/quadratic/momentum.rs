@@ -1,14 +1,16 @@
 //! The momentum that is in asynchronous updates, fitted to the mean course of w.
 
-use super::workers::{Queue, Workers, descend};
+use super::workers::{descend, queue};
 use crate::exhibits::least_squares::least_squares;
 use serde::Serialize;
+use std::iter::once;
+use std::thread::scope;
 
 /// How long a step is, ηh: small enough that single runs come to rest, with eight workers too.
 pub const RATE: f64 = 0.25;
 
 /// Runs are averaged in this many groups, whose differences give the standard error.
-pub const GROUPS: usize = 20;
+const GROUPS: usize = 20;
 
 /// Runs of the simulated queue in each group.
 const RUNS: usize = 2_500;
@@ -56,33 +58,35 @@ pub fn explicit(workers: usize, updates: usize) -> Trajectory {
 
 /// The simulated queue, a trajectory for each group of runs.
 pub fn simulated(workers: usize, updates: usize, seed: u64) -> Vec<Trajectory> {
-    let group = |group: usize| {
-        let runs = (0..RUNS).map(|run| {
-            let seed = seed.wrapping_add((group * RUNS + run) as u64);
-            let order = Queue::new(workers, seed).take(updates);
-            [1.0].into_iter().chain(descend(workers, RATE, order, Workers::w)).collect()
-        });
-        mean(runs)
-    };
-    (0..GROUPS).map(group).collect()
+    in_groups(RUNS, |run| {
+        let order = queue(workers, seed.wrapping_add(run as u64)).take(updates);
+        once(1.0).chain(descend(workers, RATE, order, |workers| workers.w)).collect()
+    })
+}
+
+/// The mean of each group of runs, which are numbered through all groups. The groups run at the same time.
+pub fn in_groups(runs: usize, run: impl Fn(usize) -> Trajectory + Sync) -> Vec<Trajectory> {
+    let mut groups = vec![Trajectory::new(); GROUPS];
+    scope(|scope| {
+        let run = &run;
+        for (number, group) in groups.iter_mut().enumerate() {
+            let numbers = number * runs..(number + 1) * runs;
+            scope.spawn(move || *group = mean(&numbers.map(run).collect::<Vec<_>>()));
+        }
+    });
+    groups
 }
 
 /// The mean of trajectories of the same length.
-pub fn mean(trajectories: impl IntoIterator<Item = Trajectory>) -> Trajectory {
-    let mut sum = Trajectory::new();
-    let mut count = 0.0;
-    for trajectory in trajectories {
-        sum.resize(trajectory.len(), 0.0);
-        sum.iter_mut().zip(trajectory).for_each(|(sum, w)| *sum += w);
-        count += 1.0;
-    }
-    sum.into_iter().map(|sum| sum / count).collect()
+pub fn mean(trajectories: &[Trajectory]) -> Trajectory {
+    let sum = |index: usize| trajectories.iter().map(|w| w[index]).sum::<f64>();
+    (0..trajectories[0].len()).map(|index| sum(index) / trajectories.len() as f64).collect()
 }
 
 /// The coefficients of w_{t+1} - w_t = momentum · (w_t - w_{t-1}) - step · w_t that fit the mean of
 /// all groups best; how the fits of the groups differ tells the standard errors.
 pub fn fit(groups: &[Trajectory]) -> [Estimate; 2] {
-    let all = momentum_and_step(&mean(groups.iter().cloned()));
+    let all = momentum_and_step(&mean(groups));
     let each: Vec<_> = groups.iter().map(|group| momentum_and_step(group)).collect();
     let count = each.len() as f64;
     [0, 1].map(|index| {
@@ -95,11 +99,12 @@ pub fn fit(groups: &[Trajectory]) -> [Estimate; 2] {
 /// The momentum and the step that describe a trajectory best.
 fn momentum_and_step(trajectory: &[f64]) -> [f64; 2] {
     let row = |w: &[f64]| [w[1] - w[0], -w[1], w[2] - w[1]];
-    least_squares(trajectory.windows(3).map(row))
+    least_squares(&trajectory.windows(3).map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::workers::Workers;
     use super::*;
 
     #[test]
@@ -119,11 +124,12 @@ mod tests {
             let mut state = Workers::new(2);
             let update = |bit| {
                 state.update(order >> bit & 1, RATE);
-                state.w()
+                state.w
             };
-            [1.0].into_iter().chain((0..UPDATES).map(update)).collect()
+            once(1.0).chain((0..UPDATES).map(update)).collect()
         });
-        for (all, theory) in mean(runs).into_iter().zip(explicit(2, UPDATES)) {
+        let mean = mean(&runs.collect::<Vec<_>>());
+        for (all, theory) in mean.into_iter().zip(explicit(2, UPDATES)) {
             // Sums of 256 numbers up to 1, in f64.
             assert!((all - theory).abs() < 1e-12, "{all}, not {theory}");
         }

@@ -2,13 +2,12 @@
 
 use super::momentum::{Trajectory, explicit, mean};
 use report::plot::{self, Axis, Lines, Scale, Series};
-use std::path::Path;
 use tch_parallel::Result;
 
 /// Draws for each number of workers the mean momentum of the queue, and explicit momentum 1 - 1/M.
-pub fn draw(path: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<()> {
+pub fn svg(simulated: &[(usize, Vec<Trajectory>)]) -> Result<String> {
     let series = simulated.iter().flat_map(|(workers, groups)| {
-        let measured = mean(groups.iter().cloned());
+        let measured = mean(groups);
         let theory = explicit(*workers, measured.len() - 1);
         let momentum = 1.0 - 1.0 / *workers as f64;
         [
@@ -16,13 +15,12 @@ pub fn draw(path: &Path, simulated: &[(usize, Vec<Trajectory>)]) -> Result<()> {
             series(format!("1 worker, momentum {momentum}"), theory),
         ]
     });
-    let chart = Lines {
+    plot::lines(&Lines {
         title: "Asynchronous updates, in the mean".into(),
         x: Axis { title: "updates".into(), scale: Scale::Linear },
         y: Axis { title: "w".into(), scale: Scale::Linear },
         series: series.collect(),
-    };
-    report::save(path, &plot::lines(&chart)?)
+    })
 }
 
 fn series(name: String, trajectory: Trajectory) -> Series {

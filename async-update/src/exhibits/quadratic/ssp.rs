@@ -17,11 +17,13 @@
 //! That is 3 + 1/κ times FL√(κT), and for a T far above κ what "about" leaves out fits into the rest of 4.
 
 use super::workers::exponential;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde::{Deserialize, Serialize};
+use std::array;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The workers.
@@ -69,7 +71,7 @@ fn dot(a: &Point, b: &Point) -> f64 {
 }
 
 fn add(a: Point, b: Point) -> Point {
-    std::array::from_fn(|i| a[i] + b[i])
+    array::from_fn(|i| a[i] + b[i])
 }
 
 /// The T functions, in the order of the updates. For each there is one with the opposite e: the sum of
@@ -77,7 +79,7 @@ fn add(a: Point, b: Point) -> Point {
 fn components(random: &mut ChaCha8Rng) -> Vec<Component> {
     let mut components: Vec<Component> = Vec::new();
     while components.len() < UPDATES {
-        let a: Point = std::array::from_fn(|_| random.random_range(-1.0..1.0));
+        let a: Point = array::from_fn(|_| random.random_range(-1.0..1.0));
         let length = dot(&a, &a).sqrt();
         let component = Component { a: a.map(|x| x / length), e: random.random_range(0.0..0.5) };
         components.extend([component, Component { e: -component.e, ..component }]);
@@ -122,29 +124,29 @@ pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
     let components = components(&mut random);
     let sigma = F / (L * (2.0 * (staleness + 1) as f64 * WORKERS as f64).sqrt());
     let mut server = Server::new();
-    let mut working: [Option<Work>; WORKERS] = [None; WORKERS];
+    // When each worker that is at work will be done, and where it computes the subgradient: the
+    // paper's x̃_t.
+    let mut working = BTreeMap::new();
     let mut now = Duration::ZERO;
     let (mut regret, mut lead) = (0.0, 0);
-    for _ in 0..UPDATES {
-        for (worker, work) in working.iter_mut().enumerate().filter(|(_, work)| work.is_none()) {
+    loop {
+        for worker in 0..WORKERS {
+            let at_work = working.keys().any(|&(_, other)| other == worker);
             let ahead = server.clock(worker) - server.slowest();
-            if ahead <= staleness && server.clock(worker) < CLOCKS {
+            if !at_work && ahead <= staleness && server.clock(worker) < CLOCKS {
                 let factor = if worker == 0 { STRAGGLER } else { 1 };
                 let due = now + factor * exponential(&mut random);
-                *work = Some(Work { due, at: server.read(worker, staleness, view) });
+                working.insert((due, worker), server.read(worker, staleness, view));
                 lead = lead.max(ahead);
             }
         }
-        let next = (0..WORKERS).filter_map(|worker| working[worker].map(|work| (work.due, worker)));
-        let (time, worker) = next.min().context("the slowest worker never waits")?;
-        now = time;
-        if let Some(Work { at, .. }) = working[worker].take() {
-            let number = server.clock(worker) * WORKERS + worker;
-            let component = components[number];
-            regret += component.value(&at) - component.value(&MINIMUM);
-            let eta = sigma / ((number + 1) as f64).sqrt();
-            server.add(worker, component.subgradient(&at).map(|g| -eta * g));
-        }
+        let Some(((due, worker), at)) = working.pop_first() else { break };
+        now = due;
+        let number = server.clock(worker) * WORKERS + worker;
+        let component = components[number];
+        regret += component.value(&at) - component.value(&MINIMUM);
+        let eta = sigma / ((number + 1) as f64).sqrt();
+        server.add(worker, component.subgradient(&at).map(|g| -eta * g));
     }
     let farthest = server.farthest();
     ensure!(
@@ -155,66 +157,50 @@ pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
     Ok(Regret { per_update: regret / UPDATES as f64, lead })
 }
 
-/// What a worker is doing.
-#[derive(Debug, Clone, Copy)]
-struct Work {
-    /// When it will be done.
-    due: Duration,
-    /// Where it computes the subgradient: the paper's x̃_t.
-    at: Point,
-}
-
-/// The parameters as the sum of all updates, which are kept one by one.
+/// The parameters, as the sum of the updates of all workers.
 #[derive(Debug)]
 struct Server {
-    newest: Point,
-    /// Of each worker, one for each of its clocks.
-    updates: [Vec<Point>; WORKERS],
-    /// The parameters with all updates before a clock and no others, for each clock that all have reached.
-    before: Vec<Point>,
+    /// For each worker the sum of its updates before each of its clocks.
+    sums: [Vec<Point>; WORKERS],
 }
 
 impl Server {
     fn new() -> Server {
-        Server { newest: START, updates: Default::default(), before: vec![START] }
+        Server { sums: array::from_fn(|_| vec![[0.0; DIMENSIONS]]) }
     }
 
     fn clock(&self, worker: usize) -> usize {
-        self.updates[worker].len()
+        self.sums[worker].len() - 1
     }
 
     fn slowest(&self) -> usize {
-        self.updates.iter().map(Vec::len).min().unwrap_or_default()
+        (0..WORKERS).map(|worker| self.clock(worker)).min().unwrap_or_default()
+    }
+
+    /// The parameters with the updates of each worker before a clock, and no others.
+    fn before(&self, clock: impl Fn(usize) -> usize) -> Point {
+        (0..WORKERS).fold(START, |x, worker| add(x, self.sums[worker][clock(worker)]))
     }
 
     fn read(&self, worker: usize, staleness: usize, view: View) -> Point {
-        match view {
-            View::Newest => self.newest,
-            View::Oldest => {
-                let seen = self.clock(worker).saturating_sub(staleness);
-                self.updates[worker][seen..].iter().copied().fold(self.before[seen], add)
-            }
-        }
+        let seen = self.clock(worker).saturating_sub(staleness);
+        self.before(|other| match view {
+            View::Oldest if other != worker => seen,
+            _ => self.clock(other),
+        })
     }
 
     fn add(&mut self, worker: usize, update: Point) {
-        self.newest = add(self.newest, update);
-        self.updates[worker].push(update);
-        for clock in self.before.len() - 1..self.slowest() {
-            let updates = self.updates.iter().map(|of_worker| of_worker[clock]);
-            self.before.push(updates.fold(self.before[clock], add));
-        }
+        let sum = self.sums[worker][self.clock(worker)];
+        self.sums[worker].push(add(sum, update));
     }
 
     /// The most that half the squared distance of an x_t from the minimum has been, when all updates
     /// are made.
     fn farthest(&self) -> f64 {
-        let mut x = START;
-        let in_order = (0..CLOCKS).flat_map(|clock| self.updates.iter().map(move |own| own[clock]));
-        in_order.fold(0.5 * dot(&x, &x), |most, update| {
-            x = add(x, update);
-            most.max(0.5 * dot(&x, &x))
-        })
+        // Workers whose numbers are below that of t's have made their update of this clock.
+        let x = |t: usize| self.before(|worker| t / WORKERS + usize::from(worker < t % WORKERS));
+        (0..=UPDATES).map(|t| 0.5 * dot(&x(t), &x(t))).fold(0.0, f64::max)
     }
 }
 

@@ -1,8 +1,7 @@
 //! The same workers as threads that really wait, and share w under a lock.
 
-use super::momentum::{GROUPS, RATE, Trajectory, mean};
-use super::workers::exponential;
-use anyhow::{Result, anyhow};
+use super::momentum::{RATE, Trajectory, in_groups};
+use super::workers::{Workers, exponential};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::sync::{Barrier, Mutex, PoisonError};
@@ -13,43 +12,30 @@ use std::time::Duration;
 /// which would make the times less random than exponential ones.
 const WORK: Duration = Duration::from_millis(5);
 
-/// Runs in each group. The groups run at the same time: their threads sleep nearly always.
+/// Runs in each group: fewer than of the queue, since they take real time.
 const RUNS: usize = 40;
 
 /// A trajectory for each group of runs.
-pub fn really_run(workers: usize, updates: usize, seed: u64) -> Result<Vec<Trajectory>> {
-    let group = |group: usize| -> Result<Trajectory> {
-        let first = seed.wrapping_add((group * RUNS * workers) as u64);
-        let runs = (0..RUNS)
-            .map(|index| run(workers, updates, first.wrapping_add((index * workers) as u64)));
-        Ok(mean(runs.collect::<Result<Vec<_>>>()?))
-    };
-    scope(|scope| {
-        let groups: Vec<_> = (0..GROUPS).map(|number| scope.spawn(move || group(number))).collect();
-        groups
-            .into_iter()
-            .map(|group| group.join().map_err(|_| anyhow!("a group of runs panicked"))?)
-            .collect()
-    })
+pub fn really_run(workers: usize, updates: usize, seed: u64) -> Vec<Trajectory> {
+    in_groups(RUNS, |number| run(workers, updates, seed.wrapping_add((number * workers) as u64)))
 }
 
 /// w at the beginning and after each update of a single run.
-fn run(workers: usize, updates: usize, seed: u64) -> Result<Trajectory> {
-    let trajectory = Mutex::new(vec![1.0]);
+fn run(workers: usize, updates: usize, seed: u64) -> Trajectory {
+    let shared = Mutex::new((Workers::new(workers), vec![1.0]));
     let begin = Barrier::new(workers);
     let work = |worker: usize| {
         let mut random = ChaCha8Rng::seed_from_u64(seed.wrapping_add(worker as u64));
-        let mut read = 1.0;
         begin.wait();
         loop {
             sleep(WORK.mul_f64(exponential(&mut random).as_secs_f64()));
-            let gradient = read;
-            let mut trajectory = trajectory.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(&now) = trajectory.last().filter(|_| trajectory.len() <= updates) else {
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let (state, trajectory) = &mut *shared;
+            if trajectory.len() > updates {
                 break;
-            };
-            read = now - RATE * gradient;
-            trajectory.push(read);
+            }
+            state.update(worker, RATE);
+            trajectory.push(state.w);
         }
     };
     scope(|scope| {
@@ -57,5 +43,6 @@ fn run(workers: usize, updates: usize, seed: u64) -> Result<Trajectory> {
             scope.spawn(move || work(worker));
         }
     });
-    Ok(trajectory.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let (_, trajectory) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    trajectory
 }

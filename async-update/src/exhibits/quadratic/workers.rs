@@ -3,8 +3,8 @@
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
+use std::iter;
 use std::time::Duration;
 
 /// One shared parameter w, whose loss is f(w) = ½ h w², and what each worker has read of it.
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// an h of its own, and the same happens in every direction.
 #[derive(Debug, Clone)]
 pub struct Workers {
-    w: f64,
+    pub w: f64,
     read: Vec<f64>,
 }
 
@@ -31,11 +31,6 @@ impl Workers {
         self.read[worker] = self.w;
     }
     // ANCHOR_END: update
-
-    /// The shared parameter.
-    pub fn w(&self) -> f64 {
-        self.w
-    }
 
     /// How far the farthest of what workers have read is from the minimum. It says more than w, which
     /// passes 0 on its way to and fro.
@@ -60,29 +55,16 @@ pub fn descend(
 
 /// Which worker finishes next, for ever: the event queue of workers whose work takes exponentially
 /// distributed times with the mean of a second (Mitliagkas 2016, assumption of the queueing model).
-#[derive(Debug)]
-pub struct Queue {
-    /// When each worker will be done, the earliest on top.
-    due: BinaryHeap<Reverse<(Duration, usize)>>,
-    random: ChaCha8Rng,
-}
-
-impl Queue {
-    pub fn new(workers: usize, seed: u64) -> Queue {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let due = (0..workers).map(|worker| Reverse((exponential(&mut random), worker))).collect();
-        Queue { due, random }
-    }
-}
-
-impl Iterator for Queue {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let Reverse((now, worker)) = self.due.pop()?;
-        self.due.push(Reverse((now + exponential(&mut self.random), worker)));
+pub fn queue(workers: usize, seed: u64) -> impl Iterator<Item = usize> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    // When each worker will be done.
+    let mut due: BTreeSet<_> =
+        (0..workers).map(|worker| (exponential(&mut random), worker)).collect();
+    iter::from_fn(move || {
+        let (now, worker) = due.pop_first()?;
+        due.insert((now + exponential(&mut random), worker));
         Some(worker)
-    }
+    })
 }
 
 /// An exponentially distributed time with the mean of a second.
@@ -100,7 +82,7 @@ mod tests {
     fn one_worker_descends_as_gradient_descent_does() {
         let mut alone = Workers::new(1);
         (0..3).for_each(|_| alone.update(0, 0.5));
-        assert_eq!(alone.w(), 0.125);
+        assert_eq!(alone.w, 0.125);
     }
 
     #[test]
@@ -109,7 +91,7 @@ mod tests {
         workers.update(0, 0.5);
         workers.update(1, 0.5);
         // Both steps were made for w = 1.
-        assert_eq!(workers.w(), 0.0);
+        assert_eq!(workers.w, 0.0);
         assert_eq!(workers.farthest(), 0.5);
     }
 
@@ -117,7 +99,7 @@ mod tests {
     fn all_workers_finish_equally_often() {
         const EVENTS: usize = 100_000;
         let mut finished = [0usize; 4];
-        Queue::new(4, 0).take(EVENTS).for_each(|worker| finished[worker] += 1);
+        queue(4, 0).take(EVENTS).for_each(|worker| finished[worker] += 1);
         // Four standard deviations of a count whose probability is a quarter.
         let spread = 4.0 * (EVENTS as f64 * 0.25 * 0.75).sqrt();
         for count in finished {

@@ -9,7 +9,6 @@ use anyhow::Result;
 use minijinja::context;
 use minijinja::value::{Serde, Value};
 use report::template;
-use serde::Serialize;
 use std::f64::consts::PI;
 
 /// The width of a field, which is a summand's place in a sum.
@@ -38,8 +37,8 @@ pub fn html(passes: &[Pass]) -> Result<String> {
     let holes = context! {
         ranks,
         passes => Serde(passes),
-        everywhere => Serde(everywhere.collect::<Vec<_>>()),
-        layout => Serde(Layout::new(ranks)),
+        everywhere => everywhere.collect::<Vec<_>>(),
+        layout => layout(ranks),
         FIELD,
     };
     Ok(environment.render_str(include_str!("page.html.jinja"), holes)?)
@@ -52,53 +51,41 @@ fn runs(mut sum: Vec<usize>) -> Value {
     runs.map(|run| vec![run[0], run.len()]).collect()
 }
 
-/// Where everything stands.
-#[derive(Debug, Serialize)]
-struct Layout {
-    size: (f64, f64),
-    /// The size of a GPU's card, around its chunks.
-    card: (f64, f64),
-    gpus: Vec<Gpu>,
-}
-
-/// A GPU and its arrow to the next; they stand clockwise from the top.
-#[derive(Debug, Serialize)]
-struct Gpu {
-    /// The upper left corner of its card.
-    corner: (f64, f64),
-    /// Where the fields of each chunk begin.
-    chunks: Vec<(f64, f64)>,
-    arrow: (f64, f64),
-    /// In degrees.
-    direction: f64,
-}
-
-impl Layout {
-    fn new(ranks: usize) -> Layout {
-        let fields = ranks as f64;
-        let width = NAME + fields * f64::from(FIELD) + 8.0;
-        let card = (width.max(NARROWEST), HEAD + fields * ROW + 4.0);
-        // Neighbours do not touch, however they stand to each other.
-        let radius = 0.625 * card.0.hypot(card.1) / (PI / fields).sin();
-        let width = (2.0 * radius + card.0 + 8.0).max(WIDTH);
-        let middle = CAPTION + radius + card.1 / 2.0;
-        let at = |angle: f64, radius: f64| {
-            (width / 2.0 + radius * angle.sin(), middle - radius * angle.cos())
-        };
-        let gpu = |rank: usize| {
-            let angle = 2.0 * PI * rank as f64 / fields;
-            let (x, y) = at(angle, radius);
-            let corner = (x - card.0 / 2.0, y - card.1 / 2.0);
-            let chunk = |chunk| (corner.0 + NAME, corner.1 + HEAD + chunk as f64 * ROW);
-            // Halfway to the next.
-            let angle = 2.0 * PI * (rank as f64 + 0.5) / fields;
-            let arrow = at(angle, (radius * (PI / fields).cos()).max(20.0));
-            let chunks = (0..ranks).map(chunk).collect();
-            Gpu { corner, chunks, arrow, direction: angle.to_degrees() }
-        };
-        let gpus: Vec<_> = (0..ranks).map(gpu).collect();
-        let lowest = gpus.iter().fold(0.0, |lowest: f64, gpu| lowest.max(gpu.corner.1));
-        Layout { size: (width, lowest + card.1 + LEGEND), card, gpus }
+/// Where everything stands: a card for each GPU, clockwise from the top, and its arrow to the next.
+fn layout(ranks: usize) -> Value {
+    let fields = ranks as f64;
+    let width = NAME + fields * f64::from(FIELD) + 8.0;
+    let card = (width.max(NARROWEST), HEAD + fields * ROW + 4.0);
+    // Neighbours do not touch, however they stand to each other.
+    let radius = 0.625 * card.0.hypot(card.1) / (PI / fields).sin();
+    let width = (2.0 * radius + card.0 + 8.0).max(WIDTH);
+    let middle = CAPTION + radius + card.1 / 2.0;
+    let at = |angle: f64, radius: f64| {
+        (width / 2.0 + radius * angle.sin(), middle - radius * angle.cos())
+    };
+    // The upper left corner of a card.
+    let corner = |rank: usize| {
+        let (x, y) = at(2.0 * PI * rank as f64 / fields, radius);
+        (x - card.0 / 2.0, y - card.1 / 2.0)
+    };
+    let gpu = |rank: usize| {
+        let (left, top) = corner(rank);
+        // Where the fields of a chunk begin.
+        let chunk = |chunk| (left + NAME, top + HEAD + chunk as f64 * ROW);
+        // Halfway to the next.
+        let angle = 2.0 * PI * (rank as f64 + 0.5) / fields;
+        context! {
+            corner => corner(rank),
+            chunks => (0..ranks).map(chunk).collect::<Vec<_>>(),
+            arrow => at(angle, (radius * (PI / fields).cos()).max(20.0)),
+            degrees => angle.to_degrees(),
+        }
+    };
+    let lowest = (0..ranks).map(|rank| corner(rank).1).fold(0.0, f64::max);
+    context! {
+        size => (width, lowest + card.1 + LEGEND),
+        card,
+        gpus => (0..ranks).map(gpu).collect::<Vec<_>>(),
     }
 }
 

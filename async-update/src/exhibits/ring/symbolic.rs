@@ -3,21 +3,13 @@
 use crate::ring::{Half, Iteration};
 use serde::Serialize;
 
-/// What a rank holds of one chunk: the ranks whose chunks have been added up.
-///
-/// Their order is the one in which they were added. The first two could as well be exchanged; as
-/// in the article's figure the receiver's own is written first of two, and last of more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Sum(pub Vec<usize>);
+/// What a rank holds of one chunk: the ranks whose chunks have been added up, in this order.
+pub type Sum = Vec<usize>;
 
-impl Sum {
-    fn add(&mut self, received: &Sum) {
-        let own = std::mem::take(&mut self.0);
-        self.0 = match received.0.len() {
-            1 => [own, received.0.clone()].concat(),
-            _ => [received.0.clone(), own].concat(),
-        };
-    }
+/// The first two could as well be exchanged; as in the article's figure the receiver's own is written
+/// first of two, and last of more.
+fn add(own: &[usize], received: &[usize]) -> Sum {
+    if received.len() == 1 { [own, received].concat() } else { [received, own].concat() }
 }
 
 /// What all ranks hold: `contents[rank][chunk]`.
@@ -43,15 +35,11 @@ pub struct Pass {
     pub after: Contents,
 }
 
-/// Before the first iteration every rank holds nothing but its own gradient.
-pub fn beginning(ranks: usize) -> Contents {
-    (0..ranks).map(|rank| vec![Sum(vec![rank]); ranks]).collect()
-}
-
 /// Carries the schedules of all ranks out, as `carry_out` does with tensors.
 pub fn run(schedules: &[Vec<Iteration>]) -> Vec<Pass> {
     let ranks = schedules.len();
-    let mut contents = beginning(ranks);
+    // At the beginning every rank holds nothing but its own gradient.
+    let mut contents: Contents = (0..ranks).map(|rank| vec![vec![rank]; ranks]).collect();
     let pass = |index: usize| {
         let of_rank = |rank: usize| schedules[rank][index];
         let before = contents.clone();
@@ -59,10 +47,10 @@ pub fn run(schedules: &[Vec<Iteration>]) -> Vec<Pass> {
             let left = (rank + ranks - 1) % ranks;
             let received = &before[left][of_rank(left).send];
             let chunk = &mut own[of_rank(rank).recv];
-            match of_rank(rank).half {
-                Half::ScatterReduce => chunk.add(received),
-                Half::AllGather => *chunk = received.clone(),
-            }
+            *chunk = match of_rank(rank).half {
+                Half::ScatterReduce => add(chunk, received),
+                Half::AllGather => received.clone(),
+            };
         }
         Pass {
             adds: of_rank(0).half == Half::ScatterReduce,
@@ -86,8 +74,8 @@ mod tests {
     }
 
     /// Whether a sum has every rank's chunk, once.
-    fn is_complete(sum: &Sum, ranks: usize) -> bool {
-        let mut summands = sum.0.clone();
+    fn is_complete(sum: &[usize], ranks: usize) -> bool {
+        let mut summands = sum.to_vec();
         summands.sort_unstable();
         summands.into_iter().eq(0..ranks)
     }
@@ -130,8 +118,7 @@ mod tests {
     #[test]
     fn the_partial_sums_after_scatter_reduce_are_those_of_the_articles_figure() {
         let after = &run(&schedules(5))[3].after;
-        let summands: Vec<_> = after[0].iter().map(|sum| &sum.0[..]).collect();
-        assert_eq!(summands, [&[0][..], &[2, 1, 3, 4, 0], &[3, 2, 4, 0], &[4, 3, 0], &[0, 4]]);
+        assert_eq!(after[0], [&[0][..], &[2, 1, 3, 4, 0], &[3, 2, 4, 0], &[4, 3, 0], &[0, 4]]);
         // GPU 0 has all of b, 1 of c, 2 of d, 3 of e and 4 of a, and nobody has more.
         for (rank, own) in after.iter().enumerate() {
             let complete: Vec<_> = (0..5).filter(|&chunk| is_complete(&own[chunk], 5)).collect();
