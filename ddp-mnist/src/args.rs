@@ -2,11 +2,11 @@
 
 use crate::comm_hook::CommHookArgs;
 use clap::{Parser, ValueEnum};
+use report::ProcessGroupArgs;
 use std::path::PathBuf;
-use std::time::Duration;
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoaderOptions, Mnist, Split, download};
-use tch_parallel::distributed::{Backend, DdpOptions, DeviceChoice, ProcessGroupOptions};
+use tch_parallel::distributed::DdpOptions;
 use tch_parallel::optim::SgdOptions;
 
 /// Train a digit classifier on all ranks of a job, with PyTorch's DistributedDataParallel engine.
@@ -63,15 +63,8 @@ pub struct Args {
     #[arg(long, default_value_t = 2)]
     pub workers: usize,
 
-    /// Device to train on: cpu, cuda or auto.
-    #[arg(long, default_value = "auto")]
-    pub device: DeviceChoice,
-    /// Backend of the collectives: gloo or nccl [default: nccl for cuda, else gloo].
-    #[arg(long)]
-    pub backend: Option<Backend>,
-    /// Seconds to wait for another rank.
-    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
-    pub timeout: u64,
+    #[command(flatten)]
+    pub process_group: ProcessGroupArgs,
 
     /// File to which rank 0 saves the weights at the end.
     #[arg(long, value_name = "FILE", default_value = "model.safetensors")]
@@ -128,14 +121,6 @@ impl Args {
             (None, Dataset::FashionMnist) => Mnist::fashion(split),
         };
         Ok((split(Split::Train)?, split(Split::Test)?))
-    }
-
-    pub fn process_group(&self) -> ProcessGroupOptions {
-        ProcessGroupOptions {
-            backend: self.backend,
-            device: self.device,
-            timeout: Duration::from_secs(self.timeout),
-        }
     }
 
     /// `pin_memory`: whether batches are copied to a GPU.

@@ -10,10 +10,10 @@ mod args;
 mod comm_hook;
 mod model;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use args::Args;
 use clap::Parser;
-use report::{MetricsLog, Timing, exit, progress_bar};
+use report::{MetricsLog, Step, Timing, exit, progress_bar, say};
 use serde::Serialize;
 use std::time::Instant;
 use tch::nn::{ModuleT, VarStore};
@@ -32,7 +32,7 @@ fn main() {
 fn train(args: &Args) -> Result<()> {
     // ANCHOR: data
     let (train_set, test_set) = args.data()?;
-    let group = init_process_group(args.process_group())?;
+    let group = init_process_group(args.process_group.options())?;
     let device = group.device();
     if group.rank() == 0 && !args.no_save {
         checkpoint::check_destination(&args.save)?;
@@ -79,12 +79,9 @@ fn train(args: &Args) -> Result<()> {
 
             let loss = f32::try_from(&loss)?;
             timing.step_took(begun.elapsed());
-            metrics.log("step", &Step { epoch, step, loss })?;
-            ensure!(
-                loss.is_finite(),
-                "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr than {}",
-                args.lr
-            );
+            let step = Step { epoch, step, loss };
+            metrics.log("step", &step)?;
+            step.expect_finite_loss(args.lr)?;
             let count = labels.size()[0];
             train_loss.update(f64::from(loss) * count as f64, count as usize);
             bar.set_message(format!("training batch_loss={loss:.4}"));
@@ -95,11 +92,8 @@ fn train(args: &Args) -> Result<()> {
         let train_loss = train_loss.summarize(&group)?;
         let (val_loss, accuracy) = evaluate(model.module(), &test_loader, device)?;
         metrics.log("epoch", &Epoch { epoch, train_loss, val_loss, accuracy })?;
-        if group.rank() == 0 {
-            println!(
-                "Epoch={epoch}, train_loss={train_loss:.4}, val_loss={val_loss:.4}, accuracy={accuracy:.4}"
-            );
-        }
+        let losses = format!("train_loss={train_loss:.4}, val_loss={val_loss:.4}");
+        say(&group, format!("Epoch={epoch}, {losses}, accuracy={accuracy:.4}"));
     }
     // ANCHOR_END: loop
 
@@ -132,13 +126,6 @@ fn evaluate(
     Ok((loss / count, correct / count))
 }
 // ANCHOR_END: evaluate
-
-#[derive(Serialize)]
-struct Step {
-    epoch: u64,
-    step: usize,
-    loss: f32,
-}
 
 #[derive(Serialize)]
 struct Epoch {
