@@ -253,7 +253,11 @@ fn a_job_in_which_nobody_could_train_is_refused() -> Result<()> {
     for (ranks, flags, text) in [
         (1, &["async-ps"][..], "--servers is 1 in a world of 1, but must be below"),
         (3, &["ssp", "--servers=3"], "--servers is 3 in a world of 3, but must be below"),
-        (2, &["async-ps", "--servers=200000"], "but must be at most 101770, one for each"),
+        (
+            2,
+            &["async-ps", "--servers=200000"],
+            "--servers is 200000 in a world of 2, but must be below",
+        ),
         (3, &["easgd", "--straggle=3:40"], "a rank that trains, from 1 to 2"),
         (3, &["easgd", "--straggle=0:40"], "a rank that trains, from 1 to 2"),
         (2, &["easgd", "--rho=20"], "--rho is 20, with --lr 0.1, but must be such that"),

@@ -74,6 +74,15 @@ impl CompareArgs {
             _ => share,
         })
     }
+
+    /// Threads that load batches, as `train-cifar` counts them: for each process with apex, else for
+    /// all devices together.
+    pub fn workers(&self, method: Method) -> usize {
+        match method {
+            Method::Apex => self.data.workers.div_ceil(self.devices.len()),
+            Method::Single | Method::DataParallel | Method::Ddp => self.data.workers,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -98,6 +107,8 @@ mod tests {
         let images = |flags, method| compare(flags).images(method).unwrap();
         let flags = "--devices cpu:4 --batch-size 768";
         assert_eq!([Method::Single, Method::Ddp].map(|method| images(flags, method)), [192, 192]);
+        let args = compare("--devices cpu:4 --workers 6");
+        assert_eq!([Method::Ddp, Method::Apex].map(|method| args.workers(method)), [6, 2]);
         // The article's single GPU had more (S4.46).
         let flags = "--devices cpu:4 --batch-size 768 --single-batch-size 240";
         assert_eq!([Method::Single, Method::Ddp].map(|method| images(flags, method)), [240, 192]);

@@ -73,13 +73,14 @@ pub fn train(
     let CompareArgs { data, arch, devices: all, steps, seed, .. } = args;
     let on_cpu = matches!(all.first(), LogicalDevice::Cpu(_));
     let images = args.images(method)?;
-    let (devices, batch_size, workers) = match method {
+    let workers = args.workers(method);
+    let (devices, batch_size) = match method {
         // Logical devices are all alike: a list of one.
-        Method::Single if on_cpu => ("cpu:1".into(), images, data.workers),
-        Method::Single => (all.first().to_string(), images, data.workers),
-        Method::DataParallel | Method::Ddp => (all.to_string(), data.batch_size, data.workers),
+        Method::Single if on_cpu => ("cpu:1".into(), images),
+        Method::Single => (all.first().to_string(), images),
+        Method::DataParallel | Method::Ddp => (all.to_string(), data.batch_size),
         // Its flags are those of one process.
-        Method::Apex => (all.to_string(), images, data.workers.div_ceil(all.len())),
+        Method::Apex => (all.to_string(), images),
     };
     let optimizer = optimizer.to_string().to_lowercase();
     let flags = format!(
