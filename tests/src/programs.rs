@@ -44,6 +44,21 @@ pub fn source(path: impl AsRef<Path>) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
+/// The cargo that runs the tests, in the workspace.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    // The build scripts of some crates watch what describes the running package, and would compile
+    // half of the programs anew.
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo.current_dir(workspace());
+    cargo
+}
+
 /// The trainer with DistributedDataParallel.
 pub fn ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     built("ddp-mnist", arguments)

@@ -1,18 +1,15 @@
 //! What a user sees who builds before the set-up.
 
-use std::process::Command;
-
 use anyhow::Result;
 use tests::Job;
-use tests::programs::workspace;
+use tests::programs::cargo;
 
 #[test]
 fn a_build_without_libtorch_says_how_to_set_it_up() -> Result<()> {
     let job = Job::new()?;
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = cargo();
     cargo
         .args(["build", "--offline", "-p", "find-libtorch"])
-        .current_dir(workspace())
         .env("LIBTORCH", job.directory())
         .env("CARGO_TARGET_DIR", job.directory());
     job.run(cargo)?

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use anyhow::Result;
-use tests::programs::{as_rank, ddp_mnist, free_port, launch, start_by_hand, torchrun, workspace};
+use tests::programs::{as_rank, cargo, ddp_mnist, free_port, launch, start_by_hand, torchrun};
 use tests::training::OUTPUTS;
 use tests::{Job, Training, expect_all_succeed, python};
 
@@ -65,8 +65,8 @@ fn ranks_started_by_hand_train_as_launched_ones() -> Result<()> {
 fn launch_starts_cargo_run() -> Result<()> {
     let job = Job::new()?;
     let output = |name| job.directory().join(name).display().to_string();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["run", "--release", "--package", "ddp-mnist", "--"]).current_dir(workspace());
+    let mut cargo = cargo();
+    cargo.args(["run", "--release", "--package", "ddp-mnist", "--"]);
     cargo.args(FLAGS).args(["--metrics", &output("metrics")]);
     cargo.args(["--save", &output("model.safetensors")]).env("OMP_NUM_THREADS", "1");
     job.run(launch(2, &cargo)?)?.expect_success()?;
