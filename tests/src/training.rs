@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
-use crate::job::Job;
+use crate::job::{Job, Process};
 use crate::safetensors::{self, Tensor};
 
 /// The flags that make a training to be compared write its metrics and its weights to the job's
@@ -134,6 +135,22 @@ pub fn wait_for_steps(job: &Job, ranks: Range<usize>, steps: usize) -> Result<()
     job.until(&format!("ranks {ranks:?} have taken {steps} steps"), || {
         Ok(ranks.clone().all(|rank| has_taken_steps(job.directory(), rank, steps)).then_some(()))
     })
+}
+
+/// Lets `rank` take a step before the `others` do anything, and leaves it stopped there. Otherwise, on
+/// a busy machine, they could be done before it begins.
+pub fn stop_after_first_step(
+    job: &Job,
+    ranks: &[Process],
+    rank: usize,
+    others: Range<usize>,
+) -> Result<()> {
+    let tell_others =
+        |signal| ranks[others.clone()].iter().try_for_each(|other| kill(other.pid(), signal));
+    tell_others(Signal::SIGSTOP)?;
+    wait_for_steps(job, rank..rank + 1, 1)?;
+    kill(ranks[rank].pid(), Signal::SIGSTOP)?;
+    Ok(tell_others(Signal::SIGCONT)?)
 }
 
 #[cfg(test)]
