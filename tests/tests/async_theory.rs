@@ -2,8 +2,9 @@
 //! about its guesses, and Hogwild.
 
 use std::fs;
+use std::sync::LazyLock;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use tests::Job;
 use tests::programs::async_update;
 use tests::training::events;
@@ -32,6 +33,17 @@ fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
 
 // === quadratic ===
 
+/// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share
+/// one run.
+pub fn quadratic() -> Result<&'static (String, String)> {
+    static RUN: LazyLock<Result<(String, String)>> = LazyLock::new(|| {
+        let job = Job::new()?;
+        let ended = job.run(async_update(["quadratic", "--plot", "."])?)?.expect_success()?;
+        Ok((ended.stdout, fs::read_to_string(job.directory().join("momentum.svg"))?))
+    });
+    RUN.as_ref().map_err(|error| anyhow!("{error:#}"))
+}
+
 /// A row of the table of momenta: M, what ran, 1 - 1/M, the momentum found, its standard error.
 struct Momentum {
     threads: bool,
@@ -50,10 +62,9 @@ fn momentum(line: &str) -> Result<Momentum> {
 /// S1.27, S1.29. Only the results of threads differ from run to run.
 #[test]
 fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
-    let job = Job::new()?;
-    let ended = job.run(async_update(["quadratic", "--plot", "plots"])?)?.expect_success()?;
+    let (text, picture) = quadratic()?;
     let (threads, steady): (Vec<_>, Vec<_>) =
-        ended.stdout.lines().partition(|line| line.contains("  threads  "));
+        text.lines().partition(|line| line.contains("  threads  "));
     insta::assert_snapshot!("async_quadratic", steady.join("\n"));
 
     let queue = steady.iter().filter(|line| line.contains("  queue  "));
@@ -68,7 +79,6 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
         ensure!(error < 0.03, "{found} ± {error}");
     }
 
-    let picture = fs::read_to_string(job.directory().join("plots/momentum.svg"))?;
     ensure!(picture.contains("8 workers, no momentum") && picture.contains("momentum 0.875"));
     Ok(())
 }

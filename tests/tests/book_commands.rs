@@ -165,7 +165,7 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
         }
     }
     let commands: BTreeSet<_> = texts.iter().flat_map(|text| commands(text)).collect();
-    let mut run = 0;
+    let mut run = BTreeSet::new();
     for command in &commands {
         let words: Vec<_> = command.split_whitespace().collect();
         let is_the_readers = words.iter().any(|word| PLACEHOLDERS.contains(word));
@@ -177,14 +177,18 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
                 "`{command}` starts no program of the workspace; say in ELSEWHERE why it is not run"
             );
         };
+        let program = call.command()?;
+        // Cut short, some commands are the same.
+        if !run.insert(format!("{program:?}")) {
+            continue;
+        }
         let job = Job::new()?;
         write_image_folder(&job.directory().join("images"), 8)?;
         link_data(&job)?;
-        let ended = job.run(call.command()?)?;
+        let ended = job.run(program)?;
         ensure!(ended.status.success(), "`{command}` fails: {ended}");
-        run += 1;
     }
-    ensure!(run > 15, "only {run} commands were found");
+    ensure!(run.len() > 15, "only {} commands were found", run.len());
     Ok(())
 }
 

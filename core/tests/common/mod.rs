@@ -43,7 +43,7 @@ pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
     if std::env::var_os("RANK").is_some() {
         tch::set_num_threads(1);
         body();
-        return;
+        tch_parallel::exit(0);
     }
     let port = free_port().unwrap();
     let rank = |rank| {

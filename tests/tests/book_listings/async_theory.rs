@@ -1,22 +1,18 @@
 //! Chapter "What theory says".
 
-use std::fs;
-
 use anyhow::{Context, Result, ensure};
-use tests::Job;
 use tests::programs::{async_update, launch};
 
 use super::listing::{EXACT, expect_listing, expect_words};
 use super::{FOR_LOSS, loss};
+use crate::async_theory::quadratic;
 
 #[test]
 fn what_theory_says_of_a_quadratic_is_as_the_book_shows() -> Result<()> {
-    let job = Job::new()?;
-    let ended = job.run(async_update(["quadratic", "--plot", "."])?)?.expect_success()?;
-    let picture = fs::read_to_string(job.directory().join("momentum.svg"))?;
-    expect_listing("async_momentum.svg", &picture, EXACT)?;
+    let (text, picture) = quadratic()?;
+    expect_listing("async_momentum.svg", picture, EXACT)?;
 
-    let (momentum, rest) = ended.stdout.split_once("\nDivergence, M = ").context("no limits")?;
+    let (momentum, rest) = text.split_once("\nDivergence, M = ").context("no limits")?;
     let (in_turn, rest) = rest.split_once("\nDivergence, M workers").context("no queue")?;
     let (queue, regret) = rest.split_once("\nRegret").context("no regret")?;
     let shown = "$ cargo run -rq -p async-update -- quadratic --plot .\n";
