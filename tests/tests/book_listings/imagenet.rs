@@ -11,10 +11,11 @@ use super::listing::{BY_FORM, expect_listing, expect_training};
 /// A small network and few images, so that the chapter takes seconds.
 const SMALL: &str = "--dataset mnist -a pyramidnet14_a24 -b 64 --lr 0.05 --steps 20";
 
+/// One test, since all listings are about the same training.
 #[test]
-fn the_trainer_prints_what_the_book_shows() -> Result<()> {
+fn a_training_its_evaluation_and_its_resumption_are_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
-    let text = train(&job, 2, &format!("{SMALL} --epochs 2 -p 10"))?;
+    let text = train(&job, 2, &format!("{SMALL} --epochs 2 -p 10 --metrics whole"))?;
     expect_training("imagenet.txt", &text)?;
 
     let mut listing = String::new();
@@ -28,15 +29,9 @@ fn the_trainer_prints_what_the_book_shows() -> Result<()> {
     let mut results: Vec<_> = listing.lines().filter(|line| line.starts_with(" *")).collect();
     results.dedup();
     assert_eq!(results.len(), 1, "{listing}");
-    Ok(())
-}
 
-#[test]
-fn a_training_that_is_resumed_is_as_the_book_shows() -> Result<()> {
-    let job = Job::new()?;
     let mut listing = String::new();
     for flags in [
-        "--epochs 2 --metrics whole",
         "--epochs 1 --metrics first",
         "--epochs 2 --metrics second --resume checkpoint.safetensors",
     ] {
