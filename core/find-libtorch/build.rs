@@ -9,6 +9,9 @@ use find_libtorch::Libtorch;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var_os("CARGO_FEATURE_DOC_ONLY").is_some() {
+        return;
+    }
     if let Err(error) = Libtorch::find() {
         println!("cargo::error={error}");
     }

@@ -27,6 +27,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=csrc");
     println!("cargo::rerun-if-changed=build.rs");
 
+    if env::var_os("CARGO_FEATURE_DOC_ONLY").is_some() {
+        return Ok(());
+    }
     let libtorch = Libtorch::find()?;
     let cuda_headers = match env::var_os("CARGO_FEATURE_CUDA") {
         None => None,

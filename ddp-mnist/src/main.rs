@@ -79,9 +79,9 @@ fn train(args: &Args) -> Result<()> {
 
             let loss = f32::try_from(&loss)?;
             timing.step_took(begun.elapsed());
-            let step = Step { epoch, step, loss };
-            metrics.log("step", &step)?;
-            step.expect_finite_loss(args.lr)?;
+            let event = Step { epoch, step, loss };
+            metrics.log("step", &event)?;
+            event.expect_finite_loss(args.lr)?;
             let count = labels.size()[0];
             train_loss.update(f64::from(loss) * count as f64, count as usize);
             bar.set_message(format!("training batch_loss={loss:.4}"));

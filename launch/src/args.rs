@@ -21,6 +21,7 @@ const DEFAULT_PORT: u16 = 29500;
 /// Start the ranks of a distributed job on this machine, as torchrun does. Runs any program.
 #[derive(Debug, Parser)]
 #[command(
+    name = "launch",
     version,
     override_usage = "launch [OPTIONS] [--] PROGRAM [ARGS]...",
     after_help = "\

@@ -88,6 +88,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_printed_without_a_line_end_arrives() {
+        const ENDS: &str = "REPORT_TEST_ENDS";
+        if std::env::var_os(ENDS).is_some() {
+            print!("half a line");
+            exit(Err(chain(&["no data"])));
+        }
+        let test = "exit::tests::what_was_printed_without_a_line_end_arrives";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", test, "--nocapture"]).env(ENDS, "1").env_remove("RANK");
+        let ended = again.output().unwrap();
+        let [stdout, stderr] =
+            [ended.stdout, ended.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert_eq!(ended.status.code(), Some(1));
+        assert!(stdout.ends_with("half a line"), "{stdout}");
+        assert!(stderr.ends_with("error: no data\n"), "{stderr}");
+    }
+
+    #[test]
     fn an_error_comes_with_its_rank_and_its_causes() {
         let error =
             tch_parallel::Error::io("open", "data/images")(std::io::Error::other("disk on fire"));

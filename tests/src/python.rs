@@ -53,11 +53,11 @@ fn interpreter() -> Result<&'static Path> {
 
 fn find_interpreter() -> Result<PathBuf> {
     let libtorch = env::var_os("LIBTORCH").map(PathBuf::from);
-    let libtorch = libtorch.unwrap_or_else(|| workspace().join(".libtorch/torch"));
+    let libtorch = libtorch.with_context(|| format!("LIBTORCH is not set; {ADVICE}"))?;
     let real = libtorch
         .canonicalize()
         .with_context(|| format!("no libtorch at {}; {ADVICE}", libtorch.display()))?;
-    // …/.libtorch/lib/python3.11/site-packages/torch belongs to …/.libtorch/bin/python.
+    // …/lib/python3.11/site-packages/torch belongs to …/bin/python.
     real.ancestors()
         .map(|directory| directory.join("bin/python"))
         .find(|python| python.exists())

@@ -13,6 +13,8 @@ mod report;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+use crate::workspace::Workspace;
+
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
     /// Fashion-MNIST, two ranks over gloo, one epoch, batch size 128: Rust against Python.
@@ -33,11 +35,11 @@ struct Rounds {
     number: u32,
 }
 
-pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, benchmark: &Benchmark) -> Result<()> {
     match benchmark {
-        Benchmark::Mnist(options) => mnist::run(options),
-        Benchmark::DataParallel(options) => data_parallel::run(options),
-        Benchmark::Images(options) => images::run(options),
-        Benchmark::Imagenet(options) => imagenet::run(options),
+        Benchmark::Mnist(options) => mnist::run(workspace, options),
+        Benchmark::DataParallel(options) => data_parallel::run(workspace, options),
+        Benchmark::Images(options) => images::run(workspace, options),
+        Benchmark::Imagenet(options) => imagenet::run(workspace, options),
     }
 }

@@ -16,9 +16,13 @@ const MDBOOK_VERSION: &str = "0.5.4";
 /// directive in the page and succeed.
 pub(crate) fn run(open: bool) -> Result<()> {
     let mut build = Command::new(mdbook()?);
-    build.arg("build").args(open.then_some("--open")).arg("book").current_dir(workspace::root());
+    build
+        .arg("build")
+        .args(open.then_some("--open"))
+        .arg("book")
+        .current_dir(workspace::checkout());
     command::run(&mut build)?;
-    let unresolved = pages_with_directives(&workspace::root().join("book/book"))?;
+    let unresolved = pages_with_directives(&workspace::checkout().join("book/book"))?;
     ensure!(unresolved.is_empty(), "an include was not resolved in {}", unresolved.join(", "));
     Ok(())
 }
@@ -38,7 +42,7 @@ fn mdbook() -> Result<PathBuf> {
         "mdBook {MDBOOK_VERSION} is missing: installing it in {} (takes a minute or two)",
         tools.display()
     );
-    let mut install = command::cargo();
+    let mut install = command::cargo(workspace::checkout());
     install.args(["install", "mdbook", "--version", MDBOOK_VERSION, "--locked"]);
     install.args(["--no-default-features", "--features", "search", "--root"]).arg(&tools);
     command::run(&mut install)?;

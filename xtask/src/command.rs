@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace;
 
-/// The cargo that runs this chore, in the workspace root.
-pub(crate) fn cargo() -> Command {
+/// The cargo that runs this chore, in this folder.
+pub(crate) fn cargo(folder: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    forget_this_package(cargo.current_dir(workspace::root()));
+    forget_this_package(cargo.current_dir(folder));
     cargo
 }
 
@@ -68,7 +68,7 @@ fn shown(command: &Command) -> String {
 
 fn program(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    let name = match program.strip_prefix(workspace::root()) {
+    let name = match program.strip_prefix(workspace::checkout()) {
         Ok(inside) => inside.as_os_str(),
         Err(_) => program.file_name().unwrap_or(program.as_os_str()),
     };

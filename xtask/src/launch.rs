@@ -8,7 +8,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{command, setup, workspace};
+use crate::workspace::{self, Workspace};
+use crate::{command, setup};
+
+/// The launcher's package, whose program is `launch`.
+pub(crate) const LAUNCHER: &str = "tch-parallel-launch";
 
 /// The launcher's options whose value is the next argument, so that the value is not mistaken for
 /// the program. Like torchrun, the launcher accepts `_` for `-` in long options.
@@ -33,13 +37,13 @@ const OPTIONS_WITH_VALUE: [&str; 17] = [
 ];
 
 /// Does the set-up if it is missing, builds the launcher and the program, and replaces this process with the launcher.
-pub(crate) fn run(args: &[OsString]) -> Result<()> {
-    let mut build = command::cargo();
-    build.args(["build", "--release", "--package", "launch"]);
+pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
+    let mut build = workspace.cargo();
+    build.args(["build", "--release", "--package", LAUNCHER]);
     let mut args = args.to_vec();
 
     if let Some(position) = program_position(&args) {
-        let libtorch = setup::ensure(setup::Level::for_this_machine())?;
+        let libtorch = setup::ensure(workspace, setup::Level::for_this_machine())?;
         if let Some(manifest) = workspace::program_manifest(&args[position]) {
             build.arg("--package").arg(&args[position]);
             if workspace::has_gpu()
@@ -48,13 +52,13 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
             {
                 build.args(["--features", "cuda"]);
             }
-            let executable = workspace::release_executable(&args[position])?;
+            let executable = workspace.release_executable(&args[position]);
             replace_program(&mut args, position, &executable);
         }
     }
 
     command::run_quietly(&mut build)?;
-    let mut launch = Command::new(workspace::release_executable("launch".as_ref())?);
+    let mut launch = Command::new(workspace.release_executable("launch"));
     command::forget_this_package(&mut launch);
     let error = launch.args(&args).exec();
     Err(error)

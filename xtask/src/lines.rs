@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<()> {
     let mut sum = Lines::default();
     for name in TRAINERS {
         let mut lines = Lines::default();
-        count(&workspace::root().join(name).join("src"), false, &mut lines)?;
+        count(&workspace::checkout().join(name).join("src"), false, &mut lines)?;
         print(name, &lines);
         sum.trainer += lines.trainer;
         sum.exhibits += lines.exhibits;

@@ -3,9 +3,11 @@
 
 mod bench;
 mod book;
+mod build;
 mod command;
 mod launch;
 mod lines;
+mod package;
 mod setup;
 mod test;
 mod workspace;
@@ -16,6 +18,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use setup::{Level, Release};
+use workspace::Workspace;
 
 /// The project's chores: set-up, launching, tests, the book, benchmarks.
 #[derive(Parser)]
@@ -27,8 +31,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Install libtorch 2.11.0 in .libtorch. The other chores do this too if it is missing.
+    /// Install libtorch in .libtorch. The other chores do this too if it is missing.
     Setup {
+        #[command(flatten)]
+        torch: Torch,
         /// Also download what the tests and CUDA need: PyTorch for Python, NCCL, CUDA's headers.
         /// Implied if there is a GPU.
         #[arg(long)]
@@ -37,6 +43,8 @@ enum Chore {
     /// Build a program of the workspace and launch it: `cargo launch -n 2 ddp-mnist -- --epochs 3`.
     #[command(disable_help_flag = true)]
     Launch(Rest),
+    /// Build all programs. Passes arguments to `cargo build`, such as `--features cuda`.
+    Build(Rest),
     /// Build all programs and run all tests. Passes arguments to `cargo test`.
     Test(Rest),
     /// Build the book into book/book.
@@ -47,16 +55,29 @@ enum Chore {
     },
     /// Count the trainers' lines of code, without tests, comments and blank lines.
     Lines,
+    /// Package the crates, and train with a program that is built from the packages.
+    Package(Torch),
     /// Compare the speed of Rust and Python on this machine.
     Bench {
+        #[command(flatten)]
+        torch: Torch,
         #[command(subcommand)]
         benchmark: bench::Benchmark,
     },
 }
 
+#[derive(Args)]
+struct Torch {
+    /// The release of PyTorch to build with. Releases other than the default have their own folders.
+    #[arg(long = "torch", value_name = "VERSION", default_value = Release::DEFAULT.torch, value_parser = Release::parser())]
+    release: &'static Release,
+}
+
 /// Arguments for another command.
 #[derive(Args)]
 struct Rest {
+    #[command(flatten)]
+    torch: Torch,
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }
@@ -75,28 +96,32 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line. clap swallows a `--` right after the chore's name, which is put back
-/// because it is meant for the other command.
+/// Reads the command line. clap swallows a `--` right before the other command's arguments, which is
+/// put back because it is meant for that command.
 fn parse(line: &[OsString]) -> Result<Chore, clap::Error> {
     let mut chore = Cli::try_parse_from(line)?.chore;
-    if let Chore::Launch(rest) | Chore::Test(rest) = &mut chore
-        && line.get(2).is_some_and(|arg| arg == "--")
-    {
-        rest.args.insert(0, "--".into());
+    if let Chore::Launch(rest) | Chore::Build(rest) | Chore::Test(rest) = &mut chore {
+        let before = line.len() - rest.args.len() - 1;
+        if line[before] == "--" {
+            rest.args.insert(0, "--".into());
+        }
     }
     Ok(chore)
 }
 
 fn run(chore: Chore) -> Result<()> {
     match chore {
-        Chore::Setup { full } => {
-            setup::run(if full { setup::Level::Full } else { setup::Level::for_this_machine() })
+        Chore::Setup { torch, full } => {
+            let level = if full { Level::Full } else { Level::for_this_machine() };
+            setup::run(&Workspace::of(torch.release)?, level)
         }
-        Chore::Launch(rest) => launch::run(&rest.args),
-        Chore::Test(rest) => test::run(&rest.args),
+        Chore::Launch(rest) => launch::run(&Workspace::of(rest.torch.release)?, &rest.args),
+        Chore::Build(rest) => build::run(&Workspace::of(rest.torch.release)?, &rest.args),
+        Chore::Test(rest) => test::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Book { open } => book::run(open),
         Chore::Lines => lines::run(),
-        Chore::Bench { benchmark } => bench::run(&benchmark),
+        Chore::Package(torch) => package::run(&Workspace::of(torch.release)?),
+        Chore::Bench { torch, benchmark } => bench::run(&Workspace::of(torch.release)?, &benchmark),
     }
 }
 
@@ -104,10 +129,10 @@ fn run(chore: Chore) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn rest(line: &[&str]) -> Vec<OsString> {
+    fn rest(line: &[&str]) -> Rest {
         let line: Vec<_> = [&["xtask"], line].concat().into_iter().map(OsString::from).collect();
         match parse(&line).expect("the line is valid") {
-            Chore::Launch(rest) | Chore::Test(rest) => rest.args,
+            Chore::Launch(rest) | Chore::Test(rest) => rest,
             _ => panic!("neither launch nor test"),
         }
     }
@@ -123,9 +148,20 @@ mod tests {
             &[],
         ];
         for case in cases {
-            assert_eq!(rest(&[&["launch"], case].concat()), case);
-            assert_eq!(rest(&[&["test"], case].concat()), case);
+            for chore in [&["launch"] as &[_], &["test"], &["test", "--torch", "2.11.0"]] {
+                assert_eq!(rest(&[chore, case].concat()).args, case);
+            }
         }
-        assert_eq!(rest(&["launch", "--help"]), ["--help"]);
+        assert_eq!(rest(&["launch", "--help"]).args, ["--help"]);
+    }
+    #[test]
+    fn a_release_of_pytorch_is_chosen_before_the_other_commands_arguments() {
+        let torch = |line: &[&str]| rest(line).torch.release.torch;
+        assert_eq!(torch(&["test", "-p", "tests"]), Release::DEFAULT.torch);
+        assert_eq!(torch(&["test", "--torch", "2.11.0", "-p", "tests"]), "2.11.0");
+        assert_eq!(torch(&["launch", "--torch=2.12.1", "-n", "2", "ddp-mnist"]), "2.12.1");
+        let unknown = ["xtask", "test", "--torch", "2.10.0"].map(OsString::from);
+        let error = parse(&unknown).err().expect("there is no such release").to_string();
+        assert!(error.contains("[possible values: 2.13.0, 2.12.1, 2.12.0, 2.11.0]"), "{error}");
     }
 }

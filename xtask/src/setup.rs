@@ -1,4 +1,5 @@
-//! `cargo xtask setup`: `.libtorch/`, a Python virtual environment that holds libtorch from the torch wheel.
+//! `cargo xtask setup`: a Python virtual environment for each release of PyTorch, in `.libtorch/`, which
+//! holds libtorch from the torch wheel.
 //!
 //! The other chores call [`ensure`], which costs nothing once the set-up is complete. An
 //! interrupted set-up continues where it stopped, or starts again if what it left is damaged. If
@@ -7,6 +8,7 @@
 mod level;
 mod lock;
 mod prerequisites;
+mod release;
 mod stamp;
 mod user;
 mod venv;
@@ -17,33 +19,36 @@ use anyhow::Result;
 
 pub(crate) use level::Level;
 use lock::Lock;
+pub(crate) use release::Release;
 use venv::{State, Venv};
 
-use crate::workspace;
+use crate::workspace::{self, Workspace};
 
 /// `cargo xtask setup`: like [`ensure`], but also prints a line if there is nothing to do.
-pub(crate) fn run(level: Level) -> Result<()> {
-    let libtorch = ensure(level)?;
-    match workspace::user_libtorch() {
+pub(crate) fn run(workspace: &Workspace, level: Level) -> Result<()> {
+    let libtorch = ensure(workspace, level)?;
+    let torch = workspace.release.torch;
+    match workspace.user_libtorch() {
         Some(_) => eprintln!("nothing to set up: LIBTORCH is set, to {}", libtorch.display()),
-        None => eprintln!("libtorch {} is ready in {}", level::TORCH, libtorch.display()),
+        None => eprintln!("libtorch {torch} is ready in {}", libtorch.display()),
     }
     Ok(())
 }
 
 /// Completes the set-up if necessary, and returns the folder of libtorch: the user's LIBTORCH, or
 /// else the set-up's.
-pub(crate) fn ensure(level: Level) -> Result<PathBuf> {
-    if let Some(libtorch) = workspace::user_libtorch() {
-        user::check(&libtorch)?;
+pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<PathBuf> {
+    let release = workspace.release;
+    if let Some(libtorch) = workspace.user_libtorch() {
+        user::check(&libtorch, release)?;
         return Ok(libtorch);
     }
-    let venv = Venv::new(workspace::venv());
-    if !is_stamped(&venv, level) {
+    let venv = Venv::new(workspace::venv(release));
+    if !is_stamped(&venv, level, release) {
         let lock = Lock::take(venv.folder())?;
         // Whoever held the lock may have done the work.
-        if !is_stamped(&venv, level) {
-            complete(&venv, level, &lock)?;
+        if !is_stamped(&venv, level, release) {
+            complete(&venv, level, release, &lock)?;
         }
     }
     Ok(venv.libtorch())
@@ -51,46 +56,46 @@ pub(crate) fn ensure(level: Level) -> Result<PathBuf> {
 
 /// Like [`ensure`], for the chores that run Python beside Rust, which need the set-up's own
 /// libtorch.
-pub(crate) fn ensure_python(level: Level) -> Result<Venv> {
-    if let Some(libtorch) = workspace::user_libtorch() {
+pub(crate) fn ensure_python(workspace: &Workspace, level: Level) -> Result<Venv> {
+    if let Some(libtorch) = workspace.user_libtorch() {
         anyhow::bail!(
             "LIBTORCH is set, to {}: unset it, so that Rust and Python both use the libtorch of the set-up",
             libtorch.display()
         );
     }
-    ensure(level)?;
-    Ok(Venv::new(workspace::venv()))
+    ensure(workspace, level)?;
+    Ok(Venv::new(workspace::venv(workspace.release)))
 }
 
 /// The quick check at every run: there is a stamp that covers the level, and the most important
 /// files still exist.
-fn is_stamped(venv: &Venv, level: Level) -> bool {
-    stamp::read(venv.folder()).is_some_and(|done| done >= level) && venv.looks_usable()
+fn is_stamped(venv: &Venv, level: Level, release: &Release) -> bool {
+    stamp::read(venv.folder(), release).is_some_and(|done| done >= level) && venv.looks_usable()
 }
 
-fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
+fn complete(venv: &Venv, level: Level, release: &Release, lock: &Lock) -> Result<()> {
     stamp::remove(venv.folder())?;
     venv.remove_downloads()?;
-    let mut state = venv.inspect(level);
+    let mut state = venv.inspect(level, release);
     if state == State::Complete {
         eprintln!("{} is complete already", venv.folder().display());
     } else {
-        prerequisites::check(venv.folder(), level)?;
+        prerequisites::check(venv.folder(), level, release)?;
         let does = if state == State::Incomplete { "completing" } else { "setting up" };
-        let folder = venv.folder().display();
-        eprintln!("{does} libtorch {} in {folder}: at most {}", level::TORCH, level.says());
+        let (torch, folder) = (release.torch, venv.folder().display());
+        eprintln!("{does} libtorch {torch} in {folder}: at most {}", level.says());
     }
     if matches!(state, State::Broken(_)) {
         venv.make_anew(lock, &state)?;
         state = State::Incomplete;
     }
     if state == State::Incomplete {
-        venv.install(level, lock)?;
-        state = venv.inspect(level);
+        venv.install(level, release, lock)?;
+        state = venv.inspect(level, release);
     }
     anyhow::ensure!(state == State::Complete, "the set-up ended, but {state}");
     venv.link_libtorch()?;
-    stamp::write(venv.folder(), level)
+    stamp::write(venv.folder(), level, release)
 }
 
 #[cfg(test)]
@@ -107,14 +112,15 @@ mod tests {
         fs::write(folder.join("bin/python"), "").expect("a file");
         fs::write(folder.join("torch/lib/libtorch_cpu.so"), "").expect("a file");
         let venv = Venv::new(folder.clone());
+        let stamped = |level| is_stamped(&venv, level, Release::DEFAULT);
 
-        let before = is_stamped(&venv, Level::Minimal);
-        stamp::write(&folder, Level::Minimal).expect("a stamp");
-        let minimal = [Level::Minimal, Level::Full].map(|level| is_stamped(&venv, level));
-        stamp::write(&folder, Level::Full).expect("a stamp");
-        let full = [Level::Minimal, Level::Full].map(|level| is_stamped(&venv, level));
+        let before = stamped(Level::Minimal);
+        stamp::write(&folder, Level::Minimal, Release::DEFAULT).expect("a stamp");
+        let minimal = [Level::Minimal, Level::Full].map(stamped);
+        stamp::write(&folder, Level::Full, Release::DEFAULT).expect("a stamp");
+        let full = [Level::Minimal, Level::Full].map(stamped);
         fs::remove_file(folder.join("torch/lib/libtorch_cpu.so")).expect("the library goes");
-        let without_library = is_stamped(&venv, Level::Minimal);
+        let without_library = stamped(Level::Minimal);
         fs::remove_dir_all(&folder).expect("the folder goes");
 
         assert!(!before);

@@ -1,14 +1,20 @@
-//! Paths in the workspace: its root, programs, executables and libtorch. Also whether there is a GPU.
+//! Where things are: the checkout, what was built from it, and libtorch. Also whether there is a GPU.
+
+mod twin;
 
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// The folder of the workspace's Cargo.toml.
-pub(crate) fn root() -> &'static Path {
+use crate::command;
+use crate::setup::Release;
+
+/// The folder of this workspace's Cargo.toml.
+pub(crate) fn checkout() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask)
 }
@@ -23,26 +29,66 @@ pub(crate) fn target_dir() -> Result<PathBuf> {
         .to_owned())
 }
 
-/// Where `cargo build --release` puts the executable of the program `name`.
-pub(crate) fn release_executable(name: &OsStr) -> Result<PathBuf> {
-    Ok(target_dir()?.join("release").join(name))
+/// What is built with one release of PyTorch.
+pub(crate) struct Workspace {
+    /// The checkout, or its twin with an older tch in its Cargo.lock.
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) release: &'static Release,
 }
 
-/// The folder of the set-up: a Python virtual environment with libtorch.
-pub(crate) fn venv() -> PathBuf {
-    root().join(".libtorch")
+impl Workspace {
+    /// The checkout for the default release. For another one a twin of it in the target folder, with
+    /// a target folder of its own.
+    pub(crate) fn of(release: &'static Release) -> Result<Self> {
+        let target = target_dir()?;
+        if release == Release::DEFAULT {
+            return Ok(Self { root: checkout().to_owned(), target, release });
+        }
+        let root = target.join(format!("torch-{}", release.torch));
+        twin::make(&root, release.tch)?;
+        Ok(Self { target: root.join("target"), root, release })
+    }
+
+    /// cargo, for what needs libtorch.
+    pub(crate) fn cargo(&self) -> Command {
+        let mut cargo = command::cargo(&self.root);
+        cargo.env("LIBTORCH", self.libtorch()).env("CARGO_TARGET_DIR", &self.target);
+        cargo
+    }
+
+    /// Where `cargo build --release` puts the executable of the program `name`.
+    pub(crate) fn release_executable(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.target.join("release").join(name)
+    }
+
+    /// The folder of libtorch: the user's, or the set-up's.
+    pub(crate) fn libtorch(&self) -> PathBuf {
+        self.user_libtorch().unwrap_or_else(|| libtorch(self.release))
+    }
+
+    /// LIBTORCH, if the user has set it. Otherwise cargo sets it to that of the default release.
+    pub(crate) fn user_libtorch(&self) -> Option<PathBuf> {
+        let set = PathBuf::from(env::var_os("LIBTORCH")?);
+        let is_ours = [self.release, Release::DEFAULT].map(libtorch).contains(&set);
+        (!is_ours).then_some(set)
+    }
 }
 
-/// LIBTORCH, if the user has set it. Otherwise cargo sets it to the set-up's folder (`.cargo/config.toml`).
-pub(crate) fn user_libtorch() -> Option<PathBuf> {
-    let libtorch = PathBuf::from(env::var_os("LIBTORCH")?);
-    (libtorch != venv().join("torch")).then_some(libtorch)
+/// The folder of a release's set-up: a Python virtual environment with libtorch.
+pub(crate) fn venv(release: &Release) -> PathBuf {
+    checkout().join(".libtorch").join(release.torch)
+}
+
+/// The folder of the libtorch of a release's set-up.
+fn libtorch(release: &Release) -> PathBuf {
+    venv(release).join("torch")
 }
 
 /// The manifest of the workspace's program `name`; `None` if there is no such program.
 pub(crate) fn program_manifest(name: &OsStr) -> Option<String> {
     let name = name.to_str().filter(|name| !name.contains('/'))?;
-    let folder = root().join(name);
+    let folder = checkout().join(name);
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
     let is_program =
         manifest.contains(&format!("\nname = \"{name}\"\n")) && folder.join("src/main.rs").exists();
@@ -65,7 +111,7 @@ mod tests {
 
     #[test]
     fn only_programs_of_the_workspace_are_found() {
-        for program in ["ddp-mnist", "dp-basic", "launch"] {
+        for program in ["ddp-mnist", "dp-basic"] {
             assert!(program_manifest(OsStr::new(program)).is_some(), "{program}");
         }
         for other in ["true", "./ddp-mnist", "core", "no-such-program", ""] {

@@ -3,9 +3,14 @@
 //! Looks for libtorch in the same places as torch-sys.
 
 use std::env;
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The releases of libtorch 2 that c10d-sys compiles against.
+const MINOR: RangeInclusive<u32> = 11..=13;
 
 /// Prints the folder of PyTorch, which holds include/ and lib/.
 const TORCH_FOLDER: &str = "import os, torch; print(os.path.dirname(torch.__file__))";
@@ -24,27 +29,67 @@ impl Libtorch {
     /// else that of the system.
     ///
     /// # Errors
-    /// If libtorch is not there; the error says how to set it up.
+    /// If libtorch is not there, or is of another release than 2.11 to 2.13; the error says what to
+    /// do.
     pub fn find() -> io::Result<Self> {
-        let folder = if variable("LIBTORCH_USE_PYTORCH").is_some() {
-            let python = if env::var_os("VIRTUAL_ENV").is_some() { "python" } else { "python3" };
-            let said = Command::new(python).args(["-c", TORCH_FOLDER]).output()?.stdout;
-            PathBuf::from(String::from_utf8_lossy(&said).trim())
-        } else {
-            variable("LIBTORCH").unwrap_or_else(|| "/usr".into())
+        let folder = match variable("LIBTORCH_USE_PYTORCH") {
+            Some(_) => folder_of_python()?,
+            None => variable("LIBTORCH").unwrap_or_else(|| "/usr".into()),
         };
         let below = |name| variable(name).unwrap_or_else(|| folder.clone());
         let include = below("LIBTORCH_INCLUDE").join("include");
         let header = include.join("torch/csrc/api/include/torch/torch.h");
-        if header.exists() {
-            return Ok(Self { include, lib: below("LIBTORCH_LIB").join("lib") });
+        if !header.exists() {
+            return Err(io::Error::other(format!(
+                "libtorch is not set up: run `cargo xtask setup` in the repository of tch-parallel, or set LIBTORCH \
+                 to a folder of libtorch that holds include/ and lib/ ({} is not there)",
+                header.display()
+            )));
         }
-        Err(io::Error::other(format!(
-            "libtorch is not set up: run `cargo xtask setup`, or set LIBTORCH to a folder of \
-             libtorch 2.11.0 that holds include/ and lib/ ({} is not there)",
-            header.display()
-        )))
+        check_release(&include)?;
+        Ok(Self { include, lib: below("LIBTORCH_LIB").join("lib") })
     }
+}
+
+fn folder_of_python() -> io::Result<PathBuf> {
+    let python = if env::var_os("VIRTUAL_ENV").is_some() { "python" } else { "python3" };
+    let said = Command::new(python).args(["-c", TORCH_FOLDER]).output();
+    let refused = |reason: &str| {
+        io::Error::other(format!(
+            "LIBTORCH_USE_PYTORCH is set, but `{python}` cannot import torch: {reason}; install PyTorch there, or unset \
+             the variable and set LIBTORCH to a folder of libtorch"
+        ))
+    };
+    let said = said.map_err(|error| refused(&error.to_string()))?;
+    if !said.status.success() {
+        let complaint = String::from_utf8_lossy(&said.stderr);
+        return Err(refused(complaint.trim().lines().last().unwrap_or("it does not say why")));
+    }
+    Ok(PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()))
+}
+
+/// Other releases would not compile, or not do what is expected: c10d's C++ functions change between
+/// releases without a deprecation.
+fn check_release(include: &Path) -> io::Result<()> {
+    let header = include.join("torch/headeronly/version.h");
+    println!("cargo::rerun-if-changed={}", header.display());
+    let text = fs::read_to_string(&header).unwrap_or_default();
+    let number = |name| {
+        let value = text.split_once(&format!("#define TORCH_VERSION_{name} "))?.1;
+        value.split_whitespace().next()?.parse::<u32>().ok()
+    };
+    let found = match (number("MAJOR"), number("MINOR")) {
+        (Some(2), Some(minor)) if MINOR.contains(&minor) => return Ok(()),
+        (Some(major), Some(minor)) => format!("{major}.{minor}"),
+        _ => "of an unknown release".into(),
+    };
+    Err(io::Error::other(format!(
+        "the libtorch in {} is {found}, but tch-parallel is made for 2.{} to 2.{}: set LIBTORCH to one of these, 2.11 for \
+         tch 0.24 or 2.13 for tch 0.26",
+        include.parent().unwrap_or(include).display(),
+        MINOR.start(),
+        MINOR.end()
+    )))
 }
 
 /// Reads an environment variable, and has cargo rebuild when it changes.

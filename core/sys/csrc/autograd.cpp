@@ -1,4 +1,5 @@
 #include "guard.hpp"
+#include "releases.hpp"
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/autocast_mode.h>
@@ -103,7 +104,7 @@ void c10d_graph_end_free(c10d_graph_end* end) {
 
 c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph) {
   return guarded([&] {
-    auto root = std::make_shared<Deliver>();
+    auto root = c10d_sys::make_node<Deliver>();
     torch::autograd::edge_list edges;
     for (size_t i = 0; i < count; ++i) {
       edges.push_back(ends[i]->edge);

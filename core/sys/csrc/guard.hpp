@@ -6,7 +6,6 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/exception.h>
-#include <torch/headeronly/version.h>
 
 #include <cstring>
 #include <exception>
@@ -14,11 +13,6 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-// The constructors that this library calls change between releases without a deprecation.
-static_assert(
-    TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 11,
-    "c10d-sys is written for libtorch 2.11; point LIBTORCH at that release");
 
 namespace c10d_sys {
 

@@ -2,8 +2,7 @@
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
-use clap::builder::PossibleValue;
-use report::refused;
+use report::{flag_value, refused};
 use std::fmt;
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions, device_of_rank};
 use tch_parallel::{Devices, LogicalDevice};
@@ -24,8 +23,7 @@ pub enum Method {
 impl fmt::Display for Method {
     /// The flag's value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.to_possible_value();
-        f.pad(value.as_ref().map_or("", PossibleValue::get_name))
+        f.pad(&flag_value(self))
     }
 }
 

@@ -92,9 +92,12 @@ fn same_but_for_room(listing: &[Vec<&str>], text: &[Vec<&str>]) -> bool {
     listing.len() == text.len() && listing.iter().zip(text).all(same_line)
 }
 
-/// The words of a line. Spaces are ignored, because columns are as wide as their numbers.
+/// The words of a line. Spaces are ignored, because columns are as wide as their numbers. So is the
+/// folder in which PyTorch was compiled, which gloo's messages name: since 2.13 it is another one.
 fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split([' ', '\t', '=', ',', ':', '}', '(', ')']).filter(|word| !word.is_empty())
+    let words = line.split([' ', '\t', '=', ',', ':', '}', '(', ')']);
+    let below = |word| str::rsplit_once(word, "/third_party/").map_or(word, |(_, path)| path);
+    words.filter(|word| !word.is_empty()).map(below)
 }
 
 /// The words of a line without times in seconds.

@@ -10,7 +10,8 @@ use clap::Args;
 use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, MILLISECONDS, Sides, Table, push};
-use crate::{command, setup, workspace};
+use crate::workspace::{Workspace, checkout};
+use crate::{command, setup};
 
 const PROGRAM: &str = "dp-custom-criterion";
 const SCRIPT: &str = "tests/python/bert.py";
@@ -44,20 +45,20 @@ pub(crate) struct Options {
     rounds: Rounds,
 }
 
-pub(super) fn run(options: &Options) -> Result<()> {
-    let folder = workspace::target_dir()?.join("bench/data-parallel");
-    let venv = setup::ensure_python(setup::Level::Full)?;
-    command::run(command::cargo().args(["build", "--release", "--package", PROGRAM]))?;
+pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let folder = workspace.target.join("bench/data-parallel");
+    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
+    command::run(workspace.cargo().args(["build", "--release", "--package", PROGRAM]))?;
 
     let rust = |method: &str, devices: usize, threads: usize, training: Training| {
-        let mut program = Command::new(workspace::release_executable(PROGRAM.as_ref())?);
+        let mut program = Command::new(workspace.release_executable(PROGRAM));
         program.args(["--method", method, "--devices", &format!("cpu:{devices}")]);
         let log = format!("{method}-devices-{devices}-threads-{threads}-batch-{}", training.batch);
         measure(program, threads, training, folder.join(log))
     };
     let python = |threads: usize| {
         let mut program = Command::new(venv.executable("python"));
-        program.arg(workspace::root().join(SCRIPT));
+        program.arg(checkout().join(SCRIPT));
         measure(program, threads, ONE_DEVICE, folder.join(format!("python-threads-{threads}")))
     };
     let languages = |threads: usize| -> Result<[f64; 2]> {
@@ -86,7 +87,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     table.row("data-parallel, 1 thread a replica", data_parallel, MILLISECONDS, 0.65);
     table.row("custom-criterion, 1 thread a replica", custom_criterion, MILLISECONDS, 0.65);
     println!("{table}");
-    println!("{}", setting(options.rounds.number));
+    println!("{}", setting(workspace, options.rounds.number));
     Ok(())
 }
 
@@ -98,7 +99,7 @@ fn measure(
     folder: PathBuf,
 ) -> Result<f64> {
     let log = Log::new(folder)?;
-    program.arg("--corpus").arg(workspace::root().join(CORPUS)).args(MODEL).arg(SEED);
+    program.arg("--corpus").arg(checkout().join(CORPUS)).args(MODEL).arg(SEED);
     program.arg(format!("--batch-size={batch}")).arg(format!("--steps={steps}"));
     // As many epochs as steps are enough, since an epoch has at least one step.
     program.arg(format!("--epochs={steps}")).arg("--metrics").arg(log.folder());
@@ -108,14 +109,14 @@ fn measure(
 }
 
 /// What was measured, and on which machine.
-fn setting(rounds: u32) -> String {
+fn setting(workspace: &Workspace, rounds: u32) -> String {
     format!(
         "Forward, loss, zero_grad and backward per step: medians of {rounds} alternating rounds, without the first {WARM_UP} steps of each run.\n\
-         BERT with codertimo's sizes (hidden 256, 8 layers, 8 heads, 20 tokens, dropout 0.1) with the vocabulary of {CORPUS}, libtorch 2.11.0.\n\
+         BERT with codertimo's sizes (hidden 256, 8 layers, 8 heads, 20 tokens, dropout 0.1) with the vocabulary of {CORPUS}.\n\
          Batch size {} on one device against Python; {} in total on one or two replicas, copies between them included.\n\
          {}",
         ONE_DEVICE.batch,
         REPLICAS.batch,
-        report::machine()
+        report::machine(workspace.release)
     )
 }

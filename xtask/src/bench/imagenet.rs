@@ -9,7 +9,8 @@ use clap::Args;
 use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, MILLISECONDS, Sides, Table, push};
-use crate::{command, setup, workspace};
+use crate::workspace::{Workspace, checkout};
+use crate::{command, setup};
 
 const PROGRAM: &str = "ddp-imagenet";
 const SCRIPT: &str = "tests/python/imagenet_bench.py";
@@ -38,13 +39,13 @@ pub(crate) struct Options {
     rounds: Rounds,
 }
 
-pub(super) fn run(options: &Options) -> Result<()> {
-    let folder = workspace::target_dir()?.join("bench/imagenet");
-    let venv = setup::ensure_python(setup::Level::Full)?;
-    command::run(command::cargo().args(["build", "--release", "--package", PROGRAM]))?;
+pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let folder = workspace.target.join("bench/imagenet");
+    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
+    command::run(workspace.cargo().args(["build", "--release", "--package", PROGRAM]))?;
 
     let rust = |network: &Network, threads: usize| {
-        let mut program = Command::new(workspace::release_executable(PROGRAM.as_ref())?);
+        let mut program = Command::new(workspace.release_executable(PROGRAM));
         // Without workers, the training thread makes the images before the clock starts, and
         // nothing else runs meanwhile.
         program.args(["train-cifar", "--dataset", "synthetic", "--workers", "0"]);
@@ -52,7 +53,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     };
     let python = |network: &Network, threads: usize| {
         let mut program = Command::new(venv.executable("python"));
-        program.arg(workspace::root().join(SCRIPT));
+        program.arg(checkout().join(SCRIPT));
         measure(
             program,
             network,
@@ -78,7 +79,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         table.row(&format!("{}, {threads}", network.name), sides, MILLISECONDS, 1.0);
     }
     println!("{table}");
-    println!("{}", setting(options.rounds.number));
+    println!("{}", setting(workspace, options.rounds.number));
     Ok(())
 }
 
@@ -103,16 +104,16 @@ fn measure(
 }
 
 /// What was measured, and on which machine.
-fn setting(rounds: u32) -> String {
+fn setting(workspace: &Workspace, rounds: u32) -> String {
     let networks = NETWORKS.map(|Network { name, arch, image_size, batch, .. }| {
         format!("{name}: {arch}, batch size {batch}, images of {image_size} x {image_size} pixels")
     });
     format!(
         "Forward, loss, zero_grad, backward and the step of SGD with momentum: medians of {rounds} alternating rounds, without the first\n\
-         {WARM_UP} steps of each run. The batch is in memory when the clock starts. libtorch 2.11.0.\n\
+         {WARM_UP} steps of each run. The batch is in memory when the clock starts.\n\
          {}.\n\
          {}",
         networks.join(".\n"),
-        report::machine()
+        report::machine(workspace.release)
     )
 }

@@ -9,7 +9,8 @@ use clap::Args;
 use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, PER_SECOND, Sides, Table, push};
-use crate::{command, setup, workspace};
+use crate::workspace::{Workspace, checkout};
+use crate::{command, setup};
 
 const PACKAGE: &str = "tch-parallel";
 const EXAMPLE: &str = "image_pipeline";
@@ -29,12 +30,12 @@ pub(crate) struct Options {
     workers: Option<u32>,
 }
 
-pub(super) fn run(options: &Options) -> Result<()> {
-    let folder = workspace::target_dir()?.join("bench/images");
-    let venv = setup::ensure_python(setup::Level::Full)?;
+pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let folder = workspace.target.join("bench/images");
+    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
     let python = venv.executable("python");
     let images = make(&python, options.images, &folder)?;
-    command::run(command::cargo().args([
+    command::run(workspace.cargo().args([
         "build",
         "--release",
         "--package",
@@ -64,9 +65,9 @@ pub(super) fn run(options: &Options) -> Result<()> {
             }
         );
         let example = Path::new("examples").join(EXAMPLE);
-        let rust = Command::new(workspace::release_executable(example.as_ref())?);
+        let rust = Command::new(workspace.release_executable(example));
         let mut torchvision = Command::new(&python);
-        torchvision.arg(workspace::root().join(SCRIPT));
+        torchvision.arg(checkout().join(SCRIPT));
         let speed = [measure(rust, "rust")?, measure(torchvision, "python")?];
         if round > 0 {
             push(&mut speeds, speed);
@@ -76,7 +77,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let mut table = Table::new(["Rust", "Python"]);
     table.row_at_least(&format!("images, {workers} workers"), speeds, PER_SECOND, 2.0);
     print!("{table}");
-    println!("{}", setting(options, &images)?);
+    println!("{}", setting(workspace, options, &images)?);
     Ok(())
 }
 
@@ -88,7 +89,7 @@ fn make(python: &Path, images: u32, folder: &Path) -> Result<PathBuf> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         let mut maker = Command::new(python);
-        maker.arg(workspace::root().join(MAKER)).arg("--folder").arg(&target);
+        maker.arg(checkout().join(MAKER)).arg("--folder").arg(&target);
         command::run(maker.args(["--images", &images.to_string()]))?;
     }
     Ok(target)
@@ -100,7 +101,7 @@ fn images_per_second(lines: &str) -> Result<f64> {
 }
 
 /// What was measured, and on which machine.
-fn setting(options: &Options, images: &Path) -> Result<String> {
+fn setting(workspace: &Workspace, options: &Options, images: &Path) -> Result<String> {
     let mut bytes = 0;
     for class in std::fs::read_dir(images)? {
         for file in std::fs::read_dir(class?.path())? {
@@ -114,7 +115,7 @@ fn setting(options: &Options, images: &Path) -> Result<String> {
         options.rounds.number,
         options.images,
         bytes / 1000 / u64::from(options.images),
-        report::machine()
+        report::machine(workspace.release)
     ))
 }
 

@@ -10,7 +10,9 @@ use clap::Args;
 use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, MEGABYTES, MILLISECONDS, SECONDS, Sides, Table, push};
-use crate::{command, setup, workspace};
+use crate::launch::LAUNCHER;
+use crate::workspace::{Workspace, checkout};
+use crate::{command, setup};
 
 /// Where Debian's package dataset-fashion-mnist installs its files.
 const DEBIAN_DATA: &str = "/usr/share/datasets/fashion-mnist";
@@ -45,22 +47,22 @@ struct Run {
 }
 
 /// Measures whole jobs (loading, training, evaluation), then training steps alone with the data in memory.
-pub(super) fn run(options: &Options) -> Result<()> {
-    let folder = workspace::target_dir()?.join("bench");
-    let venv = setup::ensure_python(setup::Level::Full)?;
+pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let folder = workspace.target.join("bench");
+    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
     let raw = unpack(&options.data_dir, &folder)?;
-    command::run(command::cargo().args([
+    command::run(workspace.cargo().args([
         "build",
         "--release",
         "--package",
-        "launch",
+        LAUNCHER,
         "--package",
         "ddp-mnist",
     ]))?;
 
     let rust = |log: &Log, alone: bool| {
-        let mut launch = Command::new(workspace::release_executable("launch".as_ref())?);
-        launch.args(["-n", "2"]).arg(workspace::release_executable("ddp-mnist".as_ref())?);
+        let mut launch = Command::new(workspace.release_executable("launch"));
+        launch.args(["-n", "2"]).arg(workspace.release_executable("ddp-mnist"));
         launch.args([
             "--dataset",
             "fashion-mnist",
@@ -79,7 +81,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     };
     let python = |log: &Log, alone: bool| {
         let mut torchrun = Command::new(venv.executable("torchrun"));
-        torchrun.args(["--standalone", "--nproc-per-node=2"]).arg(workspace::root().join(SCRIPT));
+        torchrun.args(["--standalone", "--nproc-per-node=2"]).arg(checkout().join(SCRIPT));
         torchrun
             .arg("--data")
             .arg(&folder)
@@ -110,7 +112,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         }
     }
     print!("{}", table(&jobs, &steps));
-    println!("{}", setting(options.rounds.number));
+    println!("{}", setting(workspace, options.rounds.number));
     Ok(())
 }
 
@@ -188,13 +190,13 @@ fn table(jobs: &Sides<Run>, steps: &Sides<Run>) -> Table {
 }
 
 /// What was measured, and on which machine.
-fn setting(rounds: u32) -> String {
+fn setting(workspace: &Workspace, rounds: u32) -> String {
     format!(
-        "Medians of {rounds} alternating rounds. Fashion-MNIST (60,000 images), 2 ranks over gloo, 1 epoch, batch size 128, libtorch 2.11.0.\n\
+        "Medians of {rounds} alternating rounds. Fashion-MNIST (60,000 images), 2 ranks over gloo, 1 epoch, batch size 128.\n\
          Rust under launch, Python (torchvision, DataLoader with 2 workers) under torchrun.\n\
          Memory is that of the rank's own process, without Python's loader processes.\n\
          {}",
-        report::machine()
+        report::machine(workspace.release)
     )
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::thread;
 
+use crate::setup::Release;
+
 /// The results of both sides, round by round. The side that should do better comes first.
 pub(super) type Sides<T> = [Vec<T>; 2];
 
@@ -84,7 +86,7 @@ impl fmt::Display for Table {
 }
 
 /// The machine on which the figures were measured.
-pub(super) fn machine() -> String {
+pub(super) fn machine(release: &Release) -> String {
     let cores = cores();
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus
@@ -92,7 +94,7 @@ pub(super) fn machine() -> String {
         .find_map(|line| line.strip_prefix("model name"))
         .unwrap_or("unknown processor");
     let model = model.trim_start_matches([':', ' ', '\t']);
-    format!("{cores} cores, {model}")
+    format!("libtorch {}, {cores} cores, {model}", release.torch)
 }
 
 /// The number of cores that this process may use.

@@ -1,9 +1,7 @@
 //! How much is installed, and how large that is.
 
+use super::Release;
 use crate::workspace;
-
-/// The release of libtorch that tch 0.24 is made for.
-pub(super) const TORCH: &str = "2.11.0";
 
 /// How much of PyTorch is installed. Each level includes the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,22 +28,18 @@ impl Level {
         }
     }
 
-    /// The packages that pip is told to install.
-    pub(super) fn requirements(self) -> &'static [&'static str] {
-        const MINIMAL: &[&str] =
-            &["torch==2.11.0", "nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"];
-        const FULL: &[&str] = &[
-            "torch==2.11.0",
-            "numpy",
-            "safetensors",
-            "nvidia-cuda-crt==13.0.88",
-            "nvidia-cuda-cccl==13.0.85",
-            "torchvision==0.26.0",
-        ];
-        match self {
-            Self::Minimal => MINIMAL,
-            Self::Full => FULL,
-        }
+    /// The packages that pip is told to install. All releases are built with CUDA 13.0.
+    pub(super) fn requirements(self, release: &Release) -> Vec<String> {
+        const MINIMAL: &[&str] = &["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"];
+        const FULL: &[&str] =
+            &["numpy", "safetensors", "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85"];
+        let torch = format!("torch=={}", release.torch);
+        let (torchvision, others) = match self {
+            Self::Minimal => (None, MINIMAL),
+            Self::Full => (Some(format!("torchvision=={}", release.torchvision)), FULL),
+        };
+        let others = others.iter().map(|&package| package.to_owned());
+        [torch].into_iter().chain(others).chain(torchvision).collect()
     }
 
     /// Whether pip also installs the packages' own dependencies.

@@ -8,17 +8,18 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::level::{Level, TORCH};
+use super::{Level, Release};
 use crate::command;
 
 /// Checks all prerequisites, before anything is downloaded.
-pub(super) fn check(folder: &Path, level: Level) -> Result<()> {
+pub(super) fn check(folder: &Path, level: Level, release: &Release) -> Result<()> {
     ensure!(
         cfg!(all(target_os = "linux", target_arch = "x86_64")),
-        "the set-up can only fetch libtorch for x86-64 Linux, and this is {} on {}: install libtorch {TORCH} yourself and set \
+        "the set-up can only fetch libtorch for x86-64 Linux, and this is {} on {}: install libtorch {} yourself and set \
          LIBTORCH to the folder that holds its lib/ and include/",
         env::consts::ARCH,
-        env::consts::OS
+        env::consts::OS,
+        release.torch
     );
     let mut missing = Vec::new();
     for found in [python(Path::new("python3")), compiler(&compiler_name())] {
@@ -40,7 +41,7 @@ fn python(python: &Path) -> Result<()> {
     let found: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     ensure!(
         found >= (3, 10),
-        "python3 is {}.{}, and PyTorch {TORCH} needs 3.10 or newer",
+        "python3 is {}.{}, and PyTorch needs 3.10 or newer",
         found.0,
         found.1
     );
@@ -140,10 +141,7 @@ mod tests {
     #[test]
     fn an_old_python_is_refused() {
         let fake = Fake::new("old-python", "echo 3 9");
-        assert_eq!(
-            message(python(&fake.0)),
-            "python3 is 3.9, and PyTorch 2.11.0 needs 3.10 or newer"
-        );
+        assert_eq!(message(python(&fake.0)), "python3 is 3.9, and PyTorch needs 3.10 or newer");
     }
 
     #[test]

@@ -7,22 +7,23 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::level::Level;
+use super::{Level, Release};
 
 const FILE: &str = ".setup-complete";
 
-/// The level whose packages are all installed. None without a stamp, or if the stamp is that of an
-/// older set-up with other versions.
-pub(super) fn read(folder: &Path) -> Option<Level> {
+/// The level whose packages are all installed. None without a stamp, or if the stamp is of other
+/// versions than the release's.
+pub(super) fn read(folder: &Path, release: &Release) -> Option<Level> {
     let found = fs::read_to_string(folder.join(FILE)).ok()?;
-    [Level::Minimal, Level::Full].into_iter().find(|level| text(*level) == found)
+    [Level::Minimal, Level::Full].into_iter().find(|level| text(*level, release) == found)
 }
 
 /// Records that the set-up contains all packages of the level.
-pub(super) fn write(folder: &Path, level: Level) -> Result<()> {
+pub(super) fn write(folder: &Path, level: Level, release: &Release) -> Result<()> {
     // Renamed into place, so that the stamp is complete whenever it exists.
     let (part, whole) = (folder.join(".setup-complete.part"), folder.join(FILE));
-    fs::write(&part, text(level)).with_context(|| format!("cannot write {}", part.display()))?;
+    fs::write(&part, text(level, release))
+        .with_context(|| format!("cannot write {}", part.display()))?;
     fs::rename(&part, &whole).with_context(|| format!("cannot write {}", whole.display()))
 }
 
@@ -36,8 +37,8 @@ pub(super) fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-fn text(level: Level) -> String {
-    format!("{}\n{}\n", level.name(), level.requirements().join("\n"))
+fn text(level: Level, release: &Release) -> String {
+    format!("{}\n{}\n", level.name(), level.requirements(release).join("\n"))
 }
 
 #[cfg(test)]
@@ -48,14 +49,18 @@ mod tests {
     fn a_stamp_reads_back_unless_it_is_of_other_versions_or_cut_off() {
         let folder = std::env::temp_dir().join(format!("xtask-stamp-file-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary folder");
-        let mut found = vec![read(&folder)];
+        let read = || read(&folder, Release::DEFAULT);
+        let mut found = vec![read()];
         for level in [Level::Minimal, Level::Full] {
-            write(&folder, level).expect("a stamp");
-            found.push(read(&folder));
+            write(&folder, level, Release::DEFAULT).expect("a stamp");
+            found.push(read());
         }
-        for wrong in ["minimal\ntorch==2.10.0\n", "minimal\n", ""] {
+        let older = Release::of("2.11.0").expect("there is one");
+        write(&folder, Level::Full, older).expect("a stamp");
+        found.push(read());
+        for wrong in ["minimal\n", ""] {
             fs::write(folder.join(FILE), wrong).expect("a stamp");
-            found.push(read(&folder));
+            found.push(read());
         }
         remove(&folder).expect("the stamp goes");
         let again = remove(&folder);

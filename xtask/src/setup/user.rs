@@ -1,18 +1,19 @@
-//! A LIBTORCH that the user has set is checked to be the right release, and then used as it is.
+//! A LIBTORCH that the user has set is checked to be of the right release, and then used as it is.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::level::TORCH;
+use super::Release;
 
-/// Checks that the folder holds the libtorch that the programs are made for.
-pub(super) fn check(libtorch: &Path) -> Result<()> {
+/// Checks that the folder holds a libtorch that the release's tch is made for.
+pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
+    let Release { torch, tch, .. } = release;
     let library = libtorch.join("lib/libtorch_cpu.so");
     ensure!(
         library.exists(),
-        "LIBTORCH is set, to {}, but {} is not there: set it to the folder of libtorch {TORCH} that holds lib/ and include/, \
+        "LIBTORCH is set, to {}, but {} is not there: set it to the folder of libtorch {torch} that holds lib/ and include/, \
          or unset it to have one fetched",
         libtorch.display(),
         library.display()
@@ -21,13 +22,24 @@ pub(super) fn check(libtorch: &Path) -> Result<()> {
     let text = fs::read_to_string(&header).with_context(|| {
         format!("LIBTORCH is set, but cannot read its version in {}", header.display())
     })?;
+    // #define TORCH_VERSION \
+    //   "2.13.0"
+    let found = text.split('"').nth(1).unwrap_or("no version");
+    let advice = match Release::of(found) {
+        Some(_) => format!("add `--torch {found}` after the chore's name"),
+        None => format!("set it to libtorch {torch}"),
+    };
     ensure!(
-        text.contains(&format!("\"{TORCH}\"")),
-        "LIBTORCH is set, but {} does not say {TORCH}, which tch 0.24 needs: set it to libtorch {TORCH}, or unset it to have \
-         one fetched",
-        header.display()
+        minor(found) == minor(torch),
+        "LIBTORCH is set, to {}, which is libtorch {found}, but tch {tch} needs {torch}: {advice}, or unset it to have one fetched",
+        libtorch.display(),
     );
     Ok(())
+}
+
+/// `2.13` of `2.13.0`: a release with another third number has the same functions.
+fn minor(version: &str) -> &str {
+    version.rsplit_once('.').map_or(version, |(minor, _)| minor)
 }
 
 #[cfg(test)]
@@ -40,18 +52,33 @@ mod tests {
         let header = folder.join("include/torch/headeronly/version.h");
         fs::create_dir_all(header.parent().expect("it has one")).expect("a temporary folder");
         fs::create_dir_all(folder.join("lib")).expect("a temporary folder");
-        let empty = check(&folder).map_err(|error| error.to_string());
+        let check = || check(&folder, Release::DEFAULT).map_err(|error| error.to_string());
+        let empty = check();
         fs::write(folder.join("lib/libtorch_cpu.so"), "").expect("a file");
-        fs::write(&header, "#define TORCH_VERSION \\\n  \"2.10.0\"\n").expect("a header");
-        let old = check(&folder).map_err(|error| error.to_string());
-        fs::write(&header, "#define TORCH_VERSION \\\n  \"2.11.0\"\n").expect("a header");
-        let right = check(&folder).map_err(|error| error.to_string());
+        let of = |version: &str| {
+            let text = format!("#define TORCH_VERSION \\\n  \"{version}\"\n");
+            fs::write(&header, text).expect("a header");
+            check()
+        };
+        let right = [of("2.13.0"), of("2.13.1")];
+        let wrong = [
+            ("2.11.0", "add `--torch 2.11.0` after the chore's name, or unset it"),
+            ("2.10.0", "set it to libtorch 2.13.0, or unset it"),
+            ("2.14.0", "set it to libtorch 2.13.0, or unset it"),
+        ]
+        .map(|(version, advice)| (of(version), version, advice));
         fs::remove_dir_all(&folder).expect("the folder goes");
 
-        assert!(
-            empty.expect_err("there is no library").contains("lib/libtorch_cpu.so is not there")
-        );
-        assert!(old.expect_err("it is 2.10.0").contains("does not say 2.11.0"));
-        right.expect("it is 2.11.0");
+        let empty = empty.expect_err("there is no library");
+        assert!(empty.contains("lib/libtorch_cpu.so is not there"), "{empty}");
+        for accepted in right {
+            accepted.expect("it is 2.13");
+        }
+        for (result, version, advice) in wrong {
+            let error = result.expect_err(version);
+            let expected =
+                format!("which is libtorch {version}, but tch 0.26.0 needs 2.13.0: {advice}");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 }

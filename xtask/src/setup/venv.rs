@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::level::Level;
 use super::lock::{self, Lock};
+use super::{Level, Release};
 use crate::command;
 
 /// What an inspection finds.
@@ -66,12 +66,12 @@ impl Venv {
     }
 
     /// Looks at every file of every package, which takes a second or two.
-    pub(super) fn inspect(&self, level: Level) -> State {
+    pub(super) fn inspect(&self, level: Level, release: &Release) -> State {
         if !self.executable("python").exists() {
             return State::Broken("there is no virtual environment".to_owned());
         }
         let mut inspection = self.python();
-        inspection.args(["-c", include_str!("installed.py")]).args(level.requirements());
+        inspection.args(["-c", include_str!("installed.py")]).args(level.requirements(release));
         let faults = match command::output(&mut inspection) {
             Ok(faults) => faults,
             Err(_) => return State::Broken("its Python does not run".to_owned()),
@@ -107,10 +107,11 @@ impl Venv {
     }
 
     /// Lets pip add what is missing.
-    pub(super) fn install(&self, level: Level, lock: &Lock) -> Result<()> {
+    pub(super) fn install(&self, level: Level, release: &Release, lock: &Lock) -> Result<()> {
         let mut pip = self.python();
         pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
-        pip.args((!level.with_dependencies()).then_some("--no-deps")).args(level.requirements());
+        pip.args((!level.with_dependencies()).then_some("--no-deps"));
+        pip.args(level.requirements(release));
         let downloads = self.downloads();
         fs::create_dir(&downloads)
             .with_context(|| format!("cannot create {}", downloads.display()))?;

@@ -97,7 +97,6 @@ fn print(measured: &Measured) -> Result<()> {
     let Measured { bytes, per_node, link, .. } = *measured;
     let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();
     let mut text = template::environment()?;
-    text.add_filter("ms", |seconds: f64| format!("{:.3}", seconds * 1e3));
     text.add_function("parameter_server_messages", model::parameter_server_messages);
     text.add_function("ring_traffic", model::ring_traffic);
     text.add_function("message", move |bytes| link.message(bytes));

@@ -1,0 +1,58 @@
+//! The releases of PyTorch that the programs can be built with.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+/// A release of PyTorch, and what goes with it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Release {
+    /// The version of PyTorch, and so of libtorch.
+    pub(crate) torch: &'static str,
+    /// The version of tch that is made for it, or for its successor.
+    pub(crate) tch: &'static str,
+    pub(super) torchvision: &'static str,
+}
+
+/// The newest first.
+const RELEASES: [Release; 4] = [
+    Release { torch: "2.13.0", tch: "0.26.0", torchvision: "0.28.0" },
+    Release { torch: "2.12.1", tch: "0.26.0", torchvision: "0.27.1" },
+    Release { torch: "2.12.0", tch: "0.26.0", torchvision: "0.27.0" },
+    Release { torch: "2.11.0", tch: "0.24.0", torchvision: "0.26.0" },
+];
+
+impl Release {
+    /// The release whose tch is in the checkout's Cargo.lock, and whose libtorch cargo looks for
+    /// (`.cargo/config.toml`).
+    pub(crate) const DEFAULT: &'static Self = &RELEASES[0];
+
+    /// Reads the value of `--torch`.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = &'static Self> {
+        PossibleValuesParser::new(RELEASES.each_ref().map(|release| release.torch))
+            .map(|torch| Self::of(&torch).unwrap_or(Self::DEFAULT))
+    }
+
+    /// The release with this version.
+    pub(crate) fn of(torch: &str) -> Option<&'static Self> {
+        RELEASES.iter().find(|release| release.torch == torch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::workspace::checkout;
+
+    #[test]
+    fn the_checkout_is_for_the_newest_release() {
+        let read = |path| fs::read_to_string(checkout().join(path)).expect("the file is there");
+        let Release { torch, tch, .. } = Release::DEFAULT;
+        let config = read(".cargo/config.toml");
+        assert!(config.contains(&format!("value = \".libtorch/{torch}/torch\"")), "{config}");
+        let lock = read("Cargo.lock");
+        for package in ["tch", "torch-sys"] {
+            assert!(lock.contains(&format!("name = \"{package}\"\nversion = \"{tch}\"\n")));
+        }
+    }
+}
