@@ -1,19 +1,75 @@
 //! What a user sees who builds before the set-up.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
-use tests::Job;
 use tests::programs::cargo;
+use tests::{Ended, Job};
+
+/// Builds what everything that links libtorch is built after.
+fn build(job: &Job, variables: &[(&str, &Path)]) -> Result<Ended> {
+    let mut cargo = cargo();
+    cargo
+        .args(["build", "--offline", "-p", "find-libtorch"])
+        .env_remove("VIRTUAL_ENV")
+        .envs(variables.iter().copied())
+        .env("CARGO_TARGET_DIR", job.directory().join("target"));
+    job.run(cargo)
+}
+
+/// A folder that looks like libtorch of this release.
+fn libtorch(job: &Job, release: &str) -> Result<PathBuf> {
+    let libtorch = job.directory().join(release);
+    let [major, minor] = [0, 1].map(|index| release.split('.').nth(index).unwrap_or_default());
+    let version = format!(
+        "#define TORCH_VERSION_MAJOR {major}\n#define TORCH_VERSION_MINOR {minor}\n\
+         #define TORCH_VERSION \\\n  \"{release}\"\n"
+    );
+    for (header, text) in
+        [("torch/csrc/api/include/torch/torch.h", ""), ("torch/headeronly/version.h", &version)]
+    {
+        let header = libtorch.join("include").join(header);
+        fs::create_dir_all(header.parent().unwrap_or(&header))?;
+        fs::write(header, text)?;
+    }
+    Ok(libtorch)
+}
 
 #[test]
 fn a_build_without_libtorch_says_how_to_set_it_up() -> Result<()> {
     let job = Job::new()?;
-    let mut cargo = cargo();
-    cargo
-        .args(["build", "--offline", "-p", "find-libtorch"])
-        .env("LIBTORCH", job.directory())
-        .env("CARGO_TARGET_DIR", job.directory());
-    job.run(cargo)?
+    build(&job, &[("LIBTORCH", &job.directory().join("interrupted/torch"))])?
         .expect_code(101)?
         .expect_line(&["error:", "libtorch is not set up: run `cargo xtask setup`"])?;
+    Ok(())
+}
+
+#[test]
+fn a_build_with_another_release_of_libtorch_says_which_ones_will_do() -> Result<()> {
+    let job = Job::new()?;
+    for wrong in ["2.10.0", "2.14.0", "3.11.0"] {
+        let minor = wrong.trim_end_matches(".0");
+        let found = format!("{wrong} is {minor}, but tch-parallel is made for 2.11 to 2.13: set");
+        build(&job, &[("LIBTORCH", &libtorch(&job, wrong)?)])?
+            .expect_code(101)?
+            .expect_line(&["error: find-libtorch", &found])?;
+    }
+    for right in ["2.11.0", "2.12.1", "2.13.0"] {
+        build(&job, &[("LIBTORCH", &libtorch(&job, right)?)])?.expect_success()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_python_without_pytorch_is_named() -> Result<()> {
+    let job = Job::new()?;
+    // Python finds nothing to import there, PyTorch or not.
+    build(&job, &[("LIBTORCH_USE_PYTORCH", "1".as_ref()), ("PYTHONHOME", job.directory())])?
+        .expect_code(101)?
+        .expect_line(&[
+            "error:",
+            "LIBTORCH_USE_PYTORCH is set, but `python3` cannot import torch",
+        ])?;
     Ok(())
 }
