@@ -3,7 +3,7 @@
 //! Two hosts are played by two launchers on one, each in a terminal of its own:
 //!
 //! ```text
-//! cargo build --release -p launch -p tch-parallel --examples --bins
+//! cargo build --release -p tch-parallel-launch -p tch-parallel --examples --bins
 //! two_hosts="target/release/launch --nnodes 2 --master-addr 127.0.0.1 -n 2"
 //! $two_hosts --node-rank 0 target/release/examples/global_rank_as_device
 //! $two_hosts --node-rank 1 target/release/examples/global_rank_as_device

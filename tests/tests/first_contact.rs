@@ -1,6 +1,8 @@
 //! What a user sees who builds before the set-up.
 
-use std::fs;
+use std::env;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -13,6 +15,9 @@ fn build(job: &Job, variables: &[(&str, &Path)]) -> Result<Ended> {
     cargo
         .args(["build", "--offline", "-p", "find-libtorch"])
         .env_remove("VIRTUAL_ENV")
+        .env_remove("LIBTORCH_INCLUDE")
+        .env_remove("LIBTORCH_LIB")
+        .env_remove("LIBTORCH_USE_PYTORCH")
         .envs(variables.iter().copied())
         .env("CARGO_TARGET_DIR", job.directory().join("target"));
     job.run(cargo)
@@ -50,7 +55,8 @@ fn a_build_with_another_release_of_libtorch_says_which_ones_will_do() -> Result<
     let job = Job::new()?;
     for wrong in ["2.10.0", "2.14.0", "3.11.0"] {
         let minor = wrong.trim_end_matches(".0");
-        let found = format!("{wrong} is {minor}, but tch-parallel is made for 2.11 to 2.13: set");
+        let found =
+            format!("{wrong} is {minor}, but tch-parallel is made for 2.11 to 2.13: install");
         build(&job, &[("LIBTORCH", &libtorch(&job, wrong)?)])?
             .expect_code(101)?
             .expect_line(&["error: find-libtorch", &found])?;
@@ -71,5 +77,24 @@ fn a_python_without_pytorch_is_named() -> Result<()> {
             "error:",
             "LIBTORCH_USE_PYTORCH is set, but `python3` cannot import torch",
         ])?;
+    Ok(())
+}
+
+#[test]
+fn the_libtorch_of_a_python_is_used_and_checked() -> Result<()> {
+    let job = Job::new()?;
+    for (release, code) in [("2.13.0", 0), ("2.10.0", 101)] {
+        let folder = libtorch(&job, release)?;
+        let python = job.directory().join("bin/python3");
+        fs::create_dir_all(job.directory().join("bin"))?;
+        fs::write(&python, format!("#!/bin/sh\necho {}\n", folder.display()))?;
+        fs::set_permissions(&python, Permissions::from_mode(0o755))?;
+        let path = format!("{}/bin:{}", job.directory().display(), env::var("PATH")?);
+        let variables: [(&str, &Path); 2] =
+            [("LIBTORCH_USE_PYTORCH", "1".as_ref()), ("PATH", path.as_ref())];
+        build(&job, &variables)?.expect_code(code)?;
+        // Otherwise cargo would not look again.
+        fs::remove_dir_all(job.directory().join("target"))?;
+    }
     Ok(())
 }

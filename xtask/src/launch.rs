@@ -6,8 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
+use crate::setup::Release;
 use crate::workspace::{self, Workspace};
 use crate::{command, setup};
 
@@ -43,17 +44,23 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let mut args = args.to_vec();
 
     if let Some(position) = program_position(&args) {
-        let libtorch = setup::ensure(workspace, setup::Level::for_this_machine())?;
+        setup::ensure(workspace, setup::Level::for_this_machine())?;
         if let Some(manifest) = workspace::program_manifest(&args[position]) {
             build.arg("--package").arg(&args[position]);
             if workspace::has_gpu()
                 && has_cuda_feature(&manifest)
-                && workspace::has_nccl_headers(&libtorch)
+                && workspace::has_nccl_headers(&workspace.libtorch)
             {
                 build.args(["--features", "cuda"]);
             }
             let executable = workspace.release_executable(&args[position]);
             replace_program(&mut args, position, &executable);
+        } else {
+            ensure!(
+                workspace.release == Release::DEFAULT,
+                "--torch is for programs of this workspace, and {} is none",
+                args[position].display()
+            );
         }
     }
 

@@ -68,7 +68,8 @@ enum Chore {
 
 #[derive(Args)]
 struct Torch {
-    /// The release of PyTorch to build with. Releases other than the default have their own folders.
+    /// The release of PyTorch to build with. Other releases than the default are built in
+    /// target/torch-VERSION.
     #[arg(long = "torch", value_name = "VERSION", default_value = Release::DEFAULT.torch, value_parser = Release::parser())]
     release: &'static Release,
 }

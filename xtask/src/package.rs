@@ -4,7 +4,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -23,50 +23,51 @@ const PROGRAM: &str = include_str!("../../core/examples/readme.rs");
 /// Fails unless two ranks of the program train the same weights.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     setup::ensure(workspace, Level::for_this_machine())?;
+    let target = target_dir()?;
     let mut package = command::cargo(checkout());
     // What is packaged is compiled below. Only a release must be of a committed state.
-    package.args(["package", "--quiet", "--no-verify", "--allow-dirty"]);
+    package
+        .args(["package", "--quiet", "--no-verify", "--allow-dirty", "--target-dir"])
+        .arg(&target);
     command::run(package.args(PACKAGES.iter().flat_map(|name| ["--package", name])))?;
 
-    let folder = env::temp_dir().join(format!("tch-parallel-package-{}", process::id()));
-    let tried = try_out(workspace, &folder);
-    fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    tried
+    let folder = env::temp_dir().join("tch-parallel-package");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let tried = try_out(workspace, &target, &folder);
+    let removed = fs::remove_dir_all(&folder);
+    tried.and(removed.with_context(|| format!("cannot remove {}", folder.display())))
 }
 
-fn try_out(workspace: &Workspace, folder: &Path) -> Result<()> {
+fn try_out(workspace: &Workspace, target: &Path, folder: &Path) -> Result<()> {
     let packages = PACKAGES.map(|name| format!("{name}-{VERSION}"));
     write(&folder.join("Cargo.toml"), &workspace_manifest(&packages))?;
     write(&folder.join("program/Cargo.toml"), &program_manifest(workspace.release.tch))?;
     write(&folder.join("program/build.rs"), BUILD_SCRIPT)?;
     write(&folder.join("program/src/main.rs"), PROGRAM)?;
     for package in packages {
-        let file = target_dir()?.join(format!("package/{package}.crate"));
+        let file = target.join(format!("package/{package}.crate"));
         let mut unpack = Command::new("tar");
         command::run_quietly(unpack.arg("-xzf").arg(&file).arg("-C").arg(folder))?;
         println!("{package}: {} kB", fs::metadata(&file)?.len() / 1000);
     }
     let target = workspace.target.join("package/program");
-    let cargo = |libtorch| {
+    let cargo = |libtorch: &Path| {
         let mut cargo = command::cargo(folder);
+        cargo.env_remove("LIBTORCH_USE_PYTORCH");
         cargo.env("LIBTORCH", libtorch).env("CARGO_TARGET_DIR", &target);
         cargo
     };
-    let mut build = cargo(workspace.libtorch());
+    let mut build = cargo(&workspace.libtorch);
     command::run(build.args(["build", "--release", "--package=program", "--package", LAUNCHER]))?;
     let mut launch = Command::new(target.join("release/launch"));
     let said = command::output(launch.args(["-n", "2"]).arg(target.join("release/program")))?;
     print!("{said}");
     ensure!(same_weights(&said), "the two ranks do not print the same weights");
 
-    let mut document = cargo(folder.join("no-libtorch"));
-    document.args([
-        "doc",
-        "--release",
-        "--no-deps",
-        "--package=c10d-sys",
-        "--package=tch-parallel",
-    ]);
+    // As docs.rs does.
+    let mut document = cargo(&folder.join("no-libtorch"));
+    document.args(["doc", "--release", "--no-deps"]);
+    document.args(PACKAGES[..3].iter().flat_map(|name| ["--package", name]));
     document
         .args(["--features", "tch-parallel/doc-only,tch-parallel/download,tch-parallel/images"]);
     command::run(&mut document)
@@ -85,7 +86,7 @@ fn workspace_manifest(packages: &[String]) -> String {
     )
 }
 
-/// What README's "A crate of your own" says.
+/// Like README's "A crate of your own".
 fn program_manifest(tch: &str) -> String {
     format!(
         "[package]\nname = \"program\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\

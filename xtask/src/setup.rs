@@ -13,12 +13,10 @@ mod stamp;
 mod user;
 mod venv;
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 
 pub(crate) use level::Level;
-use lock::Lock;
+pub(crate) use lock::Lock;
 pub(crate) use release::Release;
 use venv::{State, Venv};
 
@@ -26,63 +24,58 @@ use crate::workspace::{self, Workspace};
 
 /// `cargo xtask setup`: like [`ensure`], but also prints a line if there is nothing to do.
 pub(crate) fn run(workspace: &Workspace, level: Level) -> Result<()> {
-    let libtorch = ensure(workspace, level)?;
-    let torch = workspace.release.torch;
-    match workspace.user_libtorch() {
-        Some(_) => eprintln!("nothing to set up: LIBTORCH is set, to {}", libtorch.display()),
-        None => eprintln!("libtorch {torch} is ready in {}", libtorch.display()),
+    ensure(workspace, level)?;
+    let folder = workspace.libtorch.display();
+    match workspace.has_user_libtorch() {
+        true => eprintln!("nothing to set up: libtorch is yours, in {folder}"),
+        false => eprintln!("libtorch {} is ready in {folder}", workspace.release.torch),
     }
     Ok(())
 }
 
-/// Completes the set-up if necessary, and returns the folder of libtorch: the user's LIBTORCH, or
-/// else the set-up's.
-pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<PathBuf> {
-    let release = workspace.release;
-    if let Some(libtorch) = workspace.user_libtorch() {
-        user::check(&libtorch, release)?;
-        return Ok(libtorch);
+/// Completes the set-up if necessary. A libtorch of the user's is only checked.
+pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<()> {
+    if workspace.has_user_libtorch() {
+        return user::check(&workspace.libtorch, workspace.release);
     }
-    let venv = Venv::new(workspace::venv(release));
-    if !is_stamped(&venv, level, release) {
+    let venv = Venv::new(workspace::venv(workspace.release), workspace.release);
+    if !is_stamped(&venv, level) {
         let lock = Lock::take(venv.folder())?;
         // Whoever held the lock may have done the work.
-        if !is_stamped(&venv, level, release) {
-            complete(&venv, level, release, &lock)?;
+        if !is_stamped(&venv, level) {
+            complete(&venv, level, &lock)?;
         }
     }
-    Ok(venv.libtorch())
+    Ok(())
 }
 
 /// Like [`ensure`], for the chores that run Python beside Rust, which need the set-up's own
 /// libtorch.
 pub(crate) fn ensure_python(workspace: &Workspace, level: Level) -> Result<Venv> {
-    if let Some(libtorch) = workspace.user_libtorch() {
-        anyhow::bail!(
-            "LIBTORCH is set, to {}: unset it, so that Rust and Python both use the libtorch of the set-up",
-            libtorch.display()
-        );
-    }
+    anyhow::ensure!(
+        !workspace.has_user_libtorch(),
+        "LIBTORCH or LIBTORCH_USE_PYTORCH is set: unset it, so that Rust and Python both use the libtorch of the set-up"
+    );
     ensure(workspace, level)?;
-    Ok(Venv::new(workspace::venv(workspace.release)))
+    Ok(Venv::new(workspace::venv(workspace.release), workspace.release))
 }
 
 /// The quick check at every run: there is a stamp that covers the level, and the most important
 /// files still exist.
-fn is_stamped(venv: &Venv, level: Level, release: &Release) -> bool {
-    stamp::read(venv.folder(), release).is_some_and(|done| done >= level) && venv.looks_usable()
+fn is_stamped(venv: &Venv, level: Level) -> bool {
+    stamp::read(venv).is_some_and(|done| done >= level) && venv.looks_usable()
 }
 
-fn complete(venv: &Venv, level: Level, release: &Release, lock: &Lock) -> Result<()> {
-    stamp::remove(venv.folder())?;
+fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
+    stamp::remove(venv)?;
     venv.remove_downloads()?;
-    let mut state = venv.inspect(level, release);
+    let mut state = venv.inspect(level);
     if state == State::Complete {
         eprintln!("{} is complete already", venv.folder().display());
     } else {
-        prerequisites::check(venv.folder(), level, release)?;
+        prerequisites::check(venv, level)?;
         let does = if state == State::Incomplete { "completing" } else { "setting up" };
-        let (torch, folder) = (release.torch, venv.folder().display());
+        let (torch, folder) = (venv.release().torch, venv.folder().display());
         eprintln!("{does} libtorch {torch} in {folder}: at most {}", level.says());
     }
     if matches!(state, State::Broken(_)) {
@@ -90,12 +83,12 @@ fn complete(venv: &Venv, level: Level, release: &Release, lock: &Lock) -> Result
         state = State::Incomplete;
     }
     if state == State::Incomplete {
-        venv.install(level, release, lock)?;
-        state = venv.inspect(level, release);
+        venv.install(level, lock)?;
+        state = venv.inspect(level);
     }
     anyhow::ensure!(state == State::Complete, "the set-up ended, but {state}");
     venv.link_libtorch()?;
-    stamp::write(venv.folder(), level, release)
+    stamp::write(venv, level)
 }
 
 #[cfg(test)]
@@ -111,13 +104,13 @@ mod tests {
         fs::create_dir_all(folder.join("torch/lib")).expect("a temporary folder");
         fs::write(folder.join("bin/python"), "").expect("a file");
         fs::write(folder.join("torch/lib/libtorch_cpu.so"), "").expect("a file");
-        let venv = Venv::new(folder.clone());
-        let stamped = |level| is_stamped(&venv, level, Release::DEFAULT);
+        let venv = Venv::new(folder.clone(), Release::DEFAULT);
+        let stamped = |level| is_stamped(&venv, level);
 
         let before = stamped(Level::Minimal);
-        stamp::write(&folder, Level::Minimal, Release::DEFAULT).expect("a stamp");
+        stamp::write(&venv, Level::Minimal).expect("a stamp");
         let minimal = [Level::Minimal, Level::Full].map(stamped);
-        stamp::write(&folder, Level::Full, Release::DEFAULT).expect("a stamp");
+        stamp::write(&venv, Level::Full).expect("a stamp");
         let full = [Level::Minimal, Level::Full].map(stamped);
         fs::remove_file(folder.join("torch/lib/libtorch_cpu.so")).expect("the library goes");
         let without_library = stamped(Level::Minimal);

@@ -29,8 +29,7 @@ impl Libtorch {
     /// else that of the system.
     ///
     /// # Errors
-    /// If libtorch is not there, or is of another release than 2.11 to 2.13; the error says what to
-    /// do.
+    /// If libtorch is missing or is not 2.11, 2.12 or 2.13; the error says what to do.
     pub fn find() -> io::Result<Self> {
         let folder = match variable("LIBTORCH_USE_PYTORCH") {
             Some(_) => folder_of_python()?,
@@ -57,7 +56,7 @@ fn folder_of_python() -> io::Result<PathBuf> {
     let refused = |reason: &str| {
         io::Error::other(format!(
             "LIBTORCH_USE_PYTORCH is set, but `{python}` cannot import torch: {reason}; install PyTorch there, or unset \
-             the variable and set LIBTORCH to a folder of libtorch"
+             LIBTORCH_USE_PYTORCH and set LIBTORCH to a folder of libtorch"
         ))
     };
     let said = said.map_err(|error| refused(&error.to_string()))?;
@@ -68,8 +67,8 @@ fn folder_of_python() -> io::Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()))
 }
 
-/// Other releases would not compile, or not do what is expected: c10d's C++ functions change between
-/// releases without a deprecation.
+/// Other releases would not compile, or would misbehave: c10d's C++ functions change between releases
+/// without a deprecation.
 fn check_release(include: &Path) -> io::Result<()> {
     let header = include.join("torch/headeronly/version.h");
     println!("cargo::rerun-if-changed={}", header.display());
@@ -84,8 +83,8 @@ fn check_release(include: &Path) -> io::Result<()> {
         _ => "of an unknown release".into(),
     };
     Err(io::Error::other(format!(
-        "the libtorch in {} is {found}, but tch-parallel is made for 2.{} to 2.{}: set LIBTORCH to one of these, 2.11 for \
-         tch 0.24 or 2.13 for tch 0.26",
+        "the libtorch in {} is {found}, but tch-parallel is made for 2.{} to 2.{}: install one of these, and set LIBTORCH to \
+         its folder or LIBTORCH_USE_PYTORCH=1 (2.11 goes with tch 0.24, 2.12 and 2.13 with tch 0.26)",
         include.parent().unwrap_or(include).display(),
         MINOR.start(),
         MINOR.end()

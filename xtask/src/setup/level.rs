@@ -33,13 +33,15 @@ impl Level {
         const MINIMAL: &[&str] = &["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"];
         const FULL: &[&str] =
             &["numpy", "safetensors", "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85"];
-        let torch = format!("torch=={}", release.torch);
-        let (torchvision, others) = match self {
-            Self::Minimal => (None, MINIMAL),
-            Self::Full => (Some(format!("torchvision=={}", release.torchvision)), FULL),
-        };
-        let others = others.iter().map(|&package| package.to_owned());
-        [torch].into_iter().chain(others).chain(torchvision).collect()
+        let mut packages = vec![format!("torch=={}", release.torch)];
+        match self {
+            Self::Minimal => packages.extend(MINIMAL.iter().map(ToString::to_string)),
+            Self::Full => {
+                packages.extend(FULL.iter().map(ToString::to_string));
+                packages.push(format!("torchvision=={}", release.torchvision));
+            }
+        }
+        packages
     }
 
     /// Whether pip also installs the packages' own dependencies.

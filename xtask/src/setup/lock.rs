@@ -1,4 +1,4 @@
-//! One set-up at a time.
+//! One process at a time in a folder.
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
-/// The lock's file in the set-up's folder. It stays when the rest of the folder is removed.
+/// The lock's file in the folder. It stays when the rest of the folder is removed.
 pub(super) const FILE: &str = ".lock";
 
-/// The right to change the set-up's folder. Released when it is dropped, or when the last process
+/// The right to change the folder. Released when it is dropped, or when the last process
 /// that holds it dies.
-pub(super) struct Lock {
+pub(crate) struct Lock {
     file: File,
 }
 
 impl Lock {
-    /// Waits for a set-up that is under way, in this or another terminal.
-    pub(super) fn take(folder: &Path) -> Result<Self> {
+    /// Waits for a process that has it, in this or another terminal.
+    pub(crate) fn take(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         let path = folder.join(FILE);
@@ -26,7 +26,7 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                eprintln!("another set-up is at work in {}: waiting for it", folder.display());
+                eprintln!("another process is at work in {}: waiting for it", folder.display());
                 file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
             }
             Err(TryLockError::Error(error)) => {
@@ -39,7 +39,7 @@ impl Lock {
     /// A standard input for a child, which reads as empty and makes the child a holder of the lock.
     /// So if pip outlives a killed set-up, the next set-up waits until pip has ended too.
     pub(super) fn as_stdin(&self) -> Result<Stdio> {
-        Ok(self.file.try_clone().context("cannot share the set-up's lock")?.into())
+        Ok(self.file.try_clone().context("cannot share the lock")?.into())
     }
 }
 

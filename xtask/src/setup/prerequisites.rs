@@ -8,18 +8,18 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Level, Release};
+use super::{Level, Venv};
 use crate::command;
 
 /// Checks all prerequisites, before anything is downloaded.
-pub(super) fn check(folder: &Path, level: Level, release: &Release) -> Result<()> {
+pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
     ensure!(
         cfg!(all(target_os = "linux", target_arch = "x86_64")),
         "the set-up can only fetch libtorch for x86-64 Linux, and this is {} on {}: install libtorch {} yourself and set \
          LIBTORCH to the folder that holds its lib/ and include/",
         env::consts::ARCH,
         env::consts::OS,
-        release.torch
+        venv.release().torch
     );
     let mut missing = Vec::new();
     for found in [python(Path::new("python3")), compiler(&compiler_name())] {
@@ -28,7 +28,7 @@ pub(super) fn check(folder: &Path, level: Level, release: &Release) -> Result<()
         }
     }
     ensure!(missing.is_empty(), "the set-up cannot start:\n  - {}", missing.join("\n  - "));
-    disk_space(folder, level)
+    disk_space(venv.folder(), level)
 }
 
 /// Checks for Python 3.10 or newer that can create virtual environments.

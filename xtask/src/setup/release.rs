@@ -35,6 +35,12 @@ impl Release {
     pub(crate) fn of(torch: &str) -> Option<&'static Self> {
         RELEASES.iter().find(|release| release.torch == torch)
     }
+
+    /// The newest release with the same functions as this version: the third number may differ.
+    pub(super) fn like(torch: &str) -> Option<&'static Self> {
+        let minor = |version: &str| version.rsplit_once('.').map(|(minor, _)| minor.to_owned());
+        RELEASES.iter().find(|release| minor(release.torch) == minor(torch))
+    }
 }
 
 #[cfg(test)]
@@ -46,11 +52,13 @@ mod tests {
 
     #[test]
     fn the_checkout_is_for_the_newest_release() {
-        let read = |path| fs::read_to_string(checkout().join(path)).expect("the file is there");
+        let read = |path| fs::read_to_string(checkout().join(path));
         let Release { torch, tch, .. } = Release::DEFAULT;
-        let config = read(".cargo/config.toml");
+        let config = read(".cargo/config.toml").expect("cargo's configuration");
         assert!(config.contains(&format!("value = \".libtorch/{torch}/torch\"")), "{config}");
-        let lock = read("Cargo.lock");
+        // In a twin of the checkout, the checkout's own is kept under this name.
+        let lock =
+            read("Cargo.lock.checkout").unwrap_or_else(|_| read("Cargo.lock").expect("a lock"));
         for package in ["tch", "torch-sys"] {
             assert!(lock.contains(&format!("name = \"{package}\"\nversion = \"{tch}\"\n")));
         }

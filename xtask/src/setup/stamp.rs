@@ -3,35 +3,35 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Level, Release};
+use super::{Level, Release, Venv};
 
 const FILE: &str = ".setup-complete";
 
 /// The level whose packages are all installed. None without a stamp, or if the stamp is of other
-/// versions than the release's.
-pub(super) fn read(folder: &Path, release: &Release) -> Option<Level> {
-    let found = fs::read_to_string(folder.join(FILE)).ok()?;
-    [Level::Minimal, Level::Full].into_iter().find(|level| text(*level, release) == found)
+/// versions than those of the environment's release.
+pub(super) fn read(venv: &Venv) -> Option<Level> {
+    let found = fs::read_to_string(venv.folder().join(FILE)).ok()?;
+    [Level::Minimal, Level::Full].into_iter().find(|level| text(*level, venv.release()) == found)
 }
 
 /// Records that the set-up contains all packages of the level.
-pub(super) fn write(folder: &Path, level: Level, release: &Release) -> Result<()> {
+pub(super) fn write(venv: &Venv, level: Level) -> Result<()> {
     // Renamed into place, so that the stamp is complete whenever it exists.
-    let (part, whole) = (folder.join(".setup-complete.part"), folder.join(FILE));
-    fs::write(&part, text(level, release))
+    let (part, whole) = (venv.folder().join(".setup-complete.part"), venv.folder().join(FILE));
+    fs::write(&part, text(level, venv.release()))
         .with_context(|| format!("cannot write {}", part.display()))?;
     fs::rename(&part, &whole).with_context(|| format!("cannot write {}", whole.display()))
 }
 
 /// Removes the stamp, before the folder is changed.
-pub(super) fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_file(folder.join(FILE)) {
+pub(super) fn remove(venv: &Venv) -> Result<()> {
+    let stamp = venv.folder().join(FILE);
+    match fs::remove_file(&stamp) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.join(FILE).display()))
+            Err(error).with_context(|| format!("cannot remove {}", stamp.display()))
         }
         _ => Ok(()),
     }
@@ -49,21 +49,22 @@ mod tests {
     fn a_stamp_reads_back_unless_it_is_of_other_versions_or_cut_off() {
         let folder = std::env::temp_dir().join(format!("xtask-stamp-file-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary folder");
-        let read = || read(&folder, Release::DEFAULT);
+        let venv = Venv::new(folder.clone(), Release::DEFAULT);
+        let read = || read(&venv);
         let mut found = vec![read()];
         for level in [Level::Minimal, Level::Full] {
-            write(&folder, level, Release::DEFAULT).expect("a stamp");
+            write(&venv, level).expect("a stamp");
             found.push(read());
         }
         let older = Release::of("2.11.0").expect("there is one");
-        write(&folder, Level::Full, older).expect("a stamp");
+        write(&Venv::new(folder.clone(), older), Level::Full).expect("a stamp");
         found.push(read());
         for wrong in ["minimal\n", ""] {
             fs::write(folder.join(FILE), wrong).expect("a stamp");
             found.push(read());
         }
-        remove(&folder).expect("the stamp goes");
-        let again = remove(&folder);
+        remove(&venv).expect("the stamp goes");
+        let again = remove(&venv);
         fs::remove_dir_all(&folder).expect("the folder goes");
 
         assert_eq!(found, [None, Some(Level::Minimal), Some(Level::Full), None, None, None]);

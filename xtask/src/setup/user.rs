@@ -1,4 +1,4 @@
-//! A LIBTORCH that the user has set is checked to be of the right release, and then used as it is.
+//! A libtorch that the user has chosen is checked to be of the right release, and then used as it is.
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 
 use super::Release;
 
-/// Checks that the folder holds a libtorch that the release's tch is made for.
+/// Checks that the folder holds a libtorch with the functions of the release.
 pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
-    let Release { torch, tch, .. } = release;
+    let torch = release.torch;
     let library = libtorch.join("lib/libtorch_cpu.so");
     ensure!(
         library.exists(),
@@ -24,22 +24,18 @@ pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
     })?;
     // #define TORCH_VERSION \
     //   "2.13.0"
-    let found = text.split('"').nth(1).unwrap_or("no version");
-    let advice = match Release::of(found) {
-        Some(_) => format!("add `--torch {found}` after the chore's name"),
-        None => format!("set it to libtorch {torch}"),
+    let found = text.split('"').nth(1).unwrap_or("of an unknown release");
+    let like = Release::like(found);
+    let advice = match like {
+        Some(like) => format!("add `--torch {}` after the chore's name", like.torch),
+        None => format!("set LIBTORCH to libtorch {torch}"),
     };
     ensure!(
-        minor(found) == minor(torch),
-        "LIBTORCH is set, to {}, which is libtorch {found}, but tch {tch} needs {torch}: {advice}, or unset it to have one fetched",
+        like == Release::like(torch),
+        "the libtorch in {} is {found}, but this build is for {torch}: {advice}, or unset LIBTORCH to have one fetched",
         libtorch.display(),
     );
     Ok(())
-}
-
-/// `2.13` of `2.13.0`: a release with another third number has the same functions.
-fn minor(version: &str) -> &str {
-    version.rsplit_once('.').map_or(version, |(minor, _)| minor)
 }
 
 #[cfg(test)]
@@ -62,9 +58,10 @@ mod tests {
         };
         let right = [of("2.13.0"), of("2.13.1")];
         let wrong = [
-            ("2.11.0", "add `--torch 2.11.0` after the chore's name, or unset it"),
-            ("2.10.0", "set it to libtorch 2.13.0, or unset it"),
-            ("2.14.0", "set it to libtorch 2.13.0, or unset it"),
+            ("2.11.0", "add `--torch 2.11.0` after the chore's name, or unset LIBTORCH"),
+            ("2.12.2", "add `--torch 2.12.1` after the chore's name, or unset LIBTORCH"),
+            ("2.10.0", "set LIBTORCH to libtorch 2.13.0, or unset LIBTORCH"),
+            ("2.14.0", "set LIBTORCH to libtorch 2.13.0, or unset LIBTORCH"),
         ]
         .map(|(version, advice)| (of(version), version, advice));
         fs::remove_dir_all(&folder).expect("the folder goes");
@@ -76,8 +73,7 @@ mod tests {
         }
         for (result, version, advice) in wrong {
             let error = result.expect_err(version);
-            let expected =
-                format!("which is libtorch {version}, but tch 0.26.0 needs 2.13.0: {advice}");
+            let expected = format!("is {version}, but this build is for 2.13.0: {advice}");
             assert!(error.contains(&expected), "{error}");
         }
     }

@@ -37,12 +37,18 @@ impl fmt::Display for State {
 /// The environment in a folder, whether or not it has been made.
 pub(crate) struct Venv {
     folder: PathBuf,
+    release: &'static Release,
 }
 
 impl Venv {
     /// The environment in this folder; this does not create anything yet.
-    pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    pub(super) fn new(folder: PathBuf, release: &'static Release) -> Self {
+        Self { folder, release }
+    }
+
+    /// The release of PyTorch that belongs in it.
+    pub(super) fn release(&self) -> &'static Release {
+        self.release
     }
 
     /// The environment's folder.
@@ -66,12 +72,14 @@ impl Venv {
     }
 
     /// Looks at every file of every package, which takes a second or two.
-    pub(super) fn inspect(&self, level: Level, release: &Release) -> State {
+    pub(super) fn inspect(&self, level: Level) -> State {
         if !self.executable("python").exists() {
             return State::Broken("there is no virtual environment".to_owned());
         }
         let mut inspection = self.python();
-        inspection.args(["-c", include_str!("installed.py")]).args(level.requirements(release));
+        inspection
+            .args(["-c", include_str!("installed.py")])
+            .args(level.requirements(self.release));
         let faults = match command::output(&mut inspection) {
             Ok(faults) => faults,
             Err(_) => return State::Broken("its Python does not run".to_owned()),
@@ -107,11 +115,11 @@ impl Venv {
     }
 
     /// Lets pip add what is missing.
-    pub(super) fn install(&self, level: Level, release: &Release, lock: &Lock) -> Result<()> {
+    pub(super) fn install(&self, level: Level, lock: &Lock) -> Result<()> {
         let mut pip = self.python();
         pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
         pip.args((!level.with_dependencies()).then_some("--no-deps"));
-        pip.args(level.requirements(release));
+        pip.args(level.requirements(self.release));
         let downloads = self.downloads();
         fs::create_dir(&downloads)
             .with_context(|| format!("cannot create {}", downloads.display()))?;

@@ -1,5 +1,5 @@
-//! A twin of the checkout that differs in what tch is locked to. It consists of links to the
-//! checkout's files, and a Cargo.lock of its own.
+//! A twin of the checkout whose Cargo.lock selects another tch. The rest of it is links to the
+//! checkout's files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 
 use super::{checkout, target_dir};
 use crate::command;
+use crate::setup::Lock;
 
 const LOCK: &str = "Cargo.lock";
 
@@ -18,8 +19,8 @@ const ORIGIN: &str = "Cargo.lock.checkout";
 
 /// Makes the twin, or brings it up to date.
 pub(super) fn make(twin: &Path, tch: &str) -> Result<()> {
-    fs::create_dir_all(twin).with_context(|| format!("cannot create {}", twin.display()))?;
-    link(checkout(), twin)?;
+    let _one_at_a_time = Lock::take(twin)?;
+    link(checkout(), &target_dir()?, twin)?;
     let lock = checkout().join(LOCK);
     let origin = fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
     if fs::read(twin.join(ORIGIN)).is_ok_and(|found| found == origin) {
@@ -29,15 +30,16 @@ pub(super) fn make(twin: &Path, tch: &str) -> Result<()> {
         let path = twin.join(name);
         fs::write(&path, &origin).with_context(|| format!("cannot write {}", path.display()))
     };
+    // Gone while the lock is not the one that belongs to it, and written last, so that an
+    // interrupted update is done again.
+    remove(&twin.join(ORIGIN))?;
     write(LOCK)?;
     command::run(command::cargo(twin).args(["update", "--quiet", "tch", "--precise", tch]))?;
-    // Written last, so that an interrupted update is done again.
     write(ORIGIN)
 }
 
 /// Links to everything in the checkout but what cargo and the set-up write.
-fn link(checkout: &Path, twin: &Path) -> Result<()> {
-    let target = target_dir()?;
+fn link(checkout: &Path, target: &Path, twin: &Path) -> Result<()> {
     let cannot_list = || format!("cannot list {}", checkout.display());
     for entry in fs::read_dir(checkout).with_context(cannot_list)? {
         let path = entry.with_context(cannot_list)?.path();
@@ -45,15 +47,23 @@ fn link(checkout: &Path, twin: &Path) -> Result<()> {
         if path == target || [".git", ".libtorch", "target", LOCK].iter().any(|own| name == *own) {
             continue;
         }
-        match symlink(&path, twin.join(name)) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                let link = twin.join(name);
-                return Err(error).with_context(|| format!("cannot create {}", link.display()));
-            }
-            _ => {}
+        let link = twin.join(name);
+        // It leads elsewhere if the checkout was moved, or if two share a target folder.
+        if !fs::read_link(&link).is_ok_and(|found| found == path) {
+            remove(&link)?;
+            symlink(&path, &link).with_context(|| format!("cannot create {}", link.display()))?;
         }
     }
     Ok(())
+}
+
+fn remove(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", file.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -63,25 +73,26 @@ mod tests {
     #[test]
     fn a_twin_has_everything_but_what_is_written_there() {
         let folder = std::env::temp_dir().join(format!("xtask-twin-{}", std::process::id()));
-        let (checkout, twin) = (folder.join("checkout"), folder.join("twin"));
-        for name in [".cargo", ".git", ".libtorch", "core", "target"] {
-            fs::create_dir_all(checkout.join(name)).expect("a folder");
-        }
-        for name in ["Cargo.lock", "Cargo.toml"] {
-            fs::write(checkout.join(name), name).expect("a file");
+        let [old, new, twin] = ["old", "new", "twin"].map(|name| folder.join(name));
+        for checkout in [&old, &new] {
+            for name in [".cargo", ".git", ".libtorch", "build", "core", "target"] {
+                fs::create_dir_all(checkout.join(name)).expect("a folder");
+            }
+            fs::write(checkout.join("Cargo.lock"), "").expect("a file");
+            fs::write(checkout.join("Cargo.toml"), checkout.to_string_lossy().as_bytes())
+                .expect("a file");
         }
         fs::create_dir_all(&twin).expect("a folder");
-        let linked = [link(&checkout, &twin), link(&checkout, &twin)];
+        let manifests = [&old, &old, &new].map(|checkout| {
+            link(checkout, &checkout.join("build"), &twin).expect("links");
+            fs::read_to_string(twin.join("Cargo.toml")).expect("the link leads to a file")
+        });
         let names = fs::read_dir(&twin).expect("the twin is there");
         let mut names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
         names.sort();
-        let manifest = fs::read_to_string(twin.join("Cargo.toml"));
         fs::remove_dir_all(&folder).expect("the folder goes");
 
-        for result in linked {
-            result.expect("once and twice");
-        }
         assert_eq!(names, [".cargo", "Cargo.toml", "core"]);
-        assert_eq!(manifest.expect("the link leads to the file"), "Cargo.toml");
+        assert_eq!(manifests, [&old, &old, &new].map(|checkout| checkout.to_string_lossy()));
     }
 }
