@@ -155,6 +155,7 @@ mod tests {
         }
         assert_eq!(rest(&["launch", "--help"]).args, ["--help"]);
     }
+
     #[test]
     fn a_release_of_pytorch_is_chosen_before_the_other_commands_arguments() {
         let torch = |line: &[&str]| rest(line).torch.release.torch;

@@ -187,3 +187,49 @@ fn remove(path: &Path) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Installs an empty package. Without its end, as a pip leaves it that was killed meanwhile.
+    fn install(packages: &Path, requirement: &str, to_the_end: bool) {
+        let (name, version) = requirement.split_once("==").expect("NAME==VERSION");
+        let information = packages.join(format!("{}-{version}.dist-info", name.replace('-', "_")));
+        let folder = information.file_name().expect("it has one").to_string_lossy();
+        let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n");
+        let end = if to_the_end { format!("{folder}/INSTALLER,,\n") } else { String::new() };
+        fs::create_dir(&information).expect("a folder");
+        fs::write(information.join("METADATA"), metadata).expect("a file");
+        fs::write(information.join("INSTALLER"), "pip\n").expect("a file");
+        fs::write(information.join("RECORD"), format!("{folder}/METADATA,,\n{end}"))
+            .expect("a file");
+    }
+
+    #[test]
+    fn an_environment_between_two_releases_is_not_complete() {
+        let folder = std::env::temp_dir().join(format!("xtask-venv-{}", std::process::id()));
+        let venv = Venv::new(folder.clone(), Release::DEFAULT);
+        let lock = Lock::take(&folder).expect("the lock is free");
+        venv.make_anew(&lock, &State::Incomplete).expect("an environment");
+        let python = fs::read_dir(folder.join("lib")).expect("a folder").next();
+        let packages = python.expect("a Python").expect("an entry").path().join("site-packages");
+        let requirements = Level::Minimal.requirements(Release::DEFAULT);
+        requirements.iter().for_each(|requirement| install(&packages, requirement, true));
+        let complete = venv.inspect(Level::Minimal);
+        let torch = packages.join(format!("torch-{}.dist-info", Release::DEFAULT.torch));
+        fs::remove_dir_all(&torch).expect("pip removes the old release");
+        let without = venv.inspect(Level::Minimal);
+        install(&packages, &requirements[0], false);
+        let interrupted = venv.inspect(Level::Minimal);
+        fs::remove_dir_all(&torch).expect("the folder goes");
+        install(&packages, "torch==2.11.0", true);
+        let older = venv.inspect(Level::Minimal);
+        fs::remove_dir_all(&folder).expect("the folder goes");
+
+        assert_eq!(complete, State::Complete);
+        assert_eq!([without, older], [State::Incomplete, State::Incomplete]);
+        let reason = "damaged torch: its installation did not end";
+        assert_eq!(interrupted, State::Broken(reason.to_owned()));
+    }
+}
