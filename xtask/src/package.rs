@@ -67,9 +67,10 @@ fn try_out(workspace: &Workspace, target: &Path, folder: &Path) -> Result<()> {
     // As docs.rs does.
     let mut document = cargo(&folder.join("no-libtorch"));
     document.args(["doc", "--release", "--no-deps"]);
-    document.args(PACKAGES[..3].iter().flat_map(|name| ["--package", name]));
-    document
-        .args(["--features", "tch-parallel/doc-only,tch-parallel/download,tch-parallel/images"]);
+    let libraries = &PACKAGES[..3];
+    document.args(libraries.iter().flat_map(|name| ["--package", name]));
+    document.args(libraries.iter().map(|name| format!("--features={name}/doc-only")));
+    document.args(["--features=tch-parallel/download,tch-parallel/images"]);
     command::run(&mut document)
 }
 
