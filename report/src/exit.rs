@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_printed_without_a_line_end_arrives() {
+    fn text_without_a_newline_arrives() {
         const ENDS: &str = "REPORT_TEST_ENDS";
         if std::env::var_os(ENDS).is_some() {
             print!("half a line");
             exit(Err(chain(&["no data"])));
         }
-        let test = "exit::tests::what_was_printed_without_a_line_end_arrives";
+        let test = "exit::tests::text_without_a_newline_arrives";
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
         again.args(["--exact", test, "--nocapture"]).env(ENDS, "1").env_remove("RANK");
         let ended = again.output().unwrap();

@@ -5,6 +5,7 @@ mod bench;
 mod book;
 mod build;
 mod command;
+mod files;
 mod launch;
 mod lines;
 mod package;
@@ -68,7 +69,7 @@ enum Chore {
 
 #[derive(Args)]
 struct Torch {
-    /// The release of PyTorch to build with. Other releases than the default are built in
+    /// The release of PyTorch to build with. Releases other than the default are built in
     /// target/torch-VERSION.
     #[arg(long = "torch", value_name = "VERSION", default_value = Release::DEFAULT.torch, value_parser = Release::parser())]
     release: &'static Release,

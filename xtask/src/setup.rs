@@ -27,7 +27,7 @@ pub(crate) fn run(workspace: &Workspace, level: Level) -> Result<()> {
     ensure(workspace, level)?;
     let folder = workspace.libtorch.display();
     match workspace.has_user_libtorch() {
-        true => eprintln!("nothing to set up: libtorch is yours, in {folder}"),
+        true => eprintln!("nothing to set up: you have chosen the libtorch in {folder}"),
         false => eprintln!("libtorch {} is ready in {folder}", workspace.release.torch),
     }
     Ok(())

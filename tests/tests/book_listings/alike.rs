@@ -93,7 +93,7 @@ fn same_but_for_room(listing: &[Vec<&str>], text: &[Vec<&str>]) -> bool {
 }
 
 /// The words of a line. Spaces are ignored, because columns are as wide as their numbers. So is the
-/// folder in which PyTorch was compiled, which gloo's messages name: since 2.13 it is another one.
+/// folder in which PyTorch was compiled: gloo's messages name it, and 2.13 changed it.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let words = line.split([' ', '\t', '=', ',', ':', '}', '(', ')']);
     let below = |word| str::rsplit_once(word, "/third_party/").map_or(word, |(_, path)| path);

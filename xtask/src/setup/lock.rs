@@ -16,7 +16,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Waits for a process that has it, in this or another terminal.
+    /// Waits for a process that holds it, in this or another terminal.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;

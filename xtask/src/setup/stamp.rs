@@ -2,11 +2,11 @@
 //! everything else does.
 
 use std::fs;
-use std::io::ErrorKind;
 
 use anyhow::{Context, Result};
 
 use super::{Level, Release, Venv};
+use crate::files;
 
 const FILE: &str = ".setup-complete";
 
@@ -21,20 +21,13 @@ pub(super) fn read(venv: &Venv) -> Option<Level> {
 pub(super) fn write(venv: &Venv, level: Level) -> Result<()> {
     // Renamed into place, so that the stamp is complete whenever it exists.
     let (part, whole) = (venv.folder().join(".setup-complete.part"), venv.folder().join(FILE));
-    fs::write(&part, text(level, venv.release()))
-        .with_context(|| format!("cannot write {}", part.display()))?;
+    files::write(&part, text(level, venv.release()))?;
     fs::rename(&part, &whole).with_context(|| format!("cannot write {}", whole.display()))
 }
 
 /// Removes the stamp, before the folder is changed.
 pub(super) fn remove(venv: &Venv) -> Result<()> {
-    let stamp = venv.folder().join(FILE);
-    match fs::remove_file(&stamp) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", stamp.display()))
-        }
-        _ => Ok(()),
-    }
+    files::remove(&venv.folder().join(FILE))
 }
 
 fn text(level: Level, release: &Release) -> String {

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use super::lock::{self, Lock};
 use super::{Level, Release};
 use crate::command;
+use crate::files::remove;
 
 /// What an inspection finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,26 +174,11 @@ impl Venv {
     }
 }
 
-/// Removes a file, a link or a folder with its contents. It is no error if it does not exist.
-fn remove(path: &Path) -> Result<()> {
-    let removed = if path.is_dir() && !path.is_symlink() {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
-    };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Installs an empty package. Without its end, as a pip leaves it that was killed meanwhile.
+    /// Installs an empty package; if not to the end, it is left as a killed pip would leave it.
     fn install(packages: &Path, requirement: &str, to_the_end: bool) {
         let (name, version) = requirement.split_once("==").expect("NAME==VERSION");
         let information = packages.join(format!("{}-{version}.dist-info", name.replace('-', "_")));

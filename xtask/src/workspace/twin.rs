@@ -2,7 +2,6 @@
 //! checkout's files.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::{checkout, target_dir};
 use crate::command;
+use crate::files::{remove, write};
 use crate::setup::Lock;
 
 const LOCK: &str = "Cargo.lock";
@@ -26,16 +26,11 @@ pub(super) fn make(twin: &Path, tch: &str) -> Result<()> {
     if fs::read(twin.join(ORIGIN)).is_ok_and(|found| found == origin) {
         return Ok(());
     }
-    let write = |name| {
-        let path = twin.join(name);
-        fs::write(&path, &origin).with_context(|| format!("cannot write {}", path.display()))
-    };
-    // Gone while the lock is not the one that belongs to it, and written last, so that an
-    // interrupted update is done again.
+    // Removed first and written last, so that an interrupted update is repeated.
     remove(&twin.join(ORIGIN))?;
-    write(LOCK)?;
+    write(&twin.join(LOCK), &origin)?;
     command::run(command::cargo(twin).args(["update", "--quiet", "tch", "--precise", tch]))?;
-    write(ORIGIN)
+    write(&twin.join(ORIGIN), origin)
 }
 
 /// Links to everything in the checkout but what cargo and the set-up write.
@@ -48,22 +43,13 @@ fn link(checkout: &Path, target: &Path, twin: &Path) -> Result<()> {
             continue;
         }
         let link = twin.join(name);
-        // It leads elsewhere if the checkout was moved, or if two share a target folder.
+        // It leads elsewhere if the checkout was moved, or shares its target folder with another.
         if !fs::read_link(&link).is_ok_and(|found| found == path) {
             remove(&link)?;
             symlink(&path, &link).with_context(|| format!("cannot create {}", link.display()))?;
         }
     }
     Ok(())
-}
-
-fn remove(file: &Path) -> Result<()> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", file.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
