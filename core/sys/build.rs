@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 
 use find_libtorch::{Libtorch, variable};
 
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 13] = [
     "amp.cpp",
     "initialize.cpp",
     "store.cpp",
+    "shared_memory/arena.cpp",
+    "shared_memory/exchange.cpp",
+    "gloo.cpp",
     "process_group.cpp",
     "comm_hook.cpp",
     "reducer.cpp",
@@ -71,6 +74,8 @@ fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(
         .std("c++17")
         // Most warnings come from libtorch's headers, which we cannot fix.
         .warnings(false)
+        // Sums of integers wrap around, as in gloo.
+        .flag("-fwrapv")
         .define("USE_DISTRIBUTED", None)
         .define("USE_C10D_GLOO", None)
         .define("_GLIBCXX_USE_CXX11_ABI", abi.to_str())

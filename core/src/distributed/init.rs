@@ -6,8 +6,9 @@ use super::env::Env;
 use super::post_mortem::PostMortem;
 use super::process_group::{Place, ProcessGroup};
 use super::store::{LONGEST, Store};
+use super::transport::shared_memory_is_allowed;
 use crate::{Error, Result};
-use c10d_sys::GlooAddress;
+use c10d_sys::{GlooAddress, GlooOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
@@ -88,6 +89,7 @@ pub(super) fn join(
 /// Takes this place in the group that meets in `store`.
 pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     let Place { rank, world_size, job_rank, timeout, .. } = place;
+    let shared_memory = shared_memory_is_allowed()?;
     let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
     // A connection of its own: the rank at fault must be found while others wait in the store.
     let ours = store.try_clone()?.with_prefix("tch_parallel")?;
@@ -100,7 +102,8 @@ pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     let post_mortem = PostMortem::new(Arc::clone(ours.engine()), rank, world_size, job_rank);
     let post_mortem = post_mortem.map_err(failed)?;
     let start = Instant::now();
-    let engine = connect(store.engine(), &store.gloo_address()?, &place).map_err(|error| {
+    let engine = connect(store.engine(), store.gloo_address()?, shared_memory, &place);
+    let engine = engine.map_err(|error| {
         let absent = (start.elapsed() >= timeout).then(|| post_mortem.absent(timeout)).flatten();
         place.could_not_join(absent.as_deref().unwrap_or(error.message()))
     })?;
@@ -111,17 +114,21 @@ pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
 /// default group, so that ranks of either language find each other.
 fn connect(
     store: &c10d_sys::Store,
-    address: &GlooAddress,
+    address: GlooAddress,
+    shared_memory: bool,
     place: &Place,
 ) -> Result<c10d_sys::ProcessGroup, c10d_sys::Error> {
     let store = store.with_prefix("default_pg")?.with_prefix("0/")?;
-    let Place { rank, world_size, timeout, .. } = *place;
+    let Place { rank, world_size, job_rank, timeout, .. } = *place;
     match (place.backend, place.device) {
         #[cfg(feature = "cuda")]
         (Backend::Nccl, Device::Cuda(index)) => {
             c10d_sys::ProcessGroup::nccl(&store, rank, world_size, index, timeout)
         }
-        _ => c10d_sys::ProcessGroup::gloo(&store, rank, world_size, address, timeout),
+        _ => {
+            let options = GlooOptions { address, shared_memory, name: job_rank, timeout };
+            c10d_sys::ProcessGroup::gloo(&store, rank, world_size, &options)
+        }
     }
 }
 

@@ -136,7 +136,7 @@ impl<M> DistributedDataParallel<M> {
         let work = self
             .group
             .engine()
-            .all_reduce(&flag(&self.group, true), ReduceOp::Sum)
+            .all_reduce_async(&flag(&self.group, true), ReduceOp::Sum)
             .map_err(engine_failed)?;
         if joining.options.throw_on_early_termination && self.count(false)? > 0.0 {
             self.joining.set(Some(Joining { terminated: true, ..joining }));
@@ -157,7 +157,7 @@ impl<M> DistributedDataParallel<M> {
         // Only the others need the result.
         self.group
             .engine()
-            .all_reduce(&flag(&self.group, sync), ReduceOp::Sum)
+            .all_reduce_async(&flag(&self.group, sync), ReduceOp::Sum)
             .map(drop)
             .map_err(|error| self.failed(OPERATION, &error))
     }

@@ -6,6 +6,7 @@
 //! | `init` | [`init_process_group`]: makes this process a rank |
 //! | `device` | [`DeviceChoice`]: a rank's device; [`Backend`]: what moves its tensors |
 //! | `process_group` | [`ProcessGroup`]: the collectives |
+//! | `transport` | [`Transport`]: sockets or shared memory |
 //! | `new_group` | groups of some ranks |
 //! | `objects` | exchanges of values that are not tensors |
 //! | `pending` | [`Pending`]: an exchange in progress, whose result must be waited for |
@@ -45,6 +46,7 @@ mod process_group;
 mod rendezvous;
 mod same_model;
 mod store;
+mod transport;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
 pub use c10d_sys::ReduceOp;
@@ -60,3 +62,4 @@ pub use no_sync::NoSync;
 pub use pending::Pending;
 pub use process_group::ProcessGroup;
 pub use store::Store;
+pub use transport::Transport;

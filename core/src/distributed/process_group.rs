@@ -195,7 +195,7 @@ impl ProcessGroup {
     #[doc(alias = "async_op")]
     pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
         check_reduction(&tensor, op)?;
-        let work = self.engine().all_reduce(&tensor, op);
+        let work = self.engine().all_reduce_async(&tensor, op);
         self.pending("all_reduce", tensor, work)
     }
 

@@ -62,10 +62,24 @@ void c10d_store_free(c10d_store* store);
 // --- process_group.cpp: ProcessGroup.hpp, ProcessGroupGloo.hpp, Work.hpp, comm.hpp ---
 
 c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out);
-// Gloo listens on each of `names`: network interfaces, or host names.
+// Gloo listens on each of `names`: network interfaces, or host names. With `shared_memory`, ranks of
+// one host exchange through it (shared_memory/exchange.hpp); messages then call this rank `name`.
 c10d_status c10d_process_group_add_gloo(
-    c10d_process_group* group, const char** names, size_t count, bool are_interfaces, int64_t timeout_ms);
-c10d_status c10d_all_reduce(c10d_process_group* group, c10d_tensor* tensor, uint8_t op, c10d_work** out);
+    c10d_process_group* group,
+    const char** names,
+    size_t count,
+    bool are_interfaces,
+    bool shared_memory,
+    int name,
+    int64_t timeout_ms);
+// Null if the group exchanges through shared memory, or why it does not. Borrowed from the group.
+const char* c10d_process_group_no_shared_memory(const c10d_process_group* group);
+// like.new_empty(size), in shared memory if the group has it.
+c10d_status c10d_allocate_tensor(
+    c10d_process_group* group, const int64_t* size, size_t dimensions, c10d_tensor* like, c10d_tensor** out);
+// Operations that are not `async` may be carried out by c10d_work_wait, which must follow at once.
+c10d_status c10d_all_reduce(
+    c10d_process_group* group, c10d_tensor* tensor, uint8_t op, bool async, c10d_work** out);
 c10d_status c10d_broadcast(c10d_process_group* group, c10d_tensor* tensor, int root, c10d_work** out);
 c10d_status c10d_reduce(c10d_process_group* group, c10d_tensor* tensor, int root, uint8_t op, c10d_work** out);
 c10d_status c10d_all_gather(

@@ -1,9 +1,14 @@
 // What the opaque handles of the C ABI hold.
 #pragma once
 
+#include "shared_memory/exchange.hpp"
+
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <memory>
+#include <string>
 
 struct c10d_store {
   c10::intrusive_ptr<c10d::Store> store;
@@ -11,6 +16,14 @@ struct c10d_store {
 
 struct c10d_process_group {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
+  // Null if tensors take another way.
+  std::shared_ptr<c10d_sys::Exchange> exchange;
+  // Why there is no exchange.
+  std::string why_none;
+
+  c10::intrusive_ptr<c10d_sys::Arena> arena() const {
+    return exchange == nullptr ? nullptr : exchange->arena();
+  }
 };
 
 struct c10d_work {

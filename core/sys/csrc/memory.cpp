@@ -1,4 +1,5 @@
 #include "guard.hpp"
+#include "shared_memory/arena.hpp"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -7,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <utility>
 
 using c10d_sys::guarded;
 
@@ -26,11 +28,14 @@ struct Counter {
 
 std::array<Counter, C10D_CPU_DEVICES> counters;
 thread_local int32_t current_device = 0;
+thread_local c10d_sys::Arena* current_arena = nullptr;
 
 // Precedes every block. It is as long as libtorch's alignment, so that the block stays aligned.
 struct alignas(64) Header {
   int64_t bytes;
   int32_t device;
+  // Null for a block that lies in no arena. Counted as a reference.
+  c10d_sys::Arena* arena;
 };
 static_assert(sizeof(Header) == 64, "blocks keep the alignment that kernels rely on");
 
@@ -42,7 +47,12 @@ void release(void* block) {
   if (block != nullptr) {
     Header* found = header(block);
     counters[found->device].live -= found->bytes;
-    c10::free_cpu(found);
+    if (found->arena == nullptr) {
+      c10::free_cpu(found);
+    } else {
+      auto arena = c10::intrusive_ptr<c10d_sys::Arena>::reclaim(found->arena);
+      arena->free(found, found->bytes + sizeof(Header));
+    }
   }
 }
 
@@ -54,7 +64,14 @@ struct CountingAllocator final : c10::Allocator {
       return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
     }
     TORCH_CHECK(bytes <= SIZE_MAX - sizeof(Header), "a block of ", bytes, " bytes is asked for");
-    auto* found = static_cast<Header*>(c10::alloc_cpu(bytes + sizeof(Header)));
+    const size_t size = bytes + sizeof(Header);
+    auto* arena = current_arena;
+    auto* found = static_cast<Header*>(arena == nullptr ? nullptr : arena->allocate(size));
+    if (found == nullptr) {
+      arena = nullptr;
+      found = static_cast<Header*>(c10::alloc_cpu(size));
+    }
+    found->arena = c10::intrusive_ptr<c10d_sys::Arena>::reclaim_copy(arena).release();
     found->bytes = static_cast<int64_t>(bytes);
     found->device = current_device;
     counters[current_device].add(found->bytes);
@@ -81,6 +98,16 @@ struct CountingAllocator final : c10::Allocator {
 }();
 
 } // namespace
+
+namespace c10d_sys {
+
+AllocateIn::AllocateIn(const c10::intrusive_ptr<Arena>& arena) : previous_(std::exchange(current_arena, arena.get())) {}
+
+AllocateIn::~AllocateIn() {
+  current_arena = previous_;
+}
+
+} // namespace c10d_sys
 
 int32_t c10d_exchange_cpu_device(int32_t device) noexcept {
   const int32_t previous = current_device;

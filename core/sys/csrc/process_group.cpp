@@ -1,3 +1,4 @@
+#include "gloo.hpp"
 #include "guard.hpp"
 #include "handles.hpp"
 
@@ -87,6 +88,23 @@ c10d::ReduceOp reduce_op(uint8_t op) {
   return c10d::ReduceOp(static_cast<c10d::ReduceOp::RedOpType>(op));
 }
 
+// Null, with the reason in the handle, if shared memory is not to be had here.
+std::shared_ptr<c10d_sys::Exchange> offer_exchange(c10d_process_group* handle, c10d::Store& store, int name) {
+  const int size = handle->group->getSize();
+  if (size == 1) {
+    handle->why_none = "there is one rank";
+    return nullptr;
+  }
+  try {
+    auto exchange = std::make_shared<c10d_sys::Exchange>(handle->group->getRank(), size, name);
+    exchange->offer(store);
+    return exchange;
+  } catch (const c10::Error& error) {
+    handle->why_none = error.what_without_backtrace();
+    return nullptr;
+  }
+}
+
 } // namespace
 
 c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out) {
@@ -97,10 +115,17 @@ c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_
 }
 
 c10d_status c10d_process_group_add_gloo(
-    c10d_process_group* handle, const char** names, size_t count, bool are_interfaces, int64_t timeout_ms) {
+    c10d_process_group* handle,
+    const char** names,
+    size_t count,
+    bool are_interfaces,
+    bool shared_memory,
+    int name,
+    int64_t timeout_ms) {
   return guarded([&] {
     auto& group = handle->group;
-    auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_ms));
+    const milliseconds timeout(timeout_ms);
+    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     for (size_t i = 0; i < count; ++i) {
       options->devices.push_back(
           are_interfaces ? c10d::ProcessGroupGloo::createDeviceForInterface(names[i])
@@ -110,9 +135,18 @@ c10d_status c10d_process_group_add_gloo(
     // Gloo also serves CUDA tensors, through the CPU; PyTorch names the prefix after the first
     // device.
     auto store = c10::make_intrusive<c10d::PrefixStore>("cpu/", group->getStore());
-    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        store, group->getRank(), group->getSize(), options);
+    handle->why_none = "it is switched off";
+    auto exchange = shared_memory ? offer_exchange(handle, *store, name) : nullptr;
+    auto gloo = c10::make_intrusive<c10d_sys::Gloo>(store, group->getRank(), group->getSize(), options);
     gloo->setSequenceNumberForGroup();
+    if (exchange != nullptr) {
+      if (auto why_not = exchange->join(*store, timeout)) {
+        handle->why_none = *why_not;
+      } else {
+        handle->exchange = exchange;
+        gloo->set_exchange(std::move(exchange));
+      }
+    }
     c10::intrusive_ptr<c10d::Backend> backend = std::move(gloo);
     if (c10d::debug_level() == c10d::DebugLevel::Detail) {
       // Before each operation the ranks check, over a second group, that all are about to do the
@@ -132,11 +166,26 @@ c10d_status c10d_process_group_add_gloo(
   });
 }
 
-c10d_status c10d_all_reduce(c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_work** out) {
+const char* c10d_process_group_no_shared_memory(const c10d_process_group* handle) {
+  return handle->exchange == nullptr ? handle->why_none.c_str() : nullptr;
+}
+
+c10d_status c10d_allocate_tensor(
+    c10d_process_group* handle, const int64_t* size, size_t dimensions, c10d_tensor* like, c10d_tensor** out) {
+  return guarded([&] {
+    const auto arena = handle->arena();
+    const c10d_sys::AllocateIn scope(arena);
+    *out = new at::Tensor(at::empty({size, dimensions}, tensor(like).options()));
+  });
+}
+
+c10d_status c10d_all_reduce(
+    c10d_process_group* handle, c10d_tensor* input, uint8_t op, bool async, c10d_work** out) {
   return started(out, [&] {
     std::vector<at::Tensor> list{dense(input)};
     c10d::AllreduceOptions options;
     options.reduceOp = reduce_op(op);
+    options.asyncOp = async;
     return handle->group->allreduce(list, options);
   });
 }
@@ -146,6 +195,7 @@ c10d_status c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int r
     std::vector<at::Tensor> list{dense(input)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
+    options.asyncOp = false;
     return handle->group->broadcast(list, options);
   });
 }
@@ -185,7 +235,11 @@ c10d_status c10d_recv(c10d_process_group* handle, c10d_tensor* output, int sourc
 }
 
 c10d_status c10d_barrier(c10d_process_group* handle, c10d_work** out) {
-  return started(out, [&] { return handle->group->barrier(c10d::BarrierOptions()); });
+  return started(out, [&] {
+    c10d::BarrierOptions options;
+    options.asyncOp = false;
+    return handle->group->barrier(options);
+  });
 }
 
 c10d_status c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_ms, bool wait_all_ranks) {

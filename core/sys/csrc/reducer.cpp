@@ -83,6 +83,8 @@ struct c10d_reducer {
   c10::intrusive_ptr<SinkState> sink;
   std::shared_ptr<c10d::Logger> logger;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
+  // Where the buckets lie.
+  c10::intrusive_ptr<c10d_sys::Arena> arena;
   bool find_unused_parameters;
   // Null if none is registered. Owned by the reducer.
   c10d_sys::CommHook* comm_hook = nullptr;
@@ -131,6 +133,9 @@ c10d_status c10d_reducer_new(
 
     auto sink = c10::make_intrusive<SinkState>();
     sink->static_graph = options->static_graph;
+    // The buckets are exchanged without a copy.
+    const auto arena = handle->arena();
+    const c10d_sys::AllocateIn scope(arena);
     sink->reducer = std::make_shared<c10d::Reducer>(
         params,
         std::move(buckets),
@@ -164,7 +169,7 @@ c10d_status c10d_reducer_new(
       logger->set_static_graph();
     }
     *out = new c10d_reducer{
-        std::move(sink), std::move(logger), handle->group, options->find_unused_parameters};
+        std::move(sink), std::move(logger), handle->group, arena, options->find_unused_parameters};
   });
 }
 
@@ -176,7 +181,10 @@ c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* handle) {
 }
 
 c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
-  return guarded([&] { *out = handle->reducer().rebuild_buckets(); });
+  return guarded([&] {
+    const c10d_sys::AllocateIn scope(handle->arena);
+    *out = handle->reducer().rebuild_buckets();
+  });
 }
 
 c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {

@@ -108,12 +108,23 @@ unsafe extern "C" {
         names: *mut *const c_char,
         count: usize,
         are_interfaces: bool,
+        shared_memory: bool,
+        name: c_int,
         timeout_ms: i64,
+    ) -> Status;
+    pub(crate) fn c10d_process_group_no_shared_memory(group: *const ProcessGroup) -> *const c_char;
+    pub(crate) fn c10d_allocate_tensor(
+        group: *mut ProcessGroup,
+        size: *const i64,
+        dimensions: usize,
+        like: *mut Tensor,
+        out: *mut *mut Tensor,
     ) -> Status;
     pub(crate) fn c10d_all_reduce(
         group: *mut ProcessGroup,
         tensor: *mut Tensor,
         op: u8,
+        is_async: bool,
         out: *mut *mut Work,
     ) -> Status;
     pub(crate) fn c10d_broadcast(

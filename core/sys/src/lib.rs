@@ -44,7 +44,7 @@ pub use error::{Error, ErrorKind};
 pub use exit::exit;
 pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
-pub use process_group::{GlooAddress, ProcessGroup, ReduceOp, Work};
+pub use process_group::{GlooAddress, GlooOptions, ProcessGroup, ReduceOp, Work};
 pub use reducer::{Reducer, ReducerOptions};
 pub use store::{Store, TcpStoreOptions};
 pub use tensor::randperm;

@@ -3,11 +3,11 @@
 use crate::error::{c_text, check, created};
 use crate::store::milliseconds;
 use crate::{Error, Store, ffi};
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::Duration;
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 /// How values of several ranks are combined: `dist.ReduceOp`, in the order of
 /// `c10d::ReduceOp::RedOpType`.
@@ -25,6 +25,20 @@ pub enum ReduceOp {
     Min = 3,
     /// The largest.
     Max = 4,
+}
+
+/// How gloo reaches the other ranks.
+#[derive(Debug, Clone)]
+pub struct GlooOptions {
+    /// Where it listens for them.
+    pub address: GlooAddress,
+    /// Whether ranks on one host exchange through shared memory. If one of the ranks cannot, all
+    /// use sockets.
+    pub shared_memory: bool,
+    /// What error messages call this rank.
+    pub name: usize,
+    /// How long to wait for the other ranks, here and in every operation.
+    pub timeout: Duration,
 }
 
 /// Where gloo listens for the other ranks.
@@ -71,8 +85,8 @@ impl Drop for Handle {
 
 /// A handle to a `c10d::ProcessGroup`. Clones share the group.
 ///
-/// Every operation only starts the exchange and returns [`Work`]; all ranks must start the same
-/// operations in the same order.
+/// Every operation returns [`Work`], and may begin only when that is waited for, unless its name says
+/// async. All ranks must start the same operations in the same order.
 #[derive(Debug, Clone)]
 pub struct ProcessGroup {
     handle: Arc<Handle>,
@@ -85,10 +99,9 @@ impl ProcessGroup {
         store: &Store,
         rank: usize,
         world_size: usize,
-        address: &GlooAddress,
-        timeout: Duration,
+        options: &GlooOptions,
     ) -> Result<ProcessGroup, Error> {
-        let (names, are_interfaces) = match address {
+        let (names, are_interfaces) = match &options.address {
             GlooAddress::Interfaces(names) => (c_texts(names)?, true),
             GlooAddress::Host(name) => (c_texts(&[name])?, false),
         };
@@ -101,7 +114,9 @@ impl ProcessGroup {
                 names.as_mut_ptr(),
                 names.len(),
                 are_interfaces,
-                milliseconds(timeout),
+                options.shared_memory,
+                c_rank(options.name),
+                milliseconds(options.timeout),
             )
         })?;
         Ok(ProcessGroup { handle: Arc::new(handle) })
@@ -129,11 +144,48 @@ impl ProcessGroup {
         Ok(ProcessGroup { handle: Arc::new(handle) })
     }
 
-    /// Reduces `tensor` over all ranks, in place on every rank.
+    /// Why the group does not exchange through shared memory; `None` if it does.
+    pub fn no_shared_memory(&self) -> Option<String> {
+        // SAFETY: the handle is valid, and the text lives as long as it.
+        unsafe {
+            let reason = ffi::c10d_process_group_no_shared_memory(self.handle.0.as_ptr());
+            (!reason.is_null()).then(|| CStr::from_ptr(reason).to_string_lossy().into_owned())
+        }
+    }
+
+    /// A tensor that is exchanged without a copy, if the group exchanges through shared memory. Its
+    /// values are undefined.
+    pub fn allocate_tensor(&self, size: &[i64], kind: Kind) -> Result<Tensor, Error> {
+        let like = Tensor::empty([0], (kind, Device::Cpu));
+        let mut out = null_mut();
+        // SAFETY: `size`, `like` and `out` live through the call.
+        let status = unsafe {
+            ffi::c10d_allocate_tensor(
+                self.handle.0.as_ptr(),
+                size.as_ptr(),
+                size.len(),
+                pointer(&like),
+                &mut out,
+            )
+        };
+        let tensor = created(status, out)?;
+        // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
+        Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
+    }
+
+    /// Reduces `tensor` over all ranks, in place on every rank, when it is waited for.
     pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> Result<Work, Error> {
         self.start(|group, out| {
             // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
-            unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, out) }
+            unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, false, out) }
+        })
+    }
+
+    /// [`all_reduce`](Self::all_reduce) that goes on while this thread does something else.
+    pub fn all_reduce_async(&self, tensor: &Tensor, op: ReduceOp) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, true, out) }
         })
     }
 
@@ -320,11 +372,19 @@ fn c_rank(rank: usize) -> c_int {
 mod tests {
     use super::*;
 
+    fn options() -> GlooOptions {
+        GlooOptions {
+            address: GlooAddress::Host("127.0.0.1".into()),
+            shared_memory: true,
+            name: 0,
+            timeout: Duration::from_secs(10),
+        }
+    }
+
     #[test]
     fn tensors_with_gaps_or_with_numbers_in_one_place_are_refused() {
         let store = Store::hash().unwrap();
-        let here = GlooAddress::Host("127.0.0.1".into());
-        let alone = ProcessGroup::gloo(&store, 0, 1, &here, Duration::from_secs(10)).unwrap();
+        let alone = ProcessGroup::gloo(&store, 0, 1, &options()).unwrap();
         let table = Tensor::arange(6, (tch::Kind::Float, tch::Device::Cpu)).reshape([3, 2]);
         for view in [table.select(1, 0), table.slice(1, 0, 1, 1).expand([3, 1000], false)] {
             for started in [

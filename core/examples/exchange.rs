@@ -1,0 +1,71 @@
+//! What an all-reduce costs between the ranks of one host, beside a mere copy of the bytes.
+//!
+//! ```text
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example exchange
+//! TCH_PARALLEL_SHARED_MEMORY=0 cargo launch -n 2 -- cargo run -rq -p tch-parallel --example exchange
+//! ```
+
+use anyhow::Result;
+use report::exit;
+use std::time::{Duration, Instant};
+use tch::{Kind, Tensor};
+use tch_parallel::distributed::{DeviceChoice, ProcessGroup, ProcessGroupOptions, ReduceOp};
+use tch_parallel::distributed::{Transport, init_process_group};
+
+/// From a loss to the gradients of a layer of 7 million parameters.
+const BYTES: [i64; 5] = [4, 64 << 10, 472 << 10, 4 << 20, 26 << 20];
+/// How long each figure is measured.
+const TIME: Duration = Duration::from_millis(500);
+
+fn main() {
+    exit(run())
+}
+
+fn run() -> Result<()> {
+    let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
+    let group = init_process_group(options)?;
+    let first = group.rank() == 0;
+    if first {
+        let in_place = match group.transport() {
+            Transport::SharedMemory => "in shared memory",
+            _ => "once more",
+        };
+        println!("{} ranks, {}", group.world_size(), group.transport());
+        println!("{:>10} {:>14} {in_place:>17} {:>10}", "bytes", "all_reduce", "copy");
+    }
+    for bytes in BYTES {
+        let mut ordinary = Tensor::zeros([bytes / 4], (Kind::Float, group.device()));
+        let mut allocated = group.allocate_tensor(&[bytes / 4], Kind::Float)?;
+        let _ = allocated.zero_();
+        let mut other = ordinary.zeros_like();
+        let figures = [
+            median(&group, || Ok(group.all_reduce(&mut ordinary, ReduceOp::Sum)?))?,
+            median(&group, || Ok(group.all_reduce(&mut allocated, ReduceOp::Sum)?))?,
+            median(&group, || Ok(other.f_copy_(&allocated)?))?,
+        ];
+        if first {
+            let [ordinary, allocated, copy] = figures.map(|time| time.as_secs_f64() * 1e3);
+            println!("{bytes:>10} {ordinary:>11.3} ms {allocated:>14.3} ms {copy:>7.3} ms");
+        }
+    }
+    Ok(())
+}
+
+/// The median time of `work`, which all ranks begin together.
+fn median(group: &ProcessGroup, mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
+    let mut times = Vec::new();
+    let start = Instant::now();
+    loop {
+        // Rank 0's clock decides for all.
+        let mut go_on = Tensor::from(times.len() < 10 || start.elapsed() < TIME).to_kind(Kind::Int);
+        group.broadcast(&mut go_on, 0)?;
+        group.barrier()?;
+        if go_on.int64_value(&[]) == 0 {
+            times.sort_unstable();
+            return Ok(times[times.len() / 2]);
+        }
+        let begin = Instant::now();
+        work()?;
+        times.push(begin.elapsed());
+    }
+}

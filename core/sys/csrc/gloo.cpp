@@ -1,0 +1,138 @@
+#include "gloo.hpp"
+
+#include <utility>
+
+namespace c10d_sys {
+namespace {
+
+// An operation that the exchange carries out: on the thread that waits for it if somebody waits at
+// once, and else on one of gloo's.
+class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
+ public:
+  ExchangeWork(
+      std::shared_ptr<Exchange> exchange,
+      const Operation& operation,
+      const at::Tensor& tensor,
+      std::chrono::milliseconds timeout,
+      const char* title)
+      : AsyncWork(nullptr, outputs(tensor), operation.type, 0, timeout, title, inputs(tensor)),
+        exchange_(std::move(exchange)),
+        ticket_(exchange_->enqueue()),
+        operation_(operation),
+        tensor_(tensor) {}
+
+  ~ExchangeWork() override {
+    if (is_left_to_wait_) {
+      exchange_->fail("nobody waited for " + operation_.to_string());
+    }
+  }
+
+  const Exchange::Ticket& ticket() const { return ticket_; }
+
+  // Leaves it to `wait` to carry this out.
+  void leave_to_wait() { is_left_to_wait_ = true; }
+
+  void run() override {
+    exchange_->run(ticket_, operation_, tensor_, getTimeout());
+  }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (is_left_to_wait_.exchange(false)) {
+      execute(c10::intrusive_ptr<AsyncWork>::reclaim_copy(this));
+    }
+    return AsyncWork::wait(timeout);
+  }
+
+  const std::vector<at::Tensor> getInputTensors() override { return inputs(tensor_); }
+  const std::vector<at::Tensor> getOutputTensors() override { return inputs(tensor_); }
+
+ private:
+  static std::vector<at::Tensor> inputs(const at::Tensor& tensor) {
+    return tensor.defined() ? std::vector<at::Tensor>{tensor} : std::vector<at::Tensor>{};
+  }
+  static std::vector<std::vector<at::Tensor>> outputs(const at::Tensor& tensor) {
+    return tensor.defined() ? std::vector<std::vector<at::Tensor>>{{tensor}} : std::vector<std::vector<at::Tensor>>{};
+  }
+
+  const std::shared_ptr<Exchange> exchange_;
+  const Exchange::Ticket ticket_;
+  const Operation operation_;
+  const at::Tensor tensor_;
+  std::atomic<bool> is_left_to_wait_{false};
+};
+
+Operation operation_of(
+    c10d::OpType type, const at::Tensor& tensor, const c10d::ReduceOp& op = c10d::ReduceOp::SUM, int64_t root = 0) {
+  return {type, tensor.scalar_type(), op, static_cast<int>(root), static_cast<uint64_t>(tensor.numel())};
+}
+
+bool is_supported(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
+  return tensors.size() == 1 && tensors[0].device().is_cpu() && tensors[0].layout() == at::kStrided &&
+      tensors[0].is_non_overlapping_and_dense() && fold_of(tensors[0].scalar_type(), op).apply != nullptr;
+}
+
+} // namespace
+
+Gloo::WorkPtr Gloo::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
+  const auto operation = operation_of(c10d::OpType::ALLREDUCE, tensors.at(0), options.reduceOp);
+  if (exchange_ != nullptr && is_supported(tensors, options.reduceOp)) {
+    return start(operation, tensors[0], options.timeout, options.asyncOp, "gloo:all_reduce");
+  }
+  announce(operation);
+  return ProcessGroupGloo::allreduce(tensors, options);
+}
+
+Gloo::WorkPtr Gloo::broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) {
+  const auto operation =
+      operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, options.rootRank);
+  TORCH_CHECK_VALUE(options.rootRank >= 0 && options.rootRank < getSize(), "no rank ", options.rootRank);
+  if (exchange_ != nullptr && is_supported(tensors)) {
+    return start(operation, tensors[0], options.timeout, options.asyncOp, "gloo:broadcast");
+  }
+  announce(operation);
+  return ProcessGroupGloo::broadcast(tensors, options);
+}
+
+Gloo::WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
+  if (exchange_ != nullptr) {
+    return start({c10d::OpType::BARRIER}, {}, options.timeout, options.asyncOp, "gloo:barrier");
+  }
+  return ProcessGroupGloo::barrier(options);
+}
+
+Gloo::WorkPtr Gloo::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) {
+  announce(operation_of(c10d::OpType::REDUCE, tensors.at(0), options.reduceOp, options.rootRank));
+  return ProcessGroupGloo::reduce(tensors, options);
+}
+
+Gloo::WorkPtr Gloo::allgather(
+    std::vector<std::vector<at::Tensor>>& outputs,
+    std::vector<at::Tensor>& inputs,
+    const c10d::AllgatherOptions& options) {
+  announce(operation_of(c10d::OpType::ALLGATHER, inputs.at(0)));
+  return ProcessGroupGloo::allgather(outputs, inputs, options);
+}
+
+Gloo::WorkPtr Gloo::start(
+    const Operation& operation, at::Tensor tensor, std::chrono::milliseconds timeout, bool async, const char* title) {
+  if (timeout == c10d::kUnsetTimeout) {
+    timeout = getOptions()->timeout;
+  }
+  auto work = c10::make_intrusive<ExchangeWork>(exchange_, operation, tensor, timeout, title);
+  if (!async) {
+    work->leave_to_wait();
+  } else if (exchange_->others_have_arrived(work->ticket())) {
+    ExchangeWork::execute(work);
+  } else {
+    enqueue(work);
+  }
+  return work;
+}
+
+void Gloo::announce(const Operation& operation) const {
+  if (exchange_ != nullptr) {
+    exchange_->announce(operation);
+  }
+}
+
+} // namespace c10d_sys

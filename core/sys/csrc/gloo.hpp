@@ -1,0 +1,40 @@
+// Gloo, with shared memory between the ranks of one host.
+#pragma once
+
+#include "shared_memory/exchange.hpp"
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace c10d_sys {
+
+// Hands all_reduce, broadcast and barrier over to an exchange, for tensors that it supports. All
+// else is gloo's, and so is everything if there is no exchange.
+class Gloo final : public c10d::ProcessGroupGloo {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using c10d::ProcessGroupGloo::ProcessGroupGloo;
+
+  void set_exchange(std::shared_ptr<Exchange> exchange) { exchange_ = std::move(exchange); }
+
+  WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  WorkPtr reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(
+      std::vector<std::vector<at::Tensor>>& outputs,
+      std::vector<at::Tensor>& inputs,
+      const c10d::AllgatherOptions& options) override;
+
+ private:
+  WorkPtr start(
+      const Operation& operation, at::Tensor tensor, std::chrono::milliseconds timeout, bool async, const char* title);
+  void announce(const Operation& operation) const;
+
+  std::shared_ptr<Exchange> exchange_;
+};
+
+} // namespace c10d_sys

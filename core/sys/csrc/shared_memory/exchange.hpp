@@ -1,0 +1,149 @@
+// Collectives between the CPU ranks of one host through shared memory. The results equal gloo's to
+// the last bit, because the values are combined in the order of gloo's ring.
+//
+// Memory. Each rank owns one file, which every rank maps: a board, three staging buffers, and an
+// arena for tensors. Only its owner writes to a board. A tensor that lies in the arena is reduced in
+// place; any other is copied through the staging buffers, in rounds of kStaged bytes.
+//
+// Rounds. Ranks count rounds, the same number on all. In round t, a rank
+//   1. publishes arrived = t + 1 once its values can be read, and waits for the others' values;
+//   2. reduces its slice, publishes reduced = t + 1, and waits for the others' slices;
+//   3. publishes done = t + 1 once it needs nothing more of the others.
+// A staging buffer is written again three rounds later, when all ranks are done with it. Nobody
+// resets a counter and nobody holds a lock, so a rank can die anywhere without blocking the others'
+// way out: they notice that its process has ended, and fail.
+//
+// Operations. The first round of an operation compares what the ranks are about to do, before any
+// data is touched; ranks that differ all fail, and say what both did. Operations of up to kSmall
+// bytes take one round, in which every rank reduces everything. Larger ones first agree on whether
+// all tensors lie in arenas; if so, they too are done after this round.
+//
+// Waiting. A rank spins for some microseconds, then sleeps on a futex. It wakes up ten times a
+// second to see whether the rank it waits for has failed, has left, or has died, and whether the
+// time is up. The fast path pays for none of this.
+#pragma once
+
+#include "arena.hpp"
+#include "fold.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace c10d_sys {
+
+// What must be the same on all ranks.
+struct Operation {
+  c10d::OpType type;
+  at::ScalarType dtype = at::kFloat;
+  RedOp op = RedOp::SUM;
+  int root = 0;
+  uint64_t count = 0;
+
+  uint64_t bytes() const { return count * c10::elementSize(dtype); }
+  // "all_reduce (sum) of 12 Float values"
+  std::string to_string() const;
+};
+
+class Exchange {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  // The place of an operation among all of the group, and among those that go through here.
+  struct Ticket {
+    uint64_t sequence;
+    uint64_t turn;
+  };
+
+  // `name` is what messages call this rank. Throws if shared memory is not to be had.
+  Exchange(int rank, int size, int name);
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  // Tells the other ranks where this one's file is. To be called before gloo connects: a rank that
+  // has not offered by then never will.
+  void offer(c10d::Store& store) const;
+  // Maps the files of the others. To be called after gloo has connected. Returns nothing if every
+  // rank has succeeded, and otherwise a reason, on every rank that has offered.
+  std::optional<std::string> join(c10d::Store& store, Milliseconds timeout);
+
+  const c10::intrusive_ptr<Arena>& arena() const { return arena_; }
+
+  // The next ticket. Not to be called by two threads at once.
+  Ticket enqueue();
+  // Whether all other ranks have arrived at this operation, so that it would take no time to wait.
+  bool others_have_arrived(const Ticket& ticket) const;
+  // Carries out an operation, after those with earlier tickets: all_reduce and broadcast of the
+  // tensor, or a barrier.
+  void run(const Ticket& ticket, const Operation& operation, const at::Tensor& tensor, Milliseconds timeout);
+  // Tells the others of an operation that gloo will carry out. A rank that waits here for another
+  // operation learns that it waits in vain. Not to be called by two threads at once.
+  void announce(const Operation& operation);
+  // Makes every operation fail from now on, here and on the other ranks.
+  void fail(const std::string& why) noexcept;
+
+ private:
+  struct Cell;
+  struct Board;
+  struct Peer;
+  using Clock = std::chrono::steady_clock;
+
+  void map(c10d::Store& store);
+  void carry_out(const Operation& operation, char* data);
+  void all_reduce_small(const Operation& operation, const Fold& fold, char* data);
+  void all_reduce_in_place(const Operation& operation, const Fold& fold, uint32_t round);
+  void all_reduce_staged(const Operation& operation, const Fold& fold, char* data);
+  void broadcast_small(const Operation& operation, char* data);
+  void broadcast_from_arena(const Operation& operation, char* data, uint32_t round);
+  void broadcast_staged(const Operation& operation, char* data);
+
+  void meet(uint32_t round);
+  void finish(uint32_t round);
+  void wait_for_staging(uint32_t round);
+  void wait_for_all(Cell Board::*cell, uint32_t value);
+  void wait(const Peer& peer, Cell Board::*cell, uint32_t value);
+  void look_at(const Peer& peer) const;
+  void record(uint64_t sequence, const Operation& operation);
+  void compare(uint64_t sequence, const Operation& operation, const Peer& peer) const;
+  Board& own() const;
+  char* staging(int rank, uint32_t round) const;
+  std::string name(const Peer& peer) const;
+
+  const int rank_;
+  const int size_;
+  const pid_t process_;
+  const std::chrono::nanoseconds spin_;
+  c10::intrusive_ptr<Arena> arena_;
+  // By rank. Until `join`, only this rank's is mapped.
+  std::vector<Peer> peers_;
+
+  uint64_t sequence_ = 0;
+  std::mutex recording_;
+
+  uint64_t enqueued_ = 0;
+  std::atomic<uint64_t> turn_{0};
+  std::mutex mutex_;
+  std::condition_variable next_turn_;
+
+  // What every operation after a failed one throws.
+  std::exception_ptr failure_;
+
+  // Of the operation whose turn it is.
+  uint32_t round_ = 0;
+  uint64_t current_sequence_ = 0;
+  Operation current_{c10d::OpType::UNKNOWN};
+  Clock::time_point deadline_;
+  Milliseconds timeout_{};
+};
+
+} // namespace c10d_sys
