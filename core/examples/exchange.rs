@@ -15,7 +15,7 @@ use tch_parallel::distributed::{Transport, init_process_group};
 /// From a loss to the gradients of a layer of 7 million parameters.
 const BYTES: [i64; 5] = [4, 64 << 10, 472 << 10, 4 << 20, 26 << 20];
 /// How long each figure is measured.
-const TIME: Duration = Duration::from_millis(500);
+const TIME: Duration = Duration::from_millis(200);
 
 fn main() {
     exit(run())

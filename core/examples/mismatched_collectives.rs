@@ -1,7 +1,9 @@
-//! Two ranks in two different collectives: each takes the other's bytes for what it waits for.
+//! Two ranks in two different collectives. On one host they are told so; over sockets each takes the
+//! other's bytes for what it waits for.
 //!
 //! ```text
 //! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example mismatched_collectives
+//! TCH_PARALLEL_SHARED_MEMORY=0 cargo launch -n 2 -- cargo run -rq -p tch-parallel --example mismatched_collectives
 //! ```
 
 use anyhow::Result;

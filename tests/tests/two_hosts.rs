@@ -41,6 +41,8 @@ impl TwoHosts {
         let mut there = Command::new("ip");
         there.args(["netns", "exec", &self.names[host]]);
         there.arg(command.get_program()).args(command.get_args());
+        // Two real hosts have no memory in common.
+        there.env("TCH_PARALLEL_SHARED_MEMORY", "0");
         for (name, value) in command.get_envs() {
             match value {
                 Some(value) => there.env(name, value),

@@ -123,6 +123,7 @@ def main():
         write(
             "end",
             first_step_unix_seconds=first_step_ended,
+            end_unix_seconds=time.time(),
             step_seconds_median=statistics.median(seconds),
             peak_rss_bytes=peak_rss_bytes(),
         )

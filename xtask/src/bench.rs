@@ -4,6 +4,7 @@
 //! It only prints a table: a benchmark is not a test, and a missed target is not a failure.
 
 mod data_parallel;
+mod exchange;
 mod imagenet;
 mod images;
 mod job;
@@ -19,6 +20,8 @@ use crate::workspace::Workspace;
 pub(crate) enum Benchmark {
     /// Fashion-MNIST, two ranks over gloo, one epoch, batch size 128: Rust against Python.
     Mnist(mnist::Options),
+    /// Between the ranks of this machine: shared memory against sockets, and two ranks against one.
+    Exchange(exchange::Options),
     /// BERT, forward and backward pass: Rust against Python on one device, and two replicas against one.
     DataParallel(data_parallel::Options),
     /// From JPEG files to augmented batches: Rust against torchvision.
@@ -38,6 +41,7 @@ struct Rounds {
 pub(crate) fn run(workspace: &Workspace, benchmark: &Benchmark) -> Result<()> {
     match benchmark {
         Benchmark::Mnist(options) => mnist::run(workspace, options),
+        Benchmark::Exchange(options) => exchange::run(workspace, options),
         Benchmark::DataParallel(options) => data_parallel::run(workspace, options),
         Benchmark::Images(options) => images::run(workspace, options),
         Benchmark::Imagenet(options) => imagenet::run(workspace, options),

@@ -18,10 +18,12 @@ use tch::{Device, Tensor};
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
 ///
 /// All ranks must call the same collectives in the same order, with tensors of the same shape and
-/// kind. Gloo does not check this: different sizes abort the process with SIGABRT from one of
-/// gloo's threads, as in Python. With gloo and `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare
-/// each operation first, and such a mistake is an error. After a failed collective the group is
-/// unusable: end the program.
+/// kind. Between the ranks of one host, which use shared memory ([`transport`](Self::transport)), a
+/// mistake is an error on every rank that says what two of them called. Over sockets gloo checks
+/// nothing: different sizes abort the process with SIGABRT from one of gloo's threads, as in
+/// Python. With `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare each operation first, and such
+/// a mistake is an error there too. After a failed collective the group is unusable: end the
+/// program.
 ///
 /// Tensors must be contiguous: instead of a view with gaps, such as a column (`t.select(1, 0)`),
 /// exchange `t.contiguous()`. Rank arguments are ranks in this group: PyTorch's `group_src` and
@@ -300,11 +302,7 @@ impl ProcessGroup {
     }
 
     pub(super) fn engine(&self) -> &c10d_sys::ProcessGroup {
-        match &self.inner.engine {
-            Some(engine) => engine,
-            // Only `Inner::drop` takes it, when no group is left to call this.
-            None => unreachable!("a group in use has an engine"),
-        }
+        self.inner.engine()
     }
 
     /// The error for an operation that the engine could not carry out, with the rank at fault.
@@ -371,6 +369,16 @@ impl ProcessGroup {
     }
 }
 
+impl Inner {
+    pub(super) fn engine(&self) -> &c10d_sys::ProcessGroup {
+        match &self.engine {
+            Some(engine) => engine,
+            // Only `drop` takes it, when no group is left to call this.
+            None => unreachable!("a group in use has an engine"),
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take()
@@ -390,6 +398,9 @@ impl From<&ProcessGroup> for Shard {
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.place.fmt(f)
+        f.debug_struct("Inner")
+            .field("place", &self.place)
+            .field("transport", &self.transport())
+            .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! How tensors travel between the ranks of a group.
 
 use super::device::Backend;
-use super::process_group::ProcessGroup;
+use super::process_group::{Inner, ProcessGroup};
 use crate::{Error, Result};
 use std::{env, fmt};
 use tch::{Kind, Tensor};
@@ -43,11 +43,7 @@ impl ProcessGroup {
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     pub fn transport(&self) -> Transport {
-        match (self.backend(), self.engine().no_shared_memory()) {
-            (Backend::Nccl, _) => Transport::Nccl,
-            (Backend::Gloo, None) => Transport::SharedMemory,
-            (Backend::Gloo, Some(reason)) => Transport::Sockets { reason },
-        }
+        self.inner.transport()
     }
 
     /// A tensor on the CPU for collectives of this group, with undefined values. With
@@ -61,6 +57,16 @@ impl ProcessGroup {
     /// [`Error::Tensor`] for a negative size, or if there is not enough memory.
     pub fn allocate_tensor(&self, size: &[i64], kind: Kind) -> Result<Tensor> {
         self.engine().allocate_tensor(size, kind).map_err(Error::engine("allocate_tensor"))
+    }
+}
+
+impl Inner {
+    pub(super) fn transport(&self) -> Transport {
+        match (self.place.backend, self.engine().no_shared_memory()) {
+            (Backend::Nccl, _) => Transport::Nccl,
+            (Backend::Gloo, None) => Transport::SharedMemory,
+            (Backend::Gloo, Some(reason)) => Transport::Sockets { reason },
+        }
     }
 }
 

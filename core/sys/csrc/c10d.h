@@ -74,6 +74,8 @@ c10d_status c10d_process_group_add_gloo(
     int64_t timeout_ms);
 // Null if the group exchanges through shared memory, or why it does not. Borrowed from the group.
 const char* c10d_process_group_no_shared_memory(const c10d_process_group* group);
+// For tests: calls `probe` whenever what the other ranks see of this one in shared memory has changed.
+void c10d_probe_shared_memory(void (*probe)(void));
 // like.new_empty(size), in shared memory if the group has it.
 c10d_status c10d_allocate_tensor(
     c10d_process_group* group, const int64_t* size, size_t dimensions, c10d_tensor* like, c10d_tensor** out);

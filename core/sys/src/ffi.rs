@@ -113,6 +113,7 @@ unsafe extern "C" {
         timeout_ms: i64,
     ) -> Status;
     pub(crate) fn c10d_process_group_no_shared_memory(group: *const ProcessGroup) -> *const c_char;
+    pub(crate) fn c10d_probe_shared_memory(probe: extern "C" fn());
     pub(crate) fn c10d_allocate_tensor(
         group: *mut ProcessGroup,
         size: *const i64,

@@ -44,6 +44,8 @@ pub use error::{Error, ErrorKind};
 pub use exit::exit;
 pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
+#[doc(hidden)]
+pub use process_group::probe_shared_memory;
 pub use process_group::{GlooAddress, GlooOptions, ProcessGroup, ReduceOp, Work};
 pub use reducer::{Reducer, ReducerOptions};
 pub use store::{Store, TcpStoreOptions};

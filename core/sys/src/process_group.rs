@@ -315,6 +315,14 @@ impl ProcessGroup {
     }
 }
 
+/// Calls `probe` whenever what the other ranks see of this one in shared memory has changed, so that
+/// a test can end a process there.
+#[doc(hidden)]
+pub fn probe_shared_memory(probe: extern "C" fn()) {
+    // SAFETY: a function lives as long as the program.
+    unsafe { ffi::c10d_probe_shared_memory(probe) }
+}
+
 /// An exchange in progress; `c10d::Work`. It continues whether or not anyone waits for it, and its
 /// tensors are undefined until it has finished.
 #[derive(Debug)]

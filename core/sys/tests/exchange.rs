@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use c10d_sys::{GlooAddress, GlooOptions, ProcessGroup, ReduceOp, Store};
-use tch::{Kind, Tensor};
+use c10d_sys::{Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp, Store, Work};
+use tch::{Device, Kind, Tensor};
+
+const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
 
 const KINDS: [Kind; 8] = [
     Kind::Float,
@@ -32,13 +34,21 @@ struct Rank {
 
 /// Runs `f` on each of `ranks` ranks, which are threads of this process.
 fn with_ranks<T: Send>(ranks: usize, f: impl Fn(Rank) -> T + Sync) -> Vec<T> {
+    with_ranks_and_timeout(ranks, Duration::from_secs(600), f)
+}
+
+fn with_ranks_and_timeout<T: Send>(
+    ranks: usize,
+    timeout: Duration,
+    f: impl Fn(Rank) -> T + Sync,
+) -> Vec<T> {
     let store = Arc::new(Store::hash().unwrap());
     let join = |rank, prefix, shared_memory| {
         let options = GlooOptions {
             address: GlooAddress::Host("127.0.0.1".into()),
             shared_memory,
             name: rank,
-            timeout: Duration::from_secs(60),
+            timeout,
         };
         let store = store.with_prefix(prefix).unwrap();
         ProcessGroup::gloo(&store, rank, ranks, &options).unwrap()
@@ -58,6 +68,13 @@ fn with_ranks<T: Send>(ranks: usize, f: impl Fn(Rank) -> T + Sync) -> Vec<T> {
         let threads: Vec<_> = (0..ranks).map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// A copy of the tensor in shared memory.
+fn allocated(group: &ProcessGroup, tensor: &Tensor) -> Tensor {
+    let mut copy = group.allocate_tensor(&tensor.size(), tensor.kind()).unwrap();
+    copy.copy_(tensor);
+    copy
 }
 
 /// A generator of its own (splitmix64), so that a case can be repeated by its number.
@@ -176,9 +193,7 @@ fn bits_are_gloos(rank: &Rank, number: u64, longest: u64) -> bool {
     let case = Case::number(number, longest);
     let gloos = case.tensor(number, rank.rank);
     let ours = if case.in_arena >> rank.rank & 1 == 1 {
-        let mut tensor = rank.shared.allocate_tensor(&[case.len], case.kind).unwrap();
-        tensor.copy_(&gloos);
-        tensor
+        allocated(&rank.shared, &gloos)
     } else {
         gloos.copy()
     };
@@ -210,9 +225,199 @@ fn all_reduce_has_the_bits_of_gloos_ring() {
 }
 
 #[test]
-#[ignore = "takes minutes; the test above has a part of it"]
+#[ignore = "takes minutes; the test above is a part of it"]
 fn all_reduce_has_the_bits_of_gloos_ring_in_thousands_of_cases() {
     for ranks in 2..=8 {
         assert_eq!(count_of_other_bits(ranks, 1_000..1_800, 10_000_000), 0);
     }
+}
+
+#[test]
+fn another_order_of_additions_would_show() {
+    let sums = with_ranks(3, |rank| {
+        let case = Case { len: 1000, ..Case::number(0, 1000) };
+        let case = Case { kind: Kind::Float, op: ReduceOp::Sum, values: Values::Mixed, ..case };
+        let tensor = case.tensor(0, rank.rank);
+        rank.shared.all_reduce(&tensor, case.op).unwrap().wait().unwrap();
+        let in_order = (0..3).map(|r| case.tensor(0, r)).reduce(|sum, each| sum + each).unwrap();
+        bits(&tensor) == bits(&in_order)
+    });
+    assert_eq!(sums, [false; 3]);
+}
+
+#[test]
+fn every_rank_gets_what_the_root_broadcasts() {
+    with_ranks(3, |rank| {
+        for len in [0, 1, 5000, 400_000] {
+            for root in 0..3 {
+                for in_arena in [false, true] {
+                    let mine = Tensor::full([len], rank.rank as f64, FLOAT);
+                    let mine = if in_arena { allocated(&rank.shared, &mine) } else { mine };
+                    rank.shared.broadcast(&mine, root).unwrap().wait().unwrap();
+                    assert_eq!(mine, Tensor::full([len], root as f64, FLOAT));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn operations_follow_each_other_in_any_sequence() {
+    with_ranks(3, |rank| {
+        for number in 0..3_000 {
+            // The same on all ranks, but for how long each takes to come.
+            let mut random = Random(number);
+            let len = [0, 1, 4_000, 5_000, 140_000][random.below(5) as usize];
+            let (root, in_arena, operation) = (random.below(3), random.below(8), random.below(3));
+            let mut own = Random(number << 8 | rank.rank as u64);
+            for _ in 0..own.below(20) * own.below(1000) {
+                std::hint::spin_loop();
+            }
+            let mine = Tensor::full([len], rank.rank as i64 + 1, FLOAT);
+            let mine =
+                if in_arena >> rank.rank & 1 == 1 { allocated(&rank.shared, &mine) } else { mine };
+            let expected = match operation {
+                0 => {
+                    rank.shared.all_reduce(&mine, ReduceOp::Sum).unwrap().wait().unwrap();
+                    6
+                }
+                1 => {
+                    rank.shared.broadcast(&mine, root as usize).unwrap().wait().unwrap();
+                    root as i64 + 1
+                }
+                _ => {
+                    rank.shared.barrier().unwrap().wait().unwrap();
+                    rank.rank as i64 + 1
+                }
+            };
+            assert_eq!(mine, Tensor::full([len], expected, FLOAT), "{number}");
+        }
+    });
+}
+
+#[test]
+fn operations_that_overlap_are_carried_out_in_order() {
+    with_ranks(3, |rank| {
+        let tensors: Vec<_> = (0..40).map(|i| Tensor::full([1 << (i % 17)], i, FLOAT)).collect();
+        let started: Vec<_> = tensors
+            .iter()
+            .map(|tensor| rank.shared.all_reduce_async(tensor, ReduceOp::Sum).unwrap())
+            .collect();
+        let last = Tensor::ones([1], FLOAT);
+        rank.shared.all_reduce(&last, ReduceOp::Sum).unwrap().wait().unwrap();
+        assert_eq!(f64::try_from(last).unwrap(), 3.0);
+        for (i, work) in started.into_iter().enumerate() {
+            work.wait().unwrap();
+            assert_eq!(tensors[i], Tensor::full([1 << (i % 17)], 3 * i as i64, FLOAT));
+        }
+    });
+}
+
+#[test]
+fn ranks_that_call_different_operations_are_told_which() {
+    type Call = fn(&ProcessGroup) -> Result<Work, Error>;
+    let sum_of_10: Call = |group| group.all_reduce(&Tensor::ones([10], FLOAT), ReduceOp::Sum);
+    let others: [(Call, &str); 8] = [
+        (
+            |group| group.all_reduce(&Tensor::ones([12], FLOAT), ReduceOp::Sum),
+            "all_reduce (sum) of 12 x Float",
+        ),
+        (
+            |group| group.all_reduce(&Tensor::ones([1_000_000], FLOAT), ReduceOp::Sum),
+            "all_reduce (sum) of 1000000 x Float",
+        ),
+        (
+            |group| {
+                group.all_reduce(&Tensor::ones([10], (Kind::Double, Device::Cpu)), ReduceOp::Sum)
+            },
+            "all_reduce (sum) of 10 x Double",
+        ),
+        (
+            |group| group.all_reduce(&Tensor::ones([10], FLOAT), ReduceOp::Max),
+            "all_reduce (max) of 10 x Float",
+        ),
+        (
+            |group| group.broadcast(&Tensor::ones([10], FLOAT), 1),
+            "broadcast from rank 1 of 10 x Float",
+        ),
+        (|group| group.barrier(), "barrier"),
+        // These two are left to gloo, which would wait for the other rank.
+        (
+            |group| group.reduce(&Tensor::ones([10], FLOAT), 0, ReduceOp::Sum),
+            "reduce (sum) to rank 0 of 10 x Float",
+        ),
+        (
+            |group| {
+                group.all_gather(
+                    &[Tensor::ones([10], FLOAT), Tensor::ones([10], FLOAT)],
+                    &Tensor::ones([10], FLOAT),
+                )
+            },
+            "all_gather of 10 x Float",
+        ),
+    ];
+    for (other, name) in others {
+        let errors = with_ranks(2, |Rank { rank, shared, .. }| {
+            let call = if rank == 0 { sum_of_10 } else { other };
+            call(&shared).and_then(Work::wait).unwrap_err()
+        });
+        let names_both = |error: &Error| {
+            error.message().contains("rank 0 calls all_reduce (sum) of 10 x Float")
+                && error.message().contains(&format!("rank 1 calls {name}"))
+        };
+        // Gloo, once it waits, only learns that the other rank has left.
+        let is_gloos = |error: &Error| error.message().contains("gloo/");
+        assert!(errors.iter().any(names_both), "{errors:?}");
+        assert!(errors.iter().all(|error| names_both(error) || is_gloos(error)), "{errors:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_is_named() {
+    let errors = with_ranks(2, |Rank { rank, shared, gloo, .. }| {
+        gloo.barrier().unwrap().wait().unwrap();
+        (rank == 0).then(|| shared.barrier().and_then(Work::wait).unwrap_err())
+    });
+    let error = errors[0].as_ref().unwrap();
+    let lost = format!("lost connection to rank 1 (pid {})", std::process::id());
+    assert_eq!(error.message(), format!("{lost}, which has ended or left the group"));
+    assert_eq!(error.kind(), ErrorKind::Connection);
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_after_the_timeout() {
+    let errors = with_ranks_and_timeout(2, Duration::from_millis(300), |rank| {
+        let error =
+            (rank.rank == 0).then(|| rank.shared.barrier().and_then(Work::wait).unwrap_err());
+        // Rank 1 stays as long as rank 0 waits.
+        let _ = rank.gloo.barrier().unwrap().wait();
+        error
+    });
+    let error = errors[0].as_ref().unwrap();
+    assert_eq!(error.message(), "timed out after 300 ms waiting for rank 1 in barrier");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+}
+
+#[test]
+fn nothing_of_a_group_is_left_but_tensors_that_are_still_used() {
+    let tensors = with_ranks(2, |rank| {
+        let tensor = allocated(&rank.shared, &Tensor::ones([100_000], FLOAT));
+        rank.shared.all_reduce(&tensor, ReduceOp::Sum).unwrap().wait().unwrap();
+        tensor
+    });
+    let address = tensors[0].data_ptr() as usize;
+    let is_mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.contains("memfd:tch-parallel")).any(|line| {
+            let (range, _) = line.split_once(' ').unwrap();
+            let (begin, end) = range.split_once('-').unwrap();
+            let number = |hex| usize::from_str_radix(hex, 16).unwrap();
+            (number(begin)..number(end)).contains(&address)
+        })
+    };
+    assert!(is_mapped());
+    for tensor in tensors {
+        assert_eq!(tensor, Tensor::full([100_000], 2, FLOAT));
+    }
+    assert!(!is_mapped());
 }

@@ -30,7 +30,8 @@ macro_rules! on_ranks {
 
 /// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body.
 pub fn run(world_size: usize, test: &str, body: fn(&ProcessGroup)) {
-    processes(world_size, test, || body(&init_process_group(options()).unwrap()));
+    let join = || init_process_group(options()).unwrap();
+    processes_from(world_size, test, |_, command| command, || body(&join()));
 }
 
 /// The options with which a test's ranks make their group.
@@ -39,7 +40,18 @@ pub fn options() -> ProcessGroupOptions {
 }
 
 /// Like `run`, but for processes that are not all in one group.
+#[allow(dead_code, reason = "not every test program needs it")]
 pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
+    processes_from(world_size, test, |_, command| command, body);
+}
+
+/// Like `processes`, with commands that `change` makes of those that would start the ranks.
+pub fn processes_from(
+    world_size: usize,
+    test: &str,
+    change: impl Fn(usize, Command) -> Command,
+    body: impl FnOnce(),
+) {
     if std::env::var_os("RANK").is_some() {
         tch::set_num_threads(1);
         body();
@@ -53,7 +65,7 @@ pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        Rank::start(as_rank(command, rank, world_size, port))
+        Rank::start(change(rank, as_rank(command, rank, world_size, port)))
     };
     let ranks: Vec<_> = (0..world_size).map(rank).collect();
     let mut stand_still = Patience::default().with_processes(ranks.iter().map(Rank::pid).collect());

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{async_update, launch};
+use tests::programs::{async_update, example, launch};
 
 use super::listing::{EXACT, expect_listing, expect_times};
 use super::printed;
@@ -61,4 +61,15 @@ fn what_an_update_costs_is_as_the_book_shows() -> Result<()> {
     let svg = fs::read_to_string(job.directory().join("plots/cost.svg"))?;
     let shown = format!("$ cargo launch -n 4 async-update -- {flags}\n");
     expect_times("cost.txt", &(shown + &ended.stdout), "cost.svg", &svg)
+}
+
+#[test]
+fn what_an_all_reduce_costs_on_one_host_is_as_the_book_shows() -> Result<()> {
+    for (name, setting) in [("exchange_shared_memory.txt", ""), ("exchange_sockets.txt", "0")] {
+        let mut command = launch(2, &example("exchange", [])?)?;
+        command.env("TCH_PARALLEL_SHARED_MEMORY", setting);
+        let ended = Job::new()?.run(command)?.expect_success()?;
+        expect_listing(name, &ended.stdout, EXACT)?;
+    }
+    Ok(())
 }

@@ -31,14 +31,26 @@ fn a_collective_that_one_rank_does_not_call_ends_with_the_timeout() -> Result<()
 }
 
 #[test]
-fn ranks_in_different_collectives_abort() -> Result<()> {
+fn ranks_of_one_host_in_different_collectives_are_told_so() -> Result<()> {
     let command = launch(2, &example("mismatched_collectives", [])?)?;
+    let ended = Job::new()?.run(command)?.expect_code(1)?;
+    let errors = ended.stderr.lines().filter(|line| line.starts_with("[rank "));
+    let mut errors: Vec<_> = errors.collect();
+    errors.sort_unstable();
+    errors.dedup();
+    expect_listing("mismatched_collectives.txt", &(errors.join("\n") + "\n"), EXACT)
+}
+
+#[test]
+fn over_sockets_ranks_in_different_collectives_abort() -> Result<()> {
+    let mut command = launch(2, &example("mismatched_collectives", [])?)?;
+    command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
     let ended = Job::new()?.run(command)?.expect_messages(&["rank 0", "killed by SIGABRT"])?;
     let mut lines: Vec<_> = ended.stdout.lines().collect();
     lines.sort_unstable();
     let what = ended.stderr.lines().find(|line| line.starts_with("  what():"));
     lines.push(what.with_context(|| format!("gloo did not complain: {ended}"))?);
-    expect_listing("mismatched_collectives.txt", &(lines.join("\n") + "\n"), EXACT)
+    expect_listing("mismatched_collectives_sockets.txt", &(lines.join("\n") + "\n"), EXACT)
 }
 
 #[test]

@@ -15,14 +15,14 @@ use crate::workspace::{Workspace, checkout};
 use crate::{command, setup};
 
 /// Where Debian's package dataset-fashion-mnist installs its files.
-const DEBIAN_DATA: &str = "/usr/share/datasets/fashion-mnist";
+pub(super) const DEBIAN_DATA: &str = "/usr/share/datasets/fashion-mnist";
 const FILES: [&str; 4] = [
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 ];
-const SCRIPT: &str = "xtask/bench/mnist_torchvision.py";
+pub(super) const SCRIPT: &str = "xtask/bench/mnist_torchvision.py";
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -118,7 +118,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// Unpacks the files to where torchvision looks for them, and returns their folder. Both sides read
 /// the unpacked files.
-fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
+pub(super) fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     let raw = folder.join("FashionMNIST/raw");
     fs::create_dir_all(&raw).with_context(|| format!("cannot create {}", raw.display()))?;
     for name in FILES {

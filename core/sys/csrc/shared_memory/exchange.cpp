@@ -1,3 +1,4 @@
+#include "../c10d.h"
 #include "exchange.hpp"
 
 #include <c10/util/Exception.h>
@@ -32,6 +33,15 @@ constexpr timespec kLook{0, 100'000'000};
 // Whether a rank takes part.
 enum State : uint32_t { kWell, kWriting, kFailed, kLeft };
 enum Verdict : uint32_t { kYes = 1, kNo = 2 };
+
+// For tests: called whenever what the other ranks can see of this one has changed.
+std::atomic<void (*)()> probe{nullptr};
+
+void step() {
+  if (auto* call = probe.load(std::memory_order_relaxed)) {
+    call();
+  }
+}
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -101,6 +111,7 @@ struct alignas(128) Exchange::Cell {
 
   void publish(uint32_t next) {
     value.store(next);
+    step();
     // Sequentially consistent, like the sleeper's increment before it looks at the value: either
     // the sleeper sees the new value, or this sees the sleeper.
     if (sleepers.load() != 0) {
@@ -133,7 +144,7 @@ struct Exchange::Board {
   Cell arrived;
   Cell reduced;
   Cell done;
-  // Where in the file this rank's tensor lies; -1 if elsewhere. Valid from `arrived` to `done`.
+  // Where in the file this rank's tensor lies; -1 if elsewhere.
   alignas(128) std::atomic<int64_t> block;
   std::atomic<uint32_t> state;
   char why[512];
@@ -157,7 +168,7 @@ struct Exchange::Peer {
 };
 
 std::string Operation::to_string() const {
-  const auto values = std::to_string(count) + " " + c10::toString(dtype) + " values";
+  const auto values = std::to_string(count) + " x " + c10::toString(dtype);
   switch (type) {
     case c10d::OpType::ALLREDUCE:
       return std::string("all_reduce (") + op_name(op) + ") of " + values;
@@ -216,9 +227,13 @@ std::optional<std::string> Exchange::join(c10d::Store& store, Milliseconds timeo
   timeout_ = timeout;
   deadline_ = Clock::now() + timeout;
   std::optional<std::string> why;
+  step();
   try {
     map(store);
     own().verdict.publish(kYes);
+  } catch (const c10::DistNetworkError& error) {
+    fail(error.what_without_backtrace());
+    throw;
   } catch (const c10::Error& error) {
     why = error.what_without_backtrace();
     fail(*why);
@@ -244,8 +259,11 @@ void Exchange::map(c10d::Store& store) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < size_; ++rank) {
     keys.push_back(key(rank));
-    TORCH_CHECK(
-        store.check({keys.back()}), "rank ", rank, " does not offer it: it runs Python, or has it switched off");
+  }
+  if (!store.check(keys)) {
+    const auto missing = std::find_if(keys.begin(), keys.end(), [&](const auto& key) { return !store.check({key}); });
+    const auto rank = missing - keys.begin();
+    TORCH_CHECK(false, "rank ", rank, " does not offer it: it runs Python, or has it switched off");
   }
   const auto offers = store.multiGet(keys);
   for (auto& peer : peers_) {
@@ -260,9 +278,20 @@ void Exchange::map(c10d::Store& store) {
     if (peer.rank == rank_) {
       continue;
     }
+    const auto name = "rank " + std::to_string(peer.rank);
     peer.pidfd = static_cast<int>(syscall(SYS_pidfd_open, peer.process, 0));
-    TORCH_CHECK(peer.pidfd >= 0, "pidfd_open of rank ", peer.rank, ": ", std::strerror(errno));
-    peer.file = SharedFile::open(peer.process, descriptor, kFile);
+    if (peer.pidfd < 0 && errno == ESRCH) {
+      lose(peer, name);
+    }
+    TORCH_CHECK(peer.pidfd >= 0, "pidfd_open: ", std::strerror(errno));
+    try {
+      peer.file = SharedFile::open(peer.process, descriptor, kFile);
+    } catch (const c10::Error&) {
+      if (has_ended(peer)) {
+        lose(peer, name);
+      }
+      throw;
+    }
     peer.data = peer.file.data();
     peer.board = reinterpret_cast<Board*>(peer.data);
     TORCH_CHECK(peer.board->cookie == cookie, "rank ", peer.rank, " has another file than the one it offered");
@@ -355,7 +384,9 @@ void Exchange::carry_out(const Operation& operation, char* data) {
     return reduces ? all_reduce_small(operation, fold, data) : broadcast_small(operation, data);
   }
   const auto round = round_++;
-  own().block.store(arena_->offset(data, kFile));
+  // The root of a broadcast may be ahead of ranks that have yet to read this for that operation.
+  wait_for_all(&Board::done, round);
+  own().block = arena_->offset(data, kFile);
   meet(round);
   const auto in_arena = [](const Peer& peer) { return peer.board->block >= 0; };
   if (reduces ? std::all_of(peers_.begin(), peers_.end(), in_arena) : in_arena(peers_[operation.root])) {
@@ -568,19 +599,30 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value) {
 // Throws if it is in vain to wait for this rank any longer.
 void Exchange::look_at(const Peer& peer) const {
   compare(current_sequence_, current_, peer);
-  // error.rs classifies errors of a backward pass by words such as these.
-  const auto lost = "lost connection to " + name(peer);
+  // error.rs classifies the errors of a backward pass by words such as these.
   const uint32_t state = peer.board->state;
-  TORCH_CHECK_WITH(DistNetworkError, state != kFailed, lost, ", which has failed: ", peer.board->why);
-  TORCH_CHECK_WITH(DistNetworkError, state != kLeft, lost, ": it has left the group");
-  pollfd ended{peer.pidfd, POLLIN, 0};
   TORCH_CHECK_WITH(
-      DistNetworkError, poll(&ended, 1, 0) == 0, lost, ": its process ", peer.process, " has ended");
+      DistNetworkError, state != kFailed, "lost connection to ", name(peer), ", which has failed: ", peer.board->why);
+  if (state == kLeft || has_ended(peer)) {
+    lose(peer, name(peer));
+  }
   if (Clock::now() > deadline_) {
     const auto message =
         c10::str("timed out after ", timeout_.count(), " ms waiting for ", name(peer), " in ", current_.to_string());
     throw c10d::TimeoutError({__func__, __FILE__, __LINE__}, message);
   }
+}
+
+bool Exchange::has_ended(const Peer& peer) {
+  pollfd process{peer.pidfd, POLLIN, 0};
+  return poll(&process, 1, 0) != 0;
+}
+
+void Exchange::lose(const Peer& peer, const std::string& name) {
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      false,
+      "lost connection to ", name, " (pid ", peer.process, "), which has ended or left the group");
 }
 
 void Exchange::record(uint64_t sequence, const Operation& operation) {
@@ -630,3 +672,7 @@ std::string Exchange::name(const Peer& peer) const {
 }
 
 } // namespace c10d_sys
+
+void c10d_probe_shared_memory(void (*probe)(void)) {
+  c10d_sys::probe = probe;
+}

@@ -50,7 +50,7 @@ struct Operation {
   uint64_t count = 0;
 
   uint64_t bytes() const { return count * c10::elementSize(dtype); }
-  // "all_reduce (sum) of 12 Float values"
+  // "all_reduce (sum) of 12 x Float"
   std::string to_string() const;
 };
 
@@ -113,6 +113,8 @@ class Exchange {
   void wait_for_all(Cell Board::*cell, uint32_t value);
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value);
   void look_at(const Peer& peer) const;
+  static bool has_ended(const Peer& peer);
+  [[noreturn]] static void lose(const Peer& peer, const std::string& name);
   void record(uint64_t sequence, const Operation& operation);
   void compare(uint64_t sequence, const Operation& operation, const Peer& peer) const;
   Board& own() const;

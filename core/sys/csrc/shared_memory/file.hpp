@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +36,10 @@ class SharedFile {
 
   // A file of zeros. Memory is used only for what is written to.
   static SharedFile create(size_t size) {
+    // Beyond this limit, ftruncate would end the process with SIGXFSZ.
+    rlimit longest{};
+    check(getrlimit(RLIMIT_FSIZE, &longest) == 0, "getrlimit");
+    TORCH_CHECK(longest.rlim_cur >= size, "files may be at most ", longest.rlim_cur, " bytes long (ulimit -f)");
     SharedFile file;
     file.descriptor_ = memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     check(file.descriptor_ >= 0, "memfd_create");

@@ -1,0 +1,99 @@
+//! Ranks of one host use shared memory, if all of them can.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use tch::{Kind, Tensor};
+use tch_parallel::distributed::{ProcessGroup, ReduceOp, Transport, init_process_group};
+
+/// Sums over the ranks, and says how.
+fn sum_and_transport() -> (f64, usize, String) {
+    let group = init_process_group(common::options()).unwrap();
+    let mut ones = Tensor::ones([100_000], (Kind::Float, group.device()));
+    group.all_reduce(&mut ones, ReduceOp::Sum).unwrap();
+    group.barrier().unwrap();
+    (ones.double_value(&[99_999]), group.rank(), group.transport().to_string())
+}
+
+/// The same command under another one, which takes a command as its last arguments.
+fn under(outer: &[&str], inner: &Command) -> Command {
+    let mut command = Command::new(outer[0]);
+    command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+on_ranks!(
+    2,
+    fn ranks_of_one_host_use_shared_memory(group: &ProcessGroup) {
+        assert_eq!(group.transport(), Transport::SharedMemory);
+        assert!(format!("{group:?}").contains("transport: SharedMemory"), "{group:?}");
+        let pair = group.new_group(&[0, 1]).unwrap().unwrap();
+        assert_eq!(pair.transport(), Transport::SharedMemory);
+    }
+);
+
+#[test]
+fn if_one_rank_does_not_want_it_all_use_sockets() {
+    let test = "if_one_rank_does_not_want_it_all_use_sockets";
+    let switch_off_on_rank_1 = |rank, mut command: Command| {
+        if rank == 1 {
+            command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
+        }
+        command
+    };
+    common::processes_from(3, test, switch_off_on_rank_1, || {
+        let (sum, rank, transport) = sum_and_transport();
+        assert_eq!(sum, 3.0);
+        let reason = match rank {
+            1 => "it is switched off",
+            _ => "rank 1 does not offer it: it runs Python, or has it switched off",
+        };
+        assert_eq!(transport, format!("sockets ({reason})"));
+    });
+}
+
+// As in a container, the first process of a new namespace sees none of the others. Only root may
+// make one.
+#[test]
+fn a_rank_in_another_container_makes_all_use_sockets() {
+    let test = "a_rank_in_another_container_makes_all_use_sockets";
+    let rank_1_in_a_container = |rank, command: Command| match rank {
+        1 => under(&["unshare", "--pid", "--fork", "--kill-child"], &command),
+        _ => command,
+    };
+    common::processes_from(2, test, rank_1_in_a_container, || {
+        let (sum, rank, transport) = sum_and_transport();
+        assert_eq!(sum, 2.0);
+        let reason = format!("rank {} is on another host, or in another container", 1 - rank);
+        assert_eq!(transport, format!("sockets ({reason})"));
+    });
+}
+
+#[test]
+fn too_little_address_space_makes_all_use_sockets() {
+    let test = "too_little_address_space_makes_all_use_sockets";
+    let limit_rank_1 = |rank, command: Command| match rank {
+        // Enough for libtorch, but not for an arena.
+        1 => under(&["prlimit", "--as=12000000000"], &command),
+        _ => command,
+    };
+    common::processes_from(2, test, limit_rank_1, || {
+        let (sum, _, transport) = sum_and_transport();
+        assert_eq!(sum, 2.0);
+        assert!(transport.starts_with("sockets ("), "{transport}");
+    });
+}
+
+#[test]
+fn one_rank_alone_needs_no_other() {
+    let group = init_process_group(common::options()).unwrap();
+    let reason = "there is one rank".into();
+    assert_eq!(group.transport(), Transport::Sockets { reason });
+    let tensor = group.allocate_tensor(&[2, 3], Kind::Double).unwrap();
+    assert_eq!((tensor.size(), tensor.kind()), (vec![2, 3], Kind::Double));
+}
