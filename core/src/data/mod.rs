@@ -8,9 +8,11 @@
 //! | `loader` | [`DataLoader`]: batches, prefetched by worker threads |
 //! | [`idx`] | the file format of MNIST |
 //! | `mnist` | [`Mnist`]: the digits, or Fashion-MNIST |
+//! | `batch_memory` | the reuse of batches' memory |
 //! | `download` | downloads full MNIST or CIFAR-10 into a cache (feature `download`) |
 //! | `images` | image files, CIFAR-10, MNIST in its format, and `transforms` (feature `images`) |
 
+mod batch_memory;
 mod dataset;
 #[cfg(feature = "download")]
 pub mod download;

@@ -3,10 +3,10 @@
 use rayon::prelude::*;
 use tch::Tensor;
 
-use super::batch_memory::BatchMemory;
 use super::transforms::{Normalize, Transform};
 use super::{Image, ImageSource, SampleRng};
 use crate::data::Dataset;
+use crate::data::batch_memory::BatchMemory;
 use crate::{Error, Result};
 
 /// The images of a source, transformed and combined into batches.

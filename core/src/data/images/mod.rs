@@ -12,9 +12,7 @@
 //! | [`transforms`] | crops, flips, resizing, normalisation |
 //! | `sample_rng` | [`SampleRng`]: random numbers for transforms |
 //! | `image_dataset` | [`ImageDataset`]: makes batches from a source and its transforms |
-//! | `batch_memory` | the reuse of batches' memory |
 
-mod batch_memory;
 mod cifar10;
 mod decode;
 mod image;
