@@ -51,7 +51,7 @@ fn if_one_rank_does_not_want_it_all_use_sockets() {
         assert_eq!(sum, 3.0);
         let reason = match rank {
             1 => "it is switched off",
-            _ => "rank 1 does not offer it: it runs Python, or has it switched off",
+            _ => "rank 1 of the group does not offer it: it runs Python, or has switched it off",
         };
         assert_eq!(transport, format!("sockets ({reason})"));
     });
@@ -75,17 +75,37 @@ fn a_rank_in_another_container_makes_all_use_sockets() {
 }
 
 #[test]
-fn too_little_address_space_makes_all_use_sockets() {
-    let test = "too_little_address_space_makes_all_use_sockets";
+fn a_rank_with_limited_memory_makes_all_use_sockets() {
+    let test = "a_rank_with_limited_memory_makes_all_use_sockets";
     let limit_rank_1 = |rank, command: Command| match rank {
-        // Enough for libtorch, but not for an arena.
-        1 => under(&["prlimit", "--as=12000000000"], &command),
+        1 => under(&["prlimit", "--as=64000000000"], &command),
         _ => command,
     };
     common::processes_from(2, test, limit_rank_1, || {
-        let (sum, _, transport) = sum_and_transport();
+        let (sum, rank, transport) = sum_and_transport();
         assert_eq!(sum, 2.0);
-        assert!(transport.starts_with("sockets ("), "{transport}");
+        let reason = match rank {
+            0 => "rank 1 of the group does not offer it: it runs Python, or has switched it off",
+            _ => "the address space is limited (ulimit -v)",
+        };
+        assert_eq!(transport, format!("sockets ({reason})"));
+    });
+}
+
+#[test]
+fn a_rank_that_cannot_map_the_others_files_makes_all_use_sockets() {
+    let test = "a_rank_that_cannot_map_the_others_files_makes_all_use_sockets";
+    // Like another user, root without capabilities cannot look into a process that has some.
+    let no_capabilities_on_rank_1 = |rank, command: Command| match rank {
+        1 => under(&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], &command),
+        _ => command,
+    };
+    common::processes_from(2, test, no_capabilities_on_rank_1, || {
+        let (sum, rank, transport) = sum_and_transport();
+        assert_eq!(sum, 2.0);
+        let starts = ["sockets (rank 1 cannot: /proc/", "sockets (/proc/"];
+        assert!(transport.starts_with(starts[rank]), "{transport}");
+        assert!(transport.ends_with(": Permission denied)"), "{transport}");
     });
 }
 

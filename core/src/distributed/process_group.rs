@@ -18,12 +18,11 @@ use tch::{Device, Tensor};
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
 ///
 /// All ranks must call the same collectives in the same order, with tensors of the same shape and
-/// kind. Between the ranks of one host, which use shared memory ([`transport`](Self::transport)), a
-/// mistake is an error on every rank that says what two of them called. Over sockets gloo checks
-/// nothing: different sizes abort the process with SIGABRT from one of gloo's threads, as in
-/// Python. With `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare each operation first, and such
-/// a mistake is an error there too. After a failed collective the group is unusable: end the
-/// program.
+/// kind. Where ranks use shared memory ([`transport`](Self::transport)), they compare their calls,
+/// and a mistake is an error that says what two of them called. Over sockets gloo checks nothing:
+/// different sizes abort the process with SIGABRT from one of gloo's threads, as in Python. With
+/// `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare each operation first, and such a mistake is
+/// an error there too. After a failed collective the group is unusable: end the program.
 ///
 /// Tensors must be contiguous: instead of a view with gaps, such as a column (`t.select(1, 0)`),
 /// exchange `t.contiguous()`. Rank arguments are ranks in this group: PyTorch's `group_src` and
@@ -246,7 +245,7 @@ impl ProcessGroup {
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
         self.check_peer("dst", dst)?;
         self.check_message(tensor)?;
-        self.run("send", self.engine().send(tensor, dst, 0))
+        self.run("send", self.engine().send(tensor, dst, 0).and_then(Work::wait))
     }
 
     /// Receives a tensor from rank `src` into `tensor`, which must have the shape and kind of the
@@ -257,7 +256,7 @@ impl ProcessGroup {
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.check_peer("src", src)?;
         self.check_message(tensor)?;
-        self.run("recv", self.engine().recv(tensor, src, 0))
+        self.run("recv", self.engine().recv(tensor, src, 0).and_then(Work::wait))
     }
 
     /// [`send`](Self::send) that returns before it has finished. `dist.isend`.
@@ -354,8 +353,8 @@ impl ProcessGroup {
             .map_err(|error| self.failed(operation, &error))
     }
 
-    fn run(&self, operation: &'static str, work: Result<Work, c10d_sys::Error>) -> Result<()> {
-        work.and_then(Work::wait).map_err(|error| self.failed(operation, &error))
+    fn run(&self, operation: &'static str, outcome: Result<(), c10d_sys::Error>) -> Result<()> {
+        outcome.map_err(|error| self.failed(operation, &error))
     }
 
     fn pending<T>(

@@ -11,6 +11,7 @@ const SWITCH: &str = "TCH_PARALLEL_SHARED_MEMORY";
 
 /// How tensors travel between the ranks of a group; see [`ProcessGroup::transport`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Transport {
     /// Gloo, with shared memory for `all_reduce`, `broadcast` and `barrier` of tensors on the CPU.
     SharedMemory,
@@ -26,12 +27,13 @@ pub enum Transport {
 impl ProcessGroup {
     /// How tensors travel between the ranks of this group.
     ///
-    /// If all ranks of a group with the backend gloo are processes of one host, `all_reduce`,
-    /// `broadcast` and `barrier` go through shared memory, several times as fast as through
-    /// sockets, and so do the gradients of
-    /// [`DistributedDataParallel`](super::DistributedDataParallel). The results are gloo's to the
-    /// last bit. If one of them is on another host or in another container, or runs Python, all
-    /// use sockets. Set `TCH_PARALLEL_SHARED_MEMORY=0` for one rank or all to switch it off.
+    /// If all ranks of a group with the backend gloo are processes on one host, `all_reduce`,
+    /// `broadcast` and `barrier` of tensors on the CPU go through shared memory, which is several
+    /// times as fast as sockets. So do the gradients of
+    /// [`DistributedDataParallel`](super::DistributedDataParallel). The results equal gloo's to
+    /// the last bit. If one of the ranks is on another host or in another container, or runs
+    /// Python, all use sockets. Set `TCH_PARALLEL_SHARED_MEMORY=0`, on one rank or on all, to switch
+    /// shared memory off.
     ///
     /// ```
     /// use tch_parallel::distributed::{ProcessGroup, Transport};
@@ -46,9 +48,10 @@ impl ProcessGroup {
         self.inner.transport()
     }
 
-    /// A tensor on the CPU for collectives of this group, with undefined values. With
-    /// [`Transport::SharedMemory`] it lies in memory that all ranks can read and write, so that
-    /// `all_reduce` and `broadcast` copy nothing. `Backend.allocate_tensor`.
+    /// A tensor for collectives of this group, on its [`exchange_device`](Self::exchange_device) and
+    /// with undefined values. With [`Transport::SharedMemory`] it lies in memory that all ranks can
+    /// read and write, so that `all_reduce` and `broadcast` copy nothing.
+    /// `Backend.allocate_tensor`.
     ///
     /// The buckets of [`DistributedDataParallel`](super::DistributedDataParallel) lie there by
     /// themselves.
@@ -56,7 +59,8 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::Tensor`] for a negative size, or if there is not enough memory.
     pub fn allocate_tensor(&self, size: &[i64], kind: Kind) -> Result<Tensor> {
-        self.engine().allocate_tensor(size, kind).map_err(Error::engine("allocate_tensor"))
+        let allocated = self.engine().allocate_tensor(size, (kind, self.exchange_device()));
+        allocated.map_err(Error::engine("allocate_tensor"))
     }
 }
 

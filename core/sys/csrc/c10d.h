@@ -79,16 +79,15 @@ void c10d_probe_shared_memory(void (*probe)(void));
 // like.new_empty(size), in shared memory if the group has it.
 c10d_status c10d_allocate_tensor(
     c10d_process_group* group, const int64_t* size, size_t dimensions, c10d_tensor* like, c10d_tensor** out);
-// Operations that are not `async` may be carried out by c10d_work_wait, which must follow at once.
-c10d_status c10d_all_reduce(
-    c10d_process_group* group, c10d_tensor* tensor, uint8_t op, bool async, c10d_work** out);
-c10d_status c10d_broadcast(c10d_process_group* group, c10d_tensor* tensor, int root, c10d_work** out);
-c10d_status c10d_reduce(c10d_process_group* group, c10d_tensor* tensor, int root, uint8_t op, c10d_work** out);
-c10d_status c10d_all_gather(
-    c10d_process_group* group, c10d_tensor** outputs, size_t count, c10d_tensor* input, c10d_work** out);
+// Those without `out` return when the operation is over.
+c10d_status c10d_all_reduce(c10d_process_group* group, c10d_tensor* tensor, uint8_t op);
+c10d_status c10d_all_reduce_async(c10d_process_group* group, c10d_tensor* tensor, uint8_t op, c10d_work** out);
+c10d_status c10d_broadcast(c10d_process_group* group, c10d_tensor* tensor, int root);
+c10d_status c10d_reduce(c10d_process_group* group, c10d_tensor* tensor, int root, uint8_t op);
+c10d_status c10d_all_gather(c10d_process_group* group, c10d_tensor** outputs, size_t count, c10d_tensor* input);
 c10d_status c10d_send(c10d_process_group* group, c10d_tensor* tensor, int destination, int tag, c10d_work** out);
 c10d_status c10d_recv(c10d_process_group* group, c10d_tensor* tensor, int source, int tag, c10d_work** out);
-c10d_status c10d_barrier(c10d_process_group* group, c10d_work** out);
+c10d_status c10d_barrier(c10d_process_group* group);
 c10d_status c10d_monitored_barrier(c10d_process_group* group, int64_t timeout_ms, bool wait_all_ranks);
 c10d_status c10d_broadcast_coalesced(
     c10d_process_group* group, c10d_tensor** tensors, size_t count, size_t buffer_size, int root);

@@ -5,27 +5,26 @@
 namespace c10d_sys {
 namespace {
 
-// An operation that the exchange carries out: on the thread that waits for it if somebody waits at
-// once, and else on one of gloo's.
+// An operation that the exchange carries out: on the thread that waits for it if that waits at once,
+// otherwise on one of gloo's.
 class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
  public:
+  // Work that must be over before this begins.
+  using Prior = c10::weak_intrusive_ptr<AsyncWork>;
+
   ExchangeWork(
       std::shared_ptr<Exchange> exchange,
       const Operation& operation,
       const at::Tensor& tensor,
       std::chrono::milliseconds timeout,
-      const char* title)
+      const char* title,
+      std::vector<Prior> prior)
       : AsyncWork(nullptr, outputs(tensor), operation.type, 0, timeout, title, inputs(tensor)),
         exchange_(std::move(exchange)),
         ticket_(exchange_->enqueue()),
         operation_(operation),
-        tensor_(tensor) {}
-
-  ~ExchangeWork() override {
-    if (is_left_to_wait_) {
-      exchange_->fail("nobody waited for " + operation_.to_string());
-    }
-  }
+        tensor_(tensor),
+        prior_(std::move(prior)) {}
 
   const Exchange::Ticket& ticket() const { return ticket_; }
 
@@ -33,6 +32,11 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   void leave_to_wait() { is_left_to_wait_ = true; }
 
   void run() override {
+    for (const auto& each : prior_) {
+      if (auto work = each.lock()) {
+        work->wait();
+      }
+    }
     exchange_->run(ticket_, operation_, tensor_, getTimeout());
   }
 
@@ -58,6 +62,7 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   const Exchange::Ticket ticket_;
   const Operation operation_;
   const at::Tensor tensor_;
+  const std::vector<Prior> prior_;
   std::atomic<bool> is_left_to_wait_{false};
 };
 
@@ -94,10 +99,17 @@ Gloo::WorkPtr Gloo::broadcast(std::vector<at::Tensor>& tensors, const c10d::Broa
 }
 
 Gloo::WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
-  if (exchange_ != nullptr) {
-    return start({c10d::OpType::BARRIER}, {}, options.timeout, options.asyncOp, "gloo:barrier");
+  if (exchange_ == nullptr) {
+    return ProcessGroupGloo::barrier(options);
   }
-  return ProcessGroupGloo::barrier(options);
+  // Like gloo's, it is over only when everything is that began before it.
+  std::vector<Prior> prior;
+  {
+    const std::lock_guard<std::mutex> lock(workMutex_);
+    prior.insert(prior.end(), workInProgress_.begin(), workInProgress_.end());
+    prior.insert(prior.end(), workQueue_.begin(), workQueue_.end());
+  }
+  return start({c10d::OpType::BARRIER}, {}, options.timeout, options.asyncOp, "gloo:barrier", std::move(prior));
 }
 
 Gloo::WorkPtr Gloo::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) {
@@ -114,11 +126,16 @@ Gloo::WorkPtr Gloo::allgather(
 }
 
 Gloo::WorkPtr Gloo::start(
-    const Operation& operation, at::Tensor tensor, std::chrono::milliseconds timeout, bool async, const char* title) {
+    const Operation& operation,
+    at::Tensor tensor,
+    std::chrono::milliseconds timeout,
+    bool async,
+    const char* title,
+    std::vector<Prior> prior) {
   if (timeout == c10d::kUnsetTimeout) {
     timeout = getOptions()->timeout;
   }
-  auto work = c10::make_intrusive<ExchangeWork>(exchange_, operation, tensor, timeout, title);
+  auto work = c10::make_intrusive<ExchangeWork>(exchange_, operation, tensor, timeout, title, std::move(prior));
   if (!async) {
     work->leave_to_wait();
   } else if (exchange_->others_have_arrived(work->ticket())) {
@@ -129,8 +146,9 @@ Gloo::WorkPtr Gloo::start(
   return work;
 }
 
-void Gloo::announce(const Operation& operation) const {
+void Gloo::announce(Operation operation) const {
   if (exchange_ != nullptr) {
+    operation.by_gloo = true;
     exchange_->announce(operation);
   }
 }

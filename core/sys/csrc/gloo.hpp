@@ -30,9 +30,16 @@ class Gloo final : public c10d::ProcessGroupGloo {
       const c10d::AllgatherOptions& options) override;
 
  private:
+  using Prior = c10::weak_intrusive_ptr<AsyncWork>;
+
   WorkPtr start(
-      const Operation& operation, at::Tensor tensor, std::chrono::milliseconds timeout, bool async, const char* title);
-  void announce(const Operation& operation) const;
+      const Operation& operation,
+      at::Tensor tensor,
+      std::chrono::milliseconds timeout,
+      bool async,
+      const char* title,
+      std::vector<Prior> prior = {});
+  void announce(Operation operation) const;
 
   std::shared_ptr<Exchange> exchange_;
 };

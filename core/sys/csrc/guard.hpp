@@ -45,15 +45,19 @@ inline c10d_error_kind kind_of(const std::exception& error) {
   return C10D_UNCLASSIFIED;
 }
 
+// Without C++'s backtrace.
+inline std::string text_of(const std::exception& error) {
+  const auto* with_backtrace = dynamic_cast<const c10::Error*>(&error);
+  return with_backtrace != nullptr ? with_backtrace->what_without_backtrace() : error.what();
+}
+
 template <typename F>
 c10d_status guarded(F&& body) noexcept {
   try {
     body();
     return {nullptr, C10D_UNCLASSIFIED};
-  } catch (const c10::Error& error) {
-    return {copy_text(error.what_without_backtrace()), kind_of(error)};
   } catch (const std::exception& error) {
-    return {copy_text(error.what()), kind_of(error)};
+    return {copy_text(text_of(error)), kind_of(error)};
   } catch (...) {
     return {copy_text("an exception that is no std::exception"), C10D_UNCLASSIFIED};
   }

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <memory>
 #include <utility>
 
 using c10d_sys::guarded;
@@ -34,8 +35,6 @@ thread_local c10d_sys::Arena* current_arena = nullptr;
 struct alignas(64) Header {
   int64_t bytes;
   int32_t device;
-  // Null for a block that lies in no arena. Counted as a reference.
-  c10d_sys::Arena* arena;
 };
 static_assert(sizeof(Header) == 64, "blocks keep the alignment that kernels rely on");
 
@@ -47,13 +46,22 @@ void release(void* block) {
   if (block != nullptr) {
     Header* found = header(block);
     counters[found->device].live -= found->bytes;
-    if (found->arena == nullptr) {
-      c10::free_cpu(found);
-    } else {
-      auto arena = c10::intrusive_ptr<c10d_sys::Arena>::reclaim(found->arena);
-      arena->free(found, found->bytes + sizeof(Header));
-    }
+    c10::free_cpu(found);
   }
+}
+
+// A block in an arena. Not in front of it, because a forked child cannot read there.
+struct ArenaBlock {
+  c10::intrusive_ptr<c10d_sys::Arena> arena;
+  void* block;
+  int64_t bytes;
+  int32_t device;
+};
+
+void release_in_arena(void* context) {
+  const std::unique_ptr<ArenaBlock> found(static_cast<ArenaBlock*>(context));
+  counters[found->device].live -= found->bytes;
+  found->arena->free(found->block, found->bytes);
 }
 
 // Charges every block to the current device of the thread that allocates it. Freeing the block
@@ -64,14 +72,16 @@ struct CountingAllocator final : c10::Allocator {
       return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
     }
     TORCH_CHECK(bytes <= SIZE_MAX - sizeof(Header), "a block of ", bytes, " bytes is asked for");
-    const size_t size = bytes + sizeof(Header);
-    auto* arena = current_arena;
-    auto* found = static_cast<Header*>(arena == nullptr ? nullptr : arena->allocate(size));
-    if (found == nullptr) {
-      arena = nullptr;
-      found = static_cast<Header*>(c10::alloc_cpu(size));
+    if (current_arena != nullptr) {
+      if (void* block = current_arena->allocate(bytes)) {
+        const auto size = static_cast<int64_t>(bytes);
+        auto arena = c10::intrusive_ptr<c10d_sys::Arena>::reclaim_copy(current_arena);
+        auto* found = new ArenaBlock{std::move(arena), block, size, current_device};
+        counters[current_device].add(size);
+        return {block, found, &release_in_arena, c10::Device(c10::kCPU)};
+      }
     }
-    found->arena = c10::intrusive_ptr<c10d_sys::Arena>::reclaim_copy(arena).release();
+    auto* found = static_cast<Header*>(c10::alloc_cpu(bytes + sizeof(Header)));
     found->bytes = static_cast<int64_t>(bytes);
     found->device = current_device;
     counters[current_device].add(found->bytes);
@@ -131,6 +141,9 @@ int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
     return -1;
   }
   const auto& data = tensor.storage().data_ptr();
+  if (data.get_deleter() == &release_in_arena) {
+    return static_cast<const ArenaBlock*>(data.get_context())->device;
+  }
   if (data.get() == nullptr || data.get_deleter() != &release) {
     return -1;
   }

@@ -24,6 +24,11 @@ c10d_status started(c10d_work** out, F&& start) noexcept {
   return guarded([&] { *out = new c10d_work{start()}; });
 }
 
+template <typename F>
+c10d_status finished(F&& start) noexcept {
+  return guarded([&] { start()->wait(); });
+}
+
 // A group whose operations may be started from several threads. The backends match operations up by
 // counters that no lock guards, and the reducer starts operations from autograd's threads.
 class SerialProcessGroup : public c10d::ProcessGroup {
@@ -88,7 +93,7 @@ c10d::ReduceOp reduce_op(uint8_t op) {
   return c10d::ReduceOp(static_cast<c10d::ReduceOp::RedOpType>(op));
 }
 
-// Null, with the reason in the handle, if shared memory is not to be had here.
+// Null, with the reason in the handle, if shared memory is not available here.
 std::shared_ptr<c10d_sys::Exchange> offer_exchange(c10d_process_group* handle, c10d::Store& store, int name) {
   const int size = handle->group->getSize();
   if (size == 1) {
@@ -99,8 +104,8 @@ std::shared_ptr<c10d_sys::Exchange> offer_exchange(c10d_process_group* handle, c
     auto exchange = std::make_shared<c10d_sys::Exchange>(handle->group->getRank(), size, name);
     exchange->offer(store);
     return exchange;
-  } catch (const c10::Error& error) {
-    handle->why_none = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    handle->why_none = c10d_sys::text_of(error);
     return nullptr;
   }
 }
@@ -179,19 +184,25 @@ c10d_status c10d_allocate_tensor(
   });
 }
 
-c10d_status c10d_all_reduce(
-    c10d_process_group* handle, c10d_tensor* input, uint8_t op, bool async, c10d_work** out) {
-  return started(out, [&] {
-    std::vector<at::Tensor> list{dense(input)};
-    c10d::AllreduceOptions options;
-    options.reduceOp = reduce_op(op);
-    options.asyncOp = async;
-    return handle->group->allreduce(list, options);
-  });
+static c10::intrusive_ptr<c10d::Work> all_reduce(
+    c10d_process_group* handle, c10d_tensor* input, uint8_t op, bool async) {
+  std::vector<at::Tensor> list{dense(input)};
+  c10d::AllreduceOptions options;
+  options.reduceOp = reduce_op(op);
+  options.asyncOp = async;
+  return handle->group->allreduce(list, options);
 }
 
-c10d_status c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c10d_work** out) {
-  return started(out, [&] {
+c10d_status c10d_all_reduce(c10d_process_group* handle, c10d_tensor* input, uint8_t op) {
+  return finished([&] { return all_reduce(handle, input, op, /*async=*/false); });
+}
+
+c10d_status c10d_all_reduce_async(c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_work** out) {
+  return started(out, [&] { return all_reduce(handle, input, op, /*async=*/true); });
+}
+
+c10d_status c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root) {
+  return finished([&] {
     std::vector<at::Tensor> list{dense(input)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
@@ -200,8 +211,8 @@ c10d_status c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int r
   });
 }
 
-c10d_status c10d_reduce(c10d_process_group* handle, c10d_tensor* input, int root, uint8_t op, c10d_work** out) {
-  return started(out, [&] {
+c10d_status c10d_reduce(c10d_process_group* handle, c10d_tensor* input, int root, uint8_t op) {
+  return finished([&] {
     std::vector<at::Tensor> list{dense(input)};
     c10d::ReduceOptions options;
     options.reduceOp = reduce_op(op);
@@ -210,9 +221,8 @@ c10d_status c10d_reduce(c10d_process_group* handle, c10d_tensor* input, int root
   });
 }
 
-c10d_status c10d_all_gather(
-    c10d_process_group* handle, c10d_tensor** outputs, size_t count, c10d_tensor* input, c10d_work** out) {
-  return started(out, [&] {
+c10d_status c10d_all_gather(c10d_process_group* handle, c10d_tensor** outputs, size_t count, c10d_tensor* input) {
+  return finished([&] {
     std::for_each(outputs, outputs + count, dense);
     std::vector<std::vector<at::Tensor>> gathered{tensors(outputs, count)};
     std::vector<at::Tensor> list{dense(input)};
@@ -234,8 +244,8 @@ c10d_status c10d_recv(c10d_process_group* handle, c10d_tensor* output, int sourc
   });
 }
 
-c10d_status c10d_barrier(c10d_process_group* handle, c10d_work** out) {
-  return started(out, [&] {
+c10d_status c10d_barrier(c10d_process_group* handle) {
+  return finished([&] {
     c10d::BarrierOptions options;
     options.asyncOp = false;
     return handle->group->barrier(options);

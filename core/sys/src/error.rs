@@ -35,7 +35,8 @@ impl ErrorKind {
             ErrorKind::Timeout
         } else if says(&["gloo/", "NCCL", "ncclRemoteError", "onnection", "ocket"]) {
             ErrorKind::Connection
-        } else if says(&["Detected mismatch", "appears not to match"]) {
+        } else if says(&["Detected mismatch", "appears not to match", "call different operations"])
+        {
             ErrorKind::Misuse
         } else {
             ErrorKind::Other
@@ -123,6 +124,8 @@ mod tests {
         assert_eq!(of("Application timeout caused pair closure"), ErrorKind::Timeout);
         assert_eq!(of("NCCL error: remote process exited"), ErrorKind::Connection);
         assert_eq!(of("Detected mismatch between collectives on ranks"), ErrorKind::Misuse);
+        assert_eq!(of("the ranks call different operations: …"), ErrorKind::Misuse);
+        assert_eq!(of("lost connection to rank 1 (pid 2), which …"), ErrorKind::Connection);
         assert_eq!(of("mat1 and mat2 shapes cannot be multiplied"), ErrorKind::Other);
     }
 

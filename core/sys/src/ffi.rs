@@ -121,32 +121,29 @@ unsafe extern "C" {
         like: *mut Tensor,
         out: *mut *mut Tensor,
     ) -> Status;
-    pub(crate) fn c10d_all_reduce(
+    pub(crate) fn c10d_all_reduce(group: *mut ProcessGroup, tensor: *mut Tensor, op: u8) -> Status;
+    pub(crate) fn c10d_all_reduce_async(
         group: *mut ProcessGroup,
         tensor: *mut Tensor,
         op: u8,
-        is_async: bool,
         out: *mut *mut Work,
     ) -> Status;
     pub(crate) fn c10d_broadcast(
         group: *mut ProcessGroup,
         tensor: *mut Tensor,
         root: c_int,
-        out: *mut *mut Work,
     ) -> Status;
     pub(crate) fn c10d_reduce(
         group: *mut ProcessGroup,
         tensor: *mut Tensor,
         root: c_int,
         op: u8,
-        out: *mut *mut Work,
     ) -> Status;
     pub(crate) fn c10d_all_gather(
         group: *mut ProcessGroup,
         outputs: *mut *mut Tensor,
         count: usize,
         input: *mut Tensor,
-        out: *mut *mut Work,
     ) -> Status;
     pub(crate) fn c10d_send(
         group: *mut ProcessGroup,
@@ -162,7 +159,7 @@ unsafe extern "C" {
         tag: c_int,
         out: *mut *mut Work,
     ) -> Status;
-    pub(crate) fn c10d_barrier(group: *mut ProcessGroup, out: *mut *mut Work) -> Status;
+    pub(crate) fn c10d_barrier(group: *mut ProcessGroup) -> Status;
     pub(crate) fn c10d_monitored_barrier(
         group: *mut ProcessGroup,
         timeout_ms: i64,

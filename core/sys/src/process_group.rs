@@ -85,8 +85,8 @@ impl Drop for Handle {
 
 /// A handle to a `c10d::ProcessGroup`. Clones share the group.
 ///
-/// Every operation returns [`Work`], and may begin only when that is waited for, unless its name says
-/// async. All ranks must start the same operations in the same order.
+/// All ranks must start the same operations in the same order. Those that return [`Work`] have only
+/// been started.
 #[derive(Debug, Clone)]
 pub struct ProcessGroup {
     handle: Arc<Handle>,
@@ -153,10 +153,14 @@ impl ProcessGroup {
         }
     }
 
-    /// A tensor that is exchanged without a copy, if the group exchanges through shared memory. Its
-    /// values are undefined.
-    pub fn allocate_tensor(&self, size: &[i64], kind: Kind) -> Result<Tensor, Error> {
-        let like = Tensor::empty([0], (kind, Device::Cpu));
+    /// A tensor with undefined values. On the CPU it lies in shared memory, if the group exchanges
+    /// through it, and nothing has to be copied.
+    pub fn allocate_tensor(
+        &self,
+        size: &[i64],
+        (kind, device): (Kind, Device),
+    ) -> Result<Tensor, Error> {
+        let like = Tensor::empty([0], (kind, device));
         let mut out = null_mut();
         // SAFETY: `size`, `like` and `out` live through the call.
         let status = unsafe {
@@ -173,60 +177,53 @@ impl ProcessGroup {
         Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
     }
 
-    /// Reduces `tensor` over all ranks, in place on every rank, when it is waited for.
-    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> Result<Work, Error> {
-        self.start(|group, out| {
-            // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
-            unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, false, out) }
-        })
+    /// Reduces `tensor` over all ranks, in place on every rank.
+    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> Result<(), Error> {
+        // SAFETY: `tensor` lives through the call.
+        check(unsafe { ffi::c10d_all_reduce(self.handle.0.as_ptr(), pointer(tensor), op as u8) })
     }
 
     /// [`all_reduce`](Self::all_reduce) that goes on while this thread does something else.
     pub fn all_reduce_async(&self, tensor: &Tensor, op: ReduceOp) -> Result<Work, Error> {
         self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, true, out) }
+            // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
+            unsafe { ffi::c10d_all_reduce_async(group, pointer(tensor), op as u8, out) }
         })
     }
 
     /// Copies rank `root`'s `tensor` into every other rank's.
-    pub fn broadcast(&self, tensor: &Tensor, root: usize) -> Result<Work, Error> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_broadcast(group, pointer(tensor), c_rank(root), out) }
-        })
+    pub fn broadcast(&self, tensor: &Tensor, root: usize) -> Result<(), Error> {
+        // SAFETY: as in `all_reduce`.
+        check(unsafe { ffi::c10d_broadcast(self.handle.0.as_ptr(), pointer(tensor), c_rank(root)) })
     }
 
     /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
     /// afterwards.
-    pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp) -> Result<Work, Error> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_reduce(group, pointer(tensor), c_rank(root), op as u8, out) }
+    pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp) -> Result<(), Error> {
+        // SAFETY: as in `all_reduce`.
+        check(unsafe {
+            ffi::c10d_reduce(self.handle.0.as_ptr(), pointer(tensor), c_rank(root), op as u8)
         })
     }
 
     /// Copies rank r's `input` into `outputs[r]` on every rank.
-    pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor) -> Result<Work, Error> {
+    pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor) -> Result<(), Error> {
         let mut outputs = pointers(outputs);
-        self.start(|group, out| {
-            // SAFETY: `outputs` and `input` live through the call; the work keeps references.
-            unsafe {
-                ffi::c10d_all_gather(
-                    group,
-                    outputs.as_mut_ptr(),
-                    outputs.len(),
-                    pointer(input),
-                    out,
-                )
-            }
+        // SAFETY: `outputs` and `input` live through the call.
+        check(unsafe {
+            ffi::c10d_all_gather(
+                self.handle.0.as_ptr(),
+                outputs.as_mut_ptr(),
+                outputs.len(),
+                pointer(input),
+            )
         })
     }
 
     /// Sends `tensor` to one rank, which must receive with the same tag.
     pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work, Error> {
         self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
+            // SAFETY: as in `all_reduce_async`.
             unsafe { ffi::c10d_send(group, pointer(tensor), c_rank(destination), tag, out) }
         })
     }
@@ -234,17 +231,15 @@ impl ProcessGroup {
     /// Receives from one rank into `tensor`.
     pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work, Error> {
         self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
+            // SAFETY: as in `all_reduce_async`.
             unsafe { ffi::c10d_recv(group, pointer(tensor), c_rank(source), tag, out) }
         })
     }
 
     /// Finishes when every rank has arrived.
-    pub fn barrier(&self) -> Result<Work, Error> {
-        self.start(|group, out| {
-            // SAFETY: `out` lives through the call.
-            unsafe { ffi::c10d_barrier(group, out) }
-        })
+    pub fn barrier(&self) -> Result<(), Error> {
+        // SAFETY: the handle is valid.
+        check(unsafe { ffi::c10d_barrier(self.handle.0.as_ptr()) })
     }
 
     /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
@@ -397,18 +392,18 @@ mod tests {
         for view in [table.select(1, 0), table.slice(1, 0, 1, 1).expand([3, 1000], false)] {
             for started in [
                 alone.all_reduce(&view, ReduceOp::Sum),
+                alone.all_reduce_async(&view, ReduceOp::Sum).map(|_| ()),
                 alone.broadcast(&view, 0),
                 alone.reduce(&view, 0, ReduceOp::Sum),
                 alone.all_gather(&[view.contiguous()], &view),
                 alone.all_gather(&[view.shallow_clone()], &view.contiguous()),
-                alone.send(&view, 0, 0),
-                alone.recv(&view, 0, 0),
+                alone.send(&view, 0, 0).map(|_| ()),
+                alone.recv(&view, 0, 0).map(|_| ()),
             ] {
-                let error = started.map(|_| ()).unwrap_err();
-                assert_eq!(error.message(), "Tensors must be contiguous");
+                assert_eq!(started.unwrap_err().message(), "Tensors must be contiguous");
             }
         }
         // Transposed: the elements are in another order, but without gaps.
-        alone.all_reduce(&table.tr(), ReduceOp::Sum).unwrap().wait().unwrap();
+        alone.all_reduce(&table.tr(), ReduceOp::Sum).unwrap();
     }
 }

@@ -1,22 +1,26 @@
 #include "arena.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <iterator>
 
 namespace {
 
-constexpr size_t kPage = 4096;
-
+// Memory can only be given back in whole pages.
 size_t whole_pages(size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
 }
 
 } // namespace
 
 namespace c10d_sys {
 
-void* Arena::allocate(size_t bytes) noexcept {
+void* Arena::allocate(size_t bytes) {
+  if (!file_.is_mapped()) {
+    return nullptr;
+  }
   const size_t size = whole_pages(bytes);
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto space = free_.begin(); space != free_.end(); ++space) {
@@ -32,7 +36,7 @@ void* Arena::allocate(size_t bytes) noexcept {
   return nullptr;
 }
 
-void Arena::free(void* block, size_t bytes) noexcept {
+void Arena::free(void* block, size_t bytes) {
   size_t begin = static_cast<char*>(block) - file_.data();
   size_t length = whole_pages(bytes);
   if (file_.is_mapped()) {

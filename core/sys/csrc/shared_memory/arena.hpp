@@ -17,9 +17,9 @@ class Arena : public c10::intrusive_ptr_target {
  public:
   Arena(size_t begin, size_t size) : file_(SharedFile::create(begin + size)), free_{{begin, size}} {}
 
-  // Null if the arena is full.
-  void* allocate(size_t bytes) noexcept;
-  void free(void* block, size_t bytes) noexcept;
+  // Null if the arena is full, and in a forked child.
+  void* allocate(size_t bytes);
+  void free(void* block, size_t bytes);
 
   // How far into the file an address lies; -1 for an address elsewhere.
   int64_t offset(const void* address, size_t file_size) const {

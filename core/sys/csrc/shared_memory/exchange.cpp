@@ -1,5 +1,6 @@
-#include "../c10d.h"
 #include "exchange.hpp"
+
+#include "../guard.hpp"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/exception.h>
@@ -21,14 +22,19 @@ namespace {
 constexpr const char* kLayout = "1";
 constexpr size_t kSmall = 16 << 10;
 constexpr size_t kStaged = 512 << 10;
-constexpr size_t kBuffers = 3;
-constexpr size_t kBoard = 8 << 10;
+// A power of two, so that a buffer's turn comes as regularly where the count of rounds wraps around.
+constexpr uint32_t kBuffers = 4;
+// Of which little is used. What follows begins with a page, however long pages are.
+constexpr size_t kBoard = 64 << 10;
 constexpr size_t kArenaBegin = kBoard + kBuffers * kStaged;
 // Address space, not memory. A tensor that finds no room lies elsewhere and is staged.
 constexpr size_t kArena = size_t{16} << 30;
 constexpr size_t kFile = kArenaBegin + kArena;
-// How often a sleeping rank looks after the one it waits for.
-constexpr timespec kLook{0, 100'000'000};
+// The count of rounds soon wraps around, so that this does not happen for the first time in a
+// training that has run for days.
+constexpr uint32_t kFirstRound = -100;
+// How often a sleeping rank looks after those it waits for.
+constexpr std::chrono::milliseconds kLook{100};
 
 // Whether a rank takes part.
 enum State : uint32_t { kWell, kWriting, kFailed, kLeft };
@@ -56,7 +62,7 @@ std::chrono::nanoseconds time_to_spin(int ranks) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   sched_getaffinity(0, sizeof(cores), &cores);
-  return std::chrono::microseconds(ranks <= CPU_COUNT(&cores) ? 30 : 2);
+  return std::chrono::microseconds(ranks <= CPU_COUNT(&cores) ? 100 : 2);
 }
 
 // Where a process must be to map this one's files: on this host, and among the same process ids.
@@ -121,10 +127,12 @@ struct alignas(128) Exchange::Cell {
 
   void wake() { futex(FUTEX_WAKE, INT_MAX, nullptr); }
 
-  // Returns when the value is no longer `seen`, or after a while.
-  void sleep(uint32_t seen) {
+  // Returns when the value is no longer `seen`, or after this time at the latest.
+  void sleep(uint32_t seen, std::chrono::nanoseconds time) {
+    constexpr auto kSecond = std::chrono::nanoseconds(std::chrono::seconds(1)).count();
+    const timespec limit{time.count() / kSecond, time.count() % kSecond};
     ++sleepers;
-    futex(FUTEX_WAIT, seen, &kLook);
+    futex(FUTEX_WAIT, seen, &limit);
     --sleepers;
   }
 
@@ -135,7 +143,7 @@ struct alignas(128) Exchange::Cell {
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
-// The first page of a file. A new file holds zeros, which is what all of this starts from.
+// The beginning of a file. A new file holds zeros, which are valid values of all of this.
 struct Exchange::Board {
   // Shows that a file is the one that was offered.
   std::atomic<uint64_t> cookie;
@@ -148,13 +156,16 @@ struct Exchange::Board {
   alignas(128) std::atomic<int64_t> block;
   std::atomic<uint32_t> state;
   char why[512];
-  // The last operations that this rank has begun. An entry whose sequence number is not the one
-  // looked for is being written, or has been overwritten.
+  // The last operations that this rank has begun.
   struct Entry {
+    // kBeingWritten while the others change.
     std::atomic<uint64_t> sequence;
     std::atomic<uint64_t> what;
     std::atomic<uint64_t> count;
   } log[16];
+  static constexpr uint64_t kBeingWritten = UINT64_MAX;
+
+  Entry& entry(uint64_t number) { return log[number % std::size(log)]; }
 };
 
 struct Exchange::Peer {
@@ -167,15 +178,32 @@ struct Exchange::Peer {
   SharedFile file;
 };
 
+// Everything but the count, in 64 bits.
+static uint64_t encode(const Operation& operation) {
+  return static_cast<uint64_t>(operation.type) | static_cast<uint64_t>(operation.dtype) << 8 |
+      static_cast<uint64_t>(operation.op) << 16 | static_cast<uint64_t>(operation.by_gloo) << 24 |
+      static_cast<uint64_t>(operation.root) << 32;
+}
+
+static Operation decode(uint64_t what, uint64_t count) {
+  return {
+      static_cast<c10d::OpType>(what & 0xff),
+      static_cast<at::ScalarType>(what >> 8 & 0xff),
+      static_cast<RedOp>(what >> 16 & 0xff),
+      static_cast<int>(what >> 32),
+      count,
+      (what >> 24 & 0xff) != 0};
+}
+
 std::string Operation::to_string() const {
   const auto values = std::to_string(count) + " x " + c10::toString(dtype);
   switch (type) {
     case c10d::OpType::ALLREDUCE:
-      return std::string("all_reduce (") + op_name(op) + ") of " + values;
+      return std::string("all_reduce (") + op_name(op) + ") of " + values + (by_gloo ? ", by way of gloo" : "");
     case c10d::OpType::REDUCE:
       return std::string("reduce (") + op_name(op) + ") to rank " + std::to_string(root) + " of " + values;
     case c10d::OpType::BROADCAST:
-      return "broadcast from rank " + std::to_string(root) + " of " + values;
+      return "broadcast from rank " + std::to_string(root) + " of " + values + (by_gloo ? ", by way of gloo" : "");
     case c10d::OpType::ALLGATHER:
       return "all_gather of " + values;
     case c10d::OpType::BARRIER:
@@ -186,8 +214,9 @@ std::string Operation::to_string() const {
 }
 
 Exchange::Exchange(int rank, int size, int name)
-    : rank_(rank), size_(size), process_(getpid()), spin_(time_to_spin(size)) {
+    : rank_(rank), size_(size), process_(getpid()), spin_(time_to_spin(size)), round_(kFirstRound) {
   static_assert(sizeof(Board) <= kBoard);
+  static_assert((kBuffers & (kBuffers - 1)) == 0);
   arena_ = c10::make_intrusive<Arena>(kArenaBegin, kArena);
   for (int r = 0; r < size; ++r) {
     peers_.push_back(Peer{nullptr, nullptr, r, 0, -1, {}});
@@ -199,6 +228,9 @@ Exchange::Exchange(int rank, int size, int name)
   std::random_device random;
   own().cookie = (uint64_t{random()} << 32) + random();
   own().name = name;
+  for (auto cell : {&Board::arrived, &Board::reduced, &Board::done}) {
+    (own().*cell).value = kFirstRound;
+  }
 }
 
 Exchange::~Exchange() {
@@ -219,28 +251,25 @@ Exchange::~Exchange() {
 
 void Exchange::offer(c10d::Store& store) const {
   std::ostringstream offer;
-  offer << kLayout << " " << place() << " " << process_ << " " << arena_->file().descriptor() << " " << own().cookie;
+  offer << kLayout << " " << place() << " " << own().name << " " << process_ << " " << arena_->file().descriptor() << " "
+        << own().cookie;
   store.set(key(rank_), offer.str());
 }
 
 std::optional<std::string> Exchange::join(c10d::Store& store, Milliseconds timeout) {
-  timeout_ = timeout;
-  deadline_ = Clock::now() + timeout;
-  std::optional<std::string> why;
+  set_deadline(timeout);
   step();
   try {
     map(store);
-    own().verdict.publish(kYes);
-  } catch (const c10::DistNetworkError& error) {
-    fail(error.what_without_backtrace());
-    throw;
-  } catch (const c10::Error& error) {
-    why = error.what_without_backtrace();
-    fail(*why);
-    // Nobody may wait for this rank here, so it waits for nobody either.
+  } catch (const std::exception& error) {
+    // The others have to learn why, but nothing has failed: gloo takes over.
+    const auto why = text_of(error);
+    say_why(why);
     own().verdict.publish(kNo);
     return why;
   }
+  own().verdict.publish(kYes);
+  std::optional<std::string> why;
   for (const auto& peer : peers_) {
     wait(peer, &Board::verdict, kYes);
     if (peer.board->verdict.has_reached(kNo)) {
@@ -254,7 +283,8 @@ std::optional<std::string> Exchange::join(c10d::Store& store, Milliseconds timeo
   return why;
 }
 
-// Throws if there is a rank whose file cannot be mapped.
+// Throws if there is a rank whose file cannot be mapped. A process that is not there is no error of
+// its own: the machine may be a copy of that other one.
 void Exchange::map(c10d::Store& store) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < size_; ++rank) {
@@ -263,38 +293,27 @@ void Exchange::map(c10d::Store& store) {
   if (!store.check(keys)) {
     const auto missing = std::find_if(keys.begin(), keys.end(), [&](const auto& key) { return !store.check({key}); });
     const auto rank = missing - keys.begin();
-    TORCH_CHECK(false, "rank ", rank, " does not offer it: it runs Python, or has it switched off");
+    TORCH_CHECK(false, "rank ", rank, " of the group does not offer it: it runs Python, or has switched it off");
   }
   const auto offers = store.multiGet(keys);
   for (auto& peer : peers_) {
     std::istringstream offer(std::string(offers[peer.rank].begin(), offers[peer.rank].end()));
     std::string layout, boot, processes;
+    int name = -1;
     int descriptor = -1;
     uint64_t cookie = 0;
-    offer >> layout >> boot >> processes >> peer.process >> descriptor >> cookie;
-    TORCH_CHECK(offer && layout == kLayout, "rank ", peer.rank, " has another version of it");
-    TORCH_CHECK(
-        boot + " " + processes == place(), "rank ", peer.rank, " is on another host, or in another container");
+    offer >> layout >> boot >> processes >> name >> peer.process >> descriptor >> cookie;
+    TORCH_CHECK(offer && layout == kLayout, "rank ", peer.rank, " of the group has another version of it");
+    TORCH_CHECK(boot + " " + processes == place(), "rank ", name, " is on another host, or in another container");
     if (peer.rank == rank_) {
       continue;
     }
-    const auto name = "rank " + std::to_string(peer.rank);
     peer.pidfd = static_cast<int>(syscall(SYS_pidfd_open, peer.process, 0));
-    if (peer.pidfd < 0 && errno == ESRCH) {
-      lose(peer, name);
-    }
-    TORCH_CHECK(peer.pidfd >= 0, "pidfd_open: ", std::strerror(errno));
-    try {
-      peer.file = SharedFile::open(peer.process, descriptor, kFile);
-    } catch (const c10::Error&) {
-      if (has_ended(peer)) {
-        lose(peer, name);
-      }
-      throw;
-    }
+    TORCH_CHECK(peer.pidfd >= 0, "rank ", name, " cannot be watched: pidfd_open: ", std::strerror(errno));
+    peer.file = SharedFile::open(peer.process, descriptor, kFile);
     peer.data = peer.file.data();
     peer.board = reinterpret_cast<Board*>(peer.data);
-    TORCH_CHECK(peer.board->cookie == cookie, "rank ", peer.rank, " has another file than the one it offered");
+    TORCH_CHECK(peer.board->cookie == cookie, "rank ", name, " has another file than the one it offered");
   }
 }
 
@@ -329,17 +348,16 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const at::T
 
   current_ = operation;
   current_sequence_ = ticket.sequence;
-  timeout_ = timeout;
-  deadline_ = Clock::now() + timeout;
+  set_deadline(timeout);
   record(ticket.sequence, operation);
   try {
     carry_out(operation, tensor.defined() ? static_cast<char*>(tensor.data_ptr()) : nullptr);
     if (operation.type == c10d::OpType::ALLREDUCE && operation.op == RedOp::AVG) {
       tensor.div_(size_);
     }
-  } catch (const c10::Error& error) {
+  } catch (const std::exception& error) {
     failure_ = std::current_exception();
-    fail(error.what_without_backtrace());
+    fail(text_of(error));
     throw;
   }
 }
@@ -347,25 +365,35 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const at::T
 void Exchange::announce(const Operation& operation) {
   TORCH_CHECK(getpid() == process_, "this process was forked from a rank, and is none itself");
   record(++sequence_, operation);
-  for (const auto& peer : peers_) {
-    try {
+  try {
+    for (const auto& peer : peers_) {
       compare(sequence_, operation, peer);
-    } catch (const c10::Error& error) {
-      fail(error.what_without_backtrace());
-      throw;
     }
+  } catch (const std::exception& error) {
+    fail(text_of(error));
+    throw;
   }
 }
 
-void Exchange::fail(const std::string& why) noexcept {
+void Exchange::fail(const std::string& why) {
   uint32_t well = kWell;
   if (own().state.compare_exchange_strong(well, kWriting)) {
-    std::strncpy(own().why, why.c_str(), sizeof(own().why) - 1);
+    say_why(why);
     own().state = kFailed;
   }
   for (auto cell : {&Board::verdict, &Board::arrived, &Board::reduced, &Board::done}) {
     (own().*cell).wake();
   }
+}
+
+void Exchange::say_why(const std::string& why) {
+  std::strncpy(own().why, why.c_str(), sizeof(own().why) - 1);
+}
+
+void Exchange::set_deadline(Milliseconds timeout) {
+  timeout_ = timeout;
+  // Longer ones would overflow.
+  deadline_ = Clock::now() + std::min<Milliseconds>(timeout, std::chrono::hours(24 * 365));
 }
 
 // --- operations ---
@@ -545,6 +573,15 @@ void Exchange::meet(uint32_t round) {
   wait_for_all(&Board::arrived, round + 1);
   for (const auto& peer : peers_) {
     compare(current_sequence_, current_, peer);
+    // A rank that arrives has recorded what for, so it has counted otherwise.
+    const uint64_t sequence = peer.board->entry(current_sequence_).sequence;
+    TORCH_CHECK_VALUE(
+        sequence >= current_sequence_,
+        "the ranks call different operations: ", name(own_peer()), " calls ", current_.to_string(), " as number ",
+        current_sequence_, ", but ", name(peer), " has not called as many");
+    // This rank may have been stopped for longer than the others have waited. They have given up
+    // these tensors.
+    check_state(peer);
   }
 }
 
@@ -553,18 +590,23 @@ void Exchange::finish(uint32_t round) {
   own().done.publish(round + 1);
 }
 
-// Until the buffer of a round may be written: it was last used kBuffers rounds ago.
+// Until the buffer of a round may be written, which was last used kBuffers rounds before.
 void Exchange::wait_for_staging(uint32_t round) {
   wait_for_all(&Board::done, round - kBuffers + 1);
 }
 
 void Exchange::wait_for_all(Cell Board::*cell, uint32_t value) {
   for (const auto& peer : peers_) {
-    wait(peer, cell, value);
+    wait(peer, cell, value, peers_.data() + peers_.size());
   }
 }
 
 void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value) {
+  wait(peer, cell, value, &peer + 1);
+}
+
+// Waits for `peer`, and meanwhile looks at all from it to `end`, whose turn is next.
+void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const Peer* end) {
   auto& awaited = peer.board->*cell;
   if (peer.rank == rank_ || awaited.has_reached(value)) {
     return;
@@ -580,87 +622,83 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value) {
   } while (Clock::now() - start < spin_);
   for (;;) {
     const auto seen = awaited.value.load();
+    for (const auto* each = &peer; each != end; ++each) {
+      look_at(*each, cell, value);
+    }
     if (awaited.has_reached(value)) {
       return;
     }
-    try {
-      look_at(peer);
-    } catch (const c10::Error&) {
-      // It may have published this first.
-      if (awaited.has_reached(value)) {
-        return;
-      }
+    const auto now = Clock::now();
+    if (now > deadline_) {
+      throw c10d::TimeoutError(
+          {__func__, __FILE__, __LINE__},
+          c10::str("timed out after ", timeout_.count(), " ms waiting for ", name(peer), " in ", current_.to_string()));
+    }
+    awaited.sleep(seen, std::min<std::chrono::nanoseconds>(kLook, deadline_ - now));
+  }
+}
+
+// Throws if this rank will not publish the value any more.
+void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) const {
+  const auto& awaited = peer.board->*cell;
+  if (peer.rank == rank_ || awaited.has_reached(value)) {
+    return;
+  }
+  try {
+    compare(current_sequence_, current_, peer);
+    check_state(peer);
+    pollfd process{peer.pidfd, POLLIN, 0};
+    // error.rs classifies the errors of a backward pass by words such as these.
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        peer.board->state != kLeft && poll(&process, 1, 0) <= 0,
+        "lost connection to ", name(peer), " (pid ", peer.process, "), which has ended or left the group");
+  } catch (const c10::Error&) {
+    // It may have published the value first.
+    if (!awaited.has_reached(value)) {
       throw;
     }
-    awaited.sleep(seen);
   }
 }
 
-// Throws if it is in vain to wait for this rank any longer.
-void Exchange::look_at(const Peer& peer) const {
-  compare(current_sequence_, current_, peer);
-  // error.rs classifies the errors of a backward pass by words such as these.
-  const uint32_t state = peer.board->state;
-  TORCH_CHECK_WITH(
-      DistNetworkError, state != kFailed, "lost connection to ", name(peer), ", which has failed: ", peer.board->why);
-  if (state == kLeft || has_ended(peer)) {
-    lose(peer, name(peer));
-  }
-  if (Clock::now() > deadline_) {
-    const auto message =
-        c10::str("timed out after ", timeout_.count(), " ms waiting for ", name(peer), " in ", current_.to_string());
-    throw c10d::TimeoutError({__func__, __FILE__, __LINE__}, message);
-  }
-}
-
-bool Exchange::has_ended(const Peer& peer) {
-  pollfd process{peer.pidfd, POLLIN, 0};
-  return poll(&process, 1, 0) != 0;
-}
-
-void Exchange::lose(const Peer& peer, const std::string& name) {
+void Exchange::check_state(const Peer& peer) const {
   TORCH_CHECK_WITH(
       DistNetworkError,
-      false,
-      "lost connection to ", name, " (pid ", peer.process, "), which has ended or left the group");
+      peer.rank == rank_ || peer.board->state != kFailed,
+      "lost connection to ", name(peer), ", which has failed: ", peer.board->why);
 }
 
 void Exchange::record(uint64_t sequence, const Operation& operation) {
   // An operation for gloo may be recorded while an earlier one is being carried out here.
   const std::lock_guard<std::mutex> lock(recording_);
-  auto& entry = own().log[sequence % std::size(own().log)];
-  entry.sequence = 0;
-  entry.what = static_cast<uint64_t>(operation.type) | static_cast<uint64_t>(operation.dtype) << 8 |
-      static_cast<uint64_t>(operation.op) << 16 | static_cast<uint64_t>(operation.root) << 32;
+  auto& entry = own().entry(sequence);
+  entry.sequence = Board::kBeingWritten;
+  entry.what = encode(operation);
   entry.count = operation.count;
   entry.sequence = sequence;
 }
 
-// Throws if the other rank has begun something else. Nothing is known of one that has not come as
-// far, or has gone on: then it has compared.
+// Throws if the other rank has begun something else under this number.
 void Exchange::compare(uint64_t sequence, const Operation& operation, const Peer& peer) const {
-  const auto& theirs = peer.board->log[sequence % std::size(peer.board->log)];
-  const auto& ours = own().log[sequence % std::size(own().log)];
-  if (sequence == 0 || theirs.sequence != sequence) {
+  const auto& entry = peer.board->entry(sequence);
+  if (sequence == 0 || peer.rank == rank_ || entry.sequence != sequence) {
     return;
   }
-  const uint64_t what = theirs.what;
-  const uint64_t count = theirs.count;
-  if (theirs.sequence != sequence || (what == ours.what && count == ours.count)) {
-    return;
-  }
-  const Operation other{
-      static_cast<c10d::OpType>(what & 0xff),
-      static_cast<at::ScalarType>(what >> 8 & 0xff),
-      static_cast<RedOp>(what >> 16 & 0xff),
-      static_cast<int>(what >> 32),
-      count};
+  const uint64_t what = entry.what;
+  const uint64_t count = entry.count;
+  const bool was_overwritten = entry.sequence != sequence;
   TORCH_CHECK_VALUE(
-      false, name(peers_[rank_]), " calls ", operation.to_string(), ", but ", name(peer), " calls ", other.to_string());
+      was_overwritten || (what == encode(operation) && count == operation.count),
+      "the ranks call different operations: ", name(own_peer()), " calls ", operation.to_string(), ", but ", name(peer),
+      " calls ", decode(what, count).to_string());
+}
+
+const Exchange::Peer& Exchange::own_peer() const {
+  return peers_[rank_];
 }
 
 Exchange::Board& Exchange::own() const {
-  return *peers_[rank_].board;
+  return *own_peer().board;
 }
 
 char* Exchange::staging(int rank, uint32_t round) const {

@@ -1,26 +1,30 @@
 // Collectives between the CPU ranks of one host through shared memory. The results equal gloo's to
 // the last bit, because the values are combined in the order of gloo's ring.
 //
-// Memory. Each rank owns one file, which every rank maps: a board, three staging buffers, and an
-// arena for tensors. Only its owner writes to a board. A tensor that lies in the arena is reduced in
-// place; any other is copied through the staging buffers, in rounds of kStaged bytes.
+// Memory. Each rank owns one file, which every rank maps: a board, four staging buffers, and an
+// arena for tensors. What a board says, only its owner writes. A tensor that lies in the arena is
+// reduced in place; any other is copied through the staging buffers, in rounds of kStaged bytes.
 //
-// Rounds. Ranks count rounds, the same number on all. In round t, a rank
+// Rounds. All ranks count rounds alike. In round t, a rank
 //   1. publishes arrived = t + 1 once its values can be read, and waits for the others' values;
 //   2. reduces its slice, publishes reduced = t + 1, and waits for the others' slices;
 //   3. publishes done = t + 1 once it needs nothing more of the others.
-// A staging buffer is written again three rounds later, when all ranks are done with it. Nobody
-// resets a counter and nobody holds a lock, so a rank can die anywhere without blocking the others'
-// way out: they notice that its process has ended, and fail.
+// A staging buffer is written again four rounds later, when all ranks are done with it. Nobody
+// resets a counter and nobody holds a lock, so a rank that dies leaves nothing that others could
+// stumble over: they notice that its process has ended, and fail.
 //
-// Operations. The first round of an operation compares what the ranks are about to do, before any
-// data is touched; ranks that differ all fail, and say what both did. Operations of up to kSmall
-// bytes take one round, in which every rank reduces everything. Larger ones first agree on whether
-// all tensors lie in arenas; if so, they too are done after this round.
+// Operations. In the first round of an operation, the ranks compare what they are about to do before
+// they touch any data. If they differ, all fail and say what two of them called. Operations of up to
+// kSmall bytes take this one round, in which every rank reduces everything. Larger ones find out in
+// it whether all tensors lie in arenas. If so, they are reduced there; if not, further rounds follow.
 //
-// Waiting. A rank spins for some microseconds, then sleeps on a futex. It wakes up ten times a
-// second to see whether the rank it waits for has failed, has left, or has died, and whether the
-// time is up. The fast path pays for none of this.
+// Waiting. A rank spins for some microseconds, then sleeps on a futex. Ten times a second it looks
+// whether those it waits for have failed, left or died, and whether the time is up. As long as nobody
+// sleeps, this costs nothing.
+//
+// Failures. The first failure of a rank is its last: it tells the others why, and every later
+// operation fails too. What an arena holds is undefined from then on, since a rank that was stopped
+// for too long may still write to it.
 #pragma once
 
 #include "arena.hpp"
@@ -48,6 +52,8 @@ struct Operation {
   RedOp op = RedOp::SUM;
   int root = 0;
   uint64_t count = 0;
+  // Whether gloo carries it out, because the tensor is not dense or not on the CPU, for instance.
+  bool by_gloo = false;
 
   uint64_t bytes() const { return count * c10::elementSize(dtype); }
   // "all_reduce (sum) of 12 x Float"
@@ -64,7 +70,7 @@ class Exchange {
     uint64_t turn;
   };
 
-  // `name` is what messages call this rank. Throws if shared memory is not to be had.
+  // `name` is what messages call this rank. Throws if shared memory is not available.
   Exchange(int rank, int size, int name);
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -89,8 +95,6 @@ class Exchange {
   // Tells the others of an operation that gloo will carry out. A rank that waits here for another
   // operation learns that it waits in vain. Not to be called by two threads at once.
   void announce(const Operation& operation);
-  // Makes every operation fail from now on, here and on the other ranks.
-  void fail(const std::string& why) noexcept;
 
  private:
   struct Cell;
@@ -99,6 +103,10 @@ class Exchange {
   using Clock = std::chrono::steady_clock;
 
   void map(c10d::Store& store);
+  // Makes every operation fail from now on, here and on the other ranks.
+  void fail(const std::string& why);
+  void say_why(const std::string& why);
+  void set_deadline(Milliseconds timeout);
   void carry_out(const Operation& operation, char* data);
   void all_reduce_small(const Operation& operation, const Fold& fold, char* data);
   void all_reduce_in_place(const Operation& operation, const Fold& fold, uint32_t round);
@@ -112,11 +120,12 @@ class Exchange {
   void wait_for_staging(uint32_t round);
   void wait_for_all(Cell Board::*cell, uint32_t value);
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value);
-  void look_at(const Peer& peer) const;
-  static bool has_ended(const Peer& peer);
-  [[noreturn]] static void lose(const Peer& peer, const std::string& name);
+  void wait(const Peer& peer, Cell Board::*cell, uint32_t value, const Peer* end);
+  void look_at(const Peer& peer, Cell Board::*cell, uint32_t value) const;
+  void check_state(const Peer& peer) const;
   void record(uint64_t sequence, const Operation& operation);
   void compare(uint64_t sequence, const Operation& operation, const Peer& peer) const;
+  const Peer& own_peer() const;
   Board& own() const;
   char* staging(int rank, uint32_t round) const;
   std::string name(const Peer& peer) const;
@@ -141,7 +150,7 @@ class Exchange {
   std::exception_ptr failure_;
 
   // Of the operation whose turn it is.
-  uint32_t round_ = 0;
+  uint32_t round_;
   uint64_t current_sequence_ = 0;
   Operation current_{c10d::OpType::UNKNOWN};
   Clock::time_point deadline_;

@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -37,9 +38,13 @@ class SharedFile {
   // A file of zeros. Memory is used only for what is written to.
   static SharedFile create(size_t size) {
     // Beyond this limit, ftruncate would end the process with SIGXFSZ.
-    rlimit longest{};
-    check(getrlimit(RLIMIT_FSIZE, &longest) == 0, "getrlimit");
-    TORCH_CHECK(longest.rlim_cur >= size, "files may be at most ", longest.rlim_cur, " bytes long (ulimit -f)");
+    check_limit(RLIMIT_FSIZE, "the length of files is limited (ulimit -f)");
+    // The job may need what this leaves.
+    check_limit(RLIMIT_AS, "the address space is limited (ulimit -v)");
+    int overcommit = 0;
+    std::ifstream("/proc/sys/vm/overcommit_memory") >> overcommit;
+    // Writing would then end the process with SIGBUS if memory runs out.
+    TORCH_CHECK(overcommit != 2, "vm.overcommit_memory is 2");
     SharedFile file;
     file.descriptor_ = memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     check(file.descriptor_ >= 0, "memfd_create");
@@ -82,6 +87,12 @@ class SharedFile {
 
  private:
   static constexpr const char* kName = "tch-parallel";
+
+  static void check_limit(__rlimit_resource_t resource, const char* otherwise) {
+    rlimit limit{};
+    check(getrlimit(resource, &limit) == 0, "getrlimit");
+    TORCH_CHECK(limit.rlim_cur == RLIM_INFINITY, otherwise);
+  }
 
   static void check(bool succeeded, const std::string& what) {
     TORCH_CHECK(succeeded, what, ": ", std::strerror(errno));
