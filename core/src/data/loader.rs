@@ -21,8 +21,9 @@ pub struct DataLoaderOptions {
     /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.
     pub batch_size: usize,
     /// The number of worker threads that prefetch batches; with 0, the training loop makes them
-    /// itself. One worker is enough for data in memory, and faster than none: taking over a batch
-    /// costs the loop about 10 µs, making one of 128 digits 80 µs.
+    /// itself. For data in memory one is enough: taking over a batch costs the loop about 10 µs, and
+    /// making one of 128 digits 80 µs. If the ranks of a host keep all of its cores busy, none is
+    /// better.
     pub num_workers: usize,
     /// The number of batches that each worker prefetches. More even out slow samples, but take more
     /// memory.
