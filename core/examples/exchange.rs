@@ -9,8 +9,9 @@ use anyhow::Result;
 use report::exit;
 use std::time::{Duration, Instant};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{DeviceChoice, ProcessGroup, ProcessGroupOptions, ReduceOp};
-use tch_parallel::distributed::{Transport, init_process_group};
+use tch_parallel::distributed::{
+    DeviceChoice, ProcessGroup, ProcessGroupOptions, ReduceOp, init_process_group,
+};
 
 /// From a loss to the gradients of a layer of 7 million parameters.
 const BYTES: [i64; 5] = [4, 64 << 10, 472 << 10, 4 << 20, 26 << 20];
@@ -26,12 +27,8 @@ fn run() -> Result<()> {
     let group = init_process_group(options)?;
     let first = group.rank() == 0;
     if first {
-        let in_place = match group.transport() {
-            Transport::SharedMemory => "in shared memory",
-            _ => "once more",
-        };
         println!("{} ranks, {}", group.world_size(), group.transport());
-        println!("{:>10} {:>14} {in_place:>17} {:>10}", "bytes", "all_reduce", "copy");
+        println!("{:>10} {:>14} {:>17} {:>10}", "bytes", "all_reduce", "allocated for it", "copy");
     }
     for bytes in BYTES {
         let mut ordinary = Tensor::zeros([bytes / 4], (Kind::Float, group.device()));

@@ -65,7 +65,8 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     let (ranks, per_node, link) = (group.world_size(), args.per_node.get(), fit::line(&messages));
-    let measured = Measured { ranks, bytes, per_node, messages, link, updates };
+    let transport = group.transport().to_string();
+    let measured = Measured { ranks, transport, bytes, per_node, messages, link, updates };
     print(&measured)?;
     if let Some(directory) = &args.plot {
         report::save(directory.join(PLOT), &chart::svg(&measured)?)?;
@@ -78,6 +79,8 @@ pub fn run(args: &Args) -> Result<()> {
 struct Measured {
     /// How many ranks have measured.
     ranks: usize,
+    /// How c10d's collectives reach the others.
+    transport: String,
     /// The size of the model, K.
     bytes: usize,
     /// How many ranks a node has in the hierarchical ring.
