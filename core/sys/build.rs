@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 
 use find_libtorch::{Libtorch, variable};
 
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 16] = [
     "amp.cpp",
     "initialize.cpp",
     "store.cpp",
     "shared_memory/arena.cpp",
+    "shared_memory/operation.cpp",
     "shared_memory/exchange.cpp",
+    "shared_memory/rounds.cpp",
+    "shared_memory/collectives.cpp",
     "gloo.cpp",
     "process_group.cpp",
     "comm_hook.cpp",

@@ -180,7 +180,8 @@ fn bits(tensor: &Tensor) -> Vec<u8> {
 /// The bits, but zero where two NaN may have met: which of them survives an addition is up to the
 /// compiler that compiled it.
 fn defined_bits(result: &Tensor, case: &Case, number: u64, ranks: usize) -> Vec<u8> {
-    if is_integer(case.kind) || matches!(case.op, ReduceOp::Min | ReduceOp::Max) {
+    let is_order = matches!(case.op, ReduceOp::Min | ReduceOp::Max);
+    if is_integer(case.kind) || is_order || i64::try_from(result.isnan().any()).unwrap() == 0 {
         return bits(result);
     }
     let not_finite = |rank| case.tensor(number, rank).isfinite().logical_not().to_kind(Kind::Int);
@@ -262,8 +263,10 @@ fn tensors_are_taken_as_they_lie_in_memory() {
 #[test]
 #[ignore = "takes minutes; the test above is a part of it"]
 fn all_reduce_has_the_bits_of_gloos_ring_in_thousands_of_cases() {
-    for ranks in 2..=8 {
-        assert_eq!(count_of_other_bits(ranks, 1_000..1_800, 10_000_000), 0);
+    // 5,000 in all, and fewer of those that take long.
+    for (ranks, cases) in [(2, 1400), (3, 1200), (4, 900), (5, 600), (6, 400), (7, 300), (8, 200)] {
+        assert_eq!(count_of_other_bits(ranks, 1_000..1_000 + cases, 10_000_000), 0);
+        eprintln!("{ranks} ranks: {cases} cases equal");
     }
 }
 

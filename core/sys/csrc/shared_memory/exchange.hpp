@@ -25,10 +25,14 @@
 // Failures. The first failure of a rank is its last: it tells the others why, and every later
 // operation fails too. What an arena holds is undefined from then on, since a rank that was stopped
 // for too long may still write to it.
+//
+// exchange.cpp has how ranks find each other and take turns, rounds.cpp how they wait, and
+// collectives.cpp what they do meanwhile.
 #pragma once
 
 #include "arena.hpp"
-#include "fold.hpp"
+#include "board.hpp"
+#include "operation.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -44,21 +48,6 @@
 #include <vector>
 
 namespace c10d_sys {
-
-// What must be the same on all ranks.
-struct Operation {
-  c10d::OpType type;
-  at::ScalarType dtype = at::kFloat;
-  RedOp op = RedOp::SUM;
-  int root = 0;
-  uint64_t count = 0;
-  // Whether gloo carries it out, because the tensor is not dense or not on the CPU, for instance.
-  bool by_gloo = false;
-
-  uint64_t bytes() const { return count * c10::elementSize(dtype); }
-  // "all_reduce (sum) of 12 x Float"
-  std::string to_string() const;
-};
 
 class Exchange {
  public:
@@ -97,9 +86,6 @@ class Exchange {
   void announce(const Operation& operation);
 
  private:
-  struct Cell;
-  struct Board;
-  struct Peer;
   using Clock = std::chrono::steady_clock;
 
   void map(c10d::Store& store);

@@ -1,0 +1,56 @@
+#include "operation.hpp"
+
+namespace c10d_sys {
+
+static const char* op_name(RedOp op) {
+  switch (op) {
+    case RedOp::SUM:
+      return "sum";
+    case RedOp::AVG:
+      return "avg";
+    case RedOp::PRODUCT:
+      return "product";
+    case RedOp::MIN:
+      return "min";
+    case RedOp::MAX:
+      return "max";
+    default:
+      return "another operation";
+  }
+}
+
+std::string Operation::to_string() const {
+  const auto values = std::to_string(count) + " x " + c10::toString(dtype);
+  switch (type) {
+    case c10d::OpType::ALLREDUCE:
+      return std::string("all_reduce (") + op_name(op) + ") of " + values + (by_gloo ? ", by way of gloo" : "");
+    case c10d::OpType::REDUCE:
+      return std::string("reduce (") + op_name(op) + ") to rank " + std::to_string(root) + " of " + values;
+    case c10d::OpType::BROADCAST:
+      return "broadcast from rank " + std::to_string(root) + " of " + values + (by_gloo ? ", by way of gloo" : "");
+    case c10d::OpType::ALLGATHER:
+      return "all_gather of " + values;
+    case c10d::OpType::BARRIER:
+      return "barrier";
+    default:
+      return "the start of the group";
+  }
+}
+
+uint64_t Operation::encode() const {
+  return static_cast<uint64_t>(type) | static_cast<uint64_t>(dtype) << 8 |
+      static_cast<uint64_t>(op) << 16 | static_cast<uint64_t>(by_gloo) << 24 |
+      static_cast<uint64_t>(root) << 32;
+}
+
+Operation Operation::decode(uint64_t what, uint64_t count) {
+  return {
+      static_cast<c10d::OpType>(what & 0xff),
+      static_cast<at::ScalarType>(what >> 8 & 0xff),
+      static_cast<RedOp>(what >> 16 & 0xff),
+      static_cast<int>(what >> 32),
+      count,
+      (what >> 24 & 0xff) != 0};
+}
+
+} // namespace c10d_sys

@@ -1,0 +1,149 @@
+// How ranks wait for each other, and what they notice while they do.
+
+#include "exchange.hpp"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/exception.h>
+
+#include <poll.h>
+
+namespace c10d_sys {
+
+// How often a sleeping rank looks after those it waits for.
+constexpr std::chrono::milliseconds kLook{100};
+
+static void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// The first round of an operation: no data may be touched before all do the same.
+void Exchange::meet(uint32_t round) {
+  own().arrived.publish(round + 1);
+  wait_for_all(&Board::arrived, round + 1);
+  for (const auto& peer : peers_) {
+    compare(current_sequence_, current_, peer);
+    // A rank that arrives has recorded what for, so it has counted otherwise.
+    const uint64_t sequence = peer.board->entry(current_sequence_).sequence;
+    TORCH_CHECK_VALUE(
+        sequence >= current_sequence_,
+        "the ranks call different operations: ", name(own_peer()), " calls ", current_.to_string(), " as number ",
+        current_sequence_, ", but ", name(peer), " has not called as many");
+    // This rank may have been stopped for longer than the others have waited. They have given up
+    // these tensors.
+    check_state(peer);
+  }
+}
+
+void Exchange::finish(uint32_t round) {
+  own().reduced.publish(round + 1);
+  own().done.publish(round + 1);
+}
+
+// Until the buffer of a round may be written, which was last used kBuffers rounds before.
+void Exchange::wait_for_staging(uint32_t round) {
+  wait_for_all(&Board::done, round - kBuffers + 1);
+}
+
+void Exchange::wait_for_all(Cell Board::*cell, uint32_t value) {
+  for (const auto& peer : peers_) {
+    wait(peer, cell, value, peers_.data() + peers_.size());
+  }
+}
+
+void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value) {
+  wait(peer, cell, value, &peer + 1);
+}
+
+// Waits for `peer`, and meanwhile looks at all from it to `end`, whose turn is next.
+void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const Peer* end) {
+  auto& awaited = peer.board->*cell;
+  if (peer.rank == rank_ || awaited.has_reached(value)) {
+    return;
+  }
+  const auto start = Clock::now();
+  do {
+    for (int i = 0; i < 16; ++i) {
+      pause_briefly();
+      if (awaited.has_reached(value)) {
+        return;
+      }
+    }
+  } while (Clock::now() - start < spin_);
+  for (;;) {
+    const auto seen = awaited.value.load();
+    for (const auto* each = &peer; each != end; ++each) {
+      look_at(*each, cell, value);
+    }
+    if (awaited.has_reached(value)) {
+      return;
+    }
+    const auto now = Clock::now();
+    if (now > deadline_) {
+      throw c10d::TimeoutError(
+          {__func__, __FILE__, __LINE__},
+          c10::str("timed out after ", timeout_.count(), " ms waiting for ", name(peer), " in ", current_.to_string()));
+    }
+    awaited.sleep(seen, std::min<std::chrono::nanoseconds>(kLook, deadline_ - now));
+  }
+}
+
+// Throws if this rank will not publish the value any more.
+void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) const {
+  const auto& awaited = peer.board->*cell;
+  if (peer.rank == rank_ || awaited.has_reached(value)) {
+    return;
+  }
+  try {
+    compare(current_sequence_, current_, peer);
+    check_state(peer);
+    pollfd process{peer.pidfd, POLLIN, 0};
+    // error.rs classifies the errors of a backward pass by words such as these.
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        peer.board->state != kLeft && poll(&process, 1, 0) <= 0,
+        "lost connection to ", name(peer), " (pid ", peer.process, "), which has ended or left the group");
+  } catch (const c10::Error&) {
+    // It may have published the value first.
+    if (!awaited.has_reached(value)) {
+      throw;
+    }
+  }
+}
+
+void Exchange::check_state(const Peer& peer) const {
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      peer.rank == rank_ || peer.board->state != kFailed,
+      "lost connection to ", name(peer), ", which has failed: ", peer.board->why);
+}
+
+void Exchange::record(uint64_t sequence, const Operation& operation) {
+  // An operation for gloo may be recorded while an earlier one is being carried out here.
+  const std::lock_guard<std::mutex> lock(recording_);
+  auto& entry = own().entry(sequence);
+  entry.sequence = Board::kBeingWritten;
+  entry.what = operation.encode();
+  entry.count = operation.count;
+  entry.sequence = sequence;
+}
+
+// Throws if the other rank has begun something else under this number.
+void Exchange::compare(uint64_t sequence, const Operation& operation, const Peer& peer) const {
+  const auto& entry = peer.board->entry(sequence);
+  if (sequence == 0 || peer.rank == rank_ || entry.sequence != sequence) {
+    return;
+  }
+  const uint64_t what = entry.what;
+  const uint64_t count = entry.count;
+  const bool was_overwritten = entry.sequence != sequence;
+  TORCH_CHECK_VALUE(
+      was_overwritten || (what == operation.encode() && count == operation.count),
+      "the ranks call different operations: ", name(own_peer()), " calls ", operation.to_string(), ", but ", name(peer),
+      " calls ", Operation::decode(what, count).to_string());
+}
+
+} // namespace c10d_sys
