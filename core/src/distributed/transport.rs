@@ -53,8 +53,8 @@ impl ProcessGroup {
     /// read and write, so that `all_reduce` and `broadcast` copy nothing.
     /// `Backend.allocate_tensor`.
     ///
-    /// The buckets of [`DistributedDataParallel`](super::DistributedDataParallel) lie there by
-    /// themselves.
+    /// The buckets of [`DistributedDataParallel`](super::DistributedDataParallel) are allocated there
+    /// anyway.
     ///
     /// # Errors
     /// [`Error::Tensor`] for a negative size, or if there is not enough memory.

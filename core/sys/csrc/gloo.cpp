@@ -34,7 +34,11 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   void run() override {
     for (const auto& each : prior_) {
       if (auto work = each.lock()) {
-        work->wait();
+        try {
+          work->wait();
+        } catch (const std::exception&) {
+          // It is over. Whoever waits for it learns of this.
+        }
       }
     }
     exchange_->run(ticket_, operation_, tensor_, getTimeout());

@@ -19,8 +19,8 @@
 // it whether all tensors lie in arenas. If so, they are reduced there; if not, further rounds follow.
 //
 // Waiting. A rank spins for some microseconds, then sleeps on a futex. Ten times a second it looks
-// whether those it waits for have failed, left or died, and whether the time is up. As long as nobody
-// sleeps, this costs nothing.
+// whether those it waits for have failed, left or died, and whether the time is up. As long as no
+// rank sleeps, none of this costs anything.
 //
 // Failures. The first failure of a rank is its last: it tells the others why, and every later
 // operation fails too. What an arena holds is undefined from then on, since a rank that was stopped
