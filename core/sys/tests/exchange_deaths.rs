@@ -20,20 +20,20 @@ const MORTAL: usize = 1;
 /// So long that whoever waits for it has missed the death.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
+/// The first step at which all ranks have mapped each other's files.
+const FIRST_OPERATION: i64 = 2;
+
 const PORT: &str = "C10D_TEST_PORT";
 const STEP: &str = "C10D_TEST_STEP";
 
-/// Joins the others at a port, and exchanges in every way there is. Returns whether the group had
-/// shared memory.
-fn take_part(rank: usize, port: u16, listener: Option<TcpListener>) -> (bool, Result<(), Error>) {
+/// Joins the others at a port, and exchanges in every way there is.
+fn take_part(rank: usize, port: u16, listener: Option<TcpListener>) -> Result<(), Error> {
     let (host, world_size, timeout) = ("127.0.0.1", RANKS, TIMEOUT);
     let store = Store::tcp(TcpStoreOptions { host, port, world_size, listener, timeout }).unwrap();
     let address = GlooAddress::Host(host.into());
     let options = GlooOptions { address, shared_memory: true, name: rank, timeout };
-    match ProcessGroup::gloo(&store, rank, RANKS, &options) {
-        Ok(group) => (group.no_shared_memory().is_none(), exchange(&group)),
-        Err(error) => (true, Err(error)),
-    }
+    let group = ProcessGroup::gloo(&store, rank, RANKS, &options)?;
+    exchange(&group)
 }
 
 fn exchange(group: &ProcessGroup) -> Result<(), Error> {
@@ -74,7 +74,6 @@ fn start_mortal(test: &str, port: u16, step: i64) -> Child {
 
 /// What another rank says when one has died.
 struct Witness {
-    had_shared_memory: bool,
     error: Option<Error>,
     /// How long after the death.
     delay: Duration,
@@ -93,9 +92,9 @@ fn say(test: &str, step: i64) -> Option<Vec<Witness>> {
     let others: Vec<_> = (0..RANKS).filter(|rank| *rank != MORTAL).map(start).collect();
     let survived = mortal.wait().unwrap().success();
     let death = Instant::now();
-    let witness = |((had_shared_memory, outcome), end): ((bool, Result<(), Error>), Instant)| {
-        let delay = end.saturating_duration_since(death);
-        Witness { had_shared_memory, error: outcome.err(), delay }
+    let witness = |(outcome, end): (Result<(), Error>, Instant)| Witness {
+        error: outcome.err(),
+        delay: end.saturating_duration_since(death),
     };
     let witnesses: Vec<_> =
         others.into_iter().map(|other| witness(other.join().unwrap())).collect();
@@ -108,7 +107,7 @@ fn a_rank_that_dies_at_any_step_is_named_by_the_others() {
     if let Ok(port) = env::var(PORT) {
         STEPS.store(env::var(STEP).unwrap().parse().unwrap(), Ordering::Relaxed);
         probe_shared_memory(die_at_the_last_step);
-        take_part(MORTAL, port.parse().unwrap(), None).1.unwrap();
+        take_part(MORTAL, port.parse().unwrap(), None).unwrap();
         return;
     }
     // Each trial sleeps most of the time.
@@ -120,15 +119,16 @@ fn a_rank_that_dies_at_any_step_is_named_by_the_others() {
                 loop {
                     let step = next.fetch_add(1, Ordering::Relaxed);
                     let Some(witnesses) = say(test, step) else { break };
-                    for Witness { had_shared_memory, error, delay } in &witnesses {
+                    for Witness { error, delay } in &witnesses {
                         // Far more than it takes, and far less than the timeout.
                         assert!(*delay < Duration::from_secs(20), "step {step}: {delay:?}");
                         let Some(error) = error else { continue };
                         assert_eq!(error.kind(), ErrorKind::Connection, "step {step}: {error}");
-                        // Before the others had mapped its file, they go on with gloo, which names
-                        // nobody.
+                        // As long as the others may not have mapped its file, gloo notices, which
+                        // names nobody.
+                        let is_mapped = step >= FIRST_OPERATION;
                         let named = error.message().contains("rank 1");
-                        assert!(named || (!had_shared_memory && step == 0), "step {step}: {error}");
+                        assert!(named || !is_mapped, "step {step}: {error}");
                     }
                     let count = witnesses.iter().filter(|each| each.error.is_some()).count();
                     errors.lock().unwrap().insert(step, count);
