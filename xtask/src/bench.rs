@@ -21,7 +21,7 @@ pub(crate) enum Benchmark {
     /// Fashion-MNIST, two ranks over gloo, one epoch, batch size 128: Rust against Python.
     Mnist(mnist::Options),
     /// Between the ranks of this machine: shared memory against sockets, and two ranks against one.
-    Exchange(exchange::Options),
+    Exchange(mnist::Options),
     /// BERT, forward and backward pass: Rust against Python on one device, and two replicas against one.
     DataParallel(data_parallel::Options),
     /// From JPEG files to augmented batches: Rust against torchvision.

@@ -6,6 +6,7 @@
 //! | `init` | [`init_process_group`]: makes this process a rank |
 //! | `device` | [`DeviceChoice`]: a rank's device; [`Backend`]: what moves its tensors |
 //! | `process_group` | [`ProcessGroup`]: the collectives |
+//! | `point_to_point` | sends and receives |
 //! | `transport` | [`Transport`]: sockets or shared memory |
 //! | `new_group` | groups of some ranks |
 //! | `objects` | exchanges of values that are not tensors |
@@ -40,6 +41,7 @@ mod new_group;
 mod no_sync;
 mod objects;
 mod pending;
+mod point_to_point;
 mod post_mortem;
 mod process;
 mod process_group;

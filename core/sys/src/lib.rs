@@ -38,6 +38,7 @@ pub mod random;
 mod reducer;
 mod store;
 pub mod tensor;
+mod work;
 
 pub use comm_hook::{Finish, GradBucket};
 pub use error::{Error, ErrorKind};
@@ -46,7 +47,8 @@ pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
 #[doc(hidden)]
 pub use process_group::probe_shared_memory;
-pub use process_group::{GlooAddress, GlooOptions, ProcessGroup, ReduceOp, Work};
+pub use process_group::{GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
 pub use reducer::{Reducer, ReducerOptions};
 pub use store::{Store, TcpStoreOptions};
 pub use tensor::randperm;
+pub use work::Work;

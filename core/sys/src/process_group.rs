@@ -2,7 +2,7 @@
 
 use crate::error::{c_text, check, created};
 use crate::store::milliseconds;
-use crate::{Error, Store, ffi};
+use crate::{Error, Store, Work, ffi};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -316,41 +316,6 @@ impl ProcessGroup {
 pub fn probe_shared_memory(probe: extern "C" fn()) {
     // SAFETY: a function lives as long as the program.
     unsafe { ffi::c10d_probe_shared_memory(probe) }
-}
-
-/// An exchange in progress; `c10d::Work`. It continues whether or not anyone waits for it, and its
-/// tensors are undefined until it has finished.
-#[derive(Debug)]
-#[must_use = "the tensors hold nothing of use before `wait` has returned"]
-pub struct Work {
-    pub(crate) handle: NonNull<ffi::Work>,
-}
-
-// SAFETY: the handle owns a reference counted with atomics to an object that locks around its state.
-unsafe impl Send for Work {}
-
-impl Work {
-    /// Blocks until the exchange has finished. On CUDA with NCCL, orders it before later work on
-    /// the current stream.
-    pub fn wait(self) -> Result<(), Error> {
-        // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_work_wait(self.handle.as_ptr()) })
-    }
-
-    /// Whether the exchange has finished, without blocking.
-    pub fn is_completed(&self) -> Result<bool, Error> {
-        let mut completed = false;
-        // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_work_is_completed(self.handle.as_ptr(), &mut completed) })?;
-        Ok(completed)
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        // SAFETY: the handle is ours and is not used again.
-        unsafe { ffi::c10d_work_free(self.handle.as_ptr()) }
-    }
 }
 
 pub(crate) fn pointer(tensor: &Tensor) -> *mut ffi::Tensor {

@@ -3,15 +3,13 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use clap::Args;
 
-use super::Rounds;
 use super::job::{self, Log};
-use super::mnist::{self, DEBIAN_DATA};
+use super::mnist;
 use super::report::{self, MICROSECONDS, MILLISECONDS, SECONDS, Sides, Table, push};
 use crate::launch::LAUNCHER;
 use crate::workspace::{Workspace, checkout};
@@ -25,15 +23,6 @@ const SIZES: [(&str, u64); 4] =
     [("64 kB", 64 << 10), ("0.47 MB", 472 << 10), ("4 MiB", 4 << 20), ("26 MiB", 26 << 20)];
 /// Steps at the start of a run that do not count.
 const WARM_UP: usize = 2;
-
-#[derive(Args)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    rounds: Rounds,
-    /// Folder of Fashion-MNIST's four IDX files, gzipped or not.
-    #[arg(long, default_value = DEBIAN_DATA)]
-    data_dir: PathBuf,
-}
 
 /// Which way tensors go from rank to rank.
 #[derive(Clone, Copy)]
@@ -51,7 +40,7 @@ struct Sum {
     copied: f64,
 }
 
-pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, options: &mnist::Options) -> Result<()> {
     let folder = workspace.target.join("bench/exchange");
     let venv = setup::ensure_python(workspace, setup::Level::Full)?;
     let raw = mnist::unpack(&options.data_dir, &workspace.target.join("bench"))?;

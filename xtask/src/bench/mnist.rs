@@ -15,7 +15,7 @@ use crate::workspace::{Workspace, checkout};
 use crate::{command, setup};
 
 /// Where Debian's package dataset-fashion-mnist installs its files.
-pub(super) const DEBIAN_DATA: &str = "/usr/share/datasets/fashion-mnist";
+const DEBIAN_DATA: &str = "/usr/share/datasets/fashion-mnist";
 const FILES: [&str; 4] = [
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
@@ -27,10 +27,10 @@ pub(super) const SCRIPT: &str = "xtask/bench/mnist_torchvision.py";
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    rounds: Rounds,
+    pub(super) rounds: Rounds,
     /// Folder of Fashion-MNIST's four IDX files, gzipped or not.
     #[arg(long, default_value = DEBIAN_DATA)]
-    data_dir: PathBuf,
+    pub(super) data_dir: PathBuf,
 }
 
 /// The time and memory that one run took.

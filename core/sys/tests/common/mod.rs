@@ -1,0 +1,78 @@
+//! Ranks that are threads of the test's process.
+
+#![allow(dead_code, reason = "not every test program needs everything")]
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use c10d_sys::{GlooAddress, GlooOptions, ProcessGroup, Store};
+use tch::{Device, Kind, Tensor};
+
+pub(crate) const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+/// One rank's two groups with the same members.
+pub(crate) struct Rank {
+    pub(crate) rank: usize,
+    pub(crate) ranks: usize,
+    pub(crate) shared: ProcessGroup,
+    pub(crate) gloo: ProcessGroup,
+}
+
+/// Runs `f` on each of `ranks` ranks, which are threads of this process.
+pub(crate) fn with_ranks<T: Send>(ranks: usize, f: impl Fn(Rank) -> T + Sync) -> Vec<T> {
+    with_ranks_and_timeout(ranks, Duration::from_secs(600), f)
+}
+
+pub(crate) fn with_ranks_and_timeout<T: Send>(
+    ranks: usize,
+    timeout: Duration,
+    f: impl Fn(Rank) -> T + Sync,
+) -> Vec<T> {
+    let store = Arc::new(Store::hash().unwrap());
+    let join = |rank, prefix, shared_memory| {
+        let options = GlooOptions {
+            address: GlooAddress::Host("127.0.0.1".into()),
+            shared_memory,
+            name: rank,
+            timeout,
+        };
+        let store = store.with_prefix(prefix).unwrap();
+        ProcessGroup::gloo(&store, rank, ranks, &options).unwrap()
+    };
+    thread::scope(|scope| {
+        let start = |rank| {
+            let (f, join) = (&f, &join);
+            scope.spawn(move || {
+                f(Rank {
+                    rank,
+                    ranks,
+                    shared: join(rank, "shared", true),
+                    gloo: join(rank, "gloo", false),
+                })
+            })
+        };
+        let threads: Vec<_> = (0..ranks).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// A copy of the tensor in shared memory.
+pub(crate) fn allocated(group: &ProcessGroup, tensor: &Tensor) -> Tensor {
+    let mut copy = group.allocate_tensor(&tensor.size(), (tensor.kind(), Device::Cpu)).unwrap();
+    copy.copy_(tensor);
+    copy
+}
+
+/// A generator of its own (splitmix64), so that a case can be repeated by its number.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+}
