@@ -2,14 +2,13 @@
 
 use crate::pace::Straggler;
 use clap::builder::RangedU64ValueParser;
-use report::refused;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Shard, Split, download};
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};
+use tch_parallel::{Error, Result};
 
 /// What all methods have in common.
 #[derive(Debug, clap::Args)]
@@ -63,11 +62,7 @@ impl TrainArgs {
     }
 
     /// One worker's share of the data.
-    pub fn loader(
-        &self,
-        data: &Arc<Mnist>,
-        worker: Shard,
-    ) -> Result<DataLoader<Arc<Mnist>, DistributedSampler>> {
+    pub fn loader(&self, data: &Arc<Mnist>, worker: Shard) -> Result<DataLoader<Arc<Mnist>>> {
         let sampler = DistributedSampler::new(worker, self.sampler_seed);
         DataLoader::new(Arc::clone(data), sampler, self.batch_size)
     }
@@ -137,7 +132,7 @@ impl ServerArgs {
             "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
             servers + 1
         );
-        Err(refused("--servers", format!("{servers} in a world of {ranks}"), expected))
+        Err(Error::argument("--servers", format!("{servers} in a world of {ranks}"), expected))
     }
 }
 

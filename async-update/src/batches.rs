@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use tch::Tensor;
 use tch_parallel::Result;
-use tch_parallel::data::{DataLoader, DistributedSampler, Mnist};
+use tch_parallel::data::{DataLoader, Mnist};
 
 /// A worker's share of the data, shuffled anew in every epoch: images `[batch, 1, 28, 28]` and
 /// labels `[batch]`. The iterator never ends, since some methods give a fast worker more batches than a
 /// slow one.
-pub fn forever(
-    loader: &DataLoader<Arc<Mnist>, DistributedSampler>,
-) -> impl Iterator<Item = Result<(Tensor, Tensor)>> {
+pub fn forever(loader: &DataLoader<Arc<Mnist>>) -> impl Iterator<Item = Result<(Tensor, Tensor)>> {
     (0..).flat_map(|epoch| match loader.epoch(epoch) {
         Ok(batches) => Box::new(batches) as Box<dyn Iterator<Item = _>>,
         Err(error) => Box::new(std::iter::once(Err(error))),
@@ -20,7 +18,7 @@ pub fn forever(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch_parallel::data::{Shard, Split};
+    use tch_parallel::data::{DistributedSampler, Shard, Split};
 
     #[test]
     fn in_every_epoch_the_workers_share_all_samples_out_anew() {

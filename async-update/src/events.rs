@@ -1,7 +1,7 @@
 //! What a training logs, and what it prints at the end.
 
 use crate::link::Traffic;
-use report::{MetricsLog, refused};
+use report::MetricsLog;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Log {
 
     pub fn step(&mut self, loss: f32, theta: &Tensor) -> Result<()> {
         let sum = theta.f_sum(Kind::Double).and_then(f64::try_from);
-        let theta = sum.map_err(Error::tensor("add θ up"))?;
+        let theta = sum?;
         let step = Step { step: self.steps, loss, theta, at: now() };
         self.steps += 1;
         self.event("step", &step)
@@ -88,7 +88,11 @@ impl Log {
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
         if !outcome.loss.is_finite() {
             let found = format!("{} after {} updates", outcome.loss, outcome.updates);
-            return Err(refused("the loss over the test set", found, "finite; try a smaller --lr"));
+            return Err(Error::argument(
+                "the loss over the test set",
+                found,
+                "finite; try a smaller --lr",
+            ));
         }
         println!("{outcome}");
         self.event("outcome", outcome)

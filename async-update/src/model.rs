@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor, nn::VarStore};
+use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, Dataset, Mnist, SequentialSampler};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::{Error, Result};
 
 const PIXELS: i64 = 28 * 28;
 const HIDDEN: i64 = 128;
@@ -39,11 +39,8 @@ pub fn zeros() -> Tensor {
 /// `Linear(784, 128), ReLU, Linear(128, 10)`: images `[batch, 1, 28, 28]` become logits `[batch, 10]`.
 pub fn forward(theta: &Tensor, images: &Tensor) -> Result<Tensor> {
     let [weight_0, bias_0, weight_2, bias_2] = parameters(theta)?;
-    let compute = || {
-        let hidden = images.f_flatten(1, -1)?.f_linear(&weight_0, Some(&bias_0))?.f_relu()?;
-        hidden.f_linear(&weight_2, Some(&bias_2))
-    };
-    compute().map_err(Error::tensor("the model"))
+    let hidden = images.f_flatten(1, -1)?.f_linear(&weight_0, Some(&bias_0))?.f_relu()?;
+    Ok(hidden.f_linear(&weight_2, Some(&bias_2))?)
 }
 
 /// The loss of a batch, and its gradient with respect to θ, `[PARAMETERS]`.
@@ -54,10 +51,8 @@ pub fn loss_and_gradient(
 ) -> Result<(f32, Tensor)> {
     let theta = theta.detach().set_requires_grad(true);
     let loss = forward(&theta, images)?.cross_entropy_for_logits(labels);
-    let gradient = Tensor::f_run_backward(&[&loss], &[&theta], false, false)
-        .map_err(Error::tensor("backward"))?
-        .swap_remove(0);
-    let loss = f32::try_from(&loss).map_err(Error::tensor("read the loss"))?;
+    let gradient = Tensor::f_run_backward(&[&loss], &[&theta], false, false)?.swap_remove(0);
+    let loss = f32::try_from(&loss)?;
     Ok((loss, gradient))
 }
 // ANCHOR_END: forward
@@ -65,7 +60,7 @@ pub fn loss_and_gradient(
 /// The parameters as views into θ.
 fn parameters(theta: &Tensor) -> Result<[Tensor; 4]> {
     let lengths = SHAPES.map(|shape| shape.iter().product::<i64>());
-    let parts = theta.f_split_with_sizes(lengths, 0).map_err(Error::tensor("cut θ up"))?;
+    let parts = theta.f_split_with_sizes(lengths, 0)?;
     let mut parts = parts.into_iter().zip(SHAPES).map(|(part, shape)| part.view(shape));
     let mut next = || parts.next().unwrap_or_else(|| unreachable!("split gives a part a length"));
     Ok([next(), next(), next(), next()])
@@ -79,9 +74,8 @@ pub fn evaluate(theta: &Tensor, data: &Arc<Mnist>) -> Result<(f64, f64)> {
         let (images, labels) = batch?;
         let logits = tch::no_grad(|| forward(theta, &images))?;
         let count = labels.size()[0] as f64;
-        let number = |tensor: Tensor| f64::try_from(tensor).map_err(Error::tensor("evaluate"));
-        loss += number(logits.cross_entropy_for_logits(&labels))? * count;
-        correct += number(logits.accuracy_for_logits(&labels))? * count;
+        loss += f64::try_from(logits.cross_entropy_for_logits(&labels))? * count;
+        correct += f64::try_from(logits.accuracy_for_logits(&labels))? * count;
     }
     let count = data.len() as f64;
     Ok((loss / count, correct / count))

@@ -1,10 +1,9 @@
 //! How long a worker's steps take, if the user chooses: asynchronous updates are about slow workers.
 
-use report::refused;
 use std::str::FromStr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tch_parallel::Result;
+use tch_parallel::{Error, Result};
 
 /// A rank that is slower than the others, `RANK:MS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub fn check(stragglers: &[Straggler], workers: std::ops::Range<usize>) -> Resul
         return Ok(());
     };
     let expected = format!("a rank that trains, from {} to {}", workers.start, workers.end - 1);
-    Err(refused("--straggle", format!("rank {}", wrong.rank), expected))
+    Err(Error::argument("--straggle", format!("rank {}", wrong.rank), expected))
 }
 
 /// The least time between the beginning of a step and its gradient.

@@ -25,11 +25,11 @@ fn main() -> Result<()> {
 
     let own = {
         let _no_sync = model.no_sync();
-        loss(model.forward_t(&x, true)).backward();
+        model.backward(&loss(model.forward_t(&x, true)))?;
         weight.grad().copy()
     };
     let _ = weight.grad().zero_();
-    loss(model.forward_t(&x, true)).backward();
+    model.backward(&loss(model.forward_t(&x, true)))?;
     let averaged = weight.grad();
     // ANCHOR_END: gradient
     println!(

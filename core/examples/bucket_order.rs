@@ -32,23 +32,11 @@ fn train(group: &ProcessGroup, find_unused_parameters: bool) -> Result<()> {
     let net = nn::func_t(move |x, _| output.forward(&middle.forward(&input.forward(x))));
     // A weight has 16 KiB, a bias 256 bytes.
     let bucket_cap_mb = Some(16.0 / 1024.0);
-    let options = DdpOptions { bucket_cap_mb, find_unused_parameters, ..Default::default() };
+    let comm_hook: Option<Box<dyn CommHook>> = Some(Box::new(show(&vs)));
+    let options =
+        DdpOptions { bucket_cap_mb, find_unused_parameters, comm_hook, ..Default::default() };
     let model = DistributedDataParallel::with_options(net, &vs, group, options)?;
     // ANCHOR_END: model
-
-    // ANCHOR: hook
-    let address = |parameter: &Tensor| parameter.data_ptr() as usize;
-    let addresses = vs.trainable_variables().into_iter().map(|parameter| address(&parameter));
-    let names: HashMap<_, _> = addresses.zip(model.parameter_names().to_vec()).collect();
-    model.register_comm_hook(hooks::from_fn("show and average", move |group, bucket| {
-        if group.rank() == 0 {
-            let parameters = bucket.parameters()?;
-            let names: Vec<_> = parameters.iter().map(|each| &*names[&address(each)]).collect();
-            println!("    bucket {}: {}", bucket.index(), names.join(", "));
-        }
-        AllReduce.start(group, bucket)
-    }))?;
-    // ANCHOR_END: hook
 
     for step in 1..=2 {
         if group.rank() == 0 {
@@ -59,3 +47,20 @@ fn train(group: &ProcessGroup, find_unused_parameters: bool) -> Result<()> {
     }
     Ok(())
 }
+
+// ANCHOR: hook
+/// Averages gradients, and prints the names of the parameters in each bucket.
+fn show(vs: &VarStore) -> impl CommHook + use<> {
+    let address = |parameter: &Tensor| parameter.data_ptr() as usize;
+    let names: HashMap<_, _> =
+        vs.variables().into_iter().map(|(name, parameter)| (address(&parameter), name)).collect();
+    hooks::from_fn("show and average", move |group, bucket| {
+        if group.rank() == 0 {
+            let parameters = bucket.parameters()?;
+            let names: Vec<_> = parameters.iter().map(|each| &*names[&address(each)]).collect();
+            println!("    bucket {}: {}", bucket.index(), names.join(", "));
+        }
+        AllReduce.start(group, bucket)
+    })
+}
+// ANCHOR_END: hook

@@ -13,14 +13,20 @@ use tch::nn::{self, ModuleT, OptimizerConfig, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 use tch_parallel::checkpoint::{self, Training};
-use tch_parallel::data::{Batch, DataLoader, Dataset, DistributedSampler};
+use tch_parallel::data::{
+    DataLoader, Dataset, DistributedSampler, DistributedSamplerWrapper, WeightedRandomSampler,
+};
 use tch_parallel::distributed::hooks::Bf16Compress;
 use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, ProcessGroup, ProcessGroupOptions, init_process_group,
 };
 use tch_parallel::memory::max_memory_allocated;
 use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
-use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
+use tch_parallel::optim::{
+    Adam, AdamOptions, AveragedModel, AveragedModelOptions, Averaging, Optimizer, Sgd, SgdOptions,
+    ZeroRedundancyOptimizer, clip_grad_norm_,
+};
+use tch_parallel::profiler::profile;
 use tch_parallel::{LogicalDevice, Result as EngineResult};
 
 type Model = DistributedDataParallel<nn::SequentialT>;
@@ -32,15 +38,18 @@ fn main() -> Result<()> {
     // ANCHOR: timeout
     let timeout = Duration::from_secs(60);
     let group = init_process_group(ProcessGroupOptions { timeout, ..Default::default() })?;
-    group.monitored_barrier(Duration::from_secs(10))?; // on rank 0 its error names who is missing
+    // On rank 0 its error names the ranks that are missing.
+    group.with_timeout(Duration::from_secs(10)).monitored_barrier()?;
     // ANCHOR_END: timeout
 
     // ANCHOR: seed
     tch::manual_seed(42 + group.rank() as i64);
     // ANCHOR_END: seed
-    let tasks: [(&str, Task); 9] = [
+    let tasks: [(&str, Task); 11] = [
         ("own data", own_data),
+        ("few of one kind", few_of_one_kind),
         ("tch's optimizer", tch_optimizer),
+        ("averaged weights", averaged_weights),
         ("options and a hook", options_and_hook),
         ("mixed precision", mixed_precision),
         ("scaled gradients", scaled_gradients),
@@ -100,7 +109,8 @@ fn wrapped(group: &ProcessGroup) -> Result<(VarStore, Model)> {
 /// The whole of this rank's share.
 fn batch(group: &ProcessGroup) -> Result<(Tensor, Tensor)> {
     let share: Vec<_> = (0..256).skip(group.rank()).step_by(group.world_size()).collect();
-    Ok(points().batch(&share, 0)?.to_device(group.device())?)
+    let (inputs, labels) = points().batch(&share, 0)?;
+    Ok((inputs.to(group.device()), labels.to(group.device())))
 }
 
 fn own_data(group: &ProcessGroup) -> Result<VarStore> {
@@ -109,14 +119,38 @@ fn own_data(group: &ProcessGroup) -> Result<VarStore> {
     // ANCHOR: loader
     let loader = DataLoader::new(points(), DistributedSampler::new(group, 42), 64)?;
     for epoch in 0..2 {
-        for batch in loader.epoch(epoch)? {
-            let (inputs, labels) = batch?.to_device(group.device())?;
+        for batch in loader.epoch(epoch)?.to(group.device()) {
+            let (inputs, labels) = batch?;
             // ANCHOR_END: loader
             let loss = model.f_forward_t(&inputs, true)?.cross_entropy_for_logits(&labels);
             optimizer.zero_grad()?;
             model.backward(&loss)?;
             optimizer.step()?;
         }
+    }
+    Ok(vs)
+}
+
+fn few_of_one_kind(group: &ProcessGroup) -> Result<VarStore> {
+    let (vs, model) = wrapped(group)?;
+    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    // ANCHOR: weighted
+    let points = points();
+    let is_inside = |[x, y]: &[f32; 2]| x.hypot(*y) < 0.7;
+    let weights: Vec<_> =
+        points.0.iter().map(|point| if is_inside(point) { 2.0 } else { 1.0 }).collect();
+    let sampler = WeightedRandomSampler::new(weights, points.len(), 42);
+    let loader = DataLoader::new(points, DistributedSamplerWrapper::new(sampler, group), 64)?;
+    // ANCHOR_END: weighted
+    for batch in loader.epoch(0)?.to(group.device()) {
+        let (inputs, labels) = batch?;
+        let loss = model.f_forward_t(&inputs, true)?.cross_entropy_for_logits(&labels);
+        optimizer.zero_grad()?;
+        // ANCHOR: clip
+        model.backward(&loss)?;
+        clip_grad_norm_(&model.parameters(), 1.0)?;
+        optimizer.step()?;
+        // ANCHOR_END: clip
     }
     Ok(vs)
 }
@@ -132,6 +166,28 @@ fn tch_optimizer(group: &ProcessGroup) -> Result<VarStore> {
     Ok(vs)
 }
 
+fn averaged_weights(group: &ProcessGroup) -> Result<VarStore> {
+    let (vs, model) = wrapped(group)?;
+    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    let (inputs, labels) = batch(group)?;
+    // ANCHOR: averaged
+    let averaged_vs = VarStore::new(group.device());
+    let averaged = network(&averaged_vs);
+    let averaging = Averaging::Ema { decay: 0.9 };
+    let options = AveragedModelOptions { averaging, ..Default::default() };
+    let mut ema = AveragedModel::new(&averaged_vs, &vs, options)?;
+    for _step in 0..3 {
+        optimizer.zero_grad()?;
+        model.backward(&model.forward_t(&inputs, true).cross_entropy_for_logits(&labels))?;
+        optimizer.step()?;
+        ema.update_parameters()?;
+    }
+    let predictions = averaged.forward_t(&inputs, false).argmax(1, false);
+    // ANCHOR_END: averaged
+    ensure!(predictions.size() == labels.size(), "predictions are {:?}", predictions.size());
+    Ok(averaged_vs)
+}
+
 fn options_and_hook(group: &ProcessGroup) -> Result<VarStore> {
     let vs = VarStore::new(group.device());
     let network = network(&vs);
@@ -141,10 +197,10 @@ fn options_and_hook(group: &ProcessGroup) -> Result<VarStore> {
         gradient_as_bucket_view: true, // gradients do not lie in memory twice
         ..Default::default()
     };
-    let model = DistributedDataParallel::with_options(network, &vs, group, options)?;
     // ANCHOR_END: options
     // ANCHOR: hook
-    model.register_comm_hook(Bf16Compress)?;
+    let options = DdpOptions { comm_hook: Some(Box::new(Bf16Compress)), ..options };
+    let model = DistributedDataParallel::with_options(network, &vs, group, options)?;
     // ANCHOR_END: hook
     let (inputs, labels) = batch(group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
@@ -192,7 +248,7 @@ fn batch_norm_over_ranks(group: &ProcessGroup) -> Result<VarStore> {
     // ANCHOR: sync_batch_norm
     let network = nn::seq_t()
         .add(nn::conv2d(&p / "conv", 1, 4, 3, Default::default()))
-        .add(sync_batch_norm(&p / "norm", 4, BatchNormOptions::default(), group));
+        .add(sync_batch_norm(&p / "norm", 4, group, BatchNormOptions::default()));
     // ANCHOR_END: sync_batch_norm
     let model = DistributedDataParallel::new(network, &vs, group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
@@ -206,9 +262,8 @@ fn optimizer_state_shared_out(group: &ProcessGroup) -> Result<VarStore> {
     let (vs, model) = wrapped(group)?;
     let (inputs, labels) = batch(group)?;
     // ANCHOR: zero
-    let mut optimizer = ZeroRedundancyOptimizer::new(&vs, group, |share| {
-        Adam::from_named_parameters(share, AdamOptions::adamw())
-    })?;
+    let adamw = Adam::new(&vs, AdamOptions::adamw())?;
+    let mut optimizer = ZeroRedundancyOptimizer::new(adamw, group);
     // ANCHOR_END: zero
     model.backward(&model.f_forward_t(&inputs, true)?.cross_entropy_for_logits(&labels))?;
     optimizer.step()?;
@@ -256,11 +311,16 @@ fn measured(group: &ProcessGroup) -> Result<VarStore> {
     let (vs, model) = wrapped(group)?;
     let (inputs, labels) = batch(group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
-    for _ in 0..3 {
+    let mut step = || -> Result<()> {
         optimizer.zero_grad()?;
         model.backward(&model.f_forward_t(&inputs, true)?.cross_entropy_for_logits(&labels))?;
-        optimizer.step()?;
-    }
+        Ok(optimizer.step()?)
+    };
+    // ANCHOR: profile
+    let trace = format!("rank{}.json", group.rank());
+    profile(&trace, || (0..3).try_for_each(|_| step()))??;
+    // ANCHOR_END: profile
+    std::fs::remove_file(trace)?;
     // ANCHOR: measure
     let data = model.logging_data()?; // buckets, and times of the backward pass and of the exchange
     let (exchange, waiting) = (data.avg_backward_comm_time, data.waiting_time());

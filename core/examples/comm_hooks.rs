@@ -14,7 +14,7 @@ use tch_parallel::distributed::hooks::{
     AllReduce, CommHook, Finish, GradBucket, PowerSgd, PowerSgdOptions, bf16_compress_wrapper,
     fp16_compress_wrapper,
 };
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 
 /// With the same weights and the same batch in each, so that all have the same gradient.
@@ -79,18 +79,19 @@ fn gradients(group: &ProcessGroup, hook: impl CommHook + 'static) -> Result<Vec<
         .add(layer("first", 784, 128))
         .add_fn(|x| x.relu())
         .add(layer("last", 128, 10));
-    let model = DistributedDataParallel::new(net, &vs, group)?;
-    model.register_comm_hook(hook)?;
+    let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
+    let model = DistributedDataParallel::with_options(net, &vs, group, options)?;
 
     let sampler = DistributedSampler::new(group, 42);
     let loader = DataLoader::new(Mnist::embedded(Split::Train)?, sampler, 128)?;
-    let (images, labels) = loader.epoch(0)?.next().context("there are digits")??;
+    let mut batches = loader.epoch(0)?.to(group.device());
+    let (images, labels) = batches.next().context("there are digits")??;
     let mut steps = Vec::new();
     for _ in 0..STEPS {
         let parameters = &mut vs.trainable_variables();
         parameters.iter_mut().for_each(|parameter| parameter.zero_grad());
-        let outputs = model.f_forward_t(&images.to(group.device()), true)?;
-        model.backward(&outputs.cross_entropy_for_logits(&labels.to(group.device())))?;
+        let outputs = model.f_forward_t(&images, true)?;
+        model.backward(&outputs.cross_entropy_for_logits(&labels))?;
         let flat: Vec<_> = parameters.iter().map(|each| each.grad().flatten(0, -1)).collect();
         steps.push(Tensor::cat(&flat, 0));
     }

@@ -15,9 +15,9 @@ fn mlp(p: &nn::Path<'_>) -> nn::SequentialT {
 
 fn main() -> Result<()> {
     tch::manual_seed(0);
-    let devices: Devices = std::env::args().nth(1).as_deref().unwrap_or("cpu:2").parse()?;
+    let devices: Devices = std::env::args().nth(1).as_deref().unwrap_or("2xcpu").parse()?;
     let vs = nn::VarStore::new(devices.first().into());
-    let model = DataParallel::new(&vs, &devices, mlp)?; // 2, was: mlp(&vs.root())
+    let model = DataParallel::new(mlp, &vs, &devices)?; // 2, was: mlp(&vs.root())
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() })?;
 
     // Which points lie inside a circle?

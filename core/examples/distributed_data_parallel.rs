@@ -7,7 +7,7 @@
 use anyhow::Result;
 use tch::nn::{self, ModuleT};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{AvgMetric, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn mlp(p: &nn::Path<'_>) -> nn::SequentialT {
@@ -33,14 +33,13 @@ fn main() -> Result<()> {
     for step in 0..=200 {
         let loss = model.forward_t(&points, true).cross_entropy_for_logits(&inside);
         optimizer.zero_grad()?;
-        model.backward(&loss)?; // as with DataParallel; a plain loss.backward() works as well
+        model.backward(&loss)?; // as with DataParallel
         optimizer.step()?;
         if step % 50 == 0 {
             // ANCHOR: report
-            let rows = points.size()[0] as usize;
-            let mut mean = AvgMetric::new();
-            mean.update(loss.double_value(&[]) * rows as f64, rows);
-            let loss = mean.summarize(&group)?; // every rank takes part, one prints
+            let mut mean = AverageMeter::default();
+            mean.update(loss.double_value(&[]), points.size()[0] as usize);
+            let loss = mean.all_reduce(&group)?; // every rank takes part, one prints
             if group.rank() == 0 {
                 println!("step {step:3}: loss {loss:.3}");
             }

@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 use tch::Tensor;
-use tch::nn::{self, Module};
+use tch::nn;
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::DataParallel;
 
@@ -16,10 +16,9 @@ fn main() -> Result<()> {
     // ANCHOR: fails
     // A table of ten rows, for the tokens 0 to 9.
     let table = |p: &nn::Path<'_>| nn::embedding(p, 10, 4, Default::default());
-    let model = DataParallel::new(&vs, &devices, table)?;
+    let model = DataParallel::new(table, &vs, &devices)?;
     for tokens in [[1i64, 2, 3, 10, 5, 6], [1, 2, 3, 4, 5, 6]] {
-        let outputs = model.forward(Tensor::from_slice(&tokens), |table, x| table.forward(&x));
-        match outputs {
+        match model.f_forward_t(&Tensor::from_slice(&tokens), false) {
             Ok(outputs) => println!("{tokens:?}: an output of {:?}", outputs.size()),
             Err(error) => println!("{tokens:?}: {error}"),
         }

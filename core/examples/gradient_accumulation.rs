@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tch::nn::{ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::hooks::{self, AllReduce, CommHook};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 
 const BATCHES: usize = 4;
@@ -30,8 +30,9 @@ fn gradient(group: &ProcessGroup, no_sync: bool) -> Result<Tensor> {
     tch::manual_seed(group.rank() as i64);
     let vs = VarStore::new(group.device());
     let layer = linear(vs.root(), 100, 10, LinearOptions::default());
-    let model = DistributedDataParallel::new(layer, &vs, group)?;
-    let exchanged = count_bytes(&model)?;
+    let (comm_hook, exchanged) = count_bytes();
+    let options = DdpOptions { comm_hook: Some(comm_hook), ..Default::default() };
+    let model = DistributedDataParallel::with_options(layer, &vs, group, options)?;
 
     // ANCHOR: accumulate
     for batch in 1..=BATCHES {
@@ -48,15 +49,15 @@ fn gradient(group: &ProcessGroup, no_sync: bool) -> Result<Tensor> {
     Ok(vs.trainable_variables()[0].grad())
 }
 
-/// How much the rank has handed over for exchange.
-fn count_bytes<M>(model: &DistributedDataParallel<M>) -> Result<Arc<AtomicUsize>> {
+/// A hook, and how much the rank has handed over to it for exchange.
+fn count_bytes() -> (Box<dyn CommHook>, Arc<AtomicUsize>) {
     let bytes = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&bytes);
-    model.register_comm_hook(hooks::from_fn("count and average", move |group, bucket| {
+    let hook = hooks::from_fn("count and average", move |group, bucket| {
         let buffer = bucket.buffer()?;
         let size = buffer.numel() * buffer.kind().elt_size_in_bytes();
         counted.fetch_add(size, Ordering::Relaxed);
         AllReduce.start(group, bucket)
-    }))?;
-    Ok(bytes)
+    });
+    (Box::new(hook), bytes)
 }

@@ -42,7 +42,7 @@ fn main() -> Result<()> {
         0,
     )?;
     let options = DataLoaderOptions { batch_size, num_workers: workers, ..Default::default() };
-    let loader = DataLoader::with_options(dataset, RandomSampler { seed: 0 }, options)?;
+    let loader = DataLoader::with_options(dataset, RandomSampler::new(0), options)?;
 
     let mut end = End { images: 0, images_per_second: 0.0 };
     for epoch in 0..2 {

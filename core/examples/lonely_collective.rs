@@ -7,7 +7,9 @@
 use anyhow::Result;
 use report::exit;
 use std::time::Duration;
-use tch_parallel::distributed::{AvgMetric, ProcessGroup, ProcessGroupOptions, init_process_group};
+use tch_parallel::distributed::{
+    AverageMeter, ProcessGroup, ProcessGroupOptions, init_process_group,
+};
 
 fn main() {
     exit(run())
@@ -17,12 +19,12 @@ fn run() -> Result<()> {
     // ANCHOR: lonely
     let timeout = Duration::from_secs(5);
     let group = init_process_group(ProcessGroupOptions { timeout, ..Default::default() })?;
-    let mut loss = AvgMetric::new();
+    let mut loss = AverageMeter::default();
     loss.update(1.0 + group.rank() as f64, 1);
 
     // Only rank 0 prints, so only rank 0 asks for the mean; but that takes every rank.
     if group.rank() == 0 {
-        println!("mean loss: {}", loss.summarize(&group)?);
+        println!("mean loss: {}", loss.all_reduce(&group)?);
     }
     // ANCHOR_END: lonely
     go_on_training(&group)

@@ -1,88 +1,261 @@
-//! The learning rates that schedules give, one for each epoch; they equal PyTorch's to the last bit.
-//! A schedule is described by PyTorch's name and keyword arguments, a function by a list of its values.
+//! The learning rates and momenta that schedules give, for each epoch and parameter group; they equal
+//! PyTorch's to the last bit. A schedule is described by PyTorch's name and keyword arguments, a function
+//! by a list of its values.
 //!
 //! ```text
-//! cargo run -rq -p tch-parallel --example lr_schedules -- 100 0.1 '{"StepLR": {"step_size": 30}}'
+//! cargo run -rq -p tch-parallel --example lr_schedules -- 100 SGD '[0.1]' '{"StepLR": {"step_size": 30}}'
 //! ```
 
 use std::env;
 
 use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tch_parallel::optim::lr_scheduler::{
-    CosineAnnealingLr, ExponentialLr, LambdaLr, LinearLr, LrScheduler, MultiStepLr, Schedule,
-    SequentialLr, StepLr,
+    AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CosineAnnealingWarmRestarts,
+    CyclicLr, CyclicMode, ExponentialLr, LambdaLr, LinearLr, LrScheduler, MultiStepLr, OneCycleLr,
+    PerGroup, PlateauMode, PolynomialLr, ReduceLrOnPlateau, ReduceLrOnPlateauOptions, Schedule,
+    SequentialLr, StepLr, ThresholdMode,
 };
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions};
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let mut next = |what| arguments.next().with_context(|| format!("{what} is missing"));
     let epochs = next("the number of epochs")?.parse()?;
-    let lr = next("the learning rate")?.parse()?;
+    let optimizer = next("the optimizer")?;
+    let lrs: Vec<f64> = serde_json::from_str(&next("the list of learning rates")?)?;
     for description in arguments {
-        let schedule = parse(&serde_json::from_str(&description)?)?;
-        println!("{}", serde_json::to_string(&rates(epochs, lr, schedule)?)?);
+        let description = serde_json::from_str(&description)?;
+        let rates = rates(epochs, build(&optimizer, &lrs)?, &description)?;
+        println!("{}", serde_json::to_string(&rates)?);
     }
     Ok(())
 }
 
-fn rates(epochs: usize, lr: f64, schedule: Box<dyn Schedule>) -> Result<Vec<f64>> {
-    // Whatever is optimized, the rates are the same.
-    let mut optimizer =
-        Sgd::from_named_parameters(vec![], SgdOptions { lr, ..Default::default() })?;
-    let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
+/// An optimizer of nothing: whatever is optimized, the rates are the same.
+fn build(name: &str, lrs: &[f64]) -> Result<Box<dyn Optimizer>> {
+    let groups = lrs.iter();
+    Ok(match name {
+        "SGD" => Box::new(Sgd::from_param_groups(
+            groups.map(|&lr| ParamGroup::new(vec![], SgdOptions { lr, ..Default::default() })),
+        )?),
+        "Adam" => Box::new(Adam::from_param_groups(
+            groups.map(|&lr| ParamGroup::new(vec![], AdamOptions { lr, ..Default::default() })),
+        )?),
+        other => bail!("there is no optimizer {other}"),
+    })
+}
+
+/// A learning rate and a momentum.
+type Rates = (f64, Option<f64>);
+
+/// By epoch and parameter group.
+fn rates(
+    epochs: usize,
+    mut optimizer: Box<dyn Optimizer>,
+    description: &Value,
+) -> Result<Vec<Vec<Rates>>> {
+    let mut step = scheduler(&mut *optimizer, description)?;
     let mut rates = Vec::new();
-    for _epoch in 0..epochs {
-        rates.push(optimizer.lr());
+    for epoch in 0..epochs {
+        let groups = optimizer.param_groups().into_iter();
+        rates.push(groups.map(|group| (group.options.lr(), group.options.momentum())).collect());
         optimizer.step()?;
-        scheduler.step(&mut optimizer);
+        step(&mut *optimizer, epoch)?;
     }
     Ok(rates)
 }
 
-fn parse(description: &Value) -> Result<Box<dyn Schedule>> {
-    let schedules = description.as_object().context("a schedule is {NAME: ARGUMENTS}")?;
-    let (name, arguments) = schedules.iter().next().context("a schedule has a name")?;
-    let number = |name: &str, default: f64| arguments[name].as_f64().unwrap_or(default);
-    let count = |name: &str| arguments[name].as_u64().with_context(|| format!("no {name}"));
-    let milestones = || -> Result<Vec<u64>> {
-        serde_json::from_value(arguments["milestones"].clone()).context("no milestones")
+type Step = Box<dyn FnMut(&mut dyn Optimizer, usize) -> tch_parallel::Result<()>>;
+
+/// A scheduler's `step`, which takes a metric or the number of an epoch from a list if it needs one.
+fn scheduler(optimizer: &mut dyn Optimizer, description: &Value) -> Result<Step> {
+    let (name, arguments) = Arguments::of(description)?;
+    match name {
+        "ReduceLROnPlateau" => {
+            let metrics: Vec<f64> = arguments.get("metrics")?.context("no metrics")?;
+            let mut scheduler = ReduceLrOnPlateau::new(optimizer, plateau(&arguments)?)?;
+            Ok(Box::new(move |optimizer, epoch| {
+                scheduler.step(optimizer, metrics[epoch % metrics.len()])
+            }))
+        }
+        "CosineAnnealingWarmRestarts" => {
+            let epochs: Vec<Option<f64>> = arguments.get_or("epochs", vec![])?;
+            let mut scheduler = LrScheduler::new(optimizer, warm_restarts(&arguments)?)?;
+            Ok(Box::new(move |optimizer, epoch| match epochs.get(epoch).copied().flatten() {
+                Some(epoch) => scheduler.step_to(optimizer, epoch),
+                None => scheduler.step(optimizer),
+            }))
+        }
+        _ => {
+            let mut scheduler = LrScheduler::new(optimizer, schedule(description)?)?;
+            Ok(Box::new(move |optimizer, _epoch| scheduler.step(optimizer)))
+        }
+    }
+}
+
+fn schedule(description: &Value) -> Result<Box<dyn Schedule>> {
+    let (name, arguments) = Arguments::of(description)?;
+    let schedules = || -> Result<Vec<Box<dyn Schedule>>> {
+        let parts: Vec<Value> = arguments.get("schedulers")?.context("no schedulers")?;
+        parts.iter().map(schedule).collect()
     };
-    Ok(match name.as_str() {
+    let milestones = || arguments.get("milestones")?.context("no milestones");
+    let count = |name: &str| arguments.get(name)?.with_context(|| format!("no {name}"));
+    let number = |name: &str, default: f64| arguments.get_or(name, default);
+    Ok(match name {
         "StepLR" => {
             let default = StepLr::new(count("step_size")?);
-            Box::new(StepLr { gamma: number("gamma", default.gamma), ..default })
+            Box::new(StepLr { gamma: number("gamma", default.gamma)?, ..default })
         }
         "MultiStepLR" => {
             let default = MultiStepLr::new(milestones()?);
-            Box::new(MultiStepLr { gamma: number("gamma", default.gamma), ..default })
+            Box::new(MultiStepLr { gamma: number("gamma", default.gamma)?, ..default })
         }
         "ExponentialLR" => {
-            Box::new(ExponentialLr { gamma: arguments["gamma"].as_f64().context("no gamma")? })
+            Box::new(ExponentialLr { gamma: arguments.get("gamma")?.context("no gamma")? })
         }
-        "LambdaLR" => {
-            let values: Vec<f64> = serde_json::from_value(arguments["lr_lambda"].clone())?;
-            // After the last epoch of the list, its first again.
-            Box::new(LambdaLr::new(move |epoch| values[epoch as usize % values.len()]))
+        "LambdaLR" => Box::new(match arguments.0["lr_lambda"][0].is_array() {
+            true => {
+                let values: Vec<_> = arguments.get_or("lr_lambda", vec![])?;
+                LambdaLr::per_group(values.into_iter().map(function).collect())
+            }
+            false => LambdaLr::new(function(arguments.get_or("lr_lambda", vec![])?)),
+        }),
+        "PolynomialLR" => {
+            let PolynomialLr { total_iters, power } = PolynomialLr::default();
+            Box::new(PolynomialLr {
+                total_iters: arguments.get_or("total_iters", total_iters)?,
+                power: number("power", power)?,
+            })
+        }
+        "ConstantLR" => {
+            let ConstantLr { factor, total_iters } = ConstantLr::default();
+            Box::new(ConstantLr {
+                factor: number("factor", factor)?,
+                total_iters: arguments.get_or("total_iters", total_iters)?,
+            })
         }
         "LinearLR" => {
-            let default = LinearLr::default();
+            let LinearLr { start_factor, end_factor, total_iters } = LinearLr::default();
             Box::new(LinearLr {
-                start_factor: number("start_factor", default.start_factor),
-                end_factor: number("end_factor", default.end_factor),
-                total_iters: count("total_iters").unwrap_or(default.total_iters),
+                start_factor: number("start_factor", start_factor)?,
+                end_factor: number("end_factor", end_factor)?,
+                total_iters: arguments.get_or("total_iters", total_iters)?,
             })
         }
         "CosineAnnealingLR" => {
             let default = CosineAnnealingLr::new(count("T_max")?);
-            Box::new(CosineAnnealingLr { eta_min: number("eta_min", default.eta_min), ..default })
+            Box::new(CosineAnnealingLr { eta_min: number("eta_min", default.eta_min)?, ..default })
+        }
+        "CosineAnnealingWarmRestarts" => Box::new(warm_restarts(&arguments)?),
+        "OneCycleLR" => {
+            let default =
+                OneCycleLr::new(arguments.per_group("max_lr", 0.0)?, count("total_steps")?);
+            Box::new(OneCycleLr {
+                pct_start: number("pct_start", default.pct_start)?,
+                anneal_strategy: match arguments.0["anneal_strategy"].as_str() {
+                    Some("linear") => AnnealStrategy::Linear,
+                    _ => AnnealStrategy::Cos,
+                },
+                cycle_momentum: arguments.get_or("cycle_momentum", default.cycle_momentum)?,
+                base_momentum: arguments.per_group("base_momentum", default.base_momentum)?,
+                max_momentum: arguments.per_group("max_momentum", default.max_momentum)?,
+                div_factor: number("div_factor", default.div_factor)?,
+                final_div_factor: number("final_div_factor", default.final_div_factor)?,
+                three_phase: arguments.get_or("three_phase", default.three_phase)?,
+                ..default
+            })
+        }
+        "CyclicLR" => {
+            let [base_lr, max_lr] =
+                [arguments.per_group("base_lr", 0.0)?, arguments.per_group("max_lr", 0.0)?];
+            let default = CyclicLr::new(base_lr, max_lr);
+            let scale_fn = || anyhow::Ok(function(arguments.get_or("scale_fn", vec![])?));
+            let mode = arguments.0["mode"].as_str();
+            Box::new(CyclicLr {
+                step_size_up: arguments.get_or("step_size_up", default.step_size_up)?,
+                step_size_down: arguments.get("step_size_down")?,
+                mode: match mode.or(arguments.0["scale_mode"].as_str()) {
+                    Some("triangular2") => CyclicMode::Triangular2,
+                    Some("exp_range") => CyclicMode::ExpRange { gamma: number("gamma", 1.0)? },
+                    Some("cycle") => CyclicMode::Cycle(scale_fn()?),
+                    Some("iterations") => CyclicMode::Iterations(scale_fn()?),
+                    _ => CyclicMode::Triangular,
+                },
+                cycle_momentum: arguments.get_or("cycle_momentum", default.cycle_momentum)?,
+                base_momentum: arguments.per_group("base_momentum", default.base_momentum)?,
+                max_momentum: arguments.per_group("max_momentum", default.max_momentum)?,
+                ..default
+            })
         }
         "SequentialLR" => {
-            let parts = arguments["schedulers"].as_array().context("no schedulers")?;
-            let schedules = parts.iter().map(parse).collect::<Result<_>>()?;
-            Box::new(SequentialLr { schedules, milestones: milestones()? })
+            Box::new(SequentialLr { schedules: schedules()?, milestones: milestones()? })
         }
+        "ChainedScheduler" => Box::new(ChainedScheduler { schedules: schedules()? }),
         other => bail!("there is no schedule {other}"),
     })
+}
+
+fn warm_restarts(arguments: &Arguments<'_>) -> Result<CosineAnnealingWarmRestarts> {
+    let default = CosineAnnealingWarmRestarts::new(arguments.get("T_0")?.context("no T_0")?);
+    Ok(CosineAnnealingWarmRestarts {
+        t_mult: arguments.get_or("T_mult", default.t_mult)?,
+        eta_min: arguments.get_or("eta_min", default.eta_min)?,
+        ..default
+    })
+}
+
+fn plateau(arguments: &Arguments<'_>) -> Result<ReduceLrOnPlateauOptions> {
+    let default = ReduceLrOnPlateauOptions::default();
+    Ok(ReduceLrOnPlateauOptions {
+        mode: match arguments.0["mode"].as_str() {
+            Some("max") => PlateauMode::Max,
+            _ => PlateauMode::Min,
+        },
+        factor: arguments.get_or("factor", default.factor)?,
+        patience: arguments.get_or("patience", default.patience)?,
+        threshold: arguments.get_or("threshold", default.threshold)?,
+        threshold_mode: match arguments.0["threshold_mode"].as_str() {
+            Some("abs") => ThresholdMode::Abs,
+            _ => ThresholdMode::Rel,
+        },
+        cooldown: arguments.get_or("cooldown", default.cooldown)?,
+        min_lr: arguments.per_group("min_lr", default.min_lr)?,
+        eps: arguments.get_or("eps", default.eps)?,
+    })
+}
+
+/// After the last value of the list, its first again.
+fn function(values: Vec<f64>) -> Box<dyn Fn(u64) -> f64 + Send> {
+    Box::new(move |argument| values[argument as usize % values.len()])
+}
+
+/// PyTorch's keyword arguments of a schedule.
+struct Arguments<'a>(&'a Value);
+
+impl<'a> Arguments<'a> {
+    fn of(description: &'a Value) -> Result<(&'a str, Self)> {
+        let schedules = description.as_object().context("a schedule is {NAME: ARGUMENTS}")?;
+        let (name, arguments) = schedules.iter().next().context("a schedule has a name")?;
+        Ok((name, Arguments(arguments)))
+    }
+
+    fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let value = self.0.get(name).cloned();
+        value.map(serde_json::from_value).transpose().with_context(|| name.to_owned())
+    }
+
+    fn get_or<T: DeserializeOwned>(&self, name: &str, default: T) -> Result<T> {
+        Ok(self.get(name)?.unwrap_or(default))
+    }
+
+    fn per_group(&self, name: &str, default: impl Into<PerGroup>) -> Result<PerGroup> {
+        Ok(match &self.0[name] {
+            Value::Null => default.into(),
+            Value::Number(value) => value.as_f64().context("a number")?.into(),
+            _ => self.get_or(name, Vec::new())?.into(),
+        })
+    }
 }

@@ -7,7 +7,7 @@
 use anyhow::Result;
 use tch::Tensor;
 use tch_parallel::data::{DistributedSampler, Sampler};
-use tch_parallel::distributed::{AvgMetric, ProcessGroup, ReduceOp};
+use tch_parallel::distributed::{AverageMeter, ProcessGroup, ReduceOp};
 
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
@@ -28,14 +28,13 @@ fn main() -> Result<()> {
 
 // ANCHOR: report
 fn report(group: &ProcessGroup, what: &str, numbers: &[usize]) -> Result<()> {
-    let sum = numbers.iter().sum::<usize>() as f64;
-    let mut mean_of_means = Tensor::from(sum / numbers.len() as f64);
+    let mut meter = AverageMeter::default();
+    numbers.iter().for_each(|&number| meter.update(number as f64, 1));
+    let mut mean_of_means = Tensor::from(meter.avg());
     group.all_reduce(&mut mean_of_means, ReduceOp::Sum)?;
     let mean_of_means = f64::try_from(&mean_of_means)? / group.world_size() as f64;
 
-    let mut metric = AvgMetric::new();
-    metric.update(sum, numbers.len());
-    let mean = metric.summarize(group)?;
+    let mean = meter.all_reduce(group)?;
     if group.rank() == 0 {
         println!("{what:30} mean of means {mean_of_means:5.2}, sum over count {mean:5.2}");
     }

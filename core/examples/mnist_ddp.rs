@@ -24,12 +24,11 @@ fn main() -> Result<()> {
 
     for epoch in 0..3 {
         let mut last_loss = f64::NAN;
-        for batch in loader.epoch(epoch)? {
+        for batch in loader.epoch(epoch)?.to(vs.device()) {
             let (images, labels) = batch?;
-            let (images, labels) = (images.to(vs.device()), labels.to(vs.device()));
             let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
             optimizer.zero_grad()?;
-            loss.backward();
+            model.backward(&loss)?;
             optimizer.step()?;
             last_loss = f64::try_from(&loss)?;
         }

@@ -16,14 +16,13 @@ fn main() -> Result<()> {
     let vs = VarStore::new(Device::cuda_if_available());
     let model = mlp(&vs.root());
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.05, ..Default::default() })?;
-    let sampler = RandomSampler { seed: 42 };
+    let sampler = RandomSampler::new(42);
     let loader = DataLoader::new(Mnist::embedded(Split::Train)?, sampler, 128)?;
 
     for epoch in 0..3 {
         let mut last_loss = f64::NAN;
-        for batch in loader.epoch(epoch)? {
+        for batch in loader.epoch(epoch)?.to(vs.device()) {
             let (images, labels) = batch?;
-            let (images, labels) = (images.to(vs.device()), labels.to(vs.device()));
             let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
             optimizer.zero_grad()?;
             loss.backward();

@@ -38,7 +38,7 @@ fn train(group: &ProcessGroup, exchange: bool) -> Result<()> {
     for step in 1..=4 {
         let loss = (model.forward_t(&x, true) - &y).square().mean(Kind::Float);
         optimizer.zero_grad()?;
-        loss.backward();
+        model.backward(&loss)?;
         optimizer.step()?;
         report(group, step, &vs, &optimizer)?;
     }

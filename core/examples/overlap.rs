@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 use tch::nn::{self, VarStore};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::hooks;
+use tch_parallel::distributed::hooks::{self, CommHook};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
 use tch_parallel::nn::{LinearOptions, linear};
 
@@ -25,9 +25,10 @@ fn main() -> Result<()> {
     let layers = (0..LAYERS).fold(nn::seq_t(), |layers, number| {
         layers.add(linear(vs.root() / number, 1024, 1024, LinearOptions::default()))
     });
-    let options = DdpOptions { bucket_cap_mb: Some(4.0), ..Default::default() };
+    let (comm_hook, buckets) = watch();
+    let comm_hook = Some(comm_hook);
+    let options = DdpOptions { bucket_cap_mb: Some(4.0), comm_hook, ..Default::default() };
     let model = DistributedDataParallel::with_options(layers, &vs, &group, options)?;
-    let buckets = watch(&model)?;
 
     let mut begin = Instant::now();
     for _ in 0..5 {
@@ -55,12 +56,13 @@ struct Bucket {
     end: Instant,
 }
 
-/// Writes down when each bucket is complete, and when its average is there.
-fn watch<M>(model: &DistributedDataParallel<M>) -> Result<Arc<Mutex<Vec<Bucket>>>> {
+/// A hook that writes down when each bucket is complete and when its average is there, and where it
+/// writes that.
+fn watch() -> (Box<dyn CommHook>, Arc<Mutex<Vec<Bucket>>>) {
     let buckets = Arc::new(Mutex::new(Vec::new()));
     let written = Arc::clone(&buckets);
     // ANCHOR: hook
-    model.register_comm_hook(hooks::from_fn("watch and average", move |group, bucket| {
+    let hook = hooks::from_fn("watch and average", move |group, bucket| {
         let start = Instant::now();
         let gradients = bucket.buffer()? / group.world_size() as i64;
         let exchange = group.all_reduce_async(gradients, ReduceOp::Sum)?;
@@ -73,9 +75,9 @@ fn watch<M>(model: &DistributedDataParallel<M>) -> Result<Arc<Mutex<Vec<Bucket>>
             written.lock().unwrap_or_else(PoisonError::into_inner).push(Bucket { start, end });
             average
         }))
-    }))?;
+    });
     // ANCHOR_END: hook
-    Ok(buckets)
+    (Box::new(hook), buckets)
 }
 
 fn draw(path: &std::path::Path, begin: Instant, buckets: &[Bucket]) -> Result<()> {

@@ -1,5 +1,5 @@
 use tch::nn::{self, ModuleT};
-use tch_parallel::data::{Batch, DataLoader, DistributedSampler, Mnist, Split};
+use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Split};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
@@ -17,8 +17,8 @@ fn main() -> Result<(), tch_parallel::Error> {
     let loader = DataLoader::new(digits, DistributedSampler::new(&group, 42), 128)?;
 
     for epoch in 0..3 {
-        for batch in loader.epoch(epoch)? {
-            let (images, labels) = batch?.to_device(group.device())?;
+        for batch in loader.epoch(epoch)?.to(group.device()) {
+            let (images, labels) = batch?;
             let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
             optimizer.zero_grad()?;
             model.backward(&loss)?; // returns when the gradients are averaged over the ranks

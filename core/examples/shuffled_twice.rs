@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     let own_seed = 1111 + group.rank() as u64;
     let right = DistributedSampler::new(&group, 1111);
     let shuffled_before_sharing = DistributedSampler::new(&group, own_seed);
-    let shuffled_without_sharing = RandomSampler { seed: own_seed };
+    let shuffled_without_sharing = RandomSampler::new(own_seed);
 
     report(&group, "one order, shared out", &right)?;
     report(&group, "each rank shuffles, then takes its share", &shuffled_before_sharing)?;

@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     }
     let group = ProcessGroup::from_env()?;
     let vs = VarStore::new(Device::Cpu);
-    let layer = sync_batch_norm(vs.root(), CHANNELS, BatchNormOptions::default(), &group);
+    let layer = sync_batch_norm(vs.root(), CHANNELS, &group, BatchNormOptions::default());
 
     // The same numbers on every rank, each of which takes its rows of them.
     tch::manual_seed(0);

@@ -34,7 +34,7 @@ fn train(group: &ProcessGroup, name: &str, sampler: &dyn Sampler) -> Result<()> 
         let x = Tensor::from_slice(&x).view([-1, 1]).to(group.device());
         let loss = (model.forward_t(&x, true) - &x * 3.0).square().mean(Kind::Float);
         optimizer.zero_grad()?;
-        loss.backward();
+        model.backward(&loss)?;
         optimizer.step()?;
     }
     // ANCHOR_END: train

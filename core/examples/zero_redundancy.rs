@@ -19,11 +19,9 @@ fn main() -> Result<()> {
         Ok(Box::new(optimizer))
     })?;
     let shared_out = train(&group, |vs| {
-        let optimizer = ZeroRedundancyOptimizer::new(vs, &group, |share| {
-            let names: Vec<_> = share.iter().map(|(name, _)| name.as_str()).collect();
-            println!("my share is {}", names.join(", "));
-            Adam::from_named_parameters(share, AdamOptions::adamw())
-        })?;
+        let adamw = Adam::new(vs, AdamOptions::adamw())?;
+        let optimizer = ZeroRedundancyOptimizer::new(adamw, &group);
+        println!("my share is {}", optimizer.share().join(", "));
         Ok(Box::new(optimizer))
     })?;
     // ANCHOR_END: optimizers

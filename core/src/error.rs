@@ -4,6 +4,8 @@
 //! ranks also name the rank and the operation.
 
 use crate::LogicalDevice;
+use crate::distributed::Blame;
+use std::fmt;
 use std::path::PathBuf;
 
 /// The result of everything in this crate that can fail.
@@ -29,6 +31,7 @@ pub enum Error {
     // === Arguments ===
     /// A value that no run could use, refused before any work is done.
     #[error("{what} is {found}, but must be {expected}")]
+    #[non_exhaustive]
     Argument {
         /// The argument's name as the caller wrote it (`batch_size`, `--device`).
         what: String,
@@ -40,6 +43,7 @@ pub enum Error {
 
     /// An environment variable that a launcher sets is missing or invalid.
     #[error("environment variable {variable} {found}; expected {expected}")]
+    #[non_exhaustive]
     Environment {
         /// The variable's name (`RANK`, `WORLD_SIZE` …).
         variable: String,
@@ -52,6 +56,7 @@ pub enum Error {
     // === Files ===
     /// A file that can be read but has the wrong contents.
     #[error("{}: {found}; expected {expected}", path.display())]
+    #[non_exhaustive]
     Format {
         /// The file.
         path: PathBuf,
@@ -63,6 +68,7 @@ pub enum Error {
 
     /// The operating system refused a file operation.
     #[error("cannot {operation} {}", path.display())]
+    #[non_exhaustive]
     Io {
         /// What was attempted, as a verb (`read`, `create`, `rename to`).
         operation: &'static str,
@@ -75,6 +81,7 @@ pub enum Error {
     // === Between ranks ===
     /// A rank could not join the others.
     #[error("rank {rank} of {world_size} could not {operation}: {message}")]
+    #[non_exhaustive]
     Rendezvous {
         /// The rank that reports the error.
         rank: usize,
@@ -88,6 +95,7 @@ pub enum Error {
 
     /// A collective operation failed.
     #[error("rank {rank}: {operation} failed: {message}{}", blame.as_ref().map(|b| format!(" ({b})")).unwrap_or_default())]
+    #[non_exhaustive]
     Collective {
         /// The rank that reports the error.
         rank: usize,
@@ -95,8 +103,9 @@ pub enum Error {
         operation: &'static str,
         /// PyTorch's own message, without its C++ backtrace.
         message: String,
-        /// The rank at fault, if it could be found: which rank is gone, or what another rank
-        /// reported.
+        /// The rank at fault, if it could be found.
+        culprit: Option<usize>,
+        /// What is known of the fault: which rank is gone, or what another rank reported.
         blame: Option<String>,
     },
 
@@ -106,6 +115,7 @@ pub enum Error {
          not be exchanged; use every parameter in every loss, or set find_unused_parameters",
         names.join(", ")
     )]
+    #[non_exhaustive]
     UnusedParameters {
         /// The rank that reports the error.
         rank: usize,
@@ -116,6 +126,7 @@ pub enum Error {
     // === Between the replicas of one process ===
     /// A replica of a model failed while the others ran.
     #[error("the replica on {device} failed in {operation}: {message}")]
+    #[non_exhaustive]
     Replica {
         /// The replica's device.
         device: LogicalDevice,
@@ -128,6 +139,7 @@ pub enum Error {
     // === Tensors ===
     /// A tensor operation failed.
     #[error("{operation} failed: {message}")]
+    #[non_exhaustive]
     Tensor {
         /// What was attempted.
         operation: &'static str,
@@ -157,15 +169,86 @@ impl Error {
         move |source| Error::Io { operation, path, source }
     }
 
-    /// For `map_err` on tch's fallible operations:
-    /// `x.f_matmul(&y).map_err(Error::tensor("matmul"))`.
-    pub fn tensor(operation: &'static str) -> impl FnOnce(tch::TchError) -> Self {
-        move |error| Error::Tensor { operation, message: without_backtrace(&error) }
+    /// Refuses a value before any work is done: `{what} is {found}, but must be {expected}`.
+    ///
+    /// ```
+    /// let error = tch_parallel::Error::argument("--lr", -0.1, "a number not below 0");
+    /// assert_eq!(error.to_string(), "--lr is -0.1, but must be a number not below 0");
+    /// ```
+    pub fn argument(
+        what: impl fmt::Display,
+        found: impl fmt::Display,
+        expected: impl fmt::Display,
+    ) -> Self {
+        let [what, found, expected] =
+            [&what as &dyn fmt::Display, &found, &expected].map(|part| part.to_string());
+        Error::Argument { what, found, expected }
     }
 
-    /// The same for errors of [`c10d_sys`].
+    /// Refuses a file's contents: `{path}: {found}; expected {expected}`.
+    pub fn format(
+        path: impl Into<PathBuf>,
+        found: impl fmt::Display,
+        expected: impl fmt::Display,
+    ) -> Self {
+        Error::Format {
+            path: path.into(),
+            found: found.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+
+    /// The rank that reports the error, if it is one between ranks.
+    pub fn rank(&self) -> Option<usize> {
+        match self {
+            Error::Rendezvous { rank, .. }
+            | Error::Collective { rank, .. }
+            | Error::UnusedParameters { rank, .. } => Some(*rank),
+            _ => None,
+        }
+    }
+
+    /// What was attempted: `all_reduce`, `backward`, `read` …
+    pub fn operation(&self) -> Option<&str> {
+        match self {
+            Error::Io { operation, .. }
+            | Error::Collective { operation, .. }
+            | Error::Replica { operation, .. }
+            | Error::Tensor { operation, .. } => Some(operation),
+            Error::Rendezvous { operation, .. } => Some(operation),
+            _ => None,
+        }
+    }
+
+    /// The rank at fault in an error between ranks, if it could be found.
+    pub fn culprit(&self) -> Option<usize> {
+        match self {
+            Error::Collective { culprit, .. } => *culprit,
+            _ => None,
+        }
+    }
+
+    /// A collective that failed on this rank.
+    pub(crate) fn collective(
+        rank: usize,
+        operation: &'static str,
+        message: impl Into<String>,
+        blame: Option<Blame>,
+    ) -> Self {
+        let (culprit, blame) = blame.map_or((None, None), |blame| (blame.rank, Some(blame.what)));
+        Error::Collective { rank, operation, message: message.into(), culprit, blame }
+    }
+
+    /// For `map_err` on the operations of [`c10d_sys`].
     pub(crate) fn engine(operation: &'static str) -> impl FnOnce(c10d_sys::Error) -> Self {
         move |error| Error::Tensor { operation, message: error.message().to_owned() }
+    }
+}
+
+/// So that `?` works on tch's fallible operations.
+impl From<tch::TchError> for Error {
+    fn from(error: tch::TchError) -> Self {
+        Error::Tensor { operation: "a tensor operation", message: without_backtrace(&error) }
     }
 }
 

@@ -10,17 +10,39 @@
 //! - [`distributed`]: the process group and its collectives, [`DistributedDataParallel`], metrics
 //!   over all ranks.
 //! - [`data_parallel`]: one process, several devices: [`DataParallel`] and a parallel criterion.
-//! - [`device`], [`memory`]: GPUs and logical devices, and the bytes that each holds.
+//! - [`Devices`], [`memory`]: GPUs and logical devices, and the bytes that each holds.
 //! - [`hogwild`]: parameters that threads share without a lock.
-//! - [`tensors`]: what modules can take and return.
+//! - [`Tensors`]: what modules can take and return.
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler) and the loader; MNIST,
 //!   CIFAR-10, image folders and torchvision's transforms.
 //! - [`nn`]: layers initialised as in PyTorch, and [`SyncBatchNorm`](nn::SyncBatchNorm).
 //! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved,
 //!   learning-rate schedules, gradient clipping.
 //! - [`amp`]: mixed precision: autocast and gradient scaling.
+//! - [`profiler`]: what runs when, in a trace.
 //! - [`checkpoint`]: weights, or a whole training, in a file.
-//! - [`error`]: the library's one error type.
+//! - [`Error`]: the library's one error type.
+//!
+//! # Constructors
+//!
+//! Every `new` and `with_options` takes its arguments in one order: what is wrapped, then the store
+//! of its variables, then the group or the devices, then the options.
+//!
+//! ```
+//! # use tch::nn::{self, VarStore};
+//! # use tch_parallel::Devices;
+//! # use tch_parallel::data_parallel::DataParallel;
+//! # use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+//! # let build = |path: &nn::Path| nn::linear(path / "fc", 4, 3, Default::default());
+//! # let group = ProcessGroup::from_env()?;
+//! # let devices = Devices::cpu(2)?;
+//! # let [vs, other] = [(); 2].map(|()| VarStore::new(group.device()));
+//! # let module = build(&other.root());
+//! let model = DataParallel::new(build, &vs, &devices)?;
+//! # let vs = other;
+//! let model = DistributedDataParallel::new(module, &vs, &group)?;
+//! # Ok::<(), tch_parallel::Error>(())
+//! ```
 //!
 //! [`DataParallel`]: data_parallel::DataParallel
 //! [`DistributedDataParallel`]: distributed::DistributedDataParallel
@@ -31,18 +53,22 @@ pub mod amp;
 pub mod checkpoint;
 pub mod data;
 pub mod data_parallel;
-pub mod device;
+mod device;
+mod devices;
 pub mod distributed;
-pub mod error;
+mod error;
 pub mod hogwild;
 pub mod memory;
 mod named_tensors;
 pub mod nn;
 pub mod optim;
 mod parameters;
-pub mod tensors;
+pub mod profiler;
+mod random;
+mod tensors;
 
 pub use c10d_sys::exit;
-pub use device::{Devices, LogicalDevice};
+pub use device::{DeviceGuard, LogicalDevice};
+pub use devices::Devices;
 pub use error::{Error, Result};
 pub use tensors::{Replicated, Shared, Tensors};

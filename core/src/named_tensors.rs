@@ -46,8 +46,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
         .tensors()
         .into_iter()
         .map(|(name, view)| Ok((name, Tensor::try_from(view)?)))
-        .collect::<Result<_, TchError>>()
-        .map_err(Error::tensor(SAFETENSORS))?;
+        .collect::<Result<_, TchError>>()?;
     Ok((tensors, header.metadata().clone().unwrap_or_default()))
 }
 
@@ -64,12 +63,11 @@ fn with_views<R>(
     let failure = RefCell::new(None);
     let views = tensors
         .iter()
-        .map(|(name, tensor)| Ok((name.as_str(), Source::new(tensor, &failure)?)))
-        .collect::<Result<_, TchError>>()
-        .map_err(Error::tensor(SAFETENSORS))?;
+        .map(|(name, tensor)| Ok((name.as_str(), Source::new(name, tensor, &failure)?)))
+        .collect::<Result<_>>()?;
     let written = write(views)?;
     match failure.take() {
-        Some(error) => Err(Error::tensor(SAFETENSORS)(error)),
+        Some(error) => Err(Error::from(error)),
         None => Ok(written),
     }
 }
@@ -84,7 +82,14 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn new(tensor: &'a Tensor, failure: &'a RefCell<Option<TchError>>) -> Result<Self, TchError> {
+    fn new(name: &str, tensor: &'a Tensor, failure: &'a RefCell<Option<TchError>>) -> Result<Self> {
+        if tensor.is_sparse() {
+            return Err(Error::argument(
+                name,
+                "sparse",
+                "dense: safetensors has no sparse tensors",
+            ));
+        }
         // No dimension is negative.
         let shape = tensor.size().iter().map(|&size| size as usize).collect();
         Ok(Source { tensor, shape, dtype: tensor.kind().try_into()?, failure })
@@ -110,5 +115,24 @@ impl View for Source<'_> {
 
     fn data_len(&self) -> usize {
         self.tensor.numel() * self.dtype.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::Kind;
+
+    #[test]
+    fn a_sparse_tensor_is_refused_by_name() {
+        let dense = Tensor::ones([3, 2], tch::kind::FLOAT_CPU);
+        let named = |tensor| NamedTensors::from([("fc.weight.momentum_buffer".to_owned(), tensor)]);
+        assert!(to_bytes(&named(dense.shallow_clone())).is_ok());
+        let error = to_bytes(&named(dense.to_kind(Kind::Double).to_sparse_sparse_dim(1)));
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "fc.weight.momentum_buffer is sparse, but must be dense: safetensors has no sparse \
+             tensors"
+        );
     }
 }

@@ -31,7 +31,7 @@ use tch::Tensor;
 ///
 /// let ones = |size: &[i64]| Tensor::ones(size, FLOAT_CPU);
 /// let batch = Batch { images: ones(&[8, 3]), labels: ones(&[8]) };
-/// let devices: Devices = "cpu:2".parse()?;
+/// let devices: Devices = "2xcpu".parse()?;
 /// let chunks = scatter(&batch, &devices, 0)?;
 /// assert_eq!(chunks[1].images.size(), [4, 3]);
 /// assert_eq!(chunks[1].labels.size(), [4]);
@@ -137,6 +137,13 @@ impl<T: Tensors> Tensors for Option<T> {
     fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
         self.iter_mut().for_each(|part| part.visit_replicated(f));
     }
+}
+
+/// No tensors: the inputs of a module that takes none.
+impl Tensors for () {
+    fn visit(&mut self, _: &mut dyn FnMut(&mut Tensor)) {}
+
+    fn shallow_clone(&self) -> Self {}
 }
 
 macro_rules! tuples {

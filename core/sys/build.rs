@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use find_libtorch::{Libtorch, variable};
 
-const SOURCES: [&str; 16] = [
+const SOURCES: &[&str] = &[
     "amp.cpp",
     "initialize.cpp",
     "store.cpp",
@@ -21,11 +21,14 @@ const SOURCES: [&str; 16] = [
     "shared_memory/collectives.cpp",
     "gloo.cpp",
     "process_group.cpp",
+    "collectives.cpp",
     "comm_hook.cpp",
     "reducer.cpp",
     "autograd.cpp",
     "memory.cpp",
+    "profiler.cpp",
     "random.cpp",
+    "arithmetic.cpp",
     "tensor.cpp",
 ];
 

@@ -143,7 +143,7 @@ on_ranks!(
         let options = ApexOptions { gradient_average, ..Default::default() };
         let error = model(group, Kind::Float, options).err().unwrap().to_string();
         assert!(
-            error.contains("rank 1: it registers") && error.contains("average: false"),
+            error.contains("rank 1: its model is not rank 0's") && error.contains("average: false"),
             "{error}"
         );
     }

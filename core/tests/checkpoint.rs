@@ -12,7 +12,7 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 use tch_parallel::checkpoint::{Generators, Training};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
+use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr, Scheduler};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
 
 /// A temporary directory for one job, which rank 0 creates and removes.
@@ -56,7 +56,7 @@ struct Job {
     vs: VarStore,
     model: DistributedDataParallel<nn::SequentialT>,
     optimizer: Adam,
-    scheduler: LrScheduler,
+    scheduler: LrScheduler<OneCycleLr>,
     scaler: GradScaler,
     group: ProcessGroup,
 }
@@ -74,7 +74,7 @@ impl Job {
         let model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let mut optimizer =
             Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() }).unwrap();
-        let scheduler = LrScheduler::new(&mut optimizer, StepLr::new(2)).unwrap();
+        let scheduler = LrScheduler::new(&mut optimizer, OneCycleLr::new(0.01, 30)).unwrap();
         // The initial scale overflows with these gradients, and so does the scale that it grows to
         // later.
         let options = GradScalerOptions { growth_interval: 2, ..Default::default() };
@@ -97,7 +97,7 @@ impl Job {
             self.model.backward(&scaled).unwrap();
             let made = self.scaler.step(&mut self.optimizer).unwrap();
             self.scaler.update().unwrap();
-            self.scheduler.step(&mut self.optimizer);
+            self.scheduler.step(&mut self.optimizer).unwrap();
             made
         };
         steps.map(step).collect()
@@ -121,40 +121,78 @@ impl Job {
         (
             variables,
             self.optimizer.state_dict().unwrap(),
-            self.scheduler.state_dict(),
+            self.scheduler.state_dict().unwrap(),
             self.scaler.state_dict().unwrap(),
         )
     }
 }
 
+/// A training resumed after 5 of 12 steps ends as one that was not interrupted.
+fn expect_the_course_of_an_uninterrupted_training(group: &ProcessGroup) {
+    let directory = Directory::new(group);
+    let path = directory.path.join("training.safetensors");
+    let progress = || Progress { step: 5, arguments: vec!["--lr".into(), "0.01".into()] };
+
+    let mut whole = Job::new(group, 1);
+    let before = whole.train(0..5);
+    whole.parts().save(&path, &progress(), group).unwrap();
+    let after = whole.train(5..12);
+    for made in [before, after] {
+        assert!(made.contains(&true) && made.contains(&false), "the scaler: {made:?}");
+    }
+
+    // With another seed, anything that is not loaded shows up.
+    let mut resumed = Job::new(group, 100);
+    let found = resumed.parts().load::<Progress>(&path, group).unwrap();
+    assert_eq!(found.progress, progress());
+    assert_eq!(found.generators, Generators::Restored);
+    resumed.train(5..12);
+    assert_eq!(resumed.state(), whole.state());
+
+    // The negative control: with other random numbers the run takes another course.
+    let _ = resumed.parts().load::<Progress>(&path, group).unwrap();
+    tch::manual_seed(100);
+    resumed.train(5..12);
+    assert_ne!(resumed.state(), whole.state());
+}
+
 on_ranks!(
     2,
     fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGroup) {
+        expect_the_course_of_an_uninterrupted_training(group);
+    }
+);
+
+on_ranks!(
+    3,
+    fn on_three_ranks_a_resumed_training_keeps_the_order_of_its_buckets(group: &ProcessGroup) {
+        // Sums of three numbers are rounded by the order in which they are added up, and that
+        // depends on a gradient's place in its bucket.
+        expect_the_course_of_an_uninterrupted_training(group);
+    }
+);
+
+on_ranks!(
+    3,
+    fn fewer_ranks_continue_what_more_have_saved(group: &ProcessGroup) {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
-        let progress = || Progress { step: 5, arguments: vec!["--lr".into(), "0.01".into()] };
+        let mut saved = Job::new(group, 1);
+        saved.train(0..5);
+        saved.parts().save(&path, &5, group).unwrap();
 
-        let mut whole = Job::new(group, 1);
-        let before = whole.train(0..5);
-        whole.parts().save(&path, &progress(), group).unwrap();
-        let after = whole.train(5..12);
-        for made in [before, after] {
-            assert!(made.contains(&true) && made.contains(&false), "the scaler: {made:?}");
+        let Some(two) = group.new_group(&[0, 1]).unwrap() else { return };
+        let mut resumed = Job::new(&two, 100);
+        let found = resumed.parts().load::<i64>(&path, &two).unwrap();
+        assert_eq!(found.progress, 5);
+        assert_eq!(found.generators, Generators::OtherWorldSize { saved: 3 });
+        // The running statistics are those of rank 0 until the first forward pass.
+        if group.rank() == 0 {
+            assert_eq!(resumed.state(), saved.state());
         }
-
-        // With another seed, anything that is not loaded shows up.
-        let mut resumed = Job::new(group, 100);
-        let found = resumed.parts().load::<Progress>(&path, group).unwrap();
-        assert_eq!(found.progress, progress());
-        assert_eq!(found.generators, Generators::Restored);
-        resumed.train(5..12);
-        assert_eq!(resumed.state(), whole.state());
-
-        // The negative control: with other random numbers the run takes another course.
-        let _ = resumed.parts().load::<Progress>(&path, group).unwrap();
-        tch::manual_seed(100);
-        resumed.train(5..12);
-        assert_ne!(resumed.state(), whole.state());
+        assert!(resumed.train(5..12).contains(&true));
+        let weight = resumed.vs.variables()["0.weight"].copy();
+        assert_eq!(two.all_gather(&weight).unwrap(), [weight.copy(), weight]);
     }
 );
 

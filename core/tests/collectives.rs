@@ -6,7 +6,7 @@ mod common;
 
 use std::time::{Duration, SystemTime};
 use tch::Tensor;
-use tch_parallel::distributed::{AvgMetric, ProcessGroup, ReduceOp};
+use tch_parallel::distributed::{AverageMeter, ProcessGroup, ReduceOp};
 
 /// A tensor that is different on every rank.
 fn own(group: &ProcessGroup) -> Tensor {
@@ -50,30 +50,162 @@ on_ranks!(
     }
 );
 
-on_ranks!(
+on_ranks_with_each_transport!(
     2,
-    fn a_view_with_gaps_is_refused_and_the_group_goes_on(group: &ProcessGroup) {
-        let table = Tensor::arange(6, (tch::Kind::Float, group.device())).reshape([3, 2]);
-        let column = || table.select(1, 0);
-        let other = 1 - group.rank();
-        let refused = [
-            group.all_reduce(&mut column(), ReduceOp::Sum),
-            group.all_reduce_async(column(), ReduceOp::Sum).map(|_| ()),
-            group.broadcast(&mut column(), 0),
-            group.reduce(&mut column(), 0, ReduceOp::Sum),
-            group.all_gather(&column()).map(|_| ()),
-            group.send(&column(), other),
-            group.recv(&mut column(), other),
-            group.isend(column(), other).map(|_| ()),
-            group.irecv(column(), other).map(|_| ()),
-        ];
-        for result in refused {
-            let error = result.unwrap_err().to_string();
-            assert!(error.contains("a view of [3] with the strides [2]"), "{error}");
+    fn all_reduce_combines_the_bits_of_integers_but_not_of_other_numbers(group: &ProcessGroup) {
+        for (op, expected) in [(ReduceOp::Band, 2), (ReduceOp::Bor, 7), (ReduceOp::Bxor, 5)] {
+            let mut bits = Tensor::from_slice(&[[6i64, 3][group.rank()]]);
+            group.all_reduce(&mut bits, op).unwrap();
+            assert_eq!(bits.int64_value(&[0]), expected, "{op:?}");
         }
-        let mut contiguous = column().contiguous();
-        group.all_reduce(&mut contiguous, ReduceOp::Sum).unwrap();
-        assert_eq!(values(&contiguous), [0.0, 4.0, 8.0]);
+        let error = group.all_reduce(&mut own(group), ReduceOp::Bor).unwrap_err().to_string();
+        assert_eq!(error, "ReduceOp::Bor of a tensor is of Double, but must be of integers");
+        group.barrier().unwrap();
+    }
+);
+
+on_ranks_with_each_transport!(
+    2,
+    fn complex_numbers_have_a_sum_and_a_mean_but_no_order(group: &ProcessGroup) {
+        let numbers = || Tensor::complex(&own(group), &-own(group));
+        let parts = |tensor: Tensor| values(&tensor.view_as_real().flatten(0, -1));
+        let mut sum = numbers();
+        group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        assert_eq!(parts(sum), [3.0, -3.0, 30.0, -30.0]);
+        let gathered = group.all_gather(&numbers()).unwrap();
+        assert_eq!(parts(gathered[1].shallow_clone()), [2.0, -2.0, 20.0, -20.0]);
+        for op in [ReduceOp::Max, ReduceOp::Min, ReduceOp::Product, ReduceOp::Bxor] {
+            let error = group.all_reduce(&mut numbers(), op).unwrap_err().to_string();
+            let expected = "of a tensor is of ComplexDouble, but must be of real numbers";
+            assert!(error.contains(expected), "{error}");
+        }
+        group.barrier().unwrap();
+    }
+);
+
+on_ranks_with_each_transport!(
+    2,
+    fn what_is_only_marked_as_negated_or_conjugated_is_exchanged(group: &ProcessGroup) {
+        let numbers = own(group);
+        let mut negated = numbers.internal_neg_view();
+        group.all_reduce(&mut negated, ReduceOp::Sum).unwrap();
+        assert_eq!(values(&negated.resolve_neg()), [-3.0, -30.0]);
+        // It is still a view of these.
+        assert_eq!(values(&numbers), [3.0, 30.0]);
+
+        let complex = Tensor::complex(&own(group), &own(group));
+        let mut conjugated = complex.conj();
+        group.broadcast(&mut conjugated, 1).unwrap();
+        assert_eq!(
+            values(&conjugated.resolve_conj().view_as_real().flatten(0, -1)),
+            [2.0, -2.0, 20.0, -20.0]
+        );
+        let gathered = group.all_gather(&own(group).internal_neg_view()).unwrap();
+        assert_eq!(values(&Tensor::cat(&gathered, 0)), [-1.0, -10.0, -2.0, -20.0]);
+        let pending = group.all_reduce_async(own(group).internal_neg_view(), ReduceOp::Max);
+        assert_eq!(values(&pending.unwrap().wait().unwrap().resolve_neg()), [-1.0, -10.0]);
+    }
+);
+
+on_ranks_with_each_transport!(
+    2,
+    fn a_view_with_gaps_is_exchanged_without_what_lies_in_them(group: &ProcessGroup) {
+        let table = Tensor::arange(6, (tch::Kind::Double, group.device())).reshape([3, 2]);
+        group.all_reduce(&mut table.select(1, 0), ReduceOp::Sum).unwrap();
+        assert_eq!(values(&table.flatten(0, -1)), [0.0, 1.0, 4.0, 3.0, 8.0, 5.0]);
+        // Ranks see the same elements, however each of them stores them.
+        let mut turned = match group.rank() {
+            0 => table.tr(),
+            _ => table.tr().contiguous(),
+        };
+        group.all_reduce(&mut turned, ReduceOp::Sum).unwrap();
+        assert_eq!(values(&turned.flatten(0, -1)), [0.0, 8.0, 16.0, 2.0, 6.0, 10.0]);
+        let other = 1 - group.rank();
+        let received = table.zeros_like();
+        let sent = group.isend(table.select(1, 1), other).unwrap();
+        group.recv(&mut received.select(1, 0), other).unwrap();
+        let _ = sent.wait().unwrap();
+        // Rank 0's table has been summed once more.
+        let factor = [2.0, 1.0][other];
+        assert_eq!(
+            values(&received.select(1, 0).contiguous()),
+            [1.0, 3.0, 5.0].map(|x| x * factor)
+        );
+    }
+);
+
+on_ranks_with_each_transport!(
+    2,
+    fn sparse_tensors_have_a_sum(group: &ProcessGroup) {
+        let rank = group.rank() as i64;
+        let sparse = |index: i64| {
+            let (indices, values) = (Tensor::from_slice2(&[[index]]), Tensor::from_slice(&[1.0]));
+            Tensor::sparse_coo_tensor_indices_size(
+                &indices,
+                &values,
+                [3],
+                tch::kind::DOUBLE_CPU,
+                false,
+            )
+        };
+        let mut sum = sparse(rank);
+        group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        assert_eq!(values(&sum.to_dense(None, false)), [1.0, 1.0, 0.0]);
+        let pending = group.all_reduce_async(sparse(2), ReduceOp::Sum).unwrap();
+        assert_eq!(values(&pending.wait().unwrap().to_dense(None, false)), [0.0, 0.0, 2.0]);
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_result_whose_elements_share_memory_is_refused(group: &ProcessGroup) {
+        let mut numbers = Tensor::from_slice(&[1.0]).expand([3], false);
+        let error = group.all_reduce(&mut numbers, ReduceOp::Sum).unwrap_err().to_string();
+        assert!(error.contains("a view of [3] whose elements share memory"), "{error}");
+        assert_eq!(values(&group.all_gather(&numbers).unwrap()[0]), [1.0, 1.0, 1.0]);
+    }
+);
+
+on_ranks_with_each_transport!(
+    2,
+    fn a_tensor_keeps_its_memory_while_it_is_exchanged(group: &ProcessGroup) {
+        const COUNT: i64 = 1 << 20;
+        let ones = || Tensor::ones([COUNT], tch::kind::DOUBLE_CPU);
+        for _ in 0..10 {
+            let (mut resized, mut replaced, untouched) = (ones(), ones(), ones());
+            let start = |tensor: &Tensor| {
+                group.all_reduce_async(tensor.shallow_clone(), ReduceOp::Sum).unwrap()
+            };
+            let pending = [start(&resized), start(&replaced), start(&untouched)];
+            // Gives the memory back, as far as these tensors are concerned.
+            let _ = resized.resize_([4 * COUNT]);
+            replaced.set_data(&Tensor::zeros([1], tch::kind::DOUBLE_CPU));
+            let [resized, replaced, sum] = pending.map(|pending| pending.wait().unwrap());
+            assert_eq!(resized.size(), [4 * COUNT]);
+            assert_eq!(replaced.size(), [1]);
+            assert_eq!(sum, ones() * 2.0);
+            assert_eq!(sum.data_ptr(), untouched.data_ptr());
+        }
+        // The same without waiting.
+        let mut abandoned = ones();
+        drop(group.all_reduce_async(abandoned.shallow_clone(), ReduceOp::Sum).unwrap());
+        let _ = abandoned.resize_([4 * COUNT]);
+        group.barrier().unwrap();
+    }
+);
+
+on_ranks_with_each_transport!(
+    3,
+    fn a_call_with_a_time_limit_names_the_rank_that_does_not_come(group: &ProcessGroup) {
+        group.barrier().unwrap();
+        let done = group.new_group(&[0, 1, 2]).unwrap().unwrap();
+        if group.rank() < 2 {
+            let limited = group.with_timeout(Duration::from_millis(500));
+            let error = limited.all_reduce(&mut own(group), ReduceOp::Sum).unwrap_err();
+            assert!(error.to_string().contains("rank 2"), "{error}");
+        }
+        // Rank 2 runs until the others have failed. The other group is not affected.
+        done.barrier().unwrap();
     }
 );
 
@@ -158,13 +290,14 @@ on_ranks!(
         // time.
         group.barrier().unwrap();
         let timeout = Duration::from_secs(4);
+        let limited = group.with_timeout(timeout);
         match group.rank() {
             0 => {
-                let error = group.monitored_barrier(timeout).unwrap_err().to_string();
+                let error = limited.monitored_barrier().unwrap_err().to_string();
                 assert!(error.contains("Ranks 2 failed to pass monitoredBarrier"), "{error}");
             }
             1 => {
-                group.monitored_barrier(timeout).unwrap_err();
+                limited.monitored_barrier().unwrap_err();
             }
             _ => std::thread::sleep(2 * timeout),
         }
@@ -174,7 +307,7 @@ on_ranks!(
 on_ranks!(
     2,
     fn a_monitored_barrier_lets_all_through_when_all_have_come(group: &ProcessGroup) {
-        group.monitored_barrier(Duration::from_secs(10)).unwrap();
+        group.monitored_barrier().unwrap();
     }
 );
 
@@ -190,13 +323,13 @@ on_ranks!(
 on_ranks!(
     2,
     fn a_mean_over_ranks_weighs_every_value_the_same(group: &ProcessGroup) {
-        let mut mean = AvgMetric::new();
+        let mut mean = AverageMeter::default();
         // The mean of the means, 10 and 1, would be 5.5.
         match group.rank() {
             0 => mean.update(10.0, 1),
-            _ => mean.update(4.0, 4),
+            _ => mean.update(1.0, 4),
         }
-        assert_eq!(mean.summarize(group).unwrap(), 14.0 / 5.0);
+        assert_eq!(mean.all_reduce(group).unwrap(), 14.0 / 5.0);
     }
 );
 

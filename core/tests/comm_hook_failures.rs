@@ -7,51 +7,27 @@ mod common;
 mod weights;
 
 use std::sync::{Arc, Mutex};
-use tch::{Kind, Tensor};
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
-use tch_parallel::distributed::{JoinOptions, ProcessGroup, ReduceOp};
+use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup, ReduceOp};
 use tch_parallel::{Error, Result};
-use weights::{TWO_BUCKETS, Weights, backward, model, own};
-
-on_ranks!(
-    2,
-    fn a_model_has_one_hook_and_gets_it_before_its_first_forward_pass(group: &ProcessGroup) {
-        let (vs, late) = model(group, TWO_BUCKETS);
-        backward(&vs, &late, &own(group.rank(), 0)).unwrap();
-        let error = late.register_comm_hook(hooks::AllReduce).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "the communication hook allreduce_hook is registered after a forward pass, but must be \
-             registered once, before the first forward pass"
-        );
-
-        let (_vs, twice) = model(group, TWO_BUCKETS);
-        twice.register_comm_hook(hooks::AllReduce).unwrap();
-        let error = twice.register_comm_hook(hooks::Fp16Compress).unwrap_err().to_string();
-        assert!(
-            error.starts_with("the communication hook fp16_compress_hook is registered a second"),
-            "{error}"
-        );
-        assert_eq!(twice.logging_data().unwrap().comm_hook, "allreduce_hook");
-    }
-);
+use weights::{Weights, backward, model, own, two_buckets};
 
 on_ranks!(
     2,
     fn ranks_with_different_hooks_are_told(group: &ProcessGroup) {
-        let (_vs, model) = model(group, TWO_BUCKETS);
-        let registered = match group.rank() {
-            0 => model.register_comm_hook(hooks::AllReduce),
-            _ => model.register_comm_hook(hooks::Bf16Compress),
+        let options = match group.rank() {
+            0 => two_buckets(hooks::AllReduce),
+            _ => two_buckets(hooks::Bf16Compress),
         };
-        let error = registered.unwrap_err().to_string();
-        assert!(
-            error.contains(
-                "rank 1: it registers the communication hook bf16_compress_hook, where rank 0 \
-                 registers allreduce_hook"
-            ),
-            "{error}"
-        );
+        let vs = VarStore::new(Device::Cpu);
+        let weight = vs.root().zeros("weight", &[1]);
+        let wrapped = DistributedDataParallel::with_options(weight, &vs, group, options);
+        let error = wrapped.unwrap_err().to_string();
+        let [theirs, ours] = ["bf16_compress_hook", "allreduce_hook"]
+            .map(|hook| error.find(&format!("comm_hook: Some({hook})")).unwrap());
+        assert!(error.contains("rank 1: its model is not rank 0's") && theirs < ours, "{error}");
     }
 );
 
@@ -83,8 +59,8 @@ enum When {
 
 /// The error of `backward` on this rank when the hook fails on rank 1.
 fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> String {
-    let (vs, model) = model(group, TWO_BUCKETS);
-    model.register_comm_hook(hooks::from_fn("failing", failing(group, fail, when))).unwrap();
+    let hook = hooks::from_fn("failing", failing(group, fail, when));
+    let (vs, model) = model(group, two_buckets(hook));
     // One bucket, so nothing fails.
     backward(&vs, &model, &own(group.rank(), 0)).unwrap();
     match backward(&vs, &model, &own(group.rank(), 1)) {
@@ -96,11 +72,7 @@ fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> St
 }
 
 fn refuses() -> Result<Tensor> {
-    Err(Error::Argument {
-        what: "the gradient".into(),
-        found: "too long".into(),
-        expected: "shorter".into(),
-    })
+    Err(Error::argument("the gradient", "too long", "shorter"))
 }
 
 fn panics() -> Result<Tensor> {
@@ -188,9 +160,8 @@ on_ranks!(
 on_ranks!(
     1,
     fn a_plain_backward_panics_with_the_hooks_error(group: &ProcessGroup) {
-        let (_vs, model) = model(group, TWO_BUCKETS);
         let hook = |_: &ProcessGroup, _: &mut GradBucket<'_>| refuses().map(|_| unreachable!());
-        model.register_comm_hook(hooks::from_fn("refusing", hook)).unwrap();
+        let (_vs, model) = model(group, two_buckets(hooks::from_fn("refusing", hook)));
         let loss = model
             .forward(|weights| {
                 weights.matrix.sum(tch::Kind::Float) + weights.vector.sum(tch::Kind::Float)
@@ -204,21 +175,18 @@ on_ranks!(
 on_ranks!(
     2,
     fn a_backward_pass_within_a_hook_is_refused(group: &ProcessGroup) {
-        let (_vs, model) = model(group, TWO_BUCKETS);
         let held = Arc::new(Mutex::new(None::<Tensor>));
         let loss = Arc::clone(&held);
         let hook = hooks::from_fn("nested", move |group, bucket| {
             let taken = loss.lock().unwrap().take();
             if let Some(loss) = taken {
-                loss.f_backward().map_err(|error| Error::Argument {
-                    what: "the inner backward pass".into(),
-                    found: error.to_string(),
-                    expected: "possible".into(),
+                loss.f_backward().map_err(|error| {
+                    Error::argument("the inner backward pass", error, "possible")
                 })?;
             }
             hooks::AllReduce.start(group, bucket)
         });
-        model.register_comm_hook(hook).unwrap();
+        let (_vs, model) = model(group, two_buckets(hook));
         let [matrix, vector] = own(group.rank(), 0);
         let loss = |weights: &Weights| {
             (&weights.matrix * &matrix).sum(Kind::Float)

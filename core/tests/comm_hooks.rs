@@ -11,7 +11,7 @@ use tch::{Kind, Tensor};
 use tch_parallel::Result;
 use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 use tch_parallel::distributed::{DdpOptions, ProcessGroup, ReduceOp};
-use weights::{TWO_BUCKETS, backward, gradients, model, own};
+use weights::{TWO_BUCKETS, backward, gradients, model, own, two_buckets};
 
 /// The exchanged gradients of two ranks with this hook, step by step.
 fn steps(
@@ -19,8 +19,8 @@ fn steps(
     options: DdpOptions,
     hook: impl CommHook + 'static,
 ) -> Vec<[Tensor; 2]> {
+    let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..options };
     let (vs, model) = model(group, options);
-    model.register_comm_hook(hook).unwrap();
     (0..4)
         .map(|step| {
             backward(&vs, &model, &own(group.rank(), step)).unwrap();
@@ -59,10 +59,10 @@ on_ranks!(
 on_ranks!(
     2,
     fn sixteen_bit_hooks_round_divide_and_sum_in_16_bits(group: &ProcessGroup) {
-        for options in [DdpOptions::default(), TWO_BUCKETS] {
-            let half = steps(group, options, hooks::Fp16Compress);
+        for options in [DdpOptions::default, || TWO_BUCKETS] {
+            let half = steps(group, options(), hooks::Fp16Compress);
             assert_eq!(half, rounded_mean(Kind::Half));
-            let brain = steps(group, options, hooks::Bf16Compress);
+            let brain = steps(group, options(), hooks::Bf16Compress);
             assert_eq!(brain, rounded_mean(Kind::BFloat16));
             assert!(half != plain_mean() && brain != plain_mean() && half != brain);
         }
@@ -72,10 +72,10 @@ on_ranks!(
 on_ranks!(
     2,
     fn a_wrapped_hook_works_in_16_bits(group: &ProcessGroup) {
-        let options = DdpOptions::default();
-        let half = steps(group, options, hooks::fp16_compress_wrapper(hooks::AllReduce));
+        let steps = |hook| steps(group, DdpOptions::default(), hook);
+        let half = steps(hooks::fp16_compress_wrapper(hooks::AllReduce));
         assert_eq!(half, rounded_mean(Kind::Half));
-        let brain = steps(group, options, hooks::bf16_compress_wrapper(hooks::AllReduce));
+        let brain = steps(hooks::bf16_compress_wrapper(hooks::AllReduce));
         assert_eq!(brain, rounded_mean(Kind::BFloat16));
     }
 );
@@ -88,8 +88,9 @@ on_ranks!(
             DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS },
             DdpOptions { static_graph: true, ..TWO_BUCKETS },
         ] {
+            let engine = format!("{options:?}");
             let half = steps(group, options, hooks::Fp16Compress);
-            assert_eq!(half, rounded_mean(Kind::Half), "{options:?}");
+            assert_eq!(half, rounded_mean(Kind::Half), "{engine}");
         }
     }
 );
@@ -144,7 +145,6 @@ on_ranks!(
     2,
     fn a_hook_sees_each_bucket_as_this_rank_has_computed_it(group: &ProcessGroup) {
         let (sender, seen) = mpsc::channel();
-        let (vs, model) = model(group, TWO_BUCKETS);
         let watch = move |group: &ProcessGroup, bucket: &mut GradBucket<'_>| {
             let _ = sender.send(Seen {
                 index: bucket.index(),
@@ -156,7 +156,7 @@ on_ranks!(
             let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
             Ok(Box::new(move || sum.wait()) as Finish)
         };
-        model.register_comm_hook(hooks::from_fn("watch", watch)).unwrap();
+        let (vs, model) = model(group, two_buckets(hooks::from_fn("watch", watch)));
         for (step, buckets) in [(0, 1), (1, 2), (2, 2)] {
             let own = own(group.rank(), step);
             backward(&vs, &model, &own).unwrap();
@@ -201,8 +201,7 @@ on_ranks!(
 on_ranks!(
     2,
     fn under_no_sync_no_hook_is_called(group: &ProcessGroup) {
-        let (vs, model) = model(group, TWO_BUCKETS);
-        model.register_comm_hook(hooks::Fp16Compress).unwrap();
+        let (vs, model) = model(group, two_buckets(hooks::Fp16Compress));
         backward(&vs, &model, &own(group.rank(), 0)).unwrap();
         {
             let _accumulating = model.no_sync();

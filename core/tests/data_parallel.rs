@@ -57,7 +57,7 @@ fn on_devices(
     options: DataParallelOptions,
 ) -> (VarStore, DataParallel<nn::SequentialT>) {
     let vs = VarStore::new(Device::Cpu);
-    let model = seeded(|| DataParallel::with_options(&vs, &devices(count), options, mlp)).unwrap();
+    let model = seeded(|| DataParallel::with_options(mlp, &vs, &devices(count), options)).unwrap();
     (vs, model)
 }
 
@@ -166,7 +166,7 @@ fn several_inputs_and_outputs_are_divided_and_gathered_in_their_order() {
 fn batches_may_lie_along_another_dimension() {
     let vs = VarStore::new(Device::Cpu);
     let options = DataParallelOptions { dim: 1, ..Default::default() };
-    let model = DataParallel::with_options(&vs, &devices(2), options, |p| p.ones("scale", &[4, 1]))
+    let model = DataParallel::with_options(|p| p.ones("scale", &[4, 1]), &vs, &devices(2), options)
         .unwrap();
     let inputs = Tensor::arange(12, (Kind::Float, Device::Cpu)).view([4, 3]);
     let outputs = model.forward(inputs.shallow_clone(), |scale, xs| scale * xs).unwrap();
@@ -226,7 +226,7 @@ fn a_frozen_parameter_gets_no_gradient_on_any_replica() {
 #[test]
 fn a_model_converted_to_another_kind_is_converted_on_every_device() {
     let mut vs = VarStore::new(Device::Cpu);
-    let model = seeded(|| DataParallel::new(&vs, &devices(2), mlp)).unwrap();
+    let model = seeded(|| DataParallel::new(mlp, &vs, &devices(2))).unwrap();
     vs.double();
     let output = no_grad(|| model.forward_t(&batch(4).0.to_kind(Kind::Double), false));
     assert_eq!((output.kind(), output.size()), (Kind::Double, vec![4, 3]));
@@ -237,7 +237,7 @@ fn of_running_statistics_the_originals_survive() {
     let build = |p: &nn::Path<'_>| nn::batch_norm1d(p / "bn", 2, Default::default());
     let mean = |count, rows: i64| {
         let vs = VarStore::new(Device::Cpu);
-        let model = seeded(|| DataParallel::new(&vs, &devices(count), build)).unwrap();
+        let model = seeded(|| DataParallel::new(build, &vs, &devices(count))).unwrap();
         let inputs = Tensor::arange(rows * 2, (Kind::Float, Device::Cpu)).view([rows, 2]);
         let _ = no_grad(|| model.forward_t(&inputs, true));
         vs.variables()["bn.running_mean"].copy()
@@ -288,7 +288,7 @@ fn a_chunk_whose_targets_are_all_masked_does_not_spoil_the_weighted_loss() {
     let labels = Tensor::from_slice(&[1i64, 2, -100, -100]);
     let run = |count, criterion: DataParallelCriterion<Tensor, Tensor>| {
         let vs = VarStore::new(Device::Cpu);
-        let model = seeded(|| DataParallelModel::new(&vs, &devices(count), mlp)).unwrap();
+        let model = seeded(|| DataParallelModel::new(mlp, &vs, &devices(count))).unwrap();
         let outputs = model.f_forward_t(&inputs, true).unwrap();
         let loss = criterion.forward(outputs, labels.shallow_clone()).unwrap();
         let value = loss.value().double_value(&[]);
@@ -316,7 +316,7 @@ fn with_parallel_criterion(
     criterion: DataParallelCriterion<Tensor, Tensor>,
 ) -> (f64, Vec<f32>) {
     let vs = VarStore::new(Device::Cpu);
-    let model = seeded(|| DataParallelModel::new(&vs, &devices(count), mlp)).unwrap();
+    let model = seeded(|| DataParallelModel::new(mlp, &vs, &devices(count))).unwrap();
     let (inputs, labels) = batch(rows);
     let outputs = model.f_forward_t(&inputs, true).unwrap();
     let loss = criterion.forward(outputs, labels).unwrap();

@@ -8,9 +8,11 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use tch::nn::{self, Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel, Mean};
+use tch_parallel::data_parallel::{
+    DataParallel, DataParallelCriterion, DataParallelModel, Mean, gather, scatter,
+};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::{Devices, LogicalDevice, Replicated};
+use tch_parallel::{Devices, LogicalDevice, Replicated, Shared};
 
 /// Multiplies columns by a factor, and squares.
 #[derive(Debug)]
@@ -52,7 +54,7 @@ fn gradients(devices: Option<usize>, loss: &dyn Fn(Model<'_>, &Tensor) -> Tensor
         }
         Some(count) => {
             let devices = Devices::cpu(count).unwrap();
-            let model = DataParallel::new(&vs, &devices, Scale::new).unwrap();
+            let model = DataParallel::new(Scale::new, &vs, &devices).unwrap();
             loss(&|xs| model.forward_t(xs, true), &inputs).backward();
         }
     }
@@ -108,7 +110,7 @@ fn the_loss_may_use_a_part_of_the_output_only() {
 #[test]
 fn the_graph_may_be_kept_for_a_second_pass() {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let loss = model.forward_t(&rows(4), true).sum(Kind::Float);
     let factor = &vs.variables()["factor"];
     let retain_graph = true;
@@ -121,7 +123,7 @@ fn the_graph_may_be_kept_for_a_second_pass() {
 #[test]
 fn one_of_several_outputs_may_be_left_out_of_the_loss() {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let (used, _unused, index) = model
         .forward(rows(4), |module, xs| {
             let indices = Tensor::arange(xs.size()[0], (Kind::Int64, Device::Cpu));
@@ -145,7 +147,7 @@ fn a_sparse_gradient_is_summed_as_well() {
         let config = nn::EmbeddingConfig { sparse: true, ..Default::default() };
         nn::embedding(p, 5, 2, config)
     };
-    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), build).unwrap();
+    let model = DataParallel::new(build, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let tokens = Tensor::from_slice(&[1i64, 2, 1, 4]);
     model.forward_t(&tokens, true).sum(Kind::Float).backward();
     let gradient = vs.variables()["weight"].grad().to_dense(None, false);
@@ -157,7 +159,7 @@ fn a_sparse_gradient_is_summed_as_well() {
 #[test]
 fn what_is_replicated_comes_whole_to_every_device() {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallelModel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let model = DataParallelModel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let weights = Tensor::from_slice(&[1f32, 2.0, 3.0]);
     let outputs = model.f_forward_t(&rows(4), true).unwrap();
     let criterion = DataParallelCriterion::weighted(
@@ -180,7 +182,7 @@ fn what_is_replicated_comes_whole_to_every_device() {
 fn several_threads_may_train_one_model_in_turns() {
     const PASSES: usize = 100;
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let together = Barrier::new(2);
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -202,7 +204,7 @@ fn several_threads_may_train_one_model_in_turns() {
 #[test]
 fn within_another_thread_pool_its_other_tasks_wait() {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let model = Mutex::new(model);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     pool.scope(|scope| {
@@ -217,7 +219,7 @@ fn within_another_thread_pool_its_other_tasks_wait() {
 #[test]
 fn a_graph_from_before_a_change_of_the_weights_is_refused() {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallelModel::new(&vs, &Devices::cpu(2).unwrap(), Scale::new).unwrap();
+    let model = DataParallelModel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
     // Only rows of the second device count, so only the replica's graph is used.
     let criterion = || {
         DataParallelCriterion::weighted(|output: &Tensor, target: &Tensor| {
@@ -250,7 +252,7 @@ fn replicas_keep_no_outputs_and_the_output_device_holds_the_loss() {
         ..Default::default()
     };
     let build = |p: &nn::Path<'_>| nn::linear(p, 2, 1000, Default::default());
-    let model = DataParallel::with_options(&vs, &devices, options, build).unwrap();
+    let model = DataParallel::with_options(build, &vs, &devices, options).unwrap();
     let inputs = Tensor::ones([200, 2], (Kind::Float, Device::Cpu));
     let live = |device| memory_allocated(device).unwrap();
     let before = live(second);
@@ -268,4 +270,70 @@ fn replicas_keep_no_outputs_and_the_output_device_holds_the_loss() {
     // The first device gets its half of the outputs' gradient, not all of it.
     let peak = max_memory_allocated(first).unwrap() - peak_before;
     assert!((400_000..500_000).contains(&peak), "{peak}");
+}
+
+#[test]
+fn a_module_without_inputs_runs_on_the_first_device_only() {
+    for count in 1..=3 {
+        let vs = VarStore::new(Device::Cpu);
+        let devices = Devices::cpu(count).unwrap();
+        let model = DataParallel::new(Scale::new, &vs, &devices).unwrap();
+        let seen = Mutex::new(Vec::new());
+        let output = model.forward((), |module, ()| {
+            let output = &module.0 * 3.0;
+            seen.lock().unwrap().push(LogicalDevice::of(&output));
+            output
+        });
+        let output = output.unwrap();
+        assert_eq!(*seen.lock().unwrap(), [devices.first()]);
+        assert_eq!(numbers(&output), [6.0; 3]);
+        model.backward(&output.sum(Kind::Float)).unwrap();
+        assert_eq!(numbers(&vs.variables()["factor"].grad()), [3.0; 3]);
+    }
+}
+
+#[test]
+fn without_a_tensor_to_divide_every_device_gets_the_other_values() {
+    let vs = VarStore::new(Device::Cpu);
+    let devices = Devices::cpu(2).unwrap();
+    assert_eq!(scatter(&Shared(5), &devices, 0).unwrap(), [Shared(5); 2]);
+    let model = DataParallel::new(Scale::new, &vs, &devices).unwrap();
+    let output = model.forward(Shared(5.0), |module, Shared(factor)| &module.0 * factor).unwrap();
+    assert_eq!(numbers(&output), [10.0; 6]);
+    model.backward(&output.sum(Kind::Float)).unwrap();
+    assert_eq!(numbers(&vs.variables()["factor"].grad()), [10.0; 3]);
+}
+
+#[test]
+fn gradients_go_through_scatter_and_gather() {
+    let devices = Devices::cpu(3).unwrap();
+    let inputs = rows(5).set_requires_grad(true);
+    let chunks = scatter(&inputs, &devices, 0).unwrap();
+    let factors = [2.0, -3.0, 5.0];
+    let parts: Vec<_> = chunks.iter().zip(factors).map(|(chunk, factor)| chunk * factor).collect();
+    let whole = gather(&parts, LogicalDevice::Cpu(1), 0).unwrap();
+    let rows_times_factors = Tensor::cat(
+        &[rows(5).narrow(0, 0, 2) * 2, rows(5).narrow(0, 2, 2) * -3, rows(5).narrow(0, 4, 1) * 5],
+        0,
+    );
+    assert_eq!(whole, rows_times_factors);
+    (whole * rows(5)).sum(Kind::Float).backward();
+    assert_eq!(inputs.grad(), rows_times_factors);
+}
+
+#[test]
+fn a_chunk_without_a_part_in_the_loss_has_zeros_for_a_gradient() {
+    let devices = Devices::cpu(2).unwrap();
+    let inputs = rows(2).set_requires_grad(true);
+    let chunks = scatter(&inputs, &devices, 0).unwrap();
+    chunks[1].sum(Kind::Float).backward();
+    assert_eq!(numbers(&inputs.grad()), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+}
+
+#[test]
+fn gradients_of_single_numbers_go_through_gather() {
+    let numbers: Vec<_> = [2f32, 3.0].map(|x| Tensor::from(x).set_requires_grad(true)).into();
+    let whole = gather(&numbers, LogicalDevice::Cpu(0), 0).unwrap();
+    (&whole * &whole).sum(Kind::Float).backward();
+    assert_eq!(numbers[1].grad().double_value(&[]), 6.0);
 }

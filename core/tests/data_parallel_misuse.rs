@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
-use tch::nn::{self, ModuleT, VarStore};
+use tch::nn::{self, ModuleT, Path, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::data_parallel::{
-    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean, scatter,
+    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean,
 };
 use tch_parallel::memory::memory_allocated;
 use tch_parallel::{Devices, LogicalDevice, Result};
@@ -16,7 +16,7 @@ fn linear(p: &nn::Path<'_>) -> nn::Linear {
 
 fn model(count: usize) -> (VarStore, DataParallel<nn::Linear>) {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(&vs, &Devices::cpu(count).unwrap(), linear).unwrap();
+    let model = DataParallel::new(linear, &vs, &Devices::cpu(count).unwrap()).unwrap();
     (vs, model)
 }
 
@@ -104,8 +104,6 @@ fn batches_that_cannot_be_divided_are_refused() {
         "inputs is batches of [4, 3] rows, but must be of the same number of rows, so that what \
          belongs together stays together"
     );
-    let error = message(scatter(&Vec::<Tensor>::new(), model.devices(), 0));
-    assert_eq!(error, "inputs is without a tensor, but must be at least one, to be split");
 }
 
 #[test]
@@ -159,7 +157,7 @@ fn devices_that_are_not_there_are_refused() {
     let options =
         |device| DataParallelOptions { output_device: Some(device), ..Default::default() };
     let on = |device| {
-        DataParallel::with_options(&vs, &Devices::cpu(2).unwrap(), options(device), linear)
+        DataParallel::with_options(linear, &vs, &Devices::cpu(2).unwrap(), options(device))
             .map(drop)
     };
     assert_eq!(
@@ -176,10 +174,11 @@ fn devices_that_are_not_there_are_refused() {
 fn a_model_on_another_device_is_refused() {
     let devices = Devices::new([LogicalDevice::Cpu(3), LogicalDevice::Cpu(4)]).unwrap();
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(&vs, &devices, |p| {
+    let elsewhere = |p: &Path<'_>| {
         let _elsewhere = LogicalDevice::Cpu(5).guard().unwrap();
         linear(p)
-    });
+    };
+    let model = DataParallel::new(elsewhere, &vs, &devices);
     assert_eq!(
         message(model),
         "variable bias is on cpu:5, but must be on cpu:3, the first device, where the original is; \
@@ -191,14 +190,14 @@ fn a_model_on_another_device_is_refused() {
 fn a_store_that_has_the_model_already_is_refused() {
     let vs = VarStore::new(Device::Cpu);
     let _model = linear(&vs.root());
-    let error = message(DataParallel::new(&vs, &Devices::cpu(2).unwrap(), linear));
+    let error = message(DataParallel::new(linear, &vs, &Devices::cpu(2).unwrap()));
     assert!(error.contains("vs must not have them yet"), "{error}");
 }
 
 #[test]
 fn targets_that_are_divided_otherwise_are_refused() {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallelModel::new(&vs, &Devices::cpu(4).unwrap(), linear).unwrap();
+    let model = DataParallelModel::new(linear, &vs, &Devices::cpu(4).unwrap()).unwrap();
     let criterion =
         DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.sum(Kind::Float));
     let outputs = model.f_forward_t(&ones(&[8, 2]), true).unwrap();
@@ -212,7 +211,7 @@ fn targets_that_are_divided_otherwise_are_refused() {
 #[test]
 fn a_criterion_that_gives_a_loss_for_each_row_is_refused() {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallelModel::new(&vs, &Devices::cpu(2).unwrap(), linear).unwrap();
+    let model = DataParallelModel::new(linear, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let criterion = DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.square());
     let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
     let error = message(criterion.forward(outputs, ones(&[4])));
@@ -240,7 +239,7 @@ fn outputs_that_do_not_fit_together_are_refused() {
 #[test]
 fn a_criterion_without_a_mean_is_refused() {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallelModel::new(&vs, &Devices::cpu(2).unwrap(), linear).unwrap();
+    let model = DataParallelModel::new(linear, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let criterion = DataParallelCriterion::weighted(|_: &Tensor, _: &Tensor| Vec::<Mean>::new());
     let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
     let error = message(criterion.forward(outputs, ones(&[4])));
@@ -252,7 +251,7 @@ fn outputs_that_nobody_uses_leave_nothing_behind() {
     // Devices that no other test here uses.
     let devices = Devices::new([40, 41].map(LogicalDevice::Cpu)).unwrap();
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(&vs, &devices, linear).unwrap();
+    let model = DataParallel::new(linear, &vs, &devices).unwrap();
     let live =
         || devices.iter().map(|device| memory_allocated(device).unwrap()).collect::<Vec<_>>();
     let before = live();

@@ -114,3 +114,24 @@ on_ranks!(
         assert_eq!(error, "bucket_cap_mb is 0, but must be more than 0 MiB");
     }
 );
+
+on_ranks!(
+    2,
+    fn every_rank_is_told_of_a_rank_that_cannot_build_its_model(group: &ProcessGroup) {
+        for bad in 0..2 {
+            let vs = VarStore::new(Device::Cpu);
+            let bucket_cap_mb = (group.rank() == bad).then_some(0.0);
+            let options = DdpOptions { bucket_cap_mb, ..Default::default() };
+            let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
+            let fault = "bucket_cap_mb is 0, but must be more than 0 MiB";
+            let rank = group.rank();
+            let expected = match rank == bad {
+                true => fault.to_owned(),
+                false => {
+                    format!("rank {rank}: DistributedDataParallel::new failed: rank {bad}: {fault}")
+                }
+            };
+            assert_eq!(error, expected);
+        }
+    }
+);

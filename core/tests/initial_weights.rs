@@ -5,10 +5,9 @@
 
 use approx::assert_abs_diff_eq;
 use tch::nn::VarStore;
-use tch::nn::init::FanInOut;
 use tch::{Device, Kind, Tensor};
-use tch_parallel::nn::init::kaiming_normal_;
-use tch_parallel::nn::{Conv2dOptions, EmbeddingOptions, LinearOptions, conv2d, embedding, linear};
+use tch_parallel::nn::init::{FanInOut, Nonlinearity, kaiming_normal_};
+use tch_parallel::nn::{ConvOptions, EmbeddingOptions, LinearOptions, conv2d, embedding, linear};
 
 #[test]
 fn the_same_seed_draws_pytorchs_weights() {
@@ -21,20 +20,20 @@ fn the_same_seed_draws_pytorchs_weights() {
     padded[6..9].fill(0.0);
     for (padding_idx, weight) in [(None, EMBEDDING_WEIGHT), (Some(2), padded)] {
         tch::manual_seed(0);
-        let options = EmbeddingOptions { padding_idx };
+        let options = EmbeddingOptions { padding_idx, ..Default::default() };
         let layer = embedding(VarStore::new(Device::Cpu).root(), 4, 3, options);
         assert_drawn(&layer.ws, &weight);
     }
 
     tch::manual_seed(0);
-    let layer = conv2d(VarStore::new(Device::Cpu).root(), 2, 1, 2, Conv2dOptions::default());
+    let layer = conv2d(VarStore::new(Device::Cpu).root(), 2, 1, 2, ConvOptions::default());
     assert_drawn(&layer.ws, &CONV2D_WEIGHT);
     assert_drawn(layer.bs.as_ref().unwrap(), &CONV2D_BIAS);
 
     let kernel = Tensor::zeros([3, 1, 2, 2], (Kind::Float, Device::Cpu)).set_requires_grad(true);
     for (mode, drawn) in [(FanInOut::FanIn, KAIMING_FAN_IN), (FanInOut::FanOut, KAIMING_FAN_OUT)] {
         tch::manual_seed(0);
-        kaiming_normal_(&kernel, mode);
+        kaiming_normal_(&kernel, mode, Nonlinearity::Relu);
         assert_drawn(&kernel, &drawn);
     }
 }

@@ -15,7 +15,7 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Error, Result};
-use weights::{TWO_BUCKETS, Weights, backward, gradients, model, own};
+use weights::{TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 
 const WORLD: usize = 3;
 
@@ -246,8 +246,7 @@ on_ranks!(
 on_ranks!(
     3,
     fn a_communication_hook_gets_zeros_of_a_rank_without_inputs(group: &ProcessGroup) {
-        let (vs, model) = model(group, TWO_BUCKETS);
-        model.register_comm_hook(hooks::Fp16Compress).unwrap();
+        let (vs, model) = model(group, two_buckets(hooks::Fp16Compress));
         let steps = [3, 4, 2];
         let joined: Result<()> = model.join(BY_RANKS_THAT_TRAIN, || {
             for step in 0..steps[group.rank()] {
@@ -269,9 +268,10 @@ on_ranks!(
 on_ranks!(
     3,
     fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &ProcessGroup) {
-        let (vs, model) = model(group, DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS });
         let options = hooks::PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
-        model.register_comm_hook(hooks::PowerSgd::new(options).unwrap()).unwrap();
+        let hook = hooks::PowerSgd::new(options).unwrap();
+        let options = DdpOptions { find_unused_parameters: true, ..two_buckets(hook) };
+        let (vs, model) = model(group, options);
         let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
         let joined: Result<()> = model.join(JoinOptions::default(), || {
             for step in 0..[6, 3, 4][group.rank()] {
@@ -328,11 +328,7 @@ on_ranks!(
             // When rank 1 fails, rank 0 has no more inputs, but rank 2 does.
             for step in 0..[2, 9, 9][group.rank()] {
                 if group.rank() == 1 && step == 4 {
-                    return Err(Error::Argument {
-                        what: "sample 4".into(),
-                        found: "damaged".into(),
-                        expected: "whole".into(),
-                    });
+                    return Err(Error::argument("sample 4", "damaged", "whole"));
                 }
                 backward(&vs, &model, &own(group.rank(), step))?;
             }

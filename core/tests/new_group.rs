@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::time::Duration;
 use tch::nn::VarStore;
 use tch::{Device, Tensor};
 use tch_parallel::checkpoint;
@@ -45,6 +46,21 @@ on_ranks!(
             assert!(error.contains("src is rank 2"), "{error}");
         }
         // Rank 0 serves the store, so it must not end before the others.
+        group.barrier().unwrap();
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_group_that_is_made_with_a_time_limit_keeps_it(group: &ProcessGroup) {
+        let limit = Duration::from_secs(5);
+        let limited = group.with_timeout(limit).new_group(&[0, 1]).unwrap().unwrap();
+        if group.rank() == 0 {
+            let mut tensor = Tensor::from(1.0);
+            let error = limited.all_reduce(&mut tensor, ReduceOp::Sum).unwrap_err().to_string();
+            assert!(error.contains("after 5000 ms waiting for rank 1"), "{error}");
+        }
+        // Rank 1 waits here for much longer than that.
         group.barrier().unwrap();
     }
 );

@@ -53,3 +53,80 @@ on_ranks!(
         assert!(error.contains("all_gather_object failed: "), "{error}");
     }
 );
+
+on_ranks!(
+    3,
+    fn values_are_gathered_on_one_rank(group: &ProcessGroup) {
+        for dst in 0..3 {
+            let gathered = group.gather_object(&report(group.rank()), dst).unwrap();
+            let expected = (group.rank() == dst).then(|| [0, 1, 2].map(report).to_vec());
+            assert_eq!(gathered, expected);
+        }
+    }
+);
+
+on_ranks!(
+    3,
+    fn each_rank_gets_its_value_of_the_source(group: &ProcessGroup) {
+        let reports = [1, 2, 3].map(report);
+        for src in 0..3 {
+            let list = (group.rank() == src).then_some(&reports[..]);
+            assert_eq!(group.scatter_object(list, src).unwrap(), report(group.rank() + 1));
+        }
+        let nothing = (group.rank() == 1).then_some(&[(); 3][..]);
+        group.scatter_object(nothing, 1).unwrap();
+    }
+);
+
+on_ranks!(
+    3,
+    fn a_list_of_the_wrong_length_is_refused_on_all_ranks(group: &ProcessGroup) {
+        let reports = [1, 2].map(report);
+        let is_source = group.rank() == 1;
+        for (list, found) in
+            [(Some(&reports[..]), "a list of 2, but must be"), (None, "None on rank src")]
+        {
+            let list = list.filter(|_| is_source);
+            let error = group.scatter_object(list, 1).unwrap_err().to_string();
+            let expected = match is_source {
+                true => format!("objects is {found}"),
+                false => "the object of rank 1 is one that cannot be exchanged".into(),
+            };
+            assert!(error.starts_with(&expected), "{error}");
+        }
+        // The group goes on.
+        group.barrier().unwrap();
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_value_that_cannot_be_read_back_is_refused_on_all_ranks(group: &ProcessGroup) {
+        use serde_json::{Value, json};
+
+        // Rank 1's value alone could be read back.
+        let value = (group.rank() == 0).then(|| json!({ "loss": 0.5 }));
+        let list = (group.rank() == 0).then(|| vec![value.clone(), None]);
+        let refused = [
+            group.all_gather_object(&value).map(|_| ()),
+            group.gather_object(&value, 1).map(|_| ()),
+            group.broadcast_object(&mut value.clone(), 0),
+            group.scatter_object(list.as_deref(), 0).map(|_| ()),
+        ];
+        let expected = match group.rank() {
+            0 => {
+                "the object is of type core::option::Option<serde_json::value::Value>, which cannot"
+            }
+            _ => "the object of rank 0 is one that cannot be exchanged, but must be one that can",
+        };
+        for result in refused {
+            let error = result.unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+            assert!(group.rank() == 1 || error.contains("serde_json::to_string"), "{error}");
+        }
+        // As text it can be exchanged, and the group goes on.
+        let text = serde_json::to_string(&value).unwrap();
+        let texts = group.all_gather_object(&text).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&texts[0]).unwrap(), json!({ "loss": 0.5 }));
+    }
+);

@@ -57,9 +57,8 @@ fn steps(
     options: PowerSgdOptions,
     ddp: DdpOptions,
 ) -> (Vec<[Tensor; 2]>, CompressionStats) {
-    let (vs, model) = model(group, ddp);
     let hook = PowerSgd::new(options).unwrap();
-    model.register_comm_hook(hook.clone()).unwrap();
+    let (vs, model) = model(group, DdpOptions { comm_hook: Some(Box::new(hook.clone())), ..ddp });
     let steps = (0..count)
         .map(|_| {
             backward(&vs, &model, &own(group.rank(), rank_of_matrix)).unwrap();
@@ -146,8 +145,9 @@ fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor>
         .iter()
         .map(|(name, shape)| root.zeros(name, shape))
         .collect();
-    let model = DistributedDataParallel::new(matrices, &vs, group).unwrap();
-    model.register_comm_hook(PowerSgd::new(options).unwrap()).unwrap();
+    let hook = PowerSgd::new(options).unwrap();
+    let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
+    let model = DistributedDataParallel::with_options(matrices, &vs, group, options).unwrap();
     let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
     for step in 0..4 {
         let sum = |(index, matrix): (usize, &Tensor)| {
@@ -177,9 +177,9 @@ on_ranks!(
 on_ranks!(
     2,
     fn it_also_works_in_16_bits(group: &ProcessGroup) {
-        let (vs, model) = model(group, DdpOptions::default());
         let hook = hooks::fp16_compress_wrapper(PowerSgd::new(EARLY).unwrap());
-        model.register_comm_hook(hook).unwrap();
+        let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
+        let (vs, model) = model(group, options);
         for _ in 0..4 {
             backward(&vs, &model, &own(group.rank(), 1)).unwrap();
         }

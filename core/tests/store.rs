@@ -165,3 +165,54 @@ fn a_member_beyond_the_group_is_refused() {
     let error = ProcessGroup::with_store(&store, 2, 2, common::options()).unwrap_err();
     assert_eq!(error.to_string(), "rank is 2, but must be below world_size, which is 2");
 }
+
+#[test]
+fn of_several_processes_one_sets_a_key() {
+    common::processes(3, "of_several_processes_one_sets_a_key", || {
+        let (store, rank) = job();
+        let own = rank.to_string().into_bytes();
+        let winner = store.compare_set("winner", b"", &own).unwrap();
+        // Whoever came first has won for all.
+        store.set(&format!("winner for {rank}"), &winner).unwrap();
+        let keys = [0, 1, 2].map(|rank| format!("winner for {rank}"));
+        store.wait(&keys, TIMEOUT).unwrap();
+        assert_eq!(
+            keys.each_ref().map(|key| store.get(key, TIMEOUT).unwrap()),
+            [(); 3].map(|()| winner.clone())
+        );
+        // An expectation that does not hold changes nothing.
+        assert_eq!(store.compare_set("winner", b"nobody", &own).unwrap(), winner);
+        store.add("read", 1).unwrap();
+        // Rank 0 serves the store, so it stays until the others have read.
+        while rank == 0 && store.add("read", 0).unwrap() < 3 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn keys_can_be_counted_and_deleted() {
+    common::processes(2, "keys_can_be_counted_and_deleted", || {
+        let (store, rank) = job();
+        if rank == 1 {
+            return store.set("done", b"").unwrap();
+        }
+        store.wait(&["done"], TIMEOUT).unwrap();
+        let before = store.num_keys().unwrap();
+        store.set("a", b"1").unwrap();
+        store.set("b", b"2").unwrap();
+        assert_eq!(store.num_keys().unwrap(), before + 2);
+        assert!(store.delete_key("a").unwrap());
+        assert!(!store.delete_key("a").unwrap());
+        assert!(!store.check("a").unwrap());
+        assert_eq!(store.num_keys().unwrap(), before + 1);
+    });
+}
+
+#[test]
+fn of_several_keys_those_that_nobody_sets_are_named_after_the_timeout() {
+    let store = Store::from_env(TIMEOUT).unwrap().with_prefix("test").unwrap();
+    store.set("here", b"").unwrap();
+    let error = store.wait(&["here", "absent"], Duration::from_millis(100)).unwrap_err();
+    assert!(error.to_string().contains("could not wait for test/absent in the store"), "{error}");
+}

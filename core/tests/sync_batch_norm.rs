@@ -7,6 +7,7 @@ mod batches;
 mod common;
 
 use batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
+use c10d_sys::tensor::clear_grad;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp};
@@ -29,12 +30,18 @@ fn pass(layer: &dyn ModuleT, vs: &VarStore, images: &Tensor, targets: &Tensor) -
     let images = images.copy().set_requires_grad(true);
     let output = layer.forward_t(&images, true);
     (&output * targets).sum(Kind::Float).backward();
-    let mut results = vec![output.detach(), images.grad()];
-    for parameter in vs.trainable_variables() {
-        results.push(parameter.grad().copy());
-        let _ = parameter.grad().zero_();
+    let mut results = vec![output.detach(), gradient(&images)];
+    for mut parameter in vs.trainable_variables() {
+        results.push(gradient(&parameter));
+        clear_grad(&mut parameter).unwrap();
     }
     results
+}
+
+/// The gradient; zeros if a tensor has none, as on a rank without rows.
+fn gradient(tensor: &Tensor) -> Tensor {
+    let gradient = tensor.grad();
+    if gradient.defined() { gradient } else { tensor.zeros_like() }
 }
 
 fn layers(
@@ -50,7 +57,7 @@ fn layers_for(
     options: BatchNormOptions,
 ) -> ((VarStore, SyncBatchNorm), (VarStore, BatchNorm)) {
     let stores = [VarStore::new(Device::Cpu), VarStore::new(Device::Cpu)];
-    let layer = sync_batch_norm(stores[0].root(), CHANNELS, options, group);
+    let layer = sync_batch_norm(stores[0].root(), CHANNELS, group, options);
     let root = stores[1].root();
     let alone = match sample.len() {
         0 | 1 => batch_norm1d(root, CHANNELS, options),
@@ -126,6 +133,41 @@ on_ranks!(
     3,
     fn a_rank_may_have_nothing(group: &ProcessGroup) {
         follows_one_process(group, &[3, 0, 2], BatchNormOptions::default());
+    }
+);
+
+on_ranks!(
+    2,
+    fn without_rows_on_any_rank_statistics_are_pytorchs_and_there_are_no_gradients(
+        group: &ProcessGroup,
+    ) {
+        let ((vs, layer), _) = layers(group, BatchNormOptions::default());
+        let images = Tensor::zeros([0, CHANNELS, 2, 2], (Kind::Float, Device::Cpu));
+        let images = images.set_requires_grad(true);
+        let output = layer.f_forward_t(&images, true).unwrap();
+        assert_eq!(output.size(), images.size());
+        output.sum(Kind::Float).backward();
+        // PyTorch's numbers: a mean and a variance of 0 count, and there are no gradients.
+        let trained = vs.trainable_variables();
+        assert!(trained.iter().chain([&images]).all(|tensor| !tensor.grad().defined()));
+        let stats = layer.batch_norm.running_stats.as_ref().unwrap();
+        assert_eq!(Vec::<f32>::try_from(&stats.mean).unwrap(), [0.0; 3]);
+        assert_eq!(Vec::<f32>::try_from(&stats.var).unwrap(), [0.9; 3]);
+        assert_eq!(stats.num_batches_tracked.int64_value(&[]), 1);
+    }
+);
+
+on_ranks!(
+    1,
+    fn without_rows_a_single_rank_keeps_its_mean_and_variance(group: &ProcessGroup) {
+        let ((vs, layer), _) = layers(group, BatchNormOptions::default());
+        let images = Tensor::zeros([0, CHANNELS, 2, 2], (Kind::Float, Device::Cpu));
+        layer.f_forward_t(&images, true).unwrap().sum(Kind::Float).backward();
+        let stats = layer.batch_norm.running_stats.as_ref().unwrap();
+        // Without other ranks it is a plain batch norm, which leaves mean and variance alone.
+        assert_eq!(Vec::<f32>::try_from(&stats.var).unwrap(), [1.0; 3]);
+        assert_eq!(stats.num_batches_tracked.int64_value(&[]), 1);
+        assert!(vs.trainable_variables().iter().all(|tensor| tensor.grad().defined()));
     }
 );
 
@@ -299,6 +341,18 @@ on_ranks!(
             let images = Tensor::zeros(size, (Kind::Float, Device::Cpu));
             let error = layer.f_forward_t(&images, false).unwrap_err().to_string();
             assert!(error.ends_with("but must be [N, 3, …]"), "{error}");
+        }
+    }
+);
+
+on_ranks!(
+    1,
+    fn images_of_integers_are_an_error_and_no_panic(group: &ProcessGroup) {
+        let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
+        let images = Tensor::zeros([2, CHANNELS, 3, 3], (Kind::Int64, Device::Cpu));
+        for train in [true, false] {
+            let error = layer.f_forward_t(&images, train).unwrap_err().to_string();
+            assert!(error.contains("not implemented for 'Long'"), "{error}");
         }
     }
 );

@@ -11,7 +11,7 @@ use batches::{Batch, CHANNELS, assert_close, vary_weights};
 use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::nn::{Conv2d, Conv2dOptions, NormLayer, conv2d};
+use tch_parallel::nn::{Conv2d, ConvOptions, NormLayer, conv2d};
 
 /// Means in 64 bits, rounded and added up in another order, through several layers.
 const ROUNDING: f64 = 1e-12;
@@ -27,7 +27,7 @@ struct Net {
 impl Net {
     fn new(vs: &VarStore, norm_layer: &NormLayer) -> Net {
         let path = vs.root();
-        let options = Conv2dOptions { padding: 1, ..Default::default() };
+        let options = ConvOptions { padding: 1, ..Default::default() };
         let norm = |name: &str| norm_layer.build(&path / name, CHANNELS);
         let conv = |name: &str| conv2d(&path / name, CHANNELS, CHANNELS, 3, options);
         Net { convs: [conv("conv1"), conv("conv2")], norms: [norm("bn1"), norm("bn2")] }

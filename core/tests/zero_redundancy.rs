@@ -10,11 +10,21 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::GradScaler;
 use tch_parallel::checkpoint::Training;
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::nn::named_parameters;
 use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
-use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
+use tch_parallel::optim::{
+    Adam, AdamOptions, Optimizer, OptimizerState, ParamGroup, Sgd, SgdOptions,
+    ZeroRedundancyOptimizer,
+};
 
-const SGD: SgdOptions =
-    SgdOptions { lr: 0.1, momentum: 0.9, dampening: 0.0, weight_decay: 0.01, nesterov: true };
+const SGD: SgdOptions = SgdOptions {
+    lr: 0.1,
+    momentum: 0.9,
+    dampening: 0.0,
+    weight_decay: 0.01,
+    nesterov: true,
+    maximize: false,
+};
 
 /// A model and its optimizer, trained on data that differs from rank to rank.
 struct Job {
@@ -71,14 +81,14 @@ impl Job {
     }
 
     /// On rank 0: the state of the whole optimizer, by name.
-    fn state(&mut self) -> Vec<(String, Tensor)> {
+    fn state(&mut self) -> Option<OptimizerState> {
         self.optimizer.consolidate_state_dict(0).unwrap();
         if self.group.rank() != 0 {
-            return Vec::new();
+            return None;
         }
-        let mut state = self.optimizer.state_dict().unwrap().tensors;
-        state.sort_by(|(a, _), (b, _)| a.cmp(b));
-        state
+        let mut state = self.optimizer.state_dict().unwrap();
+        state.tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Some(state)
     }
 }
 
@@ -87,8 +97,7 @@ fn sgd(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
 }
 
 fn sharded_sgd(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
-    let share = |parameters| Sgd::from_named_parameters(parameters, SGD);
-    Box::new(ZeroRedundancyOptimizer::new(vs, group, share).unwrap())
+    Box::new(ZeroRedundancyOptimizer::new(Sgd::new(vs, SGD).unwrap(), group))
 }
 
 fn adam(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
@@ -96,15 +105,36 @@ fn adam(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
 }
 
 fn sharded_adam(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
-    let share = |parameters| Adam::from_named_parameters(parameters, AdamOptions::adamw());
-    Box::new(ZeroRedundancyOptimizer::new(vs, group, share).unwrap())
+    let adamw = Adam::new(vs, AdamOptions::adamw()).unwrap();
+    Box::new(ZeroRedundancyOptimizer::new(adamw, group))
+}
+
+/// AdamW without decay on biases, which also have a rate of their own.
+fn grouped(vs: &VarStore) -> Adam {
+    let (decay, no_decay) = named_parameters(vs).into_iter().partition(|(_, p)| p.dim() >= 2);
+    let options = AdamOptions { weight_decay: 0.1, ..AdamOptions::adamw() };
+    Adam::from_param_groups([
+        ParamGroup::new(decay, options),
+        ParamGroup::new(no_decay, AdamOptions { lr: 0.02, weight_decay: 0.0, ..options }),
+    ])
+    .unwrap()
+}
+
+fn grouped_adam(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
+    Box::new(grouped(vs))
+}
+
+fn sharded_grouped_adam(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
+    Box::new(ZeroRedundancyOptimizer::new(grouped(vs), group))
 }
 
 type Make = fn(&VarStore, &ProcessGroup) -> Box<dyn Optimizer>;
 
 /// Ten steps, with each kind of optimizer, whole and sharded.
 fn follows_the_whole_optimizer(group: &ProcessGroup, widths: &[i64]) {
-    for [whole, sharded] in [[sgd as Make, sharded_sgd], [adam, sharded_adam]] {
+    for [whole, sharded] in
+        [[sgd as Make, sharded_sgd], [adam, sharded_adam], [grouped_adam, sharded_grouped_adam]]
+    {
         let (mut whole, mut sharded) =
             (Job::new(group, widths, whole), Job::new(group, widths, sharded));
         let begin = whole.weights();
@@ -196,11 +226,13 @@ on_ranks!(
             }
         }
         let widths = [6, 9, 7, 4];
-        let mut uninterrupted = Job::new(group, &widths, adam);
+        let mut uninterrupted = Job::new(group, &widths, grouped_adam);
         uninterrupted.train(0..9);
 
-        let mut job = Job::new(group, &widths, adam);
-        for (from, next) in [(0, sharded_adam as Make), (3, adam), (6, sharded_adam)] {
+        let mut job = Job::new(group, &widths, grouped_adam);
+        let next =
+            [(0, sharded_grouped_adam as Make), (3, grouped_adam), (6, sharded_grouped_adam)];
+        for (from, next) in next {
             job.train(from..from + 3);
             parts(&mut job).save(&path, &from, group).unwrap();
             job = Job::new(group, &widths, next);
@@ -244,10 +276,74 @@ on_ranks!(
                 job.model.backward(&scaler.scale(&loss).unwrap()).unwrap();
                 assert!(scaler.step(&mut *job.optimizer).unwrap());
                 scaler.update().unwrap();
-                scheduler.step(&mut *job.optimizer);
+                scheduler.step(&mut *job.optimizer).unwrap();
             }
             job.weights()
         };
         assert_eq!(weights(sharded_adam), weights(adam));
+        assert_eq!(weights(sharded_grouped_adam), weights(grouped_adam));
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_group_that_is_added_is_sharded_too(group: &ProcessGroup) {
+        let options = AdamOptions { lr: 0.02, ..AdamOptions::adamw() };
+        let split = |vs: &VarStore| {
+            let (first, rest): (Vec<_>, _) =
+                named_parameters(vs).into_iter().partition(|(name, _)| name.starts_with("0."));
+            let optimizer = Adam::from_named_parameters(first, AdamOptions::adamw()).unwrap();
+            (optimizer, ParamGroup::new(rest, options))
+        };
+        let widths = [6, 9, 7, 4];
+        let job = Job::new(group, &widths, adam);
+        let train = |steps: std::ops::Range<i64>, optimizer: &mut dyn Optimizer| {
+            for step in steps {
+                job.vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
+                job.model.backward(&job.loss(step)).unwrap();
+                optimizer.step().unwrap();
+            }
+            job.weights()
+        };
+        let start = job.weights();
+
+        let (mut whole, added) = split(&job.vs);
+        train(0..3, &mut whole);
+        whole.add_param_group(added).unwrap();
+        let expected = train(3..6, &mut whole);
+
+        tch::no_grad(|| {
+            for (mut parameter, start) in job.vs.trainable_variables().into_iter().zip(&start) {
+                parameter.copy_(start);
+            }
+        });
+        let (sharded, added) = split(&job.vs);
+        let mut sharded = ZeroRedundancyOptimizer::new(sharded, group);
+        train(0..3, &mut sharded);
+        let before: Vec<_> = sharded.share().into_iter().map(str::to_owned).collect();
+        sharded.add_param_group(added).unwrap();
+        assert_eq!(sharded.share()[..before.len()], before);
+        assert_eq!(train(3..6, &mut sharded), expected);
+        assert!(sharded.state_bytes() < whole.state_bytes());
+        sharded.consolidate_state_dict(0).unwrap();
+        if group.rank() == 0 {
+            let groups = sharded.state_dict().unwrap().param_groups;
+            assert_eq!(groups, whole.state_dict().unwrap().param_groups);
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn the_rank_whose_state_cannot_be_gathered_is_named(group: &ProcessGroup) {
+        let mut job = Job::new(group, &[6, 4], sharded_sgd);
+        job.train(0..1);
+        if group.rank() == 1 {
+            // JSON has no infinity.
+            job.optimizer.set_lr(f64::INFINITY);
+        }
+        let error = job.optimizer.consolidate_state_dict(0).unwrap_err().to_string();
+        assert!(error.contains(r#""lr":null"#), "{error}");
+        assert_eq!(error.contains("rank 1"), group.rank() == 0, "{error}");
     }
 );

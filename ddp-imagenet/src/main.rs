@@ -6,7 +6,7 @@
 //! cargo launch -n 8 ddp-imagenet -- -a resnet50 --amp bf16 --channels-last /data/imagenet
 //! cargo launch -n 8 ddp-imagenet -- -a resnet50 --resume checkpoint.safetensors /data/imagenet
 //! cargo run --release -p ddp-imagenet -- --dummy --steps 10
-//! cargo run --release -p ddp-imagenet -- compare --devices cpu:2 --plot charts
+//! cargo run --release -p ddp-imagenet -- compare --devices 2xcpu --plot charts
 //! ```
 
 mod args;
@@ -22,16 +22,18 @@ use clap::Parser;
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
 use meter::{Meters, accuracy};
-use report::{MetricsLog, Step, Timing, exit};
+use report::{Step, Timing, exit};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
 use std::time::Instant;
 use tch::nn::{ModuleT, SequentialT, VarStore};
-use tch::{Device, Reduction, Tensor, no_grad};
+use tch::{Reduction, Tensor, no_grad};
 use tch_parallel::amp::{GradScaler, autocast};
 use tch_parallel::checkpoint::{self, Generators};
-use tch_parallel::data::{Batch, DataLoader, DataLoaderOptions, DistributedSampler, ImageSource};
-use tch_parallel::distributed::{DistributedDataParallel, Env, ProcessGroup, init_process_group};
+use tch_parallel::data::{DataLoader, DataLoaderOptions, DistributedSampler, ImageSource};
+use tch_parallel::distributed::{
+    DdpOptions, DistributedDataParallel, ProcessGroup, init_process_group,
+};
 use tch_parallel::memory::keep_freed_memory;
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::lr_scheduler::LrScheduler;
@@ -51,9 +53,8 @@ fn train(args: &TrainArgs) -> Result<()> {
     // ANCHOR: data
     let (train_set, val_set) = args.data.load(args.seed)?;
     let num_classes = train_set.source().classes().len() as i64;
-    let ranks_of_host = Env::read()?.map_or(1, |env| env.local_world_size);
-    let options = args.data.loader(ranks_of_host)?;
     let group = init_process_group(args.process_group.options())?;
+    let options = args.data.loader(group.local_world_size())?;
     let (rank, device) = (group.rank(), group.device());
     let say = |line: String| report::say(&group, line);
     if args.data.source() == Source::Synthetic {
@@ -84,11 +85,12 @@ fn train(args: &TrainArgs) -> Result<()> {
     if args.channels_last {
         channels_last_weights(&vs)?;
     }
-    let model = DistributedDataParallel::new(model, &vs, &group)?;
-    args.recipe.register_comm_hook(&model)?;
+    let options = DdpOptions { comm_hook: args.recipe.comm_hook(), ..Default::default() };
+    let model = DistributedDataParallel::with_options(model, &vs, &group, options)?;
     // ANCHOR_END: model
 
-    let mut metrics = MetricsLog::create(args.metrics.as_deref(), &group)?;
+    let mut metrics = args.report.metrics(&group)?;
+    let mut profiler = args.report.profiler(&group)?;
     let mut timing = Timing::new();
 
     if args.evaluate {
@@ -103,14 +105,15 @@ fn train(args: &TrainArgs) -> Result<()> {
     let mut optimizer = args.recipe.optimizer(&vs, &group)?;
     let mut scheduler = LrScheduler::new(&mut *optimizer, args.recipe.schedule()?)?;
     let scaler = GradScaler::new(args.recipe.scaler())?;
-    (0..args.start_epoch).for_each(|_| scheduler.step(&mut *optimizer));
+    for _epoch in 0..args.start_epoch {
+        scheduler.step(&mut *optimizer)?;
+    }
     let progress = Progress { epoch: args.start_epoch, steps, ..Default::default() };
     let arch = args.arch.to_string();
     let meters = Meters::default();
     let mut state = TrainState { arch, vs, optimizer, scheduler, scaler, progress, meters };
     if let Some(path) = &args.resume {
         say(format!("=> loading checkpoint '{}'", path.display()));
-        order_buckets(args, &model, &train_loader, device)?;
         let generators = state.resume(path, &group)?;
         let Progress { epoch, step, .. } = state.progress;
         say(format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));
@@ -125,8 +128,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     for epoch in state.progress.epoch..args.recipe.epochs {
         let mut end = Instant::now();
         let first_step = state.progress.step;
-        for (step, batch) in (first_step..steps).zip(train_loader.epoch_from(epoch, first_step)?) {
-            let (images, labels) = batch?.to_device(device)?;
+        let batches = train_loader.epoch_from(epoch, first_step)?.to(device);
+        for (step, batch) in (first_step..steps).zip(batches) {
+            let (images, labels) = batch?;
             let images = args.layout(images)?;
             let data_seconds = end.elapsed().as_secs_f64();
             let begun = Instant::now();
@@ -144,7 +148,8 @@ fn train(args: &TrainArgs) -> Result<()> {
                 let loss = cross_entropy(&output, &labels)?;
                 Ok((output, loss))
             })??;
-            let share = loss.f_div_scalar(accumulated.len() as f64)?;
+            // Not f_div_scalar, which panics where it should return an error.
+            let share = loss.f_div(&Tensor::from(accumulated.len() as f32))?;
             model.backward(&state.scaler.scale(&share)?)?;
             drop(no_sync);
             if is_last {
@@ -157,6 +162,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             timing.step_took(begun.elapsed());
             let event = Step { epoch, step, loss };
             metrics.log("step", &event)?;
+            profiler.step()?;
             event.expect_finite_loss(args.recipe.lr)?;
             let meters = &mut state.meters;
             meters.data_time.update(data_seconds, 1);
@@ -175,7 +181,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         let train_loss = state.meters.losses.all_reduce(&group)?;
         let validation = validate(args, &model, &val_loader, &group)?;
         metrics.log("epoch", &Epoch { epoch, train_loss, lr: state.optimizer.lr(), validation })?;
-        state.scheduler.step(&mut *state.optimizer);
+        state.scheduler.step(&mut *state.optimizer)?;
 
         let best = state.end_epoch(validation.accuracy);
         state.save(&args.checkpoint(), &group)?;
@@ -193,36 +199,13 @@ fn train(args: &TrainArgs) -> Result<()> {
     Ok(())
 }
 
-/// A forward and a backward pass. The checkpoint that is loaded next overwrites all of their effects
-/// but one: the order of the buckets.
-///
-/// DistributedDataParallel orders its buckets by its first backward pass. With three or more ranks, a
-/// gradient's place in its bucket determines the order in which gloo adds the ranks' values. A resumed
-/// training must find the same buckets, or it rounds differently.
-fn order_buckets(
-    args: &TrainArgs,
-    model: &DistributedDataParallel<SequentialT>,
-    loader: &DataLoader<Images, DistributedSampler>,
-    device: Device,
-) -> Result<()> {
-    if let Some(batch) = loader.epoch(0)?.next() {
-        let (images, labels) = batch?.to_device(device)?;
-        let images = args.layout(images)?;
-        let loss = autocast(device, args.recipe.precision(), || {
-            cross_entropy(&model.f_forward_t(&images, true)?, &labels)
-        })??;
-        model.backward(&loss)?;
-    }
-    Ok(())
-}
-
 // ANCHOR: validate
 /// The mean loss and the accuracy. The ranks divide the images among themselves, and each image
 /// counts once.
 fn validate(
     args: &TrainArgs,
     model: &DistributedDataParallel<SequentialT>,
-    loader: &DataLoader<Images, ShardSampler>,
+    loader: &DataLoader<Images>,
     group: &ProcessGroup,
 ) -> Result<Validation> {
     // By now every rank has running statistics of its own batches; rank 0's are saved.
@@ -230,8 +213,8 @@ fn validate(
     let steps = args.steps(loader.len());
     let mut meters = Meters::default();
     let mut end = Instant::now();
-    for (step, batch) in (0..steps).zip(loader.epoch(0)?) {
-        let (images, labels) = batch?.to_device(group.device())?;
+    for (step, batch) in (0..steps).zip(loader.epoch(0)?.to(group.device())) {
+        let (images, labels) = batch?;
         let images = args.layout(images)?;
         let output = no_grad(|| model.module().forward_t(&images, false));
         let loss = cross_entropy(&output, &labels)?;

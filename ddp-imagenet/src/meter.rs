@@ -1,9 +1,9 @@
-//! Accuracy, running averages, and the lines in which ImageNet's main.py prints them.
+//! Accuracy, and the lines in which ImageNet's main.py prints it and other means.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{AvgMetric, ProcessGroup};
+use tch_parallel::distributed::AverageMeter;
 
 /// The percentage of a batch whose class is among the `k` likeliest of `output`, for each `k` of
 /// `topk`: main.py's function of this name.
@@ -23,41 +23,6 @@ pub fn accuracy<const N: usize>(
         let right = correct.narrow(1, 0, k.min(classes)).sum(Kind::Int64).int64_value(&[]);
         100.0 * right as f64 / batch as f64
     }))
-}
-
-/// The last value and the mean of all values: main.py's class of this name. It can be saved, so a run
-/// that is resumed mid-epoch keeps the epoch's averages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct AverageMeter {
-    val: f64,
-    sum: f64,
-    count: usize,
-}
-
-impl AverageMeter {
-    /// Adds `val`, the mean of `n` samples.
-    pub fn update(&mut self, val: f64, n: usize) {
-        self.val = val;
-        self.sum += val * n as f64;
-        self.count += n;
-    }
-
-    /// The mean over this rank's samples; NaN if there are none.
-    pub fn avg(&self) -> f64 {
-        self.sum / self.count as f64
-    }
-
-    /// The last value and, in parentheses, the mean.
-    fn show(&self, name: &str, digits: usize) -> String {
-        format!("{name} {:6.digits$} ({:6.digits$})", self.val, self.avg())
-    }
-
-    /// The mean over the samples of all ranks. A collective.
-    pub fn all_reduce(&self, group: &ProcessGroup) -> Result<f64> {
-        let mut metric = AvgMetric::new();
-        metric.update(self.sum, self.count);
-        Ok(metric.summarize(group)?)
-    }
 }
 
 /// What is measured in an epoch of training, or in a validation.
@@ -89,22 +54,27 @@ impl Meters {
     /// Epoch: [0][  11/5005]  Time  0.123 ( 0.456)  Data  0.001 ( 0.010)  Loss …  Acc@1 …  Acc@5 …
     /// ```
     pub fn train_line(&self, epoch: u64, batch: usize, batches: usize) -> String {
-        let times = [self.batch_time.show("Time", 3), self.data_time.show("Data", 3)].join("\t");
+        let times = [show("Time", self.batch_time, 3), show("Data", self.data_time, 3)].join("\t");
         self.line(&format!("Epoch: [{epoch}]"), batch, batches, &times)
     }
 
     /// A line of validation, which begins with `Test: ` and has no `Data`.
     pub fn test_line(&self, batch: usize, batches: usize) -> String {
-        self.line("Test: ", batch, batches, &self.batch_time.show("Time", 3))
+        self.line("Test: ", batch, batches, &show("Time", self.batch_time, 3))
     }
 
     fn line(&self, prefix: &str, batch: usize, batches: usize, times: &str) -> String {
         let digits = batches.to_string().len();
         let losses =
-            format!("Loss {} ({})", scientific(self.losses.val), scientific(self.losses.avg()));
-        let [top1, top5] = [self.top1.show("Acc@1", 2), self.top5.show("Acc@5", 2)];
+            format!("Loss {} ({})", scientific(self.losses.val()), scientific(self.losses.avg()));
+        let [top1, top5] = [show("Acc@1", self.top1, 2), show("Acc@5", self.top5, 2)];
         format!("{prefix}[{batch:digits$}/{batches}]\t{times}\t{losses}\t{top1}\t{top5}")
     }
+}
+
+/// The last value and, in parentheses, the mean.
+fn show(name: &str, meter: AverageMeter, digits: usize) -> String {
+    format!("{name} {:6.digits$} ({:6.digits$})", meter.val(), meter.avg())
 }
 
 /// Python's `.4e`: Rust writes the exponent without a sign and a leading zero.

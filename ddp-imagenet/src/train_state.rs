@@ -107,7 +107,7 @@ mod tests {
     use tch::nn::{self, Module};
     use tch::{Device, Kind, Tensor};
     use tch_parallel::amp::autocast;
-    use tch_parallel::optim::lr_scheduler::StepLr;
+    use tch_parallel::optim::lr_scheduler::{Schedule, StepLr};
     use tch_parallel::optim::{Sgd, SgdOptions};
 
     /// All weights are 0. The network is one without convolutions, whose backward pass in fp16 takes
@@ -119,7 +119,8 @@ mod tests {
         let model = nn::linear(vs.root() / "fc", 6, 3, config);
         let options = SgdOptions { lr: 0.01, momentum: 0.9, ..Default::default() };
         let mut optimizer: Box<dyn Optimizer> = Box::new(Sgd::new(&vs, options).unwrap());
-        let scheduler = LrScheduler::new(&mut *optimizer, StepLr::new(30)).unwrap();
+        let schedule: Box<dyn Schedule> = Box::new(StepLr::new(30));
+        let scheduler = LrScheduler::new(&mut *optimizer, schedule).unwrap();
         let scaler = GradScaler::new(Default::default()).unwrap();
         let (progress, meters) = (Progress::default(), Meters::default());
         let arch = "linear".into();

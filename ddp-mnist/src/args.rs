@@ -2,7 +2,7 @@
 
 use crate::comm_hook::CommHookArgs;
 use clap::{Parser, ValueEnum};
-use report::ProcessGroupArgs;
+use report::{ProcessGroupArgs, ReportArgs};
 use std::path::PathBuf;
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoaderOptions, Mnist, Split, download};
@@ -76,9 +76,8 @@ pub struct Args {
     /// Start from the weights in this file.
     #[arg(long, value_name = "FILE")]
     pub load: Option<PathBuf>,
-    /// Write the loss of every step to this directory as JSON lines, one file per rank.
-    #[arg(long, value_name = "DIR")]
-    pub metrics: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
 
     /// Size of a bucket of gradients in MiB; by default 25, with a first bucket of 1.
     #[arg(long)]
@@ -134,14 +133,16 @@ impl Args {
         }
     }
 
-    pub fn ddp(&self) -> DdpOptions {
-        DdpOptions {
+    pub fn ddp(&self) -> Result<DdpOptions> {
+        Ok(DdpOptions {
             bucket_cap_mb: self.bucket_cap_mb,
             find_unused_parameters: self.find_unused_parameters,
             gradient_as_bucket_view: self.gradient_as_bucket_view,
             static_graph: self.static_graph,
             broadcast_buffers: !self.no_broadcast_buffers,
-        }
+            comm_hook: self.comm_hook.hook()?,
+            ..Default::default()
+        })
     }
 
     pub fn sgd(&self) -> SgdOptions {

@@ -2,9 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use tch_parallel::Result;
-use tch_parallel::distributed::DistributedDataParallel;
 use tch_parallel::distributed::hooks::{
-    AllReduce, Bf16Compress, Fp16Compress, PowerSgd, PowerSgdOptions,
+    AllReduce, Bf16Compress, CommHook, Fp16Compress, PowerSgd, PowerSgdOptions,
 };
 
 /// The flags of the communication hook.
@@ -12,7 +11,7 @@ use tch_parallel::distributed::hooks::{
 pub struct CommHookArgs {
     /// Exchange gradients with this communication hook.
     #[arg(long, value_enum)]
-    comm_hook: Option<CommHook>,
+    comm_hook: Option<Choice>,
     /// Rank of the matrices that PowerSGD exchanges.
     #[arg(long, default_value_t = PowerSgdOptions::default().matrix_approximation_rank)]
     power_sgd_rank: usize,
@@ -22,7 +21,7 @@ pub struct CommHookArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum CommHook {
+enum Choice {
     /// Average the gradients, as without a hook.
     Allreduce,
     /// Average them in float16.
@@ -34,18 +33,18 @@ enum CommHook {
 }
 
 impl CommHookArgs {
-    /// Registers the chosen hook, if any.
-    pub fn register<M>(&self, model: &DistributedDataParallel<M>) -> Result<()> {
-        match self.comm_hook {
-            None => Ok(()),
-            Some(CommHook::Allreduce) => model.register_comm_hook(AllReduce),
-            Some(CommHook::Fp16) => model.register_comm_hook(Fp16Compress),
-            Some(CommHook::Bf16) => model.register_comm_hook(Bf16Compress),
-            Some(CommHook::PowerSgd) => model.register_comm_hook(PowerSgd::new(PowerSgdOptions {
+    /// The chosen hook, if any.
+    pub fn hook(&self) -> Result<Option<Box<dyn CommHook>>> {
+        Ok(match self.comm_hook {
+            None => None,
+            Some(Choice::Allreduce) => Some(Box::new(AllReduce)),
+            Some(Choice::Fp16) => Some(Box::new(Fp16Compress)),
+            Some(Choice::Bf16) => Some(Box::new(Bf16Compress)),
+            Some(Choice::PowerSgd) => Some(Box::new(PowerSgd::new(PowerSgdOptions {
                 matrix_approximation_rank: self.power_sgd_rank,
                 start_power_sgd_iter: self.start_power_sgd_iter,
                 ..Default::default()
-            })?),
-        }
+            })?)),
+        })
     }
 }

@@ -13,16 +13,14 @@ mod model;
 use anyhow::Result;
 use args::Args;
 use clap::Parser;
-use report::{MetricsLog, Step, Timing, exit, progress_bar, say};
+use report::{Step, Timing, exit, progress_bar, say};
 use serde::Serialize;
 use std::time::Instant;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
 use tch_parallel::checkpoint;
-use tch_parallel::data::{
-    Batch, DataLoader, Dataset, DistributedSampler, Mnist, SequentialSampler,
-};
-use tch_parallel::distributed::{AvgMetric, DistributedDataParallel, init_process_group};
+use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, SequentialSampler};
+use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd};
 
 fn main() {
@@ -56,20 +54,20 @@ fn train(args: &Args) -> Result<()> {
     if let Some(path) = &args.load {
         checkpoint::load(path, &mut vs)?;
     }
-    let model = DistributedDataParallel::with_options(mlp, &vs, &group, args.ddp())?;
-    args.comm_hook.register(&model)?;
+    let model = DistributedDataParallel::with_options(mlp, &vs, &group, args.ddp()?)?;
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
     // ANCHOR_END: model
 
-    let mut metrics = MetricsLog::create(args.metrics.as_deref(), &group)?;
+    let mut metrics = args.report.metrics(&group)?;
+    let mut profiler = args.report.profiler(&group)?;
     let mut timing = Timing::new();
 
     // ANCHOR: loop
     for epoch in 0..args.epochs {
-        let mut train_loss = AvgMetric::new();
+        let mut train_loss = AverageMeter::default();
         let bar = progress_bar(train_loader.len() as u64, group.rank());
-        for (step, batch) in train_loader.epoch(epoch)?.enumerate() {
-            let (images, labels) = batch?.to_device(device)?;
+        for (step, batch) in train_loader.epoch(epoch)?.to(device).enumerate() {
+            let (images, labels) = batch?;
             let begun = Instant::now();
 
             let loss = model.f_forward_t(&images, true)?.cross_entropy_for_logits(&labels);
@@ -81,15 +79,15 @@ fn train(args: &Args) -> Result<()> {
             timing.step_took(begun.elapsed());
             let event = Step { epoch, step, loss };
             metrics.log("step", &event)?;
+            profiler.step()?;
             event.expect_finite_loss(args.lr)?;
-            let count = labels.size()[0];
-            train_loss.update(f64::from(loss) * count as f64, count as usize);
+            train_loss.update(f64::from(loss), labels.size()[0] as usize);
             bar.set_message(format!("training batch_loss={loss:.4}"));
             bar.inc(1);
         }
         bar.finish_and_clear();
 
-        let train_loss = train_loss.summarize(&group)?;
+        let train_loss = train_loss.all_reduce(&group)?;
         let (val_loss, accuracy) = evaluate(model.module(), &test_loader, device)?;
         metrics.log("epoch", &Epoch { epoch, train_loss, val_loss, accuracy })?;
         let losses = format!("train_loss={train_loss:.4}, val_loss={val_loss:.4}");
@@ -111,19 +109,18 @@ fn train(args: &Args) -> Result<()> {
 /// the same numbers without a collective.
 fn evaluate(
     model: &impl ModuleT,
-    loader: &DataLoader<Mnist, SequentialSampler>,
+    loader: &DataLoader<Mnist>,
     device: Device,
 ) -> Result<(f64, f64)> {
-    let (mut loss, mut correct) = (0.0, 0.0);
-    for batch in loader.epoch(0)? {
-        let (images, labels) = batch?.to_device(device)?;
-        let count = labels.size()[0] as f64;
+    let (mut loss, mut accuracy) = (AverageMeter::default(), AverageMeter::default());
+    for batch in loader.epoch(0)?.to(device) {
+        let (images, labels) = batch?;
+        let count = labels.size()[0] as usize;
         let logits = no_grad(|| model.forward_t(&images, false));
-        loss += f64::try_from(logits.cross_entropy_for_logits(&labels))? * count;
-        correct += f64::try_from(logits.accuracy_for_logits(&labels))? * count;
+        loss.update(f64::try_from(logits.cross_entropy_for_logits(&labels))?, count);
+        accuracy.update(f64::try_from(logits.accuracy_for_logits(&labels))?, count);
     }
-    let count = loader.dataset().len() as f64;
-    Ok((loss / count, correct / count))
+    Ok((loss.avg(), accuracy.avg()))
 }
 // ANCHOR_END: evaluate
 

@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! cargo launch -n 2 dp-basic -- sampler --shuffle --seed 1111
-//! cargo run --release -p dp-basic -- trace --devices cpu:4
+//! cargo run --release -p dp-basic -- trace --devices 4xcpu
 //! ```
 
 mod exhibits;

@@ -6,11 +6,11 @@ use anyhow::Result;
 use clap::builder::BoolishValueParser;
 use std::thread;
 use std::time::Duration;
-use tch::{Device, Kind};
+use tch::Device;
 use tch_parallel::data::{
     DataLoader, DataLoaderOptions, DistributedSampler, RandomSampler, Sampler, SequentialSampler,
 };
-use tch_parallel::distributed::{AvgMetric, ProcessGroup};
+use tch_parallel::distributed::{AverageMeter, ProcessGroup};
 
 /// Share the numbers 0, 1, 2 … out among the ranks, and average them over all ranks.
 #[derive(Debug, clap::Args)]
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<()> {
             ..DistributedSampler::new(&group, args.seed)
         })
     } else if args.shuffle {
-        Box::new(RandomSampler { seed: args.seed })
+        Box::new(RandomSampler::new(args.seed))
     } else {
         Box::new(SequentialSampler)
     };
@@ -77,19 +77,19 @@ pub fn run(args: &Args) -> Result<()> {
     // ANCHOR: traverse
     // ===== Go through all data
     let mut seen = Vec::new();
-    let mut average = AvgMetric::new();
+    let mut average = AverageMeter::default();
     for batch in loader.epoch(0)? {
         let batch = batch?;
         let seconds = if args.no_sleep { 0.0 } else { rand::random_range(0..100) as f64 / 100.0 };
         let numbers = Vec::<i64>::try_from(&batch)?;
         println!("sleep {seconds:.2}; device:{device}\ttensor({})", row(&numbers, ", "));
-        average.update(batch.sum(Kind::Double).double_value(&[]), numbers.len());
+        numbers.iter().for_each(|&number| average.update(number as f64, 1));
         seen.extend(numbers);
         thread::sleep(Duration::from_secs_f64(seconds));
     }
     seen.sort_unstable();
     // A collective: every rank calls it and gets the average over all ranks.
-    let average = average.summarize(&group)?;
+    let average = average.all_reduce(&group)?;
     println!("device:{device}\t{}\tavg={average}", row(&seen, " "));
     // ANCHOR_END: traverse
     Ok(())

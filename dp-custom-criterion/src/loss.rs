@@ -1,5 +1,6 @@
-//! The loss to minimise, and its mean over an epoch.
+//! The loss to minimise, and which answers are right.
 
+use anyhow::Result;
 use tch::{Device, Kind, Reduction, Tensor};
 use tch_parallel::data_parallel::Mean;
 
@@ -41,31 +42,12 @@ fn nll_loss(log_probabilities: &Tensor, target: &Tensor) -> Tensor {
     log_probabilities.nll_loss_nd::<Tensor>(target, None, Reduction::Mean, IGNORE_INDEX)
 }
 
-/// The means of an epoch so far.
-#[derive(Debug, Default)]
-pub struct Average {
-    losses: f64,
-    steps: u32,
-    correct: i64,
-    pairs: i64,
-}
-
-impl Average {
-    /// `next` and `is_next` as in [`bert_loss`], on any device.
-    pub fn update(&mut self, loss: f32, next: &Tensor, is_next: &Tensor) {
-        let chosen = next.argmax(-1, false).to_device(Device::Cpu);
-        let correct = chosen.eq_tensor(&is_next.to_device(Device::Cpu)).sum(Kind::Int64);
-        self.losses += f64::from(loss);
-        self.steps += 1;
-        self.correct += correct.int64_value(&[]);
-        self.pairs += is_next.size()[0];
-    }
-
-    /// The mean loss of a step, and the percentage of pairs that were judged correctly.
-    pub fn means(&self) -> (f64, f64) {
-        let accuracy = 100.0 * self.correct as f64 / self.pairs as f64;
-        (self.losses / f64::from(self.steps), accuracy)
-    }
+/// For each pair, 100 % if it was judged correctly, or 0 %. `next` and `is_next` as in
+/// [`bert_loss`], on any device.
+pub fn correct(next: &Tensor, is_next: &Tensor) -> Result<Vec<f64>> {
+    let chosen = next.argmax(-1, false).to_device(Device::Cpu);
+    let correct = chosen.eq_tensor(&is_next.to_device(Device::Cpu)).to_kind(Kind::Double);
+    Ok(Vec::try_from(correct * 100.0)?)
 }
 
 #[cfg(test)]
@@ -95,11 +77,9 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_averaged_over_steps_and_answers_over_pairs() {
+    fn the_likelier_answer_counts() {
         let next = Tensor::from_slice(&[0.9f32, 0.1, 0.2, 0.8]).view([2, 2]);
-        let mut average = Average::default();
-        average.update(1.0, &next, &Tensor::from_slice(&[0i64, 1]));
-        average.update(2.0, &next, &Tensor::from_slice(&[1i64, 1]));
-        assert_eq!(average.means(), (1.5, 75.0));
+        assert_eq!(correct(&next, &Tensor::from_slice(&[0i64, 1])).unwrap(), [100.0, 100.0]);
+        assert_eq!(correct(&next, &Tensor::from_slice(&[1i64, 1])).unwrap(), [0.0, 100.0]);
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! cargo run --release -p dp-custom-criterion -- --steps 20
-//! cargo run --release -p dp-custom-criterion -- --steps 20 --devices cpu:2 --method custom-criterion
+//! cargo run --release -p dp-custom-criterion -- --steps 20 --devices 2xcpu --method custom-criterion
 //! cargo launch -n 2 dp-custom-criterion -- --steps 20 --method ddp
-//! cargo run --release -p dp-custom-criterion -- compare --devices cpu:4 --svg memory.svg
+//! cargo run --release -p dp-custom-criterion -- compare --devices 4xcpu --svg memory.svg
 //! cargo run --release -p dp-custom-criterion -- vocab --corpus corpus.txt --output vocab.txt
 //! cargo run --release -p dp-custom-criterion -- --corpus corpus.txt --vocab vocab.txt
 //! ```
@@ -22,20 +22,20 @@ use args::{Args, Command, Method, TrainArgs, VocabArgs};
 use clap::Parser;
 use data::{BertDataset, Vocab};
 use exhibits::compare::compare;
-use loss::{Average, bert_loss, bert_means};
+use loss::{bert_loss, bert_means, correct};
 use model::LanguageModel;
 use parallel::{Criterion, Parallel};
 use report::comparison::is_measured;
-use report::{Meter, MetricsLog, Timing, exit};
+use report::{Meter, Timing, exit};
 use serde::Serialize;
 use tch::nn::{Path, VarStore};
 use tch::{Device, Tensor};
 use tch_parallel::checkpoint;
-use tch_parallel::data::{Batch, DataLoader, DistributedSampler};
+use tch_parallel::data::{DataLoader, DistributedSampler};
 use tch_parallel::data_parallel::{
     DataParallel, DataParallelModel, DataParallelOptions, Step, gather,
 };
-use tch_parallel::distributed::{DistributedDataParallel, Env, init_process_group};
+use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, Env, init_process_group};
 use tch_parallel::optim::{Adam, Optimizer};
 
 fn main() {
@@ -93,18 +93,18 @@ fn train(args: &TrainArgs) -> Result<()> {
     let vs = VarStore::new(home.into());
     let build = |path: &Path<'_>| LanguageModel::new(path, &args.model, vocab_size);
     let model = match args.method.method {
-        Method::DataParallel => Parallel::DataParallel(DataParallel::new(&vs, &devices, build)?),
+        Method::DataParallel => Parallel::DataParallel(DataParallel::new(build, &vs, &devices)?),
         Method::OutputDevice => {
             let output_device = Some(args.method.output_device(&devices)?);
             let options = DataParallelOptions { output_device, ..Default::default() };
-            Parallel::OutputDevice(DataParallel::with_options(&vs, &devices, options, build)?)
+            Parallel::OutputDevice(DataParallel::with_options(build, &vs, &devices, options)?)
         }
         Method::CustomCriterion => {
             let criterion = match args.method.weighted {
                 true => Criterion::weighted(bert_means),
                 false => Criterion::new(bert_loss),
             };
-            Parallel::CustomCriterion(DataParallelModel::new(&vs, &devices, build)?, criterion)
+            Parallel::CustomCriterion(DataParallelModel::new(build, &vs, &devices)?, criterion)
         }
         Method::Ddp => Parallel::Ddp(DistributedDataParallel::new(build(&vs.root()), &vs, &group)?),
     };
@@ -113,7 +113,8 @@ fn train(args: &TrainArgs) -> Result<()> {
     say(format!("Total Parameters: {parameters}"));
     // ANCHOR_END: model
 
-    let mut metrics = MetricsLog::create(args.metrics.as_deref(), &group)?;
+    let mut metrics = args.report.metrics(&group)?;
+    let mut profiler = args.report.profiler(&group)?;
     let mut timing = Timing::new();
     let mut meter = Meter::new(&devices);
     let trace = meter.trace().clone();
@@ -129,9 +130,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     let loader = DataLoader::with_options(dataset, sampler, loader_options)?;
     let (mut step, last_step) = (0, args.steps.unwrap_or(u64::MAX));
     for epoch in 0..args.epochs {
-        let mut average = Average::default();
-        for (iter, batch) in (0..).zip(loader.epoch(epoch)?) {
-            let (input, target) = batch?.to_device(home.into())?;
+        let (mut avg_loss, mut avg_acc) = (AverageMeter::default(), AverageMeter::default());
+        for (iter, batch) in (0..).zip(loader.epoch(epoch)?.to(home)) {
+            let (input, target) = batch?;
             let is_next = target.0.shallow_clone();
             meter.begin_step()?;
 
@@ -190,14 +191,16 @@ fn train(args: &TrainArgs) -> Result<()> {
             let lr = optimizer.lr();
             let event = StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds };
             metrics.log("step", &event)?;
+            profiler.step()?;
             ensure!(
                 loss.is_finite() || is_measured,
                 "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch counts \
                  (is_next = 1), or no word of it is to be guessed, a larger --batch-size helps"
             );
-            average.update(loss, &next, &is_next);
+            avg_loss.update(loss.into(), 1);
+            correct(&next, &is_next)?.into_iter().for_each(|correct| avg_acc.update(correct, 1));
             if iter % args.log_freq == 0 {
-                let (avg_loss, avg_acc) = average.means();
+                let (avg_loss, avg_acc) = (avg_loss.avg(), avg_acc.avg());
                 say(format!(
                     "{{'epoch': {epoch}, 'iter': {iter}, 'avg_loss': {avg_loss:.4}, \
                      'avg_acc': {avg_acc:.4}, 'loss': {loss:.4}}}"
@@ -207,7 +210,7 @@ fn train(args: &TrainArgs) -> Result<()> {
                 break;
             }
         }
-        let (avg_loss, total_acc) = average.means();
+        let (avg_loss, total_acc) = (avg_loss.avg(), avg_acc.avg());
         say(format!("EP{epoch}_train, avg_loss= {avg_loss:.4} total_acc= {total_acc:.4}"));
         if let Some(path) = &args.output {
             checkpoint::save(path, &vs, &group)?;

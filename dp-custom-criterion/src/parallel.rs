@@ -102,7 +102,7 @@ mod tests {
             let mut vs = VarStore::new(Device::Cpu);
             let output_device = Some(LogicalDevice::Cpu(output));
             let options = DataParallelOptions { output_device, ..Default::default() };
-            let model = DataParallel::with_options(&vs, &devices, options, self.build()).unwrap();
+            let model = DataParallel::with_options(self.build(), &vs, &devices, options).unwrap();
             vs.copy(&self.weights).unwrap();
             let output = model.forward(self.input.shallow_clone(), run).unwrap();
             let loss = bert_loss(&output, &self.target);
@@ -113,7 +113,7 @@ mod tests {
         fn custom_criterion(&self, devices: usize, criterion: &Criterion) -> (f64, Vec<Tensor>) {
             let mut vs = VarStore::new(Device::Cpu);
             let devices = Devices::cpu(devices).unwrap();
-            let model = DataParallelModel::new(&vs, &devices, self.build()).unwrap();
+            let model = DataParallelModel::new(self.build(), &vs, &devices).unwrap();
             vs.copy(&self.weights).unwrap();
             let outputs = model.forward(self.input.shallow_clone(), run).unwrap();
             let loss = criterion.forward(outputs, self.target.shallow_clone()).unwrap();

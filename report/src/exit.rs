@@ -1,8 +1,6 @@
 //! How a program says why it failed.
 
 use std::error::Error;
-use std::fmt::Display;
-use std::path::Path;
 
 /// The environment variables through which launchers tell a process its rank: those of torchrun and
 /// `launch`, Open MPI, SLURM and MPICH.
@@ -33,26 +31,6 @@ where
     let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
     eprint!("{}", report(&*error.into(), rank.as_deref()));
     tch_parallel::exit(1)
-}
-
-/// An argument that no run could work with: `{what} is {found}, but must be {expected}`.
-pub fn refused(
-    what: impl Into<String>,
-    found: impl Display,
-    expected: impl Into<String>,
-) -> tch_parallel::Error {
-    let (what, found, expected) = (what.into(), found.to_string(), expected.into());
-    tch_parallel::Error::Argument { what, found, expected }
-}
-
-/// A file with contents that no run could work with: `{path}: {found}; expected {expected}`.
-pub fn malformed(
-    path: &Path,
-    found: impl Into<String>,
-    expected: impl Into<String>,
-) -> tch_parallel::Error {
-    let (path, found, expected) = (path.into(), found.into(), expected.into());
-    tch_parallel::Error::Format { path, found, expected }
 }
 
 fn report(error: &(dyn Error + 'static), rank: Option<&str>) -> String {

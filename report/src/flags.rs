@@ -2,8 +2,14 @@
 
 use clap::builder::PossibleValue;
 use clap::{ValueEnum, value_parser};
+use std::path::PathBuf;
 use std::time::Duration;
+use tch_parallel::Result;
+use tch_parallel::data::Shard;
 use tch_parallel::distributed::{Backend, DeviceChoice, ProcessGroupOptions};
+use tch_parallel::profiler::{Schedule, ScheduledProfiler};
+
+use crate::MetricsLog;
 
 /// Where a rank trains and how it meets the others.
 #[derive(Debug, Clone, clap::Args)]
@@ -27,6 +33,41 @@ impl ProcessGroupArgs {
             device: self.device,
             timeout: Duration::from_secs(self.timeout),
         }
+    }
+}
+
+/// What a training writes for others to look at.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ReportArgs {
+    /// Write the loss of every step, and whatever else is measured, to this directory as JSON
+    /// lines, one file per rank.
+    #[arg(long, value_name = "DIR")]
+    metrics: Option<PathBuf>,
+    /// Write the numbers of rank 0's metrics to this directory for TensorBoard.
+    #[arg(long, value_name = "DIR")]
+    tensorboard: Option<PathBuf>,
+    /// Write a trace of the third to fifth step to this directory, one file per rank, for
+    /// https://ui.perfetto.dev.
+    #[arg(long, value_name = "DIR")]
+    profile: Option<PathBuf>,
+}
+
+impl ReportArgs {
+    /// Where to log the metrics; `rank` is usually the process group, `&group`.
+    ///
+    /// # Errors
+    /// Those of [`MetricsLog::create`] and [`MetricsLog::with_tensorboard`].
+    pub fn metrics(&self, rank: impl Into<Shard>) -> Result<MetricsLog> {
+        let log = MetricsLog::create(self.metrics.as_deref(), rank)?;
+        log.with_tensorboard(self.tensorboard.as_deref())
+    }
+
+    /// What to tell when a step has ended.
+    ///
+    /// # Errors
+    /// Those of [`ScheduledProfiler::new`].
+    pub fn profiler(&self, rank: impl Into<Shard>) -> Result<ScheduledProfiler> {
+        ScheduledProfiler::new(self.profile.as_deref(), rank, Schedule::default())
     }
 }
 

@@ -6,6 +6,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `metrics_log` | [`MetricsLog`], [`read_events`]: numbers for other programs, as JSON lines |
+//! | `tensorboard` | the same numbers for TensorBoard |
 //! | `step` | [`Step`]: the loss of a batch, an event of the metrics |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
 //! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |
@@ -13,10 +14,10 @@
 //! | `table` | [`table()`]: numbers in columns, for people |
 //! | [`template`] | text files with placeholders for functions and numbers |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
-//! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed; [`refused`], [`malformed`]: what is wrong with an argument or a file |
+//! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed |
 //! | `file` | [`save`]: writes a text to a file |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
-//! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`flag_value`] |
+//! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`ReportArgs`]: what it writes; [`flag_value`] |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
 //! | [`comparison`] | trainings that a program starts, and their devices side by side |
 
@@ -35,12 +36,13 @@ mod progress;
 mod step;
 mod table;
 pub mod template;
+mod tensorboard;
 mod timing;
 
 pub use bytes::{parse_size, size};
-pub use exit::{exit, malformed, refused};
+pub use exit::exit;
 pub use file::save;
-pub use flags::{ProcessGroupArgs, flag_value};
+pub use flags::{ProcessGroupArgs, ReportArgs, flag_value};
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::{progress_bar, say};

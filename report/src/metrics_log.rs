@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::malformed;
+use crate::tensorboard::TensorBoard;
 use tch_parallel::data::Shard;
 use tch_parallel::{Error, Result};
 
@@ -41,14 +41,18 @@ use tch_parallel::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct MetricsLog(Option<Output>);
+pub struct MetricsLog {
+    output: Option<Output>,
+    /// Only on rank 0.
+    tensorboard: Option<TensorBoard>,
+    rank: usize,
+    world_size: usize,
+}
 
 #[derive(Debug)]
 struct Output {
     file: File,
     path: PathBuf,
-    rank: usize,
-    world_size: usize,
 }
 
 /// The fields with which every line begins, followed by the caller's own.
@@ -69,13 +73,20 @@ impl MetricsLog {
     /// # Errors
     /// [`Error::Io`] if the directory or the file cannot be created.
     pub fn create(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
-        let Some(dir) = dir else { return Ok(Self(None)) };
         let rank = rank.into();
         let (rank, world_size) = (rank.rank(), rank.num_replicas());
-        fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
-        let path = dir.join(format!("rank{rank}.jsonl"));
-        let file = File::create(&path).map_err(Error::io("create", &path))?;
-        Ok(Self(Some(Output { file, path, rank, world_size })))
+        let output = dir.map(|dir| Output::create(dir, rank)).transpose()?;
+        Ok(Self { output, tensorboard: None, rank, world_size })
+    }
+
+    /// Writes the numbers of rank 0's events to a file for TensorBoard in `dir` as well, where
+    /// `event/field` is a curve. Without `dir` nothing changes.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the directory or the file cannot be created.
+    pub fn with_tensorboard(mut self, dir: Option<&Path>) -> Result<Self> {
+        self.tensorboard = dir.filter(|_| self.rank == 0).map(TensorBoard::create).transpose()?;
+        Ok(self)
     }
 
     /// Writes one line: the event, the rank, the world size, then `fields`, which must be a
@@ -84,14 +95,27 @@ impl MetricsLog {
     /// # Errors
     /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot represent.
     pub fn log(&mut self, event: &str, fields: &impl Serialize) -> Result<()> {
-        let Some(Output { file, path, rank, world_size }) = &mut self.0 else { return Ok(()) };
-        let line = Line { event, rank: *rank, world_size: *world_size, fields };
+        if let Some(tensorboard) = &mut self.tensorboard {
+            let fields = serde_json::to_value(fields).map_err(Error::other)?;
+            tensorboard.log(event, &fields)?;
+        }
+        let Some(Output { file, path }) = &mut self.output else { return Ok(()) };
+        let line = Line { event, rank: self.rank, world_size: self.world_size, fields };
         let mut bytes = serde_json::to_vec(&line)
             .map_err(io::Error::from)
             .map_err(Error::io("write", &*path))?;
         bytes.push(b'\n');
         // In one call, so that no half-written line can be left.
         file.write_all(&bytes).map_err(Error::io("write", &*path))
+    }
+}
+
+impl Output {
+    fn create(dir: &Path, rank: usize) -> Result<Self> {
+        fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
+        let path = dir.join(format!("rank{rank}.jsonl"));
+        let file = File::create(&path).map_err(Error::io("create", &path))?;
+        Ok(Output { file, path })
     }
 }
 
@@ -112,7 +136,7 @@ pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> R
         .collect::<serde_json::Result<_>>()
         .map_err(|error| {
             let expected = format!("events \"{name}\" as this program writes them");
-            malformed(path, error.to_string(), expected)
+            Error::format(path, error.to_string(), expected)
         })
 }
 
@@ -181,6 +205,17 @@ mod tests {
             .unwrap()
             .log("step", &serde_json::json!({"loss": 1}))
             .unwrap();
+    }
+
+    #[test]
+    fn rank_0_writes_for_tensorboard_with_or_without_json() {
+        let dir = tempfile::tempdir().unwrap();
+        for (rank, files) in [(1, 0), (0, 1)] {
+            let log = MetricsLog::create(None, Shard::new(rank, 2).unwrap()).unwrap();
+            let mut log = log.with_tensorboard(Some(dir.path())).unwrap();
+            log.log("step", &Step { epoch: 0, loss: 0.1, seconds: f64::NAN }).unwrap();
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files);
+        }
     }
 
     #[test]

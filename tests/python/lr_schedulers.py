@@ -1,6 +1,9 @@
-"""The learning rates of schedules: what the example lr_schedules must equal. It takes the same arguments.
+"""The learning rates and momenta of schedules: what the example lr_schedules must equal. It takes the same
+arguments.
 
-    python tests/python/lr_schedulers.py 100 0.1 '{"StepLR": {"step_size": 30}}'
+    python tests/python/lr_schedulers.py 100 SGD '[0.1]' '{"StepLR": {"step_size": 30}}'
+
+With --refused it prints whether Python refuses each schedule: at once, or in one of the epochs.
 """
 
 import json
@@ -10,29 +13,58 @@ import torch
 from torch.optim import lr_scheduler
 
 
+def function(values):
+    return lambda argument: values[argument % len(values)]
+
+
 def build(optimizer, description):
     ((name, arguments),) = description.items()
-    if name == "SequentialLR":
-        parts = [build(optimizer, part) for part in arguments["schedulers"]]
-        arguments = arguments | {"schedulers": parts}
+    arguments = {key: value for key, value in arguments.items() if key not in ("metrics", "epochs")}
+    if "schedulers" in arguments:
+        arguments["schedulers"] = [build(optimizer, part) for part in arguments["schedulers"]]
+    if "scale_fn" in arguments:
+        arguments["scale_fn"] = function(arguments["scale_fn"])
     if name == "LambdaLR":
         values = arguments["lr_lambda"]
-        arguments = {"lr_lambda": lambda epoch: values[epoch % len(values)]}
+        each = isinstance(values[0], list)
+        arguments["lr_lambda"] = [function(part) for part in values] if each else function(values)
+    if name == "ChainedScheduler":
+        return lr_scheduler.ChainedScheduler(arguments["schedulers"], optimizer)
     return getattr(lr_scheduler, name)(optimizer, **arguments)
 
 
-def rates(epochs, lr, description):
-    optimizer = torch.optim.SGD([torch.zeros(1)], lr=float(lr))
-    scheduler = build(optimizer, json.loads(description))
-    for _ in range(int(epochs)):
-        yield optimizer.param_groups[0]["lr"]
+def rates(epochs, name, lrs, description):
+    groups = [{"params": [torch.zeros(1)], "lr": lr} for lr in json.loads(lrs)]
+    optimizer = getattr(torch.optim, name)(groups)
+    ((_, arguments),) = description.items()
+    scheduler = build(optimizer, description)
+    for epoch in range(int(epochs)):
+        momenta = [group["momentum"] if "momentum" in group else group["betas"][0] for group in optimizer.param_groups]
+        yield [[group["lr"], momentum] for group, momentum in zip(optimizer.param_groups, momenta)]
         optimizer.step()
-        scheduler.step()
+        if "metrics" in arguments:
+            scheduler.step(arguments["metrics"][epoch % len(arguments["metrics"])])
+        elif epoch < len(arguments.get("epochs", [])) and arguments["epochs"][epoch] is not None:
+            scheduler.step(arguments["epochs"][epoch])
+        else:
+            scheduler.step()
 
 
-def main(epochs, lr, *descriptions):
+def refused(*arguments):
+    try:
+        list(rates(*arguments))
+    except (ValueError, ZeroDivisionError) as error:
+        return str(error)
+    return None
+
+
+def main(epochs, name, lrs, *descriptions):
+    answer = rates
+    if descriptions[0] == "--refused":
+        answer, descriptions = refused, descriptions[1:]
     for description in descriptions:
-        print(json.dumps(list(rates(epochs, lr, description))))
+        result = answer(epochs, name, lrs, json.loads(description))
+        print(json.dumps(result if answer is refused else list(result)))
 
 
 if __name__ == "__main__":

@@ -35,12 +35,12 @@ fn misspelt(arguments: &[&str], texts: &[&str]) -> Result<Ended> {
 #[test]
 fn devices_that_make_no_sense_are_refused() -> Result<()> {
     for (devices, expected) in [
-        ("cpu:65", "device is cpu:64, but must be one of cpu:0 to cpu:63"),
-        ("cpu:0", "devices is empty, but must be at least one device"),
+        ("65xcpu", "device is cpu:64, but must be one of cpu:0 to cpu:63"),
+        ("0xcpu", "devices is empty, but must be at least one device"),
         ("cuda:99", "device is cuda:99, but must be"),
         ("cuda:0,cuda:0", "devices is a list with cuda:0 twice"),
         ("cpu:0,cuda:0", "devices is a list with cpu:0 and cuda:0, but must be all of one kind"),
-        ("tpu", "device is \"tpu\", but must be cpu:N for N logical devices"),
+        ("tpu", "devices is \"tpu\", but must be a list such as cuda:0,cuda:1, or 4xcpu"),
     ] {
         misspelt(&["--devices", devices], &["--devices <DEVICES>", expected])?;
         misspelt(&["compare", "--devices", devices], &["--devices <DEVICES>", expected])?;
@@ -50,7 +50,7 @@ fn devices_that_make_no_sense_are_refused() -> Result<()> {
 
 #[test]
 fn an_output_device_that_is_nowhere_is_refused() -> Result<()> {
-    let on_two = ["--method", "output-device", "--devices", "cpu:2"];
+    let on_two = ["--method", "output-device", "--devices", "2xcpu"];
     refused(
         &[&on_two[..], &["--output-device", "2"]].concat(),
         &["--output-device is 2, but must be from 0 to 1", "which is cpu:0,cpu:1"],
@@ -64,7 +64,7 @@ fn an_output_device_that_is_nowhere_is_refused() -> Result<()> {
 #[test]
 fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> Result<()> {
     refused(
-        &["--method", "ddp", "--devices", "cpu:2"],
+        &["--method", "ddp", "--devices", "2xcpu"],
         &["devices is cpu:0,cpu:1", "one for each rank on this host, here 1", "cargo launch -n 2"],
     )?;
     let text = "--method is data-parallel, but must be ddp where there are several ranks, here 2";
@@ -137,8 +137,8 @@ fn comparison(flags: &[&str]) -> Result<Command> {
 #[test]
 fn a_comparison_without_anything_to_compare_is_refused() -> Result<()> {
     refused(
-        &["compare", "--devices", "cpu:1"],
-        &["--devices is cpu:0, but must be at least two devices"],
+        &["compare", "--devices", "cpu:0"],
+        &["--devices is cpu:0, but must be at least two devices, such as 4xcpu"],
     )?;
     misspelt(&["compare", "--steps", "2"], &["invalid value '2' for '--steps"])?;
     Ok(())

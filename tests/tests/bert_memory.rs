@@ -62,7 +62,7 @@ impl Device {
 /// Trains with a method on `devices` logical devices, and reads what it reports for each.
 fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
     let batch_size = (SHARE * devices).to_string();
-    let on = format!("cpu:{devices}");
+    let on = format!("{devices}xcpu");
     let flags = ["--method", method, "--devices", &on, "--batch-size", &batch_size];
     let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES))?;
     program.args(["--metrics", "metrics", "--corpus"]);

@@ -52,7 +52,7 @@ fn replaced(word: &str) -> Option<&str> {
         // Initialising eight copies of the large network takes ten seconds.
         "resnet50" => Some("resnet18"),
         "/data/imagenet" => Some("images"),
-        "cuda:0,cuda:1,cuda:2,cuda:3" => Some("cpu:4"),
+        "cuda:0,cuda:1,cuda:2,cuda:3" => Some("4xcpu"),
         other => Some(other),
     }
 }
@@ -194,11 +194,12 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
     Ok(())
 }
 
-/// Commands are meant for the root of the repository, and some of them read `tests/data` there.
+/// Commands are meant for the root of the repository, and some of them read these there.
 fn link_data(job: &Job) -> Result<()> {
     fs::create_dir(job.directory().join("tests"))?;
-    let data = workspace().join("tests/data");
-    std::os::unix::fs::symlink(data, job.directory().join("tests/data"))?;
+    for data in ["tests/data", "LICENSE-APACHE"] {
+        std::os::unix::fs::symlink(workspace().join(data), job.directory().join(data))?;
+    }
     Ok(())
 }
 

@@ -32,14 +32,14 @@ fn the_threads_six_tokens_leave_the_fourth_device_idle() -> Result<()> {
 
 #[test]
 fn the_questions_59_million_parameters_go_to_every_further_device() -> Result<()> {
-    let arguments = ["trace", "--model", "mlp", "--devices", "cpu:2", "--no-times"];
+    let arguments = ["trace", "--model", "mlp", "--devices", "2xcpu", "--no-times"];
     insta::assert_snapshot!("trace_mlp", printed(&arguments)?);
     Ok(())
 }
 
 #[test]
 fn outputs_and_loss_move_to_the_output_device() -> Result<()> {
-    let arguments = ["--devices", "cpu:2", "--output-device", "1", "--no-times"];
+    let arguments = ["--devices", "2xcpu", "--output-device", "1", "--no-times"];
     insta::assert_snapshot!(
         "trace_output_device",
         printed(&[&["trace"], &arguments[..]].concat())?
@@ -127,7 +127,7 @@ fn one_two_and_four_replicas_are_timed() -> Result<()> {
 
 #[test]
 fn the_times_are_drawn() -> Result<()> {
-    let svg = drawn(&["speedup", "--steps", "1", "--batch", "16", "--devices", "cpu:2"])?;
+    let svg = drawn(&["speedup", "--steps", "1", "--batch", "16", "--devices", "2xcpu"])?;
     ensure!(svg.contains("2 replicas") && svg.contains("loss on every device"), "{svg}");
     Ok(())
 }
@@ -146,9 +146,9 @@ fn every_subcommand_explains_itself_with_examples() -> Result<()> {
 #[test]
 fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {
     for (arguments, texts) in [
-        ("trace --devices cpu:65", ["cpu:64", "cpu:0 to cpu:63"]),
-        ("trace --devices cpu:0", ["devices is empty", "cpu:2"]),
-        ("trace --devices gpu:0", ["\"gpu:0\"", "cpu:N"]),
+        ("trace --devices 65xcpu", ["cpu:64", "cpu:0 to cpu:63"]),
+        ("trace --devices 0xcpu", ["devices is empty", "2xcpu"]),
+        ("trace --devices gpu:0", ["\"gpu:0\"", "4xcpu"]),
         ("trace --devices cpu:1,cpu:1", ["cpu:1 twice", "different devices"]),
         ("trace --devices cuda:7", ["cuda:7", "must be"]),
         ("trace --output-device 4", ["device number is 4", "below 4"]),
@@ -156,9 +156,9 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ("trace --batch=-1 --model mlp", ["--batch is -1", "at least 1"]),
         ("trace --svg missing/chart.svg", ["missing/chart.svg", "the directory missing"]),
         ("answers S0.33", ["no question S0.33", "S0.1 to S0.32"]),
-        ("model-parallel --devices cpu:3", ["--devices is cpu:0,cpu:1,cpu:2", "two devices"]),
+        ("model-parallel --devices 3xcpu", ["--devices is cpu:0,cpu:1,cpu:2", "two devices"]),
         ("model-parallel --batch 0", ["--batch is 0", "at least 1"]),
-        ("speedup --devices cpu:0", ["devices is empty", "cpu:2"]),
+        ("speedup --devices 0xcpu", ["devices is empty", "2xcpu"]),
         ("speedup --batch 0", ["--batch is 0", "at least 1"]),
         ("speedup --steps 0", ["--steps is 0", "at least 1"]),
     ] {

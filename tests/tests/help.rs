@@ -95,7 +95,7 @@ fn every_help_shows_examples_that_can_be_typed() -> Result<()> {
         ensure!(!examples.is_empty(), "{name} --help shows no example");
         for example in &examples {
             // A missing GPU would be rejected too.
-            let example = example.replace("cuda:0,cuda:1,cuda:2,cuda:3", "cpu:4");
+            let example = example.replace("cuda:0,cuda:1,cuda:2,cuda:3", "4xcpu");
             let (started, arguments) = parse(&example);
             ensure!(name.starts_with(started), "{name}: `{example}` starts {started}");
             // Unknown arguments are rejected before --help takes effect.

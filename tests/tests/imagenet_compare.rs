@@ -82,7 +82,7 @@ fn what_cannot_be_compared_is_refused() -> Result<()> {
     let rank = launch(1, &ddp_imagenet(["compare"])?)?;
     refused(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])?;
     for (flags, code, text) in [
-        ("--devices=cpu:1", 1, "--devices is cpu:0, but must be at least two devices"),
+        ("--devices=cpu:0", 1, "--devices is cpu:0, but must be at least two devices"),
         ("--batch-size=1", 1, "--batch-size is 1, but must be 2 or a multiple of it"),
         ("--batch-size=9", 1, "--batch-size is 9, but must be 2 or a multiple of it"),
         ("--batch-size=8000", 1, "the data set has 8000 images, which is less than three batches"),

@@ -30,7 +30,7 @@ fn on_devices(method: &str, flags: &[&str]) -> Result<(Command, usize)> {
         "single" => (program, 1),
         "data-parallel" => {
             let mut program = program;
-            program.arg("--devices=cpu:2");
+            program.arg("--devices=2xcpu");
             (program, 1)
         }
         _ => (launch(2, &program)?, 2),
@@ -336,13 +336,13 @@ fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
 #[test]
 fn what_no_training_can_work_with_is_refused() -> Result<()> {
     refused(train_cifar(&["--method=magic"])?, 2, &["magic", "single, data-parallel, ddp, apex"])?;
-    let too_small = ["--method=data-parallel", "--devices=cpu:4", "--batch-size=3"];
+    let too_small = ["--method=data-parallel", "--devices=4xcpu", "--batch-size=3"];
     refused(train_cifar(&too_small)?, 1, &["error: --batch-size is 3, but must be at least 4"])?;
     let ddp = train_cifar(&["--method=ddp", "--batch-size=1"])?;
     refused(launch(2, &ddp)?, 1, &["--batch-size is 1, but must be at least 2"])?;
     let text = "--method is single, but must be ddp or apex where there are several ranks";
     refused(launch(2, &train_cifar(&[])?)?, 1, &[text])?;
-    refused(train_cifar(&["--devices=cpu:2"])?, 1, &["must be a single device"])?;
+    refused(train_cifar(&["--devices=2xcpu"])?, 1, &["must be a single device"])?;
     refused(train_cifar(&["--lr=nan"])?, 1, &["error: lr is NaN, but must be"])?;
     Ok(())
 }

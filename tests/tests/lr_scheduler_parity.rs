@@ -1,4 +1,4 @@
-//! Learning rates equal Python's to the last bit, in every epoch.
+//! Learning rates and momenta equal Python's to the last bit, in every epoch and parameter group.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -8,10 +8,13 @@ use tests::{Job, python};
 /// More epochs than any cosine below takes to fall, rise and fall again.
 const EPOCHS: usize = 250;
 
+/// By epoch and parameter group: the rate, and the momentum or the first beta.
+type Rates = Vec<Vec<[f64; 2]>>;
+
 /// Computes each schedule in Rust and in Python, and compares them.
-fn expect_parity(lr: &str, schedules: &[Value]) -> Result<()> {
+fn expect_parity(optimizer: &str, lrs: &[f64], schedules: &[Value]) -> Result<()> {
     let job = Job::new()?;
-    let mut arguments = vec![EPOCHS.to_string(), lr.to_owned()];
+    let mut arguments = vec![EPOCHS.to_string(), optimizer.to_owned(), json!(lrs).to_string()];
     arguments.extend(schedules.iter().map(Value::to_string));
     let arguments = || arguments.iter().map(String::as_str);
     let rust = job.run(example("lr_schedules", arguments())?)?.expect_success()?;
@@ -22,16 +25,32 @@ fn expect_parity(lr: &str, schedules: &[Value]) -> Result<()> {
     for (schedule, (rust, python)) in
         schedules.iter().zip(rust.stdout.lines().zip(python.stdout.lines()))
     {
-        let [rust, python]: [Vec<f64>; 2] =
+        let [rust, python]: [Rates; 2] =
             [serde_json::from_str(rust)?, serde_json::from_str(python)?];
         ensure!(rust.len() == EPOCHS && python.len() == EPOCHS, "epochs are missing");
-        ensure!(rust.iter().any(|&rate| rate != rust[0]), "{schedule} changes nothing");
+        ensure!(rust.iter().any(|rates| *rates != rust[0]), "{schedule} changes nothing");
         for (epoch, (ours, theirs)) in rust.iter().zip(&python).enumerate() {
-            let equal = ours.to_bits() == theirs.to_bits();
-            ensure!(equal, "{ours} against {theirs} in epoch {epoch} of {schedule} from {lr}");
+            ensure!(ours.len() == lrs.len(), "groups are missing");
+            let bits = |rates: &[[f64; 2]]| {
+                rates.concat().iter().map(|rate| rate.to_bits()).collect::<Vec<_>>()
+            };
+            let equal = bits(ours) == bits(theirs);
+            ensure!(
+                equal,
+                "{ours:?} against {theirs:?} in epoch {epoch} of {schedule} from {lrs:?}"
+            );
         }
     }
     Ok(())
+}
+
+/// `{NAME: ARGUMENTS}` with more arguments, or with others in place of some.
+fn with(name: &str, arguments: &Value, more: &Value) -> Value {
+    let mut arguments = arguments.clone();
+    for (name, value) in more.as_object().into_iter().flatten() {
+        arguments[name] = value.clone();
+    }
+    json!({ name: arguments })
 }
 
 #[test]
@@ -40,7 +59,7 @@ fn step_lr_equals_python() -> Result<()> {
         json!({ "StepLR": { "step_size": 30 } }),
         json!({ "StepLR": { "step_size": 7, "gamma": 0.97 } }),
     ];
-    expect_parity("0.1", &schedules)
+    expect_parity("SGD", &[0.1, 0.037], &schedules)
 }
 
 #[test]
@@ -50,7 +69,7 @@ fn multi_step_lr_equals_python() -> Result<()> {
         json!({ "MultiStepLR": { "milestones": [90, 3, 3, 60, 3], "gamma": 0.7 } }),
         json!({ "MultiStepLR": { "milestones": [0, 5], "gamma": 0.2 } }),
     ];
-    expect_parity("0.3", &schedules)
+    expect_parity("SGD", &[0.3, 0.07], &schedules)
 }
 
 #[test]
@@ -59,18 +78,38 @@ fn exponential_lr_equals_python() -> Result<()> {
         json!({ "ExponentialLR": { "gamma": 0.95 } }),
         json!({ "ExponentialLR": { "gamma": 1.003 } }),
     ];
-    expect_parity("0.1", &schedules)
+    expect_parity("SGD", &[0.1, 0.0123], &schedules)
 }
 
 #[test]
 fn lambda_lr_equals_python() -> Result<()> {
-    expect_parity("0.1", &[json!({ "LambdaLR": { "lr_lambda": [0.3, 1.0, 0.7, 1.1, 0.0] } })])
+    let schedules = [
+        json!({ "LambdaLR": { "lr_lambda": [0.3, 1.0, 0.7, 1.1, 0.0] } }),
+        json!({ "LambdaLR": { "lr_lambda": [[0.3, 1.0, 0.7], [1.1, 0.9]] } }),
+    ];
+    expect_parity("SGD", &[0.1, 0.0123], &schedules)
 }
 
 #[test]
-fn linear_lr_equals_python() -> Result<()> {
+fn linear_and_constant_lr_equal_python() -> Result<()> {
     let down = json!({ "start_factor": 0.9, "end_factor": 0.07, "total_iters": 211 });
-    expect_parity("0.1", &[json!({ "LinearLR": {} }), json!({ "LinearLR": down })])
+    let schedules = [
+        json!({ "LinearLR": {} }),
+        json!({ "LinearLR": down }),
+        json!({ "ConstantLR": {} }),
+        json!({ "ConstantLR": { "factor": 0.37, "total_iters": 101 } }),
+    ];
+    expect_parity("SGD", &[0.1, 0.0123, 0.7], &schedules)
+}
+
+#[test]
+fn polynomial_lr_equals_python() -> Result<()> {
+    let schedules = [
+        json!({ "PolynomialLR": {} }),
+        json!({ "PolynomialLR": { "total_iters": 201, "power": 0.9 } }),
+        json!({ "PolynomialLR": { "total_iters": 300, "power": 2.3 } }),
+    ];
+    expect_parity("SGD", &[0.1, 0.0123], &schedules)
 }
 
 #[test]
@@ -80,8 +119,102 @@ fn cosine_annealing_lr_equals_python_even_when_it_rises_again() -> Result<()> {
         json!({ "CosineAnnealingLR": { "T_max": 37, "eta_min": 0.0007 } }),
         json!({ "CosineAnnealingLR": { "T_max": 1 } }),
     ];
-    expect_parity("0.1", &schedules)?;
-    expect_parity("0.0123", &schedules)
+    expect_parity("SGD", &[0.1, 0.0123], &schedules)
+}
+
+#[test]
+fn warm_restarts_equal_python_even_in_the_middle_of_an_epoch() -> Result<()> {
+    // Each batch sets its epoch, then some go on from there, and the schedule is set back.
+    let batches: Vec<_> = (0..90).map(|batch| Some(f64::from(batch) / 7.0)).collect();
+    let mut jumps = vec![None; 30];
+    for (at, epoch) in [(0, 3.3), (5, 26.0), (6, 121.0), (9, 40.7), (20, 0.1), (22, 4.0)] {
+        jumps[at] = Some(epoch);
+    }
+    let schedules = [
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 10 } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 7, "T_mult": 2, "eta_min": 0.0007 } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 1, "T_mult": 3 } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 3, "epochs": batches } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 2, "T_mult": 2, "epochs": batches } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 1, "T_mult": 3, "epochs": jumps } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 4, "epochs": jumps } }),
+    ];
+    expect_parity("SGD", &[0.1, 0.0123], &schedules)
+}
+
+#[test]
+fn one_cycle_lr_equals_python_in_momenta_and_betas_too() -> Result<()> {
+    let arguments = json!({
+        "max_lr": [0.3, 0.011],
+        "total_steps": 267,
+        "pct_start": 0.37,
+        "base_momentum": [0.7, 0.81],
+        "max_momentum": [0.9, 0.99],
+        "div_factor": 7.0,
+        "final_div_factor": 31.0,
+    });
+    let odd = |more| with("OneCycleLR", &arguments, &more);
+    let schedules = [
+        json!({ "OneCycleLR": { "max_lr": 0.1, "total_steps": EPOCHS } }),
+        odd(json!({})),
+        odd(json!({ "anneal_strategy": "linear" })),
+        odd(json!({ "three_phase": true })),
+        odd(json!({ "three_phase": true, "anneal_strategy": "linear" })),
+        json!({ "OneCycleLR": { "max_lr": 0.1, "total_steps": EPOCHS, "pct_start": 0.0 } }),
+        json!({ "OneCycleLR": { "max_lr": 0.1, "total_steps": 300, "cycle_momentum": false } }),
+    ];
+    expect_parity("SGD", &[0.1, 0.037], &schedules)?;
+    expect_parity("Adam", &[0.1, 0.037], &schedules)
+}
+
+#[test]
+fn cyclic_lr_equals_python_in_every_mode() -> Result<()> {
+    let arguments = json!({
+        "base_lr": [0.01, 0.003],
+        "max_lr": [0.1, 0.07],
+        "step_size_up": 17,
+        "step_size_down": 23,
+        "base_momentum": [0.7, 0.81],
+        "max_momentum": [0.9, 0.99],
+    });
+    let odd = |more| with("CyclicLR", &arguments, &more);
+    let schedules = [
+        json!({ "CyclicLR": { "base_lr": 0.001, "max_lr": 0.1 } }),
+        odd(json!({})),
+        odd(json!({ "mode": "triangular2" })),
+        odd(json!({ "mode": "exp_range", "gamma": 0.993 })),
+        odd(json!({ "scale_fn": [0.3, 1.0, 0.7], "scale_mode": "cycle" })),
+        odd(json!({ "scale_fn": [0.3, 1.0, 0.7], "scale_mode": "iterations" })),
+        odd(json!({ "step_size_up": 9, "step_size_down": 0 })),
+        odd(json!({ "cycle_momentum": false })),
+    ];
+    expect_parity("SGD", &[0.1, 0.037], &schedules)?;
+    expect_parity("Adam", &[0.1, 0.037], &schedules)
+}
+
+#[test]
+fn reduce_lr_on_plateau_equals_python() -> Result<()> {
+    // Falls, stays, jumps; by small and large steps.
+    let metrics: Vec<_> =
+        (0..97).map(|at| 0.3 + f64::from(at * 37 % 11) / f64::from(at + 3)).collect();
+    let arguments = json!({ "metrics": metrics, "patience": 3, "factor": 0.7 });
+    let plateau = |more| with("ReduceLROnPlateau", &arguments, &more);
+    let mut schedules = vec![
+        json!({ "ReduceLROnPlateau": { "metrics": metrics } }),
+        plateau(json!({ "cooldown": 5 })),
+        plateau(json!({ "min_lr": [0.013, 0.0001] })),
+        plateau(json!({ "min_lr": 0.002, "eps": 0.01 })),
+        plateau(json!({ "patience": 0, "threshold": 1.0 })),
+        plateau(json!({ "metrics": [-0.5, -0.6, -0.6, -0.7, -0.6], "mode": "max" })),
+    ];
+    for mode in ["min", "max"] {
+        for threshold_mode in ["rel", "abs"] {
+            let threshold =
+                json!({ "mode": mode, "threshold_mode": threshold_mode, "threshold": 0.02 });
+            schedules.push(plateau(threshold));
+        }
+    }
+    expect_parity("SGD", &[0.1, 0.037], &schedules)
 }
 
 #[test]
@@ -93,6 +226,12 @@ fn sequential_lr_equals_python() -> Result<()> {
     let exponential = json!({ "ExponentialLR": { "gamma": 0.95 } });
     let lambda = json!({ "LambdaLR": { "lr_lambda": [0.3, 1.0, 0.7] } });
     let milestones = json!({ "MultiStepLR": { "milestones": [10, 20], "gamma": 0.3 } });
+    let restarts = json!({ "CosineAnnealingWarmRestarts": { "T_0": 7, "T_mult": 2 } });
+    let polynomial = json!({ "PolynomialLR": { "total_iters": 60, "power": 1.3 } });
+    let constant = json!({ "ConstantLR": { "factor": 0.37, "total_iters": 8 } });
+    let one_cycle = json!({ "OneCycleLR": { "max_lr": 0.3, "total_steps": 100 } });
+    let cyclic =
+        json!({ "CyclicLR": { "base_lr": 0.01, "max_lr": [0.1, 0.2], "step_size_up": 17 } });
     let schedules = [
         sequence(&[&warm_up, &cosine], &[5]),
         sequence(&[&warm_up, &steps], &[5]),
@@ -101,7 +240,89 @@ fn sequential_lr_equals_python() -> Result<()> {
         sequence(&[&cosine, &warm_up], &[30]),
         sequence(&[&warm_up, &exponential, &lambda, &exponential], &[5, 60, 100]),
         sequence(&[&lambda, &warm_up], &[30]),
+        sequence(&[&warm_up, &restarts, &constant, &polynomial], &[5, 90, 110]),
+        sequence(&[&restarts, &cyclic, &steps], &[50, 120]),
+        sequence(&[&constant, &restarts], &[10]),
+        sequence(&[&polynomial, &constant], &[70]),
+        sequence(&[&one_cycle, &constant, &cosine], &[100, 120]),
+        sequence(&[&cyclic, &exponential], &[100]),
     ];
-    expect_parity("0.1", &schedules)?;
-    expect_parity("0.3", &schedules)
+    expect_parity("SGD", &[0.1, 0.3], &schedules)
+}
+
+#[test]
+fn chained_scheduler_equals_python() -> Result<()> {
+    let chain = |schedulers: &[&Value]| json!({ "ChainedScheduler": { "schedulers": schedulers } });
+    let constant = json!({ "ConstantLR": { "factor": 0.37, "total_iters": 8 } });
+    let linear = json!({ "LinearLR": { "start_factor": 0.3, "total_iters": 21 } });
+    let exponential = json!({ "ExponentialLR": { "gamma": 0.97 } });
+    let steps = json!({ "StepLR": { "step_size": 30, "gamma": 0.7 } });
+    let cosine = json!({ "CosineAnnealingLR": { "T_max": 95, "eta_min": 0.0007 } });
+    let polynomial = json!({ "PolynomialLR": { "total_iters": 260, "power": 1.3 } });
+    let lambda = json!({ "LambdaLR": { "lr_lambda": [0.3, 1.0, 0.7] } });
+    let restarts = json!({ "CosineAnnealingWarmRestarts": { "T_0": 7, "T_mult": 2 } });
+    let one_cycle = json!({ "OneCycleLR": { "max_lr": 0.3, "total_steps": 300 } });
+    let cyclic = json!({ "CyclicLR": { "base_lr": 0.01, "max_lr": 0.1, "step_size_up": 17 } });
+    let sequence =
+        json!({ "SequentialLR": { "schedulers": [linear, cosine], "milestones": [40] } });
+    let schedules = [
+        chain(&[&constant, &exponential]),
+        chain(&[&linear, &steps, &cosine]),
+        chain(&[&polynomial, &linear]),
+        chain(&[&restarts, &linear]),
+        chain(&[&linear, &lambda, &exponential]),
+        chain(&[&linear, &cyclic]),
+        chain(&[&cyclic, &exponential]),
+        chain(&[&one_cycle, &steps]),
+        chain(&[&sequence, &exponential]),
+        chain(&[&constant, &chain(&[&steps, &linear])]),
+    ];
+    expect_parity("SGD", &[0.1, 0.3], &schedules)?;
+    expect_parity("Adam", &[0.1, 0.3], &schedules)
+}
+
+#[test]
+fn what_python_refuses_is_refused() -> Result<()> {
+    let arguments = json!({ "max_lr": 0.1, "total_steps": 20 });
+    let one_cycle = |more| with("OneCycleLR", &arguments, &more);
+    let step = json!({ "StepLR": { "step_size": 3 } });
+    let wrong = [
+        json!({ "ReduceLROnPlateau": { "metrics": [1.0], "factor": 1.0 } }),
+        json!({ "ReduceLROnPlateau": { "metrics": [1.0], "min_lr": [0.1] } }),
+        one_cycle(json!({ "total_steps": 0 })),
+        one_cycle(json!({ "total_steps": 9 })),
+        one_cycle(json!({ "pct_start": 1.5 })),
+        one_cycle(json!({ "pct_start": -0.5 })),
+        one_cycle(json!({ "pct_start": 0.05 })),
+        one_cycle(json!({ "max_lr": [0.1] })),
+        one_cycle(json!({ "max_momentum": [0.1, 0.2, 0.3] })),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 0 } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 5, "T_mult": 0 } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 5, "epochs": [-1.0] } }),
+        json!({ "ConstantLR": { "factor": 1.1 } }),
+        json!({ "ConstantLR": { "factor": -0.1 } }),
+        json!({ "ConstantLR": { "factor": 0.0 } }),
+        json!({ "CyclicLR": { "base_lr": [0.1], "max_lr": 0.2 } }),
+        json!({ "CyclicLR": { "base_lr": 0.1, "max_lr": [0.2, 0.3, 0.4] } }),
+        json!({ "CyclicLR": { "base_lr": 0.1, "max_lr": 0.2, "step_size_up": 0 } }),
+        json!({ "CyclicLR": { "base_lr": 0.1, "max_lr": 0.2, "base_momentum": [0.1] } }),
+        json!({ "LambdaLR": { "lr_lambda": [[0.5]] } }),
+        json!({ "SequentialLR": { "schedulers": [step], "milestones": [3] } }),
+    ];
+    let right = [step];
+    let job = Job::new()?;
+    let fixed = ["12", "SGD", "[0.1, 0.2]"];
+    let descriptions: Vec<_> = wrong.iter().chain(&right).map(Value::to_string).collect();
+    let arguments = fixed.into_iter().chain(["--refused"]);
+    let arguments = arguments.chain(descriptions.iter().map(String::as_str));
+    let python = job.run(python("lr_schedulers", arguments)?)?.expect_success()?;
+    let python: Vec<_> = python.stdout.lines().collect();
+    ensure!(python.len() == descriptions.len(), "{python:?}");
+    for (number, (description, python)) in descriptions.iter().zip(python).enumerate() {
+        let theirs = python != "null";
+        ensure!(theirs == (number < wrong.len()), "{description} in Python: {python}");
+        let arguments = fixed.into_iter().chain([description.as_str()]);
+        job.run(example("lr_schedules", arguments)?)?.expect_code(theirs.into())?;
+    }
+    Ok(())
 }

@@ -4,8 +4,8 @@
 use super::Method;
 use crate::args::{ServerArgs, count};
 use crate::server::Shards;
-use report::refused;
 use tch::Tensor;
+use tch_parallel::Error;
 use tch_parallel::Result;
 
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ impl EasgdArgs {
             return Ok(alpha);
         }
         let found = format!("{}, with --lr {lr}", self.rho);
-        Err(refused("--rho", found, "such that lr · rho lies between 0 and 1"))
+        Err(Error::argument("--rho", found, "such that lr · rho lies between 0 and 1"))
     }
 }
 

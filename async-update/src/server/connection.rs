@@ -71,7 +71,8 @@ impl Shards {
             granted = self.ask(shard, request, Some(&*part))?;
             let mut force = part.empty_like();
             link.recv(&mut force, SERVER)?;
-            part.f_sub_(&force).map(|_| ()).map_err(Error::tensor("move θ"))
+            let _ = part.f_sub_(&force)?;
+            Ok(())
         })?;
         Ok(granted)
     }
@@ -124,15 +125,15 @@ fn lost(shard: usize) -> impl FnOnce(Error) -> Error {
         0 => "the parameter server, rank 0".to_owned(),
         _ => format!("the parameter server of shard {shard}, rank {shard}"),
     };
-    move |error| match error {
-        Error::Collective { rank, operation, message, blame } => {
-            let blame = blame.map_or_else(String::new, |blame| format!(": {blame}"));
-            let blame = Some(format!("this worker has lost {server}{blame}"));
-            Error::Collective { rank, operation, message, blame }
+    move |mut error| {
+        match &mut error {
+            Error::Collective { blame, .. } => {
+                let why = blame.take().map_or_else(String::new, |blame| format!(": {blame}"));
+                *blame = Some(format!("this worker has lost {server}{why}"));
+            }
+            Error::Rendezvous { operation, .. } => *operation = format!("reach {server}"),
+            _ => {}
         }
-        Error::Rendezvous { rank, world_size, message, .. } => {
-            Error::Rendezvous { rank, world_size, operation: format!("reach {server}"), message }
-        }
-        other => other,
+        error
     }
 }

@@ -15,7 +15,6 @@
 //! server asks it for patience now and then, and the worker asks the other servers.
 
 use crate::link::Link;
-use report::refused;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
@@ -72,7 +71,7 @@ pub fn send<M: Message>(link: &Link, message: M, dst: usize) -> Result<()> {
 pub fn receive<M: Message>(link: &Link, src: usize) -> Result<M> {
     let mut header = Tensor::zeros([M::BYTES as i64], (Kind::Uint8, Device::Cpu));
     link.recv(&mut header, src)?;
-    decode(&Vec::try_from(header).map_err(Error::tensor("read a header"))?)
+    decode(&Vec::try_from(header)?)
 }
 
 fn encode<M: Message>(message: &M) -> Result<Vec<u8>> {
@@ -83,8 +82,9 @@ fn encode<M: Message>(message: &M) -> Result<Vec<u8>> {
 
 fn decode<M: Message>(bytes: &[u8]) -> Result<M> {
     let expected = "one that this program sends; do all ranks run the same program?";
-    postcard::from_bytes(bytes)
-        .map_err(|_| refused("a message between worker and server", format!("{bytes:?}"), expected))
+    postcard::from_bytes(bytes).map_err(|_| {
+        Error::argument("a message between worker and server", format!("{bytes:?}"), expected)
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What an update does to the server's θ.
 
 use tch::Tensor;
-use tch_parallel::{Error, Result};
+use tch_parallel::Result;
 
 /// How θ and what a worker sends become the new θ.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,13 +35,13 @@ impl Rule {
             Rule::Gradient { lr, staleness_aware } => {
                 let overtaken = if staleness_aware { staleness.max(1) } else { 1 };
                 let step = sent * (lr / overtaken as f64);
-                let _ = theta.f_sub_(&step).map_err(Error::tensor("update θ"))?;
+                let _ = theta.f_sub_(&step)?;
                 Ok(None)
             }
             Rule::Elastic { alpha } => {
-                let distance = sent.f_sub(theta).map_err(Error::tensor("compare with θ"))?;
+                let distance = sent.f_sub(theta)?;
                 let force = distance * alpha;
-                let _ = theta.f_add_(&force).map_err(Error::tensor("update θ"))?;
+                let _ = theta.f_add_(&force)?;
                 Ok(Some(force))
             }
         }

@@ -46,7 +46,7 @@ impl Shard {
     pub fn read(&mut self, worker: usize, wanted: usize, out: &mut Tensor) -> Result<usize> {
         let granted = self.workers.grant(worker, wanted);
         if granted > 0 {
-            out.f_copy_(&self.theta).map_err(Error::tensor("copy θ"))?;
+            out.f_copy_(&self.theta)?;
             self.span.get_or_insert((Instant::now(), Instant::now()));
             let (clock, version) = (self.workers.read(worker), self.version());
             self.log.event("read", &Read { worker, clock, version, at: now() })?;

@@ -32,19 +32,19 @@ pub fn autocast<R>(device: Device, dtype: Option<Kind>, body: impl FnOnce() -> R
     let cuda = match device {
         Device::Cpu => false,
         Device::Cuda(_) => true,
-        other => return Err(refused("device", format!("{other:?}"), "a CPU or CUDA device")),
+        other => {
+            return Err(Error::argument("device", format!("{other:?}"), "a CPU or CUDA device"));
+        }
     };
     let kind = match dtype {
         None => None,
         Some(Kind::Half) => Some(AutocastKind::Half),
         Some(Kind::BFloat16) => Some(AutocastKind::BFloat16),
-        Some(other) => return Err(refused("dtype", format!("{other:?}"), "Half or BFloat16")),
+        Some(other) => {
+            return Err(Error::argument("dtype", format!("{other:?}"), "Half or BFloat16"));
+        }
     };
     amp::autocast(cuda, kind, body).map_err(Error::engine("autocast"))
-}
-
-fn refused(what: &str, found: String, expected: &str) -> Error {
-    Error::Argument { what: what.into(), found, expected: expected.into() }
 }
 
 #[cfg(test)]

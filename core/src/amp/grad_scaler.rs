@@ -42,7 +42,8 @@ impl Default for GradScalerOptions {
 /// If a gradient has overflowed, the step is skipped and the scale shrinks. Ranks with
 /// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) reach the same verdict
 /// without communication: each checks gradients that are averaged over all ranks, and one rank's
-/// infinity or NaN makes the average infinite or NaN.
+/// infinity or NaN makes the average infinite or NaN. The exception are gradients that are not
+/// averaged: see [`PostLocalSgdOptimizer`](crate::optim::PostLocalSgdOptimizer).
 #[derive(Debug)]
 pub struct GradScaler {
     enabled: bool,
@@ -83,7 +84,7 @@ impl GradScaler {
     ///
     /// # Errors
     /// [`Error::Argument`] for factors that PyTorch refuses too, and for a scale or a factor that
-    /// is infinite or NaN.
+    /// is infinite or NaN. Nothing is refused if scaling is off.
     pub fn new(options: GradScalerOptions) -> Result<Self> {
         let GradScalerOptions {
             init_scale,
@@ -93,18 +94,18 @@ impl GradScaler {
             enabled,
         } = options;
         // It is an f32 on the device.
-        if !(init_scale as f32).is_finite() {
-            return Err(refused("init_scale", init_scale.to_string(), "a finite 32-bit number"));
+        if enabled && !(init_scale as f32).is_finite() {
+            return Err(Error::argument("init_scale", init_scale, "a finite 32-bit number"));
         }
-        if !growth_factor.is_finite() || growth_factor <= 1.0 {
-            return Err(refused(
+        if enabled && (!growth_factor.is_finite() || growth_factor <= 1.0) {
+            return Err(Error::argument(
                 "growth_factor",
                 growth_factor.to_string(),
                 "a finite number above 1",
             ));
         }
-        if !backoff_factor.is_finite() || backoff_factor >= 1.0 {
-            return Err(refused(
+        if enabled && (!backoff_factor.is_finite() || backoff_factor >= 1.0) {
+            return Err(Error::argument(
                 "backoff_factor",
                 backoff_factor.to_string(),
                 "a finite number below 1",
@@ -133,7 +134,7 @@ impl GradScaler {
             Some(tensors) => tensors,
             None => self.tensors.insert(self.state.to_tensors(device)?),
         };
-        scale.f_to(device).and_then(|scale| loss.f_mul(&scale)).map_err(Error::tensor("scale"))
+        Ok(loss.f_mul(&scale.f_to(device)?)?)
     }
 
     /// Divides the optimizer's gradients by the scale, so that you can
@@ -153,7 +154,7 @@ impl GradScaler {
         let key = key(&parameters);
         if let Some(checked) = self.optimizers.get(&key) {
             let found = if checked.stepped { "called after step" } else { "called twice" };
-            return Err(refused("unscale_", found.into(), "called once before update"));
+            return Err(Error::argument("unscale_", found, "called once before update"));
         }
         let found_inf = no_grad(|| divide(&parameters, scale))?;
         self.optimizers.insert(key, Checked { found_inf, stepped: false });
@@ -176,10 +177,10 @@ impl GradScaler {
         let mut finite = true;
         if let Some(checked) = self.optimizers.get_mut(&key) {
             if checked.stepped {
-                return Err(refused("step", "called twice".into(), "called once before update"));
+                return Err(Error::argument("step", "called twice", "called once before update"));
             }
             for found in &checked.found_inf {
-                finite &= found.f_double_value(&[]).map_err(Error::tensor("step"))? == 0.0;
+                finite &= found.f_double_value(&[])? == 0.0;
             }
             checked.stepped = true;
         }
@@ -202,23 +203,21 @@ impl GradScaler {
         let checked = std::mem::take(&mut self.optimizers).into_values();
         let found_inf: Vec<_> = checked.flat_map(|checked| checked.found_inf).collect();
         if found_inf.is_empty() {
-            return Err(refused("update", "called without a step".into(), "called after step"));
+            return Err(Error::argument("update", "called without a step", "called after step"));
         }
         let GradScalerState { growth_factor, backoff_factor, growth_interval, .. } = self.state;
-        let mut update = || {
-            let mut combined = scale.f_zeros_like()?;
-            for found in &found_inf {
-                combined = combined.f_add(&found.f_to(scale.device())?)?;
-            }
-            scale.f_internal_amp_update_scale_(
-                growth_tracker,
-                &combined,
-                growth_factor,
-                backoff_factor,
-                growth_interval,
-            )
-        };
-        update().map(|_| ()).map_err(Error::tensor("update"))
+        let mut combined = scale.f_zeros_like()?;
+        for found in &found_inf {
+            combined = combined.f_add(&found.f_to(scale.device())?)?;
+        }
+        let _ = scale.f_internal_amp_update_scale_(
+            growth_tracker,
+            &combined,
+            growth_factor,
+            backoff_factor,
+            growth_interval,
+        )?;
+        Ok(())
     }
 
     /// The current scale: `get_scale()`. 1 if scaling is off. Waits for a GPU.
@@ -240,9 +239,8 @@ impl GradScaler {
         }
         let mut state = self.state;
         if let Some((scale, growth_tracker)) = &self.tensors {
-            state.scale = scale.f_double_value(&[]).map_err(Error::tensor("state_dict"))?;
-            state.growth_tracker =
-                growth_tracker.f_int64_value(&[]).map_err(Error::tensor("state_dict"))?;
+            state.scale = scale.f_double_value(&[])?;
+            state.growth_tracker = growth_tracker.f_int64_value(&[])?;
         }
         Ok(Some(state))
     }
@@ -259,10 +257,10 @@ impl GradScaler {
 
 impl GradScalerState {
     fn to_tensors(self, device: Device) -> Result<(Tensor, Tensor)> {
-        let full = |value: f64, kind| {
-            Tensor::f_full([0; 0], value, (kind, device)).map_err(Error::tensor("scale"))
-        };
-        Ok((full(self.scale, Kind::Float)?, full(self.growth_tracker as f64, Kind::Int)?))
+        let on_device = |value: Tensor| value.f_to(device);
+        let scale = Tensor::from(self.scale).f_to_kind(Kind::Float)?;
+        let growth_tracker = Tensor::from(self.growth_tracker).f_to_kind(Kind::Int)?;
+        Ok((on_device(scale)?, on_device(growth_tracker)?))
     }
 }
 
@@ -273,17 +271,21 @@ fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
         let (device, kind) = (gradient.device(), gradient.kind());
         if kind == Kind::Half {
             let expected = "of Float: parameters stay in 32 bits under autocast";
-            return Err(refused("a gradient", "of Half".into(), expected));
+            return Err(Error::argument("a gradient", "of Half", expected));
         }
+        let gradient = match gradient.is_sparse() {
+            true => gradient.f_internal_values()?,
+            false => gradient,
+        };
         match groups.iter_mut().find(|group| (group.0, group.1) == (device, kind)) {
             Some(group) => group.2.push(gradient),
             None => groups.push((device, kind, vec![gradient])),
         }
     }
     if groups.is_empty() {
-        return Err(refused(
+        return Err(Error::argument(
             "the optimizer",
-            "without a gradient".into(),
+            "without a gradient",
             "stepped after a backward pass",
         ));
     }
@@ -291,13 +293,11 @@ fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
     let inverse = scale
         .f_to_kind(Kind::Double)
         .and_then(|scale| scale.f_reciprocal())
-        .and_then(|inverse| inverse.f_to_kind(Kind::Float))
-        .map_err(Error::tensor("unscale_"))?;
+        .and_then(|inverse| inverse.f_to_kind(Kind::Float))?;
     let mut all_found = Vec::new();
     for (device, _, mut gradients) in groups {
-        let mut found =
-            Tensor::f_zeros([0; 0], (Kind::Float, device)).map_err(Error::tensor("unscale_"))?;
-        let inverse = inverse.f_to(device).map_err(Error::tensor("unscale_"))?;
+        let mut found = Tensor::f_zeros([0; 0], (Kind::Float, device))?;
+        let inverse = inverse.f_to(device)?;
         non_finite_check_and_unscale_(&mut gradients, &mut found, &inverse)
             .map_err(Error::engine("unscale_"))?;
         all_found.push(found);
@@ -311,11 +311,7 @@ fn key(parameters: &[Tensor]) -> usize {
 }
 
 fn not_scaled(what: &str) -> Error {
-    refused(what, "called before scale".into(), "called after the backward pass of a scaled loss")
-}
-
-fn refused(what: &str, found: String, expected: &str) -> Error {
-    Error::Argument { what: what.into(), found, expected: expected.into() }
+    Error::argument(what, "called before scale", "called after the backward pass of a scaled loss")
 }
 
 #[cfg(test)]

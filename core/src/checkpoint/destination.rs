@@ -15,18 +15,14 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let directory = directory(path);
     if !directory.is_dir() {
-        return Err(Error::Format {
-            path: path.into(),
-            found: format!("the directory {} does not exist", directory.display()),
-            expected: "a file in an existing directory; create it first".into(),
-        });
+        return Err(Error::format(
+            path,
+            format!("the directory {} does not exist", directory.display()),
+            "a file in an existing directory; create it first",
+        ));
     }
     if path.is_dir() {
-        return Err(Error::Format {
-            path: path.into(),
-            found: "a directory".into(),
-            expected: "the name of a file to write".into(),
-        });
+        return Err(Error::format(path, "a directory", "the name of a file to write"));
     }
     let temporary = temporary(path);
     File::create(&temporary).map_err(Error::io("write to the directory of", path))?;

@@ -31,10 +31,12 @@ pub(super) fn write(path: &Path, tensors: &NamedTensors, metadata: Option<Metada
 /// Reads a file that [`write`] or Python has written.
 pub(super) fn read(path: &Path) -> Result<(NamedTensors, Metadata)> {
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
-    named_tensors::from_bytes(&bytes).map_err(|error| Error::Format {
-        path: path.into(),
-        found: format!("not a complete safetensors file ({error})"),
-        expected: "a file that `save` or safetensors in Python has written completely".into(),
+    named_tensors::from_bytes(&bytes).map_err(|error| {
+        Error::format(
+            path,
+            format!("not a complete safetensors file ({error})"),
+            "a file that `save` or safetensors in Python has written completely",
+        )
     })
 }
 

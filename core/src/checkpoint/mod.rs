@@ -6,6 +6,7 @@
 //! The format contains names, shapes, numbers and text, so loading a file runs no code. Python
 //! reads it with `safetensors.torch`.
 
+mod bucket_order;
 mod destination;
 mod file;
 mod random;

@@ -43,7 +43,7 @@ pub(super) fn gather(group: &ProcessGroup) -> Result<Vec<(String, Tensor)>> {
     let mut states = Vec::new();
     for cuda in generators(group.device()) {
         let state = rng_state(cuda).map_err(Error::engine("get_rng_state"))?;
-        let state = state.f_to(group.exchange_device()).map_err(Error::tensor("get_rng_state"))?;
+        let state = state.f_to(group.exchange_device())?;
         let all = group.all_gather(&state)?;
         states.extend(all.into_iter().enumerate().map(|(rank, state)| (name(rank, cuda), state)));
     }

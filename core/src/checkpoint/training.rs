@@ -1,13 +1,14 @@
 //! A whole training in a file: everything needed to continue it.
 
+use super::bucket_order;
 use super::file::{self, GENERATORS, HEADER, MODEL, OPTIMIZER, take};
 use super::random::{self, Generators};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
 use crate::distributed::ProcessGroup;
 use crate::named_tensors::{Metadata, NamedTensors};
-use crate::optim::lr_scheduler::{LrScheduler, LrSchedulerState};
-use crate::optim::{Optimizer, OptimizerState};
+use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
+use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
 use crate::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -64,12 +65,13 @@ const UNREADABLE: &str = "";
 /// - buffers of ranks other than 0. Without `broadcast_buffers`, each rank has its own, and those
 ///   of the others are lost.
 /// - the state of a communication hook: the errors and matrices of
-///   [`PowerSgd`](crate::distributed::hooks::PowerSgd) start anew.
-/// - DistributedDataParallel's buckets, which are rebuilt once, after the first backward pass. With
-///   three ranks or more, the order of Gloo's sums depends on a gradient's position in its bucket.
-///   A resumed training then equals the uninterrupted one to the last bit only if the buckets are
-///   rebuilt before its first step: make one forward and backward pass before
-///   [`load`](Self::load), as `ddp-imagenet` does.
+///   [`PowerSgd`](crate::distributed::hooks::PowerSgd) and the step count of
+///   [`PostLocalSgd`](crate::distributed::hooks::PostLocalSgd) start anew.
+///
+/// It contains the order of the gradients in DistributedDataParallel's buckets, which PyTorch's
+/// checkpoints do not: with three ranks or more, it determines how sums are rounded. So wrap the
+/// model before [`load`](Self::load); a training resumed on the same number of ranks then equals the
+/// uninterrupted one to the last bit.
 ///
 /// In the file, the names of the model's variables start with `model.`, those of the optimizer's
 /// state with `optimizer.`, those of the generators with `rng.`; `__metadata__["training"]` is the
@@ -88,8 +90,8 @@ pub struct Training<'a> {
     pub vs: &'a mut VarStore,
     /// The optimizer that trains them.
     pub optimizer: &'a mut dyn Optimizer,
-    /// The learning-rate schedule, if there is one.
-    pub scheduler: Option<&'a mut LrScheduler>,
+    /// The scheduler of the learning rate, if there is one.
+    pub scheduler: Option<&'a mut dyn Scheduler>,
     /// The gradient scaler, if there is one.
     pub scaler: Option<&'a mut GradScaler>,
 }
@@ -110,9 +112,10 @@ struct Header {
     architecture: String,
     world_size: usize,
     optimizer: String,
-    optimizer_options: Value,
+    param_groups: Vec<ParamGroupState>,
     scheduler: Option<LrSchedulerState>,
     scaler: Option<GradScalerState>,
+    bucket_order: Option<Vec<String>>,
     progress: Value,
 }
 
@@ -131,6 +134,7 @@ impl Training<'_> {
         progress: &P,
         group: &ProcessGroup,
     ) -> Result<()> {
+        group.refuse_python("checkpoint::Training::save", 0..group.world_size())?;
         self.optimizer.consolidate_state_dict(WRITER)?;
         let generators = random::gather(group)?;
         let written = match group.rank() {
@@ -154,9 +158,14 @@ impl Training<'_> {
             architecture: self.architecture.into(),
             world_size,
             optimizer: optimizer.optimizer,
-            optimizer_options: optimizer.options,
-            scheduler: self.scheduler.as_ref().map(|scheduler| scheduler.state_dict()),
+            param_groups: optimizer.param_groups,
+            scheduler: self
+                .scheduler
+                .as_ref()
+                .map(|scheduler| scheduler.state_dict())
+                .transpose()?,
             scaler: self.scaler.as_ref().map_or(Ok(None), |scaler| scaler.state_dict())?,
+            bucket_order: bucket_order::state_dict(self.vs)?,
             progress: to_json(progress)?,
         };
         let header =
@@ -191,6 +200,7 @@ impl Training<'_> {
         path: impl AsRef<Path>,
         group: &ProcessGroup,
     ) -> Result<Resumed<P>> {
+        group.refuse_python("checkpoint::Training::load", 0..group.world_size())?;
         let path = path.as_ref();
         let read = read(path);
         let header = read.as_ref().map_or(UNREADABLE, |(_, header)| header.as_str());
@@ -198,11 +208,11 @@ impl Training<'_> {
         let rank_0_failed = theirs.as_deref() == Some(UNREADABLE);
         let other_file = theirs.is_some_and(|theirs| theirs != header);
         let loaded = match read {
-            Ok(_) if other_file => Err(Error::Format {
-                path: path.into(),
-                found: "not the training that rank 0 has read".into(),
-                expected: "the same file on every host".into(),
-            }),
+            Ok(_) if other_file => Err(Error::format(
+                path,
+                "not the training that rank 0 has read",
+                "the same file on every host",
+            )),
             Ok((tensors, header)) => self.apply(path, tensors, &header, group),
             Err(error) => Err(error),
         };
@@ -223,27 +233,25 @@ impl Training<'_> {
         header: &str,
         group: &ProcessGroup,
     ) -> Result<Resumed<P>> {
-        let refuse = |found: String, expected: String| {
-            Err(Error::Format { path: path.into(), found, expected })
-        };
         let header: Header = match serde_json::from_str(header) {
             Ok(header) => header,
             Err(error) => {
                 let found = format!("a training in an unknown format ({error})");
-                return refuse(found, "one that this program saved".into());
+                return Err(Error::format(path, found, "one that this program saved"));
             }
         };
         if header.architecture != self.architecture {
-            return refuse(
+            return Err(Error::format(
+                path,
                 format!("a training of {}", header.architecture),
                 format!("a training of {}, which is this model", self.architecture),
-            );
+            ));
         }
         let progress = match P::deserialize(&header.progress) {
             Ok(progress) => progress,
             Err(error) => {
                 let found = format!("the progress {} ({error})", header.progress);
-                return refuse(found, "that of this program".into());
+                return Err(Error::format(path, found, "that of this program"));
             }
         };
         let scaled = self.scaler.as_ref().map_or(Ok(None), |scaler| scaler.state_dict())?;
@@ -253,10 +261,11 @@ impl Training<'_> {
         ] {
             let with = |is_there| format!("{} {what}", if is_there { "with" } else { "without" });
             if saved != here {
-                return refuse(
+                return Err(Error::format(
+                    path,
                     format!("a training {}", with(saved)),
                     format!("one {}, as this one is", with(here)),
-                );
+                ));
             }
         }
 
@@ -265,7 +274,7 @@ impl Training<'_> {
         weights::check(path, &variables, &saved)?;
         let optimizer = OptimizerState {
             optimizer: header.optimizer,
-            options: header.optimizer_options,
+            param_groups: header.param_groups,
             tensors: take(&mut tensors, OPTIMIZER).into_iter().collect(),
         };
         self.optimizer.load_state_dict(&optimizer).map_err(in_file(path))?;
@@ -276,6 +285,9 @@ impl Training<'_> {
             scaler.load_state_dict(state);
         }
         weights::assign(variables, &saved)?;
+        if let Some(order) = &header.bucket_order {
+            bucket_order::load_state_dict(self.vs, order)?;
+        }
         let states = take(&mut tensors, GENERATORS);
         let generators = random::restore(group, header.world_size, &states)?;
         Ok(Resumed { progress, generators })
@@ -286,12 +298,11 @@ fn read(path: &Path) -> Result<(NamedTensors, String)> {
     let (tensors, mut metadata) = file::read(path)?;
     match metadata.remove(HEADER) {
         Some(header) => Ok((tensors, header)),
-        None => Err(Error::Format {
-            path: path.into(),
-            found: "weights only".into(),
-            expected: "a whole training; to start one from these weights, use `checkpoint::load`"
-                .into(),
-        }),
+        None => Err(Error::format(
+            path,
+            "weights only",
+            "a whole training; to start one from these weights, use `checkpoint::load`",
+        )),
     }
 }
 
@@ -303,11 +314,12 @@ fn to_json<P: Serialize + DeserializeOwned>(progress: &P) -> Result<Value> {
 }
 
 fn not_json(what: &'static str) -> impl FnOnce(serde_json::Error) -> Error {
-    move |error| Error::Argument {
-        what: what.into(),
-        found: format!("not readable after writing ({error})"),
-        expected: "made of what JSON supports: finite numbers, text, lists, maps with text as keys"
-            .into(),
+    move |error| {
+        Error::argument(
+            what,
+            format!("not readable after writing ({error})"),
+            "made of what JSON supports: finite numbers, text, lists, maps with text as keys",
+        )
     }
 }
 
@@ -315,7 +327,7 @@ fn not_json(what: &'static str) -> impl FnOnce(serde_json::Error) -> Error {
 fn in_file(path: &Path) -> impl FnOnce(Error) -> Error {
     move |error| match error {
         Error::Argument { what, found, expected } => {
-            Error::Format { path: path.into(), found: format!("{what} is {found}"), expected }
+            Error::format(path, format!("{what} is {found}"), expected)
         }
         other => other,
     }

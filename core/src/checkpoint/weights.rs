@@ -62,7 +62,7 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 /// match, use tch's `VarStore::load_partial`.
 ///
 /// Names may have the prefix `module.`, which PyTorch's wrappers add and which normally prevents a
-/// bare model from loading a wrapped model's state dict (S1.49).
+/// bare model from loading a wrapped model's state dict.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read; [`Error::Format`], naming the file and the variables,
@@ -81,9 +81,9 @@ pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
 /// Sets variables from saved ones that passed [`check`].
 pub(super) fn assign(variables: NamedTensors, saved: &NamedTensors) -> Result<()> {
     no_grad(|| {
-        variables.into_iter().try_for_each(|(name, mut variable)| {
-            variable.f_copy_(&saved[&name]).map_err(Error::tensor("copy of a loaded variable"))
-        })
+        variables
+            .into_iter()
+            .try_for_each(|(name, mut variable)| Ok(variable.f_copy_(&saved[&name])?))
     })
 }
 
@@ -101,29 +101,31 @@ fn without_prefix(saved: NamedTensors, variables: &NamedTensors) -> NamedTensors
 
 /// Refuses saved variables unless they are exactly the model's, by name and shape.
 pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors) -> Result<()> {
-    let refuse = |found: String, expected: &str| {
-        Err(Error::Format { path: path.into(), found, expected: expected.into() })
-    };
     let mut missing: Vec<_> = variables.keys().filter(|name| !saved.contains_key(*name)).collect();
     if !missing.is_empty() {
         missing.sort();
-        return refuse(format!("no {missing:?}"), "every variable of the model");
+        return Err(Error::format(path, format!("no {missing:?}"), "every variable of the model"));
     }
     let mut unexpected: Vec<_> =
         saved.keys().filter(|name| !variables.contains_key(*name)).collect();
     if !unexpected.is_empty() {
         unexpected.sort();
-        return refuse(format!("{unexpected:?}"), "only variables that the model has");
+        return Err(Error::format(
+            path,
+            format!("{unexpected:?}"),
+            "only variables that the model has",
+        ));
     }
     let mut names: Vec<_> = variables.keys().collect();
     names.sort();
     for name in names {
         let (found, expected) = (saved[name].size(), variables[name].size());
         if found != expected {
-            return refuse(
+            return Err(Error::format(
+                path,
                 format!("{name} has the shape {found:?}"),
-                &format!("{expected:?}, as in the model"),
-            );
+                format!("{expected:?}, as in the model"),
+            ));
         }
     }
     Ok(())

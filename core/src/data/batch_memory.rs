@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
-use crate::{Error, Result};
+use crate::Result;
 
 /// More than loaders have in flight. Memory beyond that is freed.
 const LIMIT: usize = 32;
@@ -24,8 +24,7 @@ impl BatchMemory {
             Some(tensor) => tensor,
             None => {
                 self.drop_other_sizes(size);
-                Tensor::f_zeros(size, (Kind::Float, Device::Cpu))
-                    .map_err(Error::tensor("batch of images"))?
+                Tensor::f_zeros(size, (Kind::Float, Device::Cpu))?
             }
         };
         // A batch without images has no elements.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tch::{Device, TchError, Tensor};
+use tch::{TchError, Tensor};
 
-use crate::{Error, Result, Tensors};
+use crate::{Result, Tensors};
 
 /// A set of samples numbered from 0. `torch.utils.data.Dataset`
 ///
@@ -38,7 +38,7 @@ use crate::{Error, Result, Tensors};
 #[doc(alias = "collate_fn")]
 pub trait Dataset: Send + Sync {
     /// The input of a training step; `(Tensor, Tensor)` for images with labels.
-    type Batch: Batch;
+    type Batch: Tensors + Send + 'static;
 
     /// The number of samples.
     fn len(&self) -> usize;
@@ -74,40 +74,9 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     }
 }
 
-/// What worker threads pass to the training loop, and the training loop to a device: any
-/// [`Tensors`] that are `Send`, so tensors, tuples and vectors of them, and your own structs that
-/// implement it.
-pub trait Batch: Tensors + Send + 'static {
-    /// Copies the batch into page-locked memory, from which copies to a GPU are faster and
-    /// asynchronous. `tensor.pin_memory()`
-    ///
-    /// # Errors
-    /// [`Error::Tensor`] if there is no GPU.
-    fn pin_memory(self) -> Result<Self> {
-        // What `Tensor::pin_memory` calls, without the warning that libtorch prints each time
-        // because tch names a device. The index does not matter: pinned memory works for every GPU.
-        replace(self, "pin_memory", |tensor| tensor.f_internal_pin_memory(Device::Cuda(0)))
-    }
-
-    /// Moves the batch to `device`. A copy from pinned memory does not block: work queued on the
-    /// device later waits for it. `tensor.to(device, non_blocking=True)`
-    ///
-    /// # Errors
-    /// [`Error::Tensor`] if the device does not exist, or runs out of memory.
-    fn to_device(self, device: Device) -> Result<Self> {
-        let (non_blocking, copy) = (true, false);
-        replace(self, "to_device", |tensor| {
-            tensor.f_to_device_(device, tensor.kind(), non_blocking, copy)
-        })
-    }
-}
-
-impl<T: Tensors + Send + 'static> Batch for T {}
-
 /// Replaces each tensor, up to the first error.
 pub(super) fn replace<T: Tensors>(
     mut tensors: T,
-    operation: &'static str,
     other: impl Fn(&Tensor) -> Result<Tensor, TchError>,
 ) -> Result<T> {
     let mut result = Ok(());
@@ -118,6 +87,6 @@ pub(super) fn replace<T: Tensors>(
     };
     tensors.visit(&mut replace);
     tensors.visit_replicated(&mut replace);
-    result.map_err(Error::tensor(operation))?;
+    result?;
     Ok(tensors)
 }

@@ -43,11 +43,11 @@ impl<const N: usize> Idx<N> {
             && named_gz
             && [a, b] != GZIP_MAGIC
         {
-            return Err(Error::Format {
-                path: path.into(),
-                found: format!("is named .gz, but begins with 0x{a:02x}{b:02x}"),
-                expected: "gzip data, which begins with 0x1f8b".into(),
-            });
+            return Err(Error::format(
+                path,
+                format!("is named .gz, but begins with 0x{a:02x}{b:02x}"),
+                "gzip data, which begins with 0x1f8b",
+            ));
         }
         Self::parse(file, path)
     }
@@ -66,18 +66,14 @@ impl<const N: usize> Idx<N> {
     }
 
     fn parse_raw(mut source: impl Read, path: &Path) -> Result<Self> {
-        let format = |found: String, expected: String| Error::Format {
-            path: path.to_owned(),
-            found,
-            expected,
-        };
         let read_error = |error: io::Error| match error.kind() {
             // flate2's errors for data that is damaged or truncated.
             io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidData
-            | io::ErrorKind::UnexpectedEof => format(
+            | io::ErrorKind::UnexpectedEof => Error::format(
+                path,
                 format!("holds damaged gzip data ({error})"),
-                "an undamaged file; download it again".into(),
+                "an undamaged file; download it again",
             ),
             _ => Error::io("read", path)(error),
         };
@@ -88,7 +84,8 @@ impl<const N: usize> Idx<N> {
         if let Some(magic) = header.first_chunk::<4>() {
             let expected = [0, 0, UNSIGNED_BYTE, N as u8];
             if *magic != expected {
-                return Err(format(
+                return Err(Error::format(
+                    path,
                     format!("has the magic number {}", describe_magic(*magic)),
                     describe_magic(expected),
                 ));
@@ -99,7 +96,7 @@ impl<const N: usize> Idx<N> {
                 0 => "is empty".to_owned(),
                 n => format!("ends after {n} bytes"),
             };
-            return Err(format(found, format!("a header of {header_len} bytes")));
+            return Err(Error::format(path, found, format!("a header of {header_len} bytes")));
         }
 
         let mut dims = [0; N];
@@ -108,9 +105,10 @@ impl<const N: usize> Idx<N> {
         }
         let product = dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
         let Some(values) = product else {
-            return Err(format(
+            return Err(Error::format(
+                path,
                 format!("claims the dimensions {dims:?}"),
-                "dimensions whose product fits into memory".into(),
+                "dimensions whose product fits into memory",
             ));
         };
 
@@ -119,13 +117,15 @@ impl<const N: usize> Idx<N> {
         source.by_ref().take(values as u64).read_to_end(&mut data).map_err(read_error)?;
         let surplus = io::copy(&mut source, &mut io::sink()).map_err(read_error)?;
         if data.len() < values {
-            return Err(format(
+            return Err(Error::format(
+                path,
                 format!("ends after {} of {values} values", data.len()),
                 format!("{values} values, because the header says {dims:?}"),
             ));
         }
         if surplus > 0 {
-            return Err(format(
+            return Err(Error::format(
+                path,
                 format!("goes on for {surplus} bytes after the last value"),
                 format!("{values} values and no more, because the header says {dims:?}"),
             ));

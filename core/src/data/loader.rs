@@ -1,18 +1,31 @@
 //! Batches, prefetched by worker threads.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `loader` | [`DataLoader`] and its options |
+//! | `iterable` | the loader of an [`IterableDataset`](super::IterableDataset) |
+//! | `epoch` | [`Epoch`]: the batches of one epoch, in order |
+//! | `serial_queue` | jobs for worker threads that run one after the other |
 
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use tch::{Device, Kind, Tensor};
 
-use super::{Batch, Dataset, Sampler};
+use super::sampler::{BatchSampler, Chunks};
+use super::{Dataset, Sampler};
 use crate::{Error, Result};
 
-/// Options of a [`DataLoader`]. Names and defaults are those of `torch.utils.data.DataLoader`.
+mod epoch;
+mod iterable;
+mod serial_queue;
+
+pub use epoch::Epoch;
+use epoch::Order;
+
+/// Options of a [`DataLoader`]. Names and defaults are those of `torch.utils.data.DataLoader`, except
+/// `draw_base_seed`.
 ///
 /// There is no `shuffle`: the order is up to the sampler. A loader with its own shuffling would
 /// break the sharding of a [`DistributedSampler`](super::DistributedSampler).
@@ -30,8 +43,19 @@ pub struct DataLoaderOptions {
     pub prefetch_factor: usize,
     /// Whether to drop the last batch if it is smaller than the others.
     pub drop_last: bool,
-    /// Whether to put batches in page-locked memory, see [`Batch::pin_memory`]. Requires CUDA.
+    /// Whether workers put batches in page-locked memory, from which copies to a GPU are faster and
+    /// do not block, see [`Epoch::to`]. Requires CUDA.
     pub pin_memory: bool,
+    /// Whether each epoch draws a number from the global generator when it begins, as Python's
+    /// loader does at every `iter(loader)`: it seeds Python's workers, and is drawn even without
+    /// workers. Nothing here needs the number. But dropout draws from the same generator, so a
+    /// training with dropout equals Python's to the bit only if both draw it, or neither. To keep
+    /// Python from it, pass `generator=torch.Generator()` to its loader.
+    ///
+    /// An epoch resumed after its first step does not draw: the generator's state in the checkpoint
+    /// is one after the draw. Python's `persistent_workers=True` draws in the first epoch only, and
+    /// its `shuffle=True` without a generator draws a second number, for the order.
+    pub draw_base_seed: bool,
 }
 
 impl Default for DataLoaderOptions {
@@ -42,6 +66,7 @@ impl Default for DataLoaderOptions {
             prefetch_factor: 2,
             drop_last: false,
             pin_memory: false,
+            draw_base_seed: false,
         }
     }
 }
@@ -55,7 +80,7 @@ impl Default for DataLoaderOptions {
 /// ```
 /// use tch_parallel::data::{DataLoader, Mnist, RandomSampler, Split};
 ///
-/// let loader = DataLoader::new(Mnist::embedded(Split::Train)?, RandomSampler { seed: 42 }, 128)?;
+/// let loader = DataLoader::new(Mnist::embedded(Split::Train)?, RandomSampler::new(42), 128)?;
 /// assert_eq!(loader.len(), 63);
 ///
 /// for batch in loader.epoch(0)?.take(1) {
@@ -65,8 +90,11 @@ impl Default for DataLoaderOptions {
 /// }
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
-#[derive(Debug)]
-pub struct DataLoader<D, S> {
+///
+/// There are three kinds of loaders: of a sampler, of a [`BatchSampler`], and of an
+/// [`IterableDataset`](super::IterableDataset), which has a [`Shard`](super::Shard) in place of a
+/// sampler.
+pub struct DataLoader<D, S = Box<dyn BatchSampler>> {
     /// Shared with the worker threads, which may run a moment longer than the loop.
     dataset: Arc<D>,
     sampler: S,
@@ -75,12 +103,12 @@ pub struct DataLoader<D, S> {
     workers: Option<ThreadPool>,
 }
 
-impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
+impl<D: Dataset + 'static> DataLoader<D> {
     /// A loader without workers. Several loaders can share a data set through an `Arc`.
     ///
     /// # Errors
     /// [`Error::Argument`] for a `batch_size` of 0.
-    pub fn new(dataset: D, sampler: S, batch_size: usize) -> Result<Self> {
+    pub fn new(dataset: D, sampler: impl Sampler + 'static, batch_size: usize) -> Result<Self> {
         Self::with_options(
             dataset,
             sampler,
@@ -93,43 +121,38 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
     /// # Errors
     /// [`Error::Argument`] for a `batch_size` of 0, a `prefetch_factor` of 0 with workers,
     /// `pin_memory` without a CUDA device, and more workers than the system allows.
-    pub fn with_options(dataset: D, sampler: S, options: DataLoaderOptions) -> Result<Self> {
-        let refuse = |what: &str, found: &str, expected: &str| {
-            Err(Error::Argument {
-                what: what.into(),
-                found: found.into(),
-                expected: expected.into(),
-            })
-        };
-        if options.batch_size == 0 {
-            return refuse("batch_size", "0", "at least 1");
-        }
-        if options.prefetch_factor == 0 && options.num_workers > 0 {
-            return refuse("prefetch_factor", "0", "at least 1 where there are workers");
-        }
-        if options.pin_memory && !tch::Cuda::is_available() {
-            return refuse("pin_memory", "true", "false, because this program sees no CUDA device");
-        }
-        let workers = match options.num_workers {
-            0 => None,
-            n => Some(worker_threads(n)?),
-        };
-        Ok(Self { dataset: Arc::new(dataset), sampler, options, workers })
+    pub fn with_options(
+        dataset: D,
+        sampler: impl Sampler + 'static,
+        options: DataLoaderOptions,
+    ) -> Result<Self> {
+        let DataLoaderOptions { batch_size, drop_last, .. } = options;
+        Self::build(dataset, Box::new(Chunks { sampler, batch_size, drop_last }), options)
     }
 
-    /// The data set.
-    pub fn dataset(&self) -> &D {
-        &self.dataset
+    /// A loader whose batches are chosen by `batch_sampler`: `DataLoader(batch_sampler=…)`.
+    ///
+    /// # Errors
+    /// Those of [`with_options`](Self::with_options), and [`Error::Argument`] for a `batch_size`
+    /// other than 1 and for `drop_last`, which would contradict it.
+    pub fn with_batch_sampler(
+        dataset: D,
+        batch_sampler: impl BatchSampler + 'static,
+        options: DataLoaderOptions,
+    ) -> Result<Self> {
+        if options.batch_size != 1 || options.drop_last {
+            return Err(Error::argument(
+                "batch_size with drop_last",
+                format!("{} with {}", options.batch_size, options.drop_last),
+                "1 with false, because the batch sampler determines the batches",
+            ));
+        }
+        Self::build(dataset, Box::new(batch_sampler), options)
     }
 
     /// The number of batches per epoch on this rank. `len(loader)`
     pub fn len(&self) -> usize {
-        let samples = self.sampler.num_samples(self.dataset.len());
-        if self.options.drop_last {
-            samples / self.options.batch_size
-        } else {
-            samples.div_ceil(self.options.batch_size)
-        }
+        self.sampler.num_batches(self.dataset.len())
     }
 
     /// Whether an epoch has no batches at all.
@@ -141,7 +164,7 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
     ///
     /// # Errors
     /// Those of [`Sampler::indices`]. Errors of a batch are returned in its place.
-    pub fn epoch(&self, epoch: u64) -> Result<Epoch<'_, D>> {
+    pub fn epoch(&self, epoch: u64) -> Result<Epoch<'_, D::Batch>> {
         self.epoch_from(epoch, 0)
     }
 
@@ -150,124 +173,57 @@ impl<D: Dataset + 'static, S: Sampler> DataLoader<D, S> {
     ///
     /// # Errors
     /// Those of [`epoch`](Self::epoch).
-    pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D>> {
-        let DataLoaderOptions { batch_size, drop_last, .. } = self.options;
-        let mut indices = self.sampler.indices(self.dataset.len(), epoch)?;
-        if drop_last {
-            indices.truncate(indices.len() / batch_size * batch_size);
-        }
-        let batches = indices.chunks(batch_size).skip(step);
-        let batches: VecDeque<_> = batches.map(<[usize]>::to_vec).collect();
-
-        let mut epoch = Epoch {
-            number: epoch,
-            dataset: &self.dataset,
-            workers: self.workers.as_ref(),
-            options: &self.options,
-            waiting: batches,
-            in_flight: VecDeque::new(),
-            abandoned: Arc::default(),
-        };
-        epoch.keep_workers_busy();
-        Ok(epoch)
+    pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D::Batch>> {
+        self.begin(step)?;
+        let batches = self.sampler.batches(self.dataset.len(), epoch)?.into_iter().skip(step);
+        let orders = batches.map(move |indices| {
+            let dataset = Arc::clone(&self.dataset);
+            Order { make: Box::new(move || Some(dataset.batch(&indices, epoch))), queue: None }
+        });
+        Ok(Epoch::new(orders, self.workers.as_ref(), &self.options))
     }
 }
 
-/// The batches of one epoch, see [`DataLoader::epoch`].
-///
-/// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a
-/// data set continues in the thread that asks for the batch. After this is dropped, no worker uses
-/// the data set any more.
-#[derive(Debug)]
-pub struct Epoch<'loader, D: Dataset> {
-    /// The number of the epoch, for data sets that augment their samples.
-    number: u64,
-    dataset: &'loader Arc<D>,
-    workers: Option<&'loader ThreadPool>,
-    options: &'loader DataLoaderOptions,
-    /// The indices of the batches that no worker has yet.
-    waiting: VecDeque<Vec<usize>>,
-    /// The batches given to workers, in order. Each has its own channel, so none needs sorting.
-    in_flight: VecDeque<Receiver<thread::Result<Result<D::Batch>>>>,
-    /// Tells workers to skip batches that are no longer wanted.
-    abandoned: Arc<AtomicBool>,
-}
-
-impl<D: Dataset + 'static> Epoch<'_, D> {
-    /// Assigns batches until as many are in flight as the options allow.
-    fn keep_workers_busy(&mut self) {
-        let Some(workers) = self.workers else { return };
-        let DataLoaderOptions { num_workers, prefetch_factor, pin_memory, .. } = *self.options;
-        while self.in_flight.len() < num_workers.saturating_mul(prefetch_factor) {
-            let Some(indices) = self.waiting.pop_front() else { return };
-            let (sender, receiver) = sync_channel(1);
-            let dataset = Arc::clone(self.dataset);
-            let number = self.number;
-            let abandoned = Arc::clone(&self.abandoned);
-            workers.spawn_fifo(move || {
-                if abandoned.load(Ordering::Relaxed) {
-                    return;
-                }
-                // A panic in a rayon job would abort the whole process.
-                let batch = catch_unwind(AssertUnwindSafe(|| {
-                    make_batch(&*dataset, &indices, number, pin_memory)
-                }));
-                // The receiver may drop the data set next, so this reference must be gone first.
-                drop(dataset);
-                // This fails only if the epoch was dropped; then the batch is not needed.
-                let _ = sender.send(batch);
-            });
-            self.in_flight.push_back(receiver);
-        }
+impl<D, S> DataLoader<D, S> {
+    /// The data set.
+    pub fn dataset(&self) -> &D {
+        &self.dataset
     }
-}
 
-impl<D: Dataset + 'static> Iterator for Epoch<'_, D> {
-    type Item = Result<D::Batch>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.workers.is_none() {
-            let indices = self.waiting.pop_front()?;
-            return Some(make_batch(
-                &**self.dataset,
-                &indices,
-                self.number,
-                self.options.pin_memory,
+    fn build(dataset: D, sampler: S, options: DataLoaderOptions) -> Result<Self> {
+        if options.batch_size == 0 {
+            return Err(Error::argument("batch_size", "0", "at least 1"));
+        }
+        if options.prefetch_factor == 0 && options.num_workers > 0 {
+            return Err(Error::argument("prefetch_factor", "0", "at least 1 with workers"));
+        }
+        if options.pin_memory && !tch::Cuda::is_available() {
+            return Err(Error::argument(
+                "pin_memory",
+                "true",
+                "false, because this program sees no CUDA device",
             ));
         }
-        // A worker drops its sender unused only if the epoch is abandoned.
-        let batch = self.in_flight.pop_front()?.recv().ok()?;
-        self.keep_workers_busy();
-        Some(batch.unwrap_or_else(|panic| resume_unwind(panic)))
+        let workers = match options.num_workers {
+            0 => None,
+            n => Some(worker_threads(n)?),
+        };
+        Ok(Self { dataset: Arc::new(dataset), sampler, options, workers })
     }
 
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.in_flight.len() + self.waiting.len();
-        (left, Some(left))
-    }
-}
-
-impl<D: Dataset + 'static> ExactSizeIterator for Epoch<'_, D> {}
-
-impl<D: Dataset> Drop for Epoch<'_, D> {
-    /// Waits for the batches in progress: the program may end right after this, and libtorch must
-    /// not be unloaded under running threads.
-    fn drop(&mut self) {
-        self.abandoned.store(true, Ordering::Relaxed);
-        for batch in self.in_flight.drain(..) {
-            let _ = batch.recv();
+    /// What Python does in `iter(loader)`, before anything of the epoch is read.
+    fn begin(&self, step: usize) -> Result<()> {
+        if self.options.draw_base_seed && step == 0 {
+            let _base_seed = Tensor::f_empty([0i64; 0], (Kind::Int64, Device::Cpu))?.f_random_()?;
         }
+        Ok(())
     }
 }
 
-fn make_batch<D: Dataset>(
-    dataset: &D,
-    indices: &[usize],
-    epoch: u64,
-    pin_memory: bool,
-) -> Result<D::Batch> {
-    let batch = dataset.batch(indices, epoch)?;
-    if pin_memory { batch.pin_memory() } else { Ok(batch) }
+impl<D, S> fmt::Debug for DataLoader<D, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataLoader").field("options", &self.options).finish_non_exhaustive()
+    }
 }
 
 /// Every loader has its own pool: the training loop may use rayon's global one.
@@ -276,10 +232,12 @@ fn worker_threads(num_workers: usize) -> Result<ThreadPool> {
         .num_threads(num_workers)
         .thread_name(|worker| format!("dataloader-{worker}"))
         .build()
-        .map_err(|error| Error::Argument {
-            what: "num_workers".into(),
-            found: num_workers.to_string(),
-            expected: format!("a number of threads that the system allows ({error})"),
+        .map_err(|error| {
+            Error::argument(
+                "num_workers",
+                num_workers,
+                format!("a number of threads that the system allows ({error})"),
+            )
         })
 }
 

@@ -9,7 +9,7 @@ use super::{Dataset, batch_memory::BatchMemory, idx::Idx};
 use crate::{Error, Result};
 
 /// The directory of Debian's package `dataset-fashion-mnist`.
-pub const FASHION_MNIST_DIR: &str = "/usr/share/datasets/fashion-mnist";
+const FASHION_MNIST_DIR: &str = "/usr/share/datasets/fashion-mnist";
 
 /// Rows and columns of an image.
 pub(super) const SIDE: usize = 28;
@@ -109,22 +109,22 @@ impl Mnist {
             .iter()
             .find_map(|folder| Some((folder, raw_or_gz(folder, split.images_file())?)))
         else {
-            return Err(Error::Format {
-                path: dir.into(),
-                found: format!(
+            return Err(Error::format(
+                dir,
+                format!(
                     "holds no {0} and no {0}.gz, nor do MNIST/raw and FashionMNIST/raw below it",
                     split.images_file()
                 ),
-                expected: "the IDX files of MNIST or of a data set in its format".into(),
-            });
+                "the IDX files of MNIST or of a data set in its format",
+            ));
         };
         // From the same folder: labels of another data set must not be mixed in.
         let Some(labels_path) = raw_or_gz(folder, split.labels_file()) else {
-            return Err(Error::Format {
-                path: folder.clone(),
-                found: format!("holds no {0} and no {0}.gz", split.labels_file()),
-                expected: format!("the labels of {}", images_path.display()),
-            });
+            return Err(Error::format(
+                folder.clone(),
+                format!("holds no {0} and no {0}.gz", split.labels_file()),
+                format!("the labels of {}", images_path.display()),
+            ));
         };
         Self::new(Idx::read(&images_path)?, &images_path, Idx::read(&labels_path)?, &labels_path)
     }
@@ -137,43 +137,39 @@ impl Mnist {
     /// installed.
     pub fn fashion(split: Split) -> Result<Self> {
         if !Path::new(FASHION_MNIST_DIR).is_dir() {
-            return Err(Error::Format {
-                path: FASHION_MNIST_DIR.into(),
-                found: "does not exist".into(),
-                expected: "Fashion-MNIST; on Debian and Ubuntu \
-                           `apt-get install dataset-fashion-mnist` puts it there"
-                    .into(),
-            });
+            return Err(Error::format(
+                FASHION_MNIST_DIR,
+                "does not exist",
+                "Fashion-MNIST; on Debian and Ubuntu \
+                           `apt-get install dataset-fashion-mnist` puts it there",
+            ));
         }
         Self::from_dir(FASHION_MNIST_DIR, split)
     }
 
     fn new(images: Idx<3>, images_path: &Path, labels: Idx<1>, labels_path: &Path) -> Result<Self> {
-        let format = |path: &Path, found: String, expected: String| {
-            Err(Error::Format { path: path.into(), found, expected })
-        };
         let [count, rows, columns] = images.dims;
         if [rows, columns] != [SIDE, SIDE] {
-            return format(
+            return Err(Error::format(
                 images_path,
                 format!("holds images of {rows}×{columns} pixels"),
                 format!("images of {SIDE}×{SIDE} pixels"),
-            );
+            ));
         }
         let [labels_count] = labels.dims;
         if labels_count != count {
-            return format(
+            return Err(Error::format(
                 labels_path,
                 format!("holds {labels_count} labels"),
                 format!("{count}, one for each image in {}", images_path.display()),
-            );
+            ));
         }
         if let Some((index, label)) = labels.data.iter().enumerate().find(|(_, l)| **l >= CLASSES) {
-            return format(
+            return Err(Error::format(
                 labels_path,
                 format!("holds the label {label} at index {index}"),
                 format!("labels from 0 to {}", CLASSES - 1),
-            );
+            ));
         }
         Ok(Self { images: images.data, labels: labels.data, memory: Arc::default() })
     }
@@ -200,11 +196,11 @@ impl Dataset for Mnist {
         let mut labels = Vec::with_capacity(indices.len());
         for &index in indices {
             let Some(&label) = self.labels.get(index) else {
-                return Err(Error::Argument {
-                    what: "index".into(),
-                    found: index.to_string(),
-                    expected: format!("less than the number of images, {}", self.len()),
-                });
+                return Err(Error::argument(
+                    "index",
+                    index,
+                    format!("less than the number of images, {}", self.len()),
+                ));
             };
             labels.push(i64::from(label));
         }
@@ -216,7 +212,7 @@ impl Dataset for Mnist {
                 }
             }
         })?;
-        let labels = Tensor::f_from_slice(&labels).map_err(Error::tensor("batch of labels"))?;
+        let labels = Tensor::f_from_slice(&labels)?;
         Ok((images, labels))
     }
 }

@@ -44,13 +44,11 @@ impl<T: Tensors> TensorDataset<T> {
             [Some(&len), ..] if replicated == 0 && rows.iter().all(|rows| *rows == Some(&len)) => {
                 Ok(TensorDataset { tensors: Mutex::new(tensors), len: len as usize })
             }
-            _ => Err(Error::Argument {
-                what: "the tensors' sizes".into(),
-                found: format!("{sizes:?}"),
-                expected:
-                    "one or more, with the same first dimension (the samples), and none Replicated"
-                        .into(),
-            }),
+            _ => Err(Error::argument(
+                "the tensors' sizes",
+                format!("{sizes:?}"),
+                "one or more, with the same first dimension (the samples), and none Replicated",
+            )),
         }
     }
 }
@@ -66,9 +64,7 @@ impl<T: Tensors + Send + 'static> Dataset for TensorDataset<T> {
         let tensors = self.tensors.lock().unwrap_or_else(PoisonError::into_inner).shallow_clone();
         let indices: Vec<_> = indices.iter().map(|&index| index as i64).collect();
         let indices = Tensor::from_slice(&indices);
-        replace(tensors, "index_select", |tensor| {
-            tensor.f_index_select(0, &indices.f_to(tensor.device())?)
-        })
+        replace(tensors, |tensor| tensor.f_index_select(0, &indices.f_to(tensor.device())?))
     }
 }
 

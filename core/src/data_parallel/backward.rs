@@ -51,7 +51,7 @@ impl Parts {
             offset += rows.unwrap_or(1);
             if let Some(end) = end {
                 roots.ends.push(end);
-                roots.gradients.push(slice.map_err(Error::tensor("scatter gradients"))?);
+                roots.gradients.push(slice?);
             }
         }
         // ANCHOR_END: slices
@@ -165,7 +165,7 @@ impl SharedParts {
                 let gradient = first.copy_of(&gradient)?;
                 let mut sum = parameter.grad();
                 if sum.defined() {
-                    let _ = sum.f_add_(&gradient).map_err(Error::tensor("reduce gradients"))?;
+                    let _ = sum.f_add_(&gradient)?;
                 } else {
                     set_grad(parameter, &gradient).map_err(Error::engine("reduce gradients"))?;
                 }
@@ -191,16 +191,13 @@ impl SplitInput {
             .iter()
             .map(|chunk| match reached(chunk) {
                 true => device.copy_of(&chunk.grad()),
-                false => chunk
-                    .f_zeros_like()
-                    .map_err(Error::tensor("backward"))
-                    .and_then(|zeros| device.copy_of(&zeros)),
+                false => device.copy_of(&chunk.f_zeros_like()?),
             })
             .collect::<Result<Vec<_>>>()?;
         for chunk in &self.chunks {
             clear_grad(&mut chunk.shallow_clone()).map_err(Error::engine("backward"))?;
         }
-        Tensor::f_cat(&parts, self.dim).map(Some).map_err(Error::tensor("backward"))
+        Ok(Some(Tensor::f_cat(&parts, self.dim)?))
     }
 }
 

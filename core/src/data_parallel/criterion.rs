@@ -3,10 +3,11 @@
 use super::backward::Roots;
 use super::model::SplitOutputs;
 use super::replicas::{SharedParts, SplitInput};
-use super::scatter::{length, scatter_traced};
+use super::scatter::{length, scatter_detached};
 use super::trace::Step;
 use crate::tensors::list;
 use crate::{Error, Result, Tensors};
+use c10d_sys::arithmetic::{add_number_, mul_number_};
 use c10d_sys::autograd::{self, GraphEnd};
 use std::fmt;
 use std::sync::Arc;
@@ -32,11 +33,11 @@ impl Mean {
     fn check(&self) -> Result<()> {
         for (what, tensor) in [("a mean's value", &self.value), ("a mean's count", &self.count)] {
             if tensor.numel() != 1 {
-                return Err(Error::Argument {
-                    what: what.into(),
-                    found: format!("of shape {:?}", tensor.size()),
-                    expected: "a single number, as a criterion with a reduction returns".into(),
-                });
+                return Err(Error::argument(
+                    what,
+                    format!("of shape {:?}", tensor.size()),
+                    "a single number, as a criterion with a reduction returns",
+                ));
             }
         }
         Ok(())
@@ -54,10 +55,10 @@ type Losses<O, T> = Box<dyn Fn(&O, &T) -> Vec<Mean> + Send + Sync>;
 /// use tch_parallel::Devices;
 /// use tch_parallel::data_parallel::{DataParallelCriterion, DataParallelModel};
 ///
-/// let devices: Devices = "cpu:2".parse()?;
+/// let devices: Devices = "2xcpu".parse()?;
 /// let vs = VarStore::new(devices.first().into());
-/// let model =
-///     DataParallelModel::new(&vs, &devices, |p| nn::linear(p / "fc", 4, 3, Default::default()))?;
+/// let build = |p: &nn::Path| nn::linear(p / "fc", 4, 3, Default::default());
+/// let model = DataParallelModel::new(build, &vs, &devices)?;
 /// let criterion = DataParallelCriterion::new(|output: &Tensor, label: &Tensor| {
 ///     output.cross_entropy_for_logits(label)
 /// });
@@ -100,10 +101,10 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
     /// ```
     /// # use tch::{Device, Kind, Tensor, nn::{self, VarStore}};
     /// # use tch_parallel::data_parallel::{DataParallelCriterion, DataParallelModel, Mean};
-    /// # let devices = "cpu:2".parse()?;
+    /// # let devices = "2xcpu".parse()?;
     /// # let vs = VarStore::new(Device::Cpu);
     /// # let build = |p: &nn::Path<'_>| nn::linear(p, 4, 3, Default::default());
-    /// # let model = DataParallelModel::new(&vs, &devices, build)?;
+    /// # let model = DataParallelModel::new(build, &vs, &devices)?;
     /// # let images = Tensor::rand([8, 4], (Kind::Float, Device::Cpu));
     /// // nll_loss leaves out -100: three targets count on the first device, one on the second.
     /// let targets = Tensor::from_slice(&[0i64, 1, 2, -100, 0, -100, -100, -100]);
@@ -131,15 +132,15 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
         let SplitOutputs { parts, inputs, rows, shared } = outputs;
         let pass = shared.begin_pass()?;
         let trace = shared.trace();
-        let targets = scatter_traced(&targets, &shared.devices, 0, &trace)?;
+        let targets = scatter_detached(&targets, &shared.devices, 0, &trace)?;
         let target_rows: Vec<_> =
             targets.iter().filter_map(|target| length(list(target).first()?, 0)).collect();
         if target_rows != rows {
-            return Err(Error::Argument {
-                what: "targets".into(),
-                found: format!("divided into {target_rows:?} rows"),
-                expected: format!("divided into {rows:?} rows, as the inputs were"),
-            });
+            return Err(Error::argument(
+                "targets",
+                format!("divided into {target_rows:?} rows"),
+                format!("divided into {rows:?} rows, as the inputs were"),
+            ));
         }
         let jobs = parts.into_iter().zip(targets).collect();
         let means =
@@ -195,7 +196,8 @@ impl ParallelLoss {
                 if let Some(end) = end
                     && *share != 0.0
                 {
-                    let gradient = value.f_full_like(*share).map_err(Error::tensor("backward"))?;
+                    let mut gradient = value.f_zeros_like()?;
+                    add_number_(&mut gradient, *share)?;
                     part.ends.push(end);
                     part.gradients.push(gradient);
                 }
@@ -221,11 +223,11 @@ fn shares(means: &[Vec<Mean>]) -> Result<Vec<Vec<f64>>> {
     let terms = means.first().map_or(0, Vec::len);
     if terms == 0 || means.iter().any(|part| part.len() != terms) {
         let found: Vec<_> = means.iter().map(Vec::len).collect();
-        return Err(Error::Argument {
-            what: "criterion".into(),
-            found: format!("a function that returned {found:?} means on the devices"),
-            expected: "one that returns the same number on every device, at least one".into(),
-        });
+        return Err(Error::argument(
+            "criterion",
+            format!("a function that returned {found:?} means on the devices"),
+            "one that returns the same number on every device, at least one",
+        ));
     }
     let counts = means
         .iter()
@@ -233,8 +235,7 @@ fn shares(means: &[Vec<Mean>]) -> Result<Vec<Vec<f64>>> {
             let count = |mean: &Mean| f64::try_from(mean.count.f_to_kind(Kind::Double)?);
             part.iter().map(count).collect::<Result<Vec<_>, _>>()
         })
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Error::tensor("criterion"))?;
+        .collect::<Result<Vec<_>, _>>()?;
     let totals: Vec<f64> =
         (0..terms).map(|term| counts.iter().map(|part| part[term]).sum()).collect();
     Ok(counts
@@ -251,11 +252,11 @@ fn sum(means: &[Vec<Mean>], shares: &[Vec<f64>], shared: &SharedParts) -> Result
         if *share == 0.0 {
             continue;
         }
-        let part = first.copy_of(&value.f_detach().map_err(Error::tensor("criterion"))?)?;
-        let part = part.f_mul_scalar(*share).map_err(Error::tensor("criterion"))?;
+        let mut part = first.copy_of(&value.f_detach_copy()?)?;
+        mul_number_(&mut part, *share)?;
         total = Some(match total {
             None => part,
-            Some(total) => total.f_add(&part).map_err(Error::tensor("criterion"))?,
+            Some(total) => total.f_add(&part)?,
         });
     }
     // The mean of nothing at all is NaN, as in PyTorch.

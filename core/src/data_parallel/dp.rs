@@ -4,12 +4,13 @@ use super::backward::Parts;
 use super::gather::gather_traced;
 use super::replicas::{Applied, ModuleGuard, Replicas, SplitInput};
 use super::trace::{Step, Trace};
+use crate::error::without_backtrace;
 use crate::tensors::{fill, list};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use c10d_sys::autograd::hook_gradients;
 use std::fmt;
-use tch::Tensor;
 use tch::nn::{ModuleT, Path, VarStore};
+use tch::{Tensor, no_grad};
 
 /// PyTorch's keyword arguments of `DataParallel`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,9 +45,10 @@ pub struct DataParallelOptions {
 /// # use tch_parallel::{Devices, data_parallel::DataParallel};
 /// # let images = Tensor::rand([8, 4], (Kind::Float, Device::Cpu));
 /// # let labels = Tensor::zeros([8], (Kind::Int64, Device::Cpu));
-/// let devices: Devices = "cpu:2".parse()?;
+/// let devices: Devices = "2xcpu".parse()?;
 /// let vs = VarStore::new(devices.first().into());
-/// let model = DataParallel::new(&vs, &devices, |p| nn::linear(p / "fc", 4, 3, Default::default()))?;
+/// let build = |p: &nn::Path| nn::linear(p / "fc", 4, 3, Default::default());
+/// let model = DataParallel::new(build, &vs, &devices)?;
 /// let outputs = model.forward_t(&images, true); // [8, 4] in, four rows on each device
 /// assert_eq!(outputs.size(), [8, 3]);
 /// model.backward(&outputs.cross_entropy_for_logits(&labels))?;
@@ -67,8 +69,8 @@ impl<M: Send> DataParallel<M> {
     ///
     /// # Errors
     /// [`Error::Argument`] if `vs` is on another device or already has the model's variables.
-    pub fn new(vs: &VarStore, devices: &Devices, build: impl Fn(&Path<'_>) -> M) -> Result<Self> {
-        Self::with_options(vs, devices, DataParallelOptions::default(), build)
+    pub fn new(build: impl Fn(&Path<'_>) -> M, vs: &VarStore, devices: &Devices) -> Result<Self> {
+        Self::with_options(build, vs, devices, DataParallelOptions::default())
     }
 
     /// The same, with outputs on another device, or batches along another dimension.
@@ -77,28 +79,28 @@ impl<M: Send> DataParallel<M> {
     /// Those of [`new`](Self::new), and [`Error::Argument`] for an output device that does not
     /// exist.
     pub fn with_options(
+        build: impl Fn(&Path<'_>) -> M,
         vs: &VarStore,
         devices: &Devices,
         options: DataParallelOptions,
-        build: impl Fn(&Path<'_>) -> M,
     ) -> Result<Self> {
         let output_device = options.output_device.unwrap_or(devices.first()).check()?;
         Ok(DataParallel {
-            replicas: Replicas::new(vs, devices, build)?,
+            replicas: Replicas::new(build, vs, devices)?,
             output_device,
             dim: options.dim,
         })
     }
 
     /// Calls `f` with the module on every device that gets a part of the inputs, and gathers the
-    /// results.
+    /// results. Without inputs, `()`, it runs on the first device only.
     ///
     /// ```
     /// # use tch::{Tensor, kind::FLOAT_CPU, nn::{self, Module, VarStore}};
     /// # use tch_parallel::{Devices, Shared, data_parallel::DataParallel};
-    /// # let devices: Devices = "cpu:2".parse()?;
+    /// # let devices: Devices = "2xcpu".parse()?;
     /// # let vs = VarStore::new(devices.first().into());
-    /// # let model = DataParallel::new(&vs, &devices, |p| nn::linear(p, 4, 3, Default::default()))?;
+    /// # let model = DataParallel::new(|p| nn::linear(p, 4, 3, Default::default()), &vs, &devices)?;
     /// # let [a, b] = [(); 2].map(|()| Tensor::ones([8, 4], FLOAT_CPU));
     /// let (left, right) = model.forward((a, b, Shared(0.5)), |tower, (a, b, Shared(scale))| {
     ///     (tower.forward(&a) * scale, tower.forward(&b))
@@ -121,7 +123,7 @@ impl<M: Send> DataParallel<M> {
             // Nothing was split, so the graph is complete.
             return one(outputs);
         }
-        let gathered = gather_traced(&outputs, self.output_device, self.dim, &trace)?;
+        let gathered = no_grad(|| gather_traced(&outputs, self.output_device, self.dim, &trace))?;
         self.join_graphs(&gathered, &outputs, inputs)
     }
 
@@ -176,7 +178,10 @@ impl<M: Send> DataParallel<M> {
         // replicas' begin.
         let step = if shared.devices.len() == 1 { Step::Backward } else { Step::Loss };
         shared.begin_loss(step, self.output_device);
-        let passed = loss.f_backward().map_err(Error::tensor("backward"));
+        let passed = loss.f_backward().map_err(|error| Error::Tensor {
+            operation: "backward",
+            message: without_backtrace(&error),
+        });
         shared.end_loss();
         passed
     }
@@ -209,11 +214,10 @@ impl<M: Send> DataParallel<M> {
 }
 
 fn one<O>(outputs: Vec<O>) -> Result<O> {
-    outputs.into_iter().next().ok_or_else(|| Error::Argument {
-        what: "inputs".into(),
-        found: "without rows".into(),
-        expected: "at least one row".into(),
-    })
+    outputs
+        .into_iter()
+        .next()
+        .ok_or_else(|| Error::argument("inputs", "without rows", "at least one row"))
 }
 
 impl<M: ModuleT> DataParallel<M> {

@@ -8,7 +8,8 @@ use tch::Tensor;
 
 /// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a
 /// replica. Scalars become a vector, as in PyTorch, which warns about it. Values that are not
-/// tensors are taken from the first part. The inverse of [`scatter`](super::scatter()).
+/// tensors are taken from the first part. Gradients continue in the parts. The inverse of
+/// [`scatter`](super::scatter()).
 ///
 /// ```
 /// use tch::Tensor;
@@ -37,18 +38,14 @@ pub(super) fn gather_traced<T: Tensors>(
     let tensors: Vec<Vec<Tensor>> = parts.iter().map(list).collect();
     let counts: Vec<_> = tensors.iter().map(Vec::len).collect();
     let (Some(pattern), Some(&count)) = (parts.first(), counts.first()) else {
-        return Err(Error::Argument {
-            what: "parts".into(),
-            found: "none".into(),
-            expected: "the outputs of at least one replica".into(),
-        });
+        return Err(Error::argument("parts", "none", "the outputs of at least one replica"));
     };
     if counts.iter().any(|other| *other != count) {
-        return Err(Error::Argument {
-            what: "outputs".into(),
-            found: format!("{counts:?} tensors on the replicas"),
-            expected: "the same number on each, so that they can be concatenated".into(),
-        });
+        return Err(Error::argument(
+            "outputs",
+            format!("{counts:?} tensors on the replicas"),
+            "the same number on each, so that they can be concatenated",
+        ));
     }
     let mut span = trace.begin(Step::Gather, destination);
     let _on = destination.guard()?;
@@ -71,9 +68,8 @@ pub(super) fn gather_traced<T: Tensors>(
 fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result<Tensor> {
     let parts = parts
         .iter()
-        .map(|part| if part.dim() == 0 { part.f_detach()?.f_unsqueeze(0) } else { part.f_detach() })
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Error::tensor("gather"))?;
+        .map(|part| if part.dim() == 0 { part.f_unsqueeze(0) } else { Ok(part.shallow_clone()) })
+        .collect::<Result<Vec<_>, _>>()?;
     let rows: Vec<_> = parts.iter().filter_map(|part| length(part, dim)).collect();
     let whole: i64 = rows.iter().sum();
     let shapes: Vec<_> =
@@ -81,11 +77,11 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
     let (kind, shape) = &shapes[0];
     if rows.len() != parts.len() || shapes.iter().any(|other| *other != shapes[0]) {
         let found: Vec<_> = parts.iter().map(|part| (part.kind(), part.size())).collect();
-        return Err(Error::Argument {
-            what: "outputs".into(),
-            found: format!("{found:?} on the replicas"),
-            expected: format!("of the same kind and shape, except in dimension {dim}"),
-        });
+        return Err(Error::argument(
+            "outputs",
+            format!("{found:?} on the replicas"),
+            format!("of the same kind and shape, except in dimension {dim}"),
+        ));
     }
     let gathered = Tensor::f_empty(shape, (*kind, destination.into())).and_then(|gathered| {
         let mut offset = 0;
@@ -95,7 +91,7 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
         }
         Ok(gathered)
     });
-    gathered.map_err(Error::tensor("gather"))
+    Ok(gathered?)
 }
 
 /// A shape with another length along one dimension, if it has that dimension.

@@ -21,9 +21,8 @@ use tch::nn::{ModuleT, Path, VarStore};
 /// # use tch::{Tensor, nn::{Linear, Path, VarStore}};
 /// # use tch_parallel::{Devices, data_parallel::{DataParallel, DataParallelCriterion}};
 /// # fn f(model: DataParallel<Linear>, images: Tensor, labels: Tensor) -> tch_parallel::Result<()> {
-/// # use tch::nn::Module;
 /// let criterion = DataParallelCriterion::new(|output: &Tensor, label: &Tensor| output.cross_entropy_for_logits(label));
-/// let outputs = model.forward(images, |module, images| module.forward(&images))?;
+/// let outputs = model.f_forward_t(&images, true)?;
 /// let loss = criterion.forward(outputs, labels)?; // gathered: there is nothing left to do in parallel
 /// # Ok(()) }
 /// ```
@@ -47,8 +46,8 @@ impl<M: Send> DataParallelModel<M> {
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) if `vs` is on another device or already has the
     /// model's variables.
-    pub fn new(vs: &VarStore, devices: &Devices, build: impl Fn(&Path<'_>) -> M) -> Result<Self> {
-        Ok(DataParallelModel { replicas: Replicas::new(vs, devices, build)? })
+    pub fn new(build: impl Fn(&Path<'_>) -> M, vs: &VarStore, devices: &Devices) -> Result<Self> {
+        Ok(DataParallelModel { replicas: Replicas::new(build, vs, devices)? })
     }
 
     /// Divides the inputs along their first dimension and calls `f` with the module on every device

@@ -15,7 +15,7 @@ use std::thread;
 /// use tch_parallel::Devices;
 /// use tch_parallel::data_parallel::Workers;
 ///
-/// let devices: Devices = "cpu:2".parse()?;
+/// let devices: Devices = "2xcpu".parse()?;
 /// let workers = Workers::new(&devices)?;
 /// let results = workers.parallel_apply("square", vec![3, 4], |device, job: i32| {
 ///     Ok((device.to_string(), job * job))
@@ -40,13 +40,15 @@ impl Workers {
             .num_threads(devices.len())
             .thread_name(move |index| names[index].clone())
             .build()
-            .map_err(|error| Error::Argument {
-                what: "devices".into(),
-                found: format!(
-                    "{} devices, for which no threads could be started: {error}",
-                    devices.len()
-                ),
-                expected: "no more than this system can start threads for".into(),
+            .map_err(|error| {
+                Error::argument(
+                    "devices",
+                    format!(
+                        "{} devices, for which no threads could be started: {error}",
+                        devices.len()
+                    ),
+                    "no more than this system can start threads for",
+                )
             })?;
         Ok(Workers { devices: devices.clone(), pool })
     }
@@ -69,18 +71,18 @@ impl Workers {
         f: impl Fn(LogicalDevice, J) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         if jobs.len() > self.devices.len() {
-            return Err(Error::Argument {
-                what: "jobs".into(),
-                found: format!("{} for {} devices", jobs.len(), self.devices.len()),
-                expected: "at most one for each device".into(),
-            });
+            return Err(Error::argument(
+                "jobs",
+                format!("{} for {} devices", jobs.len(), self.devices.len()),
+                "at most one for each device",
+            ));
         }
         if self.own_this_thread() {
-            return Err(Error::Argument {
-                what: "workers".into(),
-                found: "used within one of their own jobs".into(),
-                expected: "other workers, because these are busy".into(),
-            });
+            return Err(Error::argument(
+                "workers",
+                "used within one of their own jobs",
+                "other workers, because these are busy",
+            ));
         }
         let state = ThreadState::of_this_thread().map_err(Error::engine("parallel_apply"))?;
         let threads = tch::get_num_threads();

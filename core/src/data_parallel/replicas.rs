@@ -4,7 +4,7 @@
 use super::error_check_mutex::{ErrorCheckGuard, ErrorCheckMutex, lock};
 use super::parallel_apply::Workers;
 use super::replicate::{ModelVariables, build_replica};
-use super::scatter::{length, scatter_traced};
+use super::scatter::{length, scatter_detached};
 use super::trace::{Span, Step, Trace};
 use crate::tensors::list;
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
@@ -58,9 +58,9 @@ pub(super) struct SplitInput {
 impl<M: Send> Replicas<M> {
     /// Builds the model in `vs`, and a replica on each further device.
     pub(super) fn new(
+        build: impl Fn(&Path<'_>) -> M,
         vs: &VarStore,
         devices: &Devices,
-        build: impl Fn(&Path<'_>) -> M,
     ) -> Result<Self> {
         let before: HashSet<_> = vs.variables().into_keys().collect();
         let original = {
@@ -93,16 +93,20 @@ impl<M: Send> Replicas<M> {
         let shared = &self.shared;
         // During a pass it is the pass that holds the module.
         if !shared.is_in_a_pass() && self.modules[0].is_locked_by_this_thread() {
-            return Err(Error::Argument {
-                what: "model".into(),
-                found: "used while a guard of its `module()` exists".into(),
-                expected: "used after the guard is dropped".into(),
-            });
+            return Err(Error::argument(
+                "model",
+                "used while a guard of its `module()` exists",
+                "used after the guard is dropped",
+            ));
         }
         let mut variables = shared.begin_pass()?;
         let trace = shared.trace();
         // ANCHOR: apply
-        let chunks = scatter_traced(inputs, &shared.devices, dim, &trace)?;
+        // A type without a size holds no inputs, of which every device could have a part.
+        let chunks = match size_of::<I>() {
+            0 => vec![inputs.shallow_clone()],
+            _ => scatter_detached(inputs, &shared.devices, dim, &trace)?,
+        };
         let split = if grad_enabled() { split_inputs(inputs, &chunks, dim) } else { Vec::new() };
         let rows = chunks.iter().filter_map(|chunk| length(list(chunk).first()?, dim)).collect();
         variables.replicate(&shared.devices, chunks.len(), &trace)?;
@@ -184,11 +188,11 @@ impl SharedParts {
 }
 
 fn in_a_pass() -> Error {
-    Error::Argument {
-        what: "model".into(),
-        found: "used within its own forward pass".into(),
-        expected: "another model, because its replicas are busy".into(),
-    }
+    Error::argument(
+        "model",
+        "used within its own forward pass",
+        "another model, because its replicas are busy",
+    )
 }
 
 /// Makes leaves of the chunks of every input that requires a gradient and is cut off from its

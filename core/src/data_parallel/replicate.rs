@@ -2,8 +2,8 @@
 
 use super::trace::{Step, Trace};
 use crate::parameters::{named_buffers, named_parameters};
+use crate::random::drawing_nothing;
 use crate::{Devices, Error, LogicalDevice, Result};
-use c10d_sys::random::{rng_state, set_rng_state};
 use std::collections::HashSet;
 use tch::nn::{Path, VarStore};
 use tch::{TchError, Tensor, no_grad};
@@ -111,14 +111,14 @@ impl Variables {
             |variable: &Tensor| variable.numel() > 0 && LogicalDevice::of(variable) != expected;
         match self.iter().find(|(_, variable)| elsewhere(variable)) {
             None => Ok(()),
-            Some((name, variable)) => Err(Error::Argument {
-                what: format!("variable {name}"),
-                found: format!("on {}", LogicalDevice::of(variable)),
-                expected: format!(
+            Some((name, variable)) => Err(Error::argument(
+                format!("variable {name}"),
+                format!("on {}", LogicalDevice::of(variable)),
+                format!(
                     "on {expected}, the first device, where the original is; make and convert it \
                      under that device's guard"
                 ),
-            }),
+            )),
         }
     }
 
@@ -128,9 +128,9 @@ impl Variables {
         }
         let missing = self.names.iter().find(|name| !replica.names.contains(name));
         let added = replica.names.iter().find(|name| !self.names.contains(name));
-        Err(Error::Argument {
-            what: "build".into(),
-            found: match (missing, added) {
+        Err(Error::argument(
+            "build",
+            match (missing, added) {
                 (Some(name), _) => {
                     format!("a function that created {name} in vs, but not on {device}")
                 }
@@ -141,9 +141,8 @@ impl Variables {
                     format!("a function that created other variables on {device} than in vs")
                 }
             },
-            expected: "one that creates the same variables every time; vs must not have them yet"
-                .into(),
-        })
+            "one that creates the same variables every time; vs must not have them yet",
+        ))
     }
 
     fn copy_to(&self, replica: &mut Variables, note: &mut dyn FnMut(&Tensor)) -> Result<()> {
@@ -152,7 +151,7 @@ impl Variables {
             note(source);
             let state =
                 State { version: source.internal_version(), data: source.data_ptr() as usize };
-            refresh(copy, source, *copied == Some(state)).map_err(Error::tensor("replicate"))?;
+            refresh(copy, source, *copied == Some(state))?;
             *copied = Some(state);
             if copy.requires_grad() != source.requires_grad() {
                 let _ = copy.set_requires_grad(source.requires_grad());
@@ -182,23 +181,4 @@ fn refresh(
         copy.f_copy_(source)?
     };
     Ok(())
-}
-
-/// Restores the random generators after building: a replica's initial weights are overwritten, and
-/// later draws must not depend on the number of devices.
-fn drawing_nothing<R>(device: LogicalDevice, build: impl FnOnce() -> R) -> Result<R> {
-    let generators = match device {
-        LogicalDevice::Cpu(_) => vec![None],
-        LogicalDevice::Cuda(index) => vec![None, Some(index)],
-    };
-    let states = generators
-        .into_iter()
-        .map(|generator| Ok((generator, rng_state(generator)?)))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Error::engine("get_rng_state"))?;
-    let built = build();
-    for (generator, state) in &states {
-        set_rng_state(*generator, state).map_err(Error::engine("set_rng_state"))?;
-    }
-    Ok(built)
 }

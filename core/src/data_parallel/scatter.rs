@@ -3,22 +3,23 @@
 use super::trace::{Span, Step, Trace};
 use crate::tensors::{fill, list};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
-use tch::Tensor;
+use tch::{TchError, Tensor};
 
 /// Divides every tensor of `inputs` along `dim` into equal chunks, of which the last may be
 /// smaller, and copies each to its device.
 ///
 /// A chunk has rows / devices rows, rounded up, as in `torch.chunk`: 10 rows on 4 devices give 3,
 /// 3, 3 and 1; 6 rows on 4 devices give 2, 2 and 2, one part fewer than there are devices. The
-/// chunk for the batch's own device is a view, and nothing is copied. Chunks are detached from the
-/// graph, unless there is one device and the batch is on it.
+/// chunk for the batch's own device is a view, and nothing is copied. If there is no tensor to
+/// divide, every device gets the values that are not tensors. Gradients of the chunks continue in
+/// `inputs`.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
 /// use tch_parallel::Devices;
 /// use tch_parallel::data_parallel::{gather, scatter};
 ///
-/// let devices: Devices = "cpu:4".parse()?;
+/// let devices: Devices = "4xcpu".parse()?;
 /// let batch = Tensor::arange(10, (Kind::Float, Device::Cpu));
 /// let chunks = scatter(&batch, &devices, 0)?;
 /// let rows: Vec<_> = chunks.iter().map(|chunk| chunk.size()[0]).collect();
@@ -28,13 +29,28 @@ use tch::Tensor;
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] for inputs without a tensor, without rows, or with different numbers of rows
-/// (where PyTorch silently drops some); [`Error::Tensor`] if memory runs out.
+/// [`Error::Argument`] for inputs without rows or with different numbers of rows (where PyTorch
+/// silently drops some); [`Error::Tensor`] if memory runs out.
 pub fn scatter<T: Tensors>(inputs: &T, devices: &Devices, dim: i64) -> Result<Vec<T>> {
     scatter_traced(inputs, devices, dim, &Trace::off())
 }
 
-pub(super) fn scatter_traced<T: Tensors>(
+/// The same without a graph, for passes whose backward pass is one for each device. With one
+/// device nothing is split, so a graph that leads here can stay connected.
+pub(super) fn scatter_detached<T: Tensors>(
+    inputs: &T,
+    devices: &Devices,
+    dim: i64,
+    trace: &Trace,
+) -> Result<Vec<T>> {
+    if devices.len() == 1 {
+        return scatter_traced(inputs, devices, dim, trace);
+    }
+    let detached: Result<Vec<_>, TchError> = list(inputs).iter().map(Tensor::f_detach).collect();
+    scatter_traced(&fill(inputs, detached?), devices, dim, trace)
+}
+
+fn scatter_traced<T: Tensors>(
     inputs: &T,
     devices: &Devices,
     dim: i64,
@@ -81,49 +97,47 @@ pub(super) fn send(
 
 /// The chunks of all tensors, for each device that gets one.
 fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor>>> {
-    let refuse = |found: String, expected: &str| {
-        Err(Error::Argument { what: "inputs".into(), found, expected: expected.into() })
-    };
     let mut rows = Vec::new();
     for tensor in tensors {
         match length(tensor, dim) {
             Some(count) => rows.push(count),
             None => {
-                return refuse(
+                return Err(Error::argument(
+                    "inputs",
                     format!(
                         "a tensor of shape {:?}, to be split along dimension {dim}",
                         tensor.size()
                     ),
                     "tensors that have this dimension; wrap in Replicated what every replica gets whole",
-                );
+                ));
             }
         }
     }
-    match rows.first() {
-        None => return refuse("without a tensor".into(), "at least one, to be split"),
-        Some(0) => return refuse("a batch of 0 rows".into(), "at least one row"),
+    let rows = match rows.first() {
+        None => return Ok((0..devices).map(|_| Vec::new()).collect()),
+        Some(0) => return Err(Error::argument("inputs", "a batch of 0 rows", "at least one row")),
         Some(first) if rows.iter().any(|count| count != first) => {
-            return refuse(
+            return Err(Error::argument(
+                "inputs",
                 format!("batches of {rows:?} rows"),
                 "of the same number of rows, so that what belongs together stays together",
-            );
+            ));
         }
-        Some(_) => {}
-    }
+        Some(first) => *first,
+    };
     if devices == 1 {
-        // Nothing is split, so a graph that leads here can stay connected.
         return Ok(vec![tensors.iter().map(Tensor::shallow_clone).collect()]);
     }
     // ANCHOR: chunk
-    let rows = rows[0];
     let chunk = (rows + devices as i64 - 1) / devices as i64;
-    let parts = (0..rows).step_by(chunk as usize).map(|start| {
-        let length = chunk.min(rows - start);
-        let narrow = |tensor: &Tensor| tensor.f_detach()?.f_narrow(dim, start, length);
-        tensors.iter().map(narrow).collect::<std::result::Result<_, _>>()
-    });
+    let mut parts: Vec<_> = (0..rows).step_by(chunk as usize).map(|_| Vec::new()).collect();
+    for tensor in tensors {
+        for (part, chunk) in parts.iter_mut().zip(tensor.f_split(chunk, dim)?) {
+            part.push(chunk);
+        }
+    }
     // ANCHOR_END: chunk
-    parts.collect::<std::result::Result<_, _>>().map_err(Error::tensor("scatter"))
+    Ok(parts)
 }
 
 /// The length of a tensor along a dimension, negative to count from the end; `None` if it has no

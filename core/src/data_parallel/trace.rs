@@ -85,9 +85,9 @@ pub struct Event {
 /// use tch_parallel::Devices;
 /// use tch_parallel::data_parallel::{DataParallel, Step, Trace};
 ///
-/// let devices: Devices = "cpu:2".parse()?;
+/// let devices: Devices = "2xcpu".parse()?;
 /// let vs = VarStore::new(devices.first().into());
-/// let model = DataParallel::new(&vs, &devices, |p| nn::linear(p, 4, 3, Default::default()))?;
+/// let model = DataParallel::new(|p| nn::linear(p, 4, 3, Default::default()), &vs, &devices)?;
 /// let trace = Trace::new();
 /// model.set_trace(&trace);
 /// model.forward_t(&Tensor::ones([8, 4], FLOAT_CPU), true);

@@ -1,5 +1,6 @@
 //! How all ranks reach the same verdict where the engine informs only some of them.
 
+use super::post_mortem::Blame;
 use super::process_group::ProcessGroup;
 use c10d_sys::{Error, Store};
 use std::sync::atomic::Ordering;
@@ -24,6 +25,12 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// How often a rank that waits outside the engine checks that the others are still running.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 
+/// How long the store may take to give a value that is there.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// Why a wait has ended, and which rank is at fault if that is known.
+type Reason = (String, Option<Blame>);
+
 impl ProcessGroup {
     /// Tells every rank if one objects to going on. A collective of the ranks of this library.
     pub(crate) fn agree(
@@ -32,11 +39,29 @@ impl ProcessGroup {
         objection: Option<&str>,
     ) -> crate::Result<()> {
         let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
+        let (message, blame) = match reach_verdict(
+            self.inner.store.engine(),
+            &subject,
+            self.job_rank(),
+            objection,
+            self.patience(),
+        ) {
+            Ok(Verdict::Agreed) => return Ok(()),
+            Ok(Verdict::Objection(message)) => (message, None),
+            Ok(Verdict::GivenUp(reason)) => reason,
+            Err(error) => return Err(self.failed(operation, &error)),
+        };
+        Err(self.not_agreed(operation, message, blame))
+    }
+
+    /// Returns why not to wait any longer outside the engine, once there is a reason: the timeout
+    /// is over, or a rank has gone.
+    fn patience(&self) -> impl FnMut() -> Option<Reason> {
         let start = Instant::now();
         let mut looked = start;
-        let give_up = || {
-            if start.elapsed() > self.inner.place.timeout {
-                let timeout = self.inner.place.timeout;
+        move || {
+            let timeout = self.timeout();
+            if start.elapsed() > timeout {
                 return Some((format!("not all ranks arrived within {timeout:?}"), None));
             }
             if looked.elapsed() < LIVENESS_INTERVAL {
@@ -45,21 +70,47 @@ impl ProcessGroup {
             looked = Instant::now();
             let gone = self.inner.post_mortem.gone()?;
             Some(("a rank has gone".to_owned(), Some(gone)))
-        };
-        let (message, blame) = match reach_verdict(
-            self.inner.store.engine(),
-            &subject,
-            self.job_rank(),
-            objection,
-            give_up,
-        ) {
-            Ok(Verdict::Agreed) => return Ok(()),
-            Ok(Verdict::Objection(message)) => (message, None),
-            Ok(Verdict::GivenUp(reason)) => reason,
-            Err(error) => return Err(self.failed(operation, &error)),
-        };
+        }
+    }
+
+    fn not_agreed(
+        &self,
+        operation: &'static str,
+        message: String,
+        blame: Option<Blame>,
+    ) -> crate::Error {
         self.abandon();
-        Err(crate::Error::Collective { rank: self.inner.place.job_rank, operation, message, blame })
+        crate::Error::collective(self.job_rank(), operation, message, blame)
+    }
+
+    /// An error if one of these ranks runs Python, which cannot answer `operation`: the call would
+    /// wait until the timeout. Ranks that run Python leave no identity in the store.
+    pub(crate) fn refuse_python(
+        &self,
+        operation: &'static str,
+        ranks: impl IntoIterator<Item = usize>,
+    ) -> crate::Result<()> {
+        let python = match self.inner.python_ranks.get() {
+            Some(python) => python,
+            None => {
+                let mut python = Vec::new();
+                for rank in 0..self.world_size() {
+                    let known = self.inner.post_mortem.knows(rank);
+                    if !known.map_err(|error| self.failed(operation, &error))? {
+                        python.push(rank);
+                    }
+                }
+                self.inner.python_ranks.get_or_init(|| python)
+            }
+        };
+        match ranks.into_iter().find(|rank| python.contains(rank)) {
+            None => Ok(()),
+            Some(rank) => Err(crate::Error::argument(
+                operation,
+                format!("called with rank {rank}, which runs Python"),
+                "called where all ranks use this library, because Python cannot answer it",
+            )),
+        }
     }
 
     /// What rank 0 passes here, while this rank passes `own`. `None` on rank 0 itself, and if rank
@@ -71,15 +122,26 @@ impl ProcessGroup {
     ) -> crate::Result<Option<String>> {
         let key = format!("comparison/{}", self.inner.agreements.load(Ordering::Relaxed));
         let store = self.inner.store.engine();
-        let compare = || match self.rank() {
-            0 => store.set(&key, own.as_bytes()).map(|()| None),
-            _ if !self.inner.post_mortem.knows(0)? => Ok(None),
-            _ => {
-                let theirs = store.get(&key, self.inner.place.timeout)?;
-                Ok(Some(String::from_utf8_lossy(&theirs).into_owned()))
+        let compare = || {
+            if self.rank() == 0 {
+                return store.set(&key, own.as_bytes()).map(|()| Ok(None));
             }
+            if !self.inner.post_mortem.knows(0)? {
+                return Ok(Ok(None));
+            }
+            let mut give_up = self.patience();
+            while !store.check(&key)? {
+                if let Some(reason) = give_up() {
+                    return Ok(Err(reason));
+                }
+                std::thread::sleep(INTERVAL);
+            }
+            let theirs = store.get(&key, ANSWER)?;
+            Ok(Ok(Some(String::from_utf8_lossy(&theirs).into_owned())))
         };
-        compare().map_err(|error: Error| self.failed(operation, &error))
+        compare()
+            .map_err(|error: Error| self.failed(operation, &error))?
+            .map_err(|(message, blame)| self.not_agreed(operation, message, blame))
     }
 }
 
@@ -115,7 +177,7 @@ fn reach_verdict<G>(
         }
         std::thread::sleep(INTERVAL);
     }
-    let text = store.get(&verdict, Duration::from_secs(1))?;
+    let text = store.get(&verdict, ANSWER)?;
     let text = String::from_utf8_lossy(&text).into_owned();
     let verdict = if text == AGREED { Verdict::Agreed } else { Verdict::Objection(text) };
     stay_until_all_know(store, subject, rank, give_up);

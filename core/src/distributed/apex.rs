@@ -6,6 +6,7 @@
 use super::hooks::{CommHook, Finish, GradBucket};
 use super::{DdpLoggingData, DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
 use crate::{Error, Result, Tensors};
+use c10d_sys::arithmetic::mul_number_;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Kind, Tensor};
 
@@ -97,10 +98,10 @@ impl<M> ApexDistributedDataParallel<M> {
             }),
             find_unused_parameters: options.delay_allreduce,
             broadcast_buffers: false,
+            comm_hook: Some(Box::new(AllReduce { options })),
             ..Default::default()
         };
         let model = DistributedDataParallel::with_options(module, vs, group, ddp)?;
-        model.register_comm_hook(AllReduce { options })?;
         Ok(ApexDistributedDataParallel { model })
     }
 
@@ -123,6 +124,11 @@ impl<M> ApexDistributedDataParallel<M> {
     /// The module itself, without any exchange. `model.module`
     pub fn module(&self) -> &M {
         self.model.module()
+    }
+
+    /// [`DistributedDataParallel::parameters`]
+    pub fn parameters(&self) -> Vec<Tensor> {
+        self.model.parameters()
     }
 
     /// [`DistributedDataParallel::logging_data`]
@@ -164,24 +170,23 @@ impl CommHook for AllReduce {
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
         let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = self.options;
-        let failed = || Error::tensor("exchange of gradients");
         let mut buffer = bucket.buffer()?;
         let mut sent = match self.options.allreduce_always_fp32 {
-            true => buffer.f_to_kind(Kind::Float).map_err(failed())?,
+            true => buffer.f_to_kind(Kind::Float)?,
             false => buffer.shallow_clone(),
         };
         if factor != 1.0 {
-            let _ = sent.f_mul_scalar_(1.0 / factor).map_err(failed())?;
+            mul_number_(&mut sent, 1.0 / factor)?;
         }
         let sum = group.all_reduce_async(sent, ReduceOp::Sum)?;
         let after = gradient_average.then_some(factor / group.world_size() as f64);
         Ok(Box::new(move || {
             let mut sum = sum.wait()?;
             if let Some(after) = after {
-                let _ = sum.f_mul_scalar_(after).map_err(failed())?;
+                mul_number_(&mut sum, after)?;
             }
             if sum.kind() != buffer.kind() {
-                buffer.f_copy_(&sum).map_err(failed())?;
+                buffer.f_copy_(&sum)?;
             }
             Ok(buffer)
         }))
@@ -190,15 +195,12 @@ impl CommHook for AllReduce {
 
 impl ApexOptions {
     fn check(&self) -> Result<()> {
-        let refuse = |what: &str, found: String, expected: &str| {
-            Err(Error::Argument { what: what.into(), found, expected: expected.into() })
-        };
         let factor = self.gradient_predivide_factor;
         if self.message_size == 0 {
-            return refuse("message_size", "0".into(), "at least 1");
+            return Err(Error::argument("message_size", "0", "at least 1"));
         }
         if !factor.is_finite() || factor <= 0.0 {
-            return refuse("gradient_predivide_factor", factor.to_string(), "more than 0");
+            return Err(Error::argument("gradient_predivide_factor", factor, "more than 0"));
         }
         Ok(())
     }

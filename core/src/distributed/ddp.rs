@@ -1,17 +1,17 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
 use super::ddp_options::DdpOptions;
-use super::hooks::register::Failure;
+use super::hooks::register::{self, Failure};
 use super::join::Joining;
 use super::logging::DdpLoggingData;
+use super::module_tensors::ModuleTensors;
 use super::post_mortem::may_be_anothers_fault;
 use super::process_group::ProcessGroup;
 use super::same_model;
 use crate::error::without_backtrace;
-use crate::parameters::{named_buffers, named_parameters};
 use crate::{Error, Result, Tensors};
 use c10d_sys::{Reducer, tensor};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Tensor, no_grad};
@@ -67,8 +67,10 @@ pub struct DistributedDataParallel<M> {
     pub(super) reducer: RefCell<Reducer>,
     module: M,
     pub(super) group: ProcessGroup,
-    /// In the order of registration, which all ranks share.
+    /// The parameters that the reducer knows, by their numbers there.
     names: Vec<String>,
+    /// All parameters, in the order of registration.
+    parameters: Vec<(String, Tensor)>,
     /// What rank 0 sends before each forward pass; empty if the options disable it.
     buffers: Vec<Tensor>,
     /// Everything that is the same on all ranks: parameters, including frozen ones, and those
@@ -80,10 +82,8 @@ pub struct DistributedDataParallel<M> {
     pub(super) no_sync_guards: Cell<usize>,
     /// Whether rank 0's buffers may have changed; `require_forward_param_sync`.
     pub(super) sync_buffers: Cell<bool>,
-    /// Whether there has been a forward pass with gradients.
-    pub(super) has_run_forward: Cell<bool>,
-    /// Set when a communication hook is registered.
-    pub(super) hook_failure: OnceCell<Failure>,
+    /// Where the communication hook's failures are kept, if there is a hook.
+    pub(super) hook_failure: Option<Failure>,
     /// Set within a join.
     pub(super) joining: Cell<Option<Joining>>,
 }
@@ -93,9 +93,9 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// # Errors
     /// - [`Error::Argument`]: nothing in `vs` is trainable, or it is not all on one kind of device.
-    /// - [`Error::Collective`]: a rank has another model or other options, or could not be reached.
-    ///   All ranks get the error; PyTorch compares only shapes, and informs only the ranks that
-    ///   differ from rank 0.
+    /// - [`Error::Collective`]: a rank has another model or other options, has got an
+    ///   [`Error::Argument`], or could not be reached. All ranks get the error; PyTorch compares
+    ///   only shapes, and informs only the ranks that differ from rank 0.
     pub fn new(module: M, vs: &VarStore, group: &ProcessGroup) -> Result<Self> {
         Self::with_options(module, vs, group, DdpOptions::default())
     }
@@ -103,55 +103,54 @@ impl<M> DistributedDataParallel<M> {
     /// The same with PyTorch's keyword arguments.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), and [`Error::Argument`] for a bucket size that is not positive.
+    /// Those of [`new`](Self::new), and [`Error::Argument`] for a bucket size that is not positive
+    /// and for a name that is not in `vs`.
     pub fn with_options(
         module: M,
         vs: &VarStore,
         group: &ProcessGroup,
         options: DdpOptions,
     ) -> Result<Self> {
-        let variables = named_parameters(vs);
-        let (names, parameters): (Vec<_>, Vec<_>) = variables
-            .iter()
-            .filter(|(_, parameter)| parameter.requires_grad())
-            .map(|(name, parameter)| (name.clone(), parameter.shallow_clone()))
-            .unzip();
-        check_devices(&names, &parameters)?;
-        let reducer_options = options.for_the_reducer()?;
-        let buffers = if options.broadcast_buffers { named_buffers(vs) } else { Vec::new() };
-
         let operation = "DistributedDataParallel::new";
-        let description = same_model::description(&variables, &buffers, &options);
-        same_model::check(group, operation, &description)?;
+        let own = ModuleTensors::new(vs, &options)
+            .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
+        let description =
+            own.as_ref().map(|(tensors, _)| same_model::description(tensors, &options));
+        let agreed = same_model::check(group, operation, description);
+        let (tensors, reducer_options) = own?;
+        agreed?;
+        let (names, trained): (Vec<_>, Vec<_>) = tensors.trained().unzip();
         // Ranks that run Python expect this check as well.
-        group
-            .engine()
-            .verify_params(&parameters)
-            .map_err(|error| group.failed(operation, &error))?;
-        // Frozen parameters are copied too.
-        let state: Vec<_> =
-            variables.iter().chain(&buffers).map(|(_, tensor)| tensor.shallow_clone()).collect();
+        group.engine().verify_params(&trained).map_err(|error| group.failed(operation, &error))?;
+        let state = tensors.shared();
         group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
-        let reducer = Reducer::new(
+        let sparse: Vec<_> =
+            names.iter().map(|name| options.sparse_gradients.contains(name)).collect();
+        let mut reducer = Reducer::new(
             group.engine(),
-            &parameters,
+            &trained,
             &names,
+            &sparse,
             std::any::type_name::<M>(),
             reducer_options,
         )
         .map_err(|error| group.failed(operation, &error))?;
+        let hook_failure = match options.comm_hook {
+            Some(hook) => Some(register::register(hook, &mut reducer, group)?),
+            None => None,
+        };
         Ok(DistributedDataParallel {
             reducer: RefCell::new(reducer),
             module,
             group: group.clone(),
             names,
-            buffers: buffers.into_iter().map(|(_, buffer)| buffer).collect(),
+            parameters: tensors.parameters,
+            buffers: tensors.buffers.into_iter().map(|(_, buffer)| buffer).collect(),
             state,
             static_graph: options.static_graph,
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
-            has_run_forward: Cell::new(false),
-            hook_failure: OnceCell::new(),
+            hook_failure,
             joining: Cell::new(None),
         })
     }
@@ -179,13 +178,12 @@ impl<M> DistributedDataParallel<M> {
         let grad = tensor::grad_enabled();
         let sync = grad && self.no_sync_guards.get() == 0;
         if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {
-            return Err(Error::Argument {
-                what: "no_sync".into(),
-                found: "in the first iteration of a static graph".into(),
-                expected: "used after it: the first backward pass learns the graph and must \
-                           exchange gradients"
-                    .into(),
-            });
+            return Err(Error::argument(
+                "no_sync",
+                "in the first iteration of a static graph",
+                "used after it: the first backward pass learns the graph and must \
+                           exchange gradients",
+            ));
         }
         let failed = |error| self.failed("forward", &error);
         if sync {
@@ -196,7 +194,6 @@ impl<M> DistributedDataParallel<M> {
             self.notify_join_context(joining)?;
         }
         if grad {
-            self.has_run_forward.set(true);
             self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
         }
         if self.syncs_buffers() {
@@ -229,7 +226,6 @@ impl<M> DistributedDataParallel<M> {
                 }
             });
         }
-        reducer.keep_alive(&tensors).map_err(failed)?;
         Ok(outputs)
     }
 
@@ -278,9 +274,16 @@ impl<M> DistributedDataParallel<M> {
         &self.module
     }
 
-    /// The parameters' names in the order of registration, in which buckets number them.
-    pub fn parameter_names(&self) -> &[String] {
-        &self.names
+    /// All parameters, including frozen ones, in the order of registration: what gradient clipping
+    /// takes. An optimizer has another order as soon as it has groups. `model.parameters()`
+    pub fn parameters(&self) -> Vec<Tensor> {
+        self.parameters.iter().map(|(_, parameter)| parameter.shallow_clone()).collect()
+    }
+
+    /// The same with their names in the store. `model.module.named_parameters()`
+    pub fn named_parameters(&self) -> Vec<(String, Tensor)> {
+        let named = |(name, tensor): &(String, Tensor)| (name.clone(), tensor.shallow_clone());
+        self.parameters.iter().map(named).collect()
     }
 
     /// Bucket sizes and overlap times. `model._get_ddp_logging_data()`
@@ -352,32 +355,6 @@ impl<M> fmt::Debug for DistributedDataParallel<M> {
             .field("group", &self.group)
             .field("parameters", &self.names)
             .finish_non_exhaustive()
-    }
-}
-
-fn check_devices(names: &[String], parameters: &[Tensor]) -> Result<()> {
-    let Some(first) = parameters.first() else {
-        return Err(Error::Argument {
-            what: "vs".into(),
-            found: "a variable store without a variable that requires a gradient".into(),
-            expected: "the store of a model with trainable parameters; build the model before \
-                       wrapping it"
-                .into(),
-        });
-    };
-    match parameters.iter().position(|parameter| parameter.device() != first.device()) {
-        None => Ok(()),
-        Some(other) => Err(Error::Argument {
-            what: "vs".into(),
-            found: format!(
-                "a store with {} on {:?} and {} on {:?}",
-                names[0],
-                first.device(),
-                names[other],
-                parameters[other].device()
-            ),
-            expected: "one whose parameters are all on the device of this rank".into(),
-        }),
     }
 }
 

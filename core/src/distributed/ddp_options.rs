@@ -1,7 +1,9 @@
 //! Options for the exchange of gradients.
 
+use super::hooks::CommHook;
 use crate::{Error, Result};
 use c10d_sys::ReducerOptions;
+use std::collections::BTreeSet;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -11,8 +13,9 @@ const DEFAULT_BUCKET_MB: f64 = 25.0;
 /// `dist._DEFAULT_FIRST_BUCKET_BYTES`.
 const DEFAULT_FIRST_BUCKET_BYTES: usize = 1 << 20;
 
-/// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults, and settings that
+/// PyTorch takes elsewhere.
+#[derive(Debug)]
 pub struct DdpOptions {
     /// The size of a bucket in MiB. Small buckets start early, large ones waste less time on
     /// latency. `None`: 25, with a first bucket of 1.
@@ -28,6 +31,15 @@ pub struct DdpOptions {
     /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before each
     /// forward pass.
     pub broadcast_buffers: bool,
+    /// Another way of exchanging gradients than their mean; see [`hooks`](super::hooks).
+    /// `model.register_comm_hook`
+    pub comm_hook: Option<Box<dyn CommHook>>,
+    /// The names of the parameters whose gradients are sparse: the weights of embeddings with
+    /// `sparse`. PyTorch reads that from its modules.
+    pub sparse_gradients: BTreeSet<String>,
+    /// The names of parameters that each rank trains on its own, and of buffers that stay its own.
+    /// `_set_params_and_buffers_to_ignore_for_model`
+    pub params_and_buffers_to_ignore: BTreeSet<String>,
 }
 
 impl Default for DdpOptions {
@@ -38,6 +50,9 @@ impl Default for DdpOptions {
             gradient_as_bucket_view: false,
             static_graph: false,
             broadcast_buffers: true,
+            comm_hook: None,
+            sparse_gradients: BTreeSet::new(),
+            params_and_buffers_to_ignore: BTreeSet::new(),
         }
     }
 }
@@ -47,11 +62,7 @@ impl DdpOptions {
     pub(super) fn for_the_reducer(&self) -> Result<ReducerOptions> {
         let bucket_mb = self.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
         if bucket_mb.is_nan() || bucket_mb <= 0.0 {
-            return Err(Error::Argument {
-                what: "bucket_cap_mb".into(),
-                found: bucket_mb.to_string(),
-                expected: "more than 0 MiB".into(),
-            });
+            return Err(Error::argument("bucket_cap_mb", bucket_mb, "more than 0 MiB"));
         }
         let bucket_bytes = (bucket_mb * MIB) as usize;
         Ok(ReducerOptions {

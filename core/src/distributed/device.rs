@@ -44,11 +44,11 @@ pub(super) fn choose(
     if !cuda {
         return match backend {
             None | Some(Backend::Gloo) => Ok((Device::Cpu, Backend::Gloo)),
-            Some(Backend::Nccl) => Err(Error::Argument {
-                what: "backend".into(),
-                found: "nccl".into(),
-                expected: "gloo if the device is cpu: NCCL supports CUDA tensors only".into(),
-            }),
+            Some(Backend::Nccl) => Err(Error::argument(
+                "backend",
+                "nccl",
+                "gloo if the device is cpu: NCCL supports CUDA tensors only",
+            )),
         };
     }
     if gpus == 0 {
@@ -57,22 +57,18 @@ pub(super) fn choose(
         } else {
             "cpu: this program was built without the feature `cuda`"
         };
-        return Err(Error::Argument {
-            what: "device".into(),
-            found: "cuda".into(),
-            expected: expected.into(),
-        });
+        return Err(Error::argument("device", "cuda", expected));
     }
     let backend = backend.unwrap_or(Backend::Nccl);
     if backend == Backend::Nccl && local_rank >= gpus {
-        return Err(Error::Argument {
-            what: "LOCAL_RANK".into(),
-            found: local_rank.to_string(),
-            expected: format!(
+        return Err(Error::argument(
+            "LOCAL_RANK",
+            local_rank,
+            format!(
                 "below {gpus}, the number of GPUs here: NCCL needs one per rank; with the \
                  backend gloo, ranks can share one"
             ),
-        });
+        ));
     }
     Ok((Device::Cuda(local_rank % gpus), backend))
 }
@@ -88,9 +84,6 @@ pub fn device_of_rank(
     local_rank: usize,
     local_world_size: usize,
 ) -> Result<LogicalDevice> {
-    let refuse = |what: &str, found: String, expected: String| {
-        Err(Error::Argument { what: what.into(), found, expected })
-    };
     let device = match devices {
         None => LogicalDevice::Cpu(local_rank),
         Some(devices) if devices.len() == local_world_size => devices.get(local_rank)?,
@@ -100,7 +93,7 @@ pub fn device_of_rank(
                  of its own; `cargo launch -n {}` starts that many",
                 devices.len()
             );
-            return refuse("devices", devices.to_string(), expected);
+            return Err(Error::argument("devices", devices, expected));
         }
     };
     if let LogicalDevice::Cuda(index) = device
@@ -109,7 +102,7 @@ pub fn device_of_rank(
         let expected = format!(
             "cuda:{local_rank}: ranks take GPUs in order; CUDA_VISIBLE_DEVICES picks others"
         );
-        return refuse("device of this rank", device.to_string(), expected);
+        return Err(Error::argument("device of this rank", device, expected));
     }
     Ok(device)
 }
@@ -121,11 +114,7 @@ impl FromStr for Backend {
         match text {
             "gloo" => Ok(Backend::Gloo),
             "nccl" => Ok(Backend::Nccl),
-            other => Err(Error::Argument {
-                what: "backend".into(),
-                found: format!("{other:?}"),
-                expected: "gloo or nccl".into(),
-            }),
+            other => Err(Error::argument("backend", format!("{other:?}"), "gloo or nccl")),
         }
     }
 }
@@ -138,11 +127,7 @@ impl FromStr for DeviceChoice {
             "auto" => Ok(DeviceChoice::Auto),
             "cpu" => Ok(DeviceChoice::Cpu),
             "cuda" => Ok(DeviceChoice::Cuda),
-            other => Err(Error::Argument {
-                what: "device".into(),
-                found: format!("{other:?}"),
-                expected: "cpu, cuda or auto".into(),
-            }),
+            other => Err(Error::argument("device", format!("{other:?}"), "cpu, cuda or auto")),
         }
     }
 }
@@ -153,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_rank_has_a_device_of_its_own() {
-        let two: Devices = "cpu:2".parse().unwrap();
+        let two: Devices = "2xcpu".parse().unwrap();
         let device = |devices, rank| device_of_rank(devices, rank, 2).unwrap();
         assert_eq!(device(None, 1), LogicalDevice::Cpu(1));
         assert_eq!(device(Some(&two), 1), LogicalDevice::Cpu(1));
@@ -166,11 +151,11 @@ mod tests {
             device_of_rank(Some(&devices), 0, ranks).unwrap_err().to_string()
         };
         assert_eq!(
-            refused("cpu:4", 1),
+            refused("4xcpu", 1),
             "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host, here \
              1: every rank has a device of its own; `cargo launch -n 4` starts that many"
         );
-        let error = refused("cpu:1", 2);
+        let error = refused("cpu:0", 2);
         assert!(error.starts_with("devices is cpu:0, but must be one for each rank"), "{error}");
     }
 }

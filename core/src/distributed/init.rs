@@ -39,8 +39,17 @@ impl Default for ProcessGroupOptions {
 /// Joins the other ranks of the job that the environment describes ([`Env`]).
 ///
 /// PyTorch's counterpart is `torch.distributed.init_process_group`; Rust and Python ranks can join
-/// the same group. Without a launcher, the world is this process alone, and every collective is the
-/// identity.
+/// the same group. Python cannot answer [`all_gather_object`](ProcessGroup::all_gather_object),
+/// [`gather_object`](ProcessGroup::gather_object),
+/// [`broadcast_object`](ProcessGroup::broadcast_object),
+/// [`scatter_object`](ProcessGroup::scatter_object), [`new_group`](ProcessGroup::new_group) with
+/// its ranks, [`Training::save`], [`Training::load`], and the gathering of a
+/// [`ZeroRedundancyOptimizer`](crate::optim::ZeroRedundancyOptimizer)'s state; with a Python rank
+/// they return [`Error::Argument`] at once. Without a launcher, the world is this process alone, and every
+/// collective is the identity.
+///
+/// [`Training::save`]: crate::checkpoint::Training::save
+/// [`Training::load`]: crate::checkpoint::Training::load
 ///
 /// From then on libtorch prints no warnings in this process, because it would warn of every attempt
 /// to connect. Set `TORCH_CPP_LOG_LEVEL=WARNING` to see them.
@@ -80,10 +89,22 @@ pub(super) fn join(
     world_size: usize,
     options: ProcessGroupOptions,
 ) -> Result<ProcessGroup> {
-    let (job_rank, local_rank) = store.env().map_or((rank, rank), |e| (e.rank, e.local_rank));
+    let (job_rank, local_rank, local_world_size) = store
+        .env()
+        .map_or((rank, rank, world_size), |env| (env.rank, env.local_rank, env.local_world_size));
     let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
     let timeout = options.timeout.min(LONGEST);
-    meet(store, Place { rank, world_size, job_rank, local_rank, device, backend, timeout })
+    let place = Place {
+        rank,
+        world_size,
+        job_rank,
+        local_rank,
+        local_world_size,
+        device,
+        backend,
+        timeout,
+    };
+    meet(store, place)
 }
 
 /// Takes this place in the group that meets in `store`.

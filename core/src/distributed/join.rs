@@ -115,11 +115,11 @@ impl<M> DistributedDataParallel<M> {
 
     fn begin_join(&self, options: JoinOptions) -> Result<JoinGuard<'_>> {
         if self.joining.get().is_some() {
-            return Err(Error::Argument {
-                what: OPERATION.into(),
-                found: "called within a join of the same model".into(),
-                expected: "called outside it: one join covers a whole training".into(),
-            });
+            return Err(Error::argument(
+                OPERATION,
+                "called within a join of the same model",
+                "called outside it: one join covers a whole training",
+            ));
         }
         self.reducer
             .borrow_mut()
@@ -136,7 +136,7 @@ impl<M> DistributedDataParallel<M> {
         let work = self
             .group
             .engine()
-            .all_reduce_async(&flag(&self.group, true), ReduceOp::Sum)
+            .all_reduce(&flag(&self.group, true), ReduceOp::Sum, self.group.call(true))
             .map_err(engine_failed)?;
         if joining.options.throw_on_early_termination && self.count(false)? > 0.0 {
             self.joining.set(Some(Joining { terminated: true, ..joining }));
@@ -157,7 +157,7 @@ impl<M> DistributedDataParallel<M> {
         // Only the others need the result.
         self.group
             .engine()
-            .all_reduce_async(&flag(&self.group, sync), ReduceOp::Sum)
+            .all_reduce(&flag(&self.group, sync), ReduceOp::Sum, self.group.call(true))
             .map(drop)
             .map_err(|error| self.failed(OPERATION, &error))
     }
@@ -167,7 +167,7 @@ impl<M> DistributedDataParallel<M> {
         let own = if is_candidate { self.group.rank() as i64 } else { -1 };
         let mut highest = Tensor::from_slice(&[own]).to(self.group.exchange_device());
         self.group.all_reduce(&mut highest, ReduceOp::Max)?;
-        usize::try_from(highest.int64_value(&[0])).map_err(|_| {
+        usize::try_from(highest.f_int64_value(&[0])?).map_err(|_| {
             self.group.failed_here(OPERATION, "no rank is left that has a model to share")
         })
     }
@@ -194,12 +194,11 @@ impl<M> DistributedDataParallel<M> {
         let engine_failed = |error: c10d_sys::Error| self.failed(OPERATION, &error);
         let mut reducer = self.reducer.borrow_mut();
         if self.static_graph && reducer.needs_sink() {
-            let error = Error::Argument {
-                what: format!("the number of steps of rank {}", self.group.job_rank()),
-                found: "0".into(),
-                expected: "at least 1 with static_graph: the first backward pass learns the graph"
-                    .into(),
-            };
+            let error = Error::argument(
+                format!("the number of steps of rank {}", self.group.job_rank()),
+                "0",
+                "at least 1 with static_graph: the first backward pass learns the graph",
+            );
             self.group.report(&error.to_string());
             return Err(error);
         }
@@ -220,16 +219,11 @@ impl<M> DistributedDataParallel<M> {
     fn count(&self, own: bool) -> Result<f64> {
         let mut sum = flag(&self.group, own);
         self.group.all_reduce(&mut sum, ReduceOp::Sum)?;
-        Ok(sum.double_value(&[0]))
+        Ok(sum.f_double_value(&[0])?)
     }
 
     fn ended(&self, message: String) -> Error {
-        Error::Collective {
-            rank: self.group.job_rank(),
-            operation: OPERATION,
-            message,
-            blame: None,
-        }
+        Error::collective(self.group.job_rank(), OPERATION, message, None)
     }
 }
 

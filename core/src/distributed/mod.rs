@@ -5,8 +5,10 @@
 //! | `env` | [`Env`]: this process's place in the job, as launchers describe it |
 //! | `init` | [`init_process_group`]: makes this process a rank |
 //! | `device` | [`DeviceChoice`]: a rank's device; [`Backend`]: what moves its tensors |
-//! | `process_group` | [`ProcessGroup`]: the collectives |
-//! | `point_to_point` | sends and receives |
+//! | `process_group` | [`ProcessGroup`]: the ranks of a job |
+//! | `collectives` | its reductions, broadcast and barriers |
+//! | `gathering` | its collectives that pass tensors on as they are |
+//! | `point_to_point` | sends and receives, [`P2pOp`] |
 //! | `transport` | [`Transport`]: sockets or shared memory |
 //! | `new_group` | groups of some ranks |
 //! | `objects` | exchanges of values that are not tensors |
@@ -14,29 +16,35 @@
 //! | `ddp`, `ddp_options` | [`DistributedDataParallel`], which averages gradients while backward runs |
 //! | `no_sync` | [`NoSync`]: steps without an exchange |
 //! | `join` | [`JoinOptions`]: uneven inputs, with different numbers of steps on the ranks |
+//! | `average_meter` | [`AverageMeter`]: a mean over the samples of all ranks |
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
+//! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
 //! | `logging` | [`DdpLoggingData`]: DistributedDataParallel's measurements of itself |
 //! | `apex` | [`ApexDistributedDataParallel`]: the same as in NVIDIA Apex |
-//! | `metrics` | [`AvgMetric`]: sums and counts over all ranks |
 //! | `store` | [`Store`]: a job's key-value store |
 //!
-//! Behind these are `arguments` (what collectives refuse), `rendezvous` (how ranks meet),
-//! `agreement` (how all ranks learn what one has noticed), `same_model` (whether they have built
-//! the same model), `post_mortem` (which rank is at fault when an exchange fails) and `process`
-//! (whether a process still runs).
+//! Behind these are `arguments` (what collectives refuse, and what they exchange for a tensor),
+//! `rendezvous` (how ranks meet), `agreement` (how all ranks learn what one has noticed),
+//! `module_tensors` (what of a store they share), `same_model` (whether they have built the same
+//! model), `post_mortem` (which rank is at fault when an exchange fails) and `process` (whether a
+//! process still runs).
 
 mod agreement;
 mod apex;
 mod arguments;
+mod average_meter;
+mod collectives;
 mod ddp;
 mod ddp_options;
 mod device;
 mod env;
+mod gathering;
 pub mod hooks;
 mod init;
 mod join;
 mod logging;
-mod metrics;
+mod model_averaging;
+mod module_tensors;
 mod new_group;
 mod no_sync;
 mod objects;
@@ -51,6 +59,7 @@ mod store;
 mod transport;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
+pub use average_meter::AverageMeter;
 pub use c10d_sys::ReduceOp;
 pub use ddp::DistributedDataParallel;
 pub use ddp_options::DdpOptions;
@@ -59,9 +68,11 @@ pub use env::Env;
 pub use init::{ProcessGroupOptions, init_process_group};
 pub use join::JoinOptions;
 pub use logging::DdpLoggingData;
-pub use metrics::AvgMetric;
+pub use model_averaging::PeriodicModelAverager;
 pub use no_sync::NoSync;
 pub use pending::Pending;
+pub use point_to_point::P2pOp;
+pub(crate) use post_mortem::Blame;
 pub use process_group::ProcessGroup;
 pub use store::Store;
 pub use transport::Transport;

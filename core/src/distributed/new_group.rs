@@ -6,8 +6,9 @@ use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 
 impl ProcessGroup {
-    /// A group of some of this group's ranks, with the same backend, device and timeout; `None` on
-    /// a rank that is not among them. `dist.new_group(ranks)`.
+    /// A group of some of this group's ranks, with the same backend and device and this handle's
+    /// timeout ([`with_timeout`](Self::with_timeout)); `None` on a rank that is not among them.
+    /// `dist.new_group(ranks)`.
     ///
     /// The new group numbers its ranks from 0 in ascending order, and its methods take these
     /// numbers. Every rank of this group must call it, whether or not it is in `ranks`, and in the
@@ -39,18 +40,20 @@ impl ProcessGroup {
         members.sort_unstable();
         members.dedup();
         if members.is_empty() || members.len() < ranks.len() {
-            return Err(Error::Argument {
-                what: "ranks".into(),
-                found: format!("{ranks:?}"),
-                expected: "one rank or more, each once".into(),
-            });
+            return Err(Error::argument(
+                "ranks",
+                format!("{ranks:?}"),
+                "one rank or more, each once",
+            ));
         }
+        self.refuse_python("new_group", members.iter().copied())?;
         let number = self.inner.groups.fetch_add(1, Ordering::Relaxed);
         let Some(rank) = members.iter().position(|&member| member == self.rank()) else {
             return Ok(None);
         };
         let store = self.inner.store.try_clone()?.with_prefix(&format!("new_group/{number}"))?;
-        let place = Place { rank, world_size: members.len(), ..self.inner.place };
+        let place =
+            Place { rank, world_size: members.len(), timeout: self.timeout(), ..self.inner.place };
         meet(&store, place).map(Some)
     }
 }

@@ -8,6 +8,7 @@
 
 use super::process::{Process, State};
 use c10d_sys::{ErrorKind, Store};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -22,6 +23,25 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// For store operations that answer at once or never.
 const ANSWER: Duration = Duration::from_millis(500);
+
+/// The rank at fault, and what is known of it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Blame {
+    /// Its number in the job, if it is one rank alone.
+    pub rank: Option<usize>,
+    pub what: String,
+}
+
+impl Blame {
+    fn of(rank: usize, how: impl fmt::Display) -> Blame {
+        Blame { rank: Some(rank), what: format!("rank {rank} {how}") }
+    }
+
+    /// Rank 0 serves the store.
+    fn of_the_store(what: &str) -> Blame {
+        Blame { rank: Some(0), what: what.into() }
+    }
+}
 
 pub(super) struct PostMortem {
     store: Arc<Store>,
@@ -78,23 +98,22 @@ impl PostMortem {
 
     /// Looks for the rank that made this rank's exchange fail. For errors that
     /// [`may_be_anothers_fault`].
-    pub(super) fn blame(&self) -> Option<String> {
+    pub(super) fn blame(&self) -> Option<Blame> {
         let search = self.search();
         // Rank 0 serves the store; if rank 0 is what died, an operation may never return.
         in_time(SEARCH + ANSWER, move || search.run()).unwrap_or_else(|| {
-            Some(
-                "the store does not answer: rank 0, which serves it, has ended or is stopped"
-                    .into(),
-            )
+            Some(Blame::of_the_store(
+                "the store does not answer: rank 0, which serves it, has ended or is stopped",
+            ))
         })
     }
 
     /// A rank whose process has ended or is stopped without a report, as far as this rank can tell.
     /// May take as long as the store takes to answer.
-    pub(super) fn gone(&self) -> Option<String> {
+    pub(super) fn gone(&self) -> Option<Blame> {
         let search = self.search();
         search.others.iter().find_map(|&rank| match search.look_at(rank) {
-            Ok(Finding::Gone(how)) => Some(format!("rank {} {how}", search.name(rank).ok()?)),
+            Ok(Finding::Gone(how)) => Some(Blame::of(search.name(rank).ok()?, how)),
             _ => None,
         })
     }
@@ -139,11 +158,12 @@ enum Finding {
 }
 
 impl Search {
-    fn run(self) -> Option<String> {
+    fn run(self) -> Option<Blame> {
         let outcome = self.look_until_found();
         let unreachable = outcome.is_err();
         let blame = outcome.unwrap_or_else(|_| {
-            Some("the store cannot be reached: rank 0, which serves it, has ended".into())
+            let what = "the store cannot be reached: rank 0, which serves it, has ended";
+            Some(Blame::of_the_store(what))
         });
         if !unreachable {
             self.let_the_others_finish();
@@ -151,33 +171,52 @@ impl Search {
         blame
     }
 
-    fn look_until_found(&self) -> Result<Option<String>, c10d_sys::Error> {
+    fn look_until_found(&self) -> Result<Option<Blame>, c10d_sys::Error> {
         self.store.set(&report_key(self.rank), VICTIM.to_string().as_bytes())?;
         loop {
-            let mut silent = Vec::new();
+            let (mut silent, mut alive) = (Vec::new(), Vec::new());
             let mut gone = None;
             for &rank in &self.others {
                 match self.look_at(rank)? {
                     Finding::Fault(fault) => {
-                        let name = self.name(rank)?;
-                        return Ok(Some(format!("rank {name} reports: {fault}")));
+                        let how = format!("reports: {fault}");
+                        return Ok(Some(Blame::of(self.name(rank)?, how)));
                     }
                     Finding::Gone(how) if gone.is_none() => {
-                        gone = Some(format!("rank {} {how}", self.name(rank)?));
+                        gone = Some(Blame::of(self.name(rank)?, how));
                     }
                     Finding::Silent => silent.push(rank),
-                    Finding::Gone(_) | Finding::Victim | Finding::Alive => {}
+                    Finding::Alive => alive.push(rank),
+                    Finding::Gone(_) | Finding::Victim => {}
                 }
             }
             if gone.is_some() {
                 return Ok(gone);
             }
             if Instant::now() >= self.deadline {
-                return Ok(match silent.as_slice() {
-                    [] => None,
-                    [rank] => Some(format!("no word from rank {rank} within {SEARCH:?}")),
-                    ranks => Some(format!("no word from ranks {ranks:?} within {SEARCH:?}")),
-                });
+                let names = |ranks: Vec<usize>| ranks.into_iter().map(|rank| self.name(rank));
+                let silent = names(silent).collect::<Result<Vec<_>, _>>()?;
+                let alive = names(alive).collect::<Result<Vec<_>, _>>()?;
+                return match (silent.as_slice(), alive.as_slice()) {
+                    ([], []) => Ok(None),
+                    // The exchange has failed on all others, so these have no part in it.
+                    ([], &[rank]) => {
+                        let how = "runs, but has not failed: it did not come, or has gone on";
+                        Ok(Some(Blame::of(rank, how)))
+                    }
+                    ([], ranks) => Ok(Some(Blame {
+                        rank: None,
+                        what: format!("ranks {ranks:?} run: they did not come, or have gone on"),
+                    })),
+                    (&[rank], _) => Ok(Some(Blame {
+                        rank: Some(rank),
+                        what: format!("no word from rank {rank} within {SEARCH:?}"),
+                    })),
+                    (ranks, _) => Ok(Some(Blame {
+                        rank: None,
+                        what: format!("no word from ranks {ranks:?} within {SEARCH:?}"),
+                    })),
+                };
             }
             thread::sleep(INTERVAL);
         }
@@ -205,10 +244,14 @@ impl Search {
         })
     }
 
-    /// The rank in the job of a group member that has left its identity.
-    fn name(&self, rank: usize) -> Result<String, c10d_sys::Error> {
+    /// The rank in the job of a group member. Its number in the group if it has left no identity.
+    fn name(&self, rank: usize) -> Result<usize, c10d_sys::Error> {
+        if !self.store.check(&name_key(rank))? {
+            return Ok(rank);
+        }
         let name = self.store.get(&name_key(rank), ANSWER)?;
-        Ok(String::from_utf8_lossy(&name).into_owned())
+        // Only `PostMortem::new` writes it.
+        Ok(String::from_utf8_lossy(&name).parse().unwrap_or(rank))
     }
 
     /// Rank 0 serves the store, so it stays until the others have had time to look.
@@ -283,23 +326,35 @@ mod tests {
         impersonate(&store, 2, child.id());
         child.kill().unwrap();
         child.wait().unwrap();
-        let blame = ranks[1].blame().unwrap();
-        assert_eq!(blame, format!("rank 2 (pid {}) has ended", child.id()));
+        let what = format!("rank 2 (pid {}) has ended", child.id());
+        assert_eq!(ranks[1].blame().unwrap(), Blame { rank: Some(2), what });
     }
 
     #[test]
-    fn a_member_of_a_group_is_named_as_the_job_knows_it() {
+    fn members_of_a_group_are_named_as_the_job_knows_them() {
         let store = Arc::new(Store::hash().unwrap());
-        let first = PostMortem::new(Arc::clone(&store), 0, 2, 3).unwrap();
-        PostMortem::new(Arc::clone(&store), 1, 2, 7).unwrap().report("no space left");
-        assert_eq!(first.blame().unwrap(), "rank 7 reports: no space left");
+        let member = |(rank, name)| PostMortem::new(Arc::clone(&store), rank, 3, name).unwrap();
+        let [first, _, third] = [(0, 2), (1, 5), (2, 7)].map(member);
+        let blame = || first.search().look_until_found().unwrap().unwrap();
+        assert!(blame().what.starts_with("ranks [5, 7] run"));
+        // The processes of another host cannot be seen.
+        store.set(&process_key(1), b"unknown").unwrap();
+        assert_eq!(blame().rank, Some(5));
+        store.set(&process_key(2), b"unknown").unwrap();
+        assert!(blame().what.starts_with("no word from ranks [5, 7]"));
+        third.report("no space left");
+        let what = "rank 7 reports: no space left".into();
+        assert_eq!(blame(), Blame { rank: Some(7), what });
     }
 
     #[test]
     fn a_reported_fault_is_passed_on() {
         let (_store, ranks) = world(3);
         ranks[1].report("its weights have another shape");
-        assert_eq!(ranks[2].blame().unwrap(), "rank 1 reports: its weights have another shape");
+        assert_eq!(
+            ranks[2].blame().unwrap().what,
+            "rank 1 reports: its weights have another shape"
+        );
     }
 
     #[test]
@@ -313,7 +368,16 @@ mod tests {
         child.wait().unwrap();
         store.set(&report_key(1), VICTIM.to_string().as_bytes()).unwrap();
         let blame = ranks[0].search().look_until_found().unwrap().unwrap();
-        assert!(blame.starts_with("rank 2 "), "{blame}");
+        assert_eq!(blame.rank, Some(2), "{blame:?}");
+    }
+
+    #[test]
+    fn of_ranks_that_run_the_one_whose_exchange_has_not_failed_is_named() {
+        let (store, ranks) = world(3);
+        store.set(&report_key(1), VICTIM.to_string().as_bytes()).unwrap();
+        let blame = ranks[0].search().look_until_found().unwrap().unwrap();
+        assert_eq!(blame.rank, Some(2), "{blame:?}");
+        assert!(blame.what.starts_with("rank 2 runs, but has not failed"), "{blame:?}");
     }
 
     #[test]

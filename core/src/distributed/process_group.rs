@@ -1,19 +1,17 @@
-//! The ranks of a job and their collectives: `torch.distributed`.
+//! The ranks of a job: `torch.distributed`.
 
-use super::arguments::{check_contiguous, check_reduction};
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
-use super::pending::Pending;
 use super::post_mortem::{PostMortem, may_be_anothers_fault};
-use super::store::Store;
+use super::store::{LONGEST, Store};
 use crate::data::Shard;
 use crate::{Error, Result};
-use c10d_sys::{ReduceOp, Work};
+use c10d_sys::Call;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tch::{Device, Tensor};
+use tch::Device;
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
 ///
@@ -24,9 +22,16 @@ use tch::{Device, Tensor};
 /// `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare each operation first, and such a mistake is
 /// an error there too. After a failed collective the group is unusable: end the program.
 ///
-/// Tensors must be contiguous: instead of a view with gaps, such as a column (`t.select(1, 0)`),
-/// exchange `t.contiguous()`. Rank arguments are ranks in this group: PyTorch's `group_src` and
-/// `group_dst`.
+/// Tensors are exchanged element by element, in row-major order, whatever their strides. One with
+/// gaps, such as a column (`t.select(1, 0)`), or whose values are only marked as negated or
+/// conjugated, is exchanged through a contiguous copy; Python exchanges what lies in the gaps,
+/// and does nothing for the negated. Complex numbers are exchanged as pairs of real ones.
+///
+/// Each collective has a form that returns before it has finished (`all_reduce_async`), with a
+/// [`Pending`](super::Pending) to wait for. Rank arguments are ranks in this group: PyTorch's
+/// `group_src` and `group_dst`. Ranks that run Python can take part in everything but the exchange
+/// of [objects](Self::all_gather_object), [`new_group`](Self::new_group) with them as members, and
+/// [`checkpoint::Training`](crate::checkpoint::Training): these calls return an error at once.
 ///
 /// ```
 /// use tch::Tensor;
@@ -42,14 +47,20 @@ use tch::{Device, Tensor};
 ///
 /// # Errors
 /// Every collective returns [`Error::Collective`] if a rank has died or did not arrive within the
-/// group's timeout, if the backend does not support the kind (`int16` with gloo), or if it does not
-/// support the device (the CPU with NCCL). Before anything is exchanged, it returns
-/// [`Error::Argument`] for a tensor that is not contiguous, for a rank that is not in the group,
-/// and for [`ReduceOp::Avg`] of integers.
+/// timeout ([`with_timeout`](Self::with_timeout)), if the backend does not support the kind
+/// (`int16` with gloo), or if it does not support the device (the CPU with NCCL). Before anything
+/// is exchanged, it returns [`Error::Argument`] for a rank that is not in the group, for a list
+/// without one tensor per rank, for shapes and kinds that do not fit together, for a result whose
+/// elements share memory (`expand`), and for a [`ReduceOp`](super::ReduceOp) that does not suit the
+/// kind: `Avg` of integers, `Band`, `Bor` and `Bxor` of anything else, and all but `Sum` and `Avg`
+/// of complex numbers.
 #[derive(Debug, Clone)]
 #[doc(alias = "destroy_process_group")]
 pub struct ProcessGroup {
     pub(super) inner: Arc<Inner>,
+    /// If other than the group's.
+    pub(super) timeout: Option<Duration>,
+    pub(super) tag: i32,
 }
 
 pub(super) struct Inner {
@@ -64,6 +75,8 @@ pub(super) struct Inner {
     pub(super) groups: AtomicUsize,
     /// Finds the rank at fault when an exchange fails.
     pub(super) post_mortem: PostMortem,
+    /// The ranks that run Python, once somebody has looked.
+    pub(super) python_ranks: OnceLock<Vec<usize>>,
     /// Whether some exchanges may never finish: one failed, or was not waited for.
     abandoned: AtomicBool,
 }
@@ -76,6 +89,7 @@ pub(super) struct Place {
     /// This process's rank in the job, used in messages; its rank in the group may differ.
     pub(super) job_rank: usize,
     pub(super) local_rank: usize,
+    pub(super) local_world_size: usize,
     pub(super) device: Device,
     pub(super) backend: Backend,
     pub(super) timeout: Duration,
@@ -95,9 +109,10 @@ impl ProcessGroup {
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
             post_mortem,
+            python_ranks: OnceLock::new(),
             abandoned: AtomicBool::new(false),
         };
-        ProcessGroup { inner: Arc::new(inner) }
+        ProcessGroup { inner: Arc::new(inner), timeout: None, tag: 0 }
     }
 
     /// [`init_process_group`] with its defaults.
@@ -126,11 +141,11 @@ impl ProcessGroup {
         options: ProcessGroupOptions,
     ) -> Result<ProcessGroup> {
         if rank >= world_size {
-            return Err(Error::Argument {
-                what: "rank".into(),
-                found: rank.to_string(),
-                expected: format!("below world_size, which is {world_size}"),
-            });
+            return Err(Error::argument(
+                "rank",
+                rank,
+                format!("below world_size, which is {world_size}"),
+            ));
         }
         init::join(store, rank, world_size, options)
     }
@@ -158,6 +173,12 @@ impl ProcessGroup {
         self.inner.place.local_rank
     }
 
+    /// The number of processes of the job on this host: LOCAL_WORLD_SIZE. Batch sizes and loader
+    /// threads per host are divided by it.
+    pub fn local_world_size(&self) -> usize {
+        self.inner.place.local_world_size
+    }
+
     /// The device for this rank's tensors: the CPU, or the GPU with index LOCAL_RANK.
     pub fn device(&self) -> Device {
         self.inner.place.device
@@ -178,79 +199,47 @@ impl ProcessGroup {
         self.inner.place.backend
     }
 
-    /// Reduces `tensor` over all ranks, element by element, in place on every rank. Its shape can
-    /// be any, but must be the same on all ranks. `dist.all_reduce`.
+    /// The same group, with another time limit for what is called on this handle: for a call,
+    /// `group.with_timeout(limit).all_reduce(…)`, and for a group made of its ranks,
+    /// `group.with_timeout(limit).new_group(…)`. `dist.new_group(timeout=…)`.
     ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
-    pub fn all_reduce(&self, tensor: &mut Tensor, op: ReduceOp) -> Result<()> {
-        check_reduction(tensor, op)?;
-        self.run("all_reduce", self.engine().all_reduce(tensor, op))
+    /// A call that takes longer than its limit fails, and the group can no longer be used. NCCL's
+    /// collectives, and those of [`DistributedDataParallel`] itself, keep to the limit with which the
+    /// group was made: give them a group of `with_timeout(limit).new_group(…)`.
+    ///
+    /// [`DistributedDataParallel`]: super::DistributedDataParallel
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tch_parallel::distributed::ProcessGroup;
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// group.with_timeout(Duration::from_secs(10)).barrier()?;
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> ProcessGroup {
+        ProcessGroup { timeout: Some(timeout.min(LONGEST)), ..self.clone() }
     }
 
-    /// [`all_reduce`](Self::all_reduce) that returns before it has finished.
-    /// `dist.all_reduce(tensor, async_op=True)`.
+    /// The same group, with a tag for the messages that are sent and received on this handle. A
+    /// message is received only with the tag with which it was sent; by default, 0.
+    /// `dist.send(tag=…)`.
     ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
-    #[doc(alias = "async_op")]
-    pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
-        check_reduction(&tensor, op)?;
-        let work = self.engine().all_reduce_async(&tensor, op);
-        self.pending("all_reduce", tensor, work)
+    /// NCCL ignores tags, in Python too.
+    #[must_use]
+    pub fn with_tag(&self, tag: i32) -> ProcessGroup {
+        ProcessGroup { tag, ..self.clone() }
     }
 
-    /// Copies `tensor` of rank `src` into that of every other rank, which must have the same shape
-    /// and kind. `dist.broadcast`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
-    pub fn broadcast(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
-        self.check_rank("src", src)?;
-        check_contiguous(tensor)?;
-        self.run("broadcast", self.engine().broadcast(tensor, src))
+    /// How long this handle's calls wait for the other ranks.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or(self.inner.place.timeout)
     }
 
-    /// Reduces `tensor` over all ranks into that of rank `dst`. The other ranks' tensors are
-    /// undefined afterwards. `dist.reduce`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
-    pub fn reduce(&self, tensor: &mut Tensor, dst: usize, op: ReduceOp) -> Result<()> {
-        self.check_rank("dst", dst)?;
-        check_reduction(tensor, op)?;
-        self.run("reduce", self.engine().reduce(tensor, dst, op))
-    }
-
-    /// The tensors of all ranks, in the order of ranks, on every rank: one per rank, each with the
-    /// shape of `tensor`, which must be the same on all ranks. `dist.all_gather`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
-    pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
-        check_contiguous(tensor)?;
-        let outputs: Vec<_> = (0..self.world_size()).map(|_| tensor.empty_like()).collect();
-        self.run("all_gather", self.engine().all_gather(&outputs, tensor))?;
-        Ok(outputs)
-    }
-
-    /// Returns when every rank has arrived. `dist.barrier`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
-    pub fn barrier(&self) -> Result<()> {
-        self.run("barrier", self.engine().barrier())
-    }
-
-    /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that did not arrive
-    /// within `timeout`. Gloo only. `dist.monitored_barrier(wait_all_ranks=True)`.
-    ///
-    /// # Errors
-    /// [`Error::Collective`] if a rank does not arrive in time, and with NCCL.
-    pub fn monitored_barrier(&self, timeout: Duration) -> Result<()> {
-        self.engine()
-            .monitored_barrier(timeout, true)
-            .map_err(|error| self.failed("monitored_barrier", &error))
+    /// How the engine is to run an operation.
+    pub(super) fn call(&self, is_async: bool) -> Call {
+        Call { timeout: self.timeout, is_async }
     }
 
     pub(super) fn engine(&self) -> &c10d_sys::ProcessGroup {
@@ -264,16 +253,14 @@ impl ProcessGroup {
         }
         self.abandon();
         let blame = self.inner.post_mortem.blame();
-        let rank = self.job_rank();
-        Error::Collective { rank, operation, message: error.message().to_owned(), blame }
+        Error::collective(self.job_rank(), operation, error.message(), blame)
     }
 
     /// The error for an operation that failed on this rank alone.
     pub(super) fn failed_here(&self, operation: &'static str, message: &str) -> Error {
         // Without a report, the others would only notice that this rank is gone.
         self.report(message);
-        let rank = self.job_rank();
-        Error::Collective { rank, operation, message: message.to_owned(), blame: None }
+        Error::collective(self.job_rank(), operation, message, None)
     }
 
     /// From now on the group is leaked instead of destroyed.
@@ -290,38 +277,6 @@ impl ProcessGroup {
     pub(crate) fn report(&self, fault: &str) {
         self.abandon();
         self.inner.post_mortem.report(fault);
-    }
-
-    /// Copies the tensors of rank `src` into those of every other rank, through buffers of
-    /// `buffer_bytes`. `dist._broadcast_coalesced`.
-    pub(crate) fn broadcast_coalesced(
-        &self,
-        operation: &'static str,
-        tensors: &[Tensor],
-        buffer_bytes: usize,
-        src: usize,
-    ) -> Result<()> {
-        self.engine()
-            .broadcast_coalesced(tensors, buffer_bytes, src)
-            .map_err(|error| self.failed(operation, &error))
-    }
-
-    pub(super) fn run(
-        &self,
-        operation: &'static str,
-        outcome: Result<(), c10d_sys::Error>,
-    ) -> Result<()> {
-        outcome.map_err(|error| self.failed(operation, &error))
-    }
-
-    pub(super) fn pending<T>(
-        &self,
-        operation: &'static str,
-        value: T,
-        work: Result<Work, c10d_sys::Error>,
-    ) -> Result<Pending<T>> {
-        let work = work.map_err(|error| self.failed(operation, &error))?;
-        Ok(Pending::new(value, work, self.clone(), operation))
     }
 }
 

@@ -5,39 +5,45 @@
 //! wait.
 
 use super::ddp_options::DdpOptions;
+use super::module_tensors::ModuleTensors;
 use super::process_group::ProcessGroup;
-use crate::Result;
+use crate::{Error, Result};
 use std::fmt::Write;
 use tch::Tensor;
 
 /// One line for each property that must be equal.
-pub(super) fn description(
-    variables: &[(String, Tensor)],
-    buffers: &[(String, Tensor)],
-    options: &DdpOptions,
-) -> String {
+pub(super) fn description(tensors: &ModuleTensors, options: &DdpOptions) -> String {
     let mut text = String::new();
     let mut line = |what: &str, name: &str, tensor: &Tensor| {
         let frozen = if what == "parameter" && !tensor.requires_grad() { ", frozen" } else { "" };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{what} {name} of {:?} {:?}{frozen}", tensor.kind(), tensor.size());
     };
-    variables.iter().for_each(|(name, tensor)| line("parameter", name, tensor));
-    buffers.iter().for_each(|(name, tensor)| line("buffer", name, tensor));
+    tensors.shared_parameters().for_each(|(name, tensor)| line("parameter", name, tensor));
+    tensors.buffers.iter().for_each(|(name, tensor)| line("buffer", name, tensor));
     let _ = writeln!(text, "{options:?}");
     text
 }
 
-/// An error on every rank, with the first difference, if a rank's description differs from rank
-/// 0's. A collective of the ranks of this library; if rank 0 runs Python, nothing is compared.
+/// What rank 0 passes for a comparison if it cannot build its model.
+const NO_MODEL: &str = "";
+
+/// An error on every rank if a rank cannot build its model, or if its description differs from rank
+/// 0's, with the first difference. A collective of the ranks of this library; if rank 0 runs
+/// Python, nothing is compared.
 pub(super) fn check(
     group: &ProcessGroup,
     operation: &'static str,
-    description: &str,
+    description: Result<String, &Error>,
 ) -> Result<()> {
-    let objection = group
-        .compare_with_rank_0(operation, description)?
-        .and_then(|theirs| first_difference(description, &theirs));
+    let own = description.as_deref().unwrap_or(NO_MODEL);
+    let theirs = group.compare_with_rank_0(operation, own)?;
+    let objection = match description {
+        Err(error) => Some(error.to_string()),
+        // Rank 0 objects itself then.
+        Ok(_) if theirs.as_deref() == Some(NO_MODEL) => None,
+        Ok(own) => theirs.and_then(|theirs| first_difference(&own, &theirs)),
+    };
     group.agree(operation, objection.as_deref())
 }
 

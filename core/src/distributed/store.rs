@@ -112,11 +112,50 @@ impl Store {
     /// within `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         let value = self.engine.get(key, timeout.min(LONGEST));
-        value.map_err(|error| match error.kind() {
-            // Nobody has set the key; the server is fine.
-            ErrorKind::Timeout => self.error("get", key, error.message().to_owned()),
-            _ => self.failed("get", key, &error),
+        value.map_err(|error| self.not_in_time("get", key, &error))
+    }
+
+    /// Returns once all of these keys are set. `store.wait`.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get). The message names the keys that are not set.
+    pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<()> {
+        self.engine.wait(keys, timeout.min(LONGEST)).map_err(|error| {
+            // After a timeout the server answers; otherwise all keys are named.
+            let is_set = |key: &&str| {
+                error.kind() == ErrorKind::Timeout && matches!(self.engine.check(key), Ok(true))
+            };
+            let missing: Vec<_> = keys.iter().map(S::as_ref).filter(|key| !is_set(key)).collect();
+            self.not_in_time("wait for", &missing.join(", "), &error)
         })
+    }
+
+    /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
+    /// empty, and returns the value that it has then: `desired` if this, or another process before,
+    /// has set it. `expected` is returned if the key is not set. `store.compare_set`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
+        let value = self.engine.compare_set(key, expected, desired);
+        value.map_err(|error| self.failed("compare and set", key, &error))
+    }
+
+    /// Deletes a key, and returns whether it was set. `store.delete_key`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn delete_key(&self, key: &str) -> Result<bool> {
+        self.engine.delete_key(key).map_err(|error| self.failed("delete", key, &error))
+    }
+
+    /// How many keys are set, whatever their prefix. The store and the groups have keys of their
+    /// own. `store.num_keys`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn num_keys(&self) -> Result<usize> {
+        self.engine.num_keys().map_err(|error| self.failed("count the keys of", "", &error))
     }
 
     /// Whether the key is set; does not wait. `store.check`.
@@ -130,7 +169,7 @@ impl Store {
     /// Adds to a counter, which starts at zero, and gives its new value. `store.add`.
     ///
     /// # Errors
-    /// As of [every operation](Self#errors).
+    /// Those of [every operation](Self#errors).
     pub fn add(&self, key: &str, amount: i64) -> Result<i64> {
         self.engine.add(key, amount).map_err(|error| self.failed("add to", key, &error))
     }
@@ -149,6 +188,15 @@ impl Store {
         match self.env() {
             Some(env) => rendezvous::gloo_address(env),
             None => Ok(GlooAddress::Host("127.0.0.1".into())),
+        }
+    }
+
+    /// The error for a key that may not be set in time.
+    fn not_in_time(&self, operation: &str, key: &str, error: &c10d_sys::Error) -> Error {
+        match error.kind() {
+            // Nobody has set the key; the server is fine.
+            ErrorKind::Timeout => self.error(operation, key, error.message().to_owned()),
+            _ => self.failed(operation, key, error),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::ops::RangeInclusive;
 use tch::nn::{Init, ModuleT, Path};
-use tch::{Kind, Tensor};
+use tch::{Kind, TchError, Tensor};
 
 /// PyTorch's keyword arguments of `nn.BatchNorm1d`, 2d and 3d, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -164,6 +164,27 @@ impl RunningStats {
     }
 }
 
+impl BatchNorm {
+    /// What [`ModuleT::forward_t`] does once the input's shape is known to be right.
+    pub(super) fn normalize(&self, xs: &Tensor, train: bool) -> Result<Tensor, TchError> {
+        if train && let Some(stats) = &self.running_stats {
+            stats.count_batch();
+        }
+        Tensor::f_batch_norm(
+            xs,
+            self.ws.as_ref(),
+            self.bs.as_ref(),
+            self.running_stats.as_ref().map(|stats| &stats.mean),
+            self.running_stats.as_ref().map(|stats| &stats.var),
+            train || self.running_stats.is_none(),
+            self.options.momentum,
+            self.options.eps,
+            // PyTorch's default; it only matters with cuDNN.
+            true,
+        )
+    }
+}
+
 impl ModuleT for BatchNorm {
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         let size = xs.size();
@@ -175,21 +196,10 @@ impl ModuleT for BatchNorm {
             "with statistics of its batch {layer} needs more than one value per channel, but got \
              {size:?}"
         );
-        if train && let Some(stats) = &self.running_stats {
-            stats.count_batch();
+        match self.normalize(xs, train) {
+            Ok(output) => output,
+            Err(error) => panic!("{error}"),
         }
-        Tensor::batch_norm(
-            xs,
-            self.ws.as_ref(),
-            self.bs.as_ref(),
-            self.running_stats.as_ref().map(|stats| &stats.mean),
-            self.running_stats.as_ref().map(|stats| &stats.var),
-            of_batch,
-            self.options.momentum,
-            self.options.eps,
-            // PyTorch's default; it only matters with cuDNN.
-            true,
-        )
     }
 }
 

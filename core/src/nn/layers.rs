@@ -1,9 +1,9 @@
-//! Layers with PyTorch's initial values: `torch.nn.Linear`, `Conv2d` and `Embedding`.
+//! `torch.nn.Linear` and `Embedding`, with PyTorch's initial values.
 
 use super::init::{default_bias, default_weight};
 use std::borrow::Borrow;
-use tch::nn::{self, Embedding, EmbeddingConfig, Linear, Module, Path};
-use tch::{Tensor, no_grad};
+use tch::nn::{self, Embedding, EmbeddingConfig, Linear, Path};
+use tch::no_grad;
 
 /// PyTorch's keyword arguments of `nn.Linear`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,95 +38,15 @@ pub fn linear<'a>(
     Linear { ws, bs }
 }
 
-/// PyTorch's keyword arguments of `nn.Conv2d`, with its defaults; each applies to both dimensions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Conv2dOptions {
-    /// How many pixels the kernel moves between outputs: 2 halves the image.
-    pub stride: i64,
-    /// How many zeros are added on every side: half the kernel size preserves the image's size.
-    pub padding: i64,
-    /// The distance between the kernel's elements.
-    pub dilation: i64,
-    /// The number of groups into which the channels are split, each with its own kernels.
-    pub groups: i64,
-    /// Whether to add a bias to each output channel; before a batch norm, which subtracts the mean,
-    /// it is useless.
-    pub bias: bool,
-}
-
-impl Default for Conv2dOptions {
-    fn default() -> Self {
-        Conv2dOptions { stride: 1, padding: 0, dilation: 1, groups: 1, bias: true }
-    }
-}
-
-/// See [`conv2d`].
-#[derive(Debug)]
-pub struct Conv2d {
-    /// `[out_channels, in_channels / groups, kernel_size, kernel_size]`
-    pub ws: Tensor,
-    /// `[out_channels]`
-    pub bs: Option<Tensor>,
-    options: Conv2dOptions,
-}
-
-/// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
-/// `[N, in_channels, H, W]` to `[N, out_channels, H', W']`.
-///
-/// Registers and draws the weight, then the bias, like `Conv2d.reset_parameters`; tch's own layer
-/// uses the opposite order and another distribution.
-///
-/// ```
-/// use tch::{Device, Kind, Tensor, nn::VarStore};
-/// use tch_parallel::nn::{Conv2dOptions, conv2d};
-///
-/// let vs = VarStore::new(Device::Cpu);
-/// let options = Conv2dOptions { stride: 2, padding: 1, ..Default::default() };
-/// let layer = conv2d(vs.root() / "conv1", 3, 64, 3, options);
-/// let images = Tensor::ones([8, 3, 32, 32], (Kind::Float, Device::Cpu));
-/// assert_eq!(images.apply(&layer).size(), [8, 64, 16, 16]);
-/// ```
-///
-/// # Panics
-/// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if
-/// tensors of these shapes cannot be created; and in the forward pass, like tch's layers, if the
-/// input does not fit.
-pub fn conv2d<'a>(
-    path: impl Borrow<Path<'a>>,
-    in_channels: i64,
-    out_channels: i64,
-    kernel_size: i64,
-    options: Conv2dOptions,
-) -> Conv2d {
-    let path = path.borrow();
-    let groups = options.groups;
-    assert!(groups >= 1, "groups is {groups}, but must be at least 1");
-    for (name, channels) in [("in_channels", in_channels), ("out_channels", out_channels)] {
-        assert!(
-            channels % groups == 0,
-            "{name} is {channels}, but must be divisible by groups, {groups}"
-        );
-    }
-    let kernel = [out_channels, in_channels / groups, kernel_size, kernel_size];
-    let fan_in = kernel[1..].iter().product();
-    let ws = path.var("weight", &kernel, default_weight(fan_in));
-    let bs = options.bias.then(|| path.var("bias", &[out_channels], default_bias(fan_in)));
-    Conv2d { ws, bs, options }
-}
-
-impl Module for Conv2d {
-    fn forward(&self, xs: &Tensor) -> Tensor {
-        let Conv2dOptions { stride, padding, dilation, groups, bias: _ } = self.options;
-        xs.conv2d(&self.ws, self.bs.as_ref(), [stride; 2], [padding; 2], [dilation; 2], groups)
-    }
-}
-
 /// PyTorch's keyword arguments of `nn.Embedding`, with its defaults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EmbeddingOptions {
     /// The index used for padding: its vector starts as zeros and gets no gradient. A negative
     /// index counts from the end.
     pub padding_idx: Option<i64>,
+    /// Whether the weight's gradient is sparse, with only the rows that were looked up: for large
+    /// tables, and for optimizers that support it, such as [`SparseAdam`](crate::optim::SparseAdam).
+    pub sparse: bool,
 }
 
 /// `torch.nn.Embedding(num_embeddings, embedding_dim)`: maps indices `[..]` below `num_embeddings`
@@ -141,7 +61,8 @@ pub struct EmbeddingOptions {
 /// use tch_parallel::nn::{EmbeddingOptions, embedding};
 ///
 /// let vs = VarStore::new(Device::Cpu);
-/// let layer = embedding(vs.root() / "words", 1000, 16, EmbeddingOptions { padding_idx: Some(0) });
+/// let options = EmbeddingOptions { padding_idx: Some(0), ..Default::default() };
+/// let layer = embedding(vs.root() / "words", 1000, 16, options);
 /// let vectors = Tensor::from_slice(&[5i64, 7, 0]).apply(&layer);
 /// assert_eq!(vectors.size(), [3, 16]);
 /// assert_eq!(vectors.get(2).abs().max().double_value(&[]), 0.0);
@@ -156,7 +77,7 @@ pub fn embedding<'a>(
     options: EmbeddingOptions,
 ) -> Embedding {
     let padding_idx = options.padding_idx.map(|index| from_start(index, num_embeddings));
-    let mut config = EmbeddingConfig::default();
+    let mut config = EmbeddingConfig { sparse: options.sparse, ..Default::default() };
     if let Some(index) = padding_idx {
         config.padding_idx = index;
     }
@@ -179,7 +100,8 @@ fn from_start(padding_idx: i64, num_embeddings: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::{Device, Kind, nn::VarStore};
+    use tch::nn::{Module, VarStore};
+    use tch::{Device, Kind, Tensor};
 
     #[test]
     fn without_a_bias_there_is_none() {
@@ -189,43 +111,9 @@ mod tests {
         assert_eq!(vs.len(), 1);
     }
 
-    fn output(options: Conv2dOptions) -> Vec<i64> {
-        let vs = VarStore::new(Device::Cpu);
-        let images = Tensor::zeros([7, 4, 9, 9], (Kind::Float, Device::Cpu));
-        conv2d(vs.root(), 4, 6, 3, options).forward(&images).size()
-    }
-
-    #[test]
-    fn images_become_smaller_as_the_options_say() {
-        let options = Conv2dOptions::default();
-        assert_eq!(output(options), [7, 6, 7, 7]);
-        assert_eq!(output(Conv2dOptions { padding: 1, ..options }), [7, 6, 9, 9]);
-        assert_eq!(output(Conv2dOptions { stride: 2, ..options }), [7, 6, 4, 4]);
-        assert_eq!(output(Conv2dOptions { dilation: 2, ..options }), [7, 6, 5, 5]);
-    }
-
-    #[test]
-    fn groups_see_only_their_own_channels() {
-        let vs = VarStore::new(Device::Cpu);
-        let options = Conv2dOptions { groups: 2, bias: false, ..Default::default() };
-        assert_eq!(conv2d(vs.root(), 4, 6, 3, options).ws.size(), [6, 2, 3, 3]);
-        assert_eq!(vs.len(), 1);
-    }
-
-    #[test]
-    #[should_panic = "groups is 0, but must be at least 1"]
-    fn no_groups_at_all_are_refused() {
-        output(Conv2dOptions { groups: 0, ..Default::default() });
-    }
-
-    #[test]
-    #[should_panic = "in_channels is 4, but must be divisible by groups, 3"]
-    fn channels_that_do_not_go_into_the_groups_are_refused() {
-        output(Conv2dOptions { groups: 3, ..Default::default() });
-    }
-
     fn table(padding_idx: Option<i64>) -> Embedding {
-        embedding(VarStore::new(Device::Cpu).root(), 4, 3, EmbeddingOptions { padding_idx })
+        let options = EmbeddingOptions { padding_idx, ..Default::default() };
+        embedding(VarStore::new(Device::Cpu).root(), 4, 3, options)
     }
 
     /// The rows of a tensor that are filled with `value`.
@@ -256,6 +144,19 @@ mod tests {
             assert_eq!(rows_of(0.0, &gradient), [2]);
             assert_eq!(rows_of(1.0, &gradient), [0, 1, 3]);
         }
+    }
+
+    #[test]
+    fn a_sparse_gradient_is_the_dense_one_with_only_the_rows_looked_up() {
+        let table = |sparse| {
+            let options = EmbeddingOptions { padding_idx: Some(0), sparse };
+            embedding(VarStore::new(Device::Cpu).root(), 9, 3, options)
+        };
+        let (sparse, dense) = (gradient(&table(true)), gradient(&table(false)));
+        assert!(sparse.is_sparse() && !dense.is_sparse());
+        assert_eq!(sparse.to_dense(None, false), dense);
+        // Of four words one is the padding.
+        assert_eq!(sparse.coalesce().values().size(), [3, 3]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl NormLayer {
         match self {
             NormLayer::BatchNorm => Box::new(batch_norm2d(path, num_features, options)),
             NormLayer::SyncBatchNorm(group) => {
-                Box::new(sync_batch_norm(path, num_features, options, group))
+                Box::new(sync_batch_norm(path, num_features, group, options))
             }
         }
     }

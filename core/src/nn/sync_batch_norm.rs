@@ -3,11 +3,14 @@
 use super::batch_norm::{BatchNorm, BatchNormOptions, Inputs, RunningStats};
 use crate::distributed::{ProcessGroup, ReduceOp};
 use crate::{Error, Result};
+use c10d_sys::arithmetic::{add_number_, copy, div_number_, mul_number_};
 use c10d_sys::autograd::hook_gradients;
 use c10d_sys::tensor::{batch_norm_backward_reduce, grad_enabled};
 use std::borrow::Borrow;
 use tch::nn::{ModuleT, Path};
 use tch::{Kind, TchError, Tensor, no_grad};
+
+const INPUT: &str = "the input of SyncBatchNorm";
 
 /// The name of the forward pass in errors.
 const FORWARD: &str = "the forward pass of SyncBatchNorm";
@@ -33,7 +36,8 @@ pub struct SyncBatchNorm {
 ///
 /// For batches that are too small on one rank to estimate the mean and variance of the data.
 /// Variables, names and evaluation are those of [`batch_norm2d`]. Unlike PyTorch's, it also works
-/// on a CPU. A rank with an empty batch takes part as well.
+/// on a CPU. A rank with an empty batch takes part as well; all may have one, and the running
+/// statistics then move towards 0, as in PyTorch.
 ///
 /// In training, both passes are collectives: all ranks must run the same layers in the same order,
 /// and each must call backward. The forward pass gathers the statistics of every rank, 2C + 1
@@ -48,7 +52,7 @@ pub struct SyncBatchNorm {
 ///
 /// let group = ProcessGroup::from_env()?;
 /// let vs = VarStore::new(group.device());
-/// let layer = sync_batch_norm(vs.root() / "bn1", 3, BatchNormOptions::default(), &group);
+/// let layer = sync_batch_norm(vs.root() / "bn1", 3, &group, BatchNormOptions::default());
 /// let images = Tensor::rand([2, 3, 4, 4], (Kind::Float, group.device())); // this rank's batch
 /// let normalised = layer.f_forward_t(&images, true)?;
 /// // 0 over the batches of all ranks, here of one.
@@ -63,8 +67,8 @@ pub struct SyncBatchNorm {
 pub fn sync_batch_norm<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
-    options: BatchNormOptions,
     group: &ProcessGroup,
+    options: BatchNormOptions,
 ) -> SyncBatchNorm {
     let inputs =
         Inputs { layer: "sync_batch_norm", dimensions: 2..=usize::MAX, shape: "[N, C, …]" };
@@ -84,42 +88,49 @@ impl SyncBatchNorm {
         let size = xs.size();
         if size.get(1) != Some(&self.num_features) {
             let expected = format!("[N, {}, …]", self.num_features);
-            return Err(argument(format!("{size:?}"), expected));
+            return Err(Error::argument(INPUT, format!("{size:?}"), expected));
         }
         if !train || self.group.world_size() == 1 {
             if train || self.batch_norm.running_stats.is_none() {
                 check_count(count(xs))?;
             }
-            return Ok(self.batch_norm.forward_t(xs, train));
+            return Ok(self.batch_norm.normalize(xs, train)?);
         }
         let (normalized, statistics) = no_grad(|| {
             let statistics = Statistics::of_all_ranks(xs, &self.group)?;
             if let Some(running_stats) = &self.batch_norm.running_stats {
-                self.update(running_stats, &statistics);
+                self.update(running_stats, &statistics)?;
             }
-            Ok((self.normalize(xs, &statistics)?, statistics))
+            Ok::<_, Error>((self.normalize(xs, &statistics)?, statistics))
         })?;
         self.connect(xs, normalized, statistics)
     }
 
-    fn update(&self, running_stats: &RunningStats, statistics: &Statistics) {
+    fn update(&self, running_stats: &RunningStats, statistics: &Statistics) -> Result<()> {
         let momentum = self.batch_norm.options.momentum;
-        let unbiased = &statistics.var * (statistics.count / (statistics.count - 1.0));
+        let times = |tensor: &Tensor, factor| {
+            let mut product = copy(tensor)?;
+            mul_number_(&mut product, factor)?;
+            Ok::<_, TchError>(product)
+        };
+        let unbiased = times(&statistics.var, statistics.count / (statistics.count - 1.0))?;
         for (running, new) in
             [(&running_stats.mean, &statistics.mean), (&running_stats.var, &unbiased)]
         {
             let mut running = running.shallow_clone();
-            let _ = running.g_mul_scalar_(1.0 - momentum);
-            running += new * momentum;
+            // As a tensor of their kind: 16-bit statistics need a factor of 16 bits, and tch panics
+            // where an operation with a number fails.
+            let rest = Tensor::from(1.0 - momentum).f_to_kind(running.f_kind()?)?;
+            let _ = running.f_mul_(&rest.f_to(running.device())?)?;
+            let _ = running.f_add_(&times(new, momentum)?)?;
         }
         running_stats.count_batch();
+        Ok(())
     }
 
     fn normalize(&self, xs: &Tensor, statistics: &Statistics) -> Result<Tensor> {
         let BatchNorm { ws, bs, options, .. } = &self.batch_norm;
-        statistics
-            .normalize(xs, ws.as_ref(), bs.as_ref(), options.eps)
-            .map_err(Error::tensor(FORWARD))
+        Ok(statistics.normalize(xs, ws.as_ref(), bs.as_ref(), options.eps)?)
     }
 
     /// Attaches a graph to `normalized`: the backward pass of this layer.
@@ -187,18 +198,24 @@ impl Statistics {
     fn of_all_ranks(xs: &Tensor, group: &ProcessGroup) -> Result<Statistics> {
         let channels = xs.size()[1];
         let kind = kind(xs);
-        let own = Self::of_this_rank(xs).map_err(Error::tensor(FORWARD))?;
-        let all = Tensor::stack(&group.all_gather(&own)?, 0);
-        let [means, vars, counts] = [(0, channels), (channels, channels), (2 * channels, 1)]
-            .map(|(start, length)| all.narrow(1, start, length));
-        let count = counts.sum(Kind::Double).double_value(&[]);
+        let own = Self::of_this_rank(xs)?;
+        let all = Tensor::f_stack(&group.all_gather(&own)?, 0)?;
+        let means = all.f_narrow(1, 0, channels)?;
+        let vars = all.f_narrow(1, channels, channels)?;
+        let counts = all.f_narrow(1, 2 * channels, 1)?;
+        let count = counts.f_sum(Kind::Double)?.f_double_value(&[])?;
         check_count(count)?;
-        let over_ranks = |values: Tensor| {
-            (values * &counts).sum_dim_intlist([0].as_slice(), false, Kind::Double) / count
+        // Without any values the sums are 0, and so are the mean and the variance.
+        let divisor = count.max(1.0);
+        let over_ranks = |values: &Tensor| {
+            let weighted = values.f_mul(&counts)?;
+            let mut mean = weighted.f_sum_dim_intlist([0].as_slice(), false, Kind::Double)?;
+            div_number_(&mut mean, divisor)?;
+            Ok::<_, TchError>(mean)
         };
-        let mean = over_ranks(means.copy());
-        let var = over_ranks(vars + (means - &mean).square());
-        Ok(Statistics { mean: mean.to_kind(kind), var: var.to_kind(kind), count })
+        let mean = over_ranks(&means)?;
+        let var = over_ranks(&vars.f_add(&means.f_sub(&mean)?.f_square()?)?)?;
+        Ok(Statistics { mean: mean.f_to_kind(kind)?, var: var.f_to_kind(kind)?, count })
     }
 
     /// The mean and variance of every channel, and the number of values per channel: `[2C + 1]`.
@@ -210,10 +227,10 @@ impl Statistics {
             return Tensor::f_zeros([2 * channels + 1], place);
         }
         // Like running statistics themselves, the results are more precise than 16-bit images.
-        let unused = || Tensor::zeros([channels], (kind(xs), xs.device()));
-        let (mean, var) = xs.f_batch_norm_update_stats(Some(unused()), Some(unused()), 0.0)?;
-        let count = Tensor::full([1], count, place);
-        Tensor::f_cat(&[mean.to_kind(Kind::Double), var.to_kind(Kind::Double), count], 0)
+        let unused = || Tensor::f_zeros([channels], (kind(xs), xs.device()));
+        let (mean, var) = xs.f_batch_norm_update_stats(Some(unused()?), Some(unused()?), 0.0)?;
+        let count = Tensor::f_from_slice(&[count])?.f_to(xs.device())?;
+        Tensor::f_cat(&[mean.f_to_kind(Kind::Double)?, var.f_to_kind(Kind::Double)?, count], 0)
     }
 
     /// `(xs - mean) / sqrt(var + eps) * weight + bias`, fused.
@@ -227,10 +244,10 @@ impl Statistics {
         if xs.numel() == 0 {
             return xs.f_empty_like();
         }
-        let of_kind = |tensor: &Tensor| tensor.to_kind(self.mean.kind());
+        let of_kind = |tensor: &Tensor| tensor.f_to_kind(self.mean.kind());
         let (normalized, _, _) = xs.f_native_batch_norm(
-            weight.map(of_kind).as_ref(),
-            bias.map(of_kind).as_ref(),
+            weight.map(of_kind).transpose()?.as_ref(),
+            bias.map(of_kind).transpose()?.as_ref(),
             Some(&self.mean),
             Some(&self.var),
             // As in evaluation: with the statistics given.
@@ -248,11 +265,11 @@ fn count(xs: &Tensor) -> f64 {
 }
 
 fn check_count(count: f64) -> Result<()> {
-    if count > 1.0 {
+    if count == 0.0 || count > 1.0 {
         return Ok(());
     }
     let found = format!("{count} values per channel on all ranks together");
-    Err(argument(found, "more than one, for a variance".into()))
+    Err(Error::argument(INPUT, found, "more than one, for a variance, or none"))
 }
 
 /// The kind of the statistics: 16-bit images have 32-bit means.
@@ -277,23 +294,31 @@ impl Saved {
     /// The gradients of the input, the weight and the bias. A collective if the input needs one.
     fn backward(&self, gradient: Option<Tensor>) -> Result<Vec<Option<Tensor>>> {
         if self.xs.internal_version() != self.version {
-            let found = "changed in place after the forward pass".into();
-            return Err(argument(found, "unchanged until the backward pass".into()));
+            let found = "changed in place after the forward pass";
+            return Err(Error::argument(INPUT, found, "unchanged until the backward pass"));
         }
         let Saved { xs, statistics, eps, .. } = self;
-        // An output that is not part of the loss: the other ranks still need this one.
-        let gradient = gradient.unwrap_or_else(|| xs.zeros_like());
-        let (sum, sum_normalized) = if xs.numel() == 0 {
-            (statistics.mean.zeros_like(), statistics.mean.zeros_like())
-        } else {
+        if xs.numel() == 0 {
+            // No values have no gradients, but the other ranks still need this one.
+            if let Some(group) = &self.group {
+                group.all_reduce(
+                    &mut statistics.mean.f_zeros_like()?.f_repeat([2])?,
+                    ReduceOp::Sum,
+                )?;
+            }
+            return Ok(vec![None, None, None]);
+        }
+        // An output that is not part of the loss: here too the others need this rank.
+        let gradient = gradient.map_or_else(|| xs.f_zeros_like(), Ok)?;
+        let (sum, sum_normalized) =
             batch_norm_backward_reduce(&gradient, xs, &statistics.mean, &statistics.var, *eps)
-                .map_err(Error::engine(BACKWARD))?
-        };
+                .map_err(Error::engine(BACKWARD))?;
         let of_input = match &self.group {
             Some(group) => {
-                let mut sums = Tensor::cat(&[&sum, &sum_normalized], 0);
+                let mut sums = Tensor::f_cat(&[&sum, &sum_normalized], 0)?;
                 group.all_reduce(&mut sums, ReduceOp::Sum)?;
-                let means = (sums / statistics.count).chunk(2, 0);
+                div_number_(&mut sums, statistics.count)?;
+                let means = sums.f_chunk(2, 0)?;
                 Some(self.of_input(&gradient, &means[0], &means[1])?)
             }
             None => None,
@@ -311,22 +336,19 @@ impl Saved {
         mean: &Tensor,
         mean_normalized: &Tensor,
     ) -> Result<Tensor> {
-        let std = (&self.statistics.var + self.eps).sqrt();
+        let mut std = copy(&self.statistics.var)?;
+        add_number_(&mut std, self.eps)?;
+        let std = std.f_sqrt()?;
         let scale = match &self.ws {
-            Some(ws) => ws / std,
-            None => std.reciprocal(),
+            Some(ws) => ws.f_div(&std)?,
+            None => std.f_reciprocal()?,
         };
-        let (weight, bias) = (-(&scale * mean_normalized), -(&scale * mean));
+        let weight = scale.f_mul(mean_normalized)?.f_neg()?;
+        let bias = scale.f_mul(mean)?.f_neg()?;
         let moved = self.statistics.normalize(&self.xs, Some(&weight), Some(&bias), self.eps);
         // One number per channel: [C, 1, 1] for images [N, C, H, W].
         let mut of_channels = vec![1; self.xs.dim() - 1];
         of_channels[0] = -1;
-        moved
-            .and_then(|mut moved| moved.f_addcmul_(gradient, &scale.view(&of_channels[..])))
-            .map_err(Error::tensor(BACKWARD))
+        Ok(moved?.f_addcmul_(gradient, &scale.f_view(&of_channels[..])?)?)
     }
-}
-
-fn argument(found: String, expected: String) -> Error {
-    Error::Argument { what: "the input of SyncBatchNorm".into(), found, expected }
 }

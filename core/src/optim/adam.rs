@@ -1,12 +1,16 @@
 //! Adam and AdamW: `torch.optim.Adam`.
 
-use super::optimizer::{Optimizer, OptimizerState, check_not_negative, trainable};
-use super::parameter_states::{ParameterStates, StateLayout};
-use crate::{Error, Result};
-use c10d_sys::tensor::{add_scaled_, addcdiv_, addcmul_};
+use super::optimizer::check_not_negative;
+use super::param_group::GroupOptions;
+use super::param_group_optimizer::ParamGroupOptimizer;
+use super::rule_parts::{as_real, check_betas, downwards, power_of_a_half};
+use super::update_rule::{ParameterState, StateShape, UpdateRule};
+use crate::Result;
+use c10d_sys::arithmetic::{
+    add_number_, add_scaled, addcdiv_, addcmul_, div_number_, lerp_, mul_number_,
+};
 use serde::{Deserialize, Serialize};
-use tch::nn::VarStore;
-use tch::{Device, Kind, TchError, Tensor};
+use tch::Tensor;
 
 /// PyTorch's keyword arguments of `Adam`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -22,6 +26,11 @@ pub struct AdamOptions {
     /// Whether the decay applies directly to the parameters (AdamW), instead of being added to
     /// their gradients, where it would enter the moving averages (L2 penalty).
     pub decoupled_weight_decay: bool,
+    /// Whether to divide by the largest of the moving averages of the square so far, instead of
+    /// the last (Reddi et al., "On the Convergence of Adam and Beyond", 2018).
+    pub amsgrad: bool,
+    /// Whether to maximize the objective instead of minimizing it.
+    pub maximize: bool,
 }
 
 impl Default for AdamOptions {
@@ -32,6 +41,8 @@ impl Default for AdamOptions {
             eps: 1e-8,
             weight_decay: 0.0,
             decoupled_weight_decay: false,
+            amsgrad: false,
+            maximize: false,
         }
     }
 }
@@ -41,24 +52,6 @@ impl AdamOptions {
     #[doc(alias = "AdamW")]
     pub fn adamw() -> Self {
         AdamOptions { weight_decay: 1e-2, decoupled_weight_decay: true, ..Default::default() }
-    }
-
-    fn check(&self) -> Result<()> {
-        check_not_negative(&[
-            ("lr", self.lr),
-            ("eps", self.eps),
-            ("weight_decay", self.weight_decay),
-        ])?;
-        for (what, beta) in [("betas.0", self.betas.0), ("betas.1", self.betas.1)] {
-            if !(0.0..1.0).contains(&beta) {
-                return Err(Error::Argument {
-                    what: what.into(),
-                    found: beta.to_string(),
-                    expected: "at least 0 and below 1".into(),
-                });
-            }
-        }
-        Ok(())
     }
 }
 
@@ -83,134 +76,101 @@ impl AdamOptions {
 /// assert!((weight.double_value(&[0]) - 0.9).abs() < 1e-6);
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
-#[derive(Debug)]
-pub struct Adam {
-    options: AdamOptions,
-    states: ParameterStates<3>,
-}
+pub type Adam = ParamGroupOptimizer<AdamOptions>;
 
-/// The class of the state, by the kind of weight decay: PyTorch has two classes.
-const NAMES: [&str; 2] = ["Adam", "AdamW"];
-
-impl Adam {
-    /// An optimizer for the trainable variables of `vs`.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses too, and for a store without parameters.
-    pub fn new(vs: &VarStore, options: AdamOptions) -> Result<Self> {
-        Self::from_named_parameters(trainable(vs)?, options)
-    }
-
-    /// An optimizer for these parameters; the list may be empty. The state uses their names.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses too.
-    pub fn from_named_parameters(
-        parameters: Vec<(String, Tensor)>,
-        options: AdamOptions,
-    ) -> Result<Self> {
-        options.check()?;
-        let layout = StateLayout { names: ["step", "exp_avg", "exp_avg_sq"], fresh };
-        Ok(Adam { options, states: ParameterStates::new(parameters, layout) })
-    }
-
-    fn name(&self) -> &'static str {
-        NAMES[usize::from(self.options.decoupled_weight_decay)]
-    }
-}
-
-impl Optimizer for Adam {
-    fn step(&mut self) -> Result<()> {
-        let options = &self.options;
-        self.states.step(|parameter, gradient, state| step(options, parameter, gradient, state))
-    }
-
-    fn parameters(&self) -> Vec<Tensor> {
-        self.states.tensors()
-    }
-
+impl GroupOptions for AdamOptions {
     fn lr(&self) -> f64 {
-        self.options.lr
+        self.lr
     }
 
     fn set_lr(&mut self, lr: f64) {
-        self.options.lr = lr;
+        self.lr = lr;
     }
 
-    /// For every parameter that has made a step, the tensors are the number of steps
-    /// (`PARAMETER.step`, a scalar) and the moving averages of its gradient (`PARAMETER.exp_avg`)
-    /// and of its square (`PARAMETER.exp_avg_sq`).
-    fn state_dict(&self) -> Result<OptimizerState> {
-        OptimizerState::new(self.name(), &self.options, self.states.named())
+    fn momentum(&self) -> Option<f64> {
+        Some(self.betas.0)
     }
 
-    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
-        let options = state.options_for(self.name())?;
-        self.states.load(&state.tensors)?;
-        self.options = options;
-        Ok(())
-    }
-
-    /// Twice the size of the parameters that have made a step, plus four bytes each for the
-    /// counter.
-    fn state_bytes(&self) -> usize {
-        self.states.bytes()
+    fn set_momentum(&mut self, momentum: f64) {
+        self.betas.0 = momentum;
     }
 }
 
-fn fresh(parameter: &Tensor) -> Result<[Tensor; 3], TchError> {
-    // On the CPU, whatever the parameter's device: every step reads it.
-    let step = Tensor::f_zeros([0; 0], (Kind::Float, Device::Cpu))?;
-    Ok([step, parameter.f_zeros_like()?, parameter.f_zeros_like()?])
-}
+impl UpdateRule for AdamOptions {
+    /// PyTorch has two classes, by the kind of weight decay.
+    fn name(&self) -> &'static str {
+        if self.decoupled_weight_decay { "AdamW" } else { "Adam" }
+    }
 
-/// `_single_tensor_adam` for one parameter.
-fn step(
-    options: &AdamOptions,
-    parameter: &mut Tensor,
-    mut gradient: Tensor,
-    state: &mut Option<[Tensor; 3]>,
-) -> Result<()> {
-    let tensor_error = || Error::tensor("step");
-    let AdamOptions { lr, betas: (beta1, beta2), eps, weight_decay, .. } = *options;
-    let [step, exp_avg, exp_avg_sq] = match state {
-        Some(state) => state,
-        none => none.insert(fresh(parameter).map_err(tensor_error())?),
-    };
-    let _ = step.f_add_scalar_(1.0).map_err(tensor_error())?;
-    if weight_decay != 0.0 {
-        if options.decoupled_weight_decay {
-            let _ = parameter.f_mul_scalar_(1.0 - lr * weight_decay).map_err(tensor_error())?;
-        } else {
-            gradient = gradient.copy();
-            add_scaled_(&mut gradient, parameter, weight_decay).map_err(Error::engine("step"))?;
+    fn check(&self) -> Result<()> {
+        check_not_negative(&[
+            ("lr", self.lr),
+            ("eps", self.eps),
+            ("weight_decay", self.weight_decay),
+        ])?;
+        check_betas(self.betas)
+    }
+
+    /// The number of steps, and the moving averages of the gradient and of its square.
+    fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
+        let mut layout = vec![
+            ("step", StateShape::Scalar),
+            ("exp_avg", StateShape::Parameter),
+            ("exp_avg_sq", StateShape::Parameter),
+        ];
+        if self.amsgrad {
+            layout.push(("max_exp_avg_sq", StateShape::Parameter));
         }
+        layout
     }
-    let _ = exp_avg.f_lerp_(&gradient, 1.0 - beta1).map_err(tensor_error())?;
-    let _ = exp_avg_sq.f_mul_scalar_(beta2).map_err(tensor_error())?;
-    addcmul_(exp_avg_sq, &gradient, &gradient, 1.0 - beta2).map_err(Error::engine("step"))?;
 
-    let step = step.f_double_value(&[]).map_err(tensor_error())?;
-    let bias_correction1 = 1.0 - beta1.powf(step);
-    let bias_correction2 = 1.0 - beta2.powf(step);
-    // Python's ** 0.5 may differ in the last bit of an f64, which an f32 does not have.
-    let denominator = exp_avg_sq
-        .f_sqrt()
-        .and_then(|mut root| root.f_div_scalar_(bias_correction2.sqrt()))
-        .and_then(|mut root| root.f_add_scalar_(eps))
-        .map_err(tensor_error())?;
-    addcdiv_(parameter, exp_avg, &denominator, -(lr / bias_correction1))
-        .map_err(Error::engine("step"))
+    /// `_single_tensor_adam` for one parameter.
+    fn step(
+        &self,
+        parameter: &mut Tensor,
+        gradient: &Tensor,
+        state: &mut ParameterState,
+    ) -> Result<()> {
+        let AdamOptions { lr, betas: (beta1, beta2), eps, weight_decay, .. } = *self;
+        let step = state.count_step()?;
+        let mut gradient = downwards(gradient, self.maximize)?;
+        if weight_decay != 0.0 {
+            if self.decoupled_weight_decay {
+                mul_number_(parameter, 1.0 - lr * weight_decay)?;
+            } else {
+                gradient = add_scaled(&gradient, parameter, weight_decay)?;
+            }
+        }
+        let gradient = as_real(&gradient)?;
+        let mut exp_avg = as_real(&state.zeros_like("exp_avg", parameter)?)?;
+        let mut exp_avg_sq = as_real(&state.zeros_like("exp_avg_sq", parameter)?)?;
+        lerp_(&mut exp_avg, &gradient, 1.0 - beta1)?;
+        mul_number_(&mut exp_avg_sq, beta2)?;
+        addcmul_(&mut exp_avg_sq, &gradient, &gradient, 1.0 - beta2)?;
+        if self.amsgrad {
+            let largest = as_real(&state.zeros_like("max_exp_avg_sq", parameter)?)?;
+            exp_avg_sq = largest.f_maximum_out(&largest, &exp_avg_sq)?;
+        }
+
+        let bias_correction1 = 1.0 - beta1.powf(step);
+        let bias_correction2 = 1.0 - beta2.powf(step);
+        let mut denominator = exp_avg_sq.f_sqrt()?;
+        div_number_(&mut denominator, power_of_a_half(bias_correction2))?;
+        add_number_(&mut denominator, eps)?;
+        let step_size = lr / bias_correction1;
+        Ok(addcdiv_(&mut as_real(parameter)?, &exp_avg, &denominator, -step_size)?)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Optimizer;
     use super::super::problem::Problem;
     use super::*;
     use serde_json::json;
     use std::collections::BTreeMap;
     use std::ops::Range;
-    use tch::nn::{self, OptimizerConfig};
+    use tch::nn::{self, OptimizerConfig, VarStore};
 
     fn variants() -> [AdamOptions; 4] {
         let plain = AdamOptions { lr: 0.1, ..Default::default() };
@@ -273,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_bears_pytorchs_names_and_counts_the_steps() {
+    fn the_state_has_pytorchs_names_and_counts_the_steps() {
         let problem = Problem::new();
         let mut optimizer = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
         run(&problem, &mut optimizer, 0..3);
@@ -324,9 +284,9 @@ mod tests {
             let mut tensors =
                 good.tensors.iter().map(|(name, tensor)| (name.clone(), tensor + 1)).collect();
             spoil(&mut tensors);
-            let options = json!(AdamOptions { lr: 7.0, ..AdamOptions::default() });
-            let tensors = tensors.into_iter().collect();
-            let state = OptimizerState { optimizer: "Adam".into(), options, tensors };
+            let mut state = optimizer.state_dict().unwrap();
+            state.param_groups[0].options = json!(AdamOptions { lr: 7.0, ..Default::default() });
+            state.tensors = tensors.into_iter().collect();
             assert_eq!(optimizer.load_state_dict(&state).unwrap_err().to_string(), message);
             assert_eq!(optimizer.state_dict().unwrap(), good);
         }
@@ -349,6 +309,19 @@ mod tests {
         run(&problem, &mut optimizer, 0..2);
         let parameters = (3 * 5 + 3) * size_of::<f32>();
         assert_eq!(optimizer.state_bytes(), 2 * parameters + 2 * 4);
+    }
+
+    #[test]
+    fn an_operation_that_fails_is_an_error_and_no_panic() {
+        let mut problem = Problem::new();
+        let mut optimizer = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
+        run(&problem, &mut optimizer, 0..1);
+        // The state stays in 32 bits, as in Python.
+        problem.vs.double();
+        let parameter = &optimizer.parameters()[0];
+        parameter.square().sum(tch::Kind::Double).backward();
+        let error = optimizer.step().unwrap_err().to_string();
+        assert!(error.contains("dtype"), "{error}");
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! Gradient clipping: `torch.nn.utils.clip_grad`.
 
 use super::optimizer::check_not_negative;
-use crate::{Error, Result};
+use crate::Result;
+use c10d_sys::arithmetic::{add_number_, clamp_max_, clamp_min_, mul_number_};
 use tch::{TchError, Tensor, no_grad};
 
 /// Scales all gradients by one factor so that their joint norm is at most `max_norm`; smaller
 /// gradients are unchanged. Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_` with
 /// its default, the 2-norm, and with the same bits on the CPU.
 ///
-/// Call this between the backward pass and the optimizer's step, with the optimizer's parameters.
+/// Call this between the backward pass and the optimizer's step, with the parameters of all groups.
+/// Their order counts in the last bits: for Python's `model.parameters()`, use the model's
+/// (`vs.trainable_variables()`), because an optimizer's is that of its groups.
 /// Parameters without a gradient are skipped. Returning a number waits for a GPU. Pascanu et al.,
 /// "On the difficulty of training recurrent neural networks" (2013).
 ///
@@ -47,7 +50,8 @@ use tch::{TchError, Tensor, no_grad};
 /// `unscale_`.
 ///
 /// # Errors
-/// [`Error::Argument`] if `max_norm` is negative or NaN; [`Error::Tensor`] if an operation fails.
+/// [`Error::Argument`](crate::Error::Argument) if `max_norm` is negative or NaN;
+/// [`Error::Tensor`](crate::Error::Tensor) if an operation fails.
 ///
 /// [`DistributedDataParallel::backward`]: crate::distributed::DistributedDataParallel::backward
 /// [`GradScaler`]: crate::amp::GradScaler
@@ -56,7 +60,7 @@ use tch::{TchError, Tensor, no_grad};
 pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
     check_not_negative(&[("max_norm", max_norm)])?;
     let mut gradients = gradients(parameters);
-    no_grad(|| scale(&mut gradients, max_norm)).map_err(Error::tensor("clip_grad_norm_"))
+    Ok(no_grad(|| scale(&mut gradients, max_norm))?)
 }
 
 /// Clamps every element of the gradients to the range from `-clip_value` to `clip_value`.
@@ -81,15 +85,15 @@ pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] if `clip_value` is negative or NaN; [`Error::Tensor`] if an operation fails.
+/// [`Error::Argument`](crate::Error::Argument) if `clip_value` is negative or NaN;
+/// [`Error::Tensor`](crate::Error::Tensor) if an operation fails.
 pub fn clip_grad_value_(parameters: &[Tensor], clip_value: f64) -> Result<()> {
     check_not_negative(&[("clip_value", clip_value)])?;
     let clip = |mut gradient: Tensor| {
-        let _ = gradient.f_clamp_min_(-clip_value)?.f_clamp_max_(clip_value)?;
-        Ok(())
+        clamp_min_(&mut gradient, -clip_value)?;
+        Ok(clamp_max_(&mut gradient, clip_value)?)
     };
     no_grad(|| gradients(parameters).into_iter().try_for_each(clip))
-        .map_err(Error::tensor("clip_grad_value_"))
 }
 
 /// The gradients of the parameters that have one.
@@ -108,8 +112,11 @@ fn scale(gradients: &mut [Tensor], max_norm: f64) -> Result<f64, TchError> {
         .collect::<Result<_, TchError>>()?;
     let total_norm = Tensor::f_stack(&norms, 0)?.f_norm()?;
     // Python's max_norm / (total_norm + 1e-6), which PyTorch also computes as a product.
-    let factor = total_norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(max_norm)?;
-    let factor = factor.f_clamp_max(1.0)?;
+    let mut factor = total_norm.f_detach_copy()?;
+    add_number_(&mut factor, 1e-6)?;
+    let _ = factor.f_reciprocal_()?;
+    mul_number_(&mut factor, max_norm)?;
+    clamp_max_(&mut factor, 1.0)?;
     for gradient in gradients {
         // Even by 1: checking the factor would wait for a GPU.
         let _ = gradient.f_mul_(&factor.f_to(gradient.device())?)?;
@@ -181,6 +188,18 @@ mod tests {
         let parameter = parameter(&[-9.0, -1.0, 0.5, f32::INFINITY]);
         clip_grad_value_(&[parameter.shallow_clone()], 2.0).unwrap();
         assert_eq!(gradient(&parameter), [-2.0, -1.0, 0.5, 2.0]);
+    }
+
+    #[test]
+    fn a_gradient_that_cannot_be_clamped_is_an_error_and_no_panic() {
+        let weight = Tensor::zeros([4, 2], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+        let (padding_idx, scale_grad_by_freq, sparse) = (-1, false, true);
+        let rows = Tensor::from_slice(&[1i64, 3]);
+        Tensor::embedding(&weight, &rows, padding_idx, scale_grad_by_freq, sparse)
+            .sum(Kind::Float)
+            .backward();
+        let error = clip_grad_value_(&[weight], 1.0).unwrap_err().to_string();
+        assert!(error.contains("Sparse"), "{error}");
     }
 
     #[test]

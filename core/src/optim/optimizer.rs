@@ -1,13 +1,13 @@
 //! What all optimizers have in common: PyTorch's base class `Optimizer`.
 
-use crate::parameters::named_parameters;
+use super::param_group::{GroupOptions, ParamGroup};
+use super::update_rule::UpdateRule;
 use crate::{Error, Result};
 use c10d_sys::tensor::clear_grad;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use tch::Tensor;
-use tch::nn::VarStore;
 
 /// Updates parameters by their gradients: `torch.optim.Optimizer`.
 ///
@@ -34,14 +34,26 @@ pub trait Optimizer: Debug {
         Ok(())
     }
 
-    /// The parameters, in PyTorch's order: this is where to find the gradients.
-    fn parameters(&self) -> Vec<Tensor>;
+    /// The parameter groups, at least one. `optimizer.param_groups`
+    fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>>;
 
-    /// The learning rate. `optimizer.param_groups[0]["lr"]`
-    fn lr(&self) -> f64;
+    /// The parameter groups, to change what schedules change.
+    fn param_groups_mut(&mut self) -> Vec<&mut ParamGroup<dyn GroupOptions>>;
 
-    /// Sets the learning rate of later steps.
-    fn set_lr(&mut self, lr: f64);
+    /// The parameters of all groups, in PyTorch's order: this is where to find the gradients.
+    fn parameters(&self) -> Vec<Tensor> {
+        self.param_groups().into_iter().flat_map(ParamGroup::tensors).collect()
+    }
+
+    /// The learning rate of the first group. `optimizer.param_groups[0]["lr"]`
+    fn lr(&self) -> f64 {
+        self.param_groups().first().map_or(f64::NAN, |group| group.options.lr())
+    }
+
+    /// Sets the learning rate of later steps, for all groups.
+    fn set_lr(&mut self, lr: f64) {
+        self.param_groups_mut().into_iter().for_each(|group| group.options.set_lr(lr));
+    }
 
     /// Gathers on rank `to` the state that is on other ranks, so that
     /// [`state_dict`](Self::state_dict) is complete there. A collective. It does nothing for an
@@ -76,79 +88,151 @@ pub trait Optimizer: Debug {
     fn state_bytes(&self) -> usize;
 }
 
+/// For an optimizer that is chosen at run time.
+impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
+    fn step(&mut self) -> Result<()> {
+        (**self).step()
+    }
+
+    fn zero_grad(&mut self) -> Result<()> {
+        (**self).zero_grad()
+    }
+
+    fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {
+        (**self).param_groups()
+    }
+
+    fn param_groups_mut(&mut self) -> Vec<&mut ParamGroup<dyn GroupOptions>> {
+        (**self).param_groups_mut()
+    }
+
+    fn parameters(&self) -> Vec<Tensor> {
+        (**self).parameters()
+    }
+
+    fn lr(&self) -> f64 {
+        (**self).lr()
+    }
+
+    fn set_lr(&mut self, lr: f64) {
+        (**self).set_lr(lr);
+    }
+
+    fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
+        (**self).consolidate_state_dict(to)
+    }
+
+    fn state_dict(&self) -> Result<OptimizerState> {
+        (**self).state_dict()
+    }
+
+    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
+        (**self).load_state_dict(state)
+    }
+
+    fn state_bytes(&self) -> usize {
+        (**self).state_bytes()
+    }
+}
+
 /// What [`Optimizer::state_dict`] returns.
 #[derive(Debug, PartialEq)]
 pub struct OptimizerState {
     /// PyTorch's name of the optimizer (`SGD`); no other kind loads it.
     pub optimizer: String,
-    /// The options, with the current learning rate: PyTorch's `param_groups`.
-    pub options: serde_json::Value,
+    /// The parameter groups, with their current options.
+    pub param_groups: Vec<ParamGroupState>,
     /// The state of each parameter that has made a step, named `PARAMETER.ENTRY`: PyTorch's
     /// `state`, with its names (`fc.weight.momentum_buffer`).
     pub tensors: Vec<(String, Tensor)>,
 }
 
+/// A parameter group in an [`OptimizerState`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ParamGroupState {
+    /// The names of the parameters.
+    pub param_names: Vec<String>,
+    /// The options, with the current learning rate.
+    pub options: serde_json::Value,
+}
+
 impl OptimizerState {
-    pub(super) fn new(
-        optimizer: &str,
-        options: &impl Serialize,
-        tensors: Vec<(String, Tensor)>,
-    ) -> Result<Self> {
-        let refused = |found: String| Error::Argument {
-            what: format!("the options of {optimizer}"),
-            found,
-            expected: "made of finite numbers, because JSON cannot represent others".into(),
+    /// The options of each group, if the state belongs to an optimizer with these groups.
+    pub(super) fn options_for<R: UpdateRule>(&self, groups: &[ParamGroup<R>]) -> Result<Vec<R>> {
+        let name = groups[0].options.name();
+        if self.optimizer != name {
+            return Err(Error::argument(
+                "the optimizer state",
+                format!("that of {}", self.optimizer),
+                format!("that of {name}, which is this optimizer"),
+            ));
+        }
+        let count = |count| format!("that of {count} parameter group{}", plural(count));
+        if self.param_groups.len() != groups.len() {
+            return Err(Error::argument(
+                "the optimizer state",
+                count(self.param_groups.len()),
+                format!("{}, which this optimizer has", count(groups.len())),
+            ));
+        }
+        let groups = self.param_groups.iter().zip(groups).enumerate();
+        groups.map(|(number, (saved, own))| saved.options_for(number, own)).collect()
+    }
+}
+
+impl ParamGroupState {
+    pub(super) fn new<R: UpdateRule>(group: &ParamGroup<R>) -> Result<Self> {
+        let refused = |found: &dyn std::fmt::Display| {
+            Error::argument(
+                format!("the options of {}", group.options.name()),
+                found,
+                "made of finite numbers, because JSON cannot represent others",
+            )
         };
-        let options = serde_json::to_value(options).map_err(|error| refused(error.to_string()))?;
+        let options = serde_json::to_value(&group.options).map_err(|error| refused(&error))?;
         // Infinity and NaN would become null, which cannot be loaded again.
         let lost = |options: &serde_json::Map<_, serde_json::Value>| {
             options.values().any(serde_json::Value::is_null)
         };
         if options.as_object().is_some_and(lost) {
-            return Err(refused(options.to_string()));
+            return Err(refused(&options));
         }
-        Ok(OptimizerState { optimizer: optimizer.into(), options, tensors })
+        let param_names = group.names().into_iter().map(str::to_owned).collect();
+        Ok(ParamGroupState { param_names, options })
     }
 
-    /// The options, if the state belongs to this optimizer.
-    pub(super) fn options_for<O: DeserializeOwned>(&self, optimizer: &str) -> Result<O> {
-        if self.optimizer != optimizer {
-            return Err(Error::Argument {
-                what: "the optimizer state".into(),
-                found: format!("that of {}", self.optimizer),
-                expected: format!("that of {optimizer}, which is this optimizer"),
-            });
+    /// The options, if the state belongs to this group.
+    fn options_for<R: UpdateRule>(&self, number: usize, group: &ParamGroup<R>) -> Result<R> {
+        let saved: BTreeSet<_> = self.param_names.iter().map(String::as_str).collect();
+        let own: BTreeSet<_> = group.names().into_iter().collect();
+        let what = || format!("parameter group {number} of the optimizer state");
+        if let Some(name) = saved.difference(&own).next() {
+            let found = format!("one with {name}");
+            return Err(Error::argument(what(), found, "one without, as this optimizer's is"));
         }
-        O::deserialize(&self.options).map_err(|error| Error::Argument {
-            what: format!("the options in the state of {optimizer}"),
-            found: format!("{} ({error})", self.options),
-            expected: "what `state_dict` returned".into(),
+        if let Some(name) = own.difference(&saved).next() {
+            let found = format!("one without {name}");
+            return Err(Error::argument(what(), found, "one with it, as this optimizer's is"));
+        }
+        R::deserialize(&self.options).map_err(|error| {
+            Error::argument(
+                format!("the options in the state of {}", group.options.name()),
+                format!("{} ({error})", self.options),
+                "what `state_dict` returned",
+            )
         })
     }
 }
 
-/// The trainable variables of a store, which must not be empty.
-pub(super) fn trainable(vs: &VarStore) -> Result<Vec<(String, Tensor)>> {
-    let parameters = named_parameters(vs);
-    if parameters.is_empty() {
-        return Err(Error::Argument {
-            what: "vs".into(),
-            found: "a variable store without a trainable variable".into(),
-            expected: "that of a model; build the model before its optimizer".into(),
-        });
-    }
-    Ok(parameters)
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 /// Refuses the same values for a learning rate and the like as PyTorch.
 pub(super) fn check_not_negative(options: &[(&str, f64)]) -> Result<()> {
     for (what, value) in options {
         if value.is_nan() || *value < 0.0 {
-            return Err(Error::Argument {
-                what: (*what).into(),
-                found: value.to_string(),
-                expected: "a number not below 0".into(),
-            });
+            return Err(Error::argument(what, value, "a number not below 0"));
         }
     }
     Ok(())

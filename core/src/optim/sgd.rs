@@ -1,12 +1,14 @@
 //! Stochastic gradient descent: `torch.optim.SGD`.
 
-use super::optimizer::{Optimizer, OptimizerState, check_not_negative, trainable};
-use super::parameter_states::{ParameterStates, StateLayout};
+use super::optimizer::check_not_negative;
+use super::param_group::GroupOptions;
+use super::param_group_optimizer::ParamGroupOptimizer;
+use super::rule_parts::downwards;
+use super::update_rule::{GradientLayout, ParameterState, StateShape, UpdateRule};
 use crate::{Error, Result};
-use c10d_sys::tensor::add_scaled_;
+use c10d_sys::arithmetic::{add_scaled, add_scaled_, copy, mul_number_};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
-use tch::nn::VarStore;
 
 /// PyTorch's keyword arguments of `SGD`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -21,11 +23,20 @@ pub struct SgdOptions {
     pub weight_decay: f64,
     /// Nesterov momentum, which looks one step ahead; requires momentum and no dampening.
     pub nesterov: bool,
+    /// Whether to maximize the objective instead of minimizing it.
+    pub maximize: bool,
 }
 
 impl Default for SgdOptions {
     fn default() -> Self {
-        SgdOptions { lr: 1e-3, momentum: 0.0, dampening: 0.0, weight_decay: 0.0, nesterov: false }
+        SgdOptions {
+            lr: 1e-3,
+            momentum: 0.0,
+            dampening: 0.0,
+            weight_decay: 0.0,
+            nesterov: false,
+            maximize: false,
+        }
     }
 }
 
@@ -48,113 +59,31 @@ impl Default for SgdOptions {
 /// assert_eq!(optimizer.state_bytes(), 12); // the momentum of three floats
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
-#[derive(Debug)]
-pub struct Sgd {
-    options: SgdOptions,
-    states: ParameterStates<1>,
-}
+pub type Sgd = ParamGroupOptimizer<SgdOptions>;
 
-/// The class of the state.
-const NAME: &str = "SGD";
-
-impl Sgd {
-    /// An optimizer for the trainable variables of `vs`.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses too, and for a store without parameters.
-    pub fn new(vs: &VarStore, options: SgdOptions) -> Result<Self> {
-        Self::from_named_parameters(trainable(vs)?, options)
-    }
-
-    /// An optimizer for these parameters; the list may be empty. The state uses their names.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses too.
-    pub fn from_named_parameters(
-        parameters: Vec<(String, Tensor)>,
-        options: SgdOptions,
-    ) -> Result<Self> {
-        options.check()?;
-        let layout = StateLayout {
-            names: ["momentum_buffer"],
-            fresh: |tensor| Ok([tensor.f_zeros_like()?]),
-        };
-        Ok(Sgd { options, states: ParameterStates::new(parameters, layout) })
-    }
-}
-
-impl Optimizer for Sgd {
-    fn step(&mut self) -> Result<()> {
-        let options = &self.options;
-        self.states.step(|parameter, gradient, state| step(options, parameter, gradient, state))
-    }
-
-    fn parameters(&self) -> Vec<Tensor> {
-        self.states.tensors()
-    }
-
+impl GroupOptions for SgdOptions {
     fn lr(&self) -> f64 {
-        self.options.lr
+        self.lr
     }
 
     fn set_lr(&mut self, lr: f64) {
-        self.options.lr = lr;
+        self.lr = lr;
     }
 
-    /// The tensors are the momentum buffers, named `PARAMETER.momentum_buffer`. There are none
-    /// without momentum, or before the first step.
-    fn state_dict(&self) -> Result<OptimizerState> {
-        OptimizerState::new(NAME, &self.options, self.states.named())
+    fn momentum(&self) -> Option<f64> {
+        Some(self.momentum)
     }
 
-    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
-        let options = state.options_for(NAME)?;
-        self.states.load(&state.tensors)?;
-        self.options = options;
-        Ok(())
-    }
-
-    /// The size of the parameters that have made a step with momentum.
-    fn state_bytes(&self) -> usize {
-        self.states.bytes()
+    fn set_momentum(&mut self, momentum: f64) {
+        self.momentum = momentum;
     }
 }
 
-/// `_single_tensor_sgd` for one parameter; its state is its momentum buffer.
-fn step(
-    options: &SgdOptions,
-    parameter: &mut Tensor,
-    mut gradient: Tensor,
-    state: &mut Option<[Tensor; 1]>,
-) -> Result<()> {
-    if options.weight_decay != 0.0 {
-        gradient = gradient.copy();
-        add_scaled_(&mut gradient, parameter, options.weight_decay)
-            .map_err(Error::engine("step"))?;
+impl UpdateRule for SgdOptions {
+    fn name(&self) -> &'static str {
+        "SGD"
     }
-    if options.momentum != 0.0 {
-        let buffer = match state {
-            Some([buffer]) => {
-                let _ = buffer.f_mul_scalar_(options.momentum).map_err(Error::tensor("step"))?;
-                add_scaled_(buffer, &gradient, 1.0 - options.dampening)
-                    .map_err(Error::engine("step"))?;
-                buffer
-            }
-            // The first step initialises it with the gradient itself.
-            none => &mut none.insert([gradient.copy()])[0],
-        };
-        gradient = if options.nesterov {
-            let mut ahead = gradient.copy();
-            add_scaled_(&mut ahead, buffer, options.momentum).map_err(Error::engine("step"))?;
-            ahead
-        } else {
-            buffer.shallow_clone()
-        };
-    }
-    add_scaled_(parameter, &gradient, -options.lr).map_err(Error::engine("step"))
-}
 
-impl SgdOptions {
     fn check(&self) -> Result<()> {
         check_not_negative(&[
             ("lr", self.lr),
@@ -162,25 +91,61 @@ impl SgdOptions {
             ("weight_decay", self.weight_decay),
         ])?;
         if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
-            return Err(Error::Argument {
-                what: "nesterov".into(),
-                found: format!(
-                    "set with momentum {} and dampening {}",
-                    self.momentum, self.dampening
-                ),
-                expected: "used with a momentum above 0 and a dampening of 0".into(),
-            });
+            return Err(Error::argument(
+                "nesterov",
+                format!("set with momentum {} and dampening {}", self.momentum, self.dampening),
+                "used with a momentum above 0 and a dampening of 0",
+            ));
         }
         Ok(())
+    }
+
+    /// None without momentum, or before the first step.
+    fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
+        vec![("momentum_buffer", StateShape::Parameter)]
+    }
+
+    fn gradient_layout(&self) -> GradientLayout {
+        GradientLayout::Any
+    }
+
+    /// `_single_tensor_sgd` for one parameter.
+    fn step(
+        &self,
+        parameter: &mut Tensor,
+        gradient: &Tensor,
+        state: &mut ParameterState,
+    ) -> Result<()> {
+        let mut gradient = downwards(gradient, self.maximize)?;
+        if self.weight_decay != 0.0 {
+            gradient = add_scaled(&gradient, parameter, self.weight_decay)?;
+        }
+        if self.momentum != 0.0 {
+            let buffer = match state.get("momentum_buffer") {
+                Some(mut buffer) => {
+                    mul_number_(&mut buffer, self.momentum)?;
+                    add_scaled_(&mut buffer, &gradient, 1.0 - self.dampening)?;
+                    buffer
+                }
+                // The first step initialises it with the gradient itself.
+                None => state.get_or_insert_with("momentum_buffer", || copy(&gradient))?,
+            };
+            gradient = match self.nesterov {
+                true => add_scaled(&gradient, &buffer, self.momentum)?,
+                false => buffer,
+            };
+        }
+        Ok(add_scaled_(parameter, &gradient, -self.lr)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::problem::Problem;
-    use super::super::{Adam, AdamOptions};
+    use super::super::{Adam, AdamOptions, Optimizer, OptimizerState};
     use super::*;
     use std::ops::Range;
+    use tch::nn::VarStore;
     use tch::nn::{self, OptimizerConfig};
     use tch::{Device, Kind};
 
@@ -191,6 +156,7 @@ mod tests {
             dampening: 0.0,
             weight_decay: 0.0,
             nesterov: false,
+            maximize: false,
         };
         [
             plain,
@@ -213,7 +179,7 @@ mod tests {
         for options in VARIANTS {
             let (ours, theirs) = (Problem::new(), Problem::new());
             run(&ours, &mut Sgd::new(&ours.vs, options).unwrap(), 0..10);
-            let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = options;
+            let SgdOptions { lr, momentum, dampening, weight_decay, nesterov, .. } = options;
             let mut reference =
                 nn::sgd(momentum, dampening, weight_decay, nesterov).build(&theirs.vs, lr).unwrap();
             theirs.run(0..10, || {
@@ -268,13 +234,32 @@ mod tests {
     }
 
     #[test]
+    fn a_sparse_momentum_of_another_shape_is_refused() {
+        let vs = VarStore::new(Device::Cpu);
+        let table = vs.root().ones("table", &[5, 2]);
+        let mut optimizer = Sgd::new(&vs, VARIANTS[2]).unwrap();
+        let words = Tensor::from_slice(&[1i64, 3]);
+        Tensor::embedding(&table, &words, -1, false, true).sum(Kind::Float).backward();
+        optimizer.step().unwrap();
+        let mut state = optimizer.state_dict().unwrap();
+        assert!(state.tensors[0].1.is_sparse());
+        optimizer.load_state_dict(&state).unwrap();
+        let smaller = Tensor::ones([4, 2], (Kind::Float, Device::Cpu));
+        state.tensors[0].1 = smaller.to_sparse_sparse_dim(1);
+        assert_eq!(
+            optimizer.load_state_dict(&state).unwrap_err().to_string(),
+            "table.momentum_buffer is of shape [4, 2], but must be of shape [5, 2]"
+        );
+    }
+
+    #[test]
     fn the_options_go_with_the_state() {
         let vs = Problem::new().vs;
         let mut before = Sgd::new(&vs, VARIANTS[4]).unwrap();
         before.set_lr(0.1 + 0.2);
         let mut after = Sgd::new(&vs, VARIANTS[0]).unwrap();
         after.load_state_dict(&before.state_dict().unwrap()).unwrap();
-        assert_eq!(after.options, SgdOptions { lr: 0.1 + 0.2, ..VARIANTS[4] });
+        assert_eq!(after.param_groups()[0].options, SgdOptions { lr: 0.1 + 0.2, ..VARIANTS[4] });
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! `torch.distributed.optim.ZeroRedundancyOptimizer`: one optimizer state, sharded over the ranks.
 
-use super::optimizer::{Optimizer, OptimizerState, trainable};
+use super::optimizer::{Optimizer, OptimizerState};
+use super::param_group::{GroupOptions, ParamGroup};
+use super::param_group_optimizer::ParamGroupOptimizer;
+use super::update_rule::{ParameterState, UpdateRule};
 use crate::distributed::ProcessGroup;
 use crate::named_tensors::{NamedTensors, from_bytes, to_bytes};
 use crate::{Error, Result};
-use std::collections::HashSet;
-use tch::nn::VarStore;
+use std::collections::HashMap;
 use tch::{Kind, Tensor};
 
 /// The buffer size for copying parameters: the same as DistributedDataParallel's buckets of
@@ -29,9 +31,8 @@ const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
 /// let group = ProcessGroup::from_env()?;
 /// let vs = nn::VarStore::new(group.device());
 /// let model = nn::linear(vs.root() / "fc", 8, 3, Default::default());
-/// let mut optimizer = ZeroRedundancyOptimizer::new(&vs, &group, |share| {
-///     Adam::from_named_parameters(share, AdamOptions::default())
-/// })?;
+/// let adam = Adam::new(&vs, AdamOptions::default())?;
+/// let mut optimizer = ZeroRedundancyOptimizer::new(adam, &group);
 ///
 /// let images = Tensor::ones([4, 8], (Kind::Float, group.device()));
 /// images.apply(&model).mean(Kind::Float).backward(); // of DistributedDataParallel in a real job
@@ -41,51 +42,92 @@ const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct ZeroRedundancyOptimizer<O> {
-    /// The optimizer of this rank's share.
-    optimizer: O,
-    /// All parameters, in PyTorch's order.
-    parameters: Vec<(String, Tensor)>,
-    /// For each rank, the indices of its parameters in that list.
-    shares: Vec<Vec<usize>>,
+pub struct ZeroRedundancyOptimizer<R> {
+    /// Of all parameters; it keeps the state of this rank's share only.
+    optimizer: ParamGroupOptimizer<R>,
+    /// The rank that updates each parameter.
+    owners: HashMap<String, usize>,
     /// The state of all ranks, if it was gathered here and no step has been made since.
     consolidated: Option<Vec<(String, Tensor)>>,
     group: ProcessGroup,
 }
 
-impl<O: Optimizer> ZeroRedundancyOptimizer<O> {
-    /// Makes an optimizer for this rank's share of the trainable variables, which is empty on some
-    /// ranks if there are more ranks than parameters. All ranks must have built the same model.
-    ///
-    /// # Errors
-    /// Those of `optimizer`, and [`Error::Argument`] for a store without parameters.
-    pub fn new(
-        vs: &VarStore,
-        group: &ProcessGroup,
-        optimizer: impl FnOnce(Vec<(String, Tensor)>) -> Result<O>,
-    ) -> Result<Self> {
-        let parameters = trainable(vs)?;
-        let sizes: Vec<_> = parameters.iter().map(|(_, tensor)| tensor.numel()).collect();
-        let shares = partition(&sizes, group.world_size());
-        let own = shares[group.rank()].iter().map(|&place| {
-            let (name, tensor) = &parameters[place];
-            (name.clone(), tensor.shallow_clone())
-        });
-        let optimizer = optimizer(own.collect())?;
-        Ok(ZeroRedundancyOptimizer {
+impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
+    /// Shards an optimizer, which all ranks must have created for the same parameters in the same
+    /// groups. This rank keeps its share of the state, which is empty on some ranks if there are
+    /// more ranks than parameters.
+    pub fn new(optimizer: ParamGroupOptimizer<R>, group: &ProcessGroup) -> Self {
+        let mut sharded = ZeroRedundancyOptimizer {
             optimizer,
-            parameters,
-            shares,
+            owners: HashMap::new(),
             consolidated: None,
             group: group.clone(),
-        })
+        };
+        sharded.share_out();
+        sharded
+    }
+
+    /// [`ParamGroupOptimizer::add_param_group`]. The shares of the groups so far remain.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn add_param_group(&mut self, group: ParamGroup<R>) -> Result<()> {
+        self.optimizer.add_param_group(group)?;
+        self.share_out();
+        self.consolidated = None;
+        Ok(())
+    }
+
+    /// [`ParamGroupOptimizer::param_groups`]
+    pub fn param_groups(&self) -> &[ParamGroup<R>] {
+        self.optimizer.param_groups()
+    }
+
+    /// [`ParamGroupOptimizer::param_groups_mut`]: all ranks must set the same options.
+    pub fn param_groups_mut(&mut self) -> &mut [ParamGroup<R>] {
+        self.optimizer.param_groups_mut()
+    }
+
+    fn share_out(&mut self) {
+        let groups = self.optimizer.param_groups();
+        let sizes: Vec<Vec<_>> = groups
+            .iter()
+            .map(|group| group.tensors().iter().map(Tensor::numel).collect())
+            .collect();
+        let owners = partition(&sizes, self.group.world_size());
+        let names = groups.iter().flat_map(ParamGroup::names).map(str::to_owned);
+        self.owners = names.zip(owners.into_iter().flatten()).collect();
+        let others = self
+            .optimizer
+            .parameters_mut()
+            .filter(|parameter| self.owners.get(&parameter.name) != Some(&self.group.rank()));
+        others.for_each(|parameter| parameter.state = ParameterState::default());
+    }
+
+    /// The names of the parameters that this rank updates.
+    pub fn share(&self) -> Vec<&str> {
+        self.share_of(self.group.rank()).map(|(name, _)| name).collect()
+    }
+
+    fn share_of(&self, rank: usize) -> impl Iterator<Item = (&str, Tensor)> {
+        let groups = self.optimizer.param_groups().iter();
+        let parameters = groups.flat_map(|group| group.names().into_iter().zip(group.tensors()));
+        parameters.filter(move |(name, _)| self.owners.get(*name) == Some(&rank))
+    }
+
+    fn own_state(&self) -> Result<NamedTensors> {
+        Ok(self.or_report(self.optimizer.state_dict())?.tensors.into_iter().collect())
+    }
+
+    /// Lets the ranks that wait for this one name its error.
+    fn or_report<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| self.group.report(&error.to_string()))
     }
 
     fn send_state(&self, to: usize) -> Result<()> {
-        let state: NamedTensors = self.optimizer.state_dict()?.tensors.into_iter().collect();
-        let bytes = to_bytes(&state)?;
+        let bytes = self.own_state().and_then(|state| self.or_report(to_bytes(&state)))?;
         let on = self.group.exchange_device();
-        let move_there = |tensor: Tensor| tensor.f_to(on).map_err(Error::tensor(CONSOLIDATE));
+        let move_there = |tensor: Tensor| tensor.f_to(on).map_err(Error::from);
         // The length comes first, because receivers must allocate the buffer.
         self.group.send(&move_there(Tensor::from(bytes.len() as i64))?, to)?;
         self.group.send(&move_there(Tensor::from_slice(&bytes))?, to)
@@ -93,20 +135,17 @@ impl<O: Optimizer> ZeroRedundancyOptimizer<O> {
 
     fn receive_state(&self, from: usize) -> Result<NamedTensors> {
         let on = self.group.exchange_device();
-        let failed = || Error::tensor(CONSOLIDATE);
-        let mut length = Tensor::f_zeros([0; 0], (Kind::Int64, on)).map_err(failed())?;
+        let mut length = Tensor::f_zeros([0; 0], (Kind::Int64, on))?;
         self.group.recv(&mut length, from)?;
-        let length = length.f_int64_value(&[]).map_err(failed())?;
-        let mut bytes = Tensor::f_zeros([length], (Kind::Uint8, on)).map_err(failed())?;
+        let length = length.f_int64_value(&[])?;
+        let mut bytes = Tensor::f_zeros([length], (Kind::Uint8, on))?;
         self.group.recv(&mut bytes, from)?;
-        let bytes = Vec::<u8>::try_from(bytes).map_err(failed())?;
+        let bytes = Vec::<u8>::try_from(bytes)?;
         Ok(from_bytes(&bytes)?.0)
     }
 }
 
-const CONSOLIDATE: &str = "consolidate_state_dict";
-
-impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
+impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
     /// Makes one step of this rank's share, then all ranks broadcast their updated parameters. A
     /// collective.
     ///
@@ -114,14 +153,16 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
     /// Those of this rank's own optimizer; the other ranks learn about them when this one ends.
     fn step(&mut self) -> Result<()> {
         self.consolidated = None;
-        self.optimizer.step().inspect_err(|error| self.group.report(&error.to_string()))?;
-        for (rank, share) in self.shares.iter().enumerate() {
-            let tensors: Vec<_> =
-                share.iter().map(|&place| self.parameters[place].1.shallow_clone()).collect();
-            if !tensors.is_empty() {
+        let (owners, rank) = (&self.owners, self.group.rank());
+        self.optimizer
+            .step_where(|name| owners.get(name) == Some(&rank))
+            .inspect_err(|error| self.group.report(&error.to_string()))?;
+        for rank in 0..self.group.world_size() {
+            let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
+            if !share.is_empty() {
                 self.group.broadcast_coalesced(
                     "ZeroRedundancyOptimizer::step",
-                    &tensors,
+                    &share,
                     BROADCAST_BUFFER_BYTES,
                     rank,
                 )?;
@@ -130,28 +171,30 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
         Ok(())
     }
 
-    /// All parameters, whichever rank updates them: all have gradients.
-    fn parameters(&self) -> Vec<Tensor> {
-        self.parameters.iter().map(|(_, tensor)| tensor.shallow_clone()).collect()
+    fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {
+        Optimizer::param_groups(&self.optimizer)
     }
 
-    fn lr(&self) -> f64 {
-        self.optimizer.lr()
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.optimizer.set_lr(lr);
+    fn param_groups_mut(&mut self) -> Vec<&mut ParamGroup<dyn GroupOptions>> {
+        Optimizer::param_groups_mut(&mut self.optimizer)
     }
 
     /// Gathers the whole state on rank `to` until the next step; that of other ranks is kept in CPU
     /// memory.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if a rank runs Python or has a state that cannot be sent, such as a
+    /// sparse one: the other ranks learn about it when this one ends. Those of
+    /// [every collective](ProcessGroup#errors).
     fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
         self.consolidated = None;
+        let ranks = 0..self.group.world_size();
+        self.group.refuse_python("consolidate_state_dict", ranks.clone())?;
         if self.group.rank() != to {
             return self.send_state(to);
         }
-        let mut all = self.optimizer.state_dict()?.tensors;
-        for rank in (0..self.group.world_size()).filter(|&rank| rank != to) {
+        let mut all: Vec<_> = self.own_state()?.into_iter().collect();
+        for rank in ranks.filter(|&rank| rank != to) {
             all.extend(self.receive_state(rank)?);
         }
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -165,13 +208,15 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
     /// [`Error::Argument`] unless [`consolidate_state_dict`](Self::consolidate_state_dict) has
     /// gathered it on this rank since the last step.
     fn state_dict(&self) -> Result<OptimizerState> {
-        let all = self.consolidated.as_ref().ok_or_else(|| Error::Argument {
-            what: "the optimizer's state".into(),
-            found: "sharded over the ranks".into(),
-            expected: format!(
-                "gathered on this one: call `consolidate_state_dict({})` on all of them",
-                self.group.rank()
-            ),
+        let all = self.consolidated.as_ref().ok_or_else(|| {
+            Error::argument(
+                "the optimizer's state",
+                "sharded over the ranks",
+                format!(
+                    "gathered on this one: call `consolidate_state_dict({})` on all of them",
+                    self.group.rank()
+                ),
+            )
         })?;
         let tensors =
             all.iter().map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect();
@@ -181,29 +226,17 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
     /// Takes this rank's share from the state of the whole optimizer: the number of ranks may have
     /// changed.
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
-        let own: HashSet<&str> = self.shares[self.group.rank()]
-            .iter()
-            .map(|&place| self.parameters[place].0.as_str())
-            .collect();
-        let others: HashSet<&str> = self
-            .parameters
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .filter(|name| !own.contains(name))
-            .collect();
-        // The inner optimizer refuses entries that belong to no parameter.
+        let rank = self.group.rank();
+        // The optimizer refuses entries that belong to no parameter.
         let is_others = |name: &str| {
-            name.rsplit_once('.').is_some_and(|(parameter, _)| others.contains(parameter))
+            let owner = name.rsplit_once('.').and_then(|(parameter, _)| self.owners.get(parameter));
+            owner.is_some_and(|&owner| owner != rank)
         };
-        let tensors = state
-            .tensors
-            .iter()
-            .filter(|(name, _)| !is_others(name))
-            .map(|(name, tensor)| (name.clone(), tensor.shallow_clone()))
-            .collect();
+        let own = state.tensors.iter().filter(|(name, _)| !is_others(name));
+        let tensors = own.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect();
         self.optimizer.load_state_dict(&OptimizerState {
             optimizer: state.optimizer.clone(),
-            options: state.options.clone(),
+            param_groups: state.param_groups.clone(),
             tensors,
         })?;
         self.consolidated = None;
@@ -216,33 +249,42 @@ impl<O: Optimizer> Optimizer for ZeroRedundancyOptimizer<O> {
     }
 }
 
-/// Which rank updates which parameters: largest first, each goes to the rank that has the least.
-fn partition(sizes: &[usize], world_size: usize) -> Vec<Vec<usize>> {
-    let mut places: Vec<_> = (0..sizes.len()).collect();
-    places.sort_by_key(|&place| std::cmp::Reverse(sizes[place]));
-    let mut shares = vec![(0, Vec::new()); world_size];
-    for place in places {
-        if let Some((load, share)) = shares.iter_mut().min_by_key(|(load, _)| *load) {
-            *load += sizes[place];
-            share.push(place);
+/// The rank that updates each parameter of each group, given the sizes: one group after the other,
+/// largest first, each goes to the rank that has the least.
+fn partition(groups: &[Vec<usize>], world_size: usize) -> Vec<Vec<usize>> {
+    let mut loads = vec![0; world_size];
+    let mut owners = Vec::new();
+    for sizes in groups {
+        let mut places: Vec<_> = (0..sizes.len()).collect();
+        places.sort_by_key(|&place| std::cmp::Reverse(sizes[place]));
+        let mut of_group = vec![0; sizes.len()];
+        for place in places {
+            if let Some((rank, load)) = loads.iter_mut().enumerate().min_by_key(|(_, load)| **load)
+            {
+                *load += sizes[place];
+                of_group[place] = rank;
+            }
         }
+        owners.push(of_group);
     }
-    shares.into_iter().map(|(_, share)| share).collect()
+    owners
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What torch 2.11's `_partition_parameters` returns for the layers of a small network.
+    /// What torch 2.13's `_partition_parameters` returns for the layers of a small network, in one
+    /// group and in two.
     #[test]
     fn shares_are_those_of_pytorch() {
-        let sizes = [864, 32, 32, 9216, 32, 73728, 64, 640, 10, 64, 64];
-        assert_eq!(partition(&sizes, 2), [vec![5], vec![3, 0, 7, 6, 9, 10, 1, 2, 4, 8]],);
-        assert_eq!(
-            partition(&sizes, 5),
-            [vec![5], vec![3], vec![0], vec![7], vec![6, 9, 10, 1, 2, 4, 8]],
-        );
-        assert_eq!(partition(&[5, 5], 3), [vec![0], vec![1], vec![]]);
+        let sizes = vec![864, 32, 32, 9216, 32, 73728, 64, 640, 10, 64, 64];
+        let one = [sizes.clone()];
+        assert_eq!(partition(&one, 2), [[1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1]]);
+        assert_eq!(partition(&one, 5), [[2, 4, 4, 1, 4, 0, 4, 3, 4, 4, 4]]);
+        assert_eq!(partition(&[vec![5, 5]], 3), [[0, 1]]);
+        let two = [sizes[..4].to_vec(), sizes[4..].to_vec()];
+        assert_eq!(partition(&two, 2), [vec![1, 1, 1, 0], vec![0, 1, 0, 0, 0, 0, 0]]);
+        assert_eq!(partition(&two, 3), [vec![1, 2, 2, 0], vec![1, 2, 1, 1, 1, 1, 1]]);
     }
 }

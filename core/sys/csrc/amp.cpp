@@ -38,6 +38,10 @@ c10d_status c10d_autocast_leave(bool cuda, const c10d_autocast* previous) {
   });
 }
 
+bool c10d_cuda_autocast_enabled(void) {
+  return at::autocast::is_autocast_enabled(c10::kCUDA);
+}
+
 c10d_status c10d_non_finite_check_and_unscale(
     c10d_tensor** gradients, size_t count, c10d_tensor* found_inf, const c10d_tensor* inv_scale) {
   return guarded([&] {

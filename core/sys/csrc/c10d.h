@@ -55,11 +55,27 @@ c10d_status c10d_store_set(const c10d_store* store, const char* key, const uint8
 // Waits at most `timeout_ms` for the key. `*value` is to be freed with c10d_free.
 c10d_status c10d_store_get(
     const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length);
+// Waits at most `timeout_ms` for all of the keys.
+c10d_status c10d_store_wait(const c10d_store* store, const char** keys, size_t count, int64_t timeout_ms);
+// Sets the key to `desired` if it is `expected`, or if it is not set and `expected` is empty. The
+// value afterwards, or `expected` if the key is not set, is to be freed with c10d_free.
+c10d_status c10d_store_compare_set(
+    const c10d_store* store,
+    const char* key,
+    const uint8_t* expected,
+    size_t expected_length,
+    const uint8_t* desired,
+    size_t desired_length,
+    uint8_t** value,
+    size_t* length);
+c10d_status c10d_store_delete_key(const c10d_store* store, const char* key, bool* out);
+// How many keys the whole store has, whatever the prefix.
+c10d_status c10d_store_num_keys(const c10d_store* store, int64_t* out);
 c10d_status c10d_store_check(const c10d_store* store, const char* key, bool* out);
 c10d_status c10d_store_add(const c10d_store* store, const char* key, int64_t amount, int64_t* out);
 void c10d_store_free(c10d_store* store);
 
-// --- process_group.cpp: ProcessGroup.hpp, ProcessGroupGloo.hpp, Work.hpp, comm.hpp ---
+// --- process_group.cpp: ProcessGroup.hpp, ProcessGroupGloo.hpp ---
 
 c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out);
 // Gloo listens on each of `names`: network interfaces, or host names. With `shared_memory`, ranks of
@@ -79,22 +95,100 @@ void c10d_probe_shared_memory(void (*probe)(void));
 // like.new_empty(size), in shared memory if the group has it.
 c10d_status c10d_allocate_tensor(
     c10d_process_group* group, const int64_t* size, size_t dimensions, c10d_tensor* like, c10d_tensor** out);
-// Those without `out` return when the operation is over.
-c10d_status c10d_all_reduce(c10d_process_group* group, c10d_tensor* tensor, uint8_t op);
-c10d_status c10d_all_reduce_async(c10d_process_group* group, c10d_tensor* tensor, uint8_t op, c10d_work** out);
-c10d_status c10d_broadcast(c10d_process_group* group, c10d_tensor* tensor, int root);
-c10d_status c10d_reduce(c10d_process_group* group, c10d_tensor* tensor, int root, uint8_t op);
-c10d_status c10d_all_gather(c10d_process_group* group, c10d_tensor** outputs, size_t count, c10d_tensor* input);
-c10d_status c10d_send(c10d_process_group* group, c10d_tensor* tensor, int destination, int tag, c10d_work** out);
-c10d_status c10d_recv(c10d_process_group* group, c10d_tensor* tensor, int source, int tag, c10d_work** out);
-c10d_status c10d_barrier(c10d_process_group* group);
+void c10d_process_group_free(c10d_process_group* group);
+
+// --- collectives.cpp: Backend.hpp, Work.hpp, comm.hpp ---
+
+// Each starts an exchange, to be waited for. It keeps the memory that its tensors have now, whatever
+// happens to them; only if they still have it, they show the result.
+
+// How an operation runs.
+typedef struct {
+  // Negative for the group's.
+  int64_t timeout_ms;
+  // Whether the caller goes on meanwhile; otherwise it is about to wait.
+  bool async;
+} c10d_call;
+
+// A message to or from `peer`.
+typedef struct {
+  c10d_tensor* tensor;
+  int peer;
+  int tag;
+  bool is_send;
+} c10d_message;
+
+c10d_status c10d_all_reduce(c10d_process_group* group, c10d_tensor* tensor, uint8_t op, c10d_call call, c10d_work** out);
+c10d_status c10d_broadcast(c10d_process_group* group, c10d_tensor* tensor, int root, c10d_call call, c10d_work** out);
+c10d_status c10d_reduce(
+    c10d_process_group* group, c10d_tensor* tensor, int root, uint8_t op, c10d_call call, c10d_work** out);
+c10d_status c10d_all_gather(
+    c10d_process_group* group, c10d_tensor** outputs, size_t count, c10d_tensor* input, c10d_call call, c10d_work** out);
+c10d_status c10d_all_gather_into_tensor(
+    c10d_process_group* group, c10d_tensor* output, c10d_tensor* input, c10d_call call, c10d_work** out);
+// No outputs on ranks other than the root.
+c10d_status c10d_gather(
+    c10d_process_group* group,
+    c10d_tensor** outputs,
+    size_t count,
+    c10d_tensor* input,
+    int root,
+    c10d_call call,
+    c10d_work** out);
+// No inputs on ranks other than the root.
+c10d_status c10d_scatter(
+    c10d_process_group* group,
+    c10d_tensor* output,
+    c10d_tensor** inputs,
+    size_t count,
+    int root,
+    c10d_call call,
+    c10d_work** out);
+c10d_status c10d_reduce_scatter(
+    c10d_process_group* group,
+    c10d_tensor* output,
+    c10d_tensor** inputs,
+    size_t count,
+    uint8_t op,
+    c10d_call call,
+    c10d_work** out);
+c10d_status c10d_reduce_scatter_tensor(
+    c10d_process_group* group, c10d_tensor* output, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out);
+c10d_status c10d_all_to_all(
+    c10d_process_group* group,
+    c10d_tensor** outputs,
+    c10d_tensor** inputs,
+    size_t count,
+    c10d_call call,
+    c10d_work** out);
+// Rows per rank; no splits for as many rows of each.
+c10d_status c10d_all_to_all_single(
+    c10d_process_group* group,
+    c10d_tensor* output,
+    c10d_tensor* input,
+    const int64_t* output_splits,
+    size_t output_count,
+    const int64_t* input_splits,
+    size_t input_count,
+    c10d_call call,
+    c10d_work** out);
+c10d_status c10d_barrier(c10d_process_group* group, c10d_call call, c10d_work** out);
+// These two return when all is over.
 c10d_status c10d_monitored_barrier(c10d_process_group* group, int64_t timeout_ms, bool wait_all_ranks);
 c10d_status c10d_broadcast_coalesced(
     c10d_process_group* group, c10d_tensor** tensors, size_t count, size_t buffer_size, int root);
-c10d_status c10d_work_wait(c10d_work* work);
+c10d_status c10d_send(c10d_process_group* group, c10d_tensor* tensor, int destination, int tag, c10d_work** out);
+c10d_status c10d_recv(c10d_process_group* group, c10d_tensor* tensor, int source, int tag, c10d_work** out);
+c10d_status c10d_recv_any(c10d_process_group* group, c10d_tensor* tensor, int tag, c10d_work** out);
+// Starts all of these messages as one. `out` has room for a work of each.
+c10d_status c10d_batch(c10d_process_group* group, const c10d_message* messages, size_t count, c10d_work** out);
+// Messages have no time limit of their own, so that one for waiting takes its place. Negative for
+// the operation's.
+c10d_status c10d_work_wait(c10d_work* work, int64_t timeout_ms);
 c10d_status c10d_work_is_completed(c10d_work* work, bool* out);
+// Where a message came from, once it was waited for.
+c10d_status c10d_work_source_rank(c10d_work* work, int* out);
 void c10d_work_free(c10d_work* work);
-void c10d_process_group_free(c10d_process_group* group);
 
 // --- nccl.cpp (feature `cuda`): ProcessGroupNCCL.hpp ---
 
@@ -145,6 +239,7 @@ c10d_status c10d_reducer_new(
     c10d_process_group* group,
     c10d_tensor** parameters,
     const char** names,
+    const bool* sparse,
     size_t count,
     const char* module_name,
     const c10d_reducer_options* options,
@@ -152,8 +247,6 @@ c10d_status c10d_reducer_new(
 c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* reducer);
 c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* reducer, bool* out);
 c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
-// Keeps the reducer alive as long as a backward pass from these outputs may call it.
-c10d_status c10d_reducer_keep_alive(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
 // Passes each output through an identity function whose backward tells the reducer that the
 // backward pass has begun.
 c10d_status c10d_reducer_sink(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
@@ -173,6 +266,13 @@ c10d_status c10d_reducer_set_forward_pass_work(
     c10d_reducer* reducer, const c10d_work* work, bool use_static_world_size);
 // Joins the exchanges of the other ranks' backward passes with zero gradients.
 c10d_status c10d_reducer_shadow_backward(c10d_reducer* reducer);
+// The positions of parameters in the order in which a reducer's buckets list them. `order` has room
+// for `count`; `*len` is 0 if no reducer knows them, or knows the order yet.
+c10d_status c10d_bucket_order(c10d_tensor** parameters, size_t count, size_t* order, size_t* len);
+// From the next forward pass on, the buckets of the reducers that know these parameters list them in
+// this order.
+c10d_status c10d_set_bucket_order(c10d_tensor** parameters, size_t count);
+// Graphs that lead to the parameters keep what their backward passes need.
 void c10d_reducer_free(c10d_reducer* reducer);
 
 // --- autograd.cpp: backward passes in parts ---
@@ -219,9 +319,20 @@ typedef struct {
 c10d_status c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous);
 // torch.autocast(…).__exit__()
 c10d_status c10d_autocast_leave(bool cuda, const c10d_autocast* previous);
+// torch.is_autocast_enabled()
+bool c10d_cuda_autocast_enabled(void);
 // torch._amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, inv_scale)
 c10d_status c10d_non_finite_check_and_unscale(
     c10d_tensor** gradients, size_t count, c10d_tensor* found_inf, const c10d_tensor* inv_scale);
+
+// --- profiler.cpp: what runs when ---
+
+// torch.profiler.profile(activities=[CPU, CUDA if `cuda`]).start(), on all threads of the process.
+c10d_status c10d_profiler_start(bool cuda);
+// profile.stop(), then profile.export_chrome_trace(path), unless the path is null.
+c10d_status c10d_profiler_stop(const char* path);
+// Calls body(context) within torch.profiler.record_function(name).
+c10d_status c10d_record_function(const char* name, void (*body)(void*), void* context);
 
 // --- memory.cpp: bytes per device ---
 
@@ -240,23 +351,45 @@ c10d_status c10d_exchange_cuda_device(int32_t device, int32_t* previous);
 c10d_status c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak);
 c10d_status c10d_reset_cuda_peak(int32_t device);
 
-// --- random.cpp: the global generators ---
+// --- random.cpp: the global generators, and samples drawn from a generator of their own ---
 
 // torch.get_rng_state(); `cuda_device` is -1 for the CPU. `*out` is a new tensor.
 c10d_status c10d_rng_state(int32_t cuda_device, c10d_tensor** out);
 // torch.set_rng_state(state)
 c10d_status c10d_set_rng_state(int32_t cuda_device, const c10d_tensor* state);
+// `count` numbers below n into out[0..count], drawn from torch.Generator().manual_seed(seed):
+// one torch.randperm(n) after the other
+c10d_status c10d_randperm(int64_t n, int64_t count, uint64_t seed, int64_t* out);
+// torch.randint(n, …)
+c10d_status c10d_randint(int64_t n, int64_t count, uint64_t seed, int64_t* out);
+// torch.multinomial(weights[0..n], count, replacement)
+c10d_status c10d_multinomial(
+    const double* weights, int64_t n, int64_t count, bool replacement, uint64_t seed, int64_t* out);
 
-// --- tensor.cpp: what tch lacks ---
+// --- arithmetic.cpp: tensors and numbers ---
 
-// torch.randperm(n, generator=torch.Generator().manual_seed(seed)) into out[0..n].
-c10d_status c10d_randperm(int64_t n, uint64_t seed, int64_t* out);
+// What c10d_with_number does.
+enum { C10D_ADD, C10D_MUL, C10D_DIV, C10D_CLAMP_MIN, C10D_CLAMP_MAX };
+// tensor.add_(number), mul_, div_, clamp_min_ or clamp_max_
+c10d_status c10d_with_number(c10d_tensor* tensor, uint8_t operation, double number);
+// tensor.lerp_(end, weight)
+c10d_status c10d_lerp(c10d_tensor* tensor, const c10d_tensor* end, double weight);
+// tensor.add(other, alpha=alpha). `*out` is a new tensor.
+c10d_status c10d_add_scaled(
+    const c10d_tensor* tensor, const c10d_tensor* other, double alpha, c10d_tensor** out);
 // tensor.add_(other, alpha=alpha)
-c10d_status c10d_add_scaled(c10d_tensor* tensor, const c10d_tensor* other, double alpha);
+c10d_status c10d_add_scaled_(c10d_tensor* tensor, const c10d_tensor* other, double alpha);
 // tensor.addcmul_(a, b, value=value)
 c10d_status c10d_addcmul(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
 // tensor.addcdiv_(a, b, value=value)
 c10d_status c10d_addcdiv(c10d_tensor* tensor, const c10d_tensor* a, const c10d_tensor* b, double value);
+// tensor.detach().clone(). `*out` is a new tensor.
+c10d_status c10d_copy(const c10d_tensor* tensor, c10d_tensor** out);
+// tensor.norm(dim=dim, keepdim=True). `*out` is a new tensor.
+c10d_status c10d_norm(const c10d_tensor* tensor, int64_t dim, c10d_tensor** out);
+
+// --- tensor.cpp: what tch lacks ---
+
 // For each tensor: tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype)), drawn one after the
 // other from torch.Generator().manual_seed(seed).
 c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed);
@@ -279,8 +412,10 @@ c10d_status c10d_clear_grad(c10d_tensor* tensor);
 bool c10d_grad_enabled(void);
 // Equal for two handles exactly if they are the same tensor.
 const void* c10d_tensor_identity(const c10d_tensor* tensor);
-// Whether its elements have gaps between them, or an order other than a contiguous tensor's.
-bool c10d_is_strided_view(const c10d_tensor* tensor);
+// Whether its memory holds its real numbers one after the other.
+bool c10d_is_plain(const c10d_tensor* tensor);
+// Whether elements share memory, as after `expand`.
+bool c10d_has_overlap(const c10d_tensor* tensor);
 // The floats of a contiguous tensor on the CPU; null for any other tensor, and for one that has a
 // second handle or a view.
 float* c10d_exclusive_floats(c10d_tensor* tensor) noexcept;

@@ -5,6 +5,8 @@
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include <atomic>
+
 struct c10d_grad_bucket {
   c10d::GradBucket& bucket;
 };
@@ -26,9 +28,15 @@ class CommHook : public c10d::CommHookInterface {
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override;
 
+  // Whether a thread runs the caller's functions.
+  bool is_running() const {
+    return running_;
+  }
+
  private:
   c10d_comm_hook functions_;
   void* context_;
+  std::atomic<int> running_{0};
 };
 
 } // namespace c10d_sys

@@ -129,6 +129,39 @@ Gloo::WorkPtr Gloo::allgather(
   return ProcessGroupGloo::allgather(outputs, inputs, options);
 }
 
+Gloo::WorkPtr Gloo::gather(
+    std::vector<std::vector<at::Tensor>>& outputs,
+    std::vector<at::Tensor>& inputs,
+    const c10d::GatherOptions& options) {
+  announce(operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, options.rootRank));
+  return ProcessGroupGloo::gather(outputs, inputs, options);
+}
+
+Gloo::WorkPtr Gloo::scatter(
+    std::vector<at::Tensor>& outputs,
+    std::vector<std::vector<at::Tensor>>& inputs,
+    const c10d::ScatterOptions& options) {
+  announce(operation_of(c10d::OpType::SCATTER, outputs.at(0), c10d::ReduceOp::SUM, options.rootRank));
+  return ProcessGroupGloo::scatter(outputs, inputs, options);
+}
+
+Gloo::WorkPtr Gloo::alltoall_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    std::vector<int64_t>& output_splits,
+    std::vector<int64_t>& input_splits,
+    const c10d::AllToAllOptions& options) {
+  // The ranks' tensors may differ in size.
+  announce({c10d::OpType::ALLTOALL_BASE, input.scalar_type()});
+  return ProcessGroupGloo::alltoall_base(output, input, output_splits, input_splits, options);
+}
+
+Gloo::WorkPtr Gloo::alltoall(
+    std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs, const c10d::AllToAllOptions& options) {
+  announce({c10d::OpType::ALLTOALL, inputs.at(0).scalar_type()});
+  return ProcessGroupGloo::alltoall(outputs, inputs, options);
+}
+
 Gloo::WorkPtr Gloo::start(
     const Operation& operation,
     at::Tensor tensor,

@@ -12,7 +12,8 @@
 namespace c10d_sys {
 
 // Hands all_reduce, broadcast and barrier over to an exchange, for tensors that it supports. All
-// else is gloo's, and so is everything if there is no exchange.
+// else is gloo's, and so is everything if there is no exchange. Gloo composes reduce_scatter of
+// all_reduce, and all_gather_into_tensor of all_gather, so that these come through here too.
 class Gloo final : public c10d::ProcessGroupGloo {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -28,6 +29,24 @@ class Gloo final : public c10d::ProcessGroupGloo {
       std::vector<std::vector<at::Tensor>>& outputs,
       std::vector<at::Tensor>& inputs,
       const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(
+      std::vector<std::vector<at::Tensor>>& outputs,
+      std::vector<at::Tensor>& inputs,
+      const c10d::GatherOptions& options) override;
+  WorkPtr scatter(
+      std::vector<at::Tensor>& outputs,
+      std::vector<std::vector<at::Tensor>>& inputs,
+      const c10d::ScatterOptions& options) override;
+  WorkPtr alltoall_base(
+      at::Tensor& output,
+      at::Tensor& input,
+      std::vector<int64_t>& output_splits,
+      std::vector<int64_t>& input_splits,
+      const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(
+      std::vector<at::Tensor>& outputs,
+      std::vector<at::Tensor>& inputs,
+      const c10d::AllToAllOptions& options) override;
 
  private:
   using Prior = c10::weak_intrusive_ptr<AsyncWork>;

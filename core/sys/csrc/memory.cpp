@@ -1,4 +1,5 @@
 #include "guard.hpp"
+#include "shared_data.hpp"
 #include "shared_memory/arena.hpp"
 
 #include <c10/core/Allocator.h>
@@ -140,7 +141,8 @@ int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
   if (!tensor.defined() || !tensor.has_storage()) {
     return -1;
   }
-  const auto& data = tensor.storage().data_ptr();
+  const std::lock_guard<std::mutex> lock(c10d_sys::ownership());
+  const auto& data = c10d_sys::owner(tensor.storage().data_ptr());
   if (data.get_deleter() == &release_in_arena) {
     return static_cast<const ArenaBlock*>(data.get_context())->device;
   }

@@ -1,42 +1,32 @@
-#include "comm_hook.hpp"
 #include "guard.hpp"
 #include "handles.hpp"
+#include "reducer_state.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
-#include <torch/csrc/distributed/c10d/logger.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <memory>
 #include <unordered_map>
 
 using c10d_sys::guarded;
+using c10d_sys::OwnedReducer;
+using c10d_sys::ReducerGuard;
+using c10d_sys::reducers_of;
+using c10d_sys::ReducerState;
 using c10d_sys::tensor;
 using c10d_sys::tensors;
 
 namespace {
-
-// What DistributedDataParallel's Python object holds for its `_DDPSink`. Owned by the autograd
-// graph as well, which may outlive the reducer's handle.
-struct SinkState : torch::CustomClassHolder {
-  std::shared_ptr<c10d::Reducer> reducer;
-  bool static_graph = false;
-  // static_graph reduces everything after the first backward pass, once. Atomic, because the
-  // backward pass may set it on another thread than the next forward pass reads it.
-  std::atomic<bool> delayed_all_reduce_queued{false};
-};
 
 constexpr const char* kSinkState = "state";
 
 struct Sink : torch::autograd::Function<Sink> {
   static torch::autograd::variable_list forward(
       torch::autograd::AutogradContext* context,
-      const c10::intrusive_ptr<SinkState>& state,
+      const c10::intrusive_ptr<ReducerState>& state,
       at::TensorList outputs) {
     context->saved_data[kSinkState] = c10::IValue::make_capsule(state);
     // An output that the loss does not use has no gradient; zeros would mark its parameters as
@@ -51,7 +41,7 @@ struct Sink : torch::autograd::Function<Sink> {
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    auto state = c10::static_intrusive_pointer_cast<SinkState>(context->saved_data[kSinkState].toCapsule());
+    auto state = c10::static_intrusive_pointer_cast<ReducerState>(context->saved_data[kSinkState].toCapsule());
     if (state->static_graph && !state->delayed_all_reduce_queued.exchange(true)) {
       torch::autograd::Engine::get_default_engine().queue_callback(
           [reducer = state->reducer] { reducer->delay_all_reduce(); });
@@ -62,40 +52,23 @@ struct Sink : torch::autograd::Function<Sink> {
   }
 };
 
-// The hooks that the reducer puts on parameters point to it without owning it. The outputs of a
-// forward pass own their graph, and a running backward pass holds it, so this hook on the graph
-// keeps the reducer alive for as long.
-struct KeepAlive : torch::autograd::FunctionPostHook {
-  explicit KeepAlive(std::shared_ptr<c10d::Reducer> reducer) : reducer(std::move(reducer)) {}
-
-  torch::autograd::variable_list operator()(
-      const torch::autograd::variable_list& gradients, const torch::autograd::variable_list&) override {
-    return gradients;
-  }
-
-  std::shared_ptr<c10d::Reducer> reducer;
-};
-
 } // namespace
 
 struct c10d_reducer {
-  // Members are destroyed in reverse order: the logger's destructor still uses the reducer.
-  c10::intrusive_ptr<SinkState> sink;
-  std::shared_ptr<c10d::Logger> logger;
+  c10::intrusive_ptr<ReducerState> state;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   // Where the buckets lie.
   c10::intrusive_ptr<c10d_sys::Arena> arena;
   bool find_unused_parameters;
-  // Null if none is registered. Owned by the reducer.
-  c10d_sys::CommHook* comm_hook = nullptr;
 
   // Whether each backward pass is followed by an exchange of which parameters took part in it.
   bool exchanges_used_parameters() const {
-    return find_unused_parameters && !sink->static_graph;
+    return find_unused_parameters && !state->static_graph;
   }
 
-  c10d::Reducer& reducer() const {
-    return *sink->reducer;
+  OwnedReducer& reducer() const {
+    state->check_not_in_comm_hook();
+    return *state->reducer;
   }
 };
 
@@ -109,6 +82,7 @@ c10d_status c10d_reducer_new(
     c10d_process_group* handle,
     c10d_tensor** parameters,
     const char** names,
+    const bool* expect_sparse,
     size_t count,
     const char* module_name,
     const c10d_reducer_options* options,
@@ -119,7 +93,7 @@ c10d_status c10d_reducer_new(
     for (size_t i = 0; i < count; ++i) {
       param_names[i] = names[i];
     }
-    std::vector<bool> sparse(count, false);
+    std::vector<bool> sparse(expect_sparse, expect_sparse + count);
 
     // Until the first backward pass has shown the order in which gradients arrive, only
     // find_unused_parameters uses several buckets; see _ddp_init_helper in distributed.py.
@@ -131,12 +105,19 @@ c10d_status c10d_reducer_new(
     // Gradients arrive in roughly the reverse order of registration.
     std::reverse(buckets.begin(), buckets.end());
 
-    auto sink = c10::make_intrusive<SinkState>();
-    sink->static_graph = options->static_graph;
+    auto state = c10::make_intrusive<ReducerState>();
+    state->static_graph = options->static_graph;
+    // Held until the reducer holds them.
+    std::vector<decltype(torch::autograd::impl::grad_accumulator(params[0]))> accumulators;
+    for (size_t i = 0; i < count; ++i) {
+      accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
+      accumulators.back()->add_post_hook(
+          std::make_unique<ReducerGuard>(state, i, params[i], names[i], expect_sparse[i]));
+    }
     // The buckets are exchanged without a copy.
     const auto arena = handle->arena();
     const c10d_sys::AllocateIn scope(arena);
-    sink->reducer = std::make_shared<c10d::Reducer>(
+    state->reducer = std::make_shared<OwnedReducer>(
         params,
         std::move(buckets),
         handle->group,
@@ -149,8 +130,8 @@ c10d_status c10d_reducer_new(
         /*skip_all_reduce_unused_params=*/false,
         /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
-    auto logger = std::make_shared<c10d::Logger>(sink->reducer);
-    sink->reducer->set_logger(logger);
+    auto& logger = state->logger = std::make_shared<c10d::Logger>(state->reducer);
+    state->reducer->set_logger(logger);
     std::vector<int> device_ids;
     int output_device = -1;
     if (count > 0 && params[0].is_cuda()) {
@@ -165,18 +146,19 @@ c10d_status c10d_reducer_new(
         /*has_sync_bn=*/false,
         options->static_graph);
     if (options->static_graph) {
-      sink->reducer->set_static_graph();
+      state->reducer->set_static_graph();
       logger->set_static_graph();
     }
-    *out = new c10d_reducer{
-        std::move(sink), std::move(logger), handle->group, arena, options->find_unused_parameters};
+    state->in_use = true;
+    *out = new c10d_reducer{std::move(state), handle->group, arena, options->find_unused_parameters};
   });
 }
 
 c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* handle) {
   return guarded([&] {
-    handle->logger->set_runtime_stats_and_log();
-    handle->reducer().prepare_for_forward();
+    auto& reducer = handle->reducer();
+    handle->state->logger->set_runtime_stats_and_log();
+    reducer.prepare_for_forward();
   });
 }
 
@@ -196,19 +178,9 @@ c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor*
   });
 }
 
-c10d_status c10d_reducer_keep_alive(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
-  return guarded([&] {
-    for (size_t i = 0; i < count; ++i) {
-      if (const auto& node = tensor(outputs[i]).grad_fn()) {
-        node->add_post_hook(std::make_unique<KeepAlive>(handle->sink->reducer));
-      }
-    }
-  });
-}
-
 bool c10d_reducer_needs_sink(const c10d_reducer* handle) {
-  const auto& sink = *handle->sink;
-  return sink.static_graph ? !sink.delayed_all_reduce_queued : handle->find_unused_parameters;
+  const auto& state = *handle->state;
+  return state.static_graph ? !state.delayed_all_reduce_queued : handle->find_unused_parameters;
 }
 
 c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
@@ -225,7 +197,7 @@ c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_
     if (tracked.empty()) {
       return;
     }
-    auto passed = Sink::apply(handle->sink, at::TensorList(tracked));
+    auto passed = Sink::apply(handle->state, at::TensorList(tracked));
     for (size_t i = 0; i < positions.size(); ++i) {
       tensor(outputs[positions[i]]) = passed[i];
     }
@@ -234,7 +206,7 @@ c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_
 
 c10d_status c10d_reducer_logged_text(c10d_reducer* handle, const char* name, char** text) {
   return guarded([&] {
-    auto data = handle->logger->get_ddp_logging_data();
+    auto data = handle->state->logger->get_ddp_logging_data();
     auto found = data.strs_map.find(name);
     *text = found == data.strs_map.end() ? nullptr : c10d_sys::copy_text(found->second);
   });
@@ -242,7 +214,7 @@ c10d_status c10d_reducer_logged_text(c10d_reducer* handle, const char* name, cha
 
 c10d_status c10d_reducer_logged_number(c10d_reducer* handle, const char* name, int64_t* number) {
   return guarded([&] {
-    auto data = handle->logger->get_ddp_logging_data();
+    auto data = handle->state->logger->get_ddp_logging_data();
     auto found = data.ints_map.find(name);
     *number = found == data.ints_map.end() ? 0 : found->second;
   });
@@ -254,13 +226,13 @@ c10d_status c10d_reducer_register_comm_hook(
     auto hook = std::make_unique<c10d_sys::CommHook>(*functions, context);
     auto* borrowed = hook.get();
     handle->reducer().register_comm_hook(std::move(hook));
-    handle->comm_hook = borrowed;
-    handle->logger->set_comm_hook(name);
+    handle->state->comm_hook = borrowed;
+    handle->state->logger->set_comm_hook(name);
   });
 }
 
 c10d_status c10d_reducer_set_uneven_input_join(c10d_reducer* handle) {
-  return guarded([&] { handle->logger->set_uneven_input_join(); });
+  return guarded([&] { handle->state->logger->set_uneven_input_join(); });
 }
 
 c10d_status c10d_reducer_set_forward_pass_work(
@@ -290,8 +262,8 @@ c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
     }
     for (auto& future : futures) {
       future->waitAndThrow();
-      if (handle->comm_hook != nullptr) {
-        handle->comm_hook->parseHookResult(future->value());
+      if (auto* hook = handle->state->comm_hook) {
+        hook->parseHookResult(future->value());
       }
     }
     if (used) {
@@ -301,6 +273,36 @@ c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
   });
 }
 
+c10d_status c10d_bucket_order(c10d_tensor** parameters, size_t count, size_t* order, size_t* len) {
+  return guarded([&] {
+    *len = 0;
+    for (const auto& known : reducers_of(tensors(parameters, count))) {
+      std::unordered_map<int64_t, size_t> position_of;
+      for (size_t i = 0; i < known.indices.size(); ++i) {
+        position_of[known.indices[i]] = known.positions[i];
+      }
+      const auto indices = known.state->reducer->bucket_order();
+      if (!indices.empty() && indices.size() == position_of.size()) {
+        for (const auto index : indices) {
+          order[(*len)++] = position_of.at(index);
+        }
+        return;
+      }
+    }
+  });
+}
+
+c10d_status c10d_set_bucket_order(c10d_tensor** parameters, size_t count) {
+  return guarded([&] {
+    for (auto& known : reducers_of(tensors(parameters, count))) {
+      known.state->reducer->set_bucket_order(std::move(known.indices));
+    }
+  });
+}
+
 void c10d_reducer_free(c10d_reducer* handle) {
+  // `delete` may destroy the reducer, `release` must not.
+  handle->state->in_use = false;
+  handle->state->reducer->release();
   delete handle;
 }

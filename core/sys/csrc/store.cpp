@@ -8,6 +8,15 @@
 using c10d_sys::guarded;
 using std::chrono::milliseconds;
 
+// A copy of these bytes, to be freed with c10d_free.
+static void give(const std::vector<uint8_t>& bytes, uint8_t** value, size_t* length) {
+  // malloc(0) may be null, which would read as a failure.
+  *value = static_cast<uint8_t*>(std::malloc(bytes.size() + 1));
+  TORCH_CHECK(*value != nullptr, "out of memory");
+  std::memcpy(*value, bytes.data(), bytes.size());
+  *length = bytes.size();
+}
+
 void c10d_free(void* memory) {
   std::free(memory);
 }
@@ -57,13 +66,36 @@ c10d_status c10d_store_get(
     const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length) {
   return guarded([&] {
     store->store->wait({key}, milliseconds(timeout_ms));
-    auto bytes = store->store->get(key);
-    // malloc(0) may be null, which would read as a failure.
-    *value = static_cast<uint8_t*>(std::malloc(bytes.size() + 1));
-    TORCH_CHECK(*value != nullptr, "out of memory");
-    std::memcpy(*value, bytes.data(), bytes.size());
-    *length = bytes.size();
+    give(store->store->get(key), value, length);
   });
+}
+
+c10d_status c10d_store_wait(const c10d_store* store, const char** keys, size_t count, int64_t timeout_ms) {
+  return guarded([&] { store->store->wait({keys, keys + count}, milliseconds(timeout_ms)); });
+}
+
+c10d_status c10d_store_compare_set(
+    const c10d_store* store,
+    const char* key,
+    const uint8_t* expected,
+    size_t expected_length,
+    const uint8_t* desired,
+    size_t desired_length,
+    uint8_t** value,
+    size_t* length) {
+  return guarded([&] {
+    const std::vector<uint8_t> before(expected, expected + expected_length);
+    const std::vector<uint8_t> after(desired, desired + desired_length);
+    give(store->store->compareSet(key, before, after), value, length);
+  });
+}
+
+c10d_status c10d_store_delete_key(const c10d_store* store, const char* key, bool* out) {
+  return guarded([&] { *out = store->store->deleteKey(key); });
+}
+
+c10d_status c10d_store_num_keys(const c10d_store* store, int64_t* out) {
+  return guarded([&] { *out = store->store->getNumKeys(); });
 }
 
 c10d_status c10d_store_check(const c10d_store* store, const char* key, bool* out) {

@@ -1,6 +1,8 @@
 #include "guard.hpp"
+#include "shared_data.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 
 #include <array>
@@ -8,14 +10,6 @@
 
 using c10d_sys::guarded;
 using c10d_sys::tensor;
-
-c10d_status c10d_randperm(int64_t n, uint64_t seed, int64_t* out) {
-  return guarded([&] {
-    auto generator = at::detail::createCPUGenerator(seed);
-    auto permutation = at::randperm(n, generator, at::TensorOptions().dtype(at::kLong).device(at::kCPU));
-    std::memcpy(out, permutation.const_data_ptr<int64_t>(), static_cast<size_t>(n) * sizeof(int64_t));
-  });
-}
 
 c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
   return guarded([&] {
@@ -26,22 +20,6 @@ c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
       target.copy_(at::randn(
           target.sizes(), generator, at::TensorOptions().dtype(target.scalar_type()).device(at::kCPU)));
     }
-  });
-}
-
-c10d_status c10d_add_scaled(c10d_tensor* target, const c10d_tensor* other, double alpha) {
-  return guarded([&] { tensor(target).add_(*static_cast<const at::Tensor*>(other), alpha); });
-}
-
-c10d_status c10d_addcmul(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
-  return guarded([&] {
-    tensor(target).addcmul_(*static_cast<const at::Tensor*>(a), *static_cast<const at::Tensor*>(b), value);
-  });
-}
-
-c10d_status c10d_addcdiv(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
-  return guarded([&] {
-    tensor(target).addcdiv_(*static_cast<const at::Tensor*>(a), *static_cast<const at::Tensor*>(b), value);
   });
 }
 
@@ -84,10 +62,18 @@ bool c10d_grad_enabled(void) {
   return at::GradMode::is_enabled();
 }
 
-bool c10d_is_strided_view(const c10d_tensor* pointer) {
+bool c10d_is_plain(const c10d_tensor* pointer) {
   const auto& tensor = *static_cast<const at::Tensor*>(pointer);
   // Tensors of other layouts have no strides and throw when asked.
-  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_contiguous();
+  return tensor.defined() && tensor.layout() == at::kStrided && tensor.is_contiguous() && !tensor.is_complex() &&
+      !tensor.is_neg();
+}
+
+bool c10d_has_overlap(const c10d_tensor* pointer) {
+  const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+  // Tensors of other layouts have no strides.
+  return tensor.defined() && tensor.layout() == at::kStrided &&
+      at::has_internal_overlap(tensor.unsafeGetTensorImpl()) == at::MemOverlap::Yes;
 }
 
 const void* c10d_tensor_identity(const c10d_tensor* pointer) {
@@ -104,6 +90,10 @@ float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
     // Other handles share the tensor; views share its storage. A weak reference could become a
     // handle at any time.
     if (floats.use_count() != 1 || floats.weak_use_count() != 1 || floats.storage().use_count() != 1) {
+      return nullptr;
+    }
+    // So does an exchange in progress.
+    if (c10d_sys::is_in_use(floats.storage().data_ptr())) {
       return nullptr;
     }
     // The counts are read with relaxed ordering. Another thread may have read the elements just

@@ -56,6 +56,12 @@ impl Drop for Entered {
     }
 }
 
+/// `torch.is_autocast_enabled()`, which asks for CUDA, of this thread.
+pub fn cuda_autocast_enabled() -> bool {
+    // SAFETY: reads a thread-local flag.
+    unsafe { ffi::c10d_cuda_autocast_enabled() }
+}
+
 /// Multiplies the gradients, all of one kind and on one device, by `inv_scale`, and sets
 /// `found_inf` to 1 if an element is infinite or NaN:
 /// `torch._amp_foreach_non_finite_check_and_unscale_`.

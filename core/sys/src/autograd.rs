@@ -1,8 +1,9 @@
 //! Backward passes in parts, and a thread's state on another thread.
 
+use crate::callback::call_back;
 use crate::error::{check, created};
 use crate::process_group::{pointer, pointers};
-use crate::{Error, ErrorKind, ffi};
+use crate::{Error, ffi};
 use std::ffi::{CString, c_char, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -176,31 +177,10 @@ impl ThreadState {
     ///
     /// If `body` panics, the panic continues after this thread's own settings have been restored.
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Error> {
-        struct Call<F, R> {
-            body: Option<F>,
-            outcome: Option<std::thread::Result<R>>,
-        }
-        extern "C" fn run<F: FnOnce() -> R, R>(context: *mut c_void) {
-            // SAFETY: the address of the `Call` of the same types below, which nothing else uses
-            // meanwhile.
-            let call = unsafe { &mut *context.cast::<Call<F, R>>() };
-            call.outcome = call.body.take().map(|body| catch_unwind(AssertUnwindSafe(body)));
-        }
-        fn entry<F: FnOnce() -> R, R>(_: &Call<F, R>) -> extern "C" fn(*mut c_void) {
-            run::<F, R>
-        }
-        let mut call = Call { body: Some(body), outcome: None };
-        let entry = entry(&call);
-        // SAFETY: the handle lives as long as `self`, and `call` lives through the call. `entry` is
-        // instantiated for the type of `call` and lets no panic out.
-        check(unsafe {
-            ffi::c10d_thread_state_run(self.handle.as_ptr(), entry, (&raw mut call).cast())
-        })?;
-        match call.outcome {
-            Some(Ok(result)) => Ok(result),
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Err(Error::new(ErrorKind::Other, "the body was not called")),
-        }
+        call_back(body, |entry, context| {
+            // SAFETY: the handle lives as long as `self`; `call_back` gives what belongs together.
+            unsafe { ffi::c10d_thread_state_run(self.handle.as_ptr(), entry, context) }
+        })
     }
 }
 

@@ -49,6 +49,14 @@ impl Error {
         Error { kind, message: message.into() }
     }
 
+    pub(crate) fn misuse(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Misuse, message)
+    }
+
+    pub(crate) fn no_handle() -> Self {
+        Error::new(ErrorKind::Other, "the call succeeded but gave no handle")
+    }
+
     /// An error of libtorch that did not pass through this crate, classified by its text.
     pub fn from_text(message: impl Into<String>) -> Self {
         let message = message.into();
@@ -96,8 +104,7 @@ pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
 /// Checks the status of a call that creates a handle, and that the handle is not null.
 pub(crate) fn created<T>(status: ffi::Status, handle: *mut T) -> Result<NonNull<T>, Error> {
     check(status)?;
-    NonNull::new(handle)
-        .ok_or_else(|| Error::new(ErrorKind::Other, "the call succeeded but gave no handle"))
+    NonNull::new(handle).ok_or_else(Error::no_handle)
 }
 
 /// Text for the C ABI, where it would end at the first NUL.

@@ -27,6 +27,20 @@ pub(crate) const TIMEOUT: c_int = 2;
 pub(crate) const MISUSE: c_int = 3;
 
 #[repr(C)]
+pub(crate) struct Call {
+    pub(crate) timeout_ms: i64,
+    pub(crate) is_async: bool,
+}
+
+#[repr(C)]
+pub(crate) struct Message {
+    pub(crate) tensor: *mut Tensor,
+    pub(crate) peer: c_int,
+    pub(crate) tag: c_int,
+    pub(crate) is_send: bool,
+}
+
+#[repr(C)]
 pub(crate) struct CommHook {
     pub(crate) start: extern "C" fn(*mut c_void, *mut GradBucket, *mut *mut c_void) -> *mut c_char,
     pub(crate) finish: extern "C" fn(*mut c_void, *mut *mut Tensor) -> *mut c_char,
@@ -84,6 +98,28 @@ unsafe extern "C" {
         value: *mut *mut u8,
         length: *mut usize,
     ) -> Status;
+    pub(crate) fn c10d_store_wait(
+        store: *const Store,
+        keys: *mut *const c_char,
+        count: usize,
+        timeout_ms: i64,
+    ) -> Status;
+    pub(crate) fn c10d_store_compare_set(
+        store: *const Store,
+        key: *const c_char,
+        expected: *const u8,
+        expected_length: usize,
+        desired: *const u8,
+        desired_length: usize,
+        value: *mut *mut u8,
+        length: *mut usize,
+    ) -> Status;
+    pub(crate) fn c10d_store_delete_key(
+        store: *const Store,
+        key: *const c_char,
+        out: *mut bool,
+    ) -> Status;
+    pub(crate) fn c10d_store_num_keys(store: *const Store, out: *mut i64) -> Status;
     pub(crate) fn c10d_store_check(
         store: *const Store,
         key: *const c_char,
@@ -121,29 +157,112 @@ unsafe extern "C" {
         like: *mut Tensor,
         out: *mut *mut Tensor,
     ) -> Status;
-    pub(crate) fn c10d_all_reduce(group: *mut ProcessGroup, tensor: *mut Tensor, op: u8) -> Status;
-    pub(crate) fn c10d_all_reduce_async(
+    pub(crate) fn c10d_process_group_free(group: *mut ProcessGroup);
+
+    pub(crate) fn c10d_all_reduce(
         group: *mut ProcessGroup,
         tensor: *mut Tensor,
         op: u8,
+        call: Call,
         out: *mut *mut Work,
     ) -> Status;
     pub(crate) fn c10d_broadcast(
         group: *mut ProcessGroup,
         tensor: *mut Tensor,
         root: c_int,
+        call: Call,
+        out: *mut *mut Work,
     ) -> Status;
     pub(crate) fn c10d_reduce(
         group: *mut ProcessGroup,
         tensor: *mut Tensor,
         root: c_int,
         op: u8,
+        call: Call,
+        out: *mut *mut Work,
     ) -> Status;
     pub(crate) fn c10d_all_gather(
         group: *mut ProcessGroup,
         outputs: *mut *mut Tensor,
         count: usize,
         input: *mut Tensor,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_all_gather_into_tensor(
+        group: *mut ProcessGroup,
+        output: *mut Tensor,
+        input: *mut Tensor,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_gather(
+        group: *mut ProcessGroup,
+        outputs: *mut *mut Tensor,
+        count: usize,
+        input: *mut Tensor,
+        root: c_int,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_scatter(
+        group: *mut ProcessGroup,
+        output: *mut Tensor,
+        inputs: *mut *mut Tensor,
+        count: usize,
+        root: c_int,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_reduce_scatter(
+        group: *mut ProcessGroup,
+        output: *mut Tensor,
+        inputs: *mut *mut Tensor,
+        count: usize,
+        op: u8,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_reduce_scatter_tensor(
+        group: *mut ProcessGroup,
+        output: *mut Tensor,
+        input: *mut Tensor,
+        op: u8,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_all_to_all(
+        group: *mut ProcessGroup,
+        outputs: *mut *mut Tensor,
+        inputs: *mut *mut Tensor,
+        count: usize,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_all_to_all_single(
+        group: *mut ProcessGroup,
+        output: *mut Tensor,
+        input: *mut Tensor,
+        output_splits: *const i64,
+        output_count: usize,
+        input_splits: *const i64,
+        input_count: usize,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_barrier(group: *mut ProcessGroup, call: Call, out: *mut *mut Work)
+    -> Status;
+    pub(crate) fn c10d_monitored_barrier(
+        group: *mut ProcessGroup,
+        timeout_ms: i64,
+        wait_all_ranks: bool,
+    ) -> Status;
+    pub(crate) fn c10d_broadcast_coalesced(
+        group: *mut ProcessGroup,
+        tensors: *mut *mut Tensor,
+        count: usize,
+        buffer_size: usize,
+        root: c_int,
     ) -> Status;
     pub(crate) fn c10d_send(
         group: *mut ProcessGroup,
@@ -159,23 +278,22 @@ unsafe extern "C" {
         tag: c_int,
         out: *mut *mut Work,
     ) -> Status;
-    pub(crate) fn c10d_barrier(group: *mut ProcessGroup) -> Status;
-    pub(crate) fn c10d_monitored_barrier(
+    pub(crate) fn c10d_recv_any(
         group: *mut ProcessGroup,
-        timeout_ms: i64,
-        wait_all_ranks: bool,
+        tensor: *mut Tensor,
+        tag: c_int,
+        out: *mut *mut Work,
     ) -> Status;
-    pub(crate) fn c10d_broadcast_coalesced(
+    pub(crate) fn c10d_batch(
         group: *mut ProcessGroup,
-        tensors: *mut *mut Tensor,
+        messages: *const Message,
         count: usize,
-        buffer_size: usize,
-        root: c_int,
+        out: *mut *mut Work,
     ) -> Status;
-    pub(crate) fn c10d_work_wait(work: *mut Work) -> Status;
+    pub(crate) fn c10d_work_wait(work: *mut Work, timeout_ms: i64) -> Status;
     pub(crate) fn c10d_work_is_completed(work: *mut Work, out: *mut bool) -> Status;
+    pub(crate) fn c10d_work_source_rank(work: *mut Work, out: *mut c_int) -> Status;
     pub(crate) fn c10d_work_free(work: *mut Work);
-    pub(crate) fn c10d_process_group_free(group: *mut ProcessGroup);
 
     #[cfg(feature = "cuda")]
     pub(crate) fn c10d_process_group_add_nccl(
@@ -213,6 +331,7 @@ unsafe extern "C" {
         group: *mut ProcessGroup,
         parameters: *mut *mut Tensor,
         names: *mut *const c_char,
+        sparse: *const bool,
         count: usize,
         module_name: *const c_char,
         options: *const ReducerOptions,
@@ -221,11 +340,6 @@ unsafe extern "C" {
     pub(crate) fn c10d_reducer_prepare_for_forward(reducer: *mut Reducer) -> Status;
     pub(crate) fn c10d_reducer_rebuild_buckets(reducer: *mut Reducer, out: *mut bool) -> Status;
     pub(crate) fn c10d_reducer_prepare_for_backward(
-        reducer: *mut Reducer,
-        outputs: *mut *mut Tensor,
-        count: usize,
-    ) -> Status;
-    pub(crate) fn c10d_reducer_keep_alive(
         reducer: *mut Reducer,
         outputs: *mut *mut Tensor,
         count: usize,
@@ -259,6 +373,13 @@ unsafe extern "C" {
         use_static_world_size: bool,
     ) -> Status;
     pub(crate) fn c10d_reducer_shadow_backward(reducer: *mut Reducer) -> Status;
+    pub(crate) fn c10d_bucket_order(
+        parameters: *mut *mut Tensor,
+        count: usize,
+        order: *mut usize,
+        len: *mut usize,
+    ) -> Status;
+    pub(crate) fn c10d_set_bucket_order(parameters: *mut *mut Tensor, count: usize) -> Status;
     pub(crate) fn c10d_reducer_free(reducer: *mut Reducer);
 
     pub(crate) fn c10d_graph_end_new(tensor: *const Tensor, out: *mut *mut GraphEnd) -> Status;
@@ -288,11 +409,20 @@ unsafe extern "C" {
 
     pub(crate) fn c10d_autocast_enter(cuda: bool, kind: i32, previous: *mut Autocast) -> Status;
     pub(crate) fn c10d_autocast_leave(cuda: bool, previous: *const Autocast) -> Status;
+    pub(crate) fn c10d_cuda_autocast_enabled() -> bool;
     pub(crate) fn c10d_non_finite_check_and_unscale(
         gradients: *mut *mut Tensor,
         count: usize,
         found_inf: *mut Tensor,
         inv_scale: *const Tensor,
+    ) -> Status;
+
+    pub(crate) fn c10d_profiler_start(cuda: bool) -> Status;
+    pub(crate) fn c10d_profiler_stop(path: *const c_char) -> Status;
+    pub(crate) fn c10d_record_function(
+        name: *const c_char,
+        body: extern "C" fn(*mut c_void),
+        context: *mut c_void,
     ) -> Status;
 
     pub(crate) fn c10d_exchange_cpu_device(device: i32) -> i32;
@@ -305,9 +435,27 @@ unsafe extern "C" {
 
     pub(crate) fn c10d_rng_state(cuda_device: i32, out: *mut *mut Tensor) -> Status;
     pub(crate) fn c10d_set_rng_state(cuda_device: i32, state: *const Tensor) -> Status;
+    pub(crate) fn c10d_randperm(n: i64, count: i64, seed: u64, out: *mut i64) -> Status;
+    pub(crate) fn c10d_randint(n: i64, count: i64, seed: u64, out: *mut i64) -> Status;
+    pub(crate) fn c10d_multinomial(
+        weights: *const f64,
+        n: i64,
+        count: i64,
+        replacement: bool,
+        seed: u64,
+        out: *mut i64,
+    ) -> Status;
 
-    pub(crate) fn c10d_randperm(n: i64, seed: u64, out: *mut i64) -> Status;
-    pub(crate) fn c10d_add_scaled(tensor: *mut Tensor, other: *const Tensor, alpha: f64) -> Status;
+    pub(crate) fn c10d_with_number(tensor: *mut Tensor, operation: u8, number: f64) -> Status;
+    pub(crate) fn c10d_lerp(tensor: *mut Tensor, end: *const Tensor, weight: f64) -> Status;
+    pub(crate) fn c10d_add_scaled(
+        tensor: *const Tensor,
+        other: *const Tensor,
+        alpha: f64,
+        out: *mut *mut Tensor,
+    ) -> Status;
+    pub(crate) fn c10d_add_scaled_(tensor: *mut Tensor, other: *const Tensor, alpha: f64)
+    -> Status;
     pub(crate) fn c10d_addcmul(
         tensor: *mut Tensor,
         a: *const Tensor,
@@ -320,6 +468,9 @@ unsafe extern "C" {
         b: *const Tensor,
         value: f64,
     ) -> Status;
+    pub(crate) fn c10d_copy(tensor: *const Tensor, out: *mut *mut Tensor) -> Status;
+    pub(crate) fn c10d_norm(tensor: *const Tensor, dim: i64, out: *mut *mut Tensor) -> Status;
+
     pub(crate) fn c10d_randn(tensors: *mut *mut Tensor, count: usize, seed: u64) -> Status;
     pub(crate) fn c10d_batch_norm_backward_reduce(
         gradient: *const Tensor,
@@ -333,7 +484,8 @@ unsafe extern "C" {
     pub(crate) fn c10d_set_grad(tensor: *mut Tensor, gradient: *const Tensor) -> Status;
     pub(crate) fn c10d_clear_grad(tensor: *mut Tensor) -> Status;
     pub(crate) fn c10d_grad_enabled() -> bool;
-    pub(crate) fn c10d_is_strided_view(tensor: *const Tensor) -> bool;
+    pub(crate) fn c10d_is_plain(tensor: *const Tensor) -> bool;
+    pub(crate) fn c10d_has_overlap(tensor: *const Tensor) -> bool;
     pub(crate) fn c10d_tensor_identity(tensor: *const Tensor) -> *const c_void;
     pub(crate) fn c10d_exclusive_floats(tensor: *mut Tensor) -> *mut f32;
 }

@@ -15,7 +15,9 @@
 //! - [`autograd`]: backward passes in parts, and a thread's state on another thread.
 //! - [`AtomicTensor`]: parameters that threads share without a lock.
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
-//! - [`random`]: the state of the global generators.
+//! - [`profiler`]: what runs when, in a trace.
+//! - [`random`]: the state of the global generators, and samples drawn from a generator of their own.
+//! - [`arithmetic`]: operations of tensors with numbers that return an error where tch's panic.
 //! - [`tensor`]: tensor operations that tch lacks.
 //! - [`exit`](fn@exit): the end of a process, without libtorch's static destructors.
 //! - [`inherited_listener`]: a listening socket of the parent process.
@@ -25,7 +27,10 @@
 #![deny(missing_docs)]
 
 pub mod amp;
+pub mod arithmetic;
 pub mod autograd;
+mod callback;
+mod collectives;
 mod comm_hook;
 mod error;
 mod exit;
@@ -34,12 +39,14 @@ mod hogwild;
 mod listener;
 pub mod memory;
 mod process_group;
+pub mod profiler;
 pub mod random;
 mod reducer;
 mod store;
 pub mod tensor;
 mod work;
 
+pub use collectives::{Call, Message, ReduceOp};
 pub use comm_hook::{Finish, GradBucket};
 pub use error::{Error, ErrorKind};
 pub use exit::exit;
@@ -47,8 +54,7 @@ pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
 #[doc(hidden)]
 pub use process_group::probe_shared_memory;
-pub use process_group::{GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
-pub use reducer::{Reducer, ReducerOptions};
+pub use process_group::{GlooAddress, GlooOptions, ProcessGroup};
+pub use reducer::{Reducer, ReducerOptions, bucket_order, set_bucket_order};
 pub use store::{Store, TcpStoreOptions};
-pub use tensor::randperm;
 pub use work::Work;

@@ -1,31 +1,13 @@
-//! The collectives.
+//! Groups of ranks, and how they find each other.
 
 use crate::error::{c_text, check, created};
 use crate::store::milliseconds;
-use crate::{Error, Store, Work, ffi};
+use crate::{Error, Store, ffi};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::Duration;
 use tch::{Device, Kind, Tensor};
-
-/// How values of several ranks are combined: `dist.ReduceOp`, in the order of
-/// `c10d::ReduceOp::RedOpType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub enum ReduceOp {
-    /// The sum.
-    #[default]
-    Sum = 0,
-    /// The mean, of floating-point numbers only.
-    Avg = 1,
-    /// The product.
-    Product = 2,
-    /// The smallest.
-    Min = 3,
-    /// The largest.
-    Max = 4,
-}
 
 /// How gloo reaches the other ranks.
 #[derive(Debug, Clone)]
@@ -54,7 +36,7 @@ pub enum GlooAddress {
 struct Handle(NonNull<ffi::ProcessGroup>);
 
 // SAFETY: the C++ object may be used from any thread; it locks around the start of each operation
-// (SerialProcessGroup in process_group.cpp).
+// (serial_process_group.hpp).
 unsafe impl Send for Handle {}
 // SAFETY: as above. Backends are added before the handle is shared.
 unsafe impl Sync for Handle {}
@@ -85,8 +67,8 @@ impl Drop for Handle {
 
 /// A handle to a `c10d::ProcessGroup`. Clones share the group.
 ///
-/// All ranks must start the same operations in the same order. Those that return [`Work`] have only
-/// been started.
+/// All ranks must start the same operations in the same order. Those that return
+/// [`Work`](crate::Work) have only been started.
 #[derive(Debug, Clone)]
 pub struct ProcessGroup {
     handle: Arc<Handle>,
@@ -177,105 +159,6 @@ impl ProcessGroup {
         Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
     }
 
-    /// Reduces `tensor` over all ranks, in place on every rank.
-    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> Result<(), Error> {
-        // SAFETY: `tensor` lives through the call.
-        check(unsafe { ffi::c10d_all_reduce(self.handle.0.as_ptr(), pointer(tensor), op as u8) })
-    }
-
-    /// [`all_reduce`](Self::all_reduce) that goes on while this thread does something else.
-    pub fn all_reduce_async(&self, tensor: &Tensor, op: ReduceOp) -> Result<Work, Error> {
-        self.start(|group, out| {
-            // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
-            unsafe { ffi::c10d_all_reduce_async(group, pointer(tensor), op as u8, out) }
-        })
-    }
-
-    /// Copies rank `root`'s `tensor` into every other rank's.
-    pub fn broadcast(&self, tensor: &Tensor, root: usize) -> Result<(), Error> {
-        // SAFETY: as in `all_reduce`.
-        check(unsafe { ffi::c10d_broadcast(self.handle.0.as_ptr(), pointer(tensor), c_rank(root)) })
-    }
-
-    /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
-    /// afterwards.
-    pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp) -> Result<(), Error> {
-        // SAFETY: as in `all_reduce`.
-        check(unsafe {
-            ffi::c10d_reduce(self.handle.0.as_ptr(), pointer(tensor), c_rank(root), op as u8)
-        })
-    }
-
-    /// Copies rank r's `input` into `outputs[r]` on every rank.
-    pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor) -> Result<(), Error> {
-        let mut outputs = pointers(outputs);
-        // SAFETY: `outputs` and `input` live through the call.
-        check(unsafe {
-            ffi::c10d_all_gather(
-                self.handle.0.as_ptr(),
-                outputs.as_mut_ptr(),
-                outputs.len(),
-                pointer(input),
-            )
-        })
-    }
-
-    /// Sends `tensor` to one rank, which must receive with the same tag.
-    pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work, Error> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce_async`.
-            unsafe { ffi::c10d_send(group, pointer(tensor), c_rank(destination), tag, out) }
-        })
-    }
-
-    /// Receives from one rank into `tensor`.
-    pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work, Error> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce_async`.
-            unsafe { ffi::c10d_recv(group, pointer(tensor), c_rank(source), tag, out) }
-        })
-    }
-
-    /// Finishes when every rank has arrived.
-    pub fn barrier(&self) -> Result<(), Error> {
-        // SAFETY: the handle is valid.
-        check(unsafe { ffi::c10d_barrier(self.handle.0.as_ptr()) })
-    }
-
-    /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
-    /// only; blocks.
-    pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<(), Error> {
-        // SAFETY: all arguments are plain values.
-        check(unsafe {
-            ffi::c10d_monitored_barrier(
-                self.handle.0.as_ptr(),
-                milliseconds(timeout),
-                wait_all_ranks,
-            )
-        })
-    }
-
-    /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of
-    /// `buffer_size` bytes. Blocks.
-    pub fn broadcast_coalesced(
-        &self,
-        tensors: &[Tensor],
-        buffer_size: usize,
-        root: usize,
-    ) -> Result<(), Error> {
-        let mut tensors = pointers(tensors);
-        // SAFETY: `tensors` live through the call, which ends when all is copied.
-        check(unsafe {
-            ffi::c10d_broadcast_coalesced(
-                self.handle.0.as_ptr(),
-                tensors.as_mut_ptr(),
-                tensors.len(),
-                buffer_size,
-                c_rank(root),
-            )
-        })
-    }
-
     /// Checks that all ranks have the same number of parameters with the same shapes and strides.
     /// Only the ranks that differ from rank 0 get the error. Kinds are not compared. Blocks.
     pub fn verify_params(&self, parameters: &[Tensor]) -> Result<(), Error> {
@@ -298,15 +181,6 @@ impl ProcessGroup {
 
     pub(crate) fn with_handle<T>(&self, f: impl FnOnce(*mut ffi::ProcessGroup) -> T) -> T {
         f(self.handle.0.as_ptr())
-    }
-
-    fn start(
-        &self,
-        operation: impl FnOnce(*mut ffi::ProcessGroup, *mut *mut ffi::Work) -> ffi::Status,
-    ) -> Result<Work, Error> {
-        let mut work = null_mut();
-        let status = operation(self.handle.0.as_ptr(), &mut work);
-        Ok(Work { handle: created(status, work)? })
     }
 }
 
@@ -332,43 +206,6 @@ pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>, Error>
 }
 
 /// Ranks and world sizes are ints in c10d, which rejects one that does not fit as negative.
-fn c_rank(rank: usize) -> c_int {
+pub(crate) fn c_rank(rank: usize) -> c_int {
     c_int::try_from(rank).unwrap_or(-1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options() -> GlooOptions {
-        GlooOptions {
-            address: GlooAddress::Host("127.0.0.1".into()),
-            shared_memory: true,
-            name: 0,
-            timeout: Duration::from_secs(10),
-        }
-    }
-
-    #[test]
-    fn tensors_with_gaps_or_with_numbers_in_one_place_are_refused() {
-        let store = Store::hash().unwrap();
-        let alone = ProcessGroup::gloo(&store, 0, 1, &options()).unwrap();
-        let table = Tensor::arange(6, (tch::Kind::Float, tch::Device::Cpu)).reshape([3, 2]);
-        for view in [table.select(1, 0), table.slice(1, 0, 1, 1).expand([3, 1000], false)] {
-            for started in [
-                alone.all_reduce(&view, ReduceOp::Sum),
-                alone.all_reduce_async(&view, ReduceOp::Sum).map(|_| ()),
-                alone.broadcast(&view, 0),
-                alone.reduce(&view, 0, ReduceOp::Sum),
-                alone.all_gather(&[view.contiguous()], &view),
-                alone.all_gather(&[view.shallow_clone()], &view.contiguous()),
-                alone.send(&view, 0, 0).map(|_| ()),
-                alone.recv(&view, 0, 0).map(|_| ()),
-            ] {
-                assert_eq!(started.unwrap_err().message(), "Tensors must be contiguous");
-            }
-        }
-        // Transposed: the elements are in another order, but without gaps.
-        alone.all_reduce(&table.tr(), ReduceOp::Sum).unwrap();
-    }
 }

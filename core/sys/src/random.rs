@@ -1,4 +1,5 @@
-//! The state of the global generators, from which layers draw their weights and dropout its masks.
+//! The state of the global generators, from which layers draw their weights and dropout its masks,
+//! and samples drawn from a generator of their own.
 
 use crate::error::{check, created};
 use crate::process_group::pointer;
@@ -20,6 +21,42 @@ pub fn rng_state(cuda_device: Option<usize>) -> Result<Tensor, Error> {
 pub fn set_rng_state(cuda_device: Option<usize>, state: &Tensor) -> Result<(), Error> {
     // SAFETY: `state` lives through the call.
     check(unsafe { ffi::c10d_set_rng_state(index(cuda_device), pointer(state)) })
+}
+
+/// `count` numbers below `n`: one `torch.randperm(n, generator=generator)` after the other, with
+/// `generator = torch.Generator().manual_seed(seed)`.
+pub fn randperm(n: usize, count: usize, seed: u64) -> Result<Vec<usize>, Error> {
+    // SAFETY: `out` has room for the `count` numbers that the call writes.
+    drawn(count, |out| unsafe { ffi::c10d_randperm(n as i64, count as i64, seed, out) })
+}
+
+/// `count` numbers below `n`: `torch.randint(n, (32,), generator=generator)` and so on, the last in
+/// fewer, with `generator = torch.Generator().manual_seed(seed)`.
+pub fn randint(n: usize, count: usize, seed: u64) -> Result<Vec<usize>, Error> {
+    // SAFETY: `out` has room for the `count` numbers that the call writes.
+    drawn(count, |out| unsafe { ffi::c10d_randint(n as i64, count as i64, seed, out) })
+}
+
+/// `torch.multinomial(weights, count, replacement, generator=generator)` in 64-bit floats, with
+/// `generator = torch.Generator().manual_seed(seed)`.
+pub fn multinomial(
+    weights: &[f64],
+    count: usize,
+    replacement: bool,
+    seed: u64,
+) -> Result<Vec<usize>, Error> {
+    let (n, weights) = (weights.len() as i64, weights.as_ptr());
+    // SAFETY: `out` has room for the `count` numbers that the call writes; it reads `n` weights.
+    drawn(count, |out| unsafe {
+        ffi::c10d_multinomial(weights, n, count as i64, replacement, seed, out)
+    })
+}
+
+/// Lengths of memory fit an i64.
+fn drawn(count: usize, draw: impl FnOnce(*mut i64) -> ffi::Status) -> Result<Vec<usize>, Error> {
+    let mut numbers = vec![0; count];
+    check(draw(numbers.as_mut_ptr()))?;
+    Ok(numbers.into_iter().map(|number| number as usize).collect())
 }
 
 fn index(cuda_device: Option<usize>) -> i32 {

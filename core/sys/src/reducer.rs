@@ -25,27 +25,33 @@ pub struct ReducerOptions {
 }
 
 /// A handle to a `c10d::Reducer` and its `c10d::Logger`.
+///
+/// It can be dropped before, during or within a backward pass, on any thread: graphs that lead to
+/// the parameters keep what their backward passes need.
 #[derive(Debug)]
 pub struct Reducer {
     pub(crate) handle: NonNull<ffi::Reducer>,
 }
 
 // SAFETY: the C++ object is not bound to a thread. It locks its own mutex in the hooks, which
-// autograd may run on threads of its own and, by `keep_alive`, even when this handle is gone. All
-// other calls are serialised by `&mut self`.
+// autograd may run on threads of its own and even when this handle is gone. All other calls are
+// serialised by `&mut self`.
 unsafe impl Send for Reducer {}
 
 impl Reducer {
     /// Hooks into the gradients of `parameters`, whose number, order, shapes and types must be
-    /// equal on all ranks; see [`ProcessGroup::verify_params`].
+    /// equal on all ranks; see [`ProcessGroup::verify_params`]. `sparse` tells of each parameter
+    /// whether its gradient is sparse.
     pub fn new<S: AsRef<str>>(
         group: &ProcessGroup,
         parameters: &[Tensor],
         names: &[S],
+        sparse: &[bool],
         module_name: &str,
         options: ReducerOptions,
     ) -> Result<Reducer, Error> {
         assert_eq!(parameters.len(), names.len(), "every parameter has a name");
+        assert_eq!(parameters.len(), sparse.len(), "every gradient is sparse or not");
         let names = c_texts(names)?;
         let mut names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
         let module_name = c_text(module_name)?;
@@ -59,13 +65,14 @@ impl Reducer {
             broadcast_buffers: options.broadcast_buffers,
         };
         let mut handle = null_mut();
-        // SAFETY: all arguments live through the call, `parameters` and `names` hold the same
-        // number of elements, and the reducer takes references of its own to tensors and group.
+        // SAFETY: all arguments live through the call, `parameters`, `names` and `sparse` hold
+        // the same number of elements, and the reducer takes references of its own to tensors and group.
         let status = group.with_handle(|group| unsafe {
             ffi::c10d_reducer_new(
                 group,
                 parameters.as_mut_ptr(),
                 names.as_mut_ptr(),
+                sparse.as_ptr(),
                 parameters.len(),
                 module_name.as_ptr(),
                 &options,
@@ -100,17 +107,6 @@ impl Reducer {
                 outputs.as_mut_ptr(),
                 outputs.len(),
             )
-        })
-    }
-
-    /// Call this with the outputs of every forward pass that a backward pass may follow. This
-    /// handle can then be dropped before or during the backward pass, on any thread. A backward
-    /// pass of other outputs must have finished before.
-    pub fn keep_alive(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
-        let mut outputs = pointers(outputs);
-        // SAFETY: `outputs` live through the call.
-        check(unsafe {
-            ffi::c10d_reducer_keep_alive(self.handle.as_ptr(), outputs.as_mut_ptr(), outputs.len())
         })
     }
 
@@ -192,6 +188,34 @@ impl Reducer {
         })?;
         Ok(number)
     }
+}
+
+/// The positions of parameters in the order in which a reducer's buckets list them. `None` if no
+/// reducer is hooked into them, or if no backward pass has shown the order yet.
+pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>, Error> {
+    let mut parameters = pointers(parameters);
+    let mut order = vec![0; parameters.len()];
+    let mut len = 0;
+    // SAFETY: all arguments live through the call, and `order` has room for each parameter.
+    check(unsafe {
+        ffi::c10d_bucket_order(
+            parameters.as_mut_ptr(),
+            parameters.len(),
+            order.as_mut_ptr(),
+            &mut len,
+        )
+    })?;
+    order.truncate(len);
+    Ok(Some(order).filter(|order| !order.is_empty()))
+}
+
+/// From the next forward pass on, the buckets of every reducer that is hooked into exactly these
+/// parameters list them in this order, as if their gradients had arrived in it. Buckets that a
+/// backward pass has put in order stay as they are. All ranks must do the same.
+pub fn set_bucket_order(parameters: &[Tensor]) -> Result<(), Error> {
+    let mut parameters = pointers(parameters);
+    // SAFETY: the parameters live through the call.
+    check(unsafe { ffi::c10d_set_bucket_order(parameters.as_mut_ptr(), parameters.len()) })
 }
 
 impl Drop for Reducer {

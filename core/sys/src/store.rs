@@ -1,6 +1,7 @@
 //! The key-value store at which ranks meet.
 
 use crate::error::{c_text, check, created};
+use crate::process_group::c_texts;
 use crate::{Error, ffi};
 use std::net::TcpListener;
 use std::os::fd::IntoRawFd;
@@ -99,24 +100,78 @@ impl Store {
     /// The value of a key, once it is set; an error after `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, Error> {
         let key = c_text(key)?;
-        let (mut value, mut length) = (null_mut(), 0);
+        bytes(|value, length| {
+            // SAFETY: all arguments live through the call.
+            unsafe {
+                ffi::c10d_store_get(
+                    self.handle.as_ptr(),
+                    key.as_ptr(),
+                    milliseconds(timeout),
+                    value,
+                    length,
+                )
+            }
+        })
+    }
+
+    /// Returns once all of the keys are set; an error after `timeout`.
+    pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<(), Error> {
+        let keys = c_texts(keys)?;
+        let mut keys: Vec<_> = keys.iter().map(|key| key.as_ptr()).collect();
+        // SAFETY: `keys` live through the call.
+        check(unsafe {
+            ffi::c10d_store_wait(
+                self.handle.as_ptr(),
+                keys.as_mut_ptr(),
+                keys.len(),
+                milliseconds(timeout),
+            )
+        })
+    }
+
+    /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
+    /// empty. Returns the value afterwards, or `expected` if the key is not set.
+    pub fn compare_set(
+        &self,
+        key: &str,
+        expected: &[u8],
+        desired: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let key = c_text(key)?;
+        bytes(|value, length| {
+            // SAFETY: all arguments live through the call, which copies what it keeps.
+            unsafe {
+                ffi::c10d_store_compare_set(
+                    self.handle.as_ptr(),
+                    key.as_ptr(),
+                    expected.as_ptr(),
+                    expected.len(),
+                    desired.as_ptr(),
+                    desired.len(),
+                    value,
+                    length,
+                )
+            }
+        })
+    }
+
+    /// Deletes a key, and returns whether it was set.
+    pub fn delete_key(&self, key: &str) -> Result<bool, Error> {
+        let key = c_text(key)?;
+        let mut was_set = false;
         // SAFETY: all arguments live through the call.
         check(unsafe {
-            ffi::c10d_store_get(
-                self.handle.as_ptr(),
-                key.as_ptr(),
-                milliseconds(timeout),
-                &mut value,
-                &mut length,
-            )
+            ffi::c10d_store_delete_key(self.handle.as_ptr(), key.as_ptr(), &mut was_set)
         })?;
-        // SAFETY: the call has succeeded, so `value` is an allocation of at least `length`
-        // initialised bytes that is ours to free.
-        unsafe {
-            let bytes = std::slice::from_raw_parts(value, length).to_vec();
-            ffi::c10d_free(value.cast());
-            Ok(bytes)
-        }
+        Ok(was_set)
+    }
+
+    /// How many keys are set in the whole store, whatever the prefix.
+    pub fn num_keys(&self) -> Result<usize, Error> {
+        let mut count = 0;
+        // SAFETY: `count` lives through the call.
+        check(unsafe { ffi::c10d_store_num_keys(self.handle.as_ptr(), &mut count) })?;
+        Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// Whether the key is set.
@@ -144,6 +199,19 @@ impl Drop for Store {
     fn drop(&mut self) {
         // SAFETY: the handle is ours and is not used again.
         unsafe { ffi::c10d_store_free(self.handle.as_ptr()) }
+    }
+}
+
+/// The bytes that a call returns.
+fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> ffi::Status) -> Result<Vec<u8>, Error> {
+    let (mut value, mut length) = (null_mut(), 0);
+    check(call(&mut value, &mut length))?;
+    // SAFETY: the call has succeeded, so `value` is an allocation of at least `length` initialised
+    // bytes that is ours to free.
+    unsafe {
+        let bytes = std::slice::from_raw_parts(value, length).to_vec();
+        ffi::c10d_free(value.cast());
+        Ok(bytes)
     }
 }
 

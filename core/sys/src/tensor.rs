@@ -7,16 +7,6 @@ use std::ptr::NonNull;
 use std::slice;
 use tch::Tensor;
 
-/// `torch.randperm(n, generator=torch.Generator().manual_seed(seed))`: the same numbers, and the
-/// global generator is left alone.
-pub fn randperm(n: usize, seed: u64) -> Result<Vec<i64>, Error> {
-    let mut permutation = vec![0; n];
-    // SAFETY: `permutation` has room for the n numbers that the call writes. A vector's length
-    // fits an i64.
-    check(unsafe { ffi::c10d_randperm(n as i64, seed, permutation.as_mut_ptr()) })?;
-    Ok(permutation)
-}
-
 /// `tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype))` for one tensor after the other, drawn
 /// on the CPU as after `torch.manual_seed(seed)`; the global generator is left alone.
 pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
@@ -36,25 +26,6 @@ pub fn get_mut(tensor: &mut Tensor) -> Option<&mut [f32]> {
     // is borrowed as long as the slice, so nothing else reads or writes them meanwhile. Every bit
     // pattern is a valid float.
     Some(unsafe { slice::from_raw_parts_mut(elements.as_ptr(), tensor.numel()) })
-}
-
-/// `tensor.add_(other, alpha=alpha)`. Where the kernel uses a fused multiply-add, each element is
-/// rounded once, unlike in `tensor += other * alpha`, which rounds twice.
-pub fn add_scaled_(tensor: &mut Tensor, other: &Tensor, alpha: f64) -> Result<(), Error> {
-    // SAFETY: both tensors live through the call.
-    check(unsafe { ffi::c10d_add_scaled(pointer(tensor), pointer(other), alpha) })
-}
-
-/// `tensor.addcmul_(a, b, value=value)`: adds `value * a * b`. tch's function has no `value`.
-pub fn addcmul_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), Error> {
-    // SAFETY: the tensors live through the call.
-    check(unsafe { ffi::c10d_addcmul(pointer(tensor), pointer(a), pointer(b), value) })
-}
-
-/// `tensor.addcdiv_(a, b, value=value)`: adds `value * a / b`. tch's function has no `value`.
-pub fn addcdiv_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), Error> {
-    // SAFETY: the tensors live through the call.
-    check(unsafe { ffi::c10d_addcdiv(pointer(tensor), pointer(a), pointer(b), value) })
 }
 
 /// The sums from which a batch norm's gradients are computed: for each channel of images `[N, C,
@@ -102,11 +73,17 @@ pub fn grad_enabled() -> bool {
     unsafe { ffi::c10d_grad_enabled() }
 }
 
-/// Whether a tensor is a view whose elements have gaps between them, or an order other than a
-/// contiguous tensor's. False for a sparse tensor, which has no strides.
-pub fn is_strided_view(tensor: &Tensor) -> bool {
+/// Whether a tensor's memory holds its numbers one after the other, as they are: it has no gaps, and
+/// they are real and not only marked as negated.
+pub fn is_plain(tensor: &Tensor) -> bool {
     // SAFETY: `tensor` lives through the call, which only reads.
-    unsafe { ffi::c10d_is_strided_view(pointer(tensor)) }
+    unsafe { ffi::c10d_is_plain(pointer(tensor)) }
+}
+
+/// Whether elements of a tensor share memory, as after `expand`, so that it cannot be written to.
+pub fn has_overlap(tensor: &Tensor) -> bool {
+    // SAFETY: `tensor` lives through the call, which only reads.
+    unsafe { ffi::c10d_has_overlap(pointer(tensor)) }
 }
 
 /// Equal for two handles exactly if they are the same tensor (`a is b` in Python), while both live.

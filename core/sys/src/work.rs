@@ -1,8 +1,10 @@
 //! An exchange in progress.
 
 use crate::error::check;
+use crate::store::milliseconds;
 use crate::{Error, ffi};
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// An exchange in progress; `c10d::Work`. It continues whether or not anyone waits for it, and its
 /// tensors are undefined until it has finished.
@@ -16,11 +18,24 @@ pub struct Work {
 unsafe impl Send for Work {}
 
 impl Work {
+    pub(crate) fn new(handle: *mut ffi::Work) -> Result<Work, Error> {
+        NonNull::new(handle).map(|handle| Work { handle }).ok_or_else(Error::no_handle)
+    }
+
     /// Blocks until the exchange has finished. On CUDA with NCCL, orders it before later work on
-    /// the current stream.
-    pub fn wait(self) -> Result<(), Error> {
+    /// the current stream. `timeout` is for messages, which are started without one.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        let timeout_ms = timeout.map_or(-1, milliseconds);
         // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_work_wait(self.handle.as_ptr()) })
+        check(unsafe { ffi::c10d_work_wait(self.handle.as_ptr(), timeout_ms) })
+    }
+
+    /// The rank from which a message has come. Gloo only.
+    pub fn source_rank(&self) -> Result<usize, Error> {
+        let mut rank = -1;
+        // SAFETY: the handle is valid until `self` is dropped.
+        check(unsafe { ffi::c10d_work_source_rank(self.handle.as_ptr(), &mut rank) })?;
+        usize::try_from(rank).map_err(|_| Error::misuse("no message has come yet"))
     }
 
     /// Whether the exchange has finished, without blocking.

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp};
-use common::{FLOAT, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
+use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
 use tch::{Device, Kind, Tensor};
 
 #[test]
@@ -21,7 +21,7 @@ fn every_rank_gets_what_the_root_broadcasts() {
                 for in_arena in [false, true] {
                     let mine = Tensor::full([len], rank.rank as f64, FLOAT);
                     let mine = if in_arena { allocated(&rank.shared, &mine) } else { mine };
-                    rank.shared.broadcast(&mine, root).unwrap();
+                    rank.shared.broadcast(&mine, root, NOW).now().unwrap();
                     assert_eq!(mine, Tensor::full([len], root as f64, FLOAT));
                 }
             }
@@ -46,15 +46,15 @@ fn operations_follow_each_other_in_any_sequence() {
                 if in_arena >> rank.rank & 1 == 1 { allocated(&rank.shared, &mine) } else { mine };
             let expected = match operation {
                 0 => {
-                    rank.shared.all_reduce(&mine, ReduceOp::Sum).unwrap();
+                    rank.shared.all_reduce(&mine, ReduceOp::Sum, NOW).now().unwrap();
                     6
                 }
                 1 => {
-                    rank.shared.broadcast(&mine, root as usize).unwrap();
+                    rank.shared.broadcast(&mine, root as usize, NOW).now().unwrap();
                     root as i64 + 1
                 }
                 _ => {
-                    rank.shared.barrier().unwrap();
+                    rank.shared.barrier(NOW).now().unwrap();
                     rank.rank as i64 + 1
                 }
             };
@@ -69,13 +69,13 @@ fn operations_that_overlap_are_carried_out_in_order() {
         let tensors: Vec<_> = (0..40).map(|i| Tensor::full([1 << (i % 17)], i, FLOAT)).collect();
         let started: Vec<_> = tensors
             .iter()
-            .map(|tensor| rank.shared.all_reduce_async(tensor, ReduceOp::Sum).unwrap())
+            .map(|tensor| rank.shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap())
             .collect();
         let last = Tensor::ones([1], FLOAT);
-        rank.shared.all_reduce(&last, ReduceOp::Sum).unwrap();
+        rank.shared.all_reduce(&last, ReduceOp::Sum, NOW).now().unwrap();
         assert_eq!(f64::try_from(last).unwrap(), 3.0);
         for (i, work) in started.into_iter().enumerate() {
-            work.wait().unwrap();
+            work.wait(None).unwrap();
             assert_eq!(tensors[i], Tensor::full([1 << (i % 17)], 3 * i as i64, FLOAT));
         }
     });
@@ -89,11 +89,11 @@ fn many_operations_in_flight_are_not_taken_for_different_ones() {
             // Until rank 0 has queued all of its operations and waits.
             thread::sleep(Duration::from_millis(300));
         }
-        let start = |tensor| shared.all_reduce_async(tensor, ReduceOp::Sum).unwrap();
+        let start = |tensor| shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap();
         let started: Vec<_> = tensors.iter().map(start).collect();
         let gathered = [Tensor::zeros([10], FLOAT), Tensor::zeros([10], FLOAT)];
-        shared.all_gather(&gathered, &Tensor::full([10], rank as i64, FLOAT)).unwrap();
-        started.into_iter().for_each(|work| work.wait().unwrap());
+        shared.all_gather(&gathered, &Tensor::full([10], rank as i64, FLOAT), NOW).now().unwrap();
+        started.into_iter().for_each(|work| work.wait(None).unwrap());
         assert_eq!(tensors[19], Tensor::full([10], 2, FLOAT));
         assert_eq!(gathered[1], Tensor::ones([10], FLOAT));
     });
@@ -102,42 +102,52 @@ fn many_operations_in_flight_are_not_taken_for_different_ones() {
 #[test]
 fn ranks_that_call_different_operations_are_told_which() {
     type Call = fn(&ProcessGroup) -> Result<(), Error>;
-    let sum_of_10: Call = |group| group.all_reduce(&Tensor::ones([10], FLOAT), ReduceOp::Sum);
+    let sum_of_10: Call =
+        |group| group.all_reduce(&Tensor::ones([10], FLOAT), ReduceOp::Sum, NOW).now();
     let others: [(Call, &str); 8] = [
         (
-            |group| group.all_reduce(&Tensor::ones([12], FLOAT), ReduceOp::Sum),
+            |group| group.all_reduce(&Tensor::ones([12], FLOAT), ReduceOp::Sum, NOW).now(),
             "all_reduce (sum) of 12 x Float",
         ),
         (
-            |group| group.all_reduce(&Tensor::ones([1_000_000], FLOAT), ReduceOp::Sum),
+            |group| group.all_reduce(&Tensor::ones([1_000_000], FLOAT), ReduceOp::Sum, NOW).now(),
             "all_reduce (sum) of 1000000 x Float",
         ),
         (
             |group| {
-                group.all_reduce(&Tensor::ones([10], (Kind::Double, Device::Cpu)), ReduceOp::Sum)
+                group
+                    .all_reduce(
+                        &Tensor::ones([10], (Kind::Double, Device::Cpu)),
+                        ReduceOp::Sum,
+                        NOW,
+                    )
+                    .now()
             },
             "all_reduce (sum) of 10 x Double",
         ),
         (
-            |group| group.all_reduce(&Tensor::ones([10], FLOAT), ReduceOp::Max),
+            |group| group.all_reduce(&Tensor::ones([10], FLOAT), ReduceOp::Max, NOW).now(),
             "all_reduce (max) of 10 x Float",
         ),
         (
-            |group| group.broadcast(&Tensor::ones([10], FLOAT), 1),
+            |group| group.broadcast(&Tensor::ones([10], FLOAT), 1, NOW).now(),
             "broadcast from rank 1 of 10 x Float",
         ),
-        (|group| group.barrier(), "barrier"),
+        (|group| group.barrier(NOW).now(), "barrier"),
         // These two are left to gloo, which would wait for the other rank.
         (
-            |group| group.reduce(&Tensor::ones([10], FLOAT), 0, ReduceOp::Sum),
+            |group| group.reduce(&Tensor::ones([10], FLOAT), 0, ReduceOp::Sum, NOW).now(),
             "reduce (sum) to rank 0 of 10 x Float",
         ),
         (
             |group| {
-                group.all_gather(
-                    &[Tensor::ones([10], FLOAT), Tensor::ones([10], FLOAT)],
-                    &Tensor::ones([10], FLOAT),
-                )
+                group
+                    .all_gather(
+                        &[Tensor::ones([10], FLOAT), Tensor::ones([10], FLOAT)],
+                        &Tensor::ones([10], FLOAT),
+                        NOW,
+                    )
+                    .now()
             },
             "all_gather of 10 x Float",
         ),
@@ -161,8 +171,8 @@ fn ranks_that_call_different_operations_are_told_which() {
 #[test]
 fn a_rank_that_leaves_is_named() {
     let errors = with_ranks(2, |Rank { rank, shared, gloo, .. }| {
-        gloo.barrier().unwrap();
-        (rank == 0).then(|| shared.barrier().unwrap_err())
+        gloo.barrier(NOW).now().unwrap();
+        (rank == 0).then(|| shared.barrier(NOW).now().unwrap_err())
     });
     let error = errors[0].as_ref().unwrap();
     let lost = format!("lost connection to rank 1 (pid {})", std::process::id());
@@ -175,7 +185,7 @@ fn a_rank_that_does_not_come_is_named_after_the_timeout() {
     let rank_0_is_done = Barrier::new(2);
     let errors =
         with_ranks_and_timeout(2, Duration::from_secs(3), |Rank { rank, shared, .. }| {
-            let error = (rank == 0).then(|| shared.barrier().unwrap_err());
+            let error = (rank == 0).then(|| shared.barrier(NOW).now().unwrap_err());
             rank_0_is_done.wait();
             error
         });
@@ -193,7 +203,7 @@ fn a_rank_that_waits_for_a_slow_one_notices_that_another_is_gone() {
             None
         }
         1 => {
-            let error = shared.barrier().unwrap_err();
+            let error = shared.barrier(NOW).now().unwrap_err();
             two_are_done.wait();
             Some(error)
         }
@@ -207,7 +217,7 @@ fn a_rank_that_waits_for_a_slow_one_notices_that_another_is_gone() {
 fn nothing_of_a_group_is_left_but_tensors_that_are_still_used() {
     let tensors = with_ranks(2, |rank| {
         let tensor = allocated(&rank.shared, &Tensor::ones([100_000], FLOAT));
-        rank.shared.all_reduce(&tensor, ReduceOp::Sum).unwrap();
+        rank.shared.all_reduce(&tensor, ReduceOp::Sum, NOW).now().unwrap();
         tensor
     });
     // Other tests of this process have such files of their own.
@@ -242,7 +252,7 @@ fn a_forked_child_harms_nobody() {
             // SAFETY: the child only frees what it has inherited, and ends without destructors.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                let refused = shared.barrier().is_err();
+                let refused = shared.barrier(NOW).now().is_err();
                 drop(tensor);
                 drop(same_memory);
                 drop(shared.allocate_tensor(&[10], FLOAT));
@@ -254,7 +264,7 @@ fn a_forked_child_harms_nobody() {
             unsafe { libc::waitpid(child, &mut status, 0) };
             assert_eq!(status, 0);
         }
-        shared.all_reduce(&tensor, ReduceOp::Sum).unwrap();
+        shared.all_reduce(&tensor, ReduceOp::Sum, NOW).now().unwrap();
         f64::try_from(tensor.sum(Kind::Double)).unwrap()
     });
     assert_eq!(sums, [200_000.0; 2]);

@@ -7,7 +7,7 @@ mod common;
 use std::ops::Range;
 
 use c10d_sys::ReduceOp;
-use common::{FLOAT, Random, Rank, allocated, with_ranks};
+use common::{FLOAT, NOW, Now, Random, Rank, allocated, with_ranks};
 use tch::{Kind, Tensor};
 
 const KINDS: [Kind; 8] = [
@@ -131,8 +131,8 @@ fn bits_are_gloos(rank: &Rank, number: u64, longest: u64) -> bool {
     } else {
         gloos.copy()
     };
-    rank.gloo.all_reduce(&gloos, case.op).unwrap();
-    rank.shared.all_reduce(&ours, case.op).unwrap();
+    rank.gloo.all_reduce(&gloos, case.op, NOW).now().unwrap();
+    rank.shared.all_reduce(&ours, case.op, NOW).now().unwrap();
     let [ours, gloos] = [ours, gloos].map(|t| defined_bits(&t, &case, number, rank.ranks));
     let differ = (0..ours.len()).find(|i| ours[*i] != gloos[*i]);
     if let Some(byte) = differ {
@@ -166,8 +166,8 @@ fn a_long_sum_has_the_bits_of_gloos_ring() {
         let case = Case { kind: Kind::Float, op: ReduceOp::Sum, values: Values::Mixed, ..case };
         let gloos = case.tensor(1, rank.rank);
         let ours = gloos.copy();
-        rank.gloo.all_reduce(&gloos, case.op).unwrap();
-        rank.shared.all_reduce(&ours, case.op).unwrap();
+        rank.gloo.all_reduce(&gloos, case.op, NOW).now().unwrap();
+        rank.shared.all_reduce(&ours, case.op, NOW).now().unwrap();
         bits(&ours) == bits(&gloos)
     });
     assert_eq!(equal, [true; 3]);
@@ -181,12 +181,12 @@ fn tensors_are_taken_as_they_lie_in_memory() {
             let ours = table.to_kind(kind).tr();
             let gloos = ours.copy();
             let outcomes = [(&rank.shared, &ours), (&rank.gloo, &gloos)]
-                .map(|(group, tensor)| group.all_reduce(tensor, ReduceOp::Sum).is_ok());
+                .map(|(group, tensor)| group.all_reduce(tensor, ReduceOp::Sum, NOW).now().is_ok());
             // Gloo takes no Int16, with or without shared memory.
             assert_eq!(outcomes, [kind != Kind::Int16; 2], "{kind:?}");
             assert_eq!(bits(&ours.contiguous()), bits(&gloos.contiguous()), "{kind:?}");
             if outcomes[0] {
-                rank.shared.barrier().unwrap();
+                rank.shared.barrier(NOW).now().unwrap();
             }
         }
     });
@@ -208,7 +208,7 @@ fn another_order_of_additions_would_show() {
         let case = Case { len: 1000, ..Case::number(0, 1000) };
         let case = Case { kind: Kind::Float, op: ReduceOp::Sum, values: Values::Mixed, ..case };
         let tensor = case.tensor(0, rank.rank);
-        rank.shared.all_reduce(&tensor, case.op).unwrap();
+        rank.shared.all_reduce(&tensor, case.op, NOW).now().unwrap();
         let in_order = (0..3).map(|r| case.tensor(0, r)).reduce(|sum, each| sum + each).unwrap();
         bits(&tensor) == bits(&in_order)
     });

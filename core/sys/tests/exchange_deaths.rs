@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use c10d_sys::{Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
+use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
 use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use tch::{Device, Kind, Tensor};
 
@@ -42,13 +42,13 @@ fn exchange(group: &ProcessGroup) -> Result<(), Error> {
     let _ = allocated.shallow_clone().fill_(1.0);
     // Of one round, of several through staging buffers, and in place.
     for tensor in [Tensor::ones([10], float), Tensor::ones([200_000], float), allocated] {
-        group.all_reduce(&tensor, ReduceOp::Sum)?;
+        group.all_reduce(&tensor, ReduceOp::Sum, Call::default())?.wait(None)?;
         assert_eq!(f64::try_from(tensor.mean(Kind::Double)).unwrap(), RANKS as f64);
         for root in [MORTAL, 0] {
-            group.broadcast(&tensor, root)?;
+            group.broadcast(&tensor, root, Call::default())?.wait(None)?;
         }
     }
-    group.barrier()
+    group.barrier(Call::default())?.wait(None)
 }
 
 /// How many more steps this process takes before it kills itself.

@@ -28,10 +28,42 @@ macro_rules! on_ranks {
     };
 }
 
+/// Like `on_ranks`, once with shared memory and once without.
+#[macro_export]
+macro_rules! on_ranks_with_each_transport {
+    ($world_size:expr, fn $name:ident($group:ident: &ProcessGroup $(,)?) $body:block) => {
+        #[test]
+        fn $name() {
+            fn body($group: &ProcessGroup) $body
+            for switch in ["1", "0"] {
+                common::run_with($world_size, stringify!($name), body, |command| {
+                    command.env("TCH_PARALLEL_SHARED_MEMORY", switch);
+                });
+            }
+        }
+    };
+}
+
 /// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body.
+#[allow(dead_code, reason = "not every test program needs it")]
 pub fn run(world_size: usize, test: &str, body: fn(&ProcessGroup)) {
+    run_with(world_size, test, body, |_| ());
+}
+
+/// Like `run`, with ranks whose commands `change` has changed.
+#[allow(dead_code, reason = "not every test program needs it")]
+pub fn run_with(
+    world_size: usize,
+    test: &str,
+    body: fn(&ProcessGroup),
+    change: impl Fn(&mut Command),
+) {
+    let changed = |_, mut command: Command| {
+        change(&mut command);
+        command
+    };
     let join = || init_process_group(options()).unwrap();
-    processes_from(world_size, test, |_, command| command, || body(&join()));
+    processes_from(world_size, test, changed, || body(&join()));
 }
 
 /// The options with which a test's ranks make their group.

@@ -2,9 +2,11 @@
 
 #![allow(dead_code, reason = "not every test that includes this uses all of it")]
 
+use std::collections::BTreeSet;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
 use tch_parallel::Result;
+use tch_parallel::distributed::hooks::CommHook;
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
@@ -24,7 +26,15 @@ pub const TWO_BUCKETS: DdpOptions = DdpOptions {
     gradient_as_bucket_view: false,
     static_graph: false,
     broadcast_buffers: true,
+    comm_hook: None,
+    sparse_gradients: BTreeSet::new(),
+    params_and_buffers_to_ignore: BTreeSet::new(),
 };
+
+/// The same with a communication hook.
+pub fn two_buckets(hook: impl CommHook + 'static) -> DdpOptions {
+    DdpOptions { comm_hook: Some(Box::new(hook)), ..TWO_BUCKETS }
+}
 
 pub fn model(group: &ProcessGroup, options: DdpOptions) -> (VarStore, Model) {
     let vs = VarStore::new(Device::Cpu);

@@ -2,9 +2,10 @@
 
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
-use report::{flag_value, refused};
+use report::flag_value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use tch_parallel::Error;
 use tch_parallel::data::transforms::{
     CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform,
 };
@@ -103,10 +104,13 @@ impl DataArgs {
     /// How each of a host's `ranks` loads its share of the batches, divided as in main.py.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch with fewer images than ranks.
+    /// [`Error::Argument`] for a batch with fewer images than ranks.
     pub fn loader(&self, ranks: usize) -> Result<DataLoaderOptions> {
         let expected = format!("at least {ranks}, an image for each rank of this host");
-        ensure!(self.batch_size >= ranks, refused("--batch-size", self.batch_size, expected));
+        ensure!(
+            self.batch_size >= ranks,
+            Error::argument("--batch-size", self.batch_size, expected)
+        );
         Ok(DataLoaderOptions {
             batch_size: self.batch_size / ranks,
             num_workers: self.workers.div_ceil(ranks),
@@ -131,7 +135,7 @@ impl DataArgs {
         match (self.source(), self.image_size) {
             (Source::Imagefolder | Source::Synthetic, size) => Ok(size.unwrap_or(IMAGENET_SIZE)),
             (_, None) => Ok(CIFAR_SIZE),
-            (_, Some(size)) => bail!(refused("--image-size", size, expected)),
+            (_, Some(size)) => bail!(Error::argument("--image-size", size, expected)),
         }
     }
 
@@ -178,7 +182,7 @@ impl DataArgs {
             (false, _) => Ok(self.dir.clone()),
             (true, Source::Cifar10) => Ok(Some(download::cifar10()?)),
             (true, Source::Mnist) => Ok(Some(download::mnist()?)),
-            (true, _) => bail!(refused("--download", "given", expected)),
+            (true, _) => bail!(Error::argument("--download", "given", expected)),
         }
     }
 }

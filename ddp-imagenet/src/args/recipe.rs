@@ -1,18 +1,17 @@
 //! How a network is trained: optimizer, schedule, precision.
 
 use clap::{ValueEnum, value_parser};
-use report::refused;
 use std::ops::Range;
 use tch::Kind;
 use tch::nn::VarStore;
-use tch_parallel::Result;
 use tch_parallel::amp::GradScalerOptions;
-use tch_parallel::distributed::hooks::{Bf16Compress, Fp16Compress};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::distributed::hooks::{Bf16Compress, CommHook, Fp16Compress};
 use tch_parallel::optim::lr_scheduler::{
     CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
+use tch_parallel::{Error, Result};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RecipeArgs {
@@ -67,13 +66,13 @@ pub enum Precision {
 }
 
 impl RecipeArgs {
-    /// SGD, of all parameters or of this rank's share.
+    /// SGD, its state on every rank or sharded.
     pub fn optimizer(&self, vs: &VarStore, group: &ProcessGroup) -> Result<Box<dyn Optimizer>> {
+        let sgd = Sgd::new(vs, self.sgd())?;
         if !self.zero {
-            return Ok(Box::new(Sgd::new(vs, self.sgd())?));
+            return Ok(Box::new(sgd));
         }
-        let of_share = |share| Sgd::from_named_parameters(share, self.sgd());
-        Ok(Box::new(ZeroRedundancyOptimizer::new(vs, group, of_share)?))
+        Ok(Box::new(ZeroRedundancyOptimizer::new(sgd, group)))
     }
 
     fn sgd(&self) -> SgdOptions {
@@ -88,11 +87,11 @@ impl RecipeArgs {
     /// The learning rate of every epoch.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a warm-up as long as the training.
+    /// [`Error::Argument`] for a warm-up as long as the training.
     pub fn schedule(&self) -> Result<Box<dyn Schedule>> {
         if self.warmup_epochs >= self.epochs {
             let expected = format!("less than --epochs, which is {}", self.epochs);
-            return Err(refused("--warmup-epochs", self.warmup_epochs, expected));
+            return Err(Error::argument("--warmup-epochs", self.warmup_epochs, expected));
         }
         let decay: Box<dyn Schedule> = match self.schedule {
             Decay::Step => Box::new(StepLr::new(30)),
@@ -107,14 +106,15 @@ impl RecipeArgs {
         Ok(Box::new(SequentialLr { schedules: vec![warm_up, decay], milestones }))
     }
 
-    /// Registers the hook that compresses gradients, if the flags ask for one. The hook has no state to
-    /// save in a checkpoint.
-    pub fn register_comm_hook<M>(&self, model: &DistributedDataParallel<M>) -> Result<()> {
-        match self.comm_hook {
-            None => Ok(()),
-            Some(Precision::Fp16) => model.register_comm_hook(Fp16Compress),
-            Some(Precision::Bf16) => model.register_comm_hook(Bf16Compress),
-        }
+    /// The hook that compresses gradients, if the flags ask for one. It has no state to save in a
+    /// checkpoint.
+    pub fn comm_hook(&self) -> Option<Box<dyn CommHook>> {
+        self.comm_hook.map(|precision| -> Box<dyn CommHook> {
+            match precision {
+                Precision::Fp16 => Box::new(Fp16Compress),
+                Precision::Bf16 => Box::new(Bf16Compress),
+            }
+        })
     }
 
     /// The precision of autocast, if not 32-bit floats.

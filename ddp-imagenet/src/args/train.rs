@@ -5,7 +5,7 @@ use crate::layout::channels_last;
 use anyhow::Result;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
-use report::ProcessGroupArgs;
+use report::{ProcessGroupArgs, ReportArgs};
 use std::ops::Range;
 use std::path::PathBuf;
 use tch::Tensor;
@@ -49,9 +49,8 @@ pub struct TrainArgs {
     /// Print a line every N batches.
     #[arg(short, long, default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
     print_freq: u32,
-    /// Write the loss of every step to this directory as JSON lines, one file per rank.
-    #[arg(long, value_name = "DIR")]
-    pub metrics: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
     /// Stop each epoch, and each validation, after N batches.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     steps: Option<u32>,

@@ -1,10 +1,9 @@
 //! What the blocks of both networks are made of: convolutions, each normalised.
 
 use tch::Tensor;
-use tch::nn::init::FanInOut;
 use tch::nn::{Module, ModuleT, Path};
-use tch_parallel::nn::init::kaiming_normal_;
-use tch_parallel::nn::{Conv2d, Conv2dOptions, NormLayer, conv2d};
+use tch_parallel::nn::init::{FanInOut, Nonlinearity, kaiming_normal_};
+use tch_parallel::nn::{Conv2d, ConvOptions, NormLayer, conv2d};
 
 /// The shape of a block's input and of its convolutions.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +55,7 @@ impl ConvNorm {
         norm_layer: &NormLayer,
     ) -> ConvNorm {
         let padding = kernel_size / 2;
-        let options = Conv2dOptions { stride, padding, bias: false, ..Default::default() };
+        let options = ConvOptions { stride, padding, bias: false, ..Default::default() };
         ConvNorm {
             conv: conv2d(conv, channels, out_channels, kernel_size, options),
             norm: norm_layer.build(norm, out_channels),
@@ -103,6 +102,6 @@ impl Residual {
 /// their weights earlier, the generator would give the last layer other weights than in Python.
 pub fn init_convs<'a>(layers: impl IntoIterator<Item = &'a ConvNorm>) {
     for layer in layers {
-        kaiming_normal_(&layer.conv.ws, FanInOut::FanOut);
+        kaiming_normal_(&layer.conv.ws, FanInOut::FanOut, Nonlinearity::Relu);
     }
 }

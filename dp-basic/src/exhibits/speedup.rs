@@ -24,8 +24,8 @@ use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 The batch is the same for all, so each of k replicas computes 1/k of it. Logical devices share the
 cores of this machine: more replicas than cores gain nothing.")]
 pub struct Args {
-    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1; times the first 1, 2, 4 and 8.
-    #[arg(long, default_value = "cpu:4")]
+    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1; times the first 1, 2, 4 and 8.
+    #[arg(long, default_value = "4xcpu")]
     devices: String,
     /// Time N steps, and print the median.
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -99,7 +99,7 @@ type Step = Box<dyn FnMut(&[Tensor; 2]) -> Result<()>>;
 /// DataParallel, with the loss of the gathered outputs.
 fn loss_on_one(devices: &Devices) -> Result<Step> {
     let vs = VarStore::new(devices.first().into());
-    let model = DataParallel::new(&vs, devices, classifier)?;
+    let model = DataParallel::new(classifier, &vs, devices)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
     Ok(Box::new(move |[inputs, labels]| {
         let loss = model.f_forward_t(inputs, true)?.cross_entropy_for_logits(labels);
@@ -112,7 +112,7 @@ fn loss_on_one(devices: &Devices) -> Result<Step> {
 /// DataParallelModel and DataParallelCriterion, with a loss on every device.
 fn loss_on_every(devices: &Devices) -> Result<Step> {
     let vs = VarStore::new(devices.first().into());
-    let model = DataParallelModel::new(&vs, devices, classifier)?;
+    let model = DataParallelModel::new(classifier, &vs, devices)?;
     let criterion = DataParallelCriterion::new(Tensor::cross_entropy_for_logits);
     let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
     Ok(Box::new(move |[inputs, labels]| {

@@ -18,14 +18,14 @@ use tch_parallel::{Devices, LogicalDevice};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dp-basic trace                                    6 tokens on 4 devices, of which 3 have work
-  dp-basic trace --devices cpu:2 --output-device 1  outputs and loss on the second device
+  dp-basic trace --devices 2xcpu --output-device 1  outputs and loss on the second device
   dp-basic trace --model mlp --svg timeline.svg     59 million parameters, and a picture")]
 pub struct Args {
     /// Model to train.
     #[arg(long, value_enum, default_value_t = Model::Toy)]
     model: Model,
-    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
-    #[arg(long, default_value = "cpu:4")]
+    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1.
+    #[arg(long, default_value = "4xcpu")]
     devices: String,
     /// Batch size, for all devices together; by default 6 for toy and 8 for mlp.
     #[arg(long)]
@@ -137,7 +137,7 @@ fn traced<M: Send>(
     // ANCHOR: output_device
     let options =
         DataParallelOptions { output_device: Some(settings.output_device), ..Default::default() };
-    let model = DataParallel::with_options(&vs, &settings.devices, options, build)?;
+    let model = DataParallel::with_options(build, &vs, &settings.devices, options)?;
     // ANCHOR_END: output_device
     // Small enough that a layer of 76,800 units does not diverge in the first step.
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1e-6, ..Default::default() })?;

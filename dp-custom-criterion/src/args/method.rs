@@ -2,10 +2,10 @@
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
-use report::{flag_value, refused};
+use report::flag_value;
 use std::fmt;
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions, device_of_rank};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, Error, LogicalDevice};
 
 /// The article's ways to train on several GPUs, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -32,8 +32,8 @@ pub struct MethodArgs {
     /// How the devices share the batch.
     #[arg(short, long, value_enum, default_value_t = Method::DataParallel)]
     pub method: Method,
-    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1 [default: cpu:1]. With
-    /// ddp one for each rank of this host [default: cpu:N for N ranks].
+    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1 [default: cpu:0]. With
+    /// ddp one for each rank of this host [default: Nxcpu for N ranks].
     #[arg(long)]
     devices: Option<Devices>,
     /// Position among the devices, from 0, of the one that gathers the outputs and computes the loss
@@ -50,19 +50,19 @@ impl MethodArgs {
     /// The devices of this process.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for flags of another method, and for a
+    /// [`Error::Argument`] for flags of another method, and for a
     /// method that does not support the number of ranks.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         if let Some(position) = self.output_device {
             let expected = "left out unless --method is output-device";
             let is_used = self.method == Method::OutputDevice;
-            ensure!(is_used, refused("--output-device", position, expected));
+            ensure!(is_used, Error::argument("--output-device", position, expected));
         }
         if self.weighted {
             let expected = "left out unless --method is custom-criterion: the others' loss is \
                             always that of the whole batch";
             let is_used = self.method == Method::CustomCriterion;
-            ensure!(is_used, refused("--weighted", "given", expected));
+            ensure!(is_used, Error::argument("--weighted", "given", expected));
         }
         match env {
             Some(env) => self.devices_of(env.world_size, env.local_rank, env.local_world_size),
@@ -78,21 +78,21 @@ impl MethodArgs {
         let expected = format!(
             "ddp where there are several ranks, here {ranks}: one process serves all its devices"
         );
-        ensure!(ranks == 1, refused("--method", self.method, expected));
+        ensure!(ranks == 1, Error::argument("--method", self.method, expected));
         Ok(devices.map_or_else(|| Devices::cpu(1), |devices| Ok(devices.clone()))?)
     }
 
     /// Where outputs are gathered.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a position beyond the last device.
+    /// [`Error::Argument`] for a position beyond the last device.
     pub fn output_device(&self, devices: &Devices) -> Result<LogicalDevice> {
         let position = self.output_device.unwrap_or(1);
         let (count, last) = (devices.len(), devices.len() - 1);
         let expected = format!(
             "from 0 to {last}, a position among the {count} of --devices, which is {devices}"
         );
-        ensure!(position < count, refused("--output-device", position, expected));
+        ensure!(position < count, Error::argument("--output-device", position, expected));
         Ok(devices.get(position)?)
     }
 
@@ -136,10 +136,10 @@ mod tests {
     #[test]
     fn one_process_has_all_devices_and_a_rank_has_one() {
         assert_eq!(devices("", ALONE).unwrap(), "cpu:0");
-        assert_eq!(devices("--devices cpu:2", ALONE).unwrap(), "cpu:0,cpu:1");
+        assert_eq!(devices("--devices 2xcpu", ALONE).unwrap(), "cpu:0,cpu:1");
         assert_eq!(devices("-m ddp", ALONE).unwrap(), "cpu:0");
         assert_eq!(devices("-m ddp", RANK_1_OF_2).unwrap(), "cpu:1");
-        assert_eq!(devices("-m ddp --devices cpu:2", RANK_1_OF_2).unwrap(), "cpu:1");
+        assert_eq!(devices("-m ddp --devices 2xcpu", RANK_1_OF_2).unwrap(), "cpu:1");
     }
 
     #[test]
@@ -147,11 +147,11 @@ mod tests {
         for (flags, place, expected) in [
             ("", RANK_1_OF_2, "--method is data-parallel, but must be ddp where there are"),
             (
-                "-m ddp --devices cpu:4",
+                "-m ddp --devices 4xcpu",
                 ALONE,
                 "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host",
             ),
-            ("-m ddp --devices cpu:1", RANK_1_OF_2, "devices is cpu:0, but must be one"),
+            ("-m ddp --devices cpu:0", RANK_1_OF_2, "devices is cpu:0, but must be one"),
         ] {
             let error = devices(flags, place).unwrap_err();
             assert!(error.starts_with(expected), "{error}");

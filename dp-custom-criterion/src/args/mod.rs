@@ -29,8 +29,8 @@ pub use train::TrainArgs;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   dp-custom-criterion                                            BERT on one device
-  dp-custom-criterion --method data-parallel --devices cpu:2     batches divided, loss on the first device
-  dp-custom-criterion --method custom-criterion --devices cpu:2  the loss on every device as well
+  dp-custom-criterion --method data-parallel --devices 2xcpu     batches divided, loss on the first device
+  dp-custom-criterion --method custom-criterion --devices 2xcpu  the loss on every device as well
   dp-custom-criterion compare                                    all methods: bytes and time of each device"
 )]
 pub struct Args {

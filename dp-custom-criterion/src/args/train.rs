@@ -4,8 +4,9 @@ use super::{MethodArgs, TextArgs};
 use crate::model::ModelOptions;
 use anyhow::{Result, ensure};
 use clap::value_parser;
-use report::refused;
+use report::ReportArgs;
 use std::path::PathBuf;
+use tch_parallel::Error;
 use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::optim::AdamOptions;
 
@@ -55,9 +56,8 @@ pub struct TrainArgs {
     /// Print a line every N steps.
     #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
     pub log_freq: u64,
-    /// Write the loss of every step, and the memory of every device, to this directory as JSON lines.
-    #[arg(long)]
-    pub metrics: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 impl TrainArgs {
@@ -70,9 +70,12 @@ impl TrainArgs {
     pub fn loader(&self, pairs: usize, ranks: usize) -> Result<DataLoaderOptions> {
         let batch_size = self.batch_size as usize;
         let at_most = format!("at most {pairs}, the pairs of the corpus");
-        ensure!(batch_size <= pairs, refused("--batch-size", batch_size, at_most));
+        ensure!(batch_size <= pairs, Error::argument("--batch-size", batch_size, at_most));
         let multiple = format!("a multiple of {ranks}, the ranks that share a batch");
-        ensure!(batch_size.is_multiple_of(ranks), refused("--batch-size", batch_size, multiple));
+        ensure!(
+            batch_size.is_multiple_of(ranks),
+            Error::argument("--batch-size", batch_size, multiple)
+        );
         Ok(DataLoaderOptions {
             batch_size: batch_size / ranks,
             num_workers: self.workers,

@@ -1,7 +1,6 @@
 //! Pairs of sentences, from a file.
 
 use anyhow::{Result, ensure};
-use report::malformed;
 use std::fs;
 use std::path::Path;
 use tch_parallel::Error;
@@ -37,7 +36,7 @@ impl Corpus {
 
     fn parse(text: &[u8], path: &Path) -> Result<Self> {
         let refuse = |found: &str| {
-            malformed(path, found, "two sentences per line, separated by one tab, in UTF-8")
+            Error::format(path, found, "two sentences per line, separated by one tab, in UTF-8")
         };
         ensure!(!text.is_empty(), refuse("the file is empty"));
         let lines = text.strip_suffix(b"\n").unwrap_or(text).split(|&byte| byte == b'\n');

@@ -2,7 +2,6 @@
 
 use super::Corpus;
 use anyhow::{Result, ensure};
-use report::malformed;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -84,7 +83,7 @@ impl Vocab {
     /// that was edited so that words are missing or repeated, or that is no vocabulary at all.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
-        let refuse = |found: String, expected: &str| malformed(path, found, expected);
+        let refuse = |found: String, expected: &str| Error::format(path, found, expected);
         let (header, rest) = text.split_once('\n').unwrap_or((&text, ""));
         let count =
             header.strip_prefix("vocabulary: ").and_then(|rest| rest.strip_suffix(" words"));
@@ -103,7 +102,7 @@ impl Vocab {
         );
         let specials = SPECIALS.join(", ");
         let found = "it does not begin with them";
-        ensure!(words.starts_with(&SPECIALS), malformed(path, found, specials));
+        ensure!(words.starts_with(&SPECIALS), Error::format(path, found, specials));
         let mut line_of = HashMap::new();
         for (word, line) in words.iter().zip(2..) {
             let is_word = word.split_whitespace().count() == 1;

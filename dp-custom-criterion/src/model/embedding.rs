@@ -23,7 +23,7 @@ pub struct BertEmbedding {
 
 impl BertEmbedding {
     pub fn new(path: &Path<'_>, options: &ModelOptions, vocab_size: i64) -> Self {
-        let padded = EmbeddingOptions { padding_idx: Some(0) };
+        let padded = EmbeddingOptions { padding_idx: Some(0), ..Default::default() };
         let ModelOptions { hidden, dropout, .. } = *options;
         let token = embedding(path / "token", vocab_size, hidden, padded);
         // A variable that is not trained, PyTorch's buffer: so it is saved, and reaches replicas.

@@ -3,7 +3,7 @@
 use super::MAX_LEN;
 use anyhow::{Result, ensure};
 use clap::value_parser;
-use report::refused;
+use tch_parallel::Error;
 
 /// codertimo's arguments of `BERT` and of its data set.
 #[derive(Debug, Clone, Copy, PartialEq, clap::Args)]
@@ -32,21 +32,21 @@ impl ModelOptions {
     /// How many tokens the model knows: at least the `tokens` of the vocabulary.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for sizes from which no model can be built.
+    /// [`Error::Argument`] for sizes from which no model can be built.
     pub fn vocab_size(&self, tokens: usize) -> Result<i64> {
         let Self { hidden, attn_heads, dropout, .. } = *self;
         // The table of positions pairs each sine with a cosine.
-        ensure!(hidden % 2 == 0, refused("--hidden", hidden, "an even number"));
+        ensure!(hidden % 2 == 0, Error::argument("--hidden", hidden, "an even number"));
         let divisor = format!("a divisor of --hidden, which is {hidden}");
-        ensure!(hidden % attn_heads == 0, refused("--attn-heads", attn_heads, divisor));
+        ensure!(hidden % attn_heads == 0, Error::argument("--attn-heads", attn_heads, divisor));
         let is_share = (0.0..=1.0).contains(&dropout);
-        ensure!(is_share, refused("--dropout", dropout, "a share from 0 to 1"));
+        ensure!(is_share, Error::argument("--dropout", dropout, "a share from 0 to 1"));
         let vocab_size = self.vocab_size.unwrap_or(tokens as i64);
         let all = format!(
             "at least {tokens}, the tokens of the vocabulary: the model has nothing for a token \
              beyond its own"
         );
-        ensure!(vocab_size >= tokens as i64, refused("--vocab-size", vocab_size, all));
+        ensure!(vocab_size >= tokens as i64, Error::argument("--vocab-size", vocab_size, all));
         Ok(vocab_size)
     }
 }

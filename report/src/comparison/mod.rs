@@ -16,7 +16,7 @@
 //! for method in ["data-parallel", "ddp"] {
 //!     let training = Training {
 //!         name: method.into(),
-//!         flags: vec![format!("--method={method}").into(), "--devices=cpu:2".into()],
+//!         flags: vec![format!("--method={method}").into(), "--devices=2xcpu".into()],
 //!         workers: if method == "ddp" { Workers::Ranks(2) } else { Workers::Process },
 //!         single_threaded: false,
 //!     };

@@ -1,15 +1,15 @@
 //! Runs this program again with other flags, and reads the metrics that it writes.
 
 use crate::multiprocessing::{self, Process, TimeLimit, end_with};
-use crate::{DeviceReport, read_events, refused};
+use crate::{DeviceReport, read_events};
 use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use std::env::{current_exe, var};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
-use tch_parallel::Devices;
 use tch_parallel::distributed::Env;
+use tch_parallel::{Devices, Error};
 use tempfile::{TempDir, tempdir};
 
 /// The environment variable that tells a training the process id of the comparison that measures
@@ -114,17 +114,17 @@ impl Comparison {
 /// The number of rows of a batch that each of several devices gets.
 ///
 /// # Errors
-/// [`Error::Argument`](tch_parallel::Error::Argument) for a single device, which leaves nothing to
+/// [`Error::Argument`] for a single device, which leaves nothing to
 /// compare, and for a batch that cannot be divided evenly among the devices.
 pub fn equal_share(batch_size: usize, devices: &Devices) -> tch_parallel::Result<usize> {
     let count = devices.len();
     if count < 2 {
-        let expected = "at least two devices: on one there is nothing to compare";
-        return Err(refused("--devices", devices, expected));
+        let expected = "at least two devices, such as 4xcpu: on one there is nothing to compare";
+        return Err(Error::argument("--devices", devices, expected));
     }
     if batch_size == 0 || !batch_size.is_multiple_of(count) {
         let expected = format!("{count} or a multiple of it: an equal share for each device");
-        return Err(refused("--batch-size", batch_size, expected));
+        return Err(Error::argument("--batch-size", batch_size, expected));
     }
     Ok(batch_size / count)
 }

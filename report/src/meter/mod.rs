@@ -25,9 +25,9 @@ pub use device_report::DeviceReport;
 /// use report::Meter;
 /// use tch_parallel::{Devices, data_parallel::DataParallel};
 ///
-/// let devices: Devices = "cpu:2".parse()?;
+/// let devices: Devices = "2xcpu".parse()?;
 /// let vs = VarStore::new(devices.first().into());
-/// let model = DataParallel::new(&vs, &devices, |p| nn::linear(p, 4, 3, Default::default()))?;
+/// let model = DataParallel::new(|p| nn::linear(p, 4, 3, Default::default()), &vs, &devices)?;
 ///
 /// let mut meter = Meter::new(&devices);
 /// model.set_trace(meter.trace());

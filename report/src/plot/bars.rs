@@ -5,7 +5,7 @@ use super::canvas::{
 };
 use super::palette::colours;
 use super::range::Range;
-use crate::refused;
+use tch_parallel::Error;
 use tch_parallel::Result;
 
 /// Horizontal bars in groups: each group (a method) has one bar per member (a device), and each bar
@@ -197,7 +197,7 @@ impl Bars {
             ("parts", self.parts.len()),
         ] {
             if count == 0 {
-                return Err(refused(what, "empty", "a list of at least one"));
+                return Err(Error::argument(what, "empty", "a list of at least one"));
             }
         }
         for group in &self.groups {
@@ -208,11 +208,15 @@ impl Bars {
                 same_count(&bar, "part", parts.len(), &self.parts)?;
                 let allowed = |value: &f64| value.is_finite() && *value >= 0.0;
                 if let Some(value) = parts.iter().find(|value| !allowed(value)) {
-                    return Err(refused(bar, value.to_string(), "a finite number not below 0"));
+                    return Err(Error::argument(
+                        bar,
+                        value.to_string(),
+                        "a finite number not below 0",
+                    ));
                 }
                 let sum: f64 = parts.iter().sum();
                 if !sum.is_finite() {
-                    return Err(refused(bar, format!("{sum} in sum"), "finite in sum"));
+                    return Err(Error::argument(bar, format!("{sum} in sum"), "finite in sum"));
                 }
             }
         }
@@ -220,12 +224,17 @@ impl Bars {
     }
 }
 
-fn same_count(what: impl Into<String>, of: &str, found: usize, names: &[String]) -> Result<()> {
+fn same_count(
+    what: impl std::fmt::Display,
+    of: &str,
+    found: usize,
+    names: &[String],
+) -> Result<()> {
     if found == names.len() {
         return Ok(());
     }
     let expected = format!("of {} (one for each {of}: {})", names.len(), names.join(", "));
-    Err(refused(what, format!("a list of {found}"), &expected))
+    Err(Error::argument(what, format!("a list of {found}"), &expected))
 }
 
 /// `value`, which is not below zero, with three digits.

@@ -5,7 +5,7 @@ use svg::node::element::Polyline;
 use super::canvas::{Anchor, Canvas, LABEL, MARGIN, Mark, Plot, WIDTH, dot, points, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
-use crate::refused;
+use tch_parallel::Error;
 use tch_parallel::Result;
 
 /// Several curves in one coordinate system.
@@ -130,12 +130,12 @@ fn stroke(index: usize, colour: &Colour) -> Polyline {
 impl Lines {
     fn check(&self) -> Result<()> {
         if self.series.is_empty() {
-            return Err(refused("series", "empty", "a list of at least one"));
+            return Err(Error::argument("series", "empty", "a list of at least one"));
         }
         for Series { name, points } in &self.series {
             if points.is_empty() {
                 let what = format!("series {name:?}");
-                return Err(refused(what, "without a point", "a list of at least one"));
+                return Err(Error::argument(what, "without a point", "a list of at least one"));
             }
             for (index, point) in points.iter().enumerate() {
                 for (axis, value, scale) in
@@ -143,11 +143,11 @@ impl Lines {
                 {
                     let what = || format!("{axis} of point {index} of series {name:?}");
                     if !value.is_finite() {
-                        return Err(refused(what(), value.to_string(), "a finite number"));
+                        return Err(Error::argument(what(), value, "a finite number"));
                     }
                     if scale == Scale::Log && value <= 0.0 {
                         let expected = "above 0 on a logarithmic axis";
-                        return Err(refused(what(), value.to_string(), expected));
+                        return Err(Error::argument(what(), value, expected));
                     }
                 }
             }

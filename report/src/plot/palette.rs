@@ -1,6 +1,6 @@
 //! Nine colours that can be told apart, even by colour-blind people.
 
-use crate::refused;
+use tch_parallel::Error;
 use tch_parallel::Result;
 
 /// A colour to fill with, and the colour of text that is legible on it.
@@ -28,6 +28,6 @@ const PALETTE: [Colour; 9] = [
 pub(super) fn colours(what: &str, count: usize) -> Result<&'static [Colour]> {
     PALETTE.get(..count).ok_or_else(|| {
         let expected = "at most nine, since more colours could not be told apart";
-        refused(what, format!("a list of {count}"), expected)
+        Error::argument(what, format!("a list of {count}"), expected)
     })
 }

@@ -8,7 +8,7 @@ use super::canvas::{
 };
 use super::palette::{Colour, colours};
 use super::range::Range;
-use crate::refused;
+use tch_parallel::Error;
 use tch_parallel::Result;
 
 /// Spans of time in lanes, with one lane per device or thread.
@@ -146,7 +146,7 @@ impl Timeline {
         let begin = self.spans().map(|span| span.start).min();
         let end = self.spans().map(Span::end).max();
         begin.zip(end).ok_or_else(|| {
-            refused("lanes", "a list without any span", "at least one lane with a span")
+            Error::argument("lanes", "a list without any span", "at least one lane with a span")
         })
     }
 
@@ -177,7 +177,7 @@ impl Span {
         kind.map(|(_, colour)| *colour).ok_or_else(|| {
             let names: Vec<_> = kinds.iter().map(|(name, _)| *name).collect();
             let expected = format!("one of the chart's: {}", names.join(", "));
-            refused("category of a span", format!("{:?}", self.category), &expected)
+            Error::argument("category of a span", format!("{:?}", self.category), &expected)
         })
     }
 }

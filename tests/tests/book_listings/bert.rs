@@ -25,13 +25,13 @@ fn the_losses_of_the_methods_are_as_the_book_shows() -> Result<()> {
     let sizes = "--batch-size 16 --hidden 32 --layers 2 --dropout 0 --steps 1";
     let mut listing = format!(
         "$ BERT=\"cargo run -rq -p dp-custom-criterion -- --corpus {CORPUS}\n    {sizes} --devices \
-         cpu:2\"\n"
+         2xcpu\"\n"
     );
     for method in
         ["data-parallel", "output-device", "custom-criterion", "custom-criterion --weighted"]
     {
         listing += &format!("$ $BERT --method {method} | grep iter\n");
-        let printed = bert(&format!("{sizes} --devices cpu:2 --method {method}"))?;
+        let printed = bert(&format!("{sizes} --devices 2xcpu --method {method}"))?;
         for line in printed.lines().filter(|line| line.contains("iter")) {
             listing += &format!("{line}\n");
         }

@@ -15,7 +15,7 @@ fn on_any_number_of_devices_the_losses_are_those_of_one() -> Result<()> {
     let run = |name: &str| printed(example(name, [])?);
     let losses = run("data_parallel")?;
     assert_eq!(losses, run("single_device")?);
-    for devices in ["cpu", "cpu:3", "cpu:4"] {
+    for devices in ["cpu", "3xcpu", "4xcpu"] {
         assert_eq!(losses, printed(example("data_parallel", [devices])?)?, "{devices}");
     }
     let shown = "$ cargo run -rq -p tch-parallel --example data_parallel\n";
@@ -41,7 +41,7 @@ fn a_traced_step_of_the_toy_is_as_the_book_shows() -> Result<()> {
 
 #[test]
 fn a_traced_step_of_59_million_parameters_is_as_the_book_shows() -> Result<()> {
-    expect_drawn("trace_mlp", "trace --model mlp --devices cpu:2")
+    expect_drawn("trace_mlp", "trace --model mlp --devices 2xcpu")
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn on_every_step_the_losses_are_those_of_one_device() -> Result<()> {
     let losses = printed(example("single_device", [])?)?;
     for (listing, name, flag) in [
         ("ladder_single.txt", "single_device", ""),
-        ("ladder_data_parallel.txt", "data_parallel", "cpu:2"),
+        ("ladder_data_parallel.txt", "data_parallel", "2xcpu"),
     ] {
         let printed = printed(example(name, flag.split_whitespace())?)?;
         assert_eq!(losses, printed, "{name}");

@@ -52,7 +52,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
     let rust = |method: &str, devices: usize, threads: usize, training: Training| {
         let mut program = Command::new(workspace.release_executable(PROGRAM));
-        program.args(["--method", method, "--devices", &format!("cpu:{devices}")]);
+        program.args(["--method", method, "--devices", &format!("{devices}xcpu")]);
         let log = format!("{method}-devices-{devices}-threads-{threads}-batch-{}", training.batch);
         measure(program, threads, training, folder.join(log))
     };

@@ -71,8 +71,11 @@ fn update(group: &ProcessGroup, bytes: usize, mut method: impl Method) -> Result
 }
 
 fn zeros(bytes: usize) -> Result<Tensor> {
-    Tensor::f_zeros([(bytes / size_of::<f32>()) as i64], (Kind::Float, Device::Cpu))
-        .map_err(Error::tensor("making room for a model (a smaller --bytes may fit)"))
+    let elements = (bytes / size_of::<f32>()) as i64;
+    Tensor::f_zeros([elements], (Kind::Float, Device::Cpu)).map_err(|error| {
+        let why = format!("the size of a model that fits into memory ({})", Error::from(error));
+        Error::argument("--bytes", bytes, format!("{why}; a smaller --bytes may fit"))
+    })
 }
 
 /// The fastest of many: whatever else runs on the machine can only add to what the exchange itself
@@ -85,5 +88,5 @@ fn fastest(
     let seconds = (0..repetitions).map(|_| timed()).collect::<Result<Vec<_>>>()?;
     let mut seconds = Tensor::from_slice(&seconds);
     group.all_reduce(&mut seconds, ReduceOp::Max)?;
-    f64::try_from(seconds.min()).map_err(Error::tensor("read a time"))
+    Ok(f64::try_from(seconds.min())?)
 }

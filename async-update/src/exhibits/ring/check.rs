@@ -6,7 +6,6 @@ use crate::methods::{Method, SyncPs};
 use crate::ring::all_reduce;
 use anyhow::{Result, ensure};
 use tch::{Device, Kind, Tensor};
-use tch_parallel::Error;
 use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
 
 /// Compare the ring's sums of random numbers with those of all_reduce and of a parameter server.
@@ -43,8 +42,7 @@ fn check(
     let ranks = group.world_size();
     let link = Link::between_ranks(group.clone())?;
     tch::manual_seed(group.rank() as i64);
-    let own = Tensor::f_randn([elements as i64], (Kind::Float, Device::Cpu))
-        .map_err(Error::tensor("making the random numbers of --elements"))?;
+    let own = Tensor::f_randn([elements as i64], (Kind::Float, Device::Cpu))?;
 
     let mut ring = own.copy();
     ring_sum(&link, &mut ring)?;
@@ -63,17 +61,16 @@ fn check(
     let bits = |tensor: &Tensor| tensor.view_dtype(Kind::Int);
     let of_ranks = group.all_gather(&ring)?;
     let same_bits = of_ranks.iter().all(|result| bits(result) == bits(&of_ranks[0]));
-    let number = |tensor: Tensor| f64::try_from(tensor).map_err(Error::tensor("compare"));
     let mut distances = Vec::new();
     for (name, sum) in [("all_reduce", &all_reduce), ("the parameter server", &server)] {
         let distance = (&ring - sum).abs();
-        let too_far = number(distance.gt_tensor(&rounding).sum(Kind::Double))?;
-        let largest = number(distance.max())?;
+        let too_far = f64::try_from(distance.gt_tensor(&rounding).sum(Kind::Double))?;
+        let largest = f64::try_from(distance.max())?;
         ensure!(
             too_far == 0.0,
             "length {elements}: {too_far} of {elements} sums of the ring are not those of {name}; the largest \
              distance is {largest:.1e}, and rounding explains {:.1e}{}",
-            number(rounding.max())?,
+            f64::try_from(rounding.max())?,
             if same_bits { "" } else { "; nor do all ranks have the same" }
         );
         distances.push(format!("{largest:.1e} from {name}"));
@@ -82,7 +79,7 @@ fn check(
     Ok(format!(
         "length {elements} on {ranks} ranks: the same bits on all, at most {}; rounding explains {:.1e}",
         distances.join(" and "),
-        number(rounding.max())?
+        f64::try_from(rounding.max())?
     ))
 }
 

@@ -104,6 +104,26 @@ fn one_optimizers_overflow_does_not_stop_the_other() {
 }
 
 #[test]
+fn the_gradients_of_all_parameter_groups_are_unscaled_and_one_overflow_stops_all() {
+    let vs = VarStore::new(Device::Cpu);
+    let [first, second] = [0, 1].map(|group| vs.root().set_group(group).ones("weight", &[1]));
+    let options = SgdOptions { lr: 0.25, ..Default::default() };
+    let slow = SgdOptions { lr: 0.125, ..options };
+    let mut optimizer = Sgd::with_group_options(&vs, [(0, options), (1, slow)]).unwrap();
+    let mut scaler = GradScaler::new(OPTIONS).unwrap();
+    let mut iteration = |slope: f64| {
+        optimizer.zero_grad().unwrap();
+        let loss = (&first * 2.0 + &second * slope).sum(Kind::Float);
+        scaler.scale(&loss).unwrap().backward();
+        scaler.step(&mut optimizer).unwrap();
+        scaler.update().unwrap();
+        [first.double_value(&[0]), second.double_value(&[0])]
+    };
+    assert_eq!(iteration(4.0), [0.5, 0.5]);
+    assert_eq!(iteration(f64::INFINITY), [0.5, 0.5]);
+}
+
+#[test]
 fn turned_off_it_does_nothing() {
     let mut problem = Problem::new(GradScalerOptions { enabled: false, ..OPTIONS });
     assert!(problem.iteration(2.0));
@@ -196,4 +216,32 @@ fn factors_and_scales_that_no_run_could_work_with_are_refused() {
         refused(GradScalerOptions { backoff_factor: 1.0, ..OPTIONS }),
         "backoff_factor is 1, but must be a finite number below 1"
     );
+}
+
+#[test]
+fn sparse_gradients_are_unscaled_and_an_overflow_in_them_is_found() {
+    for (slope, made, row) in [(1.0, true, [-0.5f32; 2]), (f64::INFINITY, false, [0.0; 2])] {
+        let vs = VarStore::new(Device::Cpu);
+        let table = vs.root().zeros("table", &[5, 2]);
+        let mut sgd = Sgd::new(&vs, SgdOptions { lr: 0.25, ..Default::default() }).unwrap();
+        let mut scaler = GradScaler::new(OPTIONS).unwrap();
+        let words = Tensor::from_slice(&[1i64, 3, 1]);
+        let vectors = Tensor::embedding(&table, &words, -1, false, true);
+        scaler.scale(&(vectors * slope).sum(Kind::Float)).unwrap().backward();
+        assert!(table.grad().is_sparse());
+        assert_eq!(scaler.step(&mut sgd).unwrap(), made);
+        assert_eq!(table.get(1), Tensor::from_slice(&row));
+    }
+}
+
+#[test]
+fn nothing_is_refused_without_scaling() {
+    let options = GradScalerOptions {
+        init_scale: f64::INFINITY,
+        growth_factor: 1.0,
+        backoff_factor: 1.0,
+        ..OPTIONS
+    };
+    assert!(GradScaler::new(options).is_err());
+    assert!(GradScaler::new(GradScalerOptions { enabled: false, ..options }).is_ok());
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::checkpoint;
-use crate::optim::lr_scheduler::StepLr;
-use crate::optim::{Adam, AdamOptions, Sgd, SgdOptions};
+use crate::nn::named_parameters;
+use crate::optim::lr_scheduler::{LrScheduler, ReduceLrOnPlateau, StepLr};
+use crate::optim::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
 use std::fs;
 use std::path::PathBuf;
 use tch::{Device, Kind, Tensor, nn};
@@ -93,6 +94,48 @@ fn another_optimizer_is_refused_and_both_are_named() {
 }
 
 #[test]
+fn other_parameter_groups_are_refused_and_the_parameter_is_named() {
+    let (_directory, path, _) = saved();
+    let mut vs = model(3);
+    let group = |name, vs: &VarStore| {
+        let mut parameters = named_parameters(vs);
+        parameters.retain(|(found, _)| found == name);
+        ParamGroup::new(parameters, SgdOptions { momentum: 0.9, ..Default::default() })
+    };
+    let mut optimizer = Sgd::from_param_groups([group("fc.weight", &vs)]).unwrap();
+    let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
+    let expected = "parameter group 0 of the optimizer state is one with fc.bias; expected one \
+                    without, as this optimizer's is";
+    assert!(error.ends_with(expected), "{error}");
+
+    optimizer.add_param_group(group("fc.bias", &vs)).unwrap();
+    let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
+    let expected = "the optimizer state is that of 1 parameter group; expected that of 2 \
+                    parameter groups, which this optimizer has";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+#[test]
+fn the_options_of_each_group_come_back() {
+    let (directory, mut vs) = (tempfile::tempdir().unwrap(), model(3));
+    let path = directory.path().join("groups.safetensors");
+    let adam = |vs: &VarStore| {
+        let (weights, biases) = named_parameters(vs).into_iter().partition(|(_, p)| p.dim() == 2);
+        let options = AdamOptions::adamw();
+        Adam::from_param_groups([weights, biases].map(|group| ParamGroup::new(group, options)))
+            .unwrap()
+    };
+    let mut before = adam(&vs);
+    before.param_groups_mut()[1].options.weight_decay = 0.0;
+    before.param_groups_mut()[0].options.lr = 0.1 + 0.2;
+    training(&mut vs, &mut before).save(&path, &7, &group()).unwrap();
+    let mut after = adam(&vs);
+    let _ = training(&mut vs, &mut after).load::<u64>(&path, &group()).unwrap();
+    assert_eq!(after.state_dict().unwrap(), before.state_dict().unwrap());
+    assert_eq!(after.param_groups()[1].options.weight_decay, 0.0);
+}
+
+#[test]
 fn a_schedule_or_a_scaler_on_one_side_only_is_refused() {
     let (_directory, path, _) = saved();
     let mut vs = model(3);
@@ -112,6 +155,31 @@ fn a_schedule_or_a_scaler_on_one_side_only_is_refused() {
         Training { scaler: Some(&mut scaler), ..training(&mut vs, &mut optimizer) },
     );
     assert!(error.contains("a training without a gradient scaler"), "{error}");
+}
+
+#[test]
+fn a_plateau_goes_on_from_the_metrics_that_it_has_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("training.safetensors");
+    let begin = || {
+        let vs = model(3);
+        let optimizer = sgd(&vs);
+        let scheduler = ReduceLrOnPlateau::new(&optimizer, Default::default()).unwrap();
+        (vs, optimizer, scheduler)
+    };
+    let (mut vs, mut optimizer, mut scheduler) = begin();
+    // Ten bad epochs are tolerated.
+    (0..11).for_each(|_| scheduler.step(&mut optimizer, 1.0).unwrap());
+    let parts = training(&mut vs, &mut optimizer);
+    Training { scheduler: Some(&mut scheduler), ..parts }.save(&path, &7, &group()).unwrap();
+
+    let (mut vs, mut optimizer, mut scheduler) = begin();
+    let parts = training(&mut vs, &mut optimizer);
+    let mut parts = Training { scheduler: Some(&mut scheduler), ..parts };
+    assert_eq!(parts.load::<u64>(&path, &group()).unwrap().progress, 7);
+    let before = optimizer.lr();
+    scheduler.step(&mut optimizer, 1.0).unwrap();
+    assert_eq!(optimizer.lr(), before * 0.1);
 }
 
 #[test]

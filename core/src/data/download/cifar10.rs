@@ -79,11 +79,11 @@ fn unpack(archive: &Path, folder: &Path) -> Result<()> {
         found.push(*name);
     }
     if let Some(missing) = FILES.iter().find(|name| !found.contains(name)) {
-        return Err(Error::Format {
-            path: archive.into(),
-            found: format!("holds no {FOLDER}/{missing}"),
-            expected: "the archive of CIFAR-10's binary version".into(),
-        });
+        return Err(Error::format(
+            archive,
+            format!("holds no {FOLDER}/{missing}"),
+            "the archive of CIFAR-10's binary version",
+        ));
     }
     fs::rename(&part, folder).map_err(Error::io("create", folder))
 }

@@ -35,11 +35,6 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 /// [`Error::Format`] for a file in another format, for one that is truncated or that the decoder
 /// finds damaged, and for more than [`MAX_PIXELS`].
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
-    let format = |found: String, expected: &str| Error::Format {
-        path: path.into(),
-        found,
-        expected: expected.into(),
-    };
     let decoded = if bytes.starts_with(JPEG_MAGIC) {
         jpeg(bytes)
     } else if bytes.starts_with(PNG_MAGIC) {
@@ -54,15 +49,18 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
             }
         };
         let expected = "a JPEG or PNG image, which begins with 0xffd8ff or 0x89504e47";
-        return Err(format(found, expected));
+        return Err(Error::format(path, found, expected));
     };
     decoded.map_err(|problem| match problem {
-        Problem::Damaged(reason) => {
-            format(format!("cannot be decoded ({reason})"), "an undamaged JPEG or PNG image")
-        }
-        Problem::TooLarge(width, height) => format(
+        Problem::Damaged(reason) => Error::format(
+            path,
+            format!("cannot be decoded ({reason})"),
+            "an undamaged JPEG or PNG image",
+        ),
+        Problem::TooLarge(width, height) => Error::format(
+            path,
             format!("claims to be an image of {width}×{height} pixels"),
-            &format!("at most {MAX_PIXELS} pixels; make it smaller"),
+            format!("at most {MAX_PIXELS} pixels; make it smaller"),
         ),
     })
 }

@@ -35,20 +35,17 @@ impl Image {
     /// [`Error::Argument`] for an image without pixels, and if there are not `height · width · 3`
     /// bytes.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
-        let refuse = |what: &str, found: String, expected: String| {
-            Err(Error::Argument { what: what.into(), found, expected })
-        };
         if width == 0 || height == 0 {
-            let expected = "at least one pixel wide and high".into();
-            return refuse("size of an image", format!("{width}×{height}"), expected);
+            let expected = "at least one pixel wide and high";
+            return Err(Error::argument("size of an image", format!("{width}×{height}"), expected));
         }
         let bytes = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(CHANNELS));
         if bytes != Some(pixels.len()) {
-            return refuse(
+            return Err(Error::argument(
                 "number of bytes of an image",
-                pixels.len().to_string(),
+                pixels.len(),
                 format!("{width} · {height} · {CHANNELS}, its width, height and channels"),
-            );
+            ));
         }
         Ok(Self { width, height, pixels })
     }

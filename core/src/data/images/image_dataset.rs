@@ -33,7 +33,7 @@ use crate::{Error, Result};
 ///     seed,
 /// )?;
 ///
-/// let loader = DataLoader::new(dataset, RandomSampler { seed }, 128)?;
+/// let loader = DataLoader::new(dataset, RandomSampler::new(seed), 128)?;
 /// for batch in loader.epoch(0)?.take(1) {
 ///     let (images, labels) = batch?;
 ///     assert_eq!(images.size(), [128, 3, 32, 32]);
@@ -86,11 +86,11 @@ impl<S: ImageSource> ImageDataset<S> {
     /// not exist.
     pub fn image(&self, index: usize, epoch: u64) -> Result<Option<(Image, usize)>> {
         if index >= self.source.len() {
-            return Err(Error::Argument {
-                what: "index".into(),
-                found: index.to_string(),
-                expected: format!("less than the number of images, {}", self.source.len()),
-            });
+            return Err(Error::argument(
+                "index",
+                index,
+                format!("less than the number of images, {}", self.source.len()),
+            ));
         }
         let Some((mut image, label)) = self.source.image(index)? else {
             return Ok(None);
@@ -108,15 +108,15 @@ impl<S: ImageSource> ImageDataset<S> {
             images.first().map_or((0, 0), |first| (first.width(), first.height()));
         for (image, index) in images.iter().zip(indices) {
             if (image.width(), image.height()) != (width, height) {
-                return Err(Error::Argument {
-                    what: format!("size of image {index}"),
-                    found: format!("{}×{}", image.width(), image.height()),
-                    expected: format!(
+                return Err(Error::argument(
+                    format!("size of image {index}"),
+                    format!("{}×{}", image.width(), image.height()),
+                    format!(
                         "{width}×{height}, as that of image {}: end the transforms with one that \
                          gives all images the same size",
                         indices[0]
                     ),
-                });
+                ));
             }
         }
         let size = [images.len(), 3, height, width].map(|dim| dim as i64);
@@ -158,15 +158,14 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
             }
         }
         if images.is_empty() && !indices.is_empty() {
-            return Err(Error::Argument {
-                what: "a batch".into(),
-                found: format!("of damaged images only, {indices:?}"),
-                expected: "one with at least one good image: repair or remove the files, or make \
-                           larger batches"
-                    .into(),
-            });
+            return Err(Error::argument(
+                "a batch",
+                format!("of damaged images only, {indices:?}"),
+                "one with at least one good image: repair or remove the files, or make \
+                           larger batches",
+            ));
         }
-        let labels = Tensor::f_from_slice(&labels).map_err(Error::tensor("batch of labels"))?;
+        let labels = Tensor::f_from_slice(&labels)?;
         Ok((self.to_tensor(&images, &kept)?, labels))
     }
 }

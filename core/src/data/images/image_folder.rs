@@ -61,24 +61,20 @@ impl ImageFolder {
             let label = classes.len();
             let files = images_below(&folder)?;
             if files.is_empty() {
-                return Err(Error::Format {
-                    path: folder,
-                    found: "is the folder of a class, but holds no image".into(),
-                    expected: format!(
+                return Err(Error::format(
+                    folder,
+                    "is the folder of a class, but holds no image",
+                    format!(
                         "at least one file that ends in .{}; or remove the folder",
                         EXTENSIONS.join(", .")
                     ),
-                });
+                ));
             }
             classes.push(name(&folder));
             samples.extend(files.into_iter().map(|file| (file, label)));
         }
         if classes.is_empty() {
-            return Err(Error::Format {
-                path: root,
-                found: "holds no folder".into(),
-                expected: "a folder for every class".into(),
-            });
+            return Err(Error::format(root, "holds no folder", "a folder for every class"));
         }
         Ok(Self { root, classes, samples, options, bad: Mutex::default() })
     }
@@ -111,11 +107,11 @@ impl ImageFolder {
         if found.is_empty() {
             return Ok(());
         }
-        Err(Error::Format {
-            path: validation.root.clone(),
-            found: found.join(" and "),
-            expected: format!("the {} classes of {}", self.classes.len(), self.root.display()),
-        })
+        Err(Error::format(
+            validation.root.clone(),
+            found.join(" and "),
+            format!("the {} classes of {}", self.classes.len(), self.root.display()),
+        ))
     }
 
     fn is_bad(&self, index: usize) -> bool {
@@ -164,11 +160,11 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     while let Some((folder, mut above)) = unseen.pop() {
         let itself = fs::canonicalize(&folder).map_err(Error::io("follow", &folder))?;
         if above.contains(&itself) {
-            return Err(Error::Format {
-                path: folder,
-                found: format!("links back to {}, which contains it", itself.display()),
-                expected: "no link to a folder above it; remove the link".into(),
-            });
+            return Err(Error::format(
+                folder,
+                format!("links back to {}, which contains it", itself.display()),
+                "no link to a folder above it; remove the link",
+            ));
         }
         above.push(itself);
         let (below, files): (Vec<_>, Vec<_>) =
@@ -185,11 +181,11 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
             path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
         let is_one_of = |all: &[&str]| extension.as_deref().is_some_and(|own| all.contains(&own));
         if is_one_of(&OTHER_EXTENSIONS) {
-            return Err(Error::Format {
+            return Err(Error::format(
                 path,
-                found: "has the extension of an unsupported image format".into(),
-                expected: "JPEG or PNG images only; convert it, or remove it".into(),
-            });
+                "has the extension of an unsupported image format",
+                "JPEG or PNG images only; convert it, or remove it",
+            ));
         }
         if is_one_of(&EXTENSIONS) {
             images.push(path);

@@ -53,11 +53,11 @@ impl SyntheticImages {
     pub fn new(options: SyntheticImagesOptions) -> Result<Self> {
         for (what, value) in [("size", options.size), ("num_classes", options.num_classes)] {
             if value == 0 {
-                return Err(Error::Argument {
-                    what: format!("{what} of synthetic images"),
-                    found: "0".into(),
-                    expected: "at least 1".into(),
-                });
+                return Err(Error::argument(
+                    format!("{what} of synthetic images"),
+                    "0",
+                    "at least 1",
+                ));
             }
         }
         // A name that cannot be mistaken for a class of real images.

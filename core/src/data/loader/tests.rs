@@ -1,6 +1,8 @@
+use std::panic::resume_unwind;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 use rayon::prelude::*;
@@ -34,21 +36,19 @@ fn numbers(len: usize) -> impl Dataset<Batch = Tensor> + 'static {
 }
 
 fn failure(what: &str) -> Error {
-    Error::Argument { what: what.into(), found: "bad".into(), expected: "good".into() }
+    Error::argument(what, "bad", "good")
 }
 
 fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOptions {
     DataLoaderOptions { batch_size, num_workers, ..DataLoaderOptions::default() }
 }
 
-fn collect<D: Dataset<Batch = Tensor> + 'static, S: Sampler>(
-    loader: &DataLoader<D, S>,
-) -> Vec<Vec<i64>> {
+fn collect<D: Dataset<Batch = Tensor> + 'static>(loader: &DataLoader<D>) -> Vec<Vec<i64>> {
     loader.epoch(0).unwrap().map(|batch| Vec::try_from(batch.unwrap()).unwrap()).collect()
 }
 
 /// Runs `test` on a thread of its own, so that one that hangs fails instead.
-fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = channel();
     let thread = thread::spawn(move || {
         let _ = sender.send(test());
@@ -106,7 +106,7 @@ fn an_epoch_goes_on_from_any_step_and_reads_nothing_that_lies_before() {
             DataLoader::with_options(Numbers { len: 101, hook }, sampler, options).unwrap();
         let batches = |step| -> Vec<Vec<i64>> {
             let epoch = loader.epoch_from(3, step).unwrap();
-            assert_eq!(epoch.len(), 6 - step);
+            assert_eq!(epoch.size_hint(), (6 - step, Some(6 - step)));
             epoch.map(|batch| Vec::try_from(batch.unwrap()).unwrap()).collect()
         };
         let whole = batches(0);
@@ -321,12 +321,55 @@ fn options_that_cannot_work_are_refused() {
     assert_eq!(refused(workers(0, 0)).unwrap(), "batch_size is 0, but must be at least 1");
     assert_eq!(
         refused(DataLoaderOptions { prefetch_factor: 0, ..workers(1, 1) }).unwrap(),
-        "prefetch_factor is 0, but must be at least 1 where there are workers"
+        "prefetch_factor is 0, but must be at least 1 with workers"
     );
     if !tch::Cuda::is_available() {
         assert_eq!(
             refused(DataLoaderOptions { pin_memory: true, ..workers(1, 1) }).unwrap(),
             "pin_memory is true, but must be false, because this program sees no CUDA device"
         );
+    }
+}
+
+#[test]
+fn a_batch_sampler_determines_the_batches_alone() {
+    struct Halves;
+
+    impl BatchSampler for Halves {
+        fn batches(&self, len: usize, _epoch: u64) -> Result<Vec<Vec<usize>>> {
+            Ok(vec![(0..len / 2).collect(), (len / 2..len).collect()])
+        }
+
+        fn num_batches(&self, _len: usize) -> usize {
+            2
+        }
+    }
+
+    let build = |options| DataLoader::with_batch_sampler(numbers(5), Halves, options);
+    for num_workers in [0, 2] {
+        let loader = build(workers(1, num_workers)).unwrap();
+        assert_eq!(loader.len(), 2);
+        assert_eq!(collect(&loader), [vec![0, 1], vec![2, 3, 4]]);
+    }
+    let error = build(workers(2, 0)).unwrap_err().to_string();
+    assert!(error.starts_with("batch_size with drop_last is 2 with false"), "{error}");
+    assert!(build(DataLoaderOptions { drop_last: true, ..workers(1, 0) }).is_err());
+}
+
+#[test]
+fn the_loop_gets_its_batches_on_the_device_that_it_names() {
+    for num_workers in [0, 2] {
+        let loader =
+            DataLoader::with_options(numbers(4), SequentialSampler, workers(2, num_workers))
+                .unwrap();
+        for device in [Device::Cpu, Device::cuda_if_available()] {
+            for batch in loader.epoch(0).unwrap().to(device) {
+                assert_eq!(batch.unwrap().device(), device);
+            }
+        }
+        if !tch::Cuda::is_available() {
+            let batches: Vec<_> = loader.epoch(0).unwrap().to(Device::Cuda(0)).collect();
+            assert!(batches.len() == 2 && batches.iter().all(Result::is_err));
+        }
     }
 }

@@ -152,7 +152,7 @@ fn repeated_samples_bias_a_mean() {
 
 #[test]
 fn a_random_sampler_has_the_order_of_a_distributed_one_alone() {
-    let random = RandomSampler { seed: 42 }.indices(7, 0).unwrap();
+    let random = RandomSampler::new(42).indices(7, 0).unwrap();
     assert_eq!(random, [1, 6, 3, 5, 4, 0, 2]);
     assert_eq!(random, DistributedSampler::new(Shard::WHOLE, 42).indices(7, 0).unwrap());
 }
@@ -173,4 +173,29 @@ fn a_shard_that_does_not_exist_is_refused() {
         Shard::new(0, 0).unwrap_err().to_string(),
         "num_replicas is 0, but must be the number of ranks, at least 1"
     );
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused() {
+    let none = RandomSampler { num_samples: Some(0), ..RandomSampler::new(0) };
+    assert_eq!(
+        none.indices(5, 0).unwrap_err().to_string(),
+        "num_samples is 0 of a data set of 5, but must be at least 1, of a data set that is not empty"
+    );
+    let of_nothing = RandomSampler { num_samples: Some(3), ..RandomSampler::new(0) };
+    assert!(of_nothing.indices(0, 0).is_err());
+    assert!(RandomSampler::new(0).indices(0, 0).unwrap().is_empty());
+
+    let weighted = |weights: &[f64], num_samples, replacement| {
+        let sampler = WeightedRandomSampler::new(weights, num_samples, 0);
+        WeightedRandomSampler { replacement, ..sampler }.indices(weights.len(), 0)
+    };
+    assert_eq!(weighted(&[0.0, 2.0], 3, true).unwrap(), [1, 1, 1]);
+    for (weights, num_samples) in
+        [(&[1.0, -1.0][..], 1), (&[f64::NAN], 1), (&[0.0, 0.0], 1), (&[], 1), (&[1.0], 0)]
+    {
+        let error = weighted(weights, num_samples, true).unwrap_err().to_string();
+        assert!(error.starts_with("multinomial failed: "), "{error}");
+    }
+    assert!(weighted(&[1.0, 1.0], 3, false).is_err());
 }

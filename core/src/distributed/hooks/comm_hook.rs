@@ -36,22 +36,29 @@ pub trait CommHook: Send {
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish>;
 }
 
+impl fmt::Debug for dyn CommHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
 /// Makes a hook of a closure; ranks compare `name`.
 ///
 /// ```
 /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
-/// # use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+/// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 /// use tch_parallel::distributed::{ReduceOp, hooks};
 ///
 /// # let group = ProcessGroup::from_env()?;
 /// # let vs = nn::VarStore::new(group.device());
 /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
-/// # let model = DistributedDataParallel::new(module, &vs, &group)?;
 /// # let images = Tensor::ones([8, 4], (Kind::Float, group.device()));
-/// model.register_comm_hook(hooks::from_fn("sum", |group, bucket| {
+/// let sum = hooks::from_fn("sum", |group, bucket| {
 ///     let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
 ///     Ok(Box::new(move || sum.wait()))
-/// }))?;
+/// });
+/// let options = DdpOptions { comm_hook: Some(Box::new(sum)), ..Default::default() };
+/// let model = DistributedDataParallel::with_options(module, &vs, &group, options)?;
 /// model.backward(&model.forward_t(&images, true).mean(Kind::Float))?;
 /// assert_eq!(model.logging_data()?.comm_hook, "sum");
 /// # Ok::<(), tch_parallel::Error>(())

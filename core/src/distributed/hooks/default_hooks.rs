@@ -2,8 +2,9 @@
 //! bits.
 
 use super::{CommHook, Finish, GradBucket};
+use crate::Result;
 use crate::distributed::{Pending, ProcessGroup, ReduceOp};
-use crate::{Error, Result};
+use c10d_sys::arithmetic::div_number_;
 use tch::{Kind, Tensor};
 
 /// Divides by the number of ranks, then sums: the same as without a hook.
@@ -25,9 +26,7 @@ impl CommHook for AllReduce {
 /// The mean of `tensor` over the ranks, in place. Divides first to keep half-precision sums from
 /// overflowing.
 pub(super) fn mean(group: &ProcessGroup, mut tensor: Tensor) -> Result<Pending<Tensor>> {
-    let _ = tensor
-        .f_div_scalar_(group.world_size() as i64)
-        .map_err(Error::tensor("division by the world size"))?;
+    div_number_(&mut tensor, group.world_size() as f64)?;
     group.all_reduce_async(tensor, ReduceOp::Sum)
 }
 
@@ -66,10 +65,10 @@ impl CommHook for Bf16Compress {
 /// `_compress_hook`: rounds, divides and sums in `kind`.
 fn compress(kind: Kind, group: &ProcessGroup, bucket: &GradBucket<'_>) -> Result<Finish> {
     let mut buffer = bucket.buffer()?;
-    let compressed = buffer.f_to_kind(kind).map_err(Error::tensor("compression"))?;
+    let compressed = buffer.f_to_kind(kind)?;
     let mean = mean(group, compressed)?;
     Ok(Box::new(move || {
-        buffer.f_copy_(&mean.wait()?).map_err(Error::tensor("decompression"))?;
+        buffer.f_copy_(&mean.wait()?)?;
         Ok(buffer)
     }))
 }
@@ -109,11 +108,11 @@ impl<H: CommHook> CommHook for CompressWrapper<H> {
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
         let mut buffer = bucket.buffer()?;
-        let compressed = buffer.f_to_kind(self.kind).map_err(Error::tensor("compression"))?;
+        let compressed = buffer.f_to_kind(self.kind)?;
         bucket.set_buffer(&compressed)?;
         let finish = self.hook.start(group, bucket)?;
         Ok(Box::new(move || {
-            buffer.f_copy_(&finish()?).map_err(Error::tensor("decompression"))?;
+            buffer.f_copy_(&finish()?)?;
             Ok(buffer)
         }))
     }

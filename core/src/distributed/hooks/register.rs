@@ -4,6 +4,7 @@ use super::{CommHook, GradBucket};
 use crate::distributed::{DistributedDataParallel, ProcessGroup};
 use crate::error::of_panic;
 use crate::{Error, Result};
+use c10d_sys::Reducer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use tch::Tensor;
@@ -11,71 +12,26 @@ use tch::Tensor;
 /// The original error of a hook: the engine returns only its text.
 pub(in crate::distributed) type Failure = Arc<Mutex<Option<Error>>>;
 
+/// Makes `hook` exchange the gradients, before the first forward pass. Returns where its failures
+/// are kept.
+pub(in crate::distributed) fn register(
+    hook: Box<dyn CommHook>,
+    reducer: &mut Reducer,
+    group: &ProcessGroup,
+) -> Result<Failure> {
+    let failure = Failure::default();
+    let name = hook.name();
+    let guard = Guard { name: name.clone(), group: group.clone(), failure: Arc::clone(&failure) };
+    reducer
+        .register_comm_hook(&name, guard.around(hook))
+        .map_err(|error| group.failed("DistributedDataParallel::new", &error))?;
+    Ok(failure)
+}
+
 impl<M> DistributedDataParallel<M> {
-    /// Makes `hook` exchange the gradients from now on. A collective.
-    ///
-    /// Call this once per model, before its first forward pass: without a hook, the engine divides
-    /// the gradients. If a hook returns an error or panics, [`backward`](Self::backward) returns
-    /// it; gradients cannot be exchanged afterwards, so end the program. `model.register_comm_hook`
-    ///
-    /// ```
-    /// # use tch::nn;
-    /// # use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
-    /// use tch_parallel::distributed::hooks;
-    ///
-    /// # let group = ProcessGroup::from_env()?;
-    /// # let vs = nn::VarStore::new(group.device());
-    /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
-    /// # let model = DistributedDataParallel::new(module, &vs, &group)?;
-    /// model.register_comm_hook(hooks::Fp16Compress)?; // half the bytes
-    /// assert_eq!(model.logging_data()?.comm_hook, "fp16_compress_hook");
-    /// # Ok::<(), tch_parallel::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// - [`Error::Argument`]: the model already has a hook, or has made a forward pass.
-    /// - [`Error::Collective`]: another rank registers a hook with another name.
-    pub fn register_comm_hook(&self, hook: impl CommHook + 'static) -> Result<()> {
-        const OPERATION: &str = "register_comm_hook";
-        let name = hook.name();
-        let misuse = match (self.hook_failure.get(), self.has_run_forward.get()) {
-            (Some(_), _) => Some("registered a second time"),
-            (_, true) => Some("registered after a forward pass"),
-            _ => None,
-        };
-        if let Some(found) = misuse {
-            return Err(Error::Argument {
-                what: format!("the communication hook {name}"),
-                found: found.into(),
-                expected: "registered once, before the first forward pass".into(),
-            });
-        }
-        let objection = self
-            .group
-            .compare_with_rank_0(OPERATION, &name)?
-            .filter(|theirs| *theirs != name)
-            .map(|theirs| {
-                format!(
-                    "it registers the communication hook {name}, where rank 0 registers {theirs}; \
-                     register the same on every rank"
-                )
-            });
-        self.group.agree(OPERATION, objection.as_deref())?;
-
-        let failure = Failure::default();
-        let guard = Guard { name, group: self.group.clone(), failure: Arc::clone(&failure) };
-        self.reducer
-            .borrow_mut()
-            .register_comm_hook(&guard.name.clone(), guard.around(hook))
-            .map_err(|error| self.group.failed(OPERATION, &error))?;
-        // Only this function sets it, and only once.
-        let _ = self.hook_failure.set(failure);
-        Ok(())
-    }
-
     /// The failure of a hook, if that is why the engine failed.
     pub(in crate::distributed) fn take_hook_failure(&self) -> Option<Error> {
-        self.hook_failure.get()?.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.hook_failure.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -91,7 +47,7 @@ impl Guard {
     /// The hook in the form that the engine calls.
     fn around(
         self,
-        mut hook: impl CommHook + 'static,
+        mut hook: Box<dyn CommHook>,
     ) -> impl FnMut(&mut c10d_sys::GradBucket) -> Result<c10d_sys::Finish, String> + Send + 'static
     {
         move |bucket| {
@@ -128,12 +84,7 @@ impl Guard {
     fn failed(&self, what: &str) -> Error {
         let message = format!("communication hook {}: {what}", self.name);
         self.group.report(&message);
-        Error::Collective {
-            rank: self.group.job_rank(),
-            operation: "backward",
-            message,
-            blame: None,
-        }
+        Error::collective(self.group.job_rank(), "backward", message, None)
     }
 }
 
@@ -146,9 +97,9 @@ fn check(result: &Tensor, buffer: &Tensor, index: usize) -> Result<()> {
         true => format!("{:?} {:?} on {:?}", tensor.kind(), tensor.size(), tensor.device()),
         false => "an undefined tensor".into(),
     };
-    Err(Error::Argument {
-        what: format!("its result for bucket {index}"),
-        found: describe(result),
-        expected: format!("{}, as the bucket", describe(buffer)),
-    })
+    Err(Error::argument(
+        format!("its result for bucket {index}"),
+        describe(result),
+        format!("{}, as the bucket", describe(buffer)),
+    ))
 }

@@ -1,7 +1,8 @@
-//! Learning-rate decay: in steps, exponential, or along a cosine.
+//! Learning-rate decay: in steps, exponential, polynomial, or along a cosine.
 
-use super::schedule::{Schedule, check_factor, check_length};
-use crate::{Error, Result};
+use super::group::GroupRates;
+use super::schedule::{Epoch, Schedule, check_eta_min, check_factor, check_length};
+use crate::Result;
 use std::f64::consts::PI;
 
 /// Multiplies the learning rate by `gamma` every `step_size` epochs. `StepLR(step_size, gamma)`
@@ -21,17 +22,16 @@ impl StepLr {
 }
 
 impl Schedule for StepLr {
-    fn check(&self) -> Result<()> {
+    fn check(&self, _groups: &[GroupRates]) -> Result<()> {
         check_length("step_size", self.step_size)?;
         check_factor("gamma", self.gamma)
     }
 
-    fn first(&self, lr: f64) -> f64 {
-        lr
-    }
-
-    fn next(&self, epoch: u64, lr: f64, _base_lr: f64) -> f64 {
-        if epoch.is_multiple_of(self.step_size) { lr * self.gamma } else { lr }
+    fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
+        if epoch.number().is_multiple_of(self.step_size) {
+            group.lr *= self.gamma;
+        }
+        Ok(())
     }
 }
 
@@ -50,26 +50,25 @@ impl MultiStepLr {
         MultiStepLr { milestones: milestones.into(), gamma: 0.1 }
     }
 
-    fn at(&self, epoch: u64, lr: f64) -> f64 {
-        match self.milestones.iter().filter(|&&milestone| milestone == epoch).count() {
-            0 => lr,
-            // Not powi, which multiplies in a different order.
-            times => lr * self.gamma.powf(times as f64),
-        }
+    fn set(&self, epoch: u64, group: &mut GroupRates) {
+        let times = self.milestones.iter().filter(|&&milestone| milestone == epoch).count();
+        // Not powi, which multiplies in a different order.
+        group.lr *= self.gamma.powf(times as f64);
     }
 }
 
 impl Schedule for MultiStepLr {
-    fn check(&self) -> Result<()> {
+    fn check(&self, _groups: &[GroupRates]) -> Result<()> {
         check_factor("gamma", self.gamma)
     }
 
-    fn first(&self, lr: f64) -> f64 {
-        self.at(0, lr)
+    fn start(&self, group: &mut GroupRates) {
+        self.set(0, group);
     }
 
-    fn next(&self, epoch: u64, lr: f64, _base_lr: f64) -> f64 {
-        self.at(epoch, lr)
+    fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
+        self.set(epoch.number(), group);
+        Ok(())
     }
 }
 
@@ -81,16 +80,45 @@ pub struct ExponentialLr {
 }
 
 impl Schedule for ExponentialLr {
-    fn check(&self) -> Result<()> {
+    fn check(&self, _groups: &[GroupRates]) -> Result<()> {
         check_factor("gamma", self.gamma)
     }
 
-    fn first(&self, lr: f64) -> f64 {
-        lr
+    fn step(&self, _epoch: Epoch, group: &mut GroupRates) -> Result<()> {
+        group.lr *= self.gamma;
+        Ok(())
+    }
+}
+
+/// Lowers the learning rate to 0 along a power of the epochs that are left.
+/// `PolynomialLR(total_iters, power)`
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PolynomialLr {
+    /// The epoch in which the rate reaches 0.
+    pub total_iters: u64,
+    /// The power: 1 for a straight line.
+    pub power: f64,
+}
+
+impl Default for PolynomialLr {
+    fn default() -> Self {
+        PolynomialLr { total_iters: 5, power: 1.0 }
+    }
+}
+
+impl Schedule for PolynomialLr {
+    fn check(&self, _groups: &[GroupRates]) -> Result<()> {
+        check_length("total_iters", self.total_iters)?;
+        check_factor("power", self.power)
     }
 
-    fn next(&self, _epoch: u64, lr: f64, _base_lr: f64) -> f64 {
-        lr * self.gamma
+    fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
+        let left = |epoch: u64| 1.0 - epoch as f64 / self.total_iters as f64;
+        let epoch = epoch.number();
+        if epoch <= self.total_iters {
+            group.lr *= (left(epoch) / left(epoch - 1)).powf(self.power);
+        }
+        Ok(())
     }
 }
 
@@ -117,31 +145,26 @@ impl CosineAnnealingLr {
 }
 
 impl Schedule for CosineAnnealingLr {
-    fn check(&self) -> Result<()> {
-        if !self.eta_min.is_finite() || self.eta_min < 0.0 {
-            return Err(Error::Argument {
-                what: "eta_min".into(),
-                found: self.eta_min.to_string(),
-                expected: "a learning rate, not below 0".into(),
-            });
-        }
+    fn check(&self, _groups: &[GroupRates]) -> Result<()> {
+        check_eta_min(self.eta_min)?;
         check_length("t_max", self.t_max)
     }
 
-    fn first(&self, lr: f64) -> f64 {
-        lr
-    }
-
-    fn next(&self, epoch: u64, lr: f64, base_lr: f64) -> f64 {
+    fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         let Self { t_max, eta_min } = *self;
+        let epoch = epoch.number();
         // At the minimum the factor is 0, and no factor can raise the rate again.
         if epoch > t_max && (epoch - 1 - t_max).is_multiple_of(2 * t_max) {
-            return lr + (base_lr - eta_min) * (1.0 - (PI / t_max as f64).cos()) / 2.0;
+            let rise = 1.0 - (PI / t_max as f64).cos();
+            group.lr += (group.base_lr() - eta_min) * rise / 2.0;
+        } else {
+            let factor = self.height(epoch) / self.height(epoch - 1);
+            group.lr = factor * (group.lr - eta_min) + eta_min;
         }
-        self.height(epoch) / self.height(epoch - 1) * (lr - eta_min) + eta_min
+        Ok(())
     }
 
-    fn restart(&self, base_lr: f64) -> f64 {
-        self.eta_min + (base_lr - self.eta_min) * self.height(0) / 2.0
+    fn restart(&self, group: &mut GroupRates) {
+        group.lr = self.eta_min + (group.base_lr() - self.eta_min) * self.height(0) / 2.0;
     }
 }

@@ -15,25 +15,52 @@
 //! let mut scheduler = LrScheduler::new(&mut optimizer, StepLr::new(30))?;
 //! for _epoch in 0..30 {
 //!     // … the steps of an epoch …
-//!     scheduler.step(&mut optimizer);
+//!     scheduler.step(&mut optimizer)?;
 //! }
 //! assert_eq!(optimizer.lr(), 0.1 * 0.1);
 //! # Ok::<(), tch_parallel::Error>(())
 //! ```
 //!
+//! A schedule sets every parameter group, each from its own initial rate. Settings for which PyTorch
+//! takes a list, such as `max_lr`, are one value [`PerGroup`] or one for all. [`OneCycleLr`] and
+//! [`CyclicLr`] also set the momentum. [`ReduceLrOnPlateau`] is no formula: it steps by a metric.
+//!
 //! | file | what it holds |
 //! |---|---|
-//! | `schedule` | [`Schedule`], and [`LambdaLr`] for a formula of your own |
-//! | `decay` | rates that fall: [`StepLr`], [`MultiStepLr`], [`ExponentialLr`], [`CosineAnnealingLr`] |
-//! | `warm_up` | [`LinearLr`], and [`SequentialLr`] for the schedule that follows it |
-//! | `scheduler` | [`LrScheduler`], which applies a schedule, and its state |
+//! | `schedule` | [`Schedule`], and [`Epoch`], how far one is |
+//! | `group` | [`GroupRates`], what a schedule sets of a parameter group, and [`PerGroup`] |
+//! | `lambda` | [`LambdaLr`], for a formula of your own |
+//! | `decay` | rates that fall: [`StepLr`], [`MultiStepLr`], [`ExponentialLr`], [`PolynomialLr`], [`CosineAnnealingLr`] |
+//! | `warm_restarts` | [`CosineAnnealingWarmRestarts`] |
+//! | `warm_up` | rates that start low: [`LinearLr`], [`ConstantLr`] |
+//! | `one_cycle`, `cyclic` | [`OneCycleLr`] and [`CyclicLr`], which move the momentum too |
+//! | `combined` | [`SequentialLr`] and [`ChainedScheduler`], made of other schedules |
+//! | `scheduler` | [`LrScheduler`], which applies a schedule |
+//! | `plateau` | [`ReduceLrOnPlateau`], which steps by a metric |
+//! | `state` | [`Scheduler`], what both have in common, and the state that is saved |
 
+mod combined;
+mod cyclic;
 mod decay;
+mod group;
+mod lambda;
+mod one_cycle;
+mod plateau;
 mod schedule;
 mod scheduler;
+mod state;
+mod warm_restarts;
 mod warm_up;
 
-pub use decay::{CosineAnnealingLr, ExponentialLr, MultiStepLr, StepLr};
-pub use schedule::{LambdaLr, Schedule};
-pub use scheduler::{LrScheduler, LrSchedulerState};
-pub use warm_up::{LinearLr, SequentialLr};
+pub use combined::{ChainedScheduler, SequentialLr};
+pub use cyclic::{CyclicLr, CyclicMode, ScaleFn};
+pub use decay::{CosineAnnealingLr, ExponentialLr, MultiStepLr, PolynomialLr, StepLr};
+pub use group::{GroupRates, PerGroup};
+pub use lambda::LambdaLr;
+pub use one_cycle::{AnnealStrategy, OneCycleLr};
+pub use plateau::{PlateauMode, ReduceLrOnPlateau, ReduceLrOnPlateauOptions, ThresholdMode};
+pub use schedule::{Epoch, Schedule};
+pub use scheduler::LrScheduler;
+pub use state::{LrSchedulerState, Scheduler};
+pub use warm_restarts::CosineAnnealingWarmRestarts;
+pub use warm_up::{ConstantLr, LinearLr};

@@ -1,6 +1,7 @@
-//! Warm-up, and the schedule that follows it.
+//! Learning rates that start low.
 
-use super::schedule::{Schedule, check_length};
+use super::group::GroupRates;
+use super::schedule::{Epoch, Schedule, check_fraction, check_length};
 use crate::{Error, Result};
 
 /// Changes the learning rate linearly from one factor to another, and keeps it there.
@@ -25,105 +26,65 @@ impl Default for LinearLr {
 }
 
 impl Schedule for LinearLr {
-    fn check(&self) -> Result<()> {
-        let refuse = |what: &str, found: f64, expected: &str| {
-            Err(Error::Argument {
-                what: what.into(),
-                found: found.to_string(),
-                expected: expected.into(),
-            })
-        };
-        if !(self.start_factor > 0.0 && self.start_factor <= 1.0) {
-            return refuse("start_factor", self.start_factor, "above 0 and at most 1");
-        }
-        if !(0.0..=1.0).contains(&self.end_factor) {
-            return refuse("end_factor", self.end_factor, "from 0 to 1");
-        }
+    fn check(&self, _groups: &[GroupRates]) -> Result<()> {
+        check_positive_fraction("start_factor", self.start_factor)?;
+        check_fraction("end_factor", self.end_factor)?;
         check_length("total_iters", self.total_iters)
     }
 
-    fn first(&self, lr: f64) -> f64 {
-        lr * self.start_factor
+    fn start(&self, group: &mut GroupRates) {
+        group.lr *= self.start_factor;
     }
 
-    fn next(&self, epoch: u64, lr: f64, _base_lr: f64) -> f64 {
-        if epoch > self.total_iters {
-            return lr;
+    fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
+        let epoch = epoch.number();
+        if epoch <= self.total_iters {
+            let rise = self.end_factor - self.start_factor;
+            let (total, before) = (self.total_iters as f64, (epoch - 1) as f64);
+            group.lr *= 1.0 + rise / (total * self.start_factor + before * rise);
         }
-        let rise = self.end_factor - self.start_factor;
-        let (total, before) = (self.total_iters as f64, (epoch - 1) as f64);
-        lr * (1.0 + rise / (total * self.start_factor + before * rise))
+        Ok(())
     }
 }
 
-/// Several schedules in sequence. Each starts at its own epoch 0, from the optimizer's initial
-/// rate. `SequentialLR(schedulers, milestones)`
-///
-/// ```
-/// use tch_parallel::optim::lr_scheduler::{CosineAnnealingLr, LinearLr, LrScheduler, SequentialLr};
-/// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-/// # let weight = vs.root().zeros("weight", &[3]);
-/// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
-///
-/// let warm_up = LinearLr { start_factor: 0.01, total_iters: 5, ..Default::default() };
-/// let schedule = SequentialLr {
-///     schedules: vec![Box::new(warm_up), Box::new(CosineAnnealingLr::new(85))],
-///     milestones: vec![5],
-/// };
-/// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
-/// assert_eq!(optimizer.lr(), 0.1 * 0.01);
-/// for _epoch in 0..5 {
-///     scheduler.step(&mut optimizer);
-/// }
-/// assert_eq!(optimizer.lr(), 0.1); // warmed up; from here on along the cosine
-/// # Ok::<(), tch_parallel::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct SequentialLr {
-    /// The schedules, in order.
-    pub schedules: Vec<Box<dyn Schedule>>,
-    /// The epochs in which the second, the third and later schedules start.
-    pub milestones: Vec<u64>,
+/// Multiplies the learning rate by a factor, and takes it back after some epochs.
+/// `ConstantLR(factor, total_iters)`
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ConstantLr {
+    /// The factor; above 0 and at most 1. PyTorch accepts 0, by which it divides in the end.
+    pub factor: f64,
+    /// The first epoch without the factor.
+    pub total_iters: u64,
 }
 
-impl Schedule for SequentialLr {
-    fn check(&self) -> Result<()> {
-        let refuse = |what: &str, found: String, expected: &str| {
-            Err(Error::Argument { what: what.into(), found, expected: expected.into() })
-        };
-        if self.schedules.len() != self.milestones.len() + 1 {
-            let found =
-                format!("{}, with {} milestones", self.schedules.len(), self.milestones.len());
-            return refuse(
-                "the number of schedules",
-                found,
-                "one more than the number of milestones",
-            );
-        }
-        let after = [0].iter().chain(&self.milestones);
-        if after.zip(&self.milestones).any(|(before, milestone)| milestone <= before) {
-            let found = format!("{:?}", self.milestones);
-            return refuse("milestones", found, "epochs from 1 on, each after the one before");
-        }
-        self.schedules.iter().try_for_each(|schedule| schedule.check())
+impl Default for ConstantLr {
+    fn default() -> Self {
+        ConstantLr { factor: 1.0 / 3.0, total_iters: 5 }
+    }
+}
+
+impl Schedule for ConstantLr {
+    fn check(&self, _groups: &[GroupRates]) -> Result<()> {
+        check_length("total_iters", self.total_iters)?;
+        check_positive_fraction("factor", self.factor)
     }
 
-    fn first(&self, lr: f64) -> f64 {
-        self.schedules[0].first(lr)
+    fn start(&self, group: &mut GroupRates) {
+        group.lr *= self.factor;
     }
 
-    fn next(&self, epoch: u64, lr: f64, base_lr: f64) -> f64 {
-        let passed = self.milestones.partition_point(|&milestone| milestone <= epoch);
-        let schedule = &self.schedules[passed];
-        match passed.checked_sub(1).map(|last| epoch - self.milestones[last]) {
-            Some(0) => schedule.restart(base_lr),
-            Some(since) => schedule.next(since, lr, base_lr),
-            None => schedule.next(epoch, lr, base_lr),
+    fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
+        if epoch.number() == self.total_iters {
+            group.lr *= 1.0 / self.factor;
         }
+        Ok(())
     }
+}
 
-    fn restart(&self, base_lr: f64) -> f64 {
-        self.schedules[0].restart(base_lr)
+/// Refuses a factor from which no other factor could lead back to the rate.
+fn check_positive_fraction(what: &str, factor: f64) -> Result<()> {
+    if factor > 0.0 && factor <= 1.0 {
+        return Ok(());
     }
+    Err(Error::argument(what, factor, "above 0 and at most 1"))
 }

@@ -14,6 +14,12 @@ static const char* op_name(RedOp op) {
       return "min";
     case RedOp::MAX:
       return "max";
+    case RedOp::BAND:
+      return "band";
+    case RedOp::BOR:
+      return "bor";
+    case RedOp::BXOR:
+      return "bxor";
     default:
       return "another operation";
   }
@@ -30,6 +36,14 @@ std::string Operation::to_string() const {
       return "broadcast from rank " + std::to_string(root) + " of " + values + (by_gloo ? ", by way of gloo" : "");
     case c10d::OpType::ALLGATHER:
       return "all_gather of " + values;
+    case c10d::OpType::GATHER:
+      return "gather to rank " + std::to_string(root) + " of " + values;
+    case c10d::OpType::SCATTER:
+      return "scatter from rank " + std::to_string(root) + " of " + values;
+    case c10d::OpType::ALLTOALL:
+      return std::string("all_to_all of ") + c10::toString(dtype);
+    case c10d::OpType::ALLTOALL_BASE:
+      return std::string("all_to_all_single of ") + c10::toString(dtype);
     case c10d::OpType::BARRIER:
       return "barrier";
     default:

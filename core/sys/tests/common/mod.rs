@@ -6,10 +6,24 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use c10d_sys::{GlooAddress, GlooOptions, ProcessGroup, Store};
+use c10d_sys::{Call, Error, GlooAddress, GlooOptions, ProcessGroup, Store, Work};
 use tch::{Device, Kind, Tensor};
 
 pub(crate) const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+pub(crate) const NOW: Call = Call { timeout: None, is_async: false };
+pub(crate) const LATER: Call = Call { timeout: None, is_async: true };
+
+pub(crate) trait Now {
+    /// Waits for what has been started.
+    fn now(self) -> Result<(), Error>;
+}
+
+impl Now for Result<Work, Error> {
+    fn now(self) -> Result<(), Error> {
+        self.and_then(|work| work.wait(None))
+    }
+}
 
 /// One rank's two groups with the same members.
 pub(crate) struct Rank {

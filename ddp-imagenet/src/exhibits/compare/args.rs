@@ -25,13 +25,13 @@ use tch_parallel::{Devices, Result};
     )),
     after_help = "Examples:
   ddp-imagenet compare                                         a small PyramidNet on two logical devices
-  ddp-imagenet compare --arch resnet18 --devices cpu:4
+  ddp-imagenet compare --arch resnet18 --devices 4xcpu
 
 The article's sizes, on four GPUs and on four parts of a CPU with much memory:
   ddp-imagenet compare --dataset cifar10 --download --arch pyramidnet --workers 4 \\
       --batch-size 768 --single-batch-size 240 --devices cuda:0,cuda:1,cuda:2,cuda:3
   ddp-imagenet compare --dataset cifar10 --download --arch pyramidnet \\
-      --batch-size 768 --single-batch-size 240 --devices cpu:4 --timeout 36000"
+      --batch-size 768 --single-batch-size 240 --devices 4xcpu --timeout 36000"
 )]
 pub struct CompareArgs {
     #[command(flatten)]
@@ -40,8 +40,8 @@ pub struct CompareArgs {
     /// 34, 50, 101 or 152.
     #[arg(short, long, default_value = "pyramidnet20_a24")]
     pub arch: Arch,
-    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
-    #[arg(long, default_value = "cpu:2")]
+    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1.
+    #[arg(long, default_value = "2xcpu")]
     pub devices: Devices,
     /// Images per batch of the single device [default: the share of --batch-size of each device].
     #[arg(long, value_name = "IMAGES", value_parser = value_parser!(u32).range(1..))]
@@ -105,12 +105,12 @@ mod tests {
     #[test]
     fn the_single_device_has_what_each_of_several_has_unless_told_otherwise() {
         let images = |flags, method| compare(flags).images(method).unwrap();
-        let flags = "--devices cpu:4 --batch-size 768";
+        let flags = "--devices 4xcpu --batch-size 768";
         assert_eq!([Method::Single, Method::Ddp].map(|method| images(flags, method)), [192, 192]);
-        let args = compare("--devices cpu:4 --workers 6");
+        let args = compare("--devices 4xcpu --workers 6");
         assert_eq!([Method::Ddp, Method::Apex].map(|method| args.workers(method)), [6, 2]);
         // The article's single GPU had more (S4.46).
-        let flags = "--devices cpu:4 --batch-size 768 --single-batch-size 240";
+        let flags = "--devices 4xcpu --batch-size 768 --single-batch-size 240";
         assert_eq!([Method::Single, Method::Ddp].map(|method| images(flags, method)), [240, 192]);
     }
 
@@ -119,7 +119,7 @@ mod tests {
         for (flags, expected) in [
             ("--batch-size 1", "--batch-size is 1, but must be 2 or a multiple of it: an equal"),
             ("--batch-size 33", "--batch-size is 33, but must be 2 or a multiple of it"),
-            ("--devices cpu:1", "--devices is cpu:0, but must be at least two"),
+            ("--devices cpu:0", "--devices is cpu:0, but must be at least two"),
         ] {
             let error = compare(flags).images(Method::Ddp).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");

@@ -75,8 +75,6 @@ pub fn train(
     let images = args.images(method)?;
     let workers = args.workers(method);
     let (devices, batch_size) = match method {
-        // Logical devices are all alike: a list of one.
-        Method::Single if on_cpu => ("cpu:1".into(), images),
         Method::Single => (all.first().to_string(), images),
         Method::DataParallel | Method::Ddp => (all.to_string(), data.batch_size),
         // Its flags are those of one process.

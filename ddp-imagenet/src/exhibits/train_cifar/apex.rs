@@ -4,7 +4,7 @@ use super::{Args, Progress};
 use anyhow::Result;
 use tch::nn::VarStore;
 use tch_parallel::LogicalDevice;
-use tch_parallel::data::{Batch, DataLoader, DistributedSampler};
+use tch_parallel::data::{DataLoader, DataLoaderOptions, DistributedSampler};
 use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
 
 /// Trains on `device` as one of the group's ranks.
@@ -12,6 +12,7 @@ pub fn train(
     args: &Args,
     device: LogicalDevice,
     group: &ProcessGroup,
+    options: DataLoaderOptions,
     mut progress: Progress<'_>,
 ) -> Result<()> {
     // ANCHOR: train
@@ -19,7 +20,7 @@ pub fn train(
     progress.say("==> Preparing data..");
     let (train_set, classes) = args.train_set()?;
     let sampler = DistributedSampler::new(group, args.seed);
-    let loader = DataLoader::with_options(train_set, sampler, args.loader(device)?)?;
+    let loader = DataLoader::with_options(train_set, sampler, options)?;
 
     progress.say("==> Making model..");
     let vs = VarStore::new(device.into());
@@ -32,10 +33,9 @@ pub fn train(
 
     for epoch in 0..args.epochs {
         progress.begin_epoch(epoch, loader.len());
-        for batch in loader.epoch(epoch)?.take(args.steps()) {
-            let batch = batch?;
+        for batch in loader.epoch(epoch)?.to(device).take(args.steps()) {
+            let (images, labels) = batch?;
             progress.begin_batch()?;
-            let (images, labels) = batch.to_device(device.into())?;
 
             let outputs = model.f_forward_t(&images, true)?;
             let loss = outputs.cross_entropy_for_logits(&labels);

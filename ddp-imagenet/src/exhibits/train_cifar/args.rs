@@ -4,9 +4,8 @@ use crate::args::{DataArgs, Images};
 use anyhow::{Result, ensure};
 use clap::{ValueEnum, value_parser};
 use ddp_imagenet::models::Arch;
-use report::{flag_value, refused};
+use report::{ReportArgs, flag_value};
 use std::fmt;
-use std::path::PathBuf;
 use tch::nn::VarStore;
 use tch_parallel::data::{DataLoaderOptions, ImageSource};
 use tch_parallel::distributed::{
@@ -14,7 +13,7 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, Error, LogicalDevice};
 
 /// Train PyramidNet on CIFAR-10 with one method, as the article's companion repository does.
 ///
@@ -34,7 +33,7 @@ use tch_parallel::{Devices, LogicalDevice};
     after_help = "Examples: the companion repository's four GPUs, and two logical devices.
   ddp-imagenet train-cifar --method data-parallel --dataset cifar10 --download \\
       --devices cuda:0,cuda:1,cuda:2,cuda:3 --batch-size 768
-  ddp-imagenet train-cifar --method data-parallel --devices cpu:2 \\
+  ddp-imagenet train-cifar --method data-parallel --devices 2xcpu \\
       --arch pyramidnet20_a24 --batch-size 32 --steps 41"
 )]
 pub struct Args {
@@ -66,17 +65,15 @@ pub struct Args {
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
-    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1 [default: cpu:1]. With
-    /// ddp and apex one for each rank of this host [default: cpu:N for N ranks].
+    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1 [default: cpu:0]. With
+    /// ddp and apex one for each rank of this host [default: Nxcpu for N ranks].
     #[arg(long)]
     devices: Option<Devices>,
     /// Print a line every N batches.
     #[arg(short, long, default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
     pub print_freq: u32,
-    /// Write times and losses of every batch, and the memory of every device, to this directory as
-    /// JSON lines.
-    #[arg(long, value_name = "DIR")]
-    pub metrics: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 /// How devices share a batch.
@@ -129,7 +126,7 @@ impl Args {
     /// The devices of this process.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for devices, or a number of ranks, that
+    /// [`Error::Argument`] for devices, or a number of ranks, that
     /// the method does not support.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         let (rank, ranks) = env.map_or((0, 1), |env| (env.local_rank, env.local_world_size));
@@ -139,14 +136,14 @@ impl Args {
         let expected = "ddp or apex where there are several ranks: one process serves all its \
                         devices";
         let is_alone = env.is_none_or(|env| env.world_size == 1);
-        ensure!(is_alone, refused("--method", self.method, expected));
+        ensure!(is_alone, Error::argument("--method", self.method, expected));
         let expected = "left out unless --method is ddp or apex: in one process each replica \
                         normalises its own part of the batch, as in PyTorch";
-        ensure!(!self.sync_bn, refused("--sync-bn", "given", expected));
+        ensure!(!self.sync_bn, Error::argument("--sync-bn", "given", expected));
         let devices = self.devices.clone().map_or_else(|| Devices::cpu(1), Ok)?;
         let expected = "a single device; --method data-parallel trains on several";
         let are_too_many = self.method == Method::Single && devices.len() > 1;
-        ensure!(!are_too_many, refused("--devices", devices, expected));
+        ensure!(!are_too_many, Error::argument("--devices", devices, expected));
         Ok(devices)
     }
 
@@ -165,26 +162,21 @@ impl Args {
         Ok((train_set, classes as i64))
     }
 
-    /// How this process loads its share of the batches for `device`.
-    ///
-    /// ddp divides batch and workers by the ranks of this host, as PyTorch's ImageNet example does;
-    /// Apex's example counts both for each process (S4.38).
+    /// How this process loads batches for `device`, as one of `ranks` processes that share batch and
+    /// workers.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a batch with fewer images than devices.
-    pub fn loader(&self, device: LogicalDevice) -> Result<DataLoaderOptions> {
-        let ranks_of_host = Env::read()?.map_or(1, |env| env.local_world_size);
+    /// [`Error::Argument`] for a batch with fewer images than devices.
+    pub fn loader(&self, device: LogicalDevice, ranks: usize) -> Result<DataLoaderOptions> {
         let pin_memory = matches!(device, LogicalDevice::Cuda(_));
-        Ok(DataLoaderOptions { pin_memory, ..self.loader_of(ranks_of_host)? })
-    }
-
-    fn loader_of(&self, ranks_of_host: usize) -> Result<DataLoaderOptions> {
-        let sharing = if self.method == Method::Ddp { ranks_of_host } else { 1 };
-        let options = self.data.loader(sharing)?;
+        let options = DataLoaderOptions { pin_memory, ..self.data.loader(ranks)? };
         if let (Method::DataParallel, Some(devices)) = (self.method, &self.devices) {
             let expected = format!("at least {}, an image for each device", devices.len());
             let batch_size = options.batch_size;
-            ensure!(batch_size >= devices.len(), refused("--batch-size", batch_size, expected));
+            ensure!(
+                batch_size >= devices.len(),
+                Error::argument("--batch-size", batch_size, expected)
+            );
         }
         Ok(options)
     }
@@ -197,7 +189,7 @@ impl Args {
     /// SGD with the companion repository's options, or Adam.
     ///
     /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a learning rate that is negative or not
+    /// [`Error::Argument`] for a learning rate that is negative or not
     /// finite.
     pub fn optimizer(&self, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
         let lr = self.lr;
@@ -231,9 +223,9 @@ mod tests {
         Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace())).unwrap().args
     }
 
-    /// Batch and workers of a process, one of so many.
+    /// Batch and workers of a process, one of `ranks`.
     fn share(flags: &str, ranks: usize) -> (usize, usize) {
-        let options = args(flags).loader_of(ranks).unwrap();
+        let options = args(flags).loader(LogicalDevice::Cpu(0), ranks).unwrap();
         (options.batch_size, options.num_workers)
     }
 
@@ -261,9 +253,11 @@ mod tests {
 
     #[test]
     fn a_batch_with_fewer_images_than_devices_is_refused() {
-        let refused = |flags, ranks| args(flags).loader_of(ranks).unwrap_err().to_string();
+        let refused = |flags, ranks| {
+            args(flags).loader(LogicalDevice::Cpu(0), ranks).unwrap_err().to_string()
+        };
         assert_eq!(
-            refused("--method data-parallel --devices cpu:4 --batch-size 3", 1),
+            refused("--method data-parallel --devices 4xcpu --batch-size 3", 1),
             "--batch-size is 3, but must be at least 4, an image for each device"
         );
         let error = refused("--method ddp --batch-size 3", 4);
@@ -273,9 +267,9 @@ mod tests {
     #[test]
     fn flags_that_do_not_go_with_the_method_are_refused() {
         for (flags, expected) in [
-            ("--devices cpu:2", "--devices is cpu:0,cpu:1, but must be a single device; --method"),
+            ("--devices 2xcpu", "--devices is cpu:0,cpu:1, but must be a single device; --method"),
             ("--sync-bn", "--sync-bn is given, but must be left out unless --method is ddp or"),
-            ("--method ddp --devices cpu:2", "devices is cpu:0,cpu:1, but must be one for each"),
+            ("--method ddp --devices 2xcpu", "devices is cpu:0,cpu:1, but must be one for each"),
         ] {
             let error = args(flags).devices(None).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
@@ -286,7 +280,7 @@ mod tests {
     fn one_process_has_all_devices_and_a_rank_has_one() {
         let devices = |flags| args(flags).devices(None).unwrap().to_string();
         assert_eq!(devices(""), "cpu:0");
-        assert_eq!(devices("--method data-parallel --devices cpu:2"), "cpu:0,cpu:1");
+        assert_eq!(devices("--method data-parallel --devices 2xcpu"), "cpu:0,cpu:1");
         assert_eq!(devices("--method apex"), "cpu:0");
     }
 }

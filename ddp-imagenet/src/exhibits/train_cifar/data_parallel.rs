@@ -4,33 +4,37 @@ use super::{Args, Progress};
 use anyhow::Result;
 use tch::nn::{Path, VarStore};
 use tch_parallel::Devices;
-use tch_parallel::data::{Batch, DataLoader, RandomSampler};
+use tch_parallel::data::{DataLoader, DataLoaderOptions, RandomSampler};
 use tch_parallel::data_parallel::DataParallel;
 use tch_parallel::nn::NormLayer;
 
 /// Trains on all of the devices, with the model on the first.
-pub fn train(args: &Args, devices: &Devices, mut progress: Progress<'_>) -> Result<()> {
+pub fn train(
+    args: &Args,
+    devices: &Devices,
+    options: DataLoaderOptions,
+    mut progress: Progress<'_>,
+) -> Result<()> {
     // ANCHOR: train
     let device = devices.first();
     progress.say("==> Preparing data..");
     let (train_set, classes) = args.train_set()?;
-    let sampler = RandomSampler { seed: args.seed };
-    let loader = DataLoader::with_options(train_set, sampler, args.loader(device)?)?;
+    let sampler = RandomSampler::new(args.seed);
+    let loader = DataLoader::with_options(train_set, sampler, options)?;
 
     progress.say("==> Making model..");
     let vs = VarStore::new(device.into());
     let replica = |path: &Path<'_>| args.arch.build(path, classes, &NormLayer::BatchNorm);
-    let model = DataParallel::new(&vs, devices, replica)?;
+    let model = DataParallel::new(replica, &vs, devices)?;
     let mut optimizer = args.optimizer(&vs)?;
     progress.say_parameters(&vs);
     model.set_trace(progress.trace());
 
     for epoch in 0..args.epochs {
         progress.begin_epoch(epoch, loader.len());
-        for batch in loader.epoch(epoch)?.take(args.steps()) {
-            let batch = batch?;
+        for batch in loader.epoch(epoch)?.to(device).take(args.steps()) {
+            let (images, labels) = batch?;
             progress.begin_batch()?;
-            let (images, labels) = batch.to_device(device.into())?;
 
             let outputs = model.f_forward_t(&images, true)?;
             let loss = outputs.cross_entropy_for_logits(&labels);
@@ -107,7 +111,7 @@ mod tests {
     fn the_gradients_are_the_mean_of_those_of_the_halves() {
         let (images, labels) = batch();
         let vs = VarStore::new(Device::Cpu);
-        let model = DataParallel::new(&vs, &Devices::cpu(2).unwrap(), build).unwrap();
+        let model = DataParallel::new(build, &vs, &Devices::cpu(2).unwrap()).unwrap();
         set_weights(&vs);
         let outputs = model.f_forward_t(&images, true).unwrap();
         model.backward(&outputs.cross_entropy_for_logits(&labels)).unwrap();

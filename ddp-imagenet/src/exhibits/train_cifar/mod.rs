@@ -45,10 +45,13 @@ pub fn train(args: &Args) -> Result<()> {
     // Before the model is built: the first weights depend on nothing else.
     tch::manual_seed((args.seed + group.rank() as u64) as i64);
     let progress = Progress::new(args, is_measured, &devices, &group)?;
+    // With ddp, batch and workers are those of this host; with apex, those of each process (S4.38).
+    let sharing = if args.method == Method::Ddp { group.local_world_size() } else { 1 };
+    let options = args.loader(home, sharing)?;
     match args.method {
-        Method::Single => single::train(args, home, progress),
-        Method::DataParallel => data_parallel::train(args, &devices, progress),
-        Method::Ddp => distributed::train(args, home, &group, progress),
-        Method::Apex => apex::train(args, home, &group, progress),
+        Method::Single => single::train(args, home, options, progress),
+        Method::DataParallel => data_parallel::train(args, &devices, options, progress),
+        Method::Ddp => distributed::train(args, home, &group, options, progress),
+        Method::Apex => apex::train(args, home, &group, options, progress),
     }
 }

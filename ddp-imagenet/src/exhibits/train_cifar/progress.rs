@@ -1,7 +1,7 @@
 //! The companion repository's lines, and the numbers for a comparison.
 
 use super::Args;
-use crate::meter::{AverageMeter, accuracy};
+use crate::meter::accuracy;
 use anyhow::{Result, ensure};
 use report::{Meter, MetricsLog, Timing, hours};
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch::nn::VarStore;
 use tch_parallel::data_parallel::Trace;
-use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::distributed::{AverageMeter, ProcessGroup};
 use tch_parallel::optim::Optimizer;
+use tch_parallel::profiler::ScheduledProfiler;
 use tch_parallel::{Devices, LogicalDevice};
 
 /// Prints how far a training is, as the companion repository does, and measures it.
@@ -26,6 +27,7 @@ pub struct Progress<'a> {
     group: &'a ProcessGroup,
     meter: Meter,
     metrics: MetricsLog,
+    profiler: ScheduledProfiler,
     timing: Timing,
     epoch: Epoch,
 }
@@ -84,9 +86,10 @@ impl<'a> Progress<'a> {
         devices: &Devices,
         group: &'a ProcessGroup,
     ) -> Result<Self> {
-        let metrics = MetricsLog::create(args.metrics.as_deref(), group)?;
+        let metrics = args.report.metrics(group)?;
+        let profiler = args.report.profiler(group)?;
         let (meter, timing, epoch) = (Meter::new(devices), Timing::new(), Epoch::new(0, 0));
-        Ok(Self { args, is_measured, group, meter, metrics, timing, epoch })
+        Ok(Self { args, is_measured, group, meter, metrics, profiler, timing, epoch })
     }
 
     /// Prints a line, on rank 0.
@@ -136,6 +139,7 @@ impl<'a> Progress<'a> {
         let (batch_seconds, fetch_seconds) = (took.as_secs_f64(), self.epoch.fetch.as_secs_f64());
         let event = StepEvent { epoch, step, loss: Some(loss), batch_seconds, fetch_seconds };
         self.metrics.log("step", &event)?;
+        self.profiler.step()?;
         ensure!(
             loss.is_finite() || self.is_measured,
             "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr"

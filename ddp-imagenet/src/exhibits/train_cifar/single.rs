@@ -4,16 +4,21 @@ use super::{Args, Progress};
 use anyhow::Result;
 use tch::nn::{ModuleT, VarStore};
 use tch_parallel::LogicalDevice;
-use tch_parallel::data::{Batch, DataLoader, RandomSampler};
+use tch_parallel::data::{DataLoader, DataLoaderOptions, RandomSampler};
 use tch_parallel::nn::NormLayer;
 
 /// Trains on `device`.
-pub fn train(args: &Args, device: LogicalDevice, mut progress: Progress<'_>) -> Result<()> {
+pub fn train(
+    args: &Args,
+    device: LogicalDevice,
+    options: DataLoaderOptions,
+    mut progress: Progress<'_>,
+) -> Result<()> {
     // ANCHOR: train
     progress.say("==> Preparing data..");
     let (train_set, classes) = args.train_set()?;
-    let sampler = RandomSampler { seed: args.seed };
-    let loader = DataLoader::with_options(train_set, sampler, args.loader(device)?)?;
+    let sampler = RandomSampler::new(args.seed);
+    let loader = DataLoader::with_options(train_set, sampler, options)?;
 
     progress.say("==> Making model..");
     let vs = VarStore::new(device.into());
@@ -23,10 +28,9 @@ pub fn train(args: &Args, device: LogicalDevice, mut progress: Progress<'_>) -> 
 
     for epoch in 0..args.epochs {
         progress.begin_epoch(epoch, loader.len());
-        for batch in loader.epoch(epoch)?.take(args.steps()) {
-            let batch = batch?;
+        for batch in loader.epoch(epoch)?.to(device).take(args.steps()) {
+            let (images, labels) = batch?;
             progress.begin_batch()?;
-            let (images, labels) = batch.to_device(device.into())?;
 
             let outputs = model.forward_t(&images, true);
             let loss = outputs.cross_entropy_for_logits(&labels);

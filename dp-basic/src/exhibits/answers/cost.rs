@@ -30,7 +30,7 @@ pub fn question_model() -> Result<(usize, usize)> {
     let devices = Devices::cpu(2)?;
     let vs = VarStore::new(devices.first().into());
     let build = |path: &Path<'_>| TwoTargets::new(path, TwoTargets::FEATURES, TwoTargets::HIDDEN);
-    let model = DataParallel::new(&vs, &devices, build)?;
+    let model = DataParallel::new(build, &vs, &devices)?;
     let trace = Trace::new();
     model.set_trace(&trace);
     let inputs = (waves(&[2, TwoTargets::FEATURES]), waves(&[2]), waves(&[2]));

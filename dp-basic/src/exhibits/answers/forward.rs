@@ -4,7 +4,7 @@
 use super::toy::*;
 use crate::models::EmbeddingLinear;
 use anyhow::Result;
-use tch::nn::{Module, VarStore};
+use tch::nn::{Module, Path, VarStore};
 use tch::{Kind, Reduction, Tensor, no_grad};
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step, gather, scatter};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
@@ -116,10 +116,11 @@ pub fn update() -> Result<(f64, f64, f64)> {
 pub fn model_elsewhere() -> Result<String> {
     let devices = Devices::cpu(2)?;
     let second = devices.get(1)?;
-    let built = DataParallel::new(&VarStore::new(second.into()), &devices, |path| {
+    let build = |path: &Path<'_>| {
         let _on = second.guard();
         EmbeddingLinear::new(path)
-    });
+    };
+    let built = DataParallel::new(build, &VarStore::new(second.into()), &devices);
     Ok(built.map_or_else(|error| error.to_string(), |_| "accepted".into()))
 }
 

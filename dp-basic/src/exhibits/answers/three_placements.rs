@@ -14,7 +14,7 @@ pub fn after_gathering(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
     let vs = VarStore::new(devices.first().into());
     let (inputs, labels) = batch(rows);
     // ANCHOR: after_gathering
-    let model = DataParallel::new(&vs, devices, mlp)?;
+    let model = DataParallel::new(mlp, &vs, devices)?;
     set_weights(&vs);
     let logits = model.f_forward_t(&inputs, true)?;
     let loss = logits.cross_entropy_for_logits(&labels);
@@ -28,7 +28,7 @@ pub fn in_the_model(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
     let vs = VarStore::new(devices.first().into());
     let (inputs, labels) = batch(rows);
     // ANCHOR: in_the_model
-    let model = DataParallel::new(&vs, devices, WithLoss::new)?;
+    let model = DataParallel::new(WithLoss::new, &vs, devices)?;
     set_weights(&vs);
     let losses = model.forward((inputs, labels), |model, (x, y)| model.forward(&x, &y))?;
     let loss = losses.mean(tch::Kind::Float);
@@ -56,7 +56,7 @@ pub fn in_parallel(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
     let vs = VarStore::new(devices.first().into());
     let (inputs, labels) = batch(rows);
     // ANCHOR: in_parallel
-    let model = DataParallelModel::new(&vs, devices, mlp)?;
+    let model = DataParallelModel::new(mlp, &vs, devices)?;
     let criterion = DataParallelCriterion::new(|logits: &Tensor, labels: &Tensor| {
         logits.cross_entropy_for_logits(labels)
     });

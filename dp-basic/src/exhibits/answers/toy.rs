@@ -54,7 +54,7 @@ pub fn with_output_on<M: Send>(
 ) -> Result<(VarStore, DataParallel<M>)> {
     let vs = VarStore::new(devices.first().into());
     let options = DataParallelOptions { output_device: Some(output), ..Default::default() };
-    let model = DataParallel::with_options(&vs, devices, options, build)?;
+    let model = DataParallel::with_options(build, &vs, devices, options)?;
     set_weights(&vs);
     Ok((vs, model))
 }
@@ -66,7 +66,7 @@ pub fn split<M: Send>(
 ) -> Result<(VarStore, DataParallelModel<M>)> {
     let devices = Devices::cpu(devices)?;
     let vs = VarStore::new(devices.first().into());
-    let model = DataParallelModel::new(&vs, &devices, build)?;
+    let model = DataParallelModel::new(build, &vs, &devices)?;
     set_weights(&vs);
     Ok((vs, model))
 }

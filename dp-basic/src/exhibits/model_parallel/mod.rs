@@ -26,8 +26,8 @@ pub struct Args {
     /// Put the second part on the second device (split_gpus in the thread).
     #[arg(long)]
     split: bool,
-    /// Devices: cpu:2 for two logical devices, or a list such as cuda:0,cuda:1.
-    #[arg(long, default_value = "cpu:2")]
+    /// Devices: 2xcpu for two logical devices, or a list such as cuda:0,cuda:1.
+    #[arg(long, default_value = "2xcpu")]
     devices: String,
     /// Batch size.
     #[arg(long, default_value_t = 256)]
@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> Result<()> {
     let devices: Devices = args.devices.parse()?;
     ensure!(
         devices.len() == 2,
-        "--devices is {devices}, but must be two devices, such as cpu:2: the model has two parts"
+        "--devices is {devices}, but must be two devices, such as 2xcpu: the model has two parts"
     );
     check_batch(args.batch)?;
     args.show.check()?;

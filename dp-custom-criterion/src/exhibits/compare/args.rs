@@ -20,12 +20,12 @@ use tch_parallel::Devices;
     mut_arg("vocab_size", |vocab_size| vocab_size.default_value("8000")),
     after_help = "Examples:
   dp-custom-criterion compare                          four methods on two logical devices
-  dp-custom-criterion compare --devices cpu:4
+  dp-custom-criterion compare --devices 4xcpu
 
 The article's sizes, on four GPUs and on four parts of a CPU with much memory:
   dp-custom-criterion compare --devices cuda:0,cuda:1,cuda:2,cuda:3 --hidden 256 --layers 8 \\
       --seq-len 163 --batch-size 200 --vocab-size 22000
-  dp-custom-criterion compare --devices cpu:4 --hidden 256 --layers 8 \\
+  dp-custom-criterion compare --devices 4xcpu --hidden 256 --layers 8 \\
       --seq-len 163 --batch-size 200 --vocab-size 22000 --timeout 3600"
 )]
 pub struct CompareArgs {
@@ -33,8 +33,8 @@ pub struct CompareArgs {
     pub text: TextArgs,
     #[command(flatten)]
     pub model: ModelOptions,
-    /// Devices: cpu:N for N logical devices, or a list such as cuda:0,cuda:1.
-    #[arg(long, default_value = "cpu:2")]
+    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1.
+    #[arg(long, default_value = "2xcpu")]
     pub devices: Devices,
     /// Pairs per batch, for all devices together.
     #[arg(short, long, default_value_t = 32)]

@@ -3,7 +3,8 @@
 use super::runs::{Measured, Runs};
 use anyhow::Result;
 use minijinja::{Value, context};
-use report::{refused, size, template};
+use report::{size, template};
+use tch_parallel::Error;
 
 /// Memory counts from the third step on, and the median time of three is not that of the first.
 const STEPS: u64 = 3;
@@ -11,7 +12,7 @@ const STEPS: u64 = 3;
 /// A table of each method's largest batch within a budget. `measured` are trainings with any batch.
 ///
 /// # Errors
-/// [`Error::Argument`](tch_parallel::Error::Argument) for a budget that does not hold one pair for
+/// [`Error::Argument`] for a budget that does not hold one pair for
 /// each device.
 pub fn table_of(runs: &Runs<'_>, measured: &[Measured], budget: usize) -> Result<String> {
     let largest = measured.iter().map(|known| largest(runs, known, budget));
@@ -35,7 +36,7 @@ fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Value> {
             "at least {}, which {method} needs for a batch of {devices}, a pair for each device",
             size(exceeds.peak)
         );
-        return Err(refused("--budget", size(budget), expected).into());
+        return Err(Error::argument("--budget", size(budget), expected).into());
     };
     let batch_size = fits.pairs * devices;
     Ok(context! {

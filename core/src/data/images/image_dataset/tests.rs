@@ -56,7 +56,7 @@ fn every_epoch_augments_in_another_way_and_again_in_the_same() {
 fn augmentation_does_not_depend_on_the_place_in_the_order() {
     let dataset = augmented(30);
     let (in_order, _) = dataset.batch(&(0..30).collect::<Vec<_>>(), 2).unwrap();
-    let order = crate::data::Sampler::indices(&RandomSampler { seed: 1 }, 30, 0).unwrap();
+    let order = crate::data::Sampler::indices(&RandomSampler::new(1), 30, 0).unwrap();
     let (shuffled, _) = dataset.batch(&order, 2).unwrap();
     for (place, &index) in order.iter().enumerate() {
         assert_eq!(shuffled.get(place as i64), in_order.get(index as i64));

@@ -91,10 +91,12 @@ pub fn resized_crop(image: &Image, part: CropBox, height: usize, width: usize) -
         Resizer::new().resize(&source, &mut target, &options)?;
         Ok(target.into_vec())
     };
-    let pixels = resize().map_err(|error| Error::Argument {
-        what: "part of an image to resize".into(),
-        found: format!("{part:?} to {height}×{width}"),
-        expected: format!("inside of {image:?} ({error})"),
+    let pixels = resize().map_err(|error| {
+        Error::argument(
+            "part of an image to resize",
+            format!("{part:?} to {height}×{width}"),
+            format!("inside of {image:?} ({error})"),
+        )
     })?;
     Image::new(width, height, pixels)
 }

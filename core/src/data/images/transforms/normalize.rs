@@ -28,18 +28,14 @@ impl Normalize {
     /// The normalised value of each of the 256 bytes, for each channel.
     pub(crate) fn table(self) -> Result<[[f32; 256]; 3]> {
         if let Some(std) = self.std.into_iter().find(|std| *std == 0.0 || !std.is_finite()) {
-            return Err(Error::Argument {
-                what: "std".into(),
-                found: std.to_string(),
-                expected: "finite and not 0, because pixels are divided by it".into(),
-            });
+            return Err(Error::argument(
+                "std",
+                std,
+                "finite and not 0, because pixels are divided by it",
+            ));
         }
         if let Some(mean) = self.mean.into_iter().find(|mean| !mean.is_finite()) {
-            return Err(Error::Argument {
-                what: "mean".into(),
-                found: mean.to_string(),
-                expected: "finite".into(),
-            });
+            return Err(Error::argument("mean", mean, "finite"));
         }
         Ok(std::array::from_fn(|channel| {
             let (mean, std) = (self.mean[channel], self.std[channel]);

@@ -4,9 +4,10 @@ use super::PowerSgdOptions;
 use super::low_rank::{LowRank, batches, factors};
 use super::orthogonalize::orthogonalize;
 use super::state::State;
+use crate::Result;
 use crate::distributed::hooks::GradBucket;
 use crate::distributed::{ProcessGroup, ReduceOp};
-use crate::{Error, Result};
+use c10d_sys::arithmetic::div_number_;
 use tch::{TchError, Tensor};
 
 /// What is computed before the bucket's first collective and needed afterwards.
@@ -32,33 +33,27 @@ impl Exchange {
     ) -> Result<Exchange> {
         let (mut buffer, gradients) = (bucket.buffer()?, bucket.gradients()?);
         let index = bucket.index();
-        let prepare = || {
-            let original = add_error(options, state, index, &mut buffer)?;
-            let (uncompressed, matrices) = sort_out(options, state, gradients)?;
-            let batches = batches(options, matrices)?;
-            let (memory, compressed) = factors(options, state, index, &buffer, batches)?;
-            for LowRank { m, p, q, .. } in &compressed {
-                let _ = m.f_bmm_out(p, q)?;
-            }
-            Ok((original, uncompressed, compressed, memory))
-        };
-        let (original, uncompressed, compressed, memory) =
-            prepare().map_err(Error::tensor("PowerSGD"))?;
+        let original = add_error(options, state, index, &mut buffer)?;
+        let (uncompressed, matrices) = sort_out(options, state, gradients)?;
+        let batches = batches(options, matrices)?;
+        let (memory, compressed) = factors(options, state, index, &buffer, batches)?;
+        for LowRank { m, p, q, .. } in &compressed {
+            let _ = m.f_bmm_out(p, q)?;
+        }
         let is_last = bucket.is_last();
         Ok(Exchange { index, is_last, buffer, original, uncompressed, compressed, memory })
     }
 
     /// The uncompressed gradients, concatenated.
     pub(super) fn uncompressed_memory(&self) -> Result<Tensor> {
-        let flat = || match self.uncompressed.as_slice() {
-            [] => Tensor::f_empty([0], (self.buffer.kind(), self.buffer.device())),
+        match self.uncompressed.as_slice() {
+            [] => Ok(Tensor::f_empty([0], (self.buffer.kind(), self.buffer.device()))?),
             some => {
                 let flat: Vec<_> =
                     some.iter().map(|tensor| tensor.f_view([-1])).collect::<Result<_, _>>()?;
-                Tensor::f_cat(&flat, 0)
+                Ok(Tensor::f_cat(&flat, 0)?)
             }
-        };
-        flat().map_err(Error::tensor("PowerSGD"))
+        }
     }
 
     /// Everything after that, given the sum of [`uncompressed_memory`](Self::uncompressed_memory)
@@ -70,28 +65,27 @@ impl Exchange {
         group: &ProcessGroup,
         uncompressed_sum: Tensor,
     ) -> Result<Tensor> {
-        let world_size = group.world_size() as i64;
-        let failed = || Error::tensor("PowerSGD");
-        self.unpack(uncompressed_sum, world_size).map_err(failed())?;
+        let world_size = group.world_size() as f64;
+        self.unpack(uncompressed_sum, world_size)?;
         // The columns' lengths do not affect the result: no division.
         group.all_reduce(&mut self.memory[0], ReduceOp::Sum)?;
-        self.multiply_by_p(options).map_err(failed())?;
+        self.multiply_by_p(options)?;
         group.all_reduce(&mut self.memory[1], ReduceOp::Sum)?;
-        self.decompress(world_size).map_err(failed())?;
+        self.decompress(world_size)?;
         if let Some(original) = &self.original {
-            let lost = original.f_sub(&self.buffer).map_err(failed())?;
+            let lost = original.f_sub(&self.buffer)?;
             state.errors.insert(self.index, lost);
         }
         state.count(self.is_last);
         Ok(self.buffer)
     }
 
-    fn unpack(&mut self, mut sum: Tensor, world_size: i64) -> Result<(), TchError> {
-        let mean = sum.f_div_scalar_(world_size)?;
+    fn unpack(&mut self, mut sum: Tensor, world_size: f64) -> Result<(), TchError> {
+        div_number_(&mut sum, world_size)?;
         let mut start = 0;
         for tensor in &mut self.uncompressed {
             let len = tensor.numel() as i64;
-            tensor.f_copy_(&mean.f_narrow(0, start, len)?.f_view_as(tensor)?)?;
+            tensor.f_copy_(&sum.f_narrow(0, start, len)?.f_view_as(tensor)?)?;
             start += len;
         }
         Ok(())
@@ -109,8 +103,8 @@ impl Exchange {
     }
 
     /// M = P Qᵀ
-    fn decompress(&mut self, world_size: i64) -> Result<(), TchError> {
-        let _ = self.memory[1].f_div_scalar_(world_size)?;
+    fn decompress(&mut self, world_size: f64) -> Result<(), TchError> {
+        div_number_(&mut self.memory[1], world_size)?;
         for LowRank { parts, m, p, q } in &mut self.compressed {
             let _ = p.f_bmm_out(m, &q.f_transpose(1, 2)?)?;
             for (index, part) in parts.iter_mut().enumerate() {
@@ -134,7 +128,7 @@ fn add_error(
     if let Some(error) = state.errors.get(&index) {
         let _ = buffer.f_add_(error)?;
     }
-    Ok(Some(buffer.copy()))
+    Ok(Some(buffer.f_detach_copy()?))
 }
 
 /// The uncompressed gradients, and the others as matrices.

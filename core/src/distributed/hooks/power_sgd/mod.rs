@@ -7,7 +7,6 @@
 //!
 //! Private: `state` (what is kept from step to step), `exchange` (one bucket in a step), `low_rank`
 //! (its matrices and their factors), `orthogonalize`.
-//! step), `low_rank` (its matrices and their factors), `orthogonalize`.
 
 mod exchange;
 mod low_rank;
@@ -48,14 +47,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ```
 /// use tch::{Kind, Tensor, nn::{self, ModuleT}};
 /// use tch_parallel::distributed::hooks::{PowerSgd, PowerSgdOptions};
-/// use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+/// use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 ///
 /// let group = ProcessGroup::from_env()?;
 /// let vs = nn::VarStore::new(group.device());
 /// let module = nn::linear(vs.root() / "fc", 784, 128, Default::default());
-/// let model = DistributedDataParallel::new(module, &vs, &group)?;
 /// let hook = PowerSgd::new(PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() })?;
-/// model.register_comm_hook(hook.clone())?;
+/// let options = DdpOptions { comm_hook: Some(Box::new(hook.clone())), ..Default::default() };
+/// let model = DistributedDataParallel::with_options(module, &vs, &group, options)?;
 ///
 /// let images = Tensor::rand([8, 784], (Kind::Float, group.device()));
 /// for _step in 0..3 {

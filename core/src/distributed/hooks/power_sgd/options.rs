@@ -45,19 +45,16 @@ impl Default for PowerSgdOptions {
 
 impl PowerSgdOptions {
     pub(super) fn check(&self) -> Result<()> {
-        let refuse = |what: &str, found: String, expected: &str| {
-            Err(Error::Argument { what: what.into(), found, expected: expected.into() })
-        };
         if self.matrix_approximation_rank == 0 {
-            return refuse("matrix_approximation_rank", "0".into(), "at least 1");
+            return Err(Error::argument("matrix_approximation_rank", "0", "at least 1"));
         }
         if (self.use_error_feedback || self.warm_start) && self.start_power_sgd_iter < 2 {
-            return refuse(
+            return Err(Error::argument(
                 "start_power_sgd_iter",
-                self.start_power_sgd_iter.to_string(),
+                self.start_power_sgd_iter,
                 "at least 2 with use_error_feedback or warm_start: both remember buckets, which \
                  the second step orders anew",
-            );
+            ));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Orthonormal columns.
 
+use c10d_sys::arithmetic::{add_number_, norm};
 use tch::{Kind, TchError, Tensor};
 
 /// Orthogonalizes the columns of each matrix of a batch `[batch, rows, columns]`, in place.
@@ -20,9 +21,9 @@ pub(super) fn orthogonalize(matrices: &Tensor, epsilon: f64) -> Result<(), TchEr
 fn gram_schmidt(matrices: &Tensor, columns: i64, epsilon: f64) -> Result<(), TchError> {
     for index in 0..columns {
         let mut column = matrices.f_narrow(2, index, 1)?;
-        let mut length = column.f_norm_scalaropt_dim(2, [1], true)?;
+        let mut length = norm(&column, 1)?;
         if epsilon != 0.0 {
-            length = length.f_add_scalar(epsilon)?;
+            add_number_(&mut length, epsilon)?;
         }
         let _ = column.f_div_(&length)?;
         let rest = columns - index - 1;

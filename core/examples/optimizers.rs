@@ -1,0 +1,169 @@
+//! Twelve steps with each of these optimizers, all at once and with an interruption; saves the
+//! weights and the optimizers' state, which equal Python's to the last bit.
+//!
+//! ```text
+//! cargo run -rq -p tch-parallel --example optimizers -- optimizers.safetensors \
+//!     '{"optimizer": "RMSprop", "options": {"lr": 0.1}, "problem": "double"}' …
+//! ```
+
+use std::env;
+use std::ops::Range;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tch::nn::{Module, VarStore};
+use tch::{Device, Kind, Reduction, Tensor};
+use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear};
+use tch_parallel::optim::*;
+
+const STEPS: i64 = 12;
+
+#[derive(Deserialize)]
+struct Case {
+    /// PyTorch's name.
+    optimizer: String,
+    /// Its keyword arguments.
+    options: Map<String, Value>,
+    problem: Problem,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Problem {
+    Float,
+    Double,
+    BFloat16,
+    Complex,
+    Sparse,
+}
+
+fn main() -> Result<()> {
+    let mut arguments = env::args().skip(1);
+    let file = arguments.next().context("the first argument is missing: a file to write")?;
+    let mut saved = Vec::new();
+    for (number, case) in arguments.enumerate() {
+        let case: Case = serde_json::from_str(&case)?;
+        let whole = run(&case, std::slice::from_ref(&(0..STEPS)))?;
+        ensure!(run(&case, &[0..5, 5..STEPS])? == whole, "an interruption changes {number}");
+        saved.extend(whole.into_iter().map(|(name, tensor)| (format!("{number}.{name}"), tensor)));
+    }
+    Tensor::write_safetensors(&saved, file)?;
+    Ok(())
+}
+
+/// Makes these steps, each range with a new optimizer that continues with the state of the last.
+fn run(case: &Case, ranges: &[Range<i64>]) -> Result<Vec<(String, Tensor)>> {
+    let mut vs = VarStore::new(Device::Cpu);
+    let loss = loss(case.problem, &mut vs);
+    let mut state: Option<OptimizerState> = None;
+    for steps in ranges {
+        let mut optimizer = optimizer(case, &vs)?;
+        if let Some(state) = &state {
+            optimizer.load_state_dict(state)?;
+        }
+        for step in steps.clone() {
+            optimizer.zero_grad()?;
+            loss(step).backward();
+            optimizer.step()?;
+        }
+        state = Some(optimizer.state_dict()?);
+    }
+    let mut saved: Vec<_> = vs.variables().into_iter().collect();
+    saved.sort_by(|(a, _), (b, _)| a.cmp(b));
+    saved.extend(state.into_iter().flat_map(|state| state.tensors));
+    Ok(saved.into_iter().map(|(name, tensor)| (name, plain(&tensor))).collect())
+}
+
+/// What a safetensors file can hold.
+fn plain(tensor: &Tensor) -> Tensor {
+    let tensor = tensor.detach();
+    match tensor.is_complex() {
+        true => tensor.view_as_real().copy(),
+        false => tensor.to_dense(None, false).copy(),
+    }
+}
+
+fn optimizer(case: &Case, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
+    let Case { optimizer, options, .. } = case;
+    Ok(match optimizer.as_str() {
+        "SGD" => Box::new(Sgd::new(vs, given(options, SgdOptions::default())?)?),
+        "Adam" => Box::new(Adam::new(vs, given(options, AdamOptions::default())?)?),
+        "AdamW" => Box::new(Adam::new(vs, given(options, AdamOptions::adamw())?)?),
+        "RMSprop" => Box::new(RmsProp::new(vs, given(options, RmsPropOptions::default())?)?),
+        "Adagrad" => Box::new(Adagrad::new(vs, given(options, AdagradOptions::default())?)?),
+        "Adadelta" => Box::new(Adadelta::new(vs, given(options, AdadeltaOptions::default())?)?),
+        "RAdam" => Box::new(RAdam::new(vs, given(options, RAdamOptions::default())?)?),
+        "NAdam" => Box::new(NAdam::new(vs, given(options, NAdamOptions::default())?)?),
+        "SparseAdam" => {
+            Box::new(SparseAdam::new(vs, given(options, SparseAdamOptions::default())?)?)
+        }
+        other => bail!("no optimizer is called {other}"),
+    })
+}
+
+/// The defaults, with Python's keyword arguments in their place.
+fn given<O: Serialize + DeserializeOwned>(options: &Map<String, Value>, defaults: O) -> Result<O> {
+    let mut all = json!(defaults);
+    for (name, value) in options {
+        *all.get_mut(name).with_context(|| format!("no option is called {name}"))? = value.clone();
+    }
+    Ok(serde_json::from_value(all)?)
+}
+
+/// Fills the store with a model, and returns the loss of each step.
+fn loss(problem: Problem, vs: &mut VarStore) -> Box<dyn Fn(i64) -> Tensor> {
+    match problem {
+        Problem::Float => words(vs, Kind::Float),
+        Problem::Double => words(vs, Kind::Double),
+        Problem::BFloat16 => words(vs, Kind::BFloat16),
+        Problem::Complex => {
+            let start = Tensor::complex(&waves(0, &[7, 5]), &waves(1, &[7, 5]));
+            let weight = vs.root().add("weight", start, true);
+            Box::new(move |step| {
+                let error =
+                    &weight * Tensor::complex(&waves(step, &[5]), &waves(step + 2, &[5])) - 0.5;
+                error.view_as_real().square().mean(None)
+            })
+        }
+        Problem::Sparse => {
+            let weight = vs.root().add("weight", waves(0, &[50, 19]), true);
+            let (padding_idx, scale_grad_by_freq, sparse) = (-1, false, true);
+            Box::new(move |step| {
+                // One step without a word: its gradient is empty.
+                let chosen = sentences(step).narrow(0, 0, if step == 5 { 0 } else { 8 });
+                let words =
+                    Tensor::embedding(&weight, &chosen, padding_idx, scale_grad_by_freq, sparse);
+                (words.square() * waves(step, &[6, 19])).sum(None)
+            })
+        }
+    }
+}
+
+fn words(vs: &mut VarStore, kind: Kind) -> Box<dyn Fn(i64) -> Tensor> {
+    tch::manual_seed(0);
+    let padding = EmbeddingOptions { padding_idx: Some(0), ..Default::default() };
+    let tokens = embedding(vs.root() / "embedding", 50, 19, padding);
+    let classes = linear(vs.root() / "linear", 19, 5, LinearOptions::default());
+    vs.set_kind(kind);
+    Box::new(move |step| {
+        let means = tokens.forward(&sentences(step)).mean_dim(1, false, None);
+        let (targets, no_index, smoothing) = (count(8).remainder(5), -100, 0.0);
+        let logits = classes.forward(&means);
+        logits.cross_entropy_loss::<Tensor>(&targets, None, Reduction::Mean, no_index, smoothing)
+    })
+}
+
+fn sentences(step: i64) -> Tensor {
+    (count(8 * 6) * (step + 7)).remainder(50).view([8, 6])
+}
+
+fn waves(step: i64, shape: &[i64]) -> Tensor {
+    let numbers = count(shape.iter().product()).to_kind(Kind::Float);
+    (numbers * 0.37 + step).sin().view(shape)
+}
+
+fn count(n: i64) -> Tensor {
+    Tensor::arange(n, (Kind::Int64, Device::Cpu))
+}

@@ -1,0 +1,214 @@
+//! Ten steps with parameter groups of several kinds; saves the weights, the optimizer's state and
+//! the rates of each group, which equal Python's to the last bit.
+//!
+//! ```text
+//! cargo run -rq -p tch-parallel --example param_groups -- groups.safetensors
+//! ```
+
+use std::env;
+
+use anyhow::{Context, Result};
+use tch::nn::{Linear, Module, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::amp::{GradScaler, GradScalerOptions};
+use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear, named_parameters};
+use tch_parallel::optim::lr_scheduler::{
+    CosineAnnealingLr, ExponentialLr, LrScheduler, OneCycleLr, StepLr,
+};
+use tch_parallel::optim::{
+    Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions, clip_grad_norm_,
+};
+
+const STEPS: i64 = 10;
+
+/// Trains a run's model with an optimizer of its own.
+type Scenario = fn(&mut Run) -> Result<()>;
+
+fn main() -> Result<()> {
+    let file = env::args().nth(1).context("the first argument is missing: a file to write")?;
+    let scenarios: [(&str, Scenario); 6] = [
+        ("no_decay", no_decay),
+        ("backbone", backbone),
+        ("one_cycle", one_cycle),
+        ("frozen", frozen),
+        ("added", added),
+        ("scaled", scaled),
+    ];
+    let mut saved = Vec::new();
+    for (name, scenario) in scenarios {
+        let mut run = Run::new();
+        scenario(&mut run)?;
+        let rates = ("rates".to_owned(), Tensor::from_slice(&run.rates));
+        let results = run.model.vs.variables().into_iter().chain(run.state).chain([rates]);
+        saved.extend(results.map(|(entry, tensor)| (format!("{name}.{entry}"), tensor)));
+    }
+    Tensor::write_safetensors(&saved, file)?;
+    Ok(())
+}
+
+/// AdamW with weight decay for matrices only, along a cosine.
+fn no_decay(run: &mut Run) -> Result<()> {
+    // ANCHOR: no_decay
+    let (decay, no_decay) = named_parameters(&run.model.vs)
+        .into_iter()
+        .partition(|(_, parameter)| parameter.dim() >= 2);
+    let options = AdamOptions { lr: 0.01, weight_decay: 0.1, ..AdamOptions::adamw() };
+    let mut optimizer = Adam::from_param_groups([
+        ParamGroup::new(decay, options),
+        ParamGroup::new(no_decay, AdamOptions { weight_decay: 0.0, ..options }),
+    ])?;
+    // ANCHOR_END: no_decay
+    let mut scheduler = LrScheduler::new(&mut optimizer, CosineAnnealingLr::new(8))?;
+    for step in 0..STEPS {
+        run.step(step, &mut optimizer)?;
+        scheduler.step(&mut optimizer)?;
+    }
+    run.save_state(&optimizer)
+}
+
+/// SGD with a smaller rate for what lies below the head, by the group numbers of the store.
+fn backbone(run: &mut Run) -> Result<()> {
+    // ANCHOR: backbone
+    let options = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
+    let slow = SgdOptions { lr: 0.03, weight_decay: 0.01, ..options };
+    let mut optimizer = Sgd::with_group_options(&run.model.vs, [(0, slow), (1, options)])?;
+    // ANCHOR_END: backbone
+    let mut scheduler = LrScheduler::new(&mut optimizer, StepLr { step_size: 3, gamma: 0.3 })?;
+    for step in 0..STEPS {
+        run.step(step, &mut optimizer)?;
+        scheduler.step(&mut optimizer)?;
+    }
+    run.save_state(&optimizer)
+}
+
+/// One cycle of the rate and of the first beta, to another height in each group.
+fn one_cycle(run: &mut Run) -> Result<()> {
+    let mut optimizer = Adam::new(&run.model.vs, AdamOptions::adamw())?;
+    let schedule = OneCycleLr::new([0.01, 0.1], STEPS as u64);
+    let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
+    for step in 0..STEPS {
+        run.step(step, &mut optimizer)?;
+        if step < STEPS - 1 {
+            scheduler.step(&mut optimizer)?;
+        }
+    }
+    run.save_state(&optimizer)
+}
+
+/// One group without gradients, one with the rate 0, and one that learns, whose options change.
+fn frozen(run: &mut Run) -> Result<()> {
+    let options = AdamOptions { lr: 0.02, ..AdamOptions::adamw() };
+    let _ = run.model.tokens.ws.set_requires_grad(false);
+    let mut optimizer = Adam::from_param_groups([
+        ParamGroup::new(run.model.parameters("embedding"), options),
+        ParamGroup::new(run.model.parameters("backbone"), AdamOptions { lr: 0.0, ..options }),
+        ParamGroup::new(run.model.parameters("head"), options),
+    ])?;
+    for step in 0..STEPS {
+        run.step(step, &mut optimizer)?;
+        let head = &mut optimizer.param_groups_mut()[2].options;
+        head.betas.1 = 0.99;
+        head.weight_decay += 0.001;
+    }
+    run.save_state(&optimizer)
+}
+
+/// The backbone joins the head after half of the steps.
+fn added(run: &mut Run) -> Result<()> {
+    let options = AdamOptions { lr: 0.02, ..Default::default() };
+    let mut optimizer = Adam::from_named_parameters(run.model.parameters("head"), options)?;
+    let mut scheduler = LrScheduler::new(&mut optimizer, ExponentialLr { gamma: 0.9 })?;
+    for step in 0..STEPS {
+        if step == STEPS / 2 {
+            let options = AdamOptions { lr: 0.001, betas: (0.8, 0.99), ..options };
+            let backbone = run.model.parameters("backbone");
+            optimizer.add_param_group(ParamGroup::new(backbone, options))?;
+        }
+        run.step(step, &mut optimizer)?;
+        scheduler.step(&mut optimizer)?;
+    }
+    run.save_state(&optimizer)
+}
+
+/// Scaled gradients of two groups, clipped together.
+fn scaled(run: &mut Run) -> Result<()> {
+    let options = SgdOptions { lr: 0.5, momentum: 0.9, nesterov: true, ..Default::default() };
+    let mut optimizer = Sgd::with_group_options(
+        &run.model.vs,
+        [(0, SgdOptions { lr: 0.1, ..options }), (1, options)],
+    )?;
+    let mut scaler =
+        GradScaler::new(GradScalerOptions { growth_interval: 3, ..Default::default() })?;
+    for step in 0..STEPS {
+        let loss = run.model.loss(step);
+        optimizer.zero_grad()?;
+        scaler.scale(&loss)?.backward();
+        scaler.unscale_(&mut optimizer)?;
+        clip_grad_norm_(&run.model.vs.trainable_variables(), 0.05)?;
+        scaler.step(&mut optimizer)?;
+        scaler.update()?;
+    }
+    run.rates.push(scaler.get_scale()?);
+    run.save_state(&optimizer)
+}
+
+/// A model, and what has come of its training.
+struct Run {
+    model: Model,
+    rates: Vec<f64>,
+    state: Vec<(String, Tensor)>,
+}
+
+impl Run {
+    fn new() -> Run {
+        Run { model: Model::new(), rates: Vec::new(), state: Vec::new() }
+    }
+
+    fn step(&mut self, step: i64, optimizer: &mut dyn Optimizer) -> Result<()> {
+        self.rates.extend(optimizer.param_groups().iter().map(|group| group.options.lr()));
+        let momenta = optimizer.param_groups().into_iter().map(|group| group.options.momentum());
+        self.rates.extend(momenta.flatten());
+        let loss = self.model.loss(step);
+        optimizer.zero_grad()?;
+        loss.backward();
+        Ok(optimizer.step()?)
+    }
+
+    fn save_state(&mut self, optimizer: &dyn Optimizer) -> Result<()> {
+        self.state = optimizer.state_dict()?.tensors;
+        Ok(())
+    }
+}
+
+struct Model {
+    vs: VarStore,
+    tokens: tch::nn::Embedding,
+    backbone: Linear,
+    head: Linear,
+}
+
+impl Model {
+    /// Always with the same weights. The head is in group 1 of the store.
+    fn new() -> Model {
+        tch::manual_seed(0);
+        let vs = VarStore::new(Device::Cpu);
+        let tokens = embedding(vs.root() / "embedding", 50, 19, EmbeddingOptions::default());
+        let backbone = linear(vs.root() / "backbone", 19, 16, LinearOptions::default());
+        let head = linear(vs.root().set_group(1) / "head", 16, 5, LinearOptions::default());
+        Model { vs, tokens, backbone, head }
+    }
+
+    fn parameters(&self, module: &str) -> Vec<(String, Tensor)> {
+        let mut parameters = named_parameters(&self.vs);
+        parameters.retain(|(name, _)| name.starts_with(module));
+        parameters
+    }
+
+    fn loss(&self, step: i64) -> Tensor {
+        let count = |n: i64| Tensor::arange(n, (Kind::Int64, Device::Cpu));
+        let sentences = (count(8 * 6) * (step + 7)).remainder(50).view([8, 6]);
+        let means = self.tokens.forward(&sentences).mean_dim(1, false, Kind::Float);
+        let features = self.backbone.forward(&means).tanh();
+        self.head.forward(&features).cross_entropy_for_logits(&count(8).remainder(5))
+    }
+}

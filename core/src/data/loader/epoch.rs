@@ -1,0 +1,184 @@
+//! The batches of one epoch, in order.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use rayon::ThreadPool;
+use tch::Device;
+
+use super::DataLoaderOptions;
+use super::serial_queue::SerialQueue;
+use crate::data::dataset::replace;
+use crate::{Result, Tensors};
+
+/// A batch that is yet to be made.
+pub(super) struct Order<B> {
+    /// Makes the batch, on the thread that calls it; `None` if there turns out to be none.
+    pub(super) make: Box<dyn FnOnce() -> Option<Result<B>> + Send>,
+    /// For batches that must be made one after the other; otherwise any free worker makes them.
+    pub(super) queue: Option<SerialQueue>,
+}
+
+/// The batches of one epoch, see [`DataLoader::epoch`](super::DataLoader::epoch).
+///
+/// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a
+/// data set continues in the thread that asks for the batch. After this is dropped, no worker uses
+/// the data set any more.
+pub struct Epoch<'loader, B> {
+    /// The batches that no worker has yet.
+    orders: Box<dyn Iterator<Item = Order<B>> + Send + 'loader>,
+    /// The batches given to workers, in order. Each has its own channel, so none needs sorting.
+    in_flight: VecDeque<Receiver<thread::Result<Option<Result<B>>>>>,
+    /// The most batches in flight.
+    limit: usize,
+    workers: Option<&'loader ThreadPool>,
+    pin_memory: bool,
+    /// Where the training loop gets its batches.
+    device: Option<Device>,
+    /// Tells workers to skip batches that are no longer wanted.
+    abandoned: Arc<AtomicBool>,
+}
+
+impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
+    pub(super) fn new(
+        orders: impl Iterator<Item = Order<B>> + Send + 'loader,
+        workers: Option<&'loader ThreadPool>,
+        options: &DataLoaderOptions,
+    ) -> Self {
+        let mut epoch = Epoch {
+            orders: Box::new(orders),
+            in_flight: VecDeque::new(),
+            limit: options.num_workers.saturating_mul(options.prefetch_factor),
+            workers,
+            pin_memory: options.pin_memory,
+            device: None,
+            abandoned: Arc::default(),
+        };
+        epoch.keep_workers_busy();
+        epoch
+    }
+
+    /// Moves each batch to `device` when the training loop takes it. A copy from pinned memory does
+    /// not block: work queued on the device later waits for it. `tensor.to(device,
+    /// non_blocking=True)`
+    ///
+    /// If a batch does not fit there, [`Error::Tensor`](crate::Error::Tensor) takes its place.
+    ///
+    /// ```
+    /// use tch::Device;
+    /// use tch_parallel::data::{DataLoader, Mnist, SequentialSampler, Split};
+    ///
+    /// let device = Device::cuda_if_available();
+    /// let loader = DataLoader::new(Mnist::embedded(Split::Test)?, SequentialSampler, 500)?;
+    /// for batch in loader.epoch(0)?.to(device) {
+    ///     let (images, labels) = batch?;
+    ///     assert_eq!((images.device(), labels.device()), (device, device));
+    /// }
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn to(mut self, device: impl Into<Device>) -> Self {
+        self.device = Some(device.into());
+        self
+    }
+
+    /// Assigns batches until as many are in flight as the options allow.
+    fn keep_workers_busy(&mut self) {
+        let Some(workers) = self.workers else { return };
+        while self.in_flight.len() < self.limit {
+            let Some(Order { make, queue }) = self.orders.next() else { return };
+            let (sender, receiver) = sync_channel(1);
+            let abandoned = Arc::clone(&self.abandoned);
+            let pin_memory = self.pin_memory;
+            let job = move || {
+                // The receiver may drop the data set next, so `make`, which refers to it, must be
+                // gone before the answer, or before the sender is.
+                if abandoned.load(Ordering::Relaxed) {
+                    return drop(make);
+                }
+                // A panic in a rayon job would abort the whole process.
+                let batch = catch_unwind(AssertUnwindSafe(|| pinned(make(), pin_memory)));
+                // This fails only if the epoch was dropped; then the batch is not needed.
+                let _ = sender.send(batch);
+            };
+            match queue {
+                Some(queue) => queue.spawn_fifo(workers, job),
+                None => workers.spawn_fifo(job),
+            }
+            self.in_flight.push_back(receiver);
+        }
+    }
+
+    /// The next batch. The inner `None` stands for one that turned out not to exist.
+    fn made(&mut self) -> Option<Option<Result<B>>> {
+        if self.workers.is_none() {
+            let make = self.orders.next()?.make;
+            return Some(pinned(make(), self.pin_memory));
+        }
+        // A worker drops its sender unused only if the epoch is abandoned.
+        let batch = self.in_flight.pop_front()?.recv().ok()?;
+        self.keep_workers_busy();
+        Some(batch.unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+}
+
+impl<B: Tensors + Send + 'static> Iterator for Epoch<'_, B> {
+    type Item = Result<B>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(batch) = self.made()? {
+                let Some(device) = self.device else { return Some(batch) };
+                return Some(batch.and_then(|batch| moved(batch, device)));
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let in_flight = self.in_flight.len();
+        let (least, most) = self.orders.size_hint();
+        // Batches that may turn out not to exist have a lower bound of 0.
+        let least = if most.is_some() { least + in_flight } else { 0 };
+        (least, most.map(|most| most + in_flight))
+    }
+}
+
+impl<B> Drop for Epoch<'_, B> {
+    /// Waits for the batches in progress: the program may end right after this, and libtorch must
+    /// not be unloaded under running threads.
+    fn drop(&mut self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+        for batch in self.in_flight.drain(..) {
+            let _ = batch.recv();
+        }
+    }
+}
+
+impl<B> fmt::Debug for Epoch<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_flight = self.in_flight.len();
+        f.debug_struct("Epoch").field("in_flight", &in_flight).finish_non_exhaustive()
+    }
+}
+
+/// `tensor.pin_memory()`
+fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> Option<Result<B>> {
+    if !pin_memory {
+        return batch;
+    }
+    // What `Tensor::pin_memory` calls, without the warning that libtorch prints each time because
+    // tch names a device. The index does not matter: pinned memory works for every GPU.
+    let pin = |batch| replace(batch, |tensor| tensor.f_internal_pin_memory(Device::Cuda(0)));
+    batch.map(|batch| batch.and_then(pin))
+}
+
+/// `tensor.to(device, non_blocking=True)`
+fn moved<B: Tensors>(batch: B, device: Device) -> Result<B> {
+    let (non_blocking, copy) = (true, false);
+    replace(batch, |tensor| tensor.f_to_device_(device, tensor.kind(), non_blocking, copy))
+}

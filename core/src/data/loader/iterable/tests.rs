@@ -1,0 +1,201 @@
+use std::sync::atomic::AtomicUsize;
+
+use rayon::prelude::*;
+use tch::Tensor;
+
+use super::super::tests::in_time;
+use super::*;
+use crate::Error;
+
+/// The numbers below this one, shared out, with a hook that runs before each is read.
+struct Numbers<F> {
+    len: i64,
+    hook: F,
+}
+
+impl<F: Fn(i64) -> Result<()> + Clone + Send + Sync + 'static> IterableDataset for Numbers<F> {
+    type Sample = i64;
+    type Batch = Tensor;
+
+    fn samples(&self, worker: WorkerInfo, _epoch: u64) -> Result<Samples<i64>> {
+        let hook = self.hook.clone();
+        Ok(worker.share_out((0..self.len).map(move |number| hook(number).map(|()| number))))
+    }
+
+    fn collate(&self, samples: Vec<i64>) -> Result<Tensor> {
+        Ok(Tensor::from_slice(&samples))
+    }
+}
+
+fn numbers(len: i64) -> impl IterableDataset<Sample = i64, Batch = Tensor> + 'static {
+    Numbers { len, hook: |_| Ok(()) }
+}
+
+fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOptions {
+    DataLoaderOptions { batch_size, num_workers, ..DataLoaderOptions::default() }
+}
+
+fn collect(epoch: impl Iterator<Item = Result<Tensor>>) -> Vec<Vec<i64>> {
+    epoch.map(|batch| Vec::try_from(batch.unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn all_workers_of_all_ranks_together_read_every_sample_once() {
+    let mut seen = Vec::new();
+    for rank in 0..3 {
+        let shard = Shard::new(rank, 3).unwrap();
+        let loader = DataLoader::iterable(numbers(90), shard, workers(4, 2)).unwrap();
+        seen.extend(collect(loader.epoch(0).unwrap()).concat());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..90).collect::<Vec<i64>>());
+}
+
+#[test]
+fn ranks_have_equally_many_batches_whatever_the_number_of_samples() {
+    for (len, num_workers, drop_last) in [(10, 0, false), (23, 2, false), (25, 3, true)] {
+        let batches = [0, 1, 2, 3].map(|rank| {
+            let options = DataLoaderOptions { drop_last, ..workers(2, num_workers) };
+            let shard = Shard::new(rank, 4).unwrap();
+            let loader = DataLoader::iterable(numbers(len), shard, options).unwrap();
+            loader.epoch(0).unwrap().count()
+        });
+        assert!(batches[0] > 0 && batches == [batches[0]; 4], "{batches:?} batches of {len}");
+    }
+}
+
+#[test]
+fn one_rank_leaves_no_sample_out() {
+    let loader = DataLoader::iterable(numbers(7), Shard::WHOLE, workers(2, 3)).unwrap();
+    let batches = collect(loader.epoch(0).unwrap());
+    assert_eq!(batches, [vec![0, 3], vec![1, 4], vec![2, 5], vec![6]]);
+}
+
+#[test]
+fn a_worker_can_read_files_of_its_own() {
+    struct Files;
+
+    impl IterableDataset for Files {
+        type Sample = i64;
+        type Batch = Tensor;
+
+        fn samples(&self, worker: WorkerInfo, _epoch: u64) -> Result<Samples<i64>> {
+            let Shard { rank, num_replicas } = worker.shard();
+            let files = (0..8).skip(rank).step_by(num_replicas);
+            Ok(worker.own_part(files.flat_map(|file| (file * 10..file * 10 + 2).map(Ok))))
+        }
+
+        fn collate(&self, samples: Vec<i64>) -> Result<Tensor> {
+            Ok(Tensor::from_slice(&samples))
+        }
+    }
+
+    let shard = Shard::new(1, 2).unwrap();
+    let loader = DataLoader::iterable(Files, shard, workers(4, 2)).unwrap();
+    assert_eq!(collect(loader.epoch(0).unwrap()), [[20, 21, 60, 61], [30, 31, 70, 71]]);
+}
+
+#[test]
+fn an_epoch_goes_on_from_any_step() {
+    for num_workers in [0, 2] {
+        let loader =
+            DataLoader::iterable(numbers(33), Shard::WHOLE, workers(4, num_workers)).unwrap();
+        let whole = collect(loader.epoch(0).unwrap());
+        for step in [3, whole.len()] {
+            assert_eq!(collect(loader.epoch_from(0, step).unwrap()), whole[step..]);
+        }
+    }
+}
+
+#[test]
+fn a_sample_that_cannot_be_read_is_an_error_in_place_of_its_batch() {
+    for num_workers in [0, 1] {
+        let hook = |number| match number {
+            2 => Err(Error::argument("two", "bad", "good")),
+            _ => Ok(()),
+        };
+        let data = Numbers { len: 6, hook };
+        let loader = DataLoader::iterable(data, Shard::WHOLE, workers(2, num_workers)).unwrap();
+        let batches: Vec<_> = loader.epoch(0).unwrap().collect();
+        let failed: Vec<_> = batches.iter().map(Result::is_err).collect();
+        assert_eq!(failed, [false, true, false, false]);
+        assert_eq!(collect(batches.into_iter().filter(Result::is_ok)).concat(), [0, 1, 3, 4, 5]);
+        // Also where the batch is skipped.
+        assert!(loader.epoch_from(0, 1).is_ok());
+        let error = loader.epoch_from(0, 2).unwrap_err().to_string();
+        assert_eq!(error, "two is bad, but must be good");
+    }
+}
+
+#[test]
+#[should_panic(expected = "two is too much")]
+fn a_panic_in_a_worker_goes_on_in_the_training_loop() {
+    in_time(|| {
+        let hook = |number| {
+            assert_ne!(number, 2, "two is too much");
+            Ok(())
+        };
+        let loader =
+            DataLoader::iterable(Numbers { len: 6, hook }, Shard::WHOLE, workers(1, 2)).unwrap();
+        loader.epoch(0).unwrap().for_each(drop);
+    });
+}
+
+#[test]
+fn workers_stop_when_the_loop_breaks_off() {
+    in_time(|| {
+        let read = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&read);
+        let hook = move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        let data = Numbers { len: 1000, hook };
+        let loader = DataLoader::iterable(data, Shard::WHOLE, workers(1, 1)).unwrap();
+        let mut epoch = loader.epoch(0).unwrap();
+        epoch.next();
+        drop(epoch);
+        let read_before = read.load(Ordering::SeqCst);
+        // The one that was taken, and what the worker had in flight.
+        assert!(read_before <= 1 + 2, "{read_before} samples were read");
+        // The worker is free again: what it still had to do would come before this.
+        assert_eq!(loader.epoch(1).unwrap().count(), 1000);
+        assert_eq!(read.load(Ordering::SeqCst), read_before + 1000);
+    });
+}
+
+#[test]
+fn two_epochs_at_once_do_not_wait_for_each_other() {
+    in_time(|| {
+        let loader = DataLoader::iterable(numbers(50), Shard::WHOLE, workers(1, 2)).unwrap();
+        let (one, other) = (loader.epoch(0).unwrap(), loader.epoch(0).unwrap());
+        let pairs = one.zip(other).map(|(one, other)| (one.unwrap(), other.unwrap()));
+        assert_eq!(pairs.filter(|(one, other)| one == other).count(), 50);
+    });
+}
+
+#[test]
+fn a_batch_can_be_put_together_by_all_workers() {
+    struct Parallel;
+
+    impl IterableDataset for Parallel {
+        type Sample = i64;
+        type Batch = Tensor;
+
+        fn samples(&self, worker: WorkerInfo, _epoch: u64) -> Result<Samples<i64>> {
+            Ok(worker.share_out((0..200).map(Ok)))
+        }
+
+        fn collate(&self, samples: Vec<i64>) -> Result<Tensor> {
+            let squares: Vec<i64> = samples.par_iter().map(|number| number * number).collect();
+            Ok(Tensor::from_slice(&squares))
+        }
+    }
+
+    in_time(|| {
+        let loader = DataLoader::iterable(Parallel, Shard::WHOLE, workers(5, 2)).unwrap();
+        let mut squares = collect(loader.epoch(0).unwrap()).concat();
+        squares.sort_unstable();
+        assert_eq!(squares, (0..200).map(|number| number * number).collect::<Vec<i64>>());
+    });
+}

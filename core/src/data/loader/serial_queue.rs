@@ -1,0 +1,45 @@
+//! Jobs for worker threads that run one after the other.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::ThreadPool;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Runs its jobs in order and one at a time, on whichever thread of a pool is free.
+///
+/// No thread waits for another. A lock around each job could wait for ever: while a job waits for
+/// parts that it has spread over the pool, rayon may start the next job on the same thread.
+#[derive(Clone, Default)]
+pub(super) struct SerialQueue {
+    /// `None` while no job of this queue is running.
+    waiting: Arc<Mutex<Option<VecDeque<Job>>>>,
+}
+
+impl SerialQueue {
+    /// Runs `job`, which must not panic, after all earlier ones.
+    pub(super) fn spawn_fifo(self, pool: &ThreadPool, job: impl FnOnce() + Send + 'static) {
+        let job = Box::new(job);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waiting) = &mut *waiting {
+            return waiting.push_back(job);
+        }
+        *waiting = Some(VecDeque::new());
+        drop(waiting);
+        pool.spawn_fifo(move || self.run(job));
+    }
+
+    fn run(&self, mut job: Job) {
+        loop {
+            job();
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = waiting.as_mut().and_then(VecDeque::pop_front);
+            let Some(next) = next else {
+                *waiting = None;
+                return;
+            };
+            job = next;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Post-local SGD: the mean over all ranks at first, and over a subgroup afterwards.
+
+use super::{AllReduce, CommHook, Finish, GradBucket};
+use crate::Result;
+use crate::distributed::ProcessGroup;
+
+/// Averages gradients over all ranks for some steps, and then over those of a subgroup, or not at
+/// all. `post_localSGD_hook.post_localSGD_hook`
+///
+/// Ranks of different subgroups go different ways from then on, so their parameters must be averaged
+/// from time to time: use it with a [`PostLocalSgdOptimizer`] or a [`PeriodicModelAverager`] with as
+/// many steps of warm-up.
+///
+/// [`PostLocalSgdOptimizer`]: crate::optim::PostLocalSgdOptimizer
+/// [`PeriodicModelAverager`]: crate::distributed::PeriodicModelAverager
+#[derive(Debug)]
+pub struct PostLocalSgd {
+    start_local_sgd_iter: u64,
+    /// `None` if each rank keeps its own gradients.
+    subgroup: Option<ProcessGroup>,
+    iteration: u64,
+}
+
+impl PostLocalSgd {
+    /// Averages over all ranks in the first `start_local_sgd_iter` steps, and over those of
+    /// `subgroup` afterwards, which PyTorch by default makes of the ranks of each host; here
+    /// [`new_group`](ProcessGroup::new_group) makes it. `PostLocalSGDState`
+    pub fn new(subgroup: ProcessGroup, start_local_sgd_iter: u64) -> PostLocalSgd {
+        PostLocalSgd { start_local_sgd_iter, subgroup: Some(subgroup), iteration: 0 }
+    }
+
+    /// Averages over all ranks in the first `start_local_sgd_iter` steps; each rank keeps its own
+    /// gradients afterwards. `PostLocalSGDState(post_local_gradient_allreduce=False)`
+    pub fn without_post_local_gradient_allreduce(start_local_sgd_iter: u64) -> PostLocalSgd {
+        PostLocalSgd { start_local_sgd_iter, subgroup: None, iteration: 0 }
+    }
+}
+
+impl CommHook for PostLocalSgd {
+    fn name(&self) -> String {
+        let afterwards = if self.subgroup.is_some() { "in subgroups" } else { "alone" };
+        format!("post_localSGD_hook from step {} on, {afterwards}", self.start_local_sgd_iter)
+    }
+
+    fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
+        if self.iteration < self.start_local_sgd_iter {
+            self.iteration += u64::from(bucket.is_last());
+            return AllReduce.start(group, bucket);
+        }
+        match &self.subgroup {
+            Some(subgroup) => AllReduce.start(subgroup, bucket),
+            None => {
+                let own = bucket.buffer()?;
+                Ok(Box::new(|| Ok(own)))
+            }
+        }
+    }
+}

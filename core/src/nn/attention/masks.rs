@@ -1,0 +1,48 @@
+//! Which keys a query must not see.
+
+use tch::{Device, Kind, Tensor};
+
+/// Masks as numbers that are added to the scores.
+pub(crate) struct Masks {
+    pub(crate) attn: Option<Tensor>,
+    pub(crate) key_padding: Option<Tensor>,
+}
+
+impl Masks {
+    /// `MultiheadAttention.merge_masks`: both in one, and its kind, 1 for padding alone, else 2.
+    pub(crate) fn merged(&self, query: &Tensor, heads: i64) -> (Option<Tensor>, Option<i64>) {
+        let (batch, length) = (query.size()[0], query.size()[1]);
+        let Some(attn) = &self.attn else {
+            let padding = self.key_padding.as_ref().map(Tensor::shallow_clone);
+            let kind = padding.is_some().then_some(1);
+            return (padding, kind);
+        };
+        let merged = match attn.dim() {
+            3 => attn.view([batch, -1, length, length]),
+            _ => attn.view([1, 1, length, length]).expand([batch, heads, -1, -1], false),
+        };
+        let merged = match &self.key_padding {
+            Some(padding) => {
+                merged + padding.view([batch, 1, 1, length]).expand([-1, heads, -1, -1], false)
+            }
+            None => merged,
+        };
+        (Some(merged), Some(2))
+    }
+}
+
+/// Minus infinity where a mask is true, so that a softmax gives 0.
+pub(crate) fn canonical_mask(mask: &Tensor, kind: Kind) -> Tensor {
+    match mask.kind() {
+        Kind::Bool => {
+            Tensor::zeros(mask.size(), (kind, mask.device())).masked_fill_(mask, f64::NEG_INFINITY)
+        }
+        _ => mask.shallow_clone(),
+    }
+}
+
+/// `nn.Transformer.generate_square_subsequent_mask(size)`: lets every element of a sequence see only
+/// those up to its own place. `[size, size]`, with minus infinity above the diagonal.
+pub fn generate_square_subsequent_mask(size: i64, device: Device) -> Tensor {
+    Tensor::full([size, size], f64::NEG_INFINITY, (Kind::Float, device)).triu(1)
+}

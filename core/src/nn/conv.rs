@@ -1,0 +1,203 @@
+//! Convolutions with PyTorch's initial values: `torch.nn.Conv1d`, `Conv2d` and `Conv3d`.
+
+use super::init::{default_bias, default_weight};
+use std::borrow::Borrow;
+use tch::Tensor;
+use tch::nn::{Module, Path};
+
+/// PyTorch's keyword arguments of `nn.Conv1d`, 2d and 3d, with its defaults; each applies to all
+/// dimensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConvOptions {
+    /// How many pixels the kernel moves between outputs: 2 halves the image.
+    pub stride: i64,
+    /// How many zeros are added on every side: half the kernel size preserves the image's size.
+    pub padding: i64,
+    /// The distance between the kernel's elements.
+    pub dilation: i64,
+    /// The number of groups into which the channels are split, each with its own kernels.
+    pub groups: i64,
+    /// Whether to add a bias to each output channel; before a batch norm, which subtracts the mean,
+    /// it is useless.
+    pub bias: bool,
+}
+
+impl Default for ConvOptions {
+    fn default() -> Self {
+        ConvOptions { stride: 1, padding: 0, dilation: 1, groups: 1, bias: true }
+    }
+}
+
+/// A convolution over N dimensions; see [`conv2d`].
+#[derive(Debug)]
+pub struct Conv<const N: usize> {
+    /// `[out_channels, in_channels / groups, kernel_size, …]`
+    pub ws: Tensor,
+    /// `[out_channels]`
+    pub bs: Option<Tensor>,
+    options: ConvOptions,
+}
+
+/// See [`conv1d`].
+pub type Conv1d = Conv<1>;
+/// See [`conv2d`].
+pub type Conv2d = Conv<2>;
+/// See [`conv3d`].
+pub type Conv3d = Conv<3>;
+
+/// `torch.nn.Conv1d(in_channels, out_channels, kernel_size)`: [`conv2d`] for sequences
+/// `[N, in_channels, L]`.
+///
+/// # Panics
+/// Those of [`conv2d`].
+pub fn conv1d<'a>(
+    path: impl Borrow<Path<'a>>,
+    in_channels: i64,
+    out_channels: i64,
+    kernel_size: i64,
+    options: ConvOptions,
+) -> Conv1d {
+    Conv::new(path.borrow(), in_channels, out_channels, kernel_size, options)
+}
+
+/// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
+/// `[N, in_channels, H, W]` to `[N, out_channels, H', W']`.
+///
+/// Registers and draws the weight, then the bias, like `Conv2d.reset_parameters`; tch's own layer
+/// uses the opposite order and another distribution.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn::VarStore};
+/// use tch_parallel::nn::{ConvOptions, conv2d};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let options = ConvOptions { stride: 2, padding: 1, ..Default::default() };
+/// let layer = conv2d(vs.root() / "conv1", 3, 64, 3, options);
+/// let images = Tensor::ones([8, 3, 32, 32], (Kind::Float, Device::Cpu));
+/// assert_eq!(images.apply(&layer).size(), [8, 64, 16, 16]);
+/// ```
+///
+/// # Panics
+/// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if
+/// tensors of these shapes cannot be created; and in the forward pass, like tch's layers, if the
+/// input does not fit.
+pub fn conv2d<'a>(
+    path: impl Borrow<Path<'a>>,
+    in_channels: i64,
+    out_channels: i64,
+    kernel_size: i64,
+    options: ConvOptions,
+) -> Conv2d {
+    Conv::new(path.borrow(), in_channels, out_channels, kernel_size, options)
+}
+
+/// `torch.nn.Conv3d(in_channels, out_channels, kernel_size)`: [`conv2d`] for volumes and videos
+/// `[N, in_channels, D, H, W]`.
+///
+/// # Panics
+/// Those of [`conv2d`].
+pub fn conv3d<'a>(
+    path: impl Borrow<Path<'a>>,
+    in_channels: i64,
+    out_channels: i64,
+    kernel_size: i64,
+    options: ConvOptions,
+) -> Conv3d {
+    Conv::new(path.borrow(), in_channels, out_channels, kernel_size, options)
+}
+
+impl<const N: usize> Conv<N> {
+    fn new(
+        path: &Path<'_>,
+        in_channels: i64,
+        out_channels: i64,
+        kernel_size: i64,
+        options: ConvOptions,
+    ) -> Self {
+        check_groups(in_channels, out_channels, options.groups);
+        let kernel = kernel::<N>(out_channels, in_channels / options.groups, kernel_size);
+        let (ws, bs) = variables(path, &kernel, options.bias.then_some(out_channels));
+        Conv { ws, bs, options }
+    }
+}
+
+pub(super) fn check_groups(in_channels: i64, out_channels: i64, groups: i64) {
+    assert!(groups >= 1, "groups is {groups}, but must be at least 1");
+    for (name, channels) in [("in_channels", in_channels), ("out_channels", out_channels)] {
+        assert!(
+            channels % groups == 0,
+            "{name} is {channels}, but must be divisible by groups, {groups}"
+        );
+    }
+}
+
+pub(super) fn kernel<const N: usize>(first: i64, second: i64, kernel_size: i64) -> Vec<i64> {
+    [&[first, second][..], &[kernel_size; N]].concat()
+}
+
+/// The weight, and a bias for this many channels.
+pub(super) fn variables(
+    path: &Path<'_>,
+    kernel: &[i64],
+    bias: Option<i64>,
+) -> (Tensor, Option<Tensor>) {
+    // PyTorch takes the second dimension for the inputs, even of a transposed convolution.
+    let fan_in = kernel[1..].iter().product();
+    let ws = path.var("weight", kernel, default_weight(fan_in));
+    (ws, bias.map(|channels| path.var("bias", &[channels], default_bias(fan_in))))
+}
+
+impl<const N: usize> Module for Conv<N> {
+    fn forward(&self, xs: &Tensor) -> Tensor {
+        let ConvOptions { stride, padding, dilation, groups, bias: _ } = self.options;
+        let (stride, padding, dilation) = ([stride; N], [padding; N], [dilation; N]);
+        let bs = self.bs.as_ref();
+        // Only these are ever built.
+        match N {
+            1 => xs.conv1d(&self.ws, bs, stride, padding, dilation, groups),
+            2 => xs.conv2d(&self.ws, bs, stride, padding, dilation, groups),
+            _ => xs.conv3d(&self.ws, bs, stride, padding, dilation, groups),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind, nn::VarStore};
+
+    fn output(options: ConvOptions) -> Vec<i64> {
+        let vs = VarStore::new(Device::Cpu);
+        let images = Tensor::zeros([7, 4, 9, 9], (Kind::Float, Device::Cpu));
+        conv2d(vs.root(), 4, 6, 3, options).forward(&images).size()
+    }
+
+    #[test]
+    fn images_become_smaller_as_the_options_say() {
+        let options = ConvOptions::default();
+        assert_eq!(output(options), [7, 6, 7, 7]);
+        assert_eq!(output(ConvOptions { padding: 1, ..options }), [7, 6, 9, 9]);
+        assert_eq!(output(ConvOptions { stride: 2, ..options }), [7, 6, 4, 4]);
+        assert_eq!(output(ConvOptions { dilation: 2, ..options }), [7, 6, 5, 5]);
+    }
+
+    #[test]
+    fn groups_see_only_their_own_channels() {
+        let vs = VarStore::new(Device::Cpu);
+        let options = ConvOptions { groups: 2, bias: false, ..Default::default() };
+        assert_eq!(conv2d(vs.root(), 4, 6, 3, options).ws.size(), [6, 2, 3, 3]);
+        assert_eq!(vs.len(), 1);
+    }
+
+    #[test]
+    #[should_panic = "groups is 0, but must be at least 1"]
+    fn no_groups_at_all_are_refused() {
+        output(ConvOptions { groups: 0, ..Default::default() });
+    }
+
+    #[test]
+    #[should_panic = "in_channels is 4, but must be divisible by groups, 3"]
+    fn channels_that_do_not_go_into_the_groups_are_refused() {
+        output(ConvOptions { groups: 3, ..Default::default() });
+    }
+}

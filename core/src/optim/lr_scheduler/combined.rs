@@ -1,0 +1,166 @@
+//! Schedules made of others: one after the other, or several at once.
+
+use super::group::GroupRates;
+use super::schedule::{Epoch, Schedule};
+use crate::{Error, Result};
+
+/// Several schedules in sequence. Each starts at its own epoch 0, from the optimizer's initial
+/// rate. `SequentialLR(schedulers, milestones)`
+///
+/// ```
+/// use tch_parallel::optim::lr_scheduler::{CosineAnnealingLr, LinearLr, LrScheduler, SequentialLr};
+/// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
+/// # let weight = vs.root().zeros("weight", &[3]);
+/// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
+///
+/// let warm_up = LinearLr { start_factor: 0.01, total_iters: 5, ..Default::default() };
+/// let schedule = SequentialLr {
+///     schedules: vec![Box::new(warm_up), Box::new(CosineAnnealingLr::new(85))],
+///     milestones: vec![5],
+/// };
+/// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
+/// assert_eq!(optimizer.lr(), 0.1 * 0.01);
+/// for _epoch in 0..5 {
+///     scheduler.step(&mut optimizer)?;
+/// }
+/// assert_eq!(optimizer.lr(), 0.1); // warmed up; from here on along the cosine
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SequentialLr {
+    /// The schedules, in order. [`OneCycleLr`](super::OneCycleLr) can only be the first.
+    pub schedules: Vec<Box<dyn Schedule>>,
+    /// The epochs in which the second, the third and later schedules start.
+    pub milestones: Vec<u64>,
+}
+
+impl Schedule for SequentialLr {
+    fn check(&self, groups: &[GroupRates]) -> Result<()> {
+        if self.schedules.len() != self.milestones.len() + 1 {
+            let found =
+                format!("{}, with {} milestones", self.schedules.len(), self.milestones.len());
+            return Err(Error::argument(
+                "the number of schedules",
+                found,
+                "one more than the number of milestones",
+            ));
+        }
+        let after = [0].iter().chain(&self.milestones);
+        if after.zip(&self.milestones).any(|(before, milestone)| milestone <= before) {
+            let found = format!("{:?}", self.milestones);
+            return Err(Error::argument(
+                "milestones",
+                found,
+                "epochs from 1 on, each after the one before",
+            ));
+        }
+        check_all(&self.schedules, groups)
+    }
+
+    /// PyTorch creates all schedulers, which may set the momentum, and then starts the first again.
+    fn start(&self, group: &mut GroupRates) {
+        start_all(&self.schedules, group);
+        group.lr = group.base_lr();
+        self.schedules[0].start(group);
+    }
+
+    fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
+        let number = epoch.number();
+        let passed = self.milestones.partition_point(|&milestone| milestone <= number);
+        let schedule = &self.schedules[passed];
+        match passed.checked_sub(1).map(|last| number - self.milestones[last]) {
+            Some(0) => schedule.restart(group),
+            Some(since) => schedule.step(since.into(), group)?,
+            None => schedule.step(epoch, group)?,
+        }
+        Ok(())
+    }
+
+    fn restart(&self, group: &mut GroupRates) {
+        self.schedules[0].restart(group);
+    }
+}
+
+/// Several schedules at once: each changes the rate that the one before it has set.
+/// `ChainedScheduler(schedulers)`
+///
+/// ```
+/// use tch_parallel::optim::lr_scheduler::{
+///     ChainedScheduler, ConstantLr, ExponentialLr, LrScheduler,
+/// };
+/// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
+/// # let weight = vs.root().zeros("weight", &[3]);
+/// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
+///
+/// let low = ConstantLr { factor: 0.5, total_iters: 2 };
+/// let decay = ExponentialLr { gamma: 0.5 };
+/// let schedule = ChainedScheduler { schedules: vec![Box::new(low), Box::new(decay)] };
+/// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
+/// let mut rates = Vec::new();
+/// for _epoch in 0..4 {
+///     rates.push(optimizer.lr());
+///     scheduler.step(&mut optimizer)?;
+/// }
+/// assert_eq!(rates, [0.5, 0.25, 0.25, 0.125]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ChainedScheduler {
+    /// The schedules, in order. Only some multiply the rate; those that compute it from the epoch
+    /// (such as [`LambdaLr`](super::LambdaLr) and [`CyclicLr`](super::CyclicLr)) undo what those
+    /// before them did. [`OneCycleLr`](super::OneCycleLr) can only be the first.
+    pub schedules: Vec<Box<dyn Schedule>>,
+}
+
+impl Schedule for ChainedScheduler {
+    fn check(&self, groups: &[GroupRates]) -> Result<()> {
+        if self.schedules.is_empty() {
+            return Err(Error::argument("the number of schedules", 0, "at least 1"));
+        }
+        check_all(&self.schedules, groups)
+    }
+
+    fn start(&self, group: &mut GroupRates) {
+        start_all(&self.schedules, group);
+    }
+
+    fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
+        self.schedules.iter().try_for_each(|schedule| schedule.step(epoch, group))
+    }
+}
+
+/// Starts a schedule as PyTorch creates a scheduler: the first of an optimizer notes the rate that
+/// all others start from.
+pub(super) fn start(schedule: &dyn Schedule, group: &mut GroupRates) {
+    let lr = group.lr;
+    schedule.start(group);
+    group.initial_lr.get_or_insert(lr);
+}
+
+fn start_all(schedules: &[Box<dyn Schedule>], group: &mut GroupRates) {
+    for schedule in schedules {
+        start(schedule, group);
+    }
+}
+
+/// Refuses schedules that refuse their settings, and one that would change the rate from which
+/// those before it have started.
+fn check_all(schedules: &[Box<dyn Schedule>], groups: &[GroupRates]) -> Result<()> {
+    schedules.iter().try_for_each(|schedule| schedule.check(groups))?;
+    for mut group in groups.iter().copied() {
+        let mut initial_lr = None;
+        for schedule in schedules {
+            start(schedule, &mut group);
+            if *initial_lr.get_or_insert(group.initial_lr) != group.initial_lr {
+                return Err(Error::argument(
+                    "the schedules",
+                    format!("a list with {schedule:?} after others"),
+                    "a list that begins with it, because it sets the rate that others start from",
+                ));
+            }
+        }
+    }
+    Ok(())
+}

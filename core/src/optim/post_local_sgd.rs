@@ -1,0 +1,157 @@
+//! An optimizer that also averages parameters over the ranks.
+
+use super::optimizer::{Optimizer, OptimizerState};
+use super::param_group::{GroupOptions, ParamGroup};
+use crate::distributed::PeriodicModelAverager;
+use crate::{Error, Result};
+use tch::Tensor;
+
+/// The averager's step in the state. Without a dot, unlike every `PARAMETER.ENTRY`.
+const STEP: &str = "step";
+
+/// Makes the steps of another optimizer, and averages the parameters over the ranks after those that
+/// its averager chooses. `torch.distributed.optim.PostLocalSGDOptimizer`
+///
+/// A state without the averager's step, such as that of an optimizer that was not wrapped, can be
+/// loaded too: the averager then begins at step 0, with its warm-up.
+///
+/// Do not use [`GradScaler`](crate::amp::GradScaler) after the warm-up: each rank then checks
+/// gradients of its own, so one may skip a step, and with it the average that the others wait for.
+///
+/// ```
+/// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
+/// use tch_parallel::distributed::hooks::PostLocalSgd;
+/// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+/// use tch_parallel::distributed::PeriodicModelAverager;
+/// use tch_parallel::optim::{Optimizer, PostLocalSgdOptimizer, Sgd, SgdOptions};
+///
+/// # let group = ProcessGroup::from_env()?;
+/// # let vs = nn::VarStore::new(group.device());
+/// # let module = nn::linear(vs.root(), 4, 1, Default::default());
+/// # let images = Tensor::ones([8, 4], (Kind::Float, group.device()));
+/// // 100 steps with averaged gradients; then every rank goes its own way for 4 steps at a time.
+/// let hook = PostLocalSgd::without_post_local_gradient_allreduce(100);
+/// let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
+/// let model = DistributedDataParallel::with_options(module, &vs, &group, options)?;
+/// let averager = PeriodicModelAverager::new(&group, 4, 100)?;
+/// let sgd = Sgd::new(&vs, SgdOptions::default())?;
+/// let mut optimizer = PostLocalSgdOptimizer::new(sgd, averager);
+/// # model.backward(&model.forward_t(&images, true).mean(Kind::Float))?;
+/// optimizer.step()?;
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PostLocalSgdOptimizer<O> {
+    optimizer: O,
+    averager: PeriodicModelAverager,
+}
+
+impl<O: Optimizer> PostLocalSgdOptimizer<O> {
+    /// Wraps `optimizer`.
+    pub fn new(optimizer: O, averager: PeriodicModelAverager) -> Self {
+        PostLocalSgdOptimizer { optimizer, averager }
+    }
+
+    /// The wrapped optimizer, to change its groups.
+    pub fn optimizer_mut(&mut self) -> &mut O {
+        &mut self.optimizer
+    }
+}
+
+impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
+    /// Makes a step, and averages the parameters if it is time. Then it is a collective.
+    ///
+    /// # Errors
+    /// Those of the wrapped optimizer, which the other ranks learn about when this one ends, and
+    /// those of [`PeriodicModelAverager::average_parameters`].
+    fn step(&mut self) -> Result<()> {
+        self.optimizer
+            .step()
+            .inspect_err(|error| self.averager.group.report(&error.to_string()))?;
+        self.averager.average_parameters(&self.optimizer.parameters())
+    }
+
+    fn zero_grad(&mut self) -> Result<()> {
+        self.optimizer.zero_grad()
+    }
+
+    fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {
+        self.optimizer.param_groups()
+    }
+
+    fn param_groups_mut(&mut self) -> Vec<&mut ParamGroup<dyn GroupOptions>> {
+        self.optimizer.param_groups_mut()
+    }
+
+    fn parameters(&self) -> Vec<Tensor> {
+        self.optimizer.parameters()
+    }
+
+    fn lr(&self) -> f64 {
+        self.optimizer.lr()
+    }
+
+    fn set_lr(&mut self, lr: f64) {
+        self.optimizer.set_lr(lr);
+    }
+
+    fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
+        self.optimizer.consolidate_state_dict(to)
+    }
+
+    fn state_dict(&self) -> Result<OptimizerState> {
+        let mut state = self.optimizer.state_dict()?;
+        state.tensors.push((STEP.into(), Tensor::from(self.averager.step as i64)));
+        Ok(state)
+    }
+
+    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
+        let step = match state.tensors.iter().find(|(name, _)| name == STEP) {
+            Some((_, step)) => u64::try_from(i64::try_from(step)?).map_err(|_| {
+                Error::argument("the averager's step", "negative", "the number of steps made")
+            })?,
+            None => 0,
+        };
+        let own = state.tensors.iter().filter(|(name, _)| name != STEP);
+        self.optimizer.load_state_dict(&OptimizerState {
+            optimizer: state.optimizer.clone(),
+            param_groups: state.param_groups.clone(),
+            tensors: own.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect(),
+        })?;
+        self.averager.step = step;
+        Ok(())
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.optimizer.state_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distributed::ProcessGroup;
+    use crate::optim::{Sgd, SgdOptions};
+    use tch::Device;
+    use tch::nn::VarStore;
+
+    #[test]
+    fn the_averagers_step_goes_with_the_state_beside_a_parameter_of_any_name() {
+        let vs = VarStore::new(Device::Cpu);
+        let _ = vs.root().sub("averager").ones("step", &[2]);
+        let group = ProcessGroup::from_env().unwrap();
+        let wrapped = |step| {
+            let mut averager = PeriodicModelAverager::new(&group, 4, 100).unwrap();
+            averager.step = step;
+            let sgd: Box<dyn Optimizer> = Box::new(Sgd::new(&vs, SgdOptions::default()).unwrap());
+            PostLocalSgdOptimizer::new(sgd, averager)
+        };
+        let mut after = wrapped(0);
+        after.load_state_dict(&wrapped(7).state_dict().unwrap()).unwrap();
+        assert_eq!(after.averager.step, 7);
+        // As in PyTorch, without a step it begins again.
+        let unwrapped = after.optimizer_mut().state_dict().unwrap();
+        after.load_state_dict(&unwrapped).unwrap();
+        assert_eq!(after.averager.step, 0);
+    }
+}

@@ -1,0 +1,116 @@
+//! What runs when, in a picture: `torch.profiler`.
+//!
+//! The trace is a JSON file in Chrome's format, which <https://ui.perfetto.dev> opens: a row for each
+//! thread, with the operators, the nodes of the backward pass and the exchange of every bucket
+//! (`shared_memory:all_reduce`, `gloo:all_reduce`, `nccl:all_reduce`) beside it.
+
+use crate::{Error, Result};
+use c10d_sys::profiler;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use schedule::{Schedule, ScheduledProfiler};
+
+mod schedule;
+
+/// There is one profiler for the whole process.
+static RUNNING: AtomicBool = AtomicBool::new(false);
+
+/// `torch.profiler.profile`: records what all threads of the process do, on GPUs too, until
+/// [`stop`](Self::stop). If dropped before, it writes no trace.
+///
+/// ```
+/// use tch::{Kind, Tensor, kind::FLOAT_CPU};
+/// use tch_parallel::profiler::Profiler;
+///
+/// let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("rank0.json");
+/// let profiler = Profiler::start(&path)?;
+/// Tensor::ones([2, 2], FLOAT_CPU).set_requires_grad(true).square().sum(Kind::Float).backward();
+/// profiler.stop()?;
+/// assert!(std::fs::read_to_string(path)?.contains("PowBackward0"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "it records until `stop` is called"]
+pub struct Profiler {
+    path: String,
+    running: bool,
+}
+
+impl Profiler {
+    /// Begins to record, for a trace at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be written; [`Error::Argument`] if another profiler is
+    /// running, or for a path that is not UTF-8. A file that is there already is then unchanged.
+    pub fn start(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into().into_os_string().into_string().map_err(|path| {
+            Error::argument("the trace's path", format!("{path:?}"), "UTF-8, as PyTorch requires")
+        })?;
+        if RUNNING.swap(true, Ordering::AcqRel) {
+            return Err(Error::argument(
+                "the profiler",
+                "running already",
+                "stopped before another starts",
+            ));
+        }
+        // The trace itself replaces the file only when it is complete.
+        OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(&path)
+            .inspect_err(|_| RUNNING.store(false, Ordering::Release))
+            .map_err(Error::io("create", &path))?;
+        // From here on, a drop ends it.
+        let profiler = Profiler { path, running: true };
+        profiler::start(tch::Cuda::is_available()).map_err(Error::engine("start the profiler"))?;
+        Ok(profiler)
+    }
+
+    /// Ends recording and writes the trace.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if PyTorch's profiler fails.
+    pub fn stop(mut self) -> Result<()> {
+        self.end(true)
+    }
+
+    fn end(&mut self, save: bool) -> Result<()> {
+        if !std::mem::take(&mut self.running) {
+            return Ok(());
+        }
+        let stopped = profiler::stop(save.then_some(self.path.as_str()));
+        RUNNING.store(false, Ordering::Release);
+        stopped.map_err(Error::engine("stop the profiler"))
+    }
+}
+
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        // Nobody is left to be told of an error.
+        let _ = self.end(false);
+    }
+}
+
+/// Records `body`, for a trace at `path`: `with torch.profiler.profile()`.
+///
+/// # Errors
+/// Those of [`Profiler::start`] and [`Profiler::stop`].
+pub fn profile<R>(path: impl AsRef<Path>, body: impl FnOnce() -> R) -> Result<R> {
+    let profiler = Profiler::start(path.as_ref())?;
+    let result = body();
+    profiler.stop()?;
+    Ok(result)
+}
+
+/// `with torch.profiler.record_function(name)`: a range of this name in the trace. Without a
+/// profiler this only calls `body`.
+///
+/// # Errors
+/// [`Error::Tensor`] for a name that contains NUL.
+pub fn record_function<R>(name: &str, body: impl FnOnce() -> R) -> Result<R> {
+    profiler::record_function(name, body).map_err(Error::engine("record_function"))
+}

@@ -1,0 +1,332 @@
+#include "guard.hpp"
+#include "handles.hpp"
+#include "serial_process_group.hpp"
+#include "shared_data.hpp"
+
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include <utility>
+#include <vector>
+
+using c10d_sys::guarded;
+using c10d_sys::tensors;
+using std::chrono::milliseconds;
+
+namespace {
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Tensors = std::vector<at::Tensor>;
+
+c10d_sys::SerialProcessGroup& serial(c10d_process_group* handle) {
+  // c10d_process_group_new makes no other.
+  return static_cast<c10d_sys::SerialProcessGroup&>(*handle->group);
+}
+
+milliseconds limit(int64_t timeout_ms, milliseconds none) {
+  return timeout_ms < 0 ? none : milliseconds(timeout_ms);
+}
+
+template <typename Options>
+Options options_of(c10d_call call) {
+  Options options;
+  options.timeout = limit(call.timeout_ms, c10d::kUnsetTimeout);
+  options.asyncOp = call.async;
+  return options;
+}
+
+template <typename Options>
+Options rooted(c10d_call call, int root) {
+  auto options = options_of<Options>(call);
+  options.rootRank = root;
+  return options;
+}
+
+template <typename Options>
+Options reducing(c10d_call call, uint8_t op) {
+  auto options = options_of<Options>(call);
+  options.reduceOp = c10d::ReduceOp(static_cast<c10d::ReduceOp::RedOpType>(op));
+  return options;
+}
+
+// What is exchanged for a tensor. Backends read and write as many numbers as a tensor has, one after
+// the other from the first. With gaps between them, or elements that share memory, they would touch
+// memory that is not the tensor's; and they know nothing of numbers that are only marked as negated.
+at::Tensor exchanged(c10d_tensor* pointer) {
+  const auto& tensor = c10d_sys::tensor(pointer);
+  TORCH_CHECK_VALUE(tensor.defined(), "Tensors must be defined");
+  if (tensor.layout() != at::kStrided) {
+    return tensor;
+  }
+  TORCH_CHECK_VALUE(tensor.is_non_overlapping_and_dense(), "Tensors must be contiguous");
+  TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "Conjugate and negative views must be resolved");
+  // What NCCL knows of the memory of GPUs, it knows by its owner, CUDA's allocator.
+  return tensor.is_cpu() ? c10d_sys::independent(tensor) : tensor.tensor_data();
+}
+
+Tensors exchanged(c10d_tensor** pointers, size_t count) {
+  Tensors result;
+  for (size_t i = 0; i < count; ++i) {
+    result.push_back(exchanged(pointers[i]));
+  }
+  return result;
+}
+
+template <typename F>
+void start(c10d_process_group* handle, c10d_work** out, F&& operation) {
+  *out = new c10d_work{serial(handle).start(operation)};
+}
+
+} // namespace
+
+c10d_status c10d_all_reduce(
+    c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out) {
+  return guarded([&] {
+    Tensors list{exchanged(input)};
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend.allreduce(list, reducing<c10d::AllreduceOptions>(call, op));
+    });
+  });
+}
+
+c10d_status c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c10d_call call, c10d_work** out) {
+  return guarded([&] {
+    Tensors list{exchanged(input)};
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend.broadcast(list, rooted<c10d::BroadcastOptions>(call, root));
+    });
+  });
+}
+
+c10d_status c10d_reduce(
+    c10d_process_group* handle, c10d_tensor* input, int root, uint8_t op, c10d_call call, c10d_work** out) {
+  return guarded([&] {
+    Tensors list{exchanged(input)};
+    auto options = reducing<c10d::ReduceOptions>(call, op);
+    options.rootRank = root;
+    start(handle, out, [&](c10d::Backend& backend) { return backend.reduce(list, options); });
+  });
+}
+
+c10d_status c10d_all_gather(
+    c10d_process_group* handle,
+    c10d_tensor** outputs,
+    size_t count,
+    c10d_tensor* input,
+    c10d_call call,
+    c10d_work** out) {
+  return guarded([&] {
+    std::vector<Tensors> gathered{exchanged(outputs, count)};
+    Tensors list{exchanged(input)};
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend.allgather(gathered, list, options_of<c10d::AllgatherOptions>(call));
+    });
+  });
+}
+
+c10d_status c10d_all_gather_into_tensor(
+    c10d_process_group* handle, c10d_tensor* output, c10d_tensor* input, c10d_call call, c10d_work** out) {
+  return guarded([&] {
+    Tensors both{exchanged(output), exchanged(input)};
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend._allgather_base(both[0], both[1], options_of<c10d::AllgatherOptions>(call));
+    });
+  });
+}
+
+c10d_status c10d_gather(
+    c10d_process_group* handle,
+    c10d_tensor** outputs,
+    size_t count,
+    c10d_tensor* input,
+    int root,
+    c10d_call call,
+    c10d_work** out) {
+  return guarded([&] {
+    std::vector<Tensors> lists(count > 0 ? 1 : 0, exchanged(outputs, count));
+    Tensors list{exchanged(input)};
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend.gather(lists, list, rooted<c10d::GatherOptions>(call, root));
+    });
+  });
+}
+
+c10d_status c10d_scatter(
+    c10d_process_group* handle,
+    c10d_tensor* output,
+    c10d_tensor** inputs,
+    size_t count,
+    int root,
+    c10d_call call,
+    c10d_work** out) {
+  return guarded([&] {
+    std::vector<Tensors> lists(count > 0 ? 1 : 0, exchanged(inputs, count));
+    Tensors list{exchanged(output)};
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend.scatter(list, lists, rooted<c10d::ScatterOptions>(call, root));
+    });
+  });
+}
+
+c10d_status c10d_reduce_scatter(
+    c10d_process_group* handle,
+    c10d_tensor* output,
+    c10d_tensor** inputs,
+    size_t count,
+    uint8_t op,
+    c10d_call call,
+    c10d_work** out) {
+  return guarded([&] {
+    Tensors list{exchanged(output)};
+    std::vector<Tensors> lists{exchanged(inputs, count)};
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend.reduce_scatter(list, lists, reducing<c10d::ReduceScatterOptions>(call, op));
+    });
+  });
+}
+
+c10d_status c10d_reduce_scatter_tensor(
+    c10d_process_group* handle, c10d_tensor* output, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out) {
+  return guarded([&] {
+    Tensors both{exchanged(output), exchanged(input)};
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend._reduce_scatter_base(both[0], both[1], reducing<c10d::ReduceScatterOptions>(call, op));
+    });
+  });
+}
+
+c10d_status c10d_all_to_all(
+    c10d_process_group* handle,
+    c10d_tensor** outputs,
+    c10d_tensor** inputs,
+    size_t count,
+    c10d_call call,
+    c10d_work** out) {
+  return guarded([&] {
+    auto received = exchanged(outputs, count);
+    auto sent = exchanged(inputs, count);
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend.alltoall(received, sent, options_of<c10d::AllToAllOptions>(call));
+    });
+  });
+}
+
+c10d_status c10d_all_to_all_single(
+    c10d_process_group* handle,
+    c10d_tensor* output,
+    c10d_tensor* input,
+    const int64_t* output_splits,
+    size_t output_count,
+    const int64_t* input_splits,
+    size_t input_count,
+    c10d_call call,
+    c10d_work** out) {
+  return guarded([&] {
+    Tensors both{exchanged(output), exchanged(input)};
+    std::vector<int64_t> received(output_splits, output_splits + output_count);
+    std::vector<int64_t> sent(input_splits, input_splits + input_count);
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend.alltoall_base(both[0], both[1], received, sent, options_of<c10d::AllToAllOptions>(call));
+    });
+  });
+}
+
+c10d_status c10d_barrier(c10d_process_group* handle, c10d_call call, c10d_work** out) {
+  return guarded([&] {
+    start(handle, out, [&](c10d::Backend& backend) {
+      return backend.barrier(options_of<c10d::BarrierOptions>(call));
+    });
+  });
+}
+
+c10d_status c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_ms, bool wait_all_ranks) {
+  return guarded([&] {
+    c10d::BarrierOptions options;
+    options.timeout = milliseconds(timeout_ms);
+    // It cannot be started without waiting for it: the group stays locked until every rank has
+    // arrived.
+    serial(handle).start([&](c10d::Backend& backend) { backend.monitoredBarrier(options, wait_all_ranks); });
+  });
+}
+
+c10d_status c10d_broadcast_coalesced(
+    c10d_process_group* handle, c10d_tensor** pointers, size_t count, size_t buffer_size, int root) {
+  return guarded([&] {
+    // A leaf that requires a gradient may not be written to; its detached twin shares the memory.
+    Tensors detached;
+    for (const auto& each : tensors(pointers, count)) {
+      detached.push_back(each.detach());
+    }
+    c10d::broadcast_coalesced(handle->group, detached, buffer_size, root);
+  });
+}
+
+c10d_status c10d_send(c10d_process_group* handle, c10d_tensor* input, int destination, int tag, c10d_work** out) {
+  return guarded([&] {
+    Tensors list{exchanged(input)};
+    start(handle, out, [&](c10d::Backend& backend) { return backend.send(list, destination, tag); });
+  });
+}
+
+c10d_status c10d_recv(c10d_process_group* handle, c10d_tensor* output, int source, int tag, c10d_work** out) {
+  return guarded([&] {
+    Tensors list{exchanged(output)};
+    start(handle, out, [&](c10d::Backend& backend) { return backend.recv(list, source, tag); });
+  });
+}
+
+c10d_status c10d_recv_any(c10d_process_group* handle, c10d_tensor* output, int tag, c10d_work** out) {
+  return guarded([&] {
+    Tensors list{exchanged(output)};
+    start(handle, out, [&](c10d::Backend& backend) { return backend.recvAnysource(list, tag); });
+  });
+}
+
+c10d_status c10d_batch(c10d_process_group* handle, const c10d_message* messages, size_t count, c10d_work** out) {
+  return guarded([&] {
+    std::vector<Tensors> lists;
+    for (size_t i = 0; i < count; ++i) {
+      lists.push_back({exchanged(messages[i].tensor)});
+    }
+    auto works = serial(handle).start([&](c10d::Backend& backend) {
+      std::vector<WorkPtr> works;
+      const bool together = backend.supportsCoalescing();
+      if (together) {
+        backend.startCoalescing();
+      }
+      for (size_t i = 0; i < count; ++i) {
+        const auto& [_, peer, tag, is_send] = messages[i];
+        works.push_back(is_send ? backend.send(lists[i], peer, tag) : backend.recv(lists[i], peer, tag));
+      }
+      if (together) {
+        works.assign(count, backend.endCoalescing());
+      }
+      return works;
+    });
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = new c10d_work{std::move(works[i])};
+    }
+  });
+}
+
+c10d_status c10d_work_wait(c10d_work* work, int64_t timeout_ms) {
+  return guarded([&] {
+    if (work->work) {
+      work->work->wait(limit(timeout_ms, kNoTimeout));
+    }
+  });
+}
+
+c10d_status c10d_work_is_completed(c10d_work* work, bool* out) {
+  return guarded([&] { *out = !work->work || work->work->isCompleted(); });
+}
+
+c10d_status c10d_work_source_rank(c10d_work* work, int* out) {
+  return guarded([&] {
+    TORCH_CHECK_VALUE(work->work, "the message has no source");
+    *out = work->work->sourceRank();
+  });
+}
+
+void c10d_work_free(c10d_work* work) {
+  delete work;
+}

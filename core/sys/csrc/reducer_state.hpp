@@ -1,0 +1,158 @@
+#pragma once
+
+// What a model's wrapper, the gradient accumulators of its parameters and running backward passes own
+// together.
+
+#include "comm_hook.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+namespace c10d_sys {
+
+// The reducer and the gradient accumulators of its parameters own each other: accumulators through
+// `ReducerGuard`, and the reducer directly, until `release`. From then on the graphs that lead to the
+// accumulators keep them alive, and they the reducer.
+class OwnedReducer : public c10d::Reducer {
+ public:
+  using c10d::Reducer::Reducer;
+
+  // The hooks stay, since a backward pass may be running them: without these two, which only the
+  // destructor reads, it removes none.
+  void release() {
+    decltype(hooks_)().swap(hooks_);
+    decltype(grad_accumulators_)().swap(grad_accumulators_);
+  }
+
+  // The parameters as the buckets list them; empty as long as no backward pass has shown it.
+  std::vector<int64_t> bucket_order() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!has_rebuilt_bucket_) {
+      const bool complete = rebuilt_param_indices_.size() == params_.size();
+      return complete ? rebuilt_param_indices_ : std::vector<int64_t>{};
+    }
+    std::vector<int64_t> order;
+    for (const auto& bucket : buckets_) {
+      order.insert(order.end(), bucket.variable_indices.begin(), bucket.variable_indices.end());
+    }
+    return order;
+  }
+
+  // Has the next `rebuild_buckets` act as if gradients had arrived in this order. Buckets that have been
+  // rebuilt stay: the reducer remembers their parameters.
+  void set_bucket_order(std::vector<int64_t> order) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const bool rebuilds = !has_rebuilt_bucket_ && (!find_unused_parameters_ || static_graph_);
+    if (order.size() != params_.size() || !rebuilds) {
+      return;
+    }
+    rebuilt_params_.clear();
+    for (const auto index : order) {
+      rebuilt_params_.push_back(params_[index]);
+    }
+    rebuilt_param_indices_ = std::move(order);
+  }
+};
+
+// Owned by the handle, by the gradient accumulators, and by graphs that contain a `Sink`.
+struct ReducerState : torch::CustomClassHolder {
+  // Members are destroyed in reverse order: the logger's destructor still uses the reducer.
+  std::shared_ptr<OwnedReducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+  // Whether there is a handle.
+  std::atomic<bool> in_use{false};
+  // Null if none is registered. Owned by the reducer.
+  CommHook* comm_hook = nullptr;
+  bool static_graph = false;
+  // static_graph reduces everything after the first backward pass, once. Atomic, because the
+  // backward pass may set it on another thread than the next forward pass reads it.
+  std::atomic<bool> delayed_all_reduce_queued{false};
+
+  // The reducer calls the hook with its mutex held, so the hook would wait for itself.
+  void check_not_in_comm_hook() const {
+    TORCH_CHECK(
+        comm_hook == nullptr || !comm_hook->is_running(),
+        "the model was used while its communication hook was running: a model can have one backward "
+        "pass at a time");
+  }
+};
+
+// The first hook on a parameter's gradient accumulator. The reducer's own, which follows, points to
+// the reducer without owning it.
+struct ReducerGuard : torch::autograd::FunctionPostHook {
+  ReducerGuard(
+      c10::intrusive_ptr<ReducerState> state,
+      size_t index,
+      at::Tensor parameter,
+      std::string name,
+      bool expect_sparse)
+      : state(std::move(state)),
+        index(index),
+        parameter(std::move(parameter)),
+        name(std::move(name)),
+        expect_sparse(expect_sparse) {}
+
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& gradients, const torch::autograd::variable_list&) override {
+    // The reducer's constructor failed after it had put its hooks on a graph.
+    TORCH_CHECK(state->reducer, "the model could not be wrapped after this graph was made");
+    state->check_not_in_comm_hook();
+    // The reducer would read memory that a sparse tensor does not have.
+    const auto& gradient = parameter.grad();
+    TORCH_CHECK(
+        expect_sparse || !gradient.defined() || !gradient.is_sparse(),
+        "the gradient of ",
+        name,
+        " is sparse: name it in DdpOptions::sparse_gradients");
+    return gradients;
+  }
+
+  c10::intrusive_ptr<ReducerState> state;
+  size_t index;
+  at::Tensor parameter;
+  std::string name;
+  bool expect_sparse;
+};
+
+// A reducer, and the position among given parameters of each parameter that it knows, in the order
+// given.
+struct Numbered {
+  c10::intrusive_ptr<ReducerState> state;
+  std::vector<size_t> positions;
+  std::vector<int64_t> indices;
+};
+
+// The reducers in use that know these parameters.
+inline std::vector<Numbered> reducers_of(const std::vector<at::Tensor>& parameters) {
+  std::vector<Numbered> found;
+  for (size_t position = 0; position < parameters.size(); ++position) {
+    const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameters[position]);
+    if (!accumulator) {
+      continue;
+    }
+    for (const auto& hook : accumulator->post_hooks()) {
+      const auto* guard = dynamic_cast<const ReducerGuard*>(hook.get());
+      if (guard == nullptr || !guard->state->in_use) {
+        continue;
+      }
+      guard->state->check_not_in_comm_hook();
+      auto known = std::find_if(found.begin(), found.end(), [&](const auto& each) {
+        return each.state == guard->state;
+      });
+      if (known == found.end()) {
+        known = found.insert(found.end(), Numbered{guard->state, {}, {}});
+      }
+      known->positions.push_back(position);
+      known->indices.push_back(static_cast<int64_t>(guard->index));
+    }
+  }
+  return found;
+}
+
+} // namespace c10d_sys

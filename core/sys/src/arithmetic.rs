@@ -1,0 +1,174 @@
+//! Arithmetic with numbers, which returns an error where tch's panics, and copies that do.
+//!
+//! A function of tch that takes a `Scalar` drops it before the error of the call is read. The drop
+//! finds the error and panics with it, even in the functions that return a `Result`.
+
+use crate::error::{check, created};
+use crate::process_group::pointer;
+use crate::{Error, ffi};
+use std::ptr::null_mut;
+use tch::{TchError, Tensor};
+
+/// `tensor.add_(number)`
+pub fn add_number_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
+    with_number(tensor, Operation::Add, number)
+}
+
+/// `tensor.mul_(number)`
+pub fn mul_number_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
+    with_number(tensor, Operation::Mul, number)
+}
+
+/// `tensor.div_(number)`
+pub fn div_number_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
+    with_number(tensor, Operation::Div, number)
+}
+
+/// `tensor.clamp_min_(number)`
+pub fn clamp_min_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
+    with_number(tensor, Operation::ClampMin, number)
+}
+
+/// `tensor.clamp_max_(number)`
+pub fn clamp_max_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
+    with_number(tensor, Operation::ClampMax, number)
+}
+
+/// `tensor.lerp_(end, weight)`: moves `tensor` towards `end` by this fraction of the way.
+pub fn lerp_(tensor: &mut Tensor, end: &Tensor, weight: f64) -> Result<(), TchError> {
+    // SAFETY: both tensors live through the call.
+    check(unsafe { ffi::c10d_lerp(pointer(tensor), pointer(end), weight) }).map_err(as_tchs)
+}
+
+/// `tensor.add(other, alpha=alpha)`. Where the kernel uses a fused multiply-add, each element is
+/// rounded once, unlike in `tensor + other * alpha`, which rounds twice.
+pub fn add_scaled(tensor: &Tensor, other: &Tensor, alpha: f64) -> Result<Tensor, TchError> {
+    let mut sum = null_mut();
+    // SAFETY: both tensors live through the call, which writes a tensor's address to `sum`.
+    let status = unsafe { ffi::c10d_add_scaled(pointer(tensor), pointer(other), alpha, &mut sum) };
+    owned(status, sum)
+}
+
+/// `tensor.add_(other, alpha=alpha)`; rounds like [`add_scaled`].
+pub fn add_scaled_(tensor: &mut Tensor, other: &Tensor, alpha: f64) -> Result<(), TchError> {
+    // SAFETY: both tensors live through the call.
+    check(unsafe { ffi::c10d_add_scaled_(pointer(tensor), pointer(other), alpha) }).map_err(as_tchs)
+}
+
+/// `tensor.addcmul_(a, b, value=value)`: adds `value * a * b`. tch's function has no `value`.
+pub fn addcmul_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), TchError> {
+    // SAFETY: the tensors live through the call.
+    check(unsafe { ffi::c10d_addcmul(pointer(tensor), pointer(a), pointer(b), value) })
+        .map_err(as_tchs)
+}
+
+/// `tensor.addcdiv_(a, b, value=value)`: adds `value * a / b`. tch's function has no `value`.
+pub fn addcdiv_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), TchError> {
+    // SAFETY: the tensors live through the call.
+    check(unsafe { ffi::c10d_addcdiv(pointer(tensor), pointer(a), pointer(b), value) })
+        .map_err(as_tchs)
+}
+
+/// `tensor.detach().clone()`, sparse tensors too. tch's `copy` panics.
+pub fn copy(tensor: &Tensor) -> Result<Tensor, TchError> {
+    let mut copy = null_mut();
+    // SAFETY: `tensor` lives through the call, which writes a tensor's address to `copy`.
+    let status = unsafe { ffi::c10d_copy(pointer(tensor), &mut copy) };
+    owned(status, copy)
+}
+
+/// `tensor.norm(dim=dim, keepdim=True)`: the 2-norm.
+pub fn norm(tensor: &Tensor, dim: i64) -> Result<Tensor, TchError> {
+    let mut norm = null_mut();
+    // SAFETY: `tensor` lives through the call, which writes a tensor's address to `norm`.
+    let status = unsafe { ffi::c10d_norm(pointer(tensor), dim, &mut norm) };
+    owned(status, norm)
+}
+
+/// As numbered in c10d.h.
+#[repr(u8)]
+enum Operation {
+    Add,
+    Mul,
+    Div,
+    ClampMin,
+    ClampMax,
+}
+
+fn with_number(tensor: &mut Tensor, operation: Operation, number: f64) -> Result<(), TchError> {
+    // SAFETY: `tensor` lives through the call.
+    check(unsafe { ffi::c10d_with_number(pointer(tensor), operation as u8, number) })
+        .map_err(as_tchs)
+}
+
+/// The new tensor of a call that has written its address.
+fn owned(status: ffi::Status, tensor: *mut ffi::Tensor) -> Result<Tensor, TchError> {
+    let tensor = created(status, tensor).map_err(as_tchs)?;
+    // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
+    Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
+}
+
+fn as_tchs(error: Error) -> TchError {
+    TchError::Torch(error.message().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+    use super::*;
+    use tch::Kind;
+
+    type WithNumber = fn(&mut Tensor, f64) -> Result<(), TchError>;
+
+    const ALL: [(WithNumber, f64); 5] = [
+        (add_number_, 3.5),
+        (mul_number_, 3.0),
+        (div_number_, 0.5),
+        (clamp_min_, 3.0),
+        (clamp_max_, 3.0),
+    ];
+
+    #[test]
+    fn each_does_what_its_name_says() {
+        for (start, expected) in
+            [(2f32, [5.5, 6.0, 4.0, 3.0, 2.0]), (4.0, [7.5, 12.0, 8.0, 4.0, 3.0])]
+        {
+            for ((operation, number), expected) in ALL.into_iter().zip(expected) {
+                let mut tensor = Tensor::from_slice(&[start]);
+                operation(&mut tensor, number).unwrap();
+                assert_eq!(tensor.double_value(&[0]), expected);
+            }
+        }
+        let mut tensor = Tensor::from_slice(&[1f32]);
+        lerp_(&mut tensor, &Tensor::from_slice(&[5f32]), 0.75).unwrap();
+        assert_eq!(tensor, Tensor::from_slice(&[4f32]));
+        let columns = Tensor::from_slice2(&[[3f32, 0.0], [4.0, 2.0]]);
+        assert_eq!(norm(&columns, 0).unwrap(), Tensor::from_slice2(&[[5f32, 2.0]]));
+    }
+
+    #[test]
+    fn a_number_keeps_its_precision_beside_16_bits_as_in_python() {
+        let mut tensor = Tensor::from_slice(&[3f32]).to_kind(Kind::BFloat16);
+        mul_number_(&mut tensor, 0.9).unwrap();
+        // 2.7, rounded once. With 0.9 rounded to bfloat16, it would be 2.6875.
+        assert_eq!(tensor.double_value(&[0]), 2.703125);
+    }
+
+    #[test]
+    fn a_failure_is_an_error_and_no_panic() {
+        for (operation, _) in ALL {
+            let error = operation(&mut Tensor::from_slice(&[1i64]), 0.5).unwrap_err();
+            assert!(error.to_string().contains("can't be cast"), "{error}");
+        }
+        let (mut pair, three) = (Tensor::from_slice(&[0f32; 2]), Tensor::from_slice(&[0f32; 3]));
+        assert!(lerp_(&mut pair, &three, 0.5).unwrap_err().to_string().contains("size"));
+        assert!(add_scaled(&pair, &three, 0.5).unwrap_err().to_string().contains("size"));
+        for operation in [addcmul_, addcdiv_] {
+            let error = operation(&mut pair, &three, &three, 0.5).unwrap_err();
+            assert!(error.to_string().contains("size"), "{error}");
+        }
+        assert!(copy(&Tensor::new()).unwrap_err().to_string().contains("ndefined"));
+        assert!(norm(&pair, 7).unwrap_err().to_string().contains("range"));
+    }
+}

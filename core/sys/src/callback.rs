@@ -1,0 +1,38 @@
+//! Rust code that C++ calls in the middle of a function.
+
+use crate::error::check;
+use crate::{Error, ErrorKind, ffi};
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+struct Call<F, R> {
+    body: Option<F>,
+    outcome: Option<std::thread::Result<R>>,
+}
+
+extern "C" fn run<F: FnOnce() -> R, R>(context: *mut c_void) {
+    // SAFETY: the address of a `Call` of the same types, which nothing else uses meanwhile; see
+    // `call_back`.
+    let call = unsafe { &mut *context.cast::<Call<F, R>>() };
+    call.outcome = call.body.take().map(|body| catch_unwind(AssertUnwindSafe(body)));
+}
+
+/// Hands `start` a function and its context. `start` has C++ call the function once, with this
+/// context, before it returns; that runs `body`.
+///
+/// If `body` panics, the panic continues after `start` has returned.
+pub(crate) fn call_back<R, F: FnOnce() -> R>(
+    body: F,
+    start: impl FnOnce(extern "C" fn(*mut c_void), *mut c_void) -> ffi::Status,
+) -> Result<R, Error> {
+    let mut call = Call { body: Some(body), outcome: None };
+    let started = check(start(run::<F, R>, (&raw mut call).cast()));
+    match call.outcome {
+        Some(Err(panic)) => resume_unwind(panic),
+        Some(Ok(result)) => started.map(|()| result),
+        None => {
+            let never = || Error::new(ErrorKind::Other, "the body was not called");
+            Err(started.err().unwrap_or_else(never))
+        }
+    }
+}

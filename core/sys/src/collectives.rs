@@ -1,0 +1,329 @@
+//! The operations of a process group.
+
+use crate::error::{check, created};
+use crate::process_group::{c_rank, pointer, pointers};
+use crate::store::milliseconds;
+use crate::{Error, ProcessGroup, Work, ffi};
+use std::ptr::null_mut;
+use std::time::Duration;
+use tch::Tensor;
+
+/// How values of several ranks are combined: `dist.ReduceOp`, in the order of
+/// `c10d::ReduceOp::RedOpType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum ReduceOp {
+    /// The sum.
+    #[default]
+    Sum = 0,
+    /// The mean, of floating-point numbers only.
+    Avg = 1,
+    /// The product.
+    Product = 2,
+    /// The smallest.
+    Min = 3,
+    /// The largest.
+    Max = 4,
+    /// The bitwise and, of integers only.
+    Band = 5,
+    /// The bitwise or, of integers only.
+    Bor = 6,
+    /// The bitwise exclusive or, of integers only.
+    Bxor = 7,
+}
+
+/// How an operation runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Call {
+    /// How long it waits for the other ranks; by default as long as the group.
+    pub timeout: Option<Duration>,
+    /// Whether it goes on while this thread does something else. Otherwise it is waited for at once,
+    /// and may leave all the work to [`Work::wait`].
+    pub is_async: bool,
+}
+
+impl From<Call> for ffi::Call {
+    fn from(call: Call) -> ffi::Call {
+        ffi::Call { timeout_ms: call.timeout.map_or(-1, milliseconds), is_async: call.is_async }
+    }
+}
+
+/// A message of a [batch](ProcessGroup::batch).
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// What is sent, or where to put what is received.
+    pub tensor: &'a Tensor,
+    /// The rank at the other end.
+    pub peer: usize,
+    /// Must be the same at both ends.
+    pub tag: i32,
+    /// Whether this rank sends it.
+    pub is_send: bool,
+}
+
+/// Each of these has only been started when it returns. The tensors must be dense, and are exchanged
+/// in memory order. The operation keeps their memory until it is over; a tensor that is resized
+/// meanwhile, or whose data is replaced, does not get the result.
+impl ProcessGroup {
+    /// Reduces `tensor` over all ranks, in place on every rank.
+    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
+            unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, call.into(), out) }
+        })
+    }
+
+    /// Copies rank `root`'s `tensor` into every other rank's.
+    pub fn broadcast(&self, tensor: &Tensor, root: usize, call: Call) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_broadcast(group, pointer(tensor), c_rank(root), call.into(), out) }
+        })
+    }
+
+    /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
+    /// afterwards.
+    pub fn reduce(
+        &self,
+        tensor: &Tensor,
+        root: usize,
+        op: ReduceOp,
+        call: Call,
+    ) -> Result<Work, Error> {
+        let (root, op) = (c_rank(root), op as u8);
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_reduce(group, pointer(tensor), root, op, call.into(), out) }
+        })
+    }
+
+    /// Copies rank r's `input` into `outputs[r]` on every rank.
+    pub fn all_gather(
+        &self,
+        outputs: &[Tensor],
+        input: &Tensor,
+        call: Call,
+    ) -> Result<Work, Error> {
+        let mut outputs = pointers(outputs);
+        self.start(|group, out| {
+            let (first, count) = (outputs.as_mut_ptr(), outputs.len());
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_all_gather(group, first, count, pointer(input), call.into(), out) }
+        })
+    }
+
+    /// Copies rank r's `input` into part r of `output` on every rank.
+    pub fn all_gather_into_tensor(
+        &self,
+        output: &Tensor,
+        input: &Tensor,
+        call: Call,
+    ) -> Result<Work, Error> {
+        let (output, input) = (pointer(output), pointer(input));
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_all_gather_into_tensor(group, output, input, call.into(), out) }
+        })
+    }
+
+    /// Copies rank r's `input` into rank `root`'s `outputs[r]`; the other ranks have no outputs.
+    pub fn gather(
+        &self,
+        outputs: &[Tensor],
+        input: &Tensor,
+        root: usize,
+        call: Call,
+    ) -> Result<Work, Error> {
+        let (mut outputs, input, root) = (pointers(outputs), pointer(input), c_rank(root));
+        self.start(|group, out| {
+            let (first, count) = (outputs.as_mut_ptr(), outputs.len());
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_gather(group, first, count, input, root, call.into(), out) }
+        })
+    }
+
+    /// Copies rank `root`'s `inputs[r]` into rank r's `output`; the other ranks have no inputs.
+    pub fn scatter(
+        &self,
+        output: &Tensor,
+        inputs: &[Tensor],
+        root: usize,
+        call: Call,
+    ) -> Result<Work, Error> {
+        let (output, mut inputs, root) = (pointer(output), pointers(inputs), c_rank(root));
+        self.start(|group, out| {
+            let (first, count) = (inputs.as_mut_ptr(), inputs.len());
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_scatter(group, output, first, count, root, call.into(), out) }
+        })
+    }
+
+    /// Reduces all ranks' `inputs[r]` into rank r's `output`.
+    pub fn reduce_scatter(
+        &self,
+        output: &Tensor,
+        inputs: &[Tensor],
+        op: ReduceOp,
+        call: Call,
+    ) -> Result<Work, Error> {
+        let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
+        self.start(|group, out| {
+            let (first, count) = (inputs.as_mut_ptr(), inputs.len());
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_reduce_scatter(group, output, first, count, op, call.into(), out) }
+        })
+    }
+
+    /// Reduces part r of all ranks' `input` into rank r's `output`.
+    pub fn reduce_scatter_tensor(
+        &self,
+        output: &Tensor,
+        input: &Tensor,
+        op: ReduceOp,
+        call: Call,
+    ) -> Result<Work, Error> {
+        let (output, input, op) = (pointer(output), pointer(input), op as u8);
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_reduce_scatter_tensor(group, output, input, op, call.into(), out) }
+        })
+    }
+
+    /// Copies this rank's `inputs[r]` into rank r's output for this rank.
+    pub fn all_to_all(
+        &self,
+        outputs: &[Tensor],
+        inputs: &[Tensor],
+        call: Call,
+    ) -> Result<Work, Error> {
+        if outputs.len() != inputs.len() {
+            return Err(Error::misuse("all_to_all takes as many outputs as inputs"));
+        }
+        let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
+        self.start(|group, out| {
+            let (to, from, count) = (outputs.as_mut_ptr(), inputs.as_mut_ptr(), inputs.len());
+            // SAFETY: as in `all_reduce`; both lists have this length.
+            unsafe { ffi::c10d_all_to_all(group, to, from, count, call.into(), out) }
+        })
+    }
+
+    /// Copies part r of this rank's `input` into this rank's part of rank r's `output`. The parts
+    /// have these numbers of rows; without splits, all have the same number.
+    pub fn all_to_all_single(
+        &self,
+        output: &Tensor,
+        input: &Tensor,
+        output_splits: &[i64],
+        input_splits: &[i64],
+        call: Call,
+    ) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe {
+                ffi::c10d_all_to_all_single(
+                    group,
+                    pointer(output),
+                    pointer(input),
+                    output_splits.as_ptr(),
+                    output_splits.len(),
+                    input_splits.as_ptr(),
+                    input_splits.len(),
+                    call.into(),
+                    out,
+                )
+            }
+        })
+    }
+
+    /// Finishes when every rank has arrived.
+    pub fn barrier(&self, call: Call) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: `out` lives through the call.
+            unsafe { ffi::c10d_barrier(group, call.into(), out) }
+        })
+    }
+
+    /// Sends `tensor` to one rank, which must receive with the same tag.
+    pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_send(group, pointer(tensor), c_rank(destination), tag, out) }
+        })
+    }
+
+    /// Receives from one rank into `tensor`.
+    pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_recv(group, pointer(tensor), c_rank(source), tag, out) }
+        })
+    }
+
+    /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which.
+    /// Gloo only.
+    pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work, Error> {
+        self.start(|group, out| {
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_recv_any(group, pointer(tensor), tag, out) }
+        })
+    }
+
+    /// Starts several messages as one, and returns the work of each, in the same order.
+    pub fn batch(&self, messages: &[Message<'_>]) -> Result<Vec<Work>, Error> {
+        let message = |message: &Message<'_>| ffi::Message {
+            tensor: pointer(message.tensor),
+            peer: c_rank(message.peer),
+            tag: message.tag,
+            is_send: message.is_send,
+        };
+        let messages: Vec<_> = messages.iter().map(message).collect();
+        let mut works = vec![null_mut(); messages.len()];
+        self.with_handle(|group| {
+            // SAFETY: the messages, with their tensors, and `works`, which has room for as many,
+            // live through the call.
+            check(unsafe {
+                ffi::c10d_batch(group, messages.as_ptr(), messages.len(), works.as_mut_ptr())
+            })
+        })?;
+        works.into_iter().map(Work::new).collect()
+    }
+
+    /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
+    /// only. Blocks.
+    pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<(), Error> {
+        self.with_handle(|group| {
+            // SAFETY: all arguments are plain values.
+            check(unsafe {
+                ffi::c10d_monitored_barrier(group, milliseconds(timeout), wait_all_ranks)
+            })
+        })
+    }
+
+    /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of
+    /// `buffer_size` bytes. Blocks.
+    pub fn broadcast_coalesced(
+        &self,
+        tensors: &[Tensor],
+        buffer_size: usize,
+        root: usize,
+    ) -> Result<(), Error> {
+        let (mut tensors, root) = (pointers(tensors), c_rank(root));
+        self.with_handle(|group| {
+            let (first, count) = (tensors.as_mut_ptr(), tensors.len());
+            // SAFETY: `tensors` live through the call, which ends when all is copied.
+            check(unsafe { ffi::c10d_broadcast_coalesced(group, first, count, buffer_size, root) })
+        })
+    }
+
+    fn start(
+        &self,
+        operation: impl FnOnce(*mut ffi::ProcessGroup, *mut *mut ffi::Work) -> ffi::Status,
+    ) -> Result<Work, Error> {
+        let mut work = null_mut();
+        let status = self.with_handle(|group| operation(group, &mut work));
+        Ok(Work { handle: created(status, work)? })
+    }
+}
+
+#[cfg(test)]
+mod tests;

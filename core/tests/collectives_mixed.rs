@@ -1,0 +1,110 @@
+//! Ranks that run Rust and ranks that run Python understand each other in every collective. Each
+//! side compares what it gets with the same numbers; `tests/python/collectives.py` is the other.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use std::process::{Command, Stdio};
+use tch::{Kind, Tensor};
+use tch_parallel::distributed::{P2pOp, ProcessGroup, ReduceOp, init_process_group};
+use tests::python;
+
+fn own(rank: usize) -> Tensor {
+    Tensor::from_slice(&[1.0, 10.0]) * (rank as f64 + 1.0)
+}
+
+fn values(tensor: &Tensor) -> Vec<f64> {
+    Vec::try_from(tensor.flatten(0, -1)).unwrap()
+}
+
+fn empty(rows: i64) -> Tensor {
+    Tensor::empty([rows], tch::kind::DOUBLE_CPU)
+}
+
+/// Every collective, on rank 0 of two.
+fn call_each(group: &ProcessGroup) {
+    let mut tensor = own(0);
+    group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+    assert_eq!(values(&tensor), [3.0, 30.0]);
+
+    let mut bits = Tensor::from(6i64);
+    group.all_reduce(&mut bits, ReduceOp::Band).unwrap();
+    assert_eq!(bits.int64_value(&[]), 2);
+
+    let mut tensor = Tensor::complex(&own(0), &-own(0));
+    group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+    assert_eq!(values(&tensor.view_as_real()), [3.0, -3.0, 30.0, -30.0]);
+
+    let mut tensor = own(0);
+    group.broadcast(&mut tensor, 1).unwrap();
+    assert_eq!(values(&tensor), [2.0, 20.0]);
+
+    group.reduce(&mut own(0), 1, ReduceOp::Sum).unwrap();
+
+    let table = Tensor::stack(&[own(0), own(5)], 1);
+    let gathered = group.all_gather(&table.select(1, 0)).unwrap();
+    assert_eq!(values(&Tensor::stack(&gathered, 0)), [1.0, 10.0, 2.0, 20.0]);
+
+    let mut whole = empty(4);
+    group.all_gather_into_tensor(&mut whole, &own(0)).unwrap();
+    assert_eq!(values(&whole), [1.0, 10.0, 2.0, 20.0]);
+
+    assert!(group.gather(&own(0), 1).unwrap().is_none());
+
+    let mut tensor = empty(2);
+    group.scatter(&mut tensor, None, 1).unwrap();
+    assert_eq!(values(&tensor), [1.0, 10.0]);
+
+    let parts = own(0).split(1, 0);
+    assert_eq!(values(&group.reduce_scatter(&parts, ReduceOp::Sum).unwrap()), [3.0]);
+
+    let mut output = empty(1);
+    group.reduce_scatter_tensor(&mut output, &own(0), ReduceOp::Sum).unwrap();
+    assert_eq!(values(&output), [3.0]);
+
+    let mut outputs = [empty(1), empty(1)];
+    group.all_to_all(&mut outputs, &parts).unwrap();
+    assert_eq!(values(&Tensor::cat(&outputs, 0)), [1.0, 2.0]);
+
+    let mut output = empty(3);
+    let source = Tensor::arange(2, (Kind::Double, tch::Device::Cpu));
+    group.all_to_all_single(&mut output, &source, &[1, 2], &[1, 1]).unwrap();
+    assert_eq!(values(&output), [0.0, 10.0, 11.0]);
+
+    group.barrier().unwrap();
+
+    let mut tensor = empty(2);
+    assert_eq!(group.with_tag(7).recv_any(&mut tensor).unwrap(), 1);
+    assert_eq!(values(&tensor), [2.0, 20.0]);
+    group.with_tag(8).send(&own(0), 1).unwrap();
+
+    let operations =
+        vec![P2pOp::Irecv { tensor: empty(2), src: 1 }, P2pOp::Isend { tensor: own(0), dst: 1 }];
+    let [received, _] = group
+        .batch_isend_irecv(operations)
+        .unwrap()
+        .into_iter()
+        .map(|pending| pending.wait().unwrap())
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap();
+    assert_eq!(values(&received), [2.0, 20.0]);
+}
+
+#[test]
+fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
+    let name = "a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective";
+    let in_python = |rank: usize, rust: Command| {
+        if rank == 0 {
+            return rust;
+        }
+        let mut python = python("collectives", []).unwrap();
+        python.envs(rust.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        python.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        python
+    };
+    common::processes_from(2, name, in_python, || {
+        call_each(&init_process_group(common::options()).unwrap());
+    });
+}

@@ -1,0 +1,242 @@
+//! Sparse gradients, ignored variables, local steps and averages of models equal Python's to the last
+//! bit, on both ranks of a job.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel::distributed::hooks::PostLocalSgd;
+use tch_parallel::distributed::{
+    DdpOptions, DistributedDataParallel, PeriodicModelAverager, ProcessGroup,
+};
+use tch_parallel::nn::{LinearOptions, linear};
+use tch_parallel::optim::{
+    AveragedModel, AveragedModelOptions, Averaging, Optimizer, PostLocalSgdOptimizer, Sgd,
+    SgdOptions,
+};
+use tests::programs::{as_rank, free_port};
+use tests::python;
+
+type Saved = BTreeMap<String, Tensor>;
+
+fn sgd(vs: &VarStore) -> Sgd {
+    Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()
+}
+
+fn numbers(size: &[i64], offset: i64) -> Tensor {
+    let count: i64 = size.iter().product();
+    (Tensor::arange(count, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin().view(size)
+}
+
+fn labels() -> Tensor {
+    Tensor::arange(4, (Kind::Int64, Device::Cpu)).remainder(3)
+}
+
+/// The same weights as in Python, but those of each rank are its own.
+fn fill(vs: &VarStore, group: &ProcessGroup) {
+    for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
+        let values = numbers(&parameter.size(), i as i64 + group.rank() as i64);
+        no_grad(|| parameter.copy_(&values));
+    }
+}
+
+fn zero_grad(vs: &VarStore) {
+    Sgd::new(vs, SgdOptions::default()).unwrap().zero_grad().unwrap();
+}
+
+fn sparse(group: &ProcessGroup, gradient_as_bucket_view: bool, saved: &mut Saved) {
+    let vs = VarStore::new(Device::Cpu);
+    let bag = vs.root().zeros("bag", &[20, 4]);
+    let head = linear(vs.root() / "head", 4, 3, LinearOptions::default());
+    fill(&vs, group);
+    let options = DdpOptions {
+        gradient_as_bucket_view,
+        sparse_gradients: ["bag".into()].into(),
+        ..Default::default()
+    };
+    let model = DistributedDataParallel::with_options((bag, head), &vs, group, options).unwrap();
+    for step in 0..3 {
+        let indices = Tensor::arange(12, (Kind::Int64, Device::Cpu)) * (step + 3);
+        let indices = (indices + 5 * group.rank() as i64).remainder(20);
+        let offsets = Tensor::arange(4, (Kind::Int64, Device::Cpu)) * 3;
+        zero_grad(&vs);
+        let output = model.forward(|(bag, head)| {
+            let none = None::<Tensor>;
+            let sums = Tensor::embedding_bag(bag, &indices, &offsets, false, 0, true, none, false);
+            head.forward_t(&sums.0, true)
+        });
+        model.backward(&output.unwrap().cross_entropy_for_logits(&labels())).unwrap();
+        let python = if gradient_as_bucket_view { "True" } else { "False" };
+        let name = format!("sparse.{python}.{step}");
+        let variables = vs.variables();
+        assert!(variables["bag"].grad().is_sparse());
+        saved.insert(format!("{name}.bag"), variables["bag"].grad().to_dense(None, false));
+        saved.insert(format!("{name}.head"), variables["head.weight"].grad().copy());
+    }
+}
+
+fn with_batch_norm(vs: &VarStore) -> nn::SequentialT {
+    let p = vs.root();
+    nn::seq_t()
+        .add(linear(&p / "0", 6, 5, LinearOptions::default()))
+        .add(nn::batch_norm1d(&p / "1", 5, Default::default()))
+        .add(linear(&p / "2", 5, 3, LinearOptions::default()))
+}
+
+fn ignored(group: &ProcessGroup, saved: &mut Saved) {
+    let vs = VarStore::new(Device::Cpu);
+    let net = with_batch_norm(&vs);
+    fill(&vs, group);
+    let options = DdpOptions {
+        params_and_buffers_to_ignore: ["2.weight".into(), "1.running_mean".into()].into(),
+        ..Default::default()
+    };
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    let names: Vec<_> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"]);
+    for step in 0..2 {
+        zero_grad(&vs);
+        let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
+        let output = model.f_forward_t(&xs, true).unwrap();
+        model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
+        for (name, parameter) in model.named_parameters() {
+            saved.insert(format!("ignored.{step}.grad.{name}"), parameter.grad());
+        }
+    }
+    for (name, tensor) in vs.variables() {
+        saved.insert(format!("ignored.{name}"), tensor);
+    }
+}
+
+fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved) {
+    let vs = VarStore::new(Device::Cpu);
+    let net = nn::seq_t().add(linear(vs.root() / "0", 6, 5, LinearOptions::default())).add(linear(
+        vs.root() / "1",
+        5,
+        3,
+        LinearOptions::default(),
+    ));
+    fill(&vs, group);
+    let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    let averager = || PeriodicModelAverager::new(group, 2, 3).unwrap();
+    let wrap = |averager| PostLocalSgdOptimizer::new(sgd(&vs), averager);
+    let mut optimizer = wrap(averager());
+    for step in 0..8 {
+        if step == 4 {
+            // A resumed training goes on with the same steps.
+            let mut resumed = wrap(averager());
+            resumed.load_state_dict(&optimizer.state_dict().unwrap()).unwrap();
+            optimizer = resumed;
+        }
+        optimizer.zero_grad().unwrap();
+        let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
+        let output = model.f_forward_t(&xs, true).unwrap();
+        model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
+        optimizer.step().unwrap();
+        for (parameter, tensor) in model.named_parameters() {
+            saved.insert(format!("local.{name}.{step}.{parameter}"), tensor.copy());
+        }
+    }
+}
+
+fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved: &mut Saved) {
+    let (vs, averaged_vs) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
+    let (model, _averaged) = (with_batch_norm(&vs), with_batch_norm(&averaged_vs));
+    fill(&vs, group);
+    let options = AveragedModelOptions { averaging, use_buffers };
+    let mut average = AveragedModel::new(&averaged_vs, &vs, options).unwrap();
+    let mut optimizer = sgd(&vs);
+    for step in 0..6 {
+        optimizer.zero_grad().unwrap();
+        let output = model.forward_t(&numbers(&[4, 6], 7 * step), true);
+        output.cross_entropy_for_logits(&labels()).backward();
+        optimizer.step().unwrap();
+        average.update_parameters().unwrap();
+    }
+    assert_eq!(average.n_averaged(), 6);
+    let name = if averaging == Averaging::Swa { "swa" } else { "ema" };
+    let python = if use_buffers { "True" } else { "False" };
+    for (key, tensor) in averaged_vs.variables() {
+        saved.insert(format!("averaged.{name}.{python}.{key}"), tensor);
+    }
+}
+
+/// What Python computes as the same rank of a job of its own.
+fn in_python(group: &ProcessGroup) -> Saved {
+    let mut port = free_port().unwrap();
+    group.broadcast_object(&mut port, 0).unwrap();
+    let file = format!("ddp-parity-{port}-{}.safetensors", group.rank());
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    let program = python("ddp_options", [file.to_str().unwrap()]).unwrap();
+    let mut program = as_rank(program, group.rank(), group.world_size(), port);
+    assert!(program.env("OMP_NUM_THREADS", "1").status().unwrap().success());
+    let saved = Tensor::read_safetensors(&file).unwrap().into_iter().collect();
+    std::fs::remove_file(file).unwrap();
+    saved
+}
+
+on_ranks!(
+    2,
+    fn sparse_gradients_ignored_variables_local_steps_and_averages_equal_pythons(
+        group: &ProcessGroup,
+    ) {
+        let mut saved = Saved::new();
+        for gradient_as_bucket_view in [false, true] {
+            sparse(group, gradient_as_bucket_view, &mut saved);
+        }
+        ignored(group, &mut saved);
+        let alone = PostLocalSgd::without_post_local_gradient_allreduce(3);
+        local(group, "alone", alone, &mut saved);
+        let both = group.new_group(&[0, 1]).unwrap().unwrap();
+        local(group, "together", PostLocalSgd::new(both, 3), &mut saved);
+        for use_buffers in [false, true] {
+            averaged(group, Averaging::Swa, use_buffers, &mut saved);
+            averaged(group, Averaging::Ema { decay: 0.9 }, use_buffers, &mut saved);
+        }
+        let expected = in_python(group);
+        assert_eq!(saved.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        let differ: Vec<_> =
+            saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).collect();
+        assert!(differ.is_empty(), "{:?}", differ.iter().map(|(name, _)| name).collect::<Vec<_>>());
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_sparse_gradient_that_is_not_expected_is_named(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let table = vs.root().zeros("table", &[5, 2]);
+        let model = DistributedDataParallel::new(table, &vs, group).unwrap();
+        let indices = Tensor::from_slice(&[1i64, 3]);
+        let output =
+            model.forward(|table| Tensor::embedding(table, &indices, -1, false, true)).unwrap();
+        let error = model.backward(&output.sum(Kind::Float)).unwrap_err().to_string();
+        let expected = "the gradient of table is sparse: name it in DdpOptions::sparse_gradients";
+        assert!(error.contains(expected), "{error}");
+    }
+);
+
+on_ranks!(
+    1,
+    fn options_that_name_what_is_not_there_are_refused(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let names = || ["tabel".to_owned()].into();
+        for (option, options) in [
+            ("sparse_gradients", DdpOptions { sparse_gradients: names(), ..Default::default() }),
+            (
+                "params_and_buffers_to_ignore",
+                DdpOptions { params_and_buffers_to_ignore: names(), ..Default::default() },
+            ),
+        ] {
+            let table = vs.root().entry("table").or_zeros(&[5, 2]);
+            let wrapped = DistributedDataParallel::with_options(table, &vs, group, options);
+            let error = wrapped.unwrap_err().to_string();
+            assert!(error.contains(option) && error.contains("\"tabel\""), "{error}");
+        }
+    }
+);

@@ -1,0 +1,83 @@
+//! The trace of a training shows the backward pass and the exchange of the gradients.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use tch::nn::{self, Module, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::profiler::{Profiler, profile, record_function};
+
+on_ranks!(
+    2,
+    fn a_trace_shows_the_exchange_and_the_backward_pass(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let layer = nn::linear(vs.root(), 64, 64, Default::default());
+        let model = DistributedDataParallel::new(layer, &vs, group).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let [path, again] = ["trace.json", "again.json"].map(|name| dir.path().join(name));
+        let step = || {
+            let inputs = Tensor::ones([8, 64], (Kind::Float, Device::Cpu));
+            let loss = model.forward(|layer| layer.forward(&inputs)).unwrap().sum(Kind::Float);
+            record_function("my backward pass", || model.backward(&loss)).unwrap().unwrap();
+        };
+        profile(&path, step).unwrap();
+        let trace = fs::read_to_string(&path).unwrap();
+        let events: serde_json::Value = serde_json::from_str(&trace).unwrap();
+        let event = |name: &str| {
+            let mut events = events["traceEvents"].as_array().unwrap().iter();
+            let event =
+                events.find(|event| event["name"].as_str().is_some_and(|n| n.ends_with(name)));
+            let event = event.unwrap_or_else(|| panic!("{name} is missing"));
+            let number = |field: &str| event[field].as_f64().unwrap();
+            (number("ts"), number("ts") + number("dur"), event["tid"].clone())
+        };
+        let (pass, exchange) = (event("my backward pass"), event(":all_reduce"));
+        assert!(pass.0 < exchange.0 && exchange.1 < pass.1, "{exchange:?} is not within {pass:?}");
+        assert_ne!(pass.2, exchange.2, "the exchange has a thread of its own");
+        for name in ["AddmmBackward0", "aten::addmm", "my backward pass"] {
+            assert!(trace.contains(name), "{name} is missing");
+        }
+        // What comes after is not recorded, and a second trace may be.
+        step();
+        profile(&again, || ()).unwrap();
+        assert!(!fs::read_to_string(&again).unwrap().contains("AddmmBackward0"));
+    }
+);
+
+on_ranks!(
+    1,
+    fn one_profiler_runs_at_a_time_and_only_one_that_is_stopped_replaces_a_trace(
+        _group: &ProcessGroup,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let [first, second] = ["first.json", "second.json"].map(|name| dir.path().join(name));
+        let earlier = "an earlier trace ".repeat(100_000);
+        for path in [&first, &second] {
+            fs::write(path, &earlier).unwrap();
+        }
+        let running = Profiler::start(&first).unwrap();
+        let error = Profiler::start(&second).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the profiler is running already, but must be stopped before another starts"
+        );
+        drop(running);
+        for path in [&first, &second] {
+            assert!(fs::read_to_string(path).unwrap() == earlier);
+        }
+        let error = Profiler::start(dir.path().join("no/such.json")).unwrap_err().to_string();
+        assert!(error.starts_with("cannot create"), "{error}");
+        let path = dir.path().join(OsStr::from_bytes(b"trace\xff.json"));
+        let error = Profiler::start(path).unwrap_err().to_string();
+        assert!(error.ends_with("must be UTF-8, as PyTorch requires"), "{error}");
+        // What was refused does not count as running.
+        Profiler::start(&second).unwrap().stop().unwrap();
+        let trace = fs::read_to_string(&second).unwrap();
+        assert!(trace.contains("traceEvents") && !trace.contains("earlier"));
+    }
+);

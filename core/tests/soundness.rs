@@ -1,0 +1,403 @@
+//! Safe code neither reaches undefined behaviour nor waits forever.
+//!
+//! What was tried, by the ways in which programs get there:
+//!
+//! - outputs that a closure hides from the wrapper, and models that are dropped before, during and
+//!   within the backward pass, on the same thread and on another;
+//! - hooks that use their own model: a forward pass, a backward pass, dropping it, on the thread of
+//!   the backward pass and on another;
+//! - tensors of a bucket kept after the backward pass, after the model and after the group;
+//! - a model wrapped again, and trained without its wrapper, while an old graph still exists;
+//! - panics in the closure of a forward pass and in a join;
+//! - groups dropped before their works, and works dropped without a wait;
+//! - memory that is given back during an exchange (in `collectives`), and tensors in shared memory
+//!   that outlive their group;
+//! - loaders dropped mid-epoch;
+//! - a DataParallel dropped during a backward pass on another thread (`data_parallel_misuse` has its
+//!   guards and its use within its own passes);
+//! - tensors with another handle, or saved by a graph, given to threads to write in at once.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+mod common;
+#[path = "common/weights.rs"]
+mod weights;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor, with_grad};
+use tch_parallel::data::{DataLoader, DataLoaderOptions, SequentialSampler, TensorDataset};
+use tch_parallel::data_parallel::DataParallel;
+use tch_parallel::distributed::hooks::{self, CommHook};
+use tch_parallel::distributed::{
+    DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup, ReduceOp,
+};
+use tch_parallel::hogwild::AtomicTensor;
+use tch_parallel::{Devices, Error, Result};
+use weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
+
+fn loss(weights: &Weights, [matrix, vector]: &[Tensor; 2]) -> Tensor {
+    (&weights.matrix * matrix).sum(Kind::Float) + (&weights.vector * vector).sum(Kind::Float)
+}
+
+fn mean(step: i64) -> [Tensor; 2] {
+    let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
+    [a_matrix / 2.0 + b_matrix / 2.0, a_vector / 2.0 + b_vector / 2.0]
+}
+
+/// The loss of a forward pass whose wrapper does not see it.
+fn hidden_loss(model: &Model, gradients: &[Tensor; 2]) -> Tensor {
+    let mut hidden = None;
+    let seen: Option<Tensor> = model
+        .forward(|weights| {
+            hidden = Some(loss(weights, gradients));
+            None
+        })
+        .unwrap();
+    assert!(seen.is_none());
+    hidden.unwrap()
+}
+
+on_ranks!(
+    2,
+    fn a_model_may_be_dropped_during_the_backward_pass_of_an_output_that_it_has_not_seen(
+        group: &ProcessGroup,
+    ) {
+        for step in 0..300 {
+            let (vs, model) = model(group, TWO_BUCKETS);
+            let loss = hidden_loss(&model, &own(group.rank(), step));
+            let pass = thread::spawn(move || loss.f_backward().map(drop));
+            drop(model);
+            pass.join().unwrap().unwrap();
+            assert_eq!(gradients(&vs), mean(step));
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_seen(
+        group: &ProcessGroup,
+    ) {
+        for options in [DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS }, TWO_BUCKETS] {
+            let (vs, model) = model(group, options);
+            let loss = hidden_loss(&model, &own(group.rank(), 0));
+            drop(model);
+            loss.f_backward().unwrap();
+            assert_eq!(gradients(&vs), mean(0));
+        }
+    }
+);
+
+/// A hook with a place for its model, in which `act` is called with it.
+fn with_its_model(
+    act: impl Fn(&mut Option<Model>) -> Result<()> + Send + 'static,
+) -> (impl CommHook, Arc<Mutex<Option<Model>>>) {
+    let place = Arc::new(Mutex::new(None));
+    let model = Arc::clone(&place);
+    let hook = hooks::from_fn("uses its model", move |group, bucket| {
+        act(&mut model.lock().unwrap())?;
+        hooks::AllReduce.start(group, bucket)
+    });
+    (hook, place)
+}
+
+/// A loss of a model that its hook can reach.
+fn reachable(
+    group: &ProcessGroup,
+    act: impl Fn(&mut Option<Model>) -> Result<()> + Send + 'static,
+) -> (VarStore, Tensor) {
+    let (hook, place) = with_its_model(act);
+    let (vs, model) = model(group, two_buckets(hook));
+    let loss = model.forward(|weights| loss(weights, &own(group.rank(), 0))).unwrap();
+    *place.lock().unwrap() = Some(model);
+    (vs, loss)
+}
+
+on_ranks!(
+    2,
+    fn a_hook_may_drop_its_model(group: &ProcessGroup) {
+        let (vs, loss) = reachable(group, |model| {
+            drop(model.take());
+            Ok(())
+        });
+        loss.f_backward().unwrap();
+        assert_eq!(gradients(&vs), mean(0));
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_hook_may_drop_its_model_when_the_exchange_has_ended(group: &ProcessGroup) {
+        let place = Arc::new(Mutex::new(None::<Model>));
+        let model_of_hook = Arc::clone(&place);
+        let hook = hooks::from_fn("drops its model at the end", move |group, bucket| {
+            let finish = hooks::AllReduce.start(group, bucket)?;
+            let model = Arc::clone(&model_of_hook);
+            Ok(Box::new(move || {
+                drop(model.lock().unwrap().take());
+                finish()
+            }))
+        });
+        let (vs, model) = model(group, two_buckets(hook));
+        let loss = model.forward(|weights| loss(weights, &own(group.rank(), 0))).unwrap();
+        *place.lock().unwrap() = Some(model);
+        loss.f_backward().unwrap();
+        assert_eq!(gradients(&vs), mean(0));
+    }
+);
+
+/// Expects a hook that does this with its model to get an error.
+fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Send + 'static) {
+    let rank = group.rank();
+    let (errors, error) = mpsc::channel();
+    let (_vs, loss) = reachable(group, move |model| {
+        let used = act(model.as_ref().unwrap());
+        errors.send(used.unwrap_err().to_string()).unwrap();
+        Ok(())
+    });
+    // What the model was asked to do failed, so this pass may fail as well.
+    let _ = loss.f_backward();
+    let error = error.try_recv().unwrap();
+    assert!(error.contains("its communication hook was running"), "rank {rank}: {error}");
+}
+
+on_ranks!(
+    1,
+    fn a_forward_pass_within_a_hook_is_refused(group: &ProcessGroup) {
+        expect_refusal(group, |model| {
+            with_grad(|| model.forward(|weights| loss(weights, &own(0, 1))).map(drop))
+        });
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_hook_that_runs_its_models_backward_pass_gets_an_error(group: &ProcessGroup) {
+        expect_refusal(group, |model| {
+            let loss = with_grad(|| loss(model.module(), &own(0, 1)));
+            model.backward(&loss)
+        });
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_backward_pass_on_another_thread_that_a_hook_waits_for_is_refused(group: &ProcessGroup) {
+        expect_refusal(group, |model| {
+            let loss = with_grad(|| loss(model.module(), &own(0, 1)));
+            let pass = thread::spawn(move || loss.f_backward().map(drop).map_err(Error::from));
+            pass.join().unwrap()
+        });
+    }
+);
+
+on_ranks!(
+    2,
+    fn tensors_of_a_bucket_outlive_the_model_and_the_group(group: &ProcessGroup) {
+        let (kept, tensors) = mpsc::channel();
+        let hook = hooks::from_fn("keeps", move |group, bucket| {
+            let views = bucket.gradients()?;
+            kept.send((bucket.buffer()?, views, bucket.parameters()?)).unwrap();
+            hooks::AllReduce.start(group, bucket)
+        });
+        let own = own(group.rank(), 0);
+        let member = group.new_group(&[0, 1]).unwrap().unwrap();
+        {
+            let (vs, model) = model(&member, two_buckets(hook));
+            backward(&vs, &model, &own).unwrap();
+        }
+        drop(member);
+        let (buffer, views, parameters) = tensors.recv().unwrap();
+        let flat: Vec<_> = views.iter().map(|view| view.flatten(0, -1)).collect();
+        assert_eq!(buffer, Tensor::cat(&flat, 0));
+        let [matrix, vector] = mean(0);
+        for (parameter, view) in parameters.iter().zip(&views) {
+            assert_eq!(view, if parameter.dim() == 2 { &matrix } else { &vector });
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_model_may_be_wrapped_again_while_an_old_graph_still_exists(group: &ProcessGroup) {
+        let (vs, model) = model(group, TWO_BUCKETS);
+        let old = hidden_loss(&model, &own(group.rank(), 0));
+        drop(model);
+        let weights = Weights {
+            matrix: vs.variables()["matrix"].shallow_clone(),
+            vector: vs.variables()["vector"].shallow_clone(),
+        };
+        let again =
+            DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS).unwrap();
+        for step in 1..4 {
+            backward(&vs, &again, &own(group.rank(), step)).unwrap();
+            assert_eq!(gradients(&vs), mean(step));
+        }
+        drop(old);
+        drop(again);
+    }
+);
+
+on_ranks!(
+    2,
+    fn without_its_wrapper_a_model_exchanges_nothing(group: &ProcessGroup) {
+        let (vs, wrapped) = model(group, TWO_BUCKETS);
+        backward(&vs, &wrapped, &own(group.rank(), 0)).unwrap();
+        drop(wrapped);
+        let weights = Weights {
+            matrix: vs.variables()["matrix"].shallow_clone(),
+            vector: vs.variables()["vector"].shallow_clone(),
+        };
+        let own = own(group.rank(), 1);
+        vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
+        loss(&weights, &own).f_backward().unwrap();
+        assert_eq!(gradients(&vs), own);
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_dropped_model_frees_its_hook(group: &ProcessGroup) {
+        let alive = Arc::new(());
+        let (vs, kept) = {
+            let held = Arc::clone(&alive);
+            let hook = hooks::from_fn("counted", move |group, bucket| {
+                let _ = &held;
+                hooks::AllReduce.start(group, bucket)
+            });
+            let (vs, model) = model(group, two_buckets(hook));
+            backward(&vs, &model, &own(0, 0)).unwrap();
+            let kept = hidden_loss(&model, &own(0, 1));
+            (vs, kept)
+        };
+        assert_eq!(Arc::strong_count(&alive), 2, "a graph may still call the hook");
+        drop(kept);
+        assert_eq!(Arc::strong_count(&alive), 1);
+        drop(vs);
+    }
+);
+
+on_ranks!(
+    2,
+    fn after_a_panic_in_a_forward_pass_the_model_goes_on(group: &ProcessGroup) {
+        let (vs, model) = model(group, TWO_BUCKETS);
+        for step in 0..3 {
+            let panic = catch_unwind(AssertUnwindSafe(|| {
+                model.forward(|_| -> Tensor { panic!("in the forward pass") })
+            }));
+            assert!(panic.is_err());
+            backward(&vs, &model, &own(group.rank(), step)).unwrap();
+            assert_eq!(gradients(&vs), mean(step));
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_forward_pass_may_contain_another(group: &ProcessGroup) {
+        let (vs, model) = model(group, TWO_BUCKETS);
+        let own = own(group.rank(), 0);
+        let output =
+            model.forward(|_| model.forward(|weights| loss(weights, &own)).unwrap()).unwrap();
+        model.backward(&output).unwrap();
+        assert_eq!(gradients(&vs), mean(0));
+    }
+);
+
+on_ranks!(
+    1,
+    fn after_a_panic_in_a_join_the_model_can_join_again(group: &ProcessGroup) {
+        let (vs, model) = model(group, TWO_BUCKETS);
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            model.join(JoinOptions::default(), || -> Result<()> { panic!("in the join") })
+        }));
+        assert!(panic.is_err());
+        let joined: Result<()> =
+            model.join(JoinOptions::default(), || backward(&vs, &model, &own(0, 0)));
+        joined.unwrap();
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_group_may_be_dropped_before_the_works_of_its_exchanges(group: &ProcessGroup) {
+        for _ in 0..20 {
+            let member = group.new_group(&[0, 1]).unwrap().unwrap();
+            let ones = Tensor::ones([1 << 16], (Kind::Float, Device::Cpu));
+            let pending = member.all_reduce_async(ones, ReduceOp::Sum).unwrap();
+            drop(member);
+            let sum = pending.wait().unwrap();
+            assert_eq!(sum.double_value(&[0]), 2.0);
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_tensor_in_shared_memory_outlives_its_group(group: &ProcessGroup) {
+        for _ in 0..20 {
+            let member = group.new_group(&[0, 1]).unwrap().unwrap();
+            let mut tensor = member.allocate_tensor(&[1 << 16], Kind::Float).unwrap();
+            let _ = tensor.fill_(1.0);
+            member.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+            drop(member);
+            assert_eq!((&tensor + &tensor).min().double_value(&[]), 4.0);
+            let _ = tensor.fill_(3.0);
+            assert_eq!(tensor.max().double_value(&[]), 3.0);
+        }
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_loader_may_be_dropped_mid_epoch(_group: &ProcessGroup) {
+        let numbers = Tensor::arange(64, (Kind::Int64, Device::Cpu));
+        let options = DataLoaderOptions { batch_size: 2, num_workers: 3, ..Default::default() };
+        for _ in 0..50 {
+            let data = TensorDataset::new((numbers.copy(), numbers.copy())).unwrap();
+            let sampler = SequentialSampler;
+            let loader = DataLoader::with_options(data, sampler, options.clone()).unwrap();
+            let mut epoch = loader.epoch(0).unwrap();
+            let (first, _) = epoch.next().unwrap().unwrap();
+            drop(epoch);
+            drop(loader);
+            assert_eq!(first.int64_value(&[1]), 1);
+        }
+    }
+);
+
+#[test]
+fn a_data_parallel_may_be_dropped_during_a_backward_pass_on_another_thread() {
+    for _ in 0..100 {
+        let vs = VarStore::new(Device::Cpu);
+        let build = |path: &nn::Path<'_>| nn::linear(path, 8, 8, Default::default());
+        let model = DataParallel::new(build, &vs, &Devices::cpu(2).unwrap()).unwrap();
+        let xs = Tensor::ones([4, 8], (Kind::Float, Device::Cpu));
+        let loss = model.forward_t(&xs, true).sum(Kind::Float);
+        let backward = thread::spawn(move || loss.f_backward().map(|()| loss.double_value(&[])));
+        drop(model);
+        // Whether the pass or the drop was first, the pass ends.
+        let _ = backward.join().unwrap();
+    }
+}
+
+#[test]
+fn only_a_tensor_that_nobody_else_can_reach_is_given_to_threads_to_write_in() {
+    let of_a_graph = || {
+        let weights = Tensor::ones([3], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+        let product = &weights * 2.0;
+        let saves_it = product.square();
+        (product, saves_it)
+    };
+    let (product, _saves_it) = of_a_graph();
+    assert!(AtomicTensor::new(product).is_none());
+
+    let ones = Tensor::ones([3], (Kind::Float, Device::Cpu));
+    let view = ones.view([3, 1]);
+    assert!(AtomicTensor::new(ones).is_none());
+    drop(view);
+    assert!(AtomicTensor::new(Tensor::ones([3], (Kind::Float, Device::Cpu))).is_some());
+}

@@ -1,0 +1,116 @@
+"""What models wrapped with options, local steps and averages of models must equal: see core/tests/ddp_parity.rs.
+
+    python tests/python/ddp_options.py python.safetensors    # as a rank of two
+"""
+
+import math
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.optim import PostLocalSGDOptimizer
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+saved = {}
+
+
+def save(name, tensor):
+    saved[name] = tensor.detach().clone().contiguous()
+
+
+def numbers(size, offset):
+    return (torch.arange(math.prod(size), dtype=torch.float32) * 0.37 + offset).sin().view(size)
+
+
+def fill(model):
+    """The same weights as in Rust, but those of each rank are its own."""
+    with torch.no_grad():
+        for i, parameter in enumerate(model.parameters()):
+            parameter.copy_(numbers(parameter.size(), i + dist.get_rank()))
+
+
+def sparse(gradient_as_bucket_view):
+    rank = dist.get_rank()
+    bag, head = nn.EmbeddingBag(20, 4, mode="sum", sparse=True), nn.Linear(4, 3)
+    model = nn.Sequential(bag, head)
+    fill(model)
+    ddp = DistributedDataParallel(model, gradient_as_bucket_view=gradient_as_bucket_view)
+    for step in range(3):
+        indices = (torch.arange(12) * (step + 3) + 5 * rank) % 20
+        ddp.zero_grad()
+        F.cross_entropy(ddp(indices.view(4, 3)), torch.arange(4) % 3).backward()
+        name = f"sparse.{gradient_as_bucket_view}.{step}"
+        save(f"{name}.bag", bag.weight.grad.to_dense())
+        save(f"{name}.head", head.weight.grad)
+
+
+def ignored():
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    fill(model)
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["2.weight", "1.running_mean"])
+    ddp = DistributedDataParallel(model)
+    for step in range(2):
+        ddp.zero_grad()
+        xs = numbers((4, 6), 7 * step + dist.get_rank())
+        F.cross_entropy(ddp(xs), torch.arange(4) % 3).backward()
+        for name, parameter in model.named_parameters():
+            save(f"ignored.{step}.grad.{name}", parameter.grad)
+    for name, tensor in model.state_dict().items():
+        save(f"ignored.{name}", tensor)
+
+
+def local(name, subgroup):
+    model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))
+    fill(model)
+    ddp = DistributedDataParallel(model)
+    state = PostLocalSGDState(None, subgroup, 3, post_local_gradient_allreduce=subgroup is not None)
+    ddp.register_comm_hook(state, post_localSGD_hook)
+    sgd = torch.optim.SGD(ddp.parameters(), lr=0.5, momentum=0.9)
+    optimizer = PostLocalSGDOptimizer(sgd, PeriodicModelAverager(period=2, warmup_steps=3))
+    for step in range(8):
+        xs = numbers((4, 6), 7 * step + dist.get_rank())
+        optimizer.zero_grad()
+        F.cross_entropy(ddp(xs), torch.arange(4) % 3).backward()
+        optimizer.step()
+        for parameter, tensor in model.named_parameters():
+            save(f"local.{name}.{step}.{parameter}", tensor)
+
+
+def averaged(name, averaging, use_buffers):
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    fill(model)
+    average = AveragedModel(model, multi_avg_fn=averaging, use_buffers=use_buffers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    for step in range(6):
+        optimizer.zero_grad()
+        F.cross_entropy(model(numbers((4, 6), 7 * step)), torch.arange(4) % 3).backward()
+        optimizer.step()
+        average.update_parameters(model)
+    for key, tensor in average.module.state_dict().items():
+        if not key.endswith("num_batches_tracked"):
+            save(f"averaged.{name}.{use_buffers}.{key}", tensor)
+
+
+def main(file):
+    dist.init_process_group("gloo")
+    for gradient_as_bucket_view in [False, True]:
+        sparse(gradient_as_bucket_view)
+    ignored()
+    local("alone", None)
+    local("together", dist.new_group([0, 1]))
+    for use_buffers in [False, True]:
+        averaged("swa", None, use_buffers)
+        averaged("ema", get_ema_multi_avg_fn(0.9), use_buffers)
+    saved.pop("ignored.1.num_batches_tracked")
+    save_file(saved, file)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,186 @@
+"""A small GPT that learns the characters of a text, trained with DistributedDataParallel: what
+core/examples/mingpt.rs must equal.
+
+It has the model, the parameter groups and the training loop of minGPT-ddp in pytorch/examples. There
+the causal mask is a float tensor, which attention adds to its scores instead of hiding the future;
+here, as in Rust, it is boolean.
+
+    torchrun --standalone --nproc-per-node=2 tests/python/mingpt.py --text LICENSE-MIT --metrics out
+"""
+
+import argparse
+import math
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from ddp_mnist import Metrics, end, f32, init_process_group
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, random_split
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--block-size", type=int, default=32)
+    parser.add_argument("--n-layer", type=int, default=2)
+    parser.add_argument("--n-head", type=int, default=2)
+    parser.add_argument("--n-embd", type=int, default=32)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--lr", type=float, default=3e-4)
+    parser.add_argument("--weight-decay", type=float, default=0.1)
+    parser.add_argument("--grad-norm-clip", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--metrics", type=Path)
+    parser.add_argument("--save", type=Path)
+    return parser.parse_args()
+
+
+class Text(Dataset):
+    """Item i is the characters from i on, and the same moved on by one."""
+
+    def __init__(self, path, block_size):
+        text = path.read_text(encoding="utf-8")
+        self.characters = sorted(set(text))
+        numbers = {character: number for number, character in enumerate(self.characters)}
+        self.tokens = torch.tensor([numbers[character] for character in text])
+        self.block_size = block_size
+
+    def __len__(self):
+        return len(self.tokens) - self.block_size
+
+    def __getitem__(self, index):
+        block = self.tokens[index : index + self.block_size + 1]
+        return block[:-1], block[1:]
+
+
+class Attention(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.c_proj = nn.Linear(args.n_embd, args.n_embd)
+        self.attn = nn.MultiheadAttention(
+            args.n_embd, args.n_head, dropout=args.dropout, batch_first=True
+        )
+        self.drop = nn.Dropout(args.dropout)
+
+    def forward(self, x):
+        length = x.size(1)
+        future = torch.ones(length, length, dtype=torch.bool).triu(1)
+        y, _ = self.attn(x, x, x, attn_mask=future)
+        return self.drop(self.c_proj(y))
+
+
+class Block(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.ln1 = nn.LayerNorm(args.n_embd)
+        self.ln2 = nn.LayerNorm(args.n_embd)
+        self.attn = Attention(args)
+        self.mlp = nn.Sequential(
+            nn.Linear(args.n_embd, 4 * args.n_embd),
+            nn.GELU(),
+            nn.Linear(4 * args.n_embd, args.n_embd),
+            nn.Dropout(args.dropout),
+        )
+
+    def forward(self, x):
+        x = x + self.attn(self.ln1(x))
+        return x + self.mlp(self.ln2(x))
+
+
+class Gpt(nn.Module):
+    def __init__(self, args, vocab_size):
+        super().__init__()
+        self.pos_emb = nn.Parameter(torch.zeros(1, args.block_size, args.n_embd))
+        self.tok_emb = nn.Embedding(vocab_size, args.n_embd)
+        self.drop = nn.Dropout(args.dropout)
+        self.blocks = nn.Sequential(*[Block(args) for _ in range(args.n_layer)])
+        self.ln_f = nn.LayerNorm(args.n_embd)
+        self.head = nn.Linear(args.n_embd, vocab_size, bias=False)
+        self.apply(init_weights)
+        for name, parameter in self.named_parameters():
+            if name.endswith("c_proj.weight"):
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * args.n_layer))
+
+    def forward(self, tokens):
+        x = self.drop(self.tok_emb(tokens) + self.pos_emb[:, : tokens.size(1)])
+        return self.head(self.ln_f(self.blocks(x)))
+
+
+def init_weights(module):
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+
+
+def parameter_groups(model, weight_decay):
+    """Weight decay for what is multiplied with activations, none for biases, norms and embeddings."""
+    decays = lambda name, parameter: parameter.dim() == 2 and name != "tok_emb.weight"
+    named = list(model.named_parameters())
+    decay = [parameter for name, parameter in named if decays(name, parameter)]
+    others = [parameter for name, parameter in named if not decays(name, parameter)]
+    return [
+        {"params": decay, "weight_decay": weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+
+
+def cross_entropy(logits, targets):
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def main():
+    args = parse_args()
+    init_process_group()
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    metrics = Metrics(args.metrics, rank, world_size)
+
+    text = Text(args.text, args.block_size)
+    split = torch.Generator().manual_seed(args.seed)
+    train_set, test_set = random_split(text, [0.9, 0.1], generator=split)
+    sampler = DistributedSampler(train_set, world_size, rank, seed=args.seed)
+    # Without a generator of their own, as most programs have it: every epoch takes a number from the
+    # generator that dropout uses.
+    train_loader = DataLoader(train_set, args.batch_size, sampler=sampler)
+    test_sampler = DistributedSampler(test_set, world_size, rank, shuffle=False)
+    test_loader = DataLoader(test_set, args.batch_size, sampler=test_sampler)
+
+    torch.manual_seed(args.seed + rank)
+    model = DistributedDataParallel(Gpt(args, len(text.characters)))
+    groups = parameter_groups(model.module, args.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.95))
+
+    for epoch in range(args.epochs):
+        sampler.set_epoch(epoch)
+        model.train()
+        for step, (tokens, targets) in enumerate(train_loader):
+            loss = cross_entropy(model(tokens), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), args.grad_norm_clip)
+            optimizer.step()
+            metrics.write("step", epoch=epoch, step=step, loss=f32(loss.item()))
+        model.eval()
+        total = torch.zeros(2, dtype=torch.float64)
+        with torch.no_grad():
+            for tokens, targets in test_loader:
+                loss = cross_entropy(model.module(tokens), targets).item()
+                total += torch.tensor([loss * len(tokens), len(tokens)], dtype=torch.float64)
+        dist.all_reduce(total)
+        metrics.write("epoch", epoch=epoch, val_loss=(total[0] / total[1]).item())
+        if rank == 0:
+            print(f"epoch {epoch}: validation loss {(total[0] / total[1]).item():.4f}", flush=True)
+
+    if rank == 0 and args.save is not None:
+        save_file(model.module.state_dict(), args.save)
+    end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+//! A small GPT (`core/examples/mingpt.rs`) equals its Python original to the last bit, and a resumed
+//! training one that was never interrupted.
+
+use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
+use tests::programs::{example, launch, start_by_hand, workspace};
+use tests::training::{OUTPUTS, events, losses};
+use tests::{Job, expect_all_succeed, python, safetensors};
+
+/// The model's dropout, its parameter groups and the norm of its gradients all have their part in a
+/// loss, and 90 steps enlarge any difference in its bits.
+#[test]
+fn two_ranks_equal_python() -> Result<()> {
+    let text = workspace().join("LICENSE-MIT");
+    let flags = ["--epochs", "3", "--lr", "0.003", "--text", &text.to_string_lossy()];
+    let flags = || flags.into_iter().chain(OUTPUTS);
+
+    let ours = Job::new()?;
+    ours.run(launch(2, &example("mingpt", flags())?)?)?.expect_success()?;
+    let theirs = Job::new()?;
+    let programs = (0..2).map(|_| python("mingpt", flags())).collect::<Result<_>>()?;
+    expect_all_succeed(start_by_hand(&theirs, programs)?)?;
+
+    for rank in 0..2 {
+        let [ours, theirs] = [&ours, &theirs].map(|job| losses(job.directory(), rank));
+        let (ours, theirs) = (ours?, theirs?);
+        ensure!(ours.len() == theirs.len() && ours.len() > 80, "{} steps", ours.len());
+        let differs = ours.iter().zip(&theirs).position(|(a, b)| a.to_bits() != b.to_bits());
+        ensure!(differs.is_none(), "rank {rank}: the losses differ from step {differs:?} on");
+        ensure!(ours.last() < ours.first().map(|first| first - 1.0).as_ref(), "{ours:?}");
+    }
+    ensure!(weights(&ours)? == weights(&theirs)?, "the final weights differ");
+    Ok(())
+}
+
+/// With more than two ranks, the order of sums depends on a gradient's position in its bucket.
+#[test]
+fn four_ranks_go_on_as_if_they_had_not_been_interrupted() -> Result<()> {
+    let text = workspace().join("LICENSE-MIT");
+    let text = text.to_string_lossy();
+    let run = |job: &Job, flags: &[&str]| {
+        let all = [flags, &OUTPUTS, &["--text", &text]].concat();
+        job.run(launch(4, &example("mingpt", all)?)?)?.expect_success()
+    };
+    let whole = Job::new()?;
+    run(&whole, &["--epochs", "2"])?;
+    let parts = Job::new()?;
+    run(&parts, &["--epochs", "1", "--snapshot", "snapshot.safetensors"])?;
+    run(&parts, &["--epochs", "2", "--resume", "snapshot.safetensors"])?;
+
+    for rank in 0..4 {
+        let second_epoch = |job: &Job| {
+            let loss = |event: &serde_json::Value| {
+                Some((event["epoch"].as_i64()?, event["loss"].as_f64()?))
+            };
+            let steps = events(job.directory(), rank, "step", loss)?;
+            Ok::<_, anyhow::Error>(
+                steps.into_iter().filter(|(epoch, _)| *epoch == 1).collect::<Vec<_>>(),
+            )
+        };
+        let (whole, parts) = (second_epoch(&whole)?, second_epoch(&parts)?);
+        ensure!(whole.len() > 10 && whole == parts, "rank {rank}: {whole:?} against {parts:?}");
+    }
+    ensure!(weights(&whole)? == weights(&parts)?, "the final weights differ");
+    Ok(())
+}
+
+fn weights(job: &Job) -> Result<BTreeMap<String, safetensors::Tensor>> {
+    safetensors::read(&job.directory().join("model.safetensors"))
+}
