@@ -4,10 +4,12 @@
 //! - Each rank starts as `__rank`, which sets the kernel's parent-death signal and then becomes the
 //!   program. Safe Rust cannot do the same between fork and exec.
 //! - One `__guard` outlives the launcher just long enough to kill the ranks' process groups, since
-//!   the parent-death signal reaches the ranks only, not the Python under a rank's shell.
+//!   the parent-death signal reaches the ranks only, not the Python under a rank's shell. It also
+//!   removes the launcher's private directory.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs;
 use std::io::{BufRead, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -39,7 +41,7 @@ impl Helper {
     pub(crate) fn run(self, words: impl Iterator<Item = OsString>) -> ExitCode {
         match self {
             Helper::Rank => become_program(words),
-            Helper::Guard => watch_launcher(),
+            Helper::Guard => watch_launcher(words),
         }
     }
 
@@ -94,10 +96,11 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts the guard.
-    pub(crate) fn start() -> Result<Self> {
+    /// Starts the guard, which removes `directory` when the launcher is over.
+    pub(crate) fn start(directory: Option<&Path>) -> Result<Self> {
         let child = Helper::Guard
             .command()
+            .args(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -134,8 +137,8 @@ impl Drop for Guard {
 }
 
 /// The guard itself: notes the process groups until the pipe from the launcher closes, and kills
-/// those that are left.
-fn watch_launcher() -> ExitCode {
+/// those that are left. `words` is the directory to remove, if there is one.
+fn watch_launcher(words: impl Iterator<Item = OsString>) -> ExitCode {
     let mut groups = BTreeSet::new();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let Some((sign, Ok(group))) = line.split_at_checked(1).map(|(s, n)| (s, n.parse())) else {
@@ -149,6 +152,10 @@ fn watch_launcher() -> ExitCode {
     for group in groups {
         // The only error is that the group has ended already.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    for directory in words {
+        // Nobody is left to whom an error could be told.
+        let _ = fs::remove_dir_all(directory);
     }
     ExitCode::SUCCESS
 }

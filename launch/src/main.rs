@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! supervisor   starts the ranks, watches them, and ends them when one fails
-//! report       names the rank that failed first
+//! report       names the rank at fault
 //! rank         one rank: its environment variables and its process
+//! error_file   where a rank leaves the reason of its failure
 //! output       where a rank's stdout and stderr go: console, log files, memory
 //! guard        the helper processes that let no rank outlive the launcher
 //! port         the port on which rank 0 listens
@@ -18,6 +19,7 @@
 
 mod args;
 mod console;
+mod error_file;
 mod guard;
 mod output;
 mod port;

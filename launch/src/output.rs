@@ -87,6 +87,7 @@ impl Routes {
     /// Starts to copy the output of the running rank.
     pub(crate) fn start(self, child: &mut Child) -> Result<Output> {
         let remembered = self.stderr.is_some();
+        let is_shown = self.stderr.as_ref().is_none_or(|sink| sink.console.is_some());
         let mut pumps = Vec::new();
         if let (Some(source), Some(sink)) = (child.stdout.take(), self.stdout) {
             pumps.push(Pump::start(source, sink)?);
@@ -95,7 +96,7 @@ impl Routes {
             pumps.push(Pump::start(source, sink)?);
         }
         let tail = remembered.then_some(self.tail);
-        Ok(Output { pumps, tail, stderr_log: self.stderr_log })
+        Ok(Output { pumps, tail, is_shown, stderr_log: self.stderr_log })
     }
 }
 
@@ -103,6 +104,8 @@ impl Routes {
 pub(crate) struct Output {
     pumps: Vec<Pump>,
     tail: Option<Arc<Mutex<Tail>>>,
+    /// Whether the console shows stderr.
+    pub(crate) is_shown: bool,
     /// The log file of stderr, if there is one.
     pub(crate) stderr_log: Option<PathBuf>,
 }

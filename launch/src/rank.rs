@@ -1,7 +1,9 @@
 //! One rank: the environment variables that tell a program which rank it is, and its process, which
 //! leads a process group of its own.
 
+use std::cell::OnceCell;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::rc::Rc;
 use std::thread;
@@ -14,13 +16,14 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
 use crate::args::Args;
+use crate::error_file::{self, Reason};
 use crate::guard::Guard;
 use crate::output::{Output, Routes};
 
 /// Variables that only an outer launcher can have set. A rank that read them would look for that
 /// launcher's store or socket.
 const FOREIGN: [&str; 3] =
-    ["TCH_PARALLEL_MASTER_LISTEN_FD", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"];
+    ["TCH_PARALLEL_MASTER_LISTEN_FD", "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
 
 /// Sets a rank's environment variables on `command`, as torchrun does.
 pub(crate) fn set_variables(
@@ -66,6 +69,10 @@ pub(crate) struct Rank {
     pub(crate) output: Output,
     /// How it ended; `None` while it runs.
     pub(crate) end: Option<End>,
+    /// Where it leaves the reason of its failure.
+    error_file: Option<PathBuf>,
+    /// When the launcher first sent it a signal.
+    signalled: OnceCell<Instant>,
     child: Child,
     guard: Rc<Guard>,
 }
@@ -84,11 +91,15 @@ impl Rank {
     pub(crate) fn start(
         rank: u32,
         mut command: Command,
+        error_file: Option<PathBuf>,
         routes: Routes,
         guard: &Rc<Guard>,
         on_end: impl FnOnce(Instant) + Send + 'static,
     ) -> Result<Self> {
         routes.set(&mut command);
+        if let Some(path) = &error_file {
+            command.env(error_file::VARIABLE, path);
+        }
         // With a group of its own, a signal also reaches whatever the program has started.
         let mut child = command
             .process_group(0)
@@ -97,7 +108,16 @@ impl Rank {
         let pid = Pid::from_raw(child.id().try_into()?);
         guard.protect(pid);
         let output = routes.start(&mut child)?;
-        let started = Rank { rank, pid, output, end: None, child, guard: Rc::clone(guard) };
+        let started = Rank {
+            rank,
+            pid,
+            output,
+            end: None,
+            error_file,
+            signalled: OnceCell::new(),
+            child,
+            guard: Rc::clone(guard),
+        };
         let wait = move || {
             // WNOWAIT leaves a zombie, so that nothing else gets the process ID before `reap`.
             while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
@@ -114,9 +134,20 @@ impl Rank {
         self.end.is_none()
     }
 
+    /// Why it fails, if it has left the reason.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        Reason::read(self.error_file.as_deref()?)
+    }
+
+    /// Whether the launcher had already sent it a signal at this time.
+    pub(crate) fn was_signalled_by(&self, time: Instant) -> bool {
+        self.signalled.get().is_some_and(|first| *first <= time)
+    }
+
     /// Sends a signal to the rank and to all that it has started.
     pub(crate) fn signal(&self, signal: Signal) {
         if self.is_running() {
+            self.signalled.get_or_init(Instant::now);
             // The only error is that no process is left to receive it.
             let _ = killpg(self.pid, signal);
         }

@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::args::Args;
 use crate::console::say;
+use crate::error_file::ErrorFiles;
 use crate::guard::{self, Guard};
 use crate::output::{Logs, Routes};
 use crate::port::{self, MasterPort};
@@ -45,7 +46,7 @@ pub(crate) enum Outcome {
     Succeeded,
     /// A rank failed.
     Failed {
-        /// The launcher's exit code, from the rank that failed first.
+        /// The launcher's exit code, from the rank at fault.
         code: u8,
         /// False if a signal has asked the launcher to end in the meantime.
         may_restart: bool,
@@ -71,6 +72,7 @@ enum Phase {
 pub(crate) struct Supervisor<'a> {
     args: &'a Args,
     logs: Option<Logs>,
+    error_files: ErrorFiles,
     guard: Rc<Guard>,
     sender: Sender<Event>,
     events: Receiver<Event>,
@@ -87,7 +89,9 @@ impl<'a> Supervisor<'a> {
             // Fails only when the launcher is about to end anyway.
             let _ = signal_sender.send(Event::Signal(signal));
         })?;
-        Ok(Supervisor { args, logs, guard: Rc::new(Guard::start()?), sender, events })
+        let error_files = ErrorFiles::new();
+        let guard = Rc::new(Guard::start(error_files.directory())?);
+        Ok(Supervisor { args, logs, error_files, guard, sender, events })
     }
 
     /// Starts the ranks, waits for all to end, and reports the one that failed first.
@@ -120,7 +124,8 @@ impl<'a> Supervisor<'a> {
             // Fails only when the launcher is about to end anyway.
             let _ = sender.send(Event::RankEnded { local_rank, at });
         };
-        Rank::start(self.args.rank(local_rank), command, routes, &self.guard, on_end)
+        let error_file = self.error_files.of(attempt, local_rank);
+        Rank::start(self.args.rank(local_rank), command, error_file, routes, &self.guard, on_end)
     }
 
     /// Waits until every rank has ended. Returns whether one failed before the launcher got a signal,

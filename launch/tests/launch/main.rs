@@ -4,6 +4,7 @@
 
 mod arguments;
 mod bad_input;
+mod culprit;
 mod endings;
 mod environment;
 mod job;
