@@ -4,7 +4,9 @@
 //! `cargo xtask test` builds the programs, sets Python up and runs everything.
 
 pub mod async_update;
+pub mod cluster;
 pub mod digits;
+pub mod hosts;
 pub mod imagenet;
 pub mod job;
 mod members;
@@ -12,9 +14,11 @@ pub mod programs;
 pub mod progress;
 pub mod python;
 pub mod safetensors;
+pub mod soak;
 pub mod training;
 pub mod wait;
 
+pub use hosts::Hosts;
 pub use job::{Ended, Job, Process, expect_all_succeed};
 pub use python::python;
 pub use training::Training;

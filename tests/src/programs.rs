@@ -151,11 +151,15 @@ pub fn free_port() -> Result<u16> {
     bail!("no port from {FIRST} on is free");
 }
 
-/// A program of this workspace, found from the directory into which cargo has put the running test,
-/// which is right for any profile and target directory.
+/// A program of this workspace, found from the directory into which cargo has put the running test
+/// or program, which is right for any profile and target directory.
 fn built<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let test = env::current_exe()?;
-    let profile = test.ancestors().nth(2).context("a test lies in target/PROFILE/deps")?;
+    let running = env::current_exe()?;
+    let directory = running.parent().context("a program lies in target/PROFILE")?;
+    let profile = match directory.ends_with("deps") {
+        true => directory.parent().context("a test lies in target/PROFILE/deps")?,
+        false => directory,
+    };
     let program = profile.join(name);
     ensure!(program.exists(), "{} is not built; run `cargo xtask test`", program.display());
     let mut command = clean(&program);
@@ -177,8 +181,16 @@ pub(crate) fn clean(program: &Path) -> Command {
     command
 }
 
+/// The command in a directory whose subdirectory `disk` has room for 64 KiB. Only root may start it.
+pub fn with_small_disk(command: &Command) -> Command {
+    const MOUNT: &str = r#"mkdir disk && mount -t tmpfs -o size=64k small disk && exec "$@""#;
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", MOUNT, "sh"]);
+    started_by(unshare, command)
+}
+
 /// The launcher's command with the program's, environment included, at its end.
-fn started_by(mut launcher: Command, program: &Command) -> Command {
+pub(crate) fn started_by(mut launcher: Command, program: &Command) -> Command {
     for (name, value) in program.get_envs() {
         match value {
             Some(value) => launcher.env(name, value),

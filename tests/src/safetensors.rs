@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 /// A tensor as stored in the file.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
     /// `F32` and so on.
     pub dtype: String,

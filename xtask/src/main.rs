@@ -10,6 +10,7 @@ mod launch;
 mod lines;
 mod package;
 mod setup;
+mod soak;
 mod test;
 mod workspace;
 
@@ -48,6 +49,10 @@ enum Chore {
     Build(Rest),
     /// Build all programs and run all tests. Passes arguments to `cargo test`.
     Test(Rest),
+    /// Build all programs, provoke every fault of a job over several hosts many times, and print a
+    /// table: `cargo xtask soak [--trials N] [LINE…]`. Requires root.
+    #[command(disable_help_flag = true)]
+    Soak(Rest),
     /// Build the book into book/book.
     Book {
         /// Open it in a browser.
@@ -120,6 +125,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Launch(rest) => launch::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Build(rest) => build::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Test(rest) => test::run(&Workspace::of(rest.torch.release)?, &rest.args),
+        Chore::Soak(rest) => soak::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Book { open } => book::run(open),
         Chore::Lines => lines::run(),
         Chore::Package(torch) => package::run(&Workspace::of(torch.release)?),

@@ -1,0 +1,121 @@
+//! Provokes every fault of the table many times, and prints how often the job did what it must.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tests::soak::{LINES, Line, Size, Trial};
+
+/// Provoke the faults of jobs over several hosts, many times each, and print a table of the results.
+/// Requires root.
+#[derive(Debug, Parser)]
+#[command(name = "soak")]
+struct Args {
+    /// Try each line N times [default: 36 or 20, as the table says]
+    #[arg(long, value_name = "N")]
+    trials: Option<u32>,
+    /// Start with this trial, to repeat one that has failed
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    first: u32,
+    /// Directory for the output of the trials that fail
+    #[arg(long, value_name = "DIR", default_value = "target/soak")]
+    logs: PathBuf,
+    /// Lines of the table [default: all]
+    lines: Vec<String>,
+}
+
+/// The results of a line.
+#[derive(Default)]
+struct Results {
+    took: Vec<Duration>,
+    failed: u32,
+}
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    let lines = choose(&args.lines)?;
+    fs::create_dir_all(&args.logs)
+        .with_context(|| format!("cannot create {}", args.logs.display()))?;
+    let mut table = vec![
+        "| fault | goal | held | median | worst |".to_owned(),
+        "|---|---|---|---|---|".to_owned(),
+    ];
+    let mut failed = 0;
+    for line in lines {
+        let results = try_often(line, &args)?;
+        failed += results.failed;
+        table.push(results.row(line));
+    }
+    println!("\n{}", table.join("\n"));
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn choose(names: &[String]) -> Result<Vec<&'static Line>> {
+    if names.is_empty() {
+        return Ok(LINES.iter().collect());
+    }
+    let find = |name: &String| match LINES.iter().find(|line| line.name == name) {
+        Some(line) => Ok(line),
+        None => {
+            let all: Vec<_> = LINES.iter().map(|line| line.name).collect();
+            bail!("there is no line `{name}`: expected one of {}", all.join(", "))
+        }
+    };
+    names.iter().map(find).collect()
+}
+
+fn try_often(line: &Line, args: &Args) -> Result<Results> {
+    let mut results = Results::default();
+    for number in args.first..args.first + args.trials.unwrap_or(line.trials) {
+        // The same number leads to the same victims and moments.
+        let dice = StdRng::seed_from_u64(number.into());
+        let begin = Instant::now();
+        let outcome = (line.trial)(&mut Trial { dice, size: Size::FULL });
+        let reason = match outcome {
+            Ok(took) => {
+                results.took.push(took);
+                let late = line.limit.is_some_and(|limit| took >= limit);
+                late.then(|| format!("it took {:.1} s", took.as_secs_f64()))
+            }
+            Err(error) => Some(format!("{error:#}")),
+        };
+        let name = line.name;
+        match reason {
+            None => eprintln!("{name} {number}: held, {:.1} s", begin.elapsed().as_secs_f64()),
+            Some(reason) => {
+                results.failed += 1;
+                let log = args.logs.join(format!("{name}-{number}.log"));
+                fs::write(&log, &reason)?;
+                let sentence = reason.lines().next().unwrap_or_default();
+                eprintln!("{name} {number}: FAILED: {sentence} (see {})", log.display());
+            }
+        }
+    }
+    Ok(results)
+}
+
+impl Results {
+    fn row(mut self, line: &Line) -> String {
+        self.took.sort();
+        let seconds = |took: Option<&Duration>| match took {
+            Some(took) => format!("{:.1} s", took.as_secs_f64()),
+            None => "–".to_owned(),
+        };
+        let late = |took: &&Duration| line.limit.is_some_and(|limit| **took >= limit);
+        let late = self.took.iter().filter(late).count();
+        let trials = self.took.len() - late + self.failed as usize;
+        format!(
+            "| {} | {} | {} of {trials} | {} | {} |",
+            line.fault,
+            line.goal,
+            self.took.len() - late,
+            seconds(self.took.get(self.took.len() / 2)),
+            seconds(self.took.last()),
+        )
+    }
+}

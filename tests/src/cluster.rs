@@ -1,0 +1,136 @@
+//! A job over several hosts, with a launcher on each.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::job::{Ended, Job, Process};
+use crate::programs::launch_with;
+use crate::{Hosts, wait};
+
+/// Every host has ports of its own, so that any does.
+const PORT: &str = "29500";
+
+/// Hosts, and a job whose nodes they are. Host 0 is node 0 unless the flags say otherwise.
+pub struct Cluster {
+    launchers: BTreeMap<usize, Process>,
+    // Before the hosts, which last as long as they have processes.
+    pub job: Job,
+    pub hosts: Hosts,
+}
+
+/// How launchers have ended.
+pub struct Ends {
+    /// When the last one did.
+    pub at: Instant,
+    /// By host.
+    pub launchers: Vec<Ended>,
+}
+
+impl Cluster {
+    /// Calls `examine` with new hosts. If it fails, the error holds all that the launchers have
+    /// printed.
+    pub fn with<T>(hosts: usize, examine: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let hosts = Hosts::new(hosts).context("cannot create hosts")?;
+        let mut cluster = Self { launchers: BTreeMap::new(), job: Job::new()?, hosts };
+        examine(&mut cluster).map_err(|error| cluster.explain(&error))
+    }
+
+    /// Starts a launcher on each host, with these flags and those of a static rendezvous.
+    pub fn start(&mut self, flags: &[&str], program: &Command) -> Result<()> {
+        (0..self.hosts.count()).try_for_each(|host| self.start_node(host, flags, program))
+    }
+
+    /// Starts the launcher of one node. Later flags replace the ones that say which node it is.
+    pub fn start_node(&mut self, host: usize, flags: &[&str], program: &Command) -> Result<()> {
+        let (nodes, node) = (self.hosts.count().to_string(), host.to_string());
+        let address = self.hosts.address(0);
+        let mut own = vec!["--master-addr", &address, "--master-port", PORT];
+        for (flag, value) in [("--nnodes", &*nodes), ("--node-rank", &*node)] {
+            if !flags.contains(&flag) {
+                own.extend([flag, value]);
+            }
+        }
+        own.extend(flags);
+        self.launch(host, &own, program)
+    }
+
+    /// Starts a launcher on a host.
+    pub fn launch(&mut self, host: usize, flags: &[&str], program: &Command) -> Result<()> {
+        let launcher = self.hosts.on(host, &launch_with(flags, program)?);
+        self.launchers.insert(host, self.job.start(launcher)?);
+        Ok(())
+    }
+
+    /// The launcher of a host.
+    pub fn launcher(&mut self, host: usize) -> Result<&mut Process> {
+        self.launchers.get_mut(&host).with_context(|| format!("host {host} has no launcher"))
+    }
+
+    /// All hosts but one.
+    pub fn others(&self, host: usize) -> Vec<usize> {
+        (0..self.hosts.count()).filter(|&other| other != host).collect()
+    }
+
+    /// Waits until the launchers of these hosts have ended, at most for this time.
+    pub fn ends(&mut self, hosts: &[usize], within: Duration) -> Result<Ends> {
+        let deadline = Instant::now() + within;
+        wait::until("the launchers ended", wait::past(deadline), || {
+            let mut ended = true;
+            for host in hosts {
+                ended &= self.launcher(*host)?.has_ended()?;
+            }
+            Ok(ended.then_some(()))
+        })?;
+        let at = Instant::now();
+        let launchers = hosts.iter().map(|host| self.launcher(*host)?.wait_until(at));
+        Ok(Ends { at, launchers: launchers.collect::<Result<_>>()? })
+    }
+
+    /// Waits until all launchers have ended with success, as long as they make progress.
+    pub fn succeeds(&mut self) -> Result<Vec<Ended>> {
+        let hosts: Vec<_> = self.launchers.keys().copied().collect();
+        hosts.iter().map(|host| self.launcher(*host)?.wait()?.expect_success()).collect()
+    }
+
+    /// Lets the job go on.
+    pub fn let_pass(&self, time: Duration) {
+        sleep(time);
+    }
+
+    fn explain(&mut self, error: &anyhow::Error) -> anyhow::Error {
+        let printed = self.launchers.iter_mut().map(|(host, launcher)| {
+            let so_far = launcher.wait_until(Instant::now());
+            let so_far =
+                so_far.map_or_else(|running| format!("{running:#}"), |all| all.to_string());
+            format!("host {host}: {so_far}")
+        });
+        anyhow!("{error:#}\n\n{}", printed.collect::<Vec<_>>().join("\n\n"))
+    }
+}
+
+impl Ends {
+    /// Fails unless all have ended with failure.
+    pub fn expect_failure(&self) -> Result<&Self> {
+        for ended in &self.launchers {
+            ensure!(!ended.status.success(), "a launcher has ended with success");
+        }
+        Ok(self)
+    }
+
+    /// Fails unless all have printed one and the same line that contains these words.
+    pub fn expect_same_line(&self, words: &[&str]) -> Result<&Self> {
+        let (first, others) = self.launchers.split_first().context("no launcher has ended")?;
+        let everywhere = |line: &str| {
+            others.iter().all(|other| other.stderr.lines().any(|theirs| theirs == line))
+        };
+        let mut lines = first.stderr.lines();
+        let found =
+            lines.any(|line| words.iter().all(|word| line.contains(word)) && everywhere(line));
+        ensure!(found, "no line with {words:?} is the same on every host");
+        Ok(self)
+    }
+}

@@ -1,0 +1,149 @@
+//! Several hosts on one machine, with a network that can fail: a network namespace for each host,
+//! and a switch that delays, loses or stops what they send. Only root may create them.
+
+mod switch;
+
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::programs::started_by;
+use switch::Switch;
+pub use switch::{Traffic, Weather};
+
+/// The interface of each host.
+const CABLE: &str = "cable";
+
+/// Starts a program under a host's name.
+const NAMED: &str = r#"echo "$0" > /proc/sys/kernel/hostname; exec "$@""#;
+
+/// Hosts that can reach each other and nothing else. They and their network are removed when this
+/// goes out of scope.
+pub struct Hosts {
+    names: Vec<String>,
+    switch: Switch,
+}
+
+impl Hosts {
+    /// Creates `count` hosts.
+    pub fn new(count: usize) -> Result<Self> {
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        let name = |host| format!("tch-{}-{call}-{host}", process::id());
+        // Made before the first command that may fail, so that dropping it removes whatever has
+        // been created by then.
+        let mut hosts = Self { names: Vec::new(), switch: Switch::default() };
+        for host in 0..count {
+            hosts.names.push(name(host));
+            let name = &hosts.names[host];
+            ip(&["netns", "add", name])?;
+            let tap = hosts.switch.add_port()?;
+            ip(&["link", "set", &tap, "netns", name, "name", CABLE])?;
+            let address = switch::address(host).map(|byte| format!("{byte:02x}")).join(":");
+            ip(&["-netns", name, "link", "set", CABLE, "address", &address])?;
+            let address = format!("{}/24", hosts.address(host));
+            ip(&["-netns", name, "address", "add", &address, "dev", CABLE])?;
+            ip(&["-netns", name, "link", "set", CABLE, "up"])?;
+            ip(&["-netns", name, "link", "set", "lo", "up"])?;
+        }
+        hosts.switch.start()?;
+        Ok(hosts)
+    }
+
+    /// The same; `None`, and a sentence on stderr, if no hosts can be created here.
+    pub fn or_skip(count: usize) -> Option<Self> {
+        let skip =
+            |reason: anyhow::Error| eprintln!("skipped: no hosts can be made here: {reason:#}");
+        Self::new(count).map_err(skip).ok()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// A host's address, from a range that is reserved for documentation and never assigned.
+    pub fn address(&self, host: usize) -> String {
+        format!("192.0.2.{}", host + 1)
+    }
+
+    /// A host's name, as its processes see it.
+    pub fn name(&self, host: usize) -> String {
+        format!("host{host}")
+    }
+
+    /// The command, to run on this host.
+    pub fn on(&self, host: usize, command: &Command) -> Command {
+        let mut there = Command::new("ip");
+        there.args(["netns", "exec", &self.names[host], "unshare", "--uts", "sh", "-c", NAMED]);
+        // Two real hosts have no memory in common.
+        there.arg(self.name(host)).env("TCH_PARALLEL_SHARED_MEMORY", "0");
+        started_by(there, command)
+    }
+
+    /// All processes of a host.
+    pub fn processes(&self, host: usize) -> Result<Vec<Pid>> {
+        let pids = ip(&["netns", "pids", &self.names[host]])?;
+        pids.lines().map(|pid| Ok(Pid::from_raw(pid.trim().parse()?))).collect()
+    }
+
+    /// Sends a signal to all processes of a host, and to those that they start meanwhile.
+    pub fn signal(&self, host: usize, signal: Signal) -> Result<()> {
+        let mut told = Vec::new();
+        loop {
+            let mut new = self.processes(host)?;
+            new.retain(|pid| !told.contains(pid));
+            if new.is_empty() {
+                return Ok(());
+            }
+            for pid in new {
+                // It may have ended by itself at this moment.
+                let _ = kill(pid, signal);
+                told.push(pid);
+            }
+        }
+    }
+
+    /// Takes a host's interface down, or up again.
+    pub fn set_link(&self, host: usize, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        ip(&["-netns", &self.names[host], "link", "set", CABLE, state]).map(drop)
+    }
+
+    /// What the network does from now on with all that a host sends.
+    pub fn set_weather(&self, host: usize, weather: Weather) {
+        self.switch.set_weather(host, weather);
+    }
+
+    /// Cuts a host off from the others, or connects it again. Its own interface stays up.
+    pub fn cut_off(&self, host: usize, cut_off: bool) {
+        self.switch.cut_off(host, cut_off);
+    }
+
+    /// What has passed through the network so far.
+    pub fn traffic(&self) -> Traffic {
+        self.switch.traffic()
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = ip(&["netns", "delete", name]);
+        }
+    }
+}
+
+/// Runs iproute2's `ip`, and returns what it prints.
+fn ip(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("ip").args(arguments).output().context("cannot run `ip`")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "ip {}: {}", arguments.join(" "), stderr.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests;

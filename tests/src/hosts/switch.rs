@@ -1,0 +1,175 @@
+//! An Ethernet switch with a TAP device at each port. `tc netem` could delay and lose frames too,
+//! but many kernels lack it.
+
+use std::io;
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rand::Rng;
+use tun_rs::{DeviceBuilder, Layer, SyncDevice};
+
+/// Larger than any frame: the devices do not merge segments.
+const FRAME: usize = 2048;
+
+/// What begins the address of each host. The last byte is its number.
+const PREFIX: [u8; 5] = [0x02, 0, 0, 0, 0];
+
+/// What happens to the frames that a host sends. By default, they arrive at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Weather {
+    /// How long they take.
+    pub delay: Duration,
+    /// The fraction that is lost.
+    pub loss: f64,
+}
+
+/// How many frames there were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// That came from a host.
+    pub sent: u64,
+    /// That were lost.
+    pub lost: u64,
+    /// That arrived late.
+    pub delayed: u64,
+}
+
+/// The ports, one for each host.
+#[derive(Default)]
+pub(super) struct Switch {
+    ports: Arc<Vec<Port>>,
+    new: Vec<SyncDevice>,
+}
+
+struct Port {
+    device: SyncDevice,
+    weather: Mutex<Weather>,
+    /// Nothing leaves or reaches the host.
+    cut_off: AtomicBool,
+    sent: AtomicU64,
+    lost: AtomicU64,
+    delayed: AtomicU64,
+}
+
+/// A frame, and when it arrives.
+type Late = (Instant, Vec<u8>);
+
+impl Switch {
+    /// Adds a port, and returns the name of its device.
+    pub(super) fn add_port(&mut self) -> Result<String> {
+        let device = DeviceBuilder::new().layer(Layer::L2).enable(false).build_sync();
+        let device = device.context("cannot create a TAP device")?;
+        let name = device.name()?;
+        self.new.push(device);
+        Ok(name)
+    }
+
+    /// Forwards frames from now on, until the devices are gone: they end with their namespaces.
+    pub(super) fn start(&mut self) -> Result<()> {
+        let ports = mem::take(&mut self.new).into_iter().map(Port::new).collect();
+        self.ports = Arc::new(ports);
+        for port in 0..self.ports.len() {
+            let (sender, receiver) = channel();
+            let ports = Arc::clone(&self.ports);
+            thread::Builder::new().spawn(move || forward(&ports, port, &sender))?;
+            let ports = Arc::clone(&self.ports);
+            thread::Builder::new().spawn(move || deliver_late(&ports, port, &receiver))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_weather(&self, host: usize, weather: Weather) {
+        *self.ports[host].weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+    }
+
+    pub(super) fn cut_off(&self, host: usize, cut_off: bool) {
+        self.ports[host].cut_off.store(cut_off, Ordering::Relaxed);
+    }
+
+    pub(super) fn traffic(&self) -> Traffic {
+        let total = |counter: fn(&Port) -> &AtomicU64| {
+            self.ports.iter().map(|port| counter(port).load(Ordering::Relaxed)).sum()
+        };
+        Traffic {
+            sent: total(|port| &port.sent),
+            lost: total(|port| &port.lost),
+            delayed: total(|port| &port.delayed),
+        }
+    }
+}
+
+impl Port {
+    fn new(device: SyncDevice) -> Self {
+        let weather = Mutex::default();
+        Self {
+            device,
+            weather,
+            cut_off: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            delayed: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The Ethernet address of a host.
+pub(super) fn address(host: usize) -> [u8; 6] {
+    let [a, b, c, d, e] = PREFIX;
+    [a, b, c, d, e, host as u8]
+}
+
+/// Reads what a host sends.
+fn forward(ports: &[Port], from: usize, late: &Sender<Late>) {
+    let port = &ports[from];
+    let mut buffer = [0; FRAME];
+    while let Ok(length) = receive(&port.device, &mut buffer) {
+        let frame = &buffer[..length];
+        let weather = *port.weather.lock().unwrap_or_else(PoisonError::into_inner);
+        port.sent.fetch_add(1, Ordering::Relaxed);
+        let cut_off = port.cut_off.load(Ordering::Relaxed);
+        if cut_off || rand::rng().random_bool(weather.loss) {
+            port.lost.fetch_add(1, Ordering::Relaxed);
+        } else if weather.delay > Duration::ZERO {
+            port.delayed.fetch_add(1, Ordering::Relaxed);
+            // The other thread ends only after this one.
+            let _ = late.send((Instant::now() + weather.delay, frame.to_vec()));
+        } else {
+            deliver(ports, from, frame);
+        }
+    }
+}
+
+/// A device that is down sends nothing; it may be up again later.
+fn receive(device: &SyncDevice, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match device.recv(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            received => return received,
+        }
+    }
+}
+
+/// Delivers frames in the order in which they were sent, each at its time.
+fn deliver_late(ports: &[Port], from: usize, frames: &Receiver<Late>) {
+    for (due, frame) in frames {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        deliver(ports, from, &frame);
+    }
+}
+
+/// Delivers a frame to its receiver, or to all if it has no single one.
+fn deliver(ports: &[Port], from: usize, frame: &[u8]) {
+    let to = frame.get(5).map(|&host| usize::from(host)).filter(|_| frame.starts_with(&PREFIX));
+    for (host, port) in ports.iter().enumerate() {
+        let cut_off = port.cut_off.load(Ordering::Relaxed);
+        if host != from && !cut_off && to.is_none_or(|to| to == host) {
+            // Fails while the receiver's interface is down.
+            let _ = port.device.send(frame);
+        }
+    }
+}

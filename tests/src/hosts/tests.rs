@@ -1,0 +1,63 @@
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::{Ended, Job};
+
+/// Runs bash on host 0.
+fn bash(hosts: &Hosts, script: &str) -> Ended {
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]);
+    Job::new().unwrap().run(hosts.on(0, &bash)).unwrap()
+}
+
+/// How long host 1 takes to refuse a connection from host 0; `None` if it does not answer.
+fn answer(hosts: &Hosts) -> Option<Duration> {
+    let begin = Instant::now();
+    let ended = bash(hosts, &format!("timeout 1 bash -c ': > /dev/tcp/{}/9'", hosts.address(1)));
+    ended.stderr.contains("refused").then(|| begin.elapsed())
+}
+
+#[test]
+fn hosts_have_names_and_reach_each_other_unless_the_network_is_cut() {
+    let Some(hosts) = Hosts::or_skip(2) else { return };
+    assert_eq!(bash(&hosts, "cat /proc/sys/kernel/hostname").stdout, "host0\n");
+    assert!(answer(&hosts).is_some());
+
+    hosts.set_link(1, false).unwrap();
+    assert_eq!(answer(&hosts), None);
+    hosts.set_link(1, true).unwrap();
+    assert!(answer(&hosts).is_some());
+
+    hosts.cut_off(1, true);
+    assert_eq!(answer(&hosts), None);
+    assert!(hosts.traffic().lost > 0);
+    hosts.cut_off(1, false);
+    assert!(answer(&hosts).is_some());
+}
+
+#[test]
+fn a_slow_network_delays_every_answer() {
+    let Some(hosts) = Hosts::or_skip(2) else { return };
+    let delay = Duration::from_millis(50);
+    hosts.set_weather(0, Weather { delay, ..Default::default() });
+    assert!(answer(&hosts).unwrap() >= delay);
+    assert!(hosts.traffic().delayed > 0);
+}
+
+#[test]
+fn a_signal_reaches_all_processes_of_one_host() {
+    let Some(hosts) = Hosts::or_skip(2) else { return };
+    let job = Job::new().unwrap();
+    let mut sleepers = Command::new("sh");
+    sleepers.args(["-c", "sleep 1000 & sleep 1000"]);
+    let mut there = [0, 1].map(|host| job.start(hosts.on(host, &sleepers)).unwrap());
+    let all_run = || (0..2).all(|host| hosts.processes(host).is_ok_and(|all| all.len() == 3));
+    job.until("all have begun", || Ok(all_run().then_some(()))).unwrap();
+
+    hosts.signal(1, Signal::SIGKILL).unwrap();
+    there[1].wait().unwrap();
+    job.until("they are gone", || Ok(hosts.processes(1)?.is_empty().then_some(()))).unwrap();
+    assert_eq!(hosts.processes(0).unwrap().len(), 3);
+    assert!(!there[0].has_ended().unwrap());
+}

@@ -1,0 +1,51 @@
+//! A host that the others do not hear of any more, though its processes live.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use rand::Rng;
+
+use super::{NODES, PATIENCE, Trial, endless_training};
+use crate::cluster::Cluster;
+use crate::training::wait_for_steps;
+
+pub(super) fn stopped_host(trial: &mut Trial) -> Result<Duration> {
+    silent(
+        trial,
+        |cluster, host| cluster.hosts.signal(host, Signal::SIGSTOP),
+        |cluster, host| cluster.hosts.signal(host, Signal::SIGCONT),
+    )
+}
+
+/// The host that is cut off needs nobody to tell it: it ends while the link is down.
+pub(super) fn link_down(trial: &mut Trial) -> Result<Duration> {
+    silent(trial, |cluster, host| cluster.hosts.set_link(host, false), |_, _| Ok(()))
+}
+
+type Act = fn(&Cluster, usize) -> Result<()>;
+
+fn silent(trial: &mut Trial, silence: Act, wake: Act) -> Result<Duration> {
+    let size = trial.size;
+    let host = trial.dice.random_range(0..NODES);
+    let moment = Duration::from_millis(trial.dice.random_range(0..1000));
+    Cluster::with(NODES, |cluster| {
+        let (per_node, limit) =
+            (size.ranks_per_node.to_string(), size.heartbeat_timeout.to_string());
+        let flags = ["-n", &per_node, "--heartbeat-timeout", &limit];
+        cluster.start(&flags, &endless_training()?)?;
+        wait_for_steps(&cluster.job, 0..NODES * size.ranks_per_node, 2)?;
+        cluster.let_pass(moment);
+
+        let begin = Instant::now();
+        silence(cluster, host)?;
+        let others = cluster.others(host);
+        let ends = cluster.ends(&others, PATIENCE)?;
+        ends.expect_failure()?.expect_same_line(&[&cluster.hosts.name(host)])?;
+
+        wake(cluster, host)?;
+        cluster.ends(&[host], PATIENCE)?.expect_failure()?;
+        cluster.job.expect_nobody_left(PATIENCE)?;
+        Ok(ends.at - begin)
+    })
+}

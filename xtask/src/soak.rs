@@ -1,0 +1,19 @@
+//! `cargo xtask soak`: the long series of faults over several hosts.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::workspace::Workspace;
+use crate::{command, setup};
+
+/// Builds the programs, and lets `tests/src/bin/soak.rs` put them through every fault of its table.
+pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
+    setup::ensure(workspace, setup::Level::for_this_machine())?;
+    let build = ["build", "--release", "--workspace", "--bins", "--examples"];
+    command::run(workspace.cargo().args(build))?;
+    let mut soak = Command::new(workspace.release_executable("soak"));
+    command::forget_this_package(&mut soak);
+    command::run(soak.args(args))
+}
