@@ -1,22 +1,28 @@
 //! The command line: torchrun's flags, with torchrun's names and `PET_` variables.
 
+mod nodes;
 mod nproc;
 mod rendezvous;
 mod streams;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Parser;
 use clap::builder::FalseyValueParser;
 
+pub(crate) use nodes::Nodes;
 use nproc::parse_nproc;
-use rendezvous::{Endpoint, parse_backend};
+use rendezvous::{Backend, Conf, Endpoint};
 use streams::{StreamChoice, Streams};
 
-/// torchrun's default port.
-const DEFAULT_PORT: u16 = 29500;
+/// torchrun's default port with `--rdzv-backend static`.
+const STATIC_PORT: u16 = 29500;
+
+/// torchrun's default port with `--rdzv-backend c10d`.
+const C10D_PORT: u16 = 29400;
 
 /// Start the ranks of a distributed job on this machine, as torchrun does. Runs any program.
 #[derive(Debug, Parser)]
@@ -28,6 +34,7 @@ const DEFAULT_PORT: u16 = 29500;
 Examples:
   launch -n 2 ./my-trainer --epochs 3                                       two ranks on this machine
   launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -n 4 ./my-trainer  the first of two nodes
+  launch --nnodes 1:4 --rdzv-backend c10d --rdzv-endpoint node0 ./my-train  one to four nodes, elastic
   launch -n 2 --max-restarts 3 ./my-trainer                                 up to 3 restarts after failures
   launch -n 2 python3 train.py                                              two ranks in Python
 
@@ -42,11 +49,20 @@ get SIGTERM, and SIGKILL 3 s later. launch exits with the exit code of the rank 
 or with 128 plus the number of the signal that killed it. launch forwards SIGINT, SIGTERM, SIGHUP
 and SIGQUIT to the ranks; a second SIGINT kills them at once.
 
-On several nodes, the launch on each node counts its own restarts for --max-restarts.
+On several nodes, the launchers keep a connection to node 0's, which listens on --master-addr and
+--master-port (or --rdzv-endpoint). They agree on the ranks, restart together, and all name the same
+culprit when the job fails. The number of ranks may differ from node to node. Rank 0 listens on a free
+port of node 0. A node that has gone or is silent for --heartbeat-timeout is lost: the job ends.
 
-launch does not support torchrun's flags for elastic jobs (--nnodes MIN:MAX, --rdzv-backend c10d or
-etcd, --rdzv-conf), nor --monitor-interval: it notices at once that a rank has ended. It never adds
-an interpreter: write python3 train.py for torchrun's train.py, python3 -m MODULE for -m MODULE."
+An elastic job (--nnodes MIN:MAX --rdzv-backend c10d) goes on without a lost node, and takes in a node
+that joins: all ranks start again, with a new WORLD_SIZE. Only the end of node 0, whose address the
+endpoint is, ends the job. These restarts do not count for --max-restarts.
+
+TCH_PARALLEL_SECRET, if set, must be the same on all nodes: whoever does not know it cannot join.
+
+launch has no --monitor-interval, since it notices at once that a rank has ended, and no etcd
+backend. It never adds an interpreter: write python3 train.py for torchrun's train.py, python3 -m
+MODULE for -m MODULE."
 )]
 pub(crate) struct Args {
     /// Number of ranks on this node: an integer, `gpu` (one per GPU), `cpu` (one per core), or `auto`
@@ -62,19 +78,20 @@ pub(crate) struct Args {
     )]
     pub(crate) nproc_per_node: u16,
 
-    /// Number of nodes; run launch once on each
-    #[arg(long, env = "PET_NNODES", default_value = "1", value_parser = parse_nnodes, value_name = "N")]
-    pub(crate) nnodes: u16,
+    /// Number of nodes, or MIN:MAX for an elastic job; run launch once on each
+    #[arg(long, env = "PET_NNODES", default_value = "1", value_name = "N")]
+    pub(crate) nnodes: Nodes,
 
-    /// Rank of this node, from 0
+    /// Rank of this node, from 0; ignored with `--rdzv-backend c10d`
     #[arg(long, alias = "node_rank", env = "PET_NODE_RANK", default_value_t = 0, value_name = "K")]
     pub(crate) node_rank: u16,
 
-    /// Address of node 0, where rank 0 listens [default: 127.0.0.1; required with several nodes]
+    /// Address of node 0, which every node can reach [default: 127.0.0.1; required with several nodes]
     #[arg(long, alias = "master_addr", env = "PET_MASTER_ADDR", value_name = "HOST")]
     pub(crate) master_addr: Option<String>,
 
-    /// Port on which rank 0 listens [default: a free port on one node, 29500 with several]
+    /// Port on which rank 0 listens [default: a free one]; with several nodes, the port where the
+    /// launchers meet [default: 29500]
     #[arg(
         long,
         alias = "master_port",
@@ -84,26 +101,49 @@ pub(crate) struct Args {
     )]
     pub(crate) master_port: Option<u16>,
 
-    /// Set --master-addr and --master-port in one, as in torchrun's static rendezvous
+    /// Set --master-addr and --master-port in one [default port: 29500, or 29400 with c10d]
     #[arg(
         long,
         alias = "rdzv_endpoint",
         env = "PET_RDZV_ENDPOINT",
         conflicts_with_all = ["master_addr", "master_port", "standalone"],
-        value_name = "HOST:PORT"
+        value_name = "HOST[:PORT]"
     )]
     pub(crate) rdzv_endpoint: Option<Endpoint>,
 
-    /// Rendezvous backend: only torchrun's default, `static`, is supported
+    /// How the nodes are numbered
     #[arg(
         long,
         alias = "rdzv_backend",
         env = "PET_RDZV_BACKEND",
         default_value = "static",
-        value_parser = parse_backend,
         value_name = "NAME"
     )]
-    pub(crate) rdzv_backend: String,
+    pub(crate) rdzv_backend: Backend,
+
+    /// How the nodes meet: join_timeout=SECONDS (wait for each other, 600), last_call_timeout=SECONDS
+    /// (wait for more than MIN nodes, 30), is_host=0|1 (this node is node 0), check_program=0|1 (all
+    /// nodes must have the same program, 1)
+    #[arg(
+        long,
+        alias = "rdzv_conf",
+        env = "PET_RDZV_CONF",
+        default_value = "",
+        hide_default_value = true,
+        value_name = "KEY=VALUE,..."
+    )]
+    pub(crate) rdzv_conf: Conf,
+
+    /// Seconds of silence after which a node counts as lost
+    #[arg(
+        long,
+        alias = "heartbeat_timeout",
+        env = "PET_HEARTBEAT_TIMEOUT",
+        default_value_t = 15,
+        value_parser = clap::value_parser!(u64).range(1..=86400),
+        value_name = "SECONDS"
+    )]
+    pub(crate) heartbeat_timeout: u64,
 
     /// Use one node and a free port; this is already the default
     #[arg(
@@ -124,11 +164,12 @@ pub(crate) struct Args {
     )]
     pub(crate) max_restarts: u32,
 
-    /// Job ID: the value of TORCHELASTIC_RUN_ID, and the prefix of the log directory
+    /// Job ID, the same on every node: the value of TORCHELASTIC_RUN_ID, and the prefix of the log
+    /// directory
     #[arg(long, alias = "rdzv_id", env = "PET_RDZV_ID", default_value = "none", value_name = "ID")]
     pub(crate) rdzv_id: String,
 
-    /// Role of the ranks (ROLE_NAME); use the same on every node, since ROLE_RANK counts across nodes
+    /// Role of the ranks (ROLE_NAME); ROLE_RANK counts the ranks of the same role
     #[arg(long, env = "PET_ROLE", default_value = "default", value_name = "NAME")]
     pub(crate) role: String,
 
@@ -174,14 +215,28 @@ pub(crate) struct Args {
 impl Args {
     /// Refuses flags that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
-        ensure!(
-            self.node_rank < self.nnodes,
-            "--node-rank {} is out of range for {} node{}: node ranks start at 0",
-            self.node_rank,
-            self.nnodes,
-            if self.nnodes == 1 { "" } else { "s" }
-        );
-        if self.nnodes > 1 {
+        match self.rdzv_backend {
+            Backend::Static => {
+                ensure!(
+                    !self.nnodes.elastic(),
+                    "--nnodes {} makes the job elastic, which requires --rdzv-backend c10d",
+                    self.nnodes
+                );
+                ensure!(
+                    self.node_rank < self.nnodes.max,
+                    "--node-rank {} is out of range for {} node{}: node ranks start at 0",
+                    self.node_rank,
+                    self.nnodes,
+                    if self.nnodes.max == 1 { "" } else { "s" }
+                );
+            }
+            Backend::C10d => ensure!(
+                self.master_addr.is_none() && self.master_port.is_none(),
+                "--master-addr and --master-port are for --rdzv-backend static: c10d takes \
+                 --rdzv-endpoint HOST:PORT"
+            ),
+        }
+        if self.several_nodes() {
             ensure!(
                 !self.standalone,
                 "--standalone is for one node, but --nnodes is {}",
@@ -189,8 +244,12 @@ impl Args {
             );
             ensure!(
                 self.master_addr.is_some() || self.rdzv_endpoint.is_some(),
-                "--nnodes {} requires --master-addr, an address of node 0 that every node can reach",
-                self.nnodes
+                "--nnodes {} requires {}, an address of node 0 that every node can reach",
+                self.nnodes,
+                match self.rdzv_backend {
+                    Backend::Static => "--master-addr",
+                    Backend::C10d => "--rdzv-endpoint",
+                }
             );
         }
         for (flag, highest_rank) in [
@@ -208,14 +267,19 @@ impl Args {
         Ok(())
     }
 
-    /// WORLD_SIZE.
-    pub(crate) fn world_size(&self) -> u32 {
-        u32::from(self.nnodes) * u32::from(self.nproc_per_node)
+    /// Whether the launcher must agree with those of other nodes.
+    pub(crate) fn several_nodes(&self) -> bool {
+        self.nnodes.max > 1
     }
 
-    /// RANK of a local rank: each node has consecutive ranks.
-    pub(crate) fn rank(&self, local_rank: u16) -> u32 {
-        u32::from(self.node_rank) * u32::from(self.nproc_per_node) + u32::from(local_rank)
+    /// This node's rank, unless nodes are numbered by arrival.
+    pub(crate) fn fixed_node_rank(&self) -> Option<u16> {
+        (self.rdzv_backend == Backend::Static).then_some(self.node_rank)
+    }
+
+    /// How long a node may be silent.
+    pub(crate) fn heartbeat_timeout(&self) -> Duration {
+        Duration::from_secs(self.heartbeat_timeout)
     }
 
     /// The streams of a rank that go both to the console and to log files.
@@ -235,25 +299,17 @@ impl Args {
         endpoint.or(self.master_addr.as_deref()).unwrap_or("127.0.0.1")
     }
 
-    /// The port on which rank 0 listens; `None` if launch chooses a free one.
+    /// On one node, the port on which rank 0 listens; `None` if launch chooses a free one.
     pub(crate) fn fixed_port(&self) -> Option<u16> {
-        match self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.port).or(self.master_port) {
-            None if self.nnodes > 1 => Some(DEFAULT_PORT),
-            port => port,
-        }
+        self.rdzv_endpoint.as_ref().map_or(self.master_port, |endpoint| endpoint.port)
     }
-}
 
-/// torchrun's `--nnodes` also takes `MIN:MAX`. Here, both must be the same.
-fn parse_nnodes(text: &str) -> Result<u16> {
-    let (min, max) = text.split_once(':').unwrap_or((text, text));
-    match (min.parse(), max.parse()) {
-        (Ok(0), _) | (_, Ok(0)) => bail!("the world size would be 0: give at least one node"),
-        (Ok(min), Ok(max)) if min == max => Ok(min),
-        (Ok::<u16, _>(_), Ok::<u16, _>(_)) => {
-            bail!("elastic jobs are not supported: expected a single number of nodes")
-        }
-        _ => bail!("expected a number of nodes, as in --nnodes 2"),
+    /// On several nodes, the port on which the launcher of node 0 listens.
+    pub(crate) fn meeting_port(&self) -> u16 {
+        self.fixed_port().unwrap_or(match self.rdzv_backend {
+            Backend::Static => STATIC_PORT,
+            Backend::C10d => C10D_PORT,
+        })
     }
 }
 
@@ -270,8 +326,8 @@ mod tests {
         let args = parse(
             "launch --nproc_per_node=2 --nnodes=2:2 --node_rank 1 --master_addr a --no-python x",
         );
-        assert_eq!((args.nproc_per_node, args.nnodes, args.node_rank), (2, 2, 1));
-        assert_eq!((args.rank(1), args.world_size()), (3, 4));
+        let nodes = Nodes { min: 2, max: 2 };
+        assert_eq!((args.nproc_per_node, args.nnodes, args.node_rank), (2, nodes, 1));
     }
 
     #[test]
@@ -288,10 +344,19 @@ mod tests {
     }
 
     #[test]
-    fn one_node_gets_a_free_port_and_several_a_fixed_one() {
+    fn one_node_gets_a_free_port_and_several_meet_on_a_fixed_one() {
         assert_eq!(parse("launch x").fixed_port(), None);
         assert_eq!(parse("launch --master-port 4000 x").fixed_port(), Some(4000));
-        assert_eq!(parse("launch --nnodes 2 --master-addr a x").fixed_port(), Some(29500));
-        assert_eq!(parse("launch --rdzv-endpoint a:4000 x").fixed_port(), Some(4000));
+        let two = "launch --nnodes 2";
+        for (flags, port) in [
+            ("--master-addr a", 29500),
+            ("--master-addr a --master-port 4000", 4000),
+            ("--rdzv-endpoint a:4000", 4000),
+            ("--rdzv-endpoint a", 29500),
+            ("--rdzv-backend c10d --rdzv-endpoint a", 29400),
+            ("--rdzv-backend c10d --rdzv-endpoint a:4000", 4000),
+        ] {
+            assert_eq!(parse(&format!("{two} {flags} x")).meeting_port(), port, "{flags}");
+        }
     }
 }

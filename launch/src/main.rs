@@ -4,7 +4,12 @@
 //! Each module uses only modules that stand below it:
 //!
 //! ```text
-//! supervisor   starts the ranks, watches them, and ends them when one fails
+//! alone        a job of one node
+//! agent        a node of a job of several nodes
+//! coordinator  node 0's side of such a job: decides when ranks start and end
+//! supervisor   starts the ranks
+//! attempt      watches them, and ends them when one fails
+//! protocol     how launchers talk to each other
 //! report       names the rank at fault
 //! rank         one rank: its environment variables and its process
 //! error_file   where a rank leaves the reason of its failure
@@ -17,13 +22,18 @@
 //! console      the launcher's own stdout and stderr
 //! ```
 
+mod agent;
+mod alone;
 mod args;
+mod attempt;
 mod console;
+mod coordinator;
 mod error_file;
 mod guard;
 mod output;
 mod port;
 mod program;
+mod protocol;
 mod rank;
 mod report;
 mod signals;
@@ -37,7 +47,7 @@ use clap::Parser;
 use crate::args::Args;
 use crate::console::say;
 use crate::guard::Helper;
-use crate::supervisor::{Outcome, Supervisor};
+use crate::supervisor::Supervisor;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -52,23 +62,10 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> Result<ExitCode> {
     args.check()?;
-    program::check(&args.command[0])?;
+    program::find(&args.command[0])?;
     let supervisor = Supervisor::new(&args)?;
-    for attempt in 0.. {
-        match supervisor.run(attempt)? {
-            Outcome::Succeeded => break,
-            Outcome::Stopped(signal) => return Ok(ExitCode::from(signals::exit_code(signal))),
-            Outcome::Failed { code, may_restart } => {
-                if !may_restart || attempt == args.max_restarts {
-                    return Ok(ExitCode::from(code));
-                }
-                let restart = attempt + 1;
-                say(format_args!(
-                    "restart {restart} of {}: starting all ranks again",
-                    args.max_restarts
-                ));
-            }
-        }
+    match args.several_nodes() {
+        false => alone::run(&args, &supervisor),
+        true => agent::run(&args, &supervisor),
     }
-    Ok(ExitCode::SUCCESS)
 }

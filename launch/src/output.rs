@@ -36,13 +36,15 @@ impl Routes {
     pub(crate) fn new(
         args: &Args,
         logs: Option<&Logs>,
-        attempt: u32,
+        generation: u32,
         local_rank: u16,
+        rank: u32,
     ) -> Result<Self> {
-        let rank = args.rank(local_rank);
         let (tee, redirects) = (args.tee(local_rank), args.redirects.of(local_rank));
         let dir = match logs {
-            Some(logs) if tee.any() || redirects.any() => Some(logs.rank_dir(attempt, local_rank)?),
+            Some(logs) if tee.any() || redirects.any() => {
+                Some(logs.rank_dir(generation, local_rank)?)
+            }
             _ => None,
         };
         let tail = Arc::default();

@@ -14,7 +14,7 @@ use nix::sys::socket::{
 
 use crate::args::Args;
 
-/// The port of one attempt to run the job.
+/// Rank 0's port, for one generation of ranks.
 pub(crate) struct MasterPort {
     /// MASTER_PORT.
     pub(crate) number: u16,
@@ -23,11 +23,16 @@ pub(crate) struct MasterPort {
 }
 
 impl MasterPort {
-    /// The port that the flags set, or else a free one.
+    /// The port that the flags of a job of one node set, or else a free one.
     pub(crate) fn choose(args: &Args) -> Result<Self> {
         if let Some(number) = args.fixed_port() {
             return Ok(MasterPort { number, reservation: None });
         }
+        Self::free()
+    }
+
+    /// A free port.
+    pub(crate) fn free() -> Result<Self> {
         // An IPv6 socket covers IPv4 too, but some machines lack IPv6.
         let reserved = reserve(Ipv6Addr::UNSPECIFIED.into())
             .or_else(|_| reserve(Ipv4Addr::UNSPECIFIED.into()));
@@ -54,16 +59,12 @@ fn reserve(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
     Ok((port.ok_or(Errno::EAFNOSUPPORT)?, socket))
 }
 
-/// Refuses, before any rank starts, an address on which rank 0 could not listen.
+/// Refuses, before any rank of a job of one node starts, an address on which rank 0 could not listen.
 pub(crate) fn check(args: &Args) -> Result<()> {
-    if args.node_rank != 0 {
-        return Ok(());
-    }
     let (addr, fixed) = (args.master_addr(), args.fixed_port());
     match (TcpListener::bind((addr, fixed.unwrap_or(0))), fixed) {
         (Err(error), Some(port)) if error.kind() == ErrorKind::AddrInUse => bail!(
-            "port {port} on {addr} is already in use: choose another{}",
-            if args.nnodes == 1 { ", or omit it to get a free one" } else { " for every node" }
+            "port {port} on {addr} is already in use: choose another, or omit it to get a free one"
         ),
         (Err(error), None) => Err(error).with_context(|| {
             format!("cannot listen on {addr}: --master-addr must be an address of this machine, unless --master-port is set too")

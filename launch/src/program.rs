@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use nix::unistd::{AccessFlags, access};
 
-/// Refuses a program that cannot be executed, and says why.
-pub(crate) fn check(program: &OsStr) -> Result<()> {
+/// The file of a program. Refuses one that cannot be executed, and says why.
+pub(crate) fn find(program: &OsStr) -> Result<PathBuf> {
     ensure!(
         !program.is_empty(),
         "the program's name is empty: expected a program, as in launch -n 2 ./my-trainer"
     );
     let candidates = candidates(program);
-    if candidates.iter().any(|path| is_executable(path)) {
-        return Ok(());
+    if let Some(path) = candidates.iter().find(|path| is_executable(path)) {
+        return Ok(path.clone());
     }
     let name = Path::new(program);
     let reason = match candidates.iter().find(|path| path.exists()) {

@@ -19,6 +19,7 @@ use crate::args::Args;
 use crate::error_file::{self, Reason};
 use crate::guard::Guard;
 use crate::output::{Output, Routes};
+use crate::protocol::{Placement, proof};
 
 /// Variables that only an outer launcher can have set. A rank that read them would look for that
 /// launcher's store or socket.
@@ -29,28 +30,28 @@ const FOREIGN: [&str; 3] =
 pub(crate) fn set_variables(
     command: &mut Command,
     args: &Args,
-    attempt: u32,
+    placement: &Placement,
     local_rank: u16,
     port: u16,
 ) {
-    let rank = args.rank(local_rank).to_string();
-    let world_size = args.world_size().to_string();
     for name in FOREIGN {
         command.env_remove(name);
     }
+    // It is for the launchers alone.
+    command.env_remove(proof::SECRET);
     command
-        .env("RANK", &rank)
+        .env("RANK", placement.rank(local_rank).to_string())
         .env("LOCAL_RANK", local_rank.to_string())
-        .env("WORLD_SIZE", &world_size)
+        .env("WORLD_SIZE", placement.world_size.to_string())
         .env("LOCAL_WORLD_SIZE", args.nproc_per_node.to_string())
-        .env("GROUP_RANK", args.node_rank.to_string())
-        .env("GROUP_WORLD_SIZE", args.nnodes.to_string())
+        .env("GROUP_RANK", placement.node_rank.to_string())
+        .env("GROUP_WORLD_SIZE", placement.nodes.to_string())
         .env("ROLE_NAME", &args.role)
-        .env("ROLE_RANK", &rank)
-        .env("ROLE_WORLD_SIZE", &world_size)
+        .env("ROLE_RANK", (placement.first_role_rank + u32::from(local_rank)).to_string())
+        .env("ROLE_WORLD_SIZE", placement.role_world_size.to_string())
         .env("MASTER_ADDR", args.master_addr())
         .env("MASTER_PORT", port.to_string())
-        .env("TORCHELASTIC_RESTART_COUNT", attempt.to_string())
+        .env("TORCHELASTIC_RESTART_COUNT", placement.restarts.to_string())
         .env("TORCHELASTIC_MAX_RESTARTS", args.max_restarts.to_string())
         .env("TORCHELASTIC_RUN_ID", &args.rdzv_id);
     // Ranks that each start a thread per core slow each other down.

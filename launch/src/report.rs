@@ -15,9 +15,12 @@ use crate::rank::Rank;
 /// How many of the ranks that failed later are listed one by one.
 const LISTED: usize = 8;
 
+/// The longest explanation that is sent to other nodes, in characters.
+const LONGEST: usize = 5000;
+
 /// The other ranks may notice that a process was killed, and report it, before the launcher does:
 /// the kernel first closes its connections.
-const NOTICED_BEFORE: Duration = Duration::from_millis(50);
+pub(crate) const NOTICED_BEFORE: Duration = Duration::from_millis(50);
 
 /// How a rank failed: what the launchers of a job tell each other, and print.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,6 +80,15 @@ impl Failure {
             ending: end.map_or_else(|| "failed".to_owned(), |end| ending(end.status)),
             explanation: explanation(rank, reason.map(|reason| reason.message)),
         })
+    }
+
+    /// The failure with an explanation that fits into a message.
+    pub(crate) fn shortened(mut self) -> Self {
+        if let Some((end, _)) = self.explanation.char_indices().nth(LONGEST) {
+            self.explanation.truncate(end);
+            self.explanation.push_str(" ...");
+        }
+        self
     }
 
     /// The smallest is the failure that explains the others.

@@ -7,6 +7,8 @@ use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::protocol::ToCoordinator;
+
 /// Calls `on_signal`, on another thread, for each signal. The ranks still start with the default
 /// actions: exec resets them.
 pub(crate) fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> {
@@ -21,6 +23,12 @@ pub(crate) fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> 
     };
     thread::Builder::new().spawn(forward).context("cannot start a thread for signals")?;
     Ok(())
+}
+
+/// What the other nodes of a job hear of the signal that ends this one.
+pub(crate) fn stopped_by(signal: Signal) -> ToCoordinator {
+    let reason = format!("its launcher was stopped by {signal}");
+    ToCoordinator::Stopped { reason, code: exit_code(signal) }
 }
 
 /// The exit code that a shell uses for a process killed by this signal.

@@ -17,7 +17,7 @@ pub(crate) const LAUNCHER: &str = "tch-parallel-launch";
 
 /// The launcher's options whose value is the next argument, so that the value is not mistaken for
 /// the program. Like torchrun, the launcher accepts `_` for `-` in long options.
-const OPTIONS_WITH_VALUE: [&str; 17] = [
+const OPTIONS_WITH_VALUE: [&str; 19] = [
     "-n",
     "--nproc-per-node",
     "--nnodes",
@@ -25,7 +25,9 @@ const OPTIONS_WITH_VALUE: [&str; 17] = [
     "--master-addr",
     "--master-port",
     "--max-restarts",
+    "--heartbeat-timeout",
     "--rdzv-backend",
+    "--rdzv-conf",
     "--rdzv-endpoint",
     "--rdzv-id",
     "--role",

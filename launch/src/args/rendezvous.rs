@@ -1,40 +1,122 @@
-//! The values of `--rdzv-endpoint` and `--rdzv-backend`, for torchrun's static rendezvous.
+//! The values of `--rdzv-backend`, `--rdzv-endpoint` and `--rdzv-conf`: where and how the nodes of a
+//! job meet.
 
 use std::str::FromStr;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
 
-/// The value of `--rdzv-endpoint`: MASTER_ADDR and MASTER_PORT in one.
+/// How the nodes are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Backend {
+    /// By `--node-rank`
+    Static,
+    /// By arrival; required for elastic jobs
+    C10d,
+}
+
+/// The value of `--rdzv-endpoint`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Endpoint {
-    /// MASTER_ADDR.
+    /// An address or a name of node 0.
     pub(crate) host: String,
-    /// MASTER_PORT.
-    pub(crate) port: u16,
+    /// The port, if the flag gives one.
+    pub(crate) port: Option<u16>,
 }
 
 impl FromStr for Endpoint {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-        let (host, port) = parts.context("expected HOST:PORT, as in 10.0.0.1:29500")?;
-        let port: Option<u16> = port.parse().ok().filter(|port| *port > 0);
-        let port = port.context("expected a port from 1 to 65535 after the last colon")?;
-        // Brackets separate the colons of an IPv6 address from the port's.
+        let (host, port) = match text.rsplit_once(':') {
+            // Brackets separate the colons of an IPv6 address from the port's.
+            _ if text.starts_with('[') && text.ends_with(']') => (text, None),
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        };
+        ensure!(!host.is_empty(), "expected HOST:PORT, as in 10.0.0.1:29500");
+        let port = port.map(|port| port.parse().ok()).map(|port| {
+            port.context("expected a port from 0 to 65535 after the last colon, 0 for a free one")
+        });
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let port = port.transpose()?.filter(|port| *port != 0);
         Ok(Endpoint { host: address.unwrap_or(host).to_owned(), port })
     }
 }
 
-/// Parses the value of `--rdzv-backend`. torchrun's other backends number the nodes by themselves.
-pub(crate) fn parse_backend(text: &str) -> Result<String> {
-    ensure!(
-        text == "static",
-        "only the static backend is supported: start launch on every node with --node-rank K and \
-         --master-addr HOST, or on a single node with neither"
-    );
-    Ok(text.to_owned())
+/// The value of `--rdzv-conf`: `KEY=VALUE,KEY=VALUE`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Conf {
+    /// How long the nodes wait for each other.
+    pub(crate) join_timeout: Duration,
+    /// How long an elastic job waits for further nodes once the fewest have come.
+    pub(crate) last_call_timeout: Duration,
+    /// Whether this node is the one where the others meet; by default, the one whose address the
+    /// endpoint is.
+    pub(crate) is_host: Option<bool>,
+    /// Whether all nodes must run the same program, to the byte.
+    pub(crate) check_program: bool,
+}
+
+/// torchrun's keys that mean nothing to launch.
+const IGNORED: [&str; 5] = [
+    "close_timeout",
+    "keep_alive_interval",
+    "keep_alive_max_attempt",
+    "read_timeout",
+    "store_type",
+];
+
+impl Default for Conf {
+    fn default() -> Self {
+        Conf {
+            join_timeout: Duration::from_secs(600),
+            last_call_timeout: Duration::from_secs(30),
+            is_host: None,
+            check_program: true,
+        }
+    }
+}
+
+impl FromStr for Conf {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut conf = Conf::default();
+        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').with_context(|| {
+                format!("expected KEY=VALUE, as in join_timeout=60, not {pair:?}")
+            })?;
+            match key.trim() {
+                "join_timeout" | "timeout" => conf.join_timeout = seconds(key, value)?,
+                "last_call_timeout" => conf.last_call_timeout = seconds(key, value)?,
+                "is_host" => conf.is_host = Some(truth(key, value)?),
+                "check_program" => conf.check_program = truth(key, value)?,
+                key if IGNORED.contains(&key) => {}
+                key => bail!(
+                    "unknown key {key:?}: expected join_timeout, last_call_timeout, is_host or \
+                     check_program"
+                ),
+            }
+        }
+        Ok(conf)
+    }
+}
+
+fn seconds(key: &str, value: &str) -> Result<Duration> {
+    let seconds = value.trim().parse().ok().filter(|seconds| *seconds > 0);
+    let seconds =
+        seconds.with_context(|| format!("expected seconds after {key}=, not {value:?}"))?;
+    Ok(Duration::from_secs(seconds))
+}
+
+fn truth(key: &str, value: &str) -> Result<bool> {
+    match value.trim().to_lowercase().as_str() {
+        "1" | "true" | "t" | "yes" | "y" => Ok(true),
+        "0" | "false" | "f" | "no" | "n" => Ok(false),
+        _ => bail!("expected 0 or 1 after {key}=, not {value:?}"),
+    }
 }
 
 #[cfg(test)]
@@ -42,11 +124,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_a_host_and_a_port() {
+    fn an_endpoint_is_a_host_and_perhaps_a_port() {
         for (text, host, port) in [
-            ("10.0.0.1:29500", "10.0.0.1", 29500),
-            ("node-0.cluster:1", "node-0.cluster", 1),
-            ("[fe80::1]:4000", "fe80::1", 4000),
+            ("10.0.0.1:29500", "10.0.0.1", Some(29500)),
+            ("node-0.cluster:1", "node-0.cluster", Some(1)),
+            ("[fe80::1]:4000", "fe80::1", Some(4000)),
+            ("[fe80::1]", "fe80::1", None),
+            ("node-0", "node-0", None),
+            ("localhost:0", "localhost", None),
         ] {
             let expected = Endpoint { host: host.to_owned(), port };
             assert_eq!(text.parse::<Endpoint>().unwrap(), expected);
@@ -54,18 +139,39 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_without_a_host_or_a_port_is_refused() {
-        for text in ["", "host", ":29500", "host:", "host:0", "host:65536", "[fe80::1]"] {
+    fn an_endpoint_without_a_host_or_with_a_wrong_port_is_refused() {
+        for text in ["", ":29500", "host:", "host:x", "host:65536"] {
             assert!(text.parse::<Endpoint>().is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn only_the_static_backend_is_supported() {
-        assert_eq!(parse_backend("static").unwrap(), "static");
-        for text in ["c10d", "etcd", "etcd-v2", ""] {
-            let message = parse_backend(text).unwrap_err().to_string();
-            assert!(message.contains("--node-rank K and --master-addr HOST"), "{message}");
+    fn the_configuration_has_torchruns_keys_and_defaults() {
+        assert_eq!("".parse::<Conf>().unwrap(), Conf::default());
+        let conf: Conf =
+            "timeout=5, last_call_timeout=2,is_host=true,read_timeout=9,check_program=0"
+                .parse()
+                .unwrap();
+        let expected = Conf {
+            join_timeout: Duration::from_secs(5),
+            last_call_timeout: Duration::from_secs(2),
+            is_host: Some(true),
+            check_program: false,
+        };
+        assert_eq!(conf, expected);
+    }
+
+    #[test]
+    fn a_wrong_key_or_value_is_refused_and_quoted() {
+        for (text, quoted) in [
+            ("x", "\"x\""),
+            ("joint_timeout=3", "\"joint_timeout\""),
+            ("join_timeout=soon", "\"soon\""),
+            ("join_timeout=0", "\"0\""),
+            ("is_host=maybe", "\"maybe\""),
+        ] {
+            let message = text.parse::<Conf>().unwrap_err().to_string();
+            assert!(message.contains(quoted), "{text:?}: {message}");
         }
     }
 }

@@ -34,8 +34,8 @@ impl Logs {
     }
 
     /// Creates a rank's directory, `attempt_<n>/<local rank>`.
-    pub(crate) fn rank_dir(&self, attempt: u32, local_rank: u16) -> Result<PathBuf> {
-        let dir = self.root.join(format!("attempt_{attempt}")).join(local_rank.to_string());
+    pub(crate) fn rank_dir(&self, generation: u32, local_rank: u16) -> Result<PathBuf> {
+        let dir = self.root.join(format!("attempt_{generation}")).join(local_rank.to_string());
         std::fs::create_dir_all(&dir)
             .with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(dir)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::job::{Job, run};
+use crate::nodes::Nodes;
 
 /// The variables of a rank that are not those of the tests or the shell.
 fn variables(job: &Job, rank: u32) -> BTreeMap<String, String> {
@@ -21,53 +22,46 @@ const WRITE_ENV: &str = r#"note "$(env)" env.$RANK"#;
 #[test]
 fn every_rank_of_the_second_node_gets_torchruns_variables() {
     let job = Job::new();
-    let flags = "-n 2 --nnodes 2 --node-rank 1 --master-addr 10.1.2.3 --master-port 4321 \
-                 --max-restarts 5 --rdzv-id myjob";
-    run(job.launch_sh(flags, WRITE_ENV)).expect_code(0);
-    for (rank, local_rank) in [(2, "0"), (3, "1")] {
-        let text = rank.to_string();
+    let nodes = Nodes::new(2);
+    let flags = "--max-restarts 5 --rdzv-id myjob";
+    let first = nodes.start(&job, 0, &format!("-n 1 --role reader {flags}"), WRITE_ENV);
+    let second = nodes.start(&job, 1, &format!("-n 2 {flags}"), WRITE_ENV);
+    first.finish().expect_code(0);
+    second.finish().expect_code(0);
+    for (rank, local_rank) in [("1", "0"), ("2", "1")] {
+        let mut variables = variables(&job, rank.parse().unwrap());
+        // A free port of node 0, and a private file of this launcher.
+        assert!(variables.remove("MASTER_PORT").unwrap().parse::<u16>().is_ok());
+        assert!(variables.remove("TORCHELASTIC_ERROR_FILE").is_some());
         let expected = [
             ("GROUP_RANK", "1"),
             ("GROUP_WORLD_SIZE", "2"),
             ("LOCAL_RANK", local_rank),
             ("LOCAL_WORLD_SIZE", "2"),
-            ("MASTER_ADDR", "10.1.2.3"),
-            ("MASTER_PORT", "4321"),
+            ("MASTER_ADDR", "127.0.0.1"),
             ("OMP_NUM_THREADS", "1"),
-            ("RANK", &text),
+            ("RANK", rank),
             ("ROLE_NAME", "default"),
-            ("ROLE_RANK", &text),
-            ("ROLE_WORLD_SIZE", "4"),
+            ("ROLE_RANK", local_rank),
+            ("ROLE_WORLD_SIZE", "2"),
             ("TORCHELASTIC_MAX_RESTARTS", "5"),
             ("TORCHELASTIC_RESTART_COUNT", "0"),
             ("TORCHELASTIC_RUN_ID", "myjob"),
-            ("WORLD_SIZE", "4"),
+            ("WORLD_SIZE", "3"),
         ];
         let expected: BTreeMap<_, _> =
             expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let mut variables = variables(&job, rank);
-        assert!(variables.remove("TORCHELASTIC_ERROR_FILE").is_some());
         assert_eq!(variables, expected);
     }
 }
 
 #[test]
-fn several_nodes_meet_on_port_29500_by_default() {
+fn the_secret_of_a_job_stays_with_its_launchers() {
     let job = Job::new();
-    run(job.launch_sh("--nnodes 2 --node-rank 1 --master-addr 10.1.2.3", WRITE_ENV)).expect_code(0);
-    assert_eq!(variables(&job, 1)["MASTER_PORT"], "29500");
-}
-
-#[test]
-fn a_rendezvous_endpoint_gives_the_masters_address_and_port() {
-    let job = Job::new();
-    let nodes = "--nnodes 2 --node-rank 1 --rdzv-backend static";
-    for (endpoint, host) in [("10.1.2.3:4321", "10.1.2.3"), ("[fe80::1]:4321", "fe80::1")] {
-        run(job.launch_sh(&format!("{nodes} --rdzv_endpoint {endpoint}"), WRITE_ENV))
-            .expect_code(0);
-        let variables = variables(&job, 1);
-        assert_eq!((&*variables["MASTER_ADDR"], &*variables["MASTER_PORT"]), (host, "4321"));
-    }
+    let mut command = job.launch_sh("", WRITE_ENV);
+    command.env("TCH_PARALLEL_SECRET", "s");
+    run(command).expect_code(0);
+    assert!(!variables(&job, 0).contains_key("TCH_PARALLEL_SECRET"));
 }
 
 #[test]

@@ -5,10 +5,12 @@
 mod arguments;
 mod bad_input;
 mod culprit;
+mod elastic;
 mod endings;
 mod environment;
 mod job;
 mod master_port;
+mod nodes;
 mod output;
 mod signals;
 mod terminal;

@@ -108,15 +108,16 @@ fn a_port_that_is_taken_is_refused_before_any_rank_starts() {
 }
 
 #[test]
-fn only_the_node_of_rank_0_cares_whether_the_port_is_taken() {
+fn a_port_that_another_program_has_is_no_place_for_nodes_to_meet() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
-    let node = |rank: u16| {
-        format!("--nnodes 2 --node-rank {rank} --master-addr 127.0.0.1 --master-port {port}")
-    };
     let job = Job::new();
-    run(job.launch_sh(&node(1), "exit 0")).expect_code(0);
-    run(job.launch_sh(&node(0), "exit 0")).expect_code(1).expect_stderr("is already in use");
+    let flags = format!("--nnodes 2 --master-addr 127.0.0.1 --master-port {port}");
+    std::thread::spawn(move || drop(taken.accept()));
+    run(job.launch_sh(&flags, "note x started")).expect_code(1).expect_stderr(&format!(
+        "launch: port {port} on 127.0.0.1 is already in use: choose another for every node"
+    ));
+    assert_eq!(job.note("started"), None);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::job::{Job, run, start};
+use crate::nodes::Nodes;
 
 const SPEAK: &str = r#"echo "out $RANK"; echo "err $RANK" >&2"#;
 
@@ -25,11 +26,14 @@ fn by_default_both_streams_pass_through_unchanged() {
 #[test]
 fn tee_puts_the_rank_before_each_line_and_the_bytes_into_files() {
     let job = Job::new();
-    let flags = "-t 3 --log-dir logs -n 2 --nnodes 2 --node-rank 1 --master-addr a";
+    let flags = "-t 3 --log-dir logs -n 2";
     let script = r#"printf 'one\n\ntwo \377 end of %s' $RANK; echo "err" >&2"#;
-    let mut command = job.launch_sh(flags, script);
-    command.current_dir(job.dir());
-    let ended = run(command);
+    let nodes = Nodes::new(2);
+    let first = nodes.start(&job, 0, "-n 2", "");
+    let mut second = nodes.launch(&job, 1, flags, script);
+    second.current_dir(job.dir());
+    let ended = run(second);
+    first.finish().expect_code(0);
     ended.expect_code(0).expect_stderr("[rank2]: err\n").expect_stderr("[rank3]: err\n");
     assert_eq!(
         sorted(&ended.stdout),
@@ -101,8 +105,10 @@ fn streams_can_be_chosen_by_rank() {
 
 #[test]
 fn the_console_shows_only_the_local_ranks_of_the_filter() {
-    let flags = "-n 4 --nnodes 2 --node-rank 1 --master-addr a --local-ranks-filter 1,3";
-    let ended = run(Job::new().launch_sh(flags, SPEAK));
+    let (job, nodes) = (Job::new(), Nodes::new(2));
+    let first = nodes.start(&job, 0, "-n 4", "");
+    let ended = run(nodes.launch(&job, 1, "-n 4 --local-ranks-filter 1,3", SPEAK));
+    first.finish().expect_code(0);
     assert_eq!(sorted(&ended.expect_code(0).stdout), ["out 5", "out 7"]);
     assert_eq!(sorted(&ended.stderr), ["err 5", "err 7"]);
 }

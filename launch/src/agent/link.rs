@@ -1,0 +1,148 @@
+//! The connection to the coordinator: finds it, joins the job, and listens to it until it is gone.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::args::Args;
+use crate::console::say;
+use crate::protocol::connection::{Loss, Outgoing};
+use crate::protocol::handshake::{Failed, Host, Joined, Key, join};
+use crate::protocol::{End, Node, ToAgent, ToCoordinator, beat_interval};
+use crate::supervisor::Event;
+
+/// How long one attempt to connect may take: a lost packet is sent again after 1 s, and after 2 s more.
+const ATTEMPT: Duration = Duration::from_secs(4);
+
+/// The time between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the launcher waits before it says for whom.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Joins the job on another thread. Whatever the coordinator then says goes to `events`.
+/// `is_coordinator` is whether it runs in this process.
+pub(crate) fn start(
+    args: &Args,
+    key: Key,
+    node: Node,
+    is_coordinator: bool,
+    events: Sender<Event>,
+) -> Result<()> {
+    let search = Search {
+        host: args.master_addr().to_owned(),
+        port: args.meeting_port(),
+        // Another node 0 has joined the job, or somebody else uses the port.
+        port_must_be_free: !is_coordinator && node.node_rank == Some(0),
+        limit: args.rdzv_conf.join_timeout,
+        key,
+        node,
+    };
+    let listen = move || {
+        let end = |reason| ToAgent::End(End { reason, code: 1, again: false });
+        let reason = search.run().map_or_else(|reason| reason, |joined| listen(joined, &events));
+        // Fails only when the launcher is about to end anyway.
+        let _ = events.send(Event::Told(end(reason)));
+    };
+    thread::Builder::new().spawn(listen).context("cannot start a thread for the connection")?;
+    Ok(())
+}
+
+/// The search for the coordinator.
+struct Search {
+    host: String,
+    port: u16,
+    port_must_be_free: bool,
+    limit: Duration,
+    key: Key,
+    node: Node,
+}
+
+impl Search {
+    /// Joins the job, or tells why that is impossible. Node 0 may be started later than this one.
+    fn run(self) -> Result<Joined<Host>, String> {
+        let Search { host, port, .. } = &self;
+        let start = Instant::now();
+        let mut waiting = false;
+        loop {
+            let problem = match self.connect() {
+                Ok(stream) => match join(stream, &self.key, self.node.clone()) {
+                    Ok(joined) => return Ok(joined),
+                    Err(Failed::Refused(reason)) => return Err(reason),
+                    Err(Failed::Here(error)) => return Err(format!("{error:#}")),
+                    Err(Failed::Lost(_)) if self.port_must_be_free => {
+                        return Err(format!(
+                            "port {port} on {host} is already in use: choose another for every node"
+                        ));
+                    }
+                    Err(Failed::Lost(Loss::Garbage)) => {
+                        return Err(format!(
+                            "port {port} on {host} belongs to another program: choose another for \
+                             every node"
+                        ));
+                    }
+                    Err(Failed::Lost(_)) => "it does not answer".to_owned(),
+                },
+                Err(error) => error.to_string(),
+            };
+            if start.elapsed() >= self.limit {
+                let limit = self.limit.as_secs();
+                return Err(format!(
+                    "node 0 was not reached at {host}, port {port}, within {limit} s: {problem}"
+                ));
+            }
+            if !waiting && start.elapsed() >= PATIENCE {
+                say(format_args!("waiting for node 0 at {host}, port {port}: {problem}"));
+                waiting = true;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn connect(&self) -> std::io::Result<TcpStream> {
+        let mut last = std::io::Error::other("its name has no address");
+        for address in (self.host.as_str(), self.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, ATTEMPT) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Passes on what the coordinator says, and returns how the connection has ended.
+fn listen(joined: Joined<Host>, events: &Sender<Event>) -> String {
+    let Joined { mut incoming, outgoing, peer } = joined;
+    let beat = outgoing.clone();
+    let interval = beat_interval(peer.heartbeat_timeout);
+    let beats = thread::Builder::new().spawn(move || keep_beating(&beat, interval));
+    if let Err(error) = beats {
+        return format!("cannot start a thread for the connection: {error}");
+    }
+    let _ = events.send(Event::Joined(outgoing.clone()));
+    loop {
+        match incoming.receive(peer.heartbeat_timeout) {
+            Ok(ToAgent::Beat) => {}
+            Ok(ToAgent::Wait { reason }) => say(reason),
+            Ok(message) => {
+                let _ = events.send(Event::Told(message));
+            }
+            Err(loss) => {
+                let reason = format!("node 0 ({}) {loss}", peer.name);
+                // If node 0 was only stopped or cut off, it finds this when it is back.
+                let _ = outgoing.send(&ToCoordinator::Stopped { reason: reason.clone(), code: 1 });
+                return reason;
+            }
+        }
+    }
+}
+
+fn keep_beating(coordinator: &Outgoing, interval: Duration) {
+    while coordinator.send(&ToCoordinator::Beat).is_ok() {
+        thread::sleep(interval);
+    }
+}

@@ -1,0 +1,243 @@
+//! Node 0's side of a job of several nodes: a thread that listens where the nodes meet, and tells
+//! them what `job` decides.
+//!
+//! ```text
+//! job        what the coordinator decides, without sockets or clocks
+//! terms      what the nodes must agree on
+//! placement  which ranks each node has
+//! cause      why ranks end, and which of several culprits it is
+//! listener   where the coordinator listens
+//! ```
+
+mod cause;
+mod job;
+mod listener;
+mod placement;
+mod terms;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::args::Args;
+use crate::console::say;
+use crate::port::MasterPort;
+use crate::protocol::connection::{Loss, Outgoing};
+use crate::protocol::handshake::{Failed, Joined, Key, admit};
+use crate::protocol::{Node, ToAgent, beat_interval};
+use job::{Action, Event, Job, NodeId};
+use terms::Terms;
+
+/// How many connections may be in their handshake at the same time. Others must try again.
+const GUESTS: usize = 64;
+
+/// How many strangers are mentioned.
+const STRANGERS: usize = 10;
+
+/// The coordinator's thread.
+pub(crate) struct Coordinator {
+    thread: JoinHandle<()>,
+}
+
+impl Coordinator {
+    /// Starts it, if this is the node where the others meet. `own` is what this node brings.
+    pub(crate) fn start(args: &Args, key: &Key, own: &Node) -> Result<Option<Self>> {
+        let Some(listener) = listener::open(args)? else { return Ok(None) };
+        let terms = Terms {
+            own: own.clone(),
+            nodes: args.nnodes,
+            max_restarts: args.max_restarts,
+            join_timeout: args.rdzv_conf.join_timeout,
+            last_call_timeout: args.rdzv_conf.last_call_timeout,
+        };
+        let (sender, events) = channel();
+        let heartbeat_timeout = args.heartbeat_timeout();
+        let reception = Arc::new(Reception {
+            key: key.clone(),
+            welcome: ToAgent::Welcome {
+                host: own.host.clone(),
+                heartbeat_timeout: heartbeat_timeout.as_secs(),
+            },
+            heartbeat_timeout,
+            sender,
+            guests: AtomicUsize::new(0),
+            strangers: AtomicUsize::new(0),
+        });
+        let accept = move || reception.receive_all(&listener);
+        thread::Builder::new().spawn(accept).context("cannot start a thread for connections")?;
+        let table = Table { nodes: BTreeMap::new(), port: None };
+        let job = Job::new(terms, Instant::now());
+        let preside = move || table.preside(job, &events, heartbeat_timeout);
+        let thread = thread::Builder::new().spawn(preside);
+        Ok(Some(Coordinator { thread: thread.context("cannot start the coordinator's thread")? }))
+    }
+
+    /// Waits until every node knows how the job has ended.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self.thread.join() {
+            Ok(()) => Ok(()),
+            Err(_) => bail!("the coordinator's thread has panicked"),
+        }
+    }
+}
+
+/// What the coordinator's thread hears of a connection.
+enum News {
+    Joined(Node, Outgoing),
+    Event(Event),
+}
+
+/// Lets nodes in, and listens to those that are in.
+struct Reception {
+    key: Key,
+    welcome: ToAgent,
+    heartbeat_timeout: Duration,
+    sender: Sender<(NodeId, News)>,
+    guests: AtomicUsize,
+    strangers: AtomicUsize,
+}
+
+impl Reception {
+    fn receive_all(self: &Arc<Self>, listener: &TcpListener) {
+        for id in 0.. {
+            let Ok((stream, address)) = listener.accept() else {
+                // Out of file descriptors, most likely: some may be closed soon.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            if self.guests.fetch_add(1, Ordering::SeqCst) >= GUESTS {
+                self.guests.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            let reception = Arc::clone(self);
+            // Without a thread, the connection closes, and an agent tries again.
+            let started = thread::Builder::new().spawn(move || {
+                let admitted = admit(stream, &reception.key, &reception.welcome);
+                reception.guests.fetch_sub(1, Ordering::SeqCst);
+                match admitted {
+                    Ok(node) => reception.listen_to(id, node),
+                    Err(failed) => reception.mention(address, failed),
+                }
+            });
+            if started.is_err() {
+                self.guests.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Passes on what a node says until it is lost.
+    fn listen_to(&self, id: NodeId, joined: Joined<Node>) {
+        let Joined { mut incoming, outgoing, peer } = joined;
+        // Sending fails when the job is over, and nobody needs to know.
+        let _ = self.sender.send((id, News::Joined(peer, outgoing)));
+        let loss = loop {
+            match incoming.receive(self.heartbeat_timeout) {
+                Ok(message) => {
+                    let _ = self.sender.send((id, News::Event(Event::Said(message))));
+                }
+                Err(loss) => break loss,
+            }
+        };
+        let _ = self.sender.send((id, News::Event(Event::Lost(loss))));
+    }
+
+    fn mention(&self, address: SocketAddr, failed: Failed) {
+        let reason = match failed {
+            Failed::Refused(reason) => reason,
+            Failed::Here(error) => format!("{error:#}"),
+            Failed::Lost(Loss::Closed) => "it closed the connection".to_owned(),
+            Failed::Lost(Loss::Silent(_)) => "it said nothing in time".to_owned(),
+            Failed::Lost(Loss::Garbage) => "it is no launcher".to_owned(),
+        };
+        match self.strangers.fetch_add(1, Ordering::SeqCst) {
+            count if count < STRANGERS => {
+                say(format_args!("{} does not join the job: {reason}", address.ip()));
+            }
+            STRANGERS => say("others that do not join the job are not mentioned"),
+            _ => {}
+        }
+    }
+}
+
+/// The nodes that have joined, and the port of rank 0.
+struct Table {
+    nodes: BTreeMap<NodeId, Outgoing>,
+    /// Reserved until the next generation has another one: rank 0 may open it late.
+    port: Option<MasterPort>,
+}
+
+impl Table {
+    fn preside(
+        mut self,
+        mut job: Job,
+        events: &Receiver<(NodeId, News)>,
+        heartbeat_timeout: Duration,
+    ) {
+        let mut next_beat = Instant::now();
+        let (mut actions, mut lost) = (Vec::new(), Vec::new());
+        loop {
+            let now = Instant::now();
+            if let Err(error) = self.perform(actions) {
+                say(format_args!("{error:#}"));
+                break;
+            }
+            for node in lost.drain(..).filter_map(|id| self.nodes.remove(&id)) {
+                node.close();
+            }
+            if job.is_over(now) {
+                break;
+            }
+            if next_beat <= now {
+                next_beat = now + beat_interval(heartbeat_timeout);
+                self.nodes.values().for_each(|node| {
+                    // The thread that listens to the node notices its loss.
+                    let _ = node.send(&ToAgent::Beat);
+                });
+            }
+            let next = job.due().map_or(next_beat, |due| due.min(next_beat));
+            actions = match events.recv_timeout(next.saturating_duration_since(now)) {
+                Ok((id, News::Joined(node, outgoing))) => {
+                    self.nodes.insert(id, outgoing);
+                    job.handle(id, Event::Joined(node), Instant::now())
+                }
+                Ok((id, News::Event(event))) => {
+                    if let Event::Lost(_) = event {
+                        lost.push(id);
+                    }
+                    job.handle(id, event, Instant::now())
+                }
+                Err(_) => job.pass_time(Instant::now()),
+            };
+        }
+        // Nodes that have not ended yet see that nobody decides any more.
+        self.nodes.values().for_each(Outgoing::close);
+    }
+
+    fn perform(&mut self, actions: Vec<Action>) -> Result<()> {
+        for action in actions {
+            match action {
+                Action::Tell(id, message) => self.tell(id, &message),
+                Action::Start(placements) => {
+                    let master_port = self.port.insert(MasterPort::free()?).number;
+                    for (id, placement) in placements {
+                        self.tell(id, &ToAgent::Start { placement, master_port });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, id: NodeId, message: &ToAgent) {
+        if let Some(node) = self.nodes.get(&id) {
+            // The thread that listens to the node notices its loss.
+            let _ = node.send(message);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Why the ranks of a job end: the culprits, and which of several it is.
+
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+use crate::protocol::Node;
+use crate::protocol::connection::Loss;
+use crate::report::{Failure, Fault, NOTICED_BEFORE};
+
+/// One reason to end the ranks.
+pub(crate) struct Cause {
+    kind: Kind,
+    /// The node concerned, as the user knows it.
+    node: String,
+    at: Instant,
+}
+
+enum Kind {
+    Failed(Failure),
+    Lost(Loss),
+    Stopped { reason: String, code: u8 },
+    Joined,
+}
+
+impl Cause {
+    /// A rank of the node has failed.
+    pub(crate) fn failed(node: String, failure: Failure, now: Instant) -> Self {
+        let at = now.checked_sub(failure.age).unwrap_or(now);
+        Cause { kind: Kind::Failed(failure), node, at }
+    }
+
+    /// The node is gone.
+    pub(crate) fn lost(node: String, loss: Loss, now: Instant) -> Self {
+        let since = match loss {
+            Loss::Silent(time) => time,
+            // The other nodes' ranks notice as soon as the coordinator does.
+            Loss::Closed | Loss::Garbage => NOTICED_BEFORE,
+        };
+        Cause { kind: Kind::Lost(loss), node, at: now.checked_sub(since).unwrap_or(now) }
+    }
+
+    /// The node's launcher ends by itself.
+    pub(crate) fn stopped(node: String, reason: &str, code: u8, now: Instant) -> Self {
+        Cause { kind: Kind::Stopped { reason: reason.to_owned(), code }, node, at: now }
+    }
+
+    /// The node has joined.
+    pub(crate) fn joined(node: String, now: Instant) -> Self {
+        Cause { kind: Kind::Joined, node, at: now }
+    }
+
+    /// Whether it is a rank that has failed, rather than a node that comes or goes.
+    pub(crate) fn is_rank(&self) -> bool {
+        matches!(self.kind, Kind::Failed(_))
+    }
+
+    /// The smallest is the one that explains the others.
+    pub(crate) fn order(&self, now: Instant) -> (bool, Fault, Reverse<Duration>) {
+        let fault = match &self.kind {
+            Kind::Failed(failure) => failure.fault,
+            _ => Fault::Own,
+        };
+        // A launcher that ends by itself says so before its ranks' ends are noticed anywhere.
+        let stopped = matches!(self.kind, Kind::Stopped { .. });
+        (!stopped, fault, Reverse(now.saturating_duration_since(self.at)))
+    }
+
+    /// The launchers' exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match &self.kind {
+            Kind::Failed(failure) => failure.exit_code,
+            Kind::Stopped { code, .. } => *code,
+            Kind::Lost(_) | Kind::Joined => 1,
+        }
+    }
+
+    /// What every launcher prints.
+    pub(crate) fn sentence(&self) -> String {
+        let node = &self.node;
+        match &self.kind {
+            Kind::Failed(failure) => format!("{node}: {failure}"),
+            Kind::Lost(loss) => format!("{node} {loss}"),
+            Kind::Stopped { reason, .. } => format!("{node}: {reason}"),
+            Kind::Joined => format!("{node} joins the job"),
+        }
+    }
+}
+
+/// A node as the user knows it: by its rank, if it has one, and by its host.
+pub(crate) fn name(group_rank: Option<usize>, node: &Node) -> String {
+    match group_rank.or(node.node_rank.map(usize::from)) {
+        Some(rank) => format!("node {rank} ({})", node.host),
+        None => format!("a node on host {}", node.host),
+    }
+}

@@ -1,0 +1,393 @@
+//! What the coordinator decides: when the ranks start, why they end, and whether they start again.
+//! Pure: it is told what happens and when, and returns what to tell the nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::cause::{Cause, name};
+use super::placement::places;
+use super::terms::Terms;
+use crate::protocol::connection::Loss;
+use crate::protocol::{End, Node, Placement, ToAgent, ToCoordinator};
+use crate::supervisor::{GRACE, NOTICE};
+
+/// How long the coordinator goes on to refuse nodes of a job that cannot start.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// How long the coordinator waits for the last ranks of a job that does not go on. A node that is
+/// slower ends by itself.
+const LAST_RANKS: Duration = GRACE.saturating_add(Duration::from_millis(500));
+
+/// A node's connection. Later ones have higher numbers.
+pub(crate) type NodeId = u64;
+
+/// What happens.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A node asks for a place.
+    Joined(Node),
+    /// A node that has joined says something.
+    Said(ToCoordinator),
+    /// A node that has joined is gone.
+    Lost(Loss),
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Action {
+    /// Tell a node something.
+    Tell(NodeId, ToAgent),
+    /// Start the ranks of all these nodes, with a port for rank 0 that none has had before.
+    Start(Vec<(NodeId, Placement)>),
+}
+
+/// The job, as the coordinator sees it.
+pub(crate) struct Job {
+    terms: Terms,
+    /// The nodes that are connected.
+    nodes: BTreeMap<NodeId, Node>,
+    /// Those whose ranks belong to this generation, by node rank. Others wait for a place.
+    group: Vec<NodeId>,
+    /// Those that end by themselves.
+    leaving: BTreeSet<NodeId>,
+    next_generation: u32,
+    restarts: u32,
+    phase: Phase,
+    actions: Vec<Action>,
+}
+
+enum Phase {
+    /// Too few nodes are there.
+    Gathering { until: Instant, last_call: Option<Instant> },
+    /// The ranks run. Once something has gone wrong, the other nodes have until `decide_at` to say
+    /// what they know of it.
+    Running { succeeded: BTreeSet<NodeId>, causes: Vec<Cause>, decide_at: Option<Instant> },
+    /// These nodes are still ending their ranks.
+    Ending { nodes: BTreeSet<NodeId>, again: bool, until: Instant },
+    /// Nothing is left to decide, but nodes that come late are told why.
+    Over { end: End, until: Instant },
+}
+
+impl Job {
+    /// A job that nobody has joined.
+    pub(crate) fn new(terms: Terms, now: Instant) -> Self {
+        let until = now + terms.join_timeout;
+        Job {
+            terms,
+            nodes: BTreeMap::new(),
+            group: Vec::new(),
+            leaving: BTreeSet::new(),
+            next_generation: 0,
+            restarts: 0,
+            phase: Phase::Gathering { until, last_call: None },
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes note of what a node does, and returns what is to be done.
+    pub(crate) fn handle(&mut self, id: NodeId, event: Event, now: Instant) -> Vec<Action> {
+        match event {
+            Event::Joined(node) => self.join(id, node, now),
+            Event::Lost(loss) => self.lose(id, loss, now),
+            Event::Said(message) if self.nodes.contains_key(&id) => self.hear(id, message, now),
+            Event::Said(_) => {}
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Does what is due.
+    pub(crate) fn pass_time(&mut self, now: Instant) -> Vec<Action> {
+        match &mut self.phase {
+            Phase::Gathering { last_call: Some(at), .. } if *at <= now => self.start(now),
+            Phase::Gathering { until, .. } if *until <= now => {
+                let reason = self.terms.missing(self.nodes.values());
+                self.refuse_all(reason, now);
+            }
+            Phase::Running { decide_at: Some(at), .. } if *at <= now => self.decide(now),
+            Phase::Ending { until, again, nodes } if *until <= now => {
+                if *again {
+                    let late =
+                        nodes.iter().filter_map(|id| Some(self.nodes.get(id)?.host.as_str()));
+                    let late = late.collect::<Vec<_>>().join(", ");
+                    let reason = format!("the ranks have not ended on {late}");
+                    self.finish(End { reason, code: 1, again: false }, now);
+                } else {
+                    self.over(now);
+                }
+            }
+            _ => {}
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    /// When something will be due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Gathering { until, last_call } => Some(last_call.unwrap_or(*until).min(*until)),
+            Phase::Running { decide_at, .. } => *decide_at,
+            Phase::Ending { until, .. } | Phase::Over { until, .. } => Some(*until),
+        }
+    }
+
+    /// Whether nobody needs the coordinator any more.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        matches!(&self.phase, Phase::Over { until, .. } if *until <= now)
+    }
+
+    fn join(&mut self, id: NodeId, node: Node, now: Instant) {
+        let objection = self.terms.objection(&node, self.nodes.values());
+        self.nodes.insert(id, node);
+        match (&self.phase, objection) {
+            (Phase::Over { end, .. }, _) => {
+                let end = end.clone();
+                self.turn_away(id, end);
+            }
+            (Phase::Gathering { .. }, Some(reason)) => self.refuse_all(reason, now),
+            (_, Some(reason)) => self.turn_away(id, End { reason, code: 1, again: false }),
+            (Phase::Gathering { .. }, None) => self.start_if_complete(now),
+            (Phase::Running { succeeded, causes, .. }, None)
+                if self.group.len() < usize::from(self.terms.nodes.max)
+                    && succeeded.is_empty()
+                    && causes.is_empty() =>
+            {
+                let cause = Cause::joined(name(None, &self.nodes[&id]), now);
+                self.end(&cause, true, now);
+            }
+            _ => {
+                let reason =
+                    format!("waiting for a place in the job of --nnodes {}", self.terms.nodes);
+                self.tell(id, ToAgent::Wait { reason });
+            }
+        }
+    }
+
+    fn lose(&mut self, id: NodeId, loss: Loss, now: Instant) {
+        let rank = self.node_rank(id);
+        let Some(node) = self.nodes.remove(&id) else { return };
+        let was_leaving = self.leaving.remove(&id);
+        let cause = Cause::lost(name(rank, &node), loss, now);
+        // A host that was stopped or cut off may find this when it is back.
+        let end = End { reason: cause.sentence(), code: 1, again: false };
+        self.tell(id, ToAgent::End(end));
+        match &mut self.phase {
+            Phase::Gathering { last_call, .. } => {
+                if self.nodes.len() < usize::from(self.terms.nodes.min) {
+                    *last_call = None;
+                }
+                if self.terms.is_own(&node) {
+                    self.end(&cause, false, now);
+                }
+            }
+            Phase::Running { .. } if rank.is_none() || was_leaving => {}
+            Phase::Running { .. } => self.note(cause, now),
+            Phase::Ending { nodes, again, .. } => {
+                nodes.remove(&id);
+                if *again && rank.is_some() && !self.terms.may_lose(&node) {
+                    self.end(&cause, false, now);
+                } else {
+                    self.go_on_if_ended(now);
+                }
+            }
+            Phase::Over { .. } => {}
+        }
+    }
+
+    fn hear(&mut self, id: NodeId, message: ToCoordinator, now: Instant) {
+        let rank = self.node_rank(id);
+        let node = &self.nodes[&id];
+        match (message, &mut self.phase) {
+            (ToCoordinator::Failed(failure), Phase::Running { .. }) => {
+                let cause = Cause::failed(name(rank, node), failure, now);
+                self.note(cause, now);
+            }
+            (ToCoordinator::Succeeded, Phase::Running { succeeded, causes, .. }) => {
+                succeeded.insert(id);
+                if causes.is_empty() && self.group.iter().all(|id| succeeded.contains(id)) {
+                    let end = End { reason: "the job has ended".to_owned(), code: 0, again: false };
+                    self.tell_all(&ToAgent::Done);
+                    self.wait_for_ranks(end.again, now);
+                }
+            }
+            (ToCoordinator::Stopped { reason, code }, phase) => {
+                let cause = Cause::stopped(name(rank, node), &reason, code, now);
+                let is_needed = !self.terms.may_lose(node);
+                self.leaving.insert(id);
+                match phase {
+                    Phase::Over { .. } | Phase::Ending { again: false, .. } => {}
+                    Phase::Running { causes, .. } if rank.is_some() => {
+                        causes.push(cause);
+                        self.decide(now);
+                    }
+                    _ if is_needed => self.end(&cause, false, now),
+                    _ if rank.is_none() => self.lose(id, Loss::Closed, now),
+                    _ => {}
+                }
+            }
+            (ToCoordinator::Gone, phase) => {
+                if let Phase::Ending { nodes, .. } = phase {
+                    nodes.remove(&id);
+                }
+                if self.leaving.remove(&id) {
+                    self.nodes.remove(&id);
+                }
+                self.go_on_if_ended(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a note of why the ranks cannot go on; the other nodes have time to tell what they know.
+    fn note(&mut self, cause: Cause, now: Instant) {
+        let Phase::Running { causes, decide_at, .. } = &mut self.phase else { return };
+        causes.push(cause);
+        if decide_at.is_none() {
+            *decide_at = Some(now + NOTICE);
+            self.tell_group(&ToAgent::Notice);
+        }
+    }
+
+    /// Names the culprit, and ends the ranks on all nodes.
+    fn decide(&mut self, now: Instant) {
+        let Phase::Running { causes, .. } = &mut self.phase else { return };
+        let causes = std::mem::take(causes);
+        let Some(culprit) = causes.iter().min_by_key(|cause| cause.order(now)) else { return };
+        let complete = causes.iter().all(|cause| cause.is_rank()) || self.terms.nodes.elastic();
+        let own_is_there = self
+            .nodes
+            .iter()
+            .any(|(id, node)| self.terms.is_own(node) && !self.leaving.contains(id));
+        let again = match culprit.is_rank() {
+            true => complete && own_is_there && self.restarts < self.terms.max_restarts,
+            false => self.terms.nodes.elastic() && own_is_there,
+        };
+        self.end(culprit, again, now);
+    }
+
+    /// Ends the ranks on all nodes, for the same reason on each.
+    fn end(&mut self, cause: &Cause, again: bool, now: Instant) {
+        let mut reason = cause.sentence();
+        if again {
+            let next = if cause.is_rank() {
+                self.restarts += 1;
+                format!("restart {} of {}", self.restarts, self.terms.max_restarts)
+            } else {
+                let there = self.nodes.keys().filter(|id| !self.leaving.contains(id)).count();
+                let nodes = there.min(usize::from(self.terms.nodes.max));
+                format!("going on with {nodes} node{}", if nodes == 1 { "" } else { "s" })
+            };
+            reason = format!("{reason}\n{next}: starting all ranks again");
+        }
+        let end = End { reason, code: cause.code(), again };
+        if again {
+            self.tell_group(&ToAgent::End(end));
+            self.wait_for_ranks(true, now);
+        } else {
+            self.finish(end, now);
+        }
+    }
+
+    fn finish(&mut self, end: End, now: Instant) {
+        self.tell_all(&ToAgent::End(end));
+        self.wait_for_ranks(false, now);
+    }
+
+    fn wait_for_ranks(&mut self, again: bool, now: Instant) {
+        let nodes = if again {
+            self.group.iter().filter(|id| self.nodes.contains_key(id)).copied().collect()
+        } else {
+            self.nodes.keys().copied().collect()
+        };
+        let until = now + if again { self.terms.join_timeout } else { LAST_RANKS };
+        self.phase = Phase::Ending { nodes, again, until };
+        self.go_on_if_ended(now);
+    }
+
+    /// Starts the next generation, or ends the job, once no rank is left of the last one.
+    fn go_on_if_ended(&mut self, now: Instant) {
+        match &self.phase {
+            Phase::Ending { nodes, .. } if !nodes.is_empty() => {}
+            Phase::Ending { again: false, .. } => self.over(now),
+            Phase::Ending { again: true, .. } => {
+                self.group.clear();
+                if self.nodes.len() >= usize::from(self.terms.nodes.min) {
+                    self.start(now);
+                } else {
+                    let until = now + self.terms.join_timeout;
+                    self.phase = Phase::Gathering { until, last_call: None };
+                    let reason = format!(
+                        "waiting for other nodes: {} of at least {} are there",
+                        self.nodes.len(),
+                        self.terms.nodes.min
+                    );
+                    self.tell_all(&ToAgent::Wait { reason });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn over(&mut self, now: Instant) {
+        let end = End { reason: "the job has ended".to_owned(), code: 1, again: false };
+        self.phase = Phase::Over { end, until: now };
+    }
+
+    /// Starts the ranks at once if no further node can come, and after the last call if some may.
+    fn start_if_complete(&mut self, now: Instant) {
+        let count = self.nodes.len();
+        let Phase::Gathering { last_call, .. } = &mut self.phase else { return };
+        if count >= usize::from(self.terms.nodes.max) {
+            self.start(now);
+        } else if count >= usize::from(self.terms.nodes.min) && last_call.is_none() {
+            *last_call = Some(now + self.terms.last_call_timeout);
+        }
+    }
+
+    fn start(&mut self, now: Instant) {
+        let placed = places(&self.terms, &self.nodes, self.next_generation, self.restarts);
+        if !placed.iter().any(|(id, _)| self.terms.is_own(&self.nodes[id])) {
+            // Rank 0 is on the coordinator's host, whose own launcher has not joined yet.
+            let until = now + self.terms.join_timeout;
+            self.phase = Phase::Gathering { until, last_call: None };
+            return;
+        }
+        self.next_generation += 1;
+        self.group = placed.iter().map(|(id, _)| *id).collect();
+        self.phase =
+            Phase::Running { succeeded: BTreeSet::new(), causes: Vec::new(), decide_at: None };
+        self.actions.push(Action::Start(placed));
+    }
+
+    fn refuse_all(&mut self, reason: String, now: Instant) {
+        let end = End { reason, code: 1, again: false };
+        self.tell_all(&ToAgent::End(end.clone()));
+        self.phase = Phase::Over { end, until: now + LINGER };
+    }
+
+    /// Ends a single node that has joined the job but has no part in it.
+    fn turn_away(&mut self, id: NodeId, end: End) {
+        self.tell(id, ToAgent::End(end));
+        self.nodes.remove(&id);
+    }
+
+    fn node_rank(&self, id: NodeId) -> Option<usize> {
+        self.group.iter().position(|member| *member == id)
+    }
+
+    fn tell(&mut self, id: NodeId, message: ToAgent) {
+        self.actions.push(Action::Tell(id, message));
+    }
+
+    fn tell_group(&mut self, message: &ToAgent) {
+        for id in self.group.clone() {
+            if self.nodes.contains_key(&id) {
+                self.tell(id, message.clone());
+            }
+        }
+    }
+
+    fn tell_all(&mut self, message: &ToAgent) {
+        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.tell(id, message.clone());
+        }
+    }
+}

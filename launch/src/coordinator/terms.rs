@@ -1,0 +1,99 @@
+//! What the nodes of a job must agree on.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::args::Nodes;
+use crate::protocol::Node;
+
+/// The terms of a job: those of node 0.
+pub(crate) struct Terms {
+    /// What node 0 says of itself.
+    pub(crate) own: Node,
+    /// `--nnodes`.
+    pub(crate) nodes: Nodes,
+    /// `--max-restarts`.
+    pub(crate) max_restarts: u32,
+    /// How long the nodes wait for each other.
+    pub(crate) join_timeout: Duration,
+    /// How long an elastic job waits for further nodes once the fewest are there.
+    pub(crate) last_call_timeout: Duration,
+}
+
+impl Terms {
+    /// Whether this is the node of the coordinator itself.
+    pub(crate) fn is_own(&self, node: &Node) -> bool {
+        node.launcher == self.own.launcher
+    }
+
+    /// Whether the job can go on without this node.
+    pub(crate) fn may_lose(&self, node: &Node) -> bool {
+        self.nodes.elastic() && !self.is_own(node)
+    }
+
+    /// Why a node cannot take part, with both hosts and both values.
+    pub(crate) fn objection<'a>(
+        &'a self,
+        node: &Node,
+        mut others: impl Iterator<Item = &'a Node>,
+    ) -> Option<String> {
+        let own = &self.own;
+        let different = |what: &str, here: String, there: String| {
+            let (a, b) = (&own.host, &node.host);
+            Some(format!("different {what}: {here} on node 0 ({a}), {there} on host {b}"))
+        };
+        if node.node_rank.is_some() != own.node_rank.is_some() {
+            let backend = |node: &Node| if node.node_rank.is_some() { "static" } else { "c10d" };
+            return different("--rdzv-backend", backend(own).into(), backend(node).into());
+        }
+        if node.nodes != own.nodes {
+            return different("--nnodes", own.nodes.to_string(), node.nodes.to_string());
+        }
+        if node.max_restarts != own.max_restarts {
+            let (here, there) = (own.max_restarts, node.max_restarts);
+            return different("--max-restarts", here.to_string(), there.to_string());
+        }
+        match (&own.program, &node.program) {
+            (Some(here), Some(there)) if here != there => {
+                let short = |digest: &str| digest.chars().take(12).collect();
+                return different(
+                    "programs (--rdzv-conf check_program=0 allows that), by their SHA-256",
+                    short(here),
+                    short(there),
+                );
+            }
+            _ => {}
+        }
+        let rank = node.node_rank?;
+        let twin = match rank {
+            0 if !self.is_own(node) => Some(own),
+            _ => others.find(|other| other.node_rank == Some(rank)),
+        };
+        let (twin, host) = (&twin?.host, &node.host);
+        Some(format!("--node-rank {rank} twice: on host {twin} and on host {host}"))
+    }
+
+    /// Who has not come in time.
+    pub(crate) fn missing<'a>(&self, there: impl Iterator<Item = &'a Node>) -> String {
+        let limit = self.join_timeout.as_secs();
+        let there: Vec<&Node> = there.collect();
+        let ranks: BTreeSet<u16> = there.iter().filter_map(|node| node.node_rank).collect();
+        let hosts: Vec<&str> = there.iter().map(|node| node.host.as_str()).collect();
+        let hosts = if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") };
+        if self.own.node_rank.is_none() {
+            let (min, count) = (self.nodes.min, there.len());
+            return format!(
+                "only {count} of at least {min} nodes have joined within {limit} s: {hosts}"
+            );
+        }
+        let missing = (0..self.nodes.max).filter(|rank| !ranks.contains(rank));
+        let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
+        format!(
+            "node{} {} of {} {} not joined within {limit} s; there are: {hosts}",
+            if missing.len() == 1 { "" } else { "s" },
+            missing.join(", "),
+            self.nodes.max,
+            if missing.len() == 1 { "has" } else { "have" },
+        )
+    }
+}

@@ -1,0 +1,210 @@
+//! How the launchers of a job talk to each other.
+//!
+//! Node 0's launcher is the *coordinator*: it listens on the address where the nodes meet. The
+//! launcher of every node, node 0 included, is an *agent*, which connects to it and keeps the
+//! connection for as long as the job lasts. Both sides send JSON objects, one a line, of at most
+//! [`connection::MAX_LINE`] bytes.
+//!
+//! ```text
+//! agent                                      coordinator
+//! Hello     version, job, nonce         →
+//!                                       ←    Challenge  nonce, proof
+//! Join      proof, what the node is     →
+//!                                       ←    Welcome    host, heartbeat timeout
+//!                                       ←    Start      ranks, MASTER_PORT, generation
+//! Failed    a rank's failure            →
+//!                                       ←    Notice     to all: what do your ranks know of it?
+//! Failed …                              →
+//!                                       ←    End        the culprit, exit code, whether to go on
+//! Gone      its ranks have ended        →
+//!                                       ←    Start …
+//! Succeeded                             →
+//!                                       ←    Done
+//! Beat      at any time, both ways
+//! ```
+//!
+//! The proofs are HMAC-SHA256 over the job's ID and both nonces, under the job's secret
+//! (`TCH_PARALLEL_SECRET`), so that neither side takes part in another's job. What follows is neither
+//! encrypted nor signed: the network between the nodes must not be an attacker's.
+//!
+//! The first message of each side decides whether they understand each other. `Hello` has its version
+//! in every version of the protocol, and `Refused` its reason. Whoever is refused, sends garbage, or
+//! takes longer than [`handshake::PATIENCE`] to join, is disconnected.
+//!
+//! The connection is also how a loss is noticed. It closes when a launcher dies, and each side takes
+//! the other for lost that sends nothing, not even a `Beat`, for the heartbeat timeout.
+
+pub(crate) mod connection;
+pub(crate) mod handshake;
+pub(crate) mod proof;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::args::Nodes;
+use crate::report::Failure;
+
+/// The version of the protocol. It changes with every message that changes.
+pub(crate) const VERSION: u32 = 1;
+
+/// How often each side sends something.
+pub(crate) fn beat_interval(heartbeat_timeout: Duration) -> Duration {
+    (heartbeat_timeout / 5).min(Duration::from_secs(1))
+}
+
+/// What an agent sends.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ToCoordinator {
+    /// The first message: is this a launcher, and of which job?
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// `--rdzv-id`.
+        job: String,
+        /// For the coordinator's proof.
+        nonce: String,
+    },
+    /// Asks for a place in the job.
+    Join {
+        /// That this side knows the secret.
+        proof: String,
+        /// What it brings.
+        node: Node,
+    },
+    /// A rank has failed.
+    Failed(Failure),
+    /// All ranks have ended with exit code 0.
+    Succeeded,
+    /// This launcher ends by itself: a signal has asked it to, or it cannot start its ranks.
+    Stopped {
+        /// Why.
+        reason: String,
+        /// Its exit code.
+        code: u8,
+    },
+    /// All ranks have ended, after an `End` or a signal.
+    Gone,
+    /// Still there.
+    Beat,
+}
+
+/// What the coordinator sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ToAgent {
+    /// The answer to a `Hello`.
+    Challenge {
+        /// For the agent's proof.
+        nonce: String,
+        /// That this side knows the secret.
+        proof: String,
+    },
+    /// Takes no part in the job.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// Has joined, and waits for `Start`.
+    Welcome {
+        /// The coordinator's host.
+        host: String,
+        /// `--heartbeat-timeout` of node 0, which holds for all.
+        heartbeat_timeout: u64,
+    },
+    /// Has no place in the job yet.
+    Wait {
+        /// Why.
+        reason: String,
+    },
+    /// Starts the ranks.
+    Start {
+        /// Which.
+        placement: Placement,
+        /// MASTER_PORT, which no generation before has had.
+        master_port: u16,
+    },
+    /// Something has gone wrong somewhere: asks for what the ranks know of it.
+    Notice,
+    /// Ends the ranks.
+    End(End),
+    /// The job has succeeded on every node.
+    Done,
+    /// Still there.
+    Beat,
+}
+
+/// A node, as it introduces itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Node {
+    /// A random name of this launcher, so that the coordinator knows its own.
+    pub(crate) launcher: String,
+    /// The host's name.
+    pub(crate) host: String,
+    /// `--node-rank`, unless nodes are numbered by arrival.
+    pub(crate) node_rank: Option<u16>,
+    /// `--nnodes`.
+    pub(crate) nodes: Nodes,
+    /// `--nproc-per-node`.
+    pub(crate) ranks: u16,
+    /// `--max-restarts`.
+    pub(crate) max_restarts: u32,
+    /// `--role`.
+    pub(crate) role: String,
+    /// The program's SHA-256, unless it is not to be compared.
+    pub(crate) program: Option<String>,
+}
+
+/// The place of a node in the job, for one generation of ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Placement {
+    /// How often ranks have been started before, for any reason.
+    pub(crate) generation: u32,
+    /// TORCHELASTIC_RESTART_COUNT: how often ranks have been started again after a failure.
+    pub(crate) restarts: u32,
+    /// GROUP_RANK.
+    pub(crate) node_rank: u16,
+    /// GROUP_WORLD_SIZE.
+    pub(crate) nodes: u16,
+    /// RANK of this node's first rank.
+    pub(crate) first_rank: u32,
+    /// WORLD_SIZE.
+    pub(crate) world_size: u32,
+    /// ROLE_RANK of this node's first rank.
+    pub(crate) first_role_rank: u32,
+    /// ROLE_WORLD_SIZE.
+    pub(crate) role_world_size: u32,
+}
+
+impl Placement {
+    /// The place of the only node.
+    pub(crate) fn alone(ranks: u16, restarts: u32) -> Self {
+        Placement {
+            generation: restarts,
+            restarts,
+            node_rank: 0,
+            nodes: 1,
+            first_rank: 0,
+            world_size: ranks.into(),
+            first_role_rank: 0,
+            role_world_size: ranks.into(),
+        }
+    }
+
+    /// RANK of a local rank: each node has consecutive ranks.
+    pub(crate) fn rank(&self, local_rank: u16) -> u32 {
+        self.first_rank + u32::from(local_rank)
+    }
+}
+
+/// The end of a generation of ranks, the same on every node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct End {
+    /// What every launcher prints: the culprit, and whether the job goes on.
+    pub(crate) reason: String,
+    /// The exit code, if the job does not go on.
+    pub(crate) code: u8,
+    /// Whether a `Start` will follow.
+    pub(crate) again: bool,
+}

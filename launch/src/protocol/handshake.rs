@@ -1,0 +1,278 @@
+//! The first messages of a connection: whether both sides are launchers of the same job.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::connection::{Incoming, Loss, Outgoing, split};
+use super::proof::{SECRET, Side, Transcript, nonce};
+use super::{Node, ToAgent, ToCoordinator, VERSION};
+
+/// How long all messages of a handshake may take together.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What keeps the launchers of one job apart from all others.
+#[derive(Clone)]
+pub(crate) struct Key {
+    /// `--rdzv-id`.
+    pub(crate) job: String,
+    secret: Vec<u8>,
+}
+
+impl Key {
+    /// The key of a job, with the secret of the environment.
+    pub(crate) fn new(job: &str) -> Self {
+        let secret = std::env::var_os(SECRET).unwrap_or_default();
+        Key { job: job.to_owned(), secret: secret.into_encoded_bytes() }
+    }
+}
+
+/// Both halves of a connection whose handshake has succeeded.
+pub(crate) struct Joined<T> {
+    /// The reading half.
+    pub(crate) incoming: Incoming,
+    /// The writing half.
+    pub(crate) outgoing: Outgoing,
+    /// What the other side has said of itself.
+    pub(crate) peer: T,
+}
+
+/// The coordinator, as an agent knows it.
+pub(crate) struct Host {
+    /// Its host's name.
+    pub(crate) name: String,
+    /// How long either side may be silent.
+    pub(crate) heartbeat_timeout: Duration,
+}
+
+/// Why a handshake has failed.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// Trying again would not help, and this is why.
+    Refused(String),
+    /// The connection is over.
+    Lost(Loss),
+    /// This side cannot go on.
+    Here(anyhow::Error),
+}
+
+impl From<Loss> for Failed {
+    fn from(loss: Loss) -> Self {
+        Failed::Lost(loss)
+    }
+}
+
+impl From<anyhow::Error> for Failed {
+    fn from(error: anyhow::Error) -> Self {
+        Failed::Here(error)
+    }
+}
+
+/// Asks the coordinator at the other end for a place in the job.
+pub(crate) fn join(stream: TcpStream, key: &Key, node: Node) -> Result<Joined<Host>, Failed> {
+    let deadline = Instant::now() + PATIENCE;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let (mut incoming, outgoing) = split(stream).context("cannot use the connection")?;
+    let agent_nonce = nonce()?;
+    let (job, version) = (key.job.clone(), VERSION);
+    outgoing.send(&ToCoordinator::Hello { version, job, nonce: agent_nonce.clone() })?;
+    let (coordinator_nonce, proof) = match incoming.receive(left())? {
+        ToAgent::Challenge { nonce, proof } => (nonce, proof),
+        ToAgent::Refused { reason } => return Err(Failed::Refused(reason)),
+        _ => return Err(Loss::Garbage.into()),
+    };
+    let transcript = Transcript {
+        job: &key.job,
+        agent_nonce: &agent_nonce,
+        coordinator_nonce: &coordinator_nonce,
+    };
+    if !transcript.verify(&key.secret, Side::Coordinator, &proof)? {
+        return Err(Failed::Refused(format!("node 0 has another {SECRET}")));
+    }
+    let proof = transcript.prove(&key.secret, Side::Agent)?;
+    outgoing.send(&ToCoordinator::Join { proof, node })?;
+    match incoming.receive(left())? {
+        ToAgent::Welcome { host, heartbeat_timeout } => {
+            let heartbeat_timeout = Duration::from_secs(heartbeat_timeout);
+            Ok(Joined { incoming, outgoing, peer: Host { name: host, heartbeat_timeout } })
+        }
+        ToAgent::Refused { reason } => Err(Failed::Refused(reason)),
+        _ => Err(Loss::Garbage.into()),
+    }
+}
+
+/// The part of a `Hello` that every version has.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// Finds out whether the other end may join the job, and welcomes it.
+pub(crate) fn admit(
+    stream: TcpStream,
+    key: &Key,
+    welcome: &ToAgent,
+) -> Result<Joined<Node>, Failed> {
+    let deadline = Instant::now() + PATIENCE;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let (mut incoming, outgoing) = split(stream).context("cannot use the connection")?;
+    let refuse = |reason: String| {
+        let told = outgoing.send(&ToAgent::Refused { reason: reason.clone() });
+        told.map_or_else(Failed::Lost, |()| Failed::Refused(reason))
+    };
+
+    let hello = incoming.line(left())?;
+    let Ok(Version { version }) = serde_json::from_slice(&hello) else {
+        return Err(Loss::Garbage.into());
+    };
+    if version != VERSION {
+        return Err(refuse(format!(
+            "different versions of launch: node 0 speaks protocol {VERSION}, and another node \
+             speaks {version}; install the same launch on every node"
+        )));
+    }
+    let Ok(ToCoordinator::Hello { job, nonce: agent_nonce, .. }) = serde_json::from_slice(&hello)
+    else {
+        return Err(Loss::Garbage.into());
+    };
+    if job != key.job {
+        return Err(refuse(format!(
+            "different jobs: --rdzv-id is {:?} on node 0, and {job:?} on another node",
+            key.job
+        )));
+    }
+    let coordinator_nonce = nonce()?;
+    let transcript =
+        Transcript { job: &job, agent_nonce: &agent_nonce, coordinator_nonce: &coordinator_nonce };
+    let proof = transcript.prove(&key.secret, Side::Coordinator)?;
+    outgoing.send(&ToAgent::Challenge { nonce: coordinator_nonce.clone(), proof })?;
+    let ToCoordinator::Join { proof, node } = incoming.receive(left())? else {
+        return Err(Loss::Garbage.into());
+    };
+    if !transcript.verify(&key.secret, Side::Agent, &proof)? {
+        return Err(refuse(format!("node 0 has another {SECRET}")));
+    }
+    outgoing.send(welcome)?;
+    Ok(Joined { incoming, outgoing, peer: node })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use crate::args::Nodes;
+
+    fn key(job: &str, secret: &str) -> Key {
+        Key { job: job.to_owned(), secret: secret.into() }
+    }
+
+    fn node() -> Node {
+        Node {
+            launcher: "l".to_owned(),
+            host: "b".to_owned(),
+            node_rank: Some(1),
+            nodes: Nodes { min: 2, max: 2 },
+            ranks: 3,
+            max_restarts: 0,
+            role: "default".to_owned(),
+            program: None,
+        }
+    }
+
+    fn welcome() -> ToAgent {
+        ToAgent::Welcome { host: "a".to_owned(), heartbeat_timeout: 7 }
+    }
+
+    /// Both ends of a connection.
+    fn ends() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let agent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (agent, listener.accept().unwrap().0)
+    }
+
+    /// What both sides find out about each other.
+    fn meet(agent: Key, coordinator: Key) -> (Result<Host, Failed>, Result<Node, Failed>) {
+        let (there, here) = ends();
+        let joining = thread::spawn(move || join(there, &agent, node()).map(|it| it.peer));
+        let admitted = admit(here, &coordinator, &welcome()).map(|it| it.peer);
+        (joining.join().unwrap(), admitted)
+    }
+
+    /// What the coordinator makes of what a stranger sends, and its answer.
+    fn strange(sent: &[u8]) -> (Failed, String) {
+        let (mut stranger, here) = ends();
+        stranger.write_all(sent).unwrap();
+        let failed = admit(here, &key("j", ""), &welcome()).map(|_| ()).unwrap_err();
+        let mut answer = String::new();
+        let _ = stranger.read_to_string(&mut answer);
+        (failed, answer)
+    }
+
+    #[test]
+    fn launchers_of_one_job_meet() {
+        let (host, admitted) = meet(key("j", "s"), key("j", "s"));
+        let host = host.unwrap();
+        assert_eq!((host.name.as_str(), host.heartbeat_timeout.as_secs()), ("a", 7));
+        assert_eq!(admitted.unwrap(), node());
+    }
+
+    #[test]
+    fn another_secret_is_refused_with_a_sentence() {
+        let (host, admitted) = meet(key("j", "s"), key("j", ""));
+        let sentence = "node 0 has another TCH_PARALLEL_SECRET";
+        assert!(matches!(host, Err(Failed::Refused(reason)) if reason == sentence));
+        assert!(matches!(admitted, Err(Failed::Lost(Loss::Closed))), "{admitted:?}");
+    }
+
+    #[test]
+    fn an_agent_that_cannot_prove_the_secret_is_refused() {
+        let (stranger, here) = ends();
+        let ask = thread::spawn(move || {
+            let mut lines = BufReader::new(stranger.try_clone().unwrap()).lines();
+            let hello = r#"{"type":"hello","version":1,"job":"j","nonce":"aa"}"#;
+            writeln!(&stranger, "{hello}").unwrap();
+            lines.next();
+            let proof = "00".to_owned();
+            let join = serde_json::to_string(&ToCoordinator::Join { proof, node: node() });
+            writeln!(&stranger, "{}", join.unwrap()).unwrap();
+            lines.next().unwrap().unwrap()
+        });
+        let admitted = admit(here, &key("j", "s"), &welcome()).map(|_| ());
+        assert!(matches!(admitted, Err(Failed::Refused(_))), "{admitted:?}");
+        assert!(ask.join().unwrap().contains("another TCH_PARALLEL_SECRET"));
+    }
+
+    #[test]
+    fn another_job_is_refused_with_both_ids() {
+        let (host, admitted) = meet(key("mine", ""), key("theirs", ""));
+        for reason in [host.map(|_| ()), admitted.map(|_| ())] {
+            let Err(Failed::Refused(reason)) = reason else { panic!("{reason:?}") };
+            assert!(reason.contains("\"mine\"") && reason.contains("\"theirs\""), "{reason}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused_whatever_else_it_says() {
+        let (failed, answer) = strange(b"{\"version\":99,\"news\":[1]}\n");
+        assert!(matches!(failed, Failed::Refused(_)), "{failed:?}");
+        assert!(answer.contains("speaks protocol 1, and another node speaks 99"), "{answer}");
+    }
+
+    #[test]
+    fn garbage_and_silence_are_turned_away_without_an_answer() {
+        for sent in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\n", b"{}\n", b"\xff\xff\n", b"[[[[\n"] {
+            let (failed, answer) = strange(sent);
+            assert!(matches!(failed, Failed::Lost(Loss::Garbage)), "{sent:?}: {failed:?}");
+            assert_eq!(answer, "");
+        }
+        let before = Instant::now();
+        let (failed, _) = strange(b"{\"type\":");
+        assert!(matches!(failed, Failed::Lost(Loss::Silent(_))), "{failed:?}");
+        assert!(before.elapsed() >= PATIENCE);
+    }
+}

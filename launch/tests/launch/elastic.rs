@@ -1,0 +1,121 @@
+//! Jobs whose nodes come and go.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::job::{Job, wait_until_dead};
+use crate::nodes::Nodes;
+
+/// Every generation of ranks has one port; each of its ranks leaves a note and stays. The notes of a
+/// generation are complete once all its ranks have left one.
+const STAY: &str = r#"
+    note "$$" "pid.$WORLD_SIZE.$RANK.$NODE"
+    note "$TORCHELASTIC_RESTART_COUNT" "restarts.$WORLD_SIZE.$RANK"
+    stay"#;
+
+fn node(nodes: &Nodes, job: &Job, name: &str, flags: &str) -> crate::job::Running {
+    let mut command = nodes.launch(job, 0, flags, STAY);
+    command.env("NODE", name);
+    crate::job::start(command)
+}
+
+#[test]
+fn a_job_goes_on_without_a_node_that_leaves_and_with_one_that_comes() {
+    let (job, nodes) = (Job::new(), Nodes::elastic("1:3"));
+    let flags = "--rdzv-conf last_call_timeout=1";
+    let first = node(&nodes, &job, "a", flags);
+    job.wait_for_note("pid.1.0.a");
+    let second = node(&nodes, &job, "b", flags);
+    job.wait_for_pids(&["pid.2.0.a", "pid.2.1.b"]);
+    let third = node(&nodes, &job, "c", flags);
+    let three = job.wait_for_pids(&["pid.3.0.a", "pid.3.1.b", "pid.3.2.c"]);
+
+    // Its launcher dies.
+    drop(second);
+    let two = job.wait_for_pids(&["pid.2.1.c"]);
+    wait_until_dead(&three);
+    // Its launcher is stopped in good order.
+    std::fs::remove_file(job.dir().join("pid.1.0.a")).unwrap();
+    third.signal(Signal::SIGTERM);
+    third.finish().expect_code(128 + 15);
+    wait_until_dead(&two);
+    let one = job.wait_for_pids(&["pid.1.0.a"]);
+
+    // No change of the nodes counts as a restart.
+    assert_eq!(job.note("restarts.1.0").as_deref(), Some("0"));
+    first.signal(Signal::SIGTERM);
+    let ended = first.finish();
+    ended
+        .expect_code(128 + 15)
+        .expect_stderr("joins the job\ngoing on with 2 nodes: starting all ranks again\n")
+        .expect_stderr("going on with 3 nodes: starting all ranks again\n")
+        .expect_stderr("launch: node 1 (")
+        .expect_stderr("has gone: its launcher closed the connection\ngoing on with 2 nodes")
+        .expect_stderr("): its launcher was stopped by SIGTERM\ngoing on with 1 node:");
+    wait_until_dead(&one);
+}
+
+#[test]
+fn a_failure_counts_and_all_nodes_restart() {
+    let (job, nodes) = (Job::new(), Nodes::elastic("2"));
+    let [first, second] = ["a", "b"].map(|name| node(&nodes, &job, name, "--max-restarts 1"));
+    for code in [0, 1] {
+        job.wait_for_note(&format!("restarts.2.{code}"));
+    }
+    // The nodes have ranks by arrival: node 0 is the coordinator's, whichever that is.
+    let pid = loop {
+        let note = |name| job.note(&format!("pid.2.1.{name}"));
+        if let Some(pid) = note("a").or_else(|| note("b")) {
+            break pid.parse().unwrap();
+        }
+    };
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    crate::job::wait_until("the restart", || job.note("restarts.2.1").as_deref() == Some("1"));
+    crate::job::wait_until("the restart", || job.note("restarts.2.0").as_deref() == Some("1"));
+    first.signal(Signal::SIGINT);
+    for ended in [first.finish(), second.finish()] {
+        ended
+            .expect_code(128 + 2)
+            .expect_stderr("was killed by SIGKILL")
+            .expect_stderr("restart 1 of 1: starting all ranks again\n");
+    }
+}
+
+#[test]
+fn a_node_beyond_the_most_waits_for_a_place() {
+    let (job, nodes) = (Job::new(), Nodes::elastic("1:2"));
+    let first = node(&nodes, &job, "a", "--rdzv-conf last_call_timeout=1");
+    job.wait_for_note("pid.1.0.a");
+    let second = node(&nodes, &job, "b", "");
+    job.wait_for_pids(&["pid.2.0.a", "pid.2.1.b"]);
+    let third = node(&nodes, &job, "c", "");
+    third.wait_for_stderr("launch: waiting for a place in the job of --nnodes 1:2\n");
+    drop(second);
+    job.wait_for_note("pid.2.1.c");
+    first.signal(Signal::SIGTERM);
+    first.finish().expect_code(128 + 15);
+    third.finish().expect_code(128 + 15);
+}
+
+#[test]
+fn with_too_few_nodes_left_the_rest_waits_for_others() {
+    let (job, nodes) = (Job::new(), Nodes::elastic("2:3"));
+    let flags = "--rdzv-conf last_call_timeout=1";
+    let first = node(&nodes, &job, "a", flags);
+    let second = node(&nodes, &job, "b", flags);
+    crate::job::wait_until("two nodes", || {
+        job.note("restarts.2.0").is_some() && job.note("restarts.2.1").is_some()
+    });
+    // Which of the two is node 0 depends on which listened first.
+    let (host, other) = match job.note("pid.2.0.a") {
+        Some(_) => (first, second),
+        None => (second, first),
+    };
+    drop(other);
+    host.wait_for_stderr("launch: waiting for other nodes: 1 of at least 2 are there\n");
+    let third = node(&nodes, &job, "c", flags);
+    job.wait_for_note("pid.2.1.c");
+    host.signal(Signal::SIGTERM);
+    host.finish().expect_code(128 + 15);
+    third.finish().expect_code(128 + 15);
+}

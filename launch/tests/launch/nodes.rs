@@ -1,0 +1,334 @@
+//! Launchers of several nodes: what they agree on, how they end together, and whom they name. All run
+//! on this machine, which does not matter to them.
+
+use std::io::Write;
+use std::net::{SocketAddrV4, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket, sockopt,
+};
+use nix::unistd::Pid;
+
+use crate::job::{Ended, Job, Running, start, wait_until_dead};
+
+/// The most that the end of a job on all nodes may take after a failure.
+const WHOLE_END: Duration = Duration::from_secs(5);
+
+/// A job of several nodes that meet on a port of this machine.
+pub(crate) struct Nodes {
+    flags: String,
+    port: u16,
+    /// The port belongs to this test for as long as this lives.
+    _reservation: OwnedFd,
+}
+
+impl Nodes {
+    /// Nodes that are numbered by `--node-rank`.
+    pub(crate) fn new(count: u16) -> Self {
+        Self::with_flags(format!("--nnodes {count} --master-addr 127.0.0.1 --master-port"))
+    }
+
+    /// Nodes that are numbered by arrival.
+    pub(crate) fn elastic(nnodes: &str) -> Self {
+        let flags = format!("--nnodes {nnodes} --rdzv-backend c10d --rdzv-id job --rdzv-endpoint ");
+        Self::with_flags(flags + "127.0.0.1:")
+    }
+
+    fn with_flags(flags: String) -> Self {
+        let reservation =
+            socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&reservation, sockopt::ReuseAddr, &true).unwrap();
+        let any: SocketAddrV4 = "127.0.0.1:0".parse().unwrap();
+        bind(reservation.as_raw_fd(), &SockaddrIn::from(any)).unwrap();
+        let port = getsockname::<SockaddrIn>(reservation.as_raw_fd()).unwrap().port();
+        Nodes { flags, port, _reservation: reservation }
+    }
+
+    /// The launcher of a node.
+    pub(crate) fn launch(&self, job: &Job, rank: u16, flags: &str, script: &str) -> Command {
+        let Nodes { flags: nodes, port, .. } = self;
+        let space = if nodes.ends_with(':') { "" } else { " " };
+        job.launch_sh(&format!("{nodes}{space}{port} --node-rank {rank} {flags}"), script)
+    }
+
+    /// Starts the launcher of a node.
+    pub(crate) fn start(&self, job: &Job, rank: u16, flags: &str, script: &str) -> Running {
+        start(self.launch(job, rank, flags, script))
+    }
+
+    /// Starts the launchers of three nodes. They come in any order.
+    fn start_three(&self, job: &Job, flags: &str, script: &str) -> [Running; 3] {
+        let mut running = [2, 0, 1].map(|rank| self.start(job, rank, flags, script));
+        running.rotate_left(1);
+        running
+    }
+}
+
+/// Waits for the end of all launchers.
+fn finish<const N: usize>(running: [Running; N]) -> [Ended; N] {
+    running.map(Running::finish)
+}
+
+/// Every rank notes its process id, and stays.
+const STAY: &str = "note $$ pid.$RANK; stay";
+
+const PIDS: [&str; 3] = ["pid.0", "pid.1", "pid.2"];
+
+#[test]
+fn nodes_with_1_2_and_3_ranks_have_6_ranks_in_a_row() {
+    let (job, nodes) = (Job::new(), Nodes::new(3));
+    let script = "note \"$RANK of $WORLD_SIZE on $GROUP_RANK, $LOCAL_RANK of $LOCAL_WORLD_SIZE, \
+                  port $MASTER_PORT\" rank.$RANK";
+    let running =
+        [0, 1, 2].map(|rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script));
+    for ended in finish(running) {
+        assert_eq!(ended.expect_code(0).stderr, "");
+    }
+    let first = job.note("rank.0").unwrap();
+    let port = first.rsplit_once(' ').unwrap().1;
+    for (rank, place) in
+        ["0, 0 of 1", "1, 0 of 2", "1, 1 of 2", "2, 0 of 3", "2, 1 of 3", "2, 2 of 3"]
+            .iter()
+            .enumerate()
+    {
+        let expected = format!("{rank} of 6 on {place}, port {port}");
+        assert_eq!(job.note(&format!("rank.{rank}")).unwrap(), expected);
+    }
+    assert_ne!(port, nodes.port.to_string());
+}
+
+#[test]
+fn every_node_names_the_rank_that_failed_on_one_and_has_its_exit_code() {
+    let (job, nodes) = (Job::new(), Nodes::new(3));
+    let script = "note $$ pid.$RANK; [ $RANK = 1 ] || stay; await pid.0; await pid.2; \
+                  echo no such data set >&2; exit 7";
+    let before = Instant::now();
+    let ended = finish(nodes.start_three(&job, "", script));
+    assert!(before.elapsed() < WHOLE_END + WHOLE_END, "{:?}", before.elapsed());
+    let pid = job.note("pid.1").unwrap();
+    for ended in &ended {
+        ended.expect_code(7).expect_stderr(&format!(": rank 1 (pid {pid}) exited with code 7"));
+        ended.expect_stderr("launch: node 1 (").expect_stderr("    no such data set\n");
+    }
+    wait_until_dead(&job.wait_for_pids(&PIDS));
+}
+
+#[test]
+fn a_rank_killed_on_one_node_ends_all_nodes_within_5_s_though_the_others_ignore_it() {
+    let (job, nodes) = (Job::new(), Nodes::new(3));
+    let running = nodes.start_three(&job, "", "trap '' TERM; note $$ pid.$RANK; stay");
+    let pids = job.wait_for_pids(&PIDS);
+    let before = Instant::now();
+    kill(Pid::from_raw(pids[2]), Signal::SIGKILL).unwrap();
+    for ended in finish(running) {
+        ended
+            .expect_code(128 + 9)
+            .expect_stderr(&format!(": rank 2 (pid {}) was killed by SIGKILL", pids[2]));
+    }
+    assert!(before.elapsed() < WHOLE_END, "{:?}", before.elapsed());
+    wait_until_dead(&pids);
+}
+
+#[test]
+fn a_victim_on_another_node_is_not_blamed_though_it_failed_first() {
+    let (job, nodes) = (Job::new(), Nodes::new(2));
+    let script = r#"
+        leave() { printf '{"message": {"message": "%s", "extraInfo": {%s}}}' "$1" "$2" >"$TORCHELASTIC_ERROR_FILE"; }
+        if [ $RANK = 1 ]; then leave "lost rank 0" '"culprit": "rank 0"'; note $$ pid; exit 4; fi
+        await pid
+        while kill -0 "$(cat "$DIR/pid")" 2>/dev/null; do sleep 0.01; done
+        leave "disk full"; exit 3"#;
+    let running = [0, 1].map(|rank| nodes.start(&job, rank, "", script));
+    for ended in finish(running) {
+        ended.expect_code(3).expect_stderr("exited with code 3: disk full\n");
+    }
+}
+
+#[test]
+fn a_launcher_that_is_killed_ends_all_nodes_which_name_its_node() {
+    for killed in [0, 1] {
+        let (job, nodes) = (Job::new(), Nodes::new(3));
+        let mut running = nodes.start_three(&job, "", STAY);
+        let pids = job.wait_for_pids(&PIDS);
+        let before = Instant::now();
+        running[killed].signal(Signal::SIGKILL);
+        running[killed].wait();
+        for (_, ended) in finish(running).iter().enumerate().filter(|(rank, _)| *rank != killed) {
+            ended
+                .expect_code(1)
+                .expect_stderr(&format!("launch: node {killed} ("))
+                .expect_stderr(") has gone: its launcher closed the connection\n");
+        }
+        assert!(before.elapsed() < WHOLE_END, "{:?}", before.elapsed());
+        wait_until_dead(&pids);
+    }
+}
+
+#[test]
+fn a_node_that_is_silent_is_lost_after_the_heartbeat_timeout_and_ends_when_it_is_back() {
+    for stopped in [0, 1] {
+        let (job, nodes) = (Job::new(), Nodes::new(3));
+        let running = nodes.start_three(&job, "--heartbeat-timeout 2", STAY);
+        let pids = job.wait_for_pids(&PIDS);
+        running[stopped].signal(Signal::SIGSTOP);
+        kill(Pid::from_raw(pids[stopped]), Signal::SIGSTOP).unwrap();
+        let [first, second, third] = running;
+        let mut others = vec![first, second, third];
+        let back = others.remove(stopped);
+        let sentence = format!("launch: node {stopped} (");
+        for ended in others.into_iter().map(Running::finish) {
+            ended
+                .expect_code(1)
+                .expect_stderr(&sentence)
+                .expect_stderr(") has not been heard of for 2 s\n");
+        }
+        back.signal(Signal::SIGCONT);
+        back.finish()
+            .expect_code(1)
+            .expect_stderr(&format!("node {stopped} ("))
+            .expect_stderr(") has not been heard of for 2 s\n");
+        wait_until_dead(&pids);
+    }
+}
+
+#[test]
+fn a_signal_to_one_launcher_ends_all_nodes() {
+    for stopped in [0, 2] {
+        let (job, nodes) = (Job::new(), Nodes::new(3));
+        let running = nodes.start_three(&job, "--max-restarts 3", STAY);
+        let pids = job.wait_for_pids(&PIDS);
+        running[stopped].signal(Signal::SIGTERM);
+        for (rank, ended) in finish(running).iter().enumerate() {
+            ended.expect_code(128 + 15);
+            match rank == stopped {
+                true => ended.expect_stderr("launch: forwarding SIGTERM to the ranks\n"),
+                false => ended.expect_stderr("): its launcher was stopped by SIGTERM\n"),
+            };
+        }
+        wait_until_dead(&pids);
+    }
+}
+
+#[test]
+fn all_nodes_restart_together_on_a_new_port_and_count_alike() {
+    let (job, nodes) = (Job::new(), Nodes::new(2));
+    let script = r#"
+        attempt=$TORCHELASTIC_RESTART_COUNT
+        note $MASTER_PORT port.$attempt.$RANK
+        if [ $attempt = 2 ]; then exit 0; fi
+        if [ $RANK = $attempt ]; then await port.$attempt.0; await port.$attempt.1; exit 3; fi
+        stay"#;
+    let running = [0, 1].map(|rank| nodes.start(&job, rank, "--max-restarts 2", script));
+    for ended in finish(running) {
+        ended.expect_code(0).expect_stderr("restart 1 of 2: starting all ranks again\n");
+        ended.expect_stderr("restart 2 of 2").expect_not_in_stderr("launch: restart");
+    }
+    let port = |attempt: u32, rank: u32| job.note(&format!("port.{attempt}.{rank}")).unwrap();
+    for attempt in 0..3 {
+        assert_eq!(port(attempt, 0), port(attempt, 1));
+    }
+    assert!(port(0, 0) != port(1, 0) && port(1, 0) != port(2, 0));
+}
+
+#[test]
+fn a_node_that_has_finished_waits_for_the_others() {
+    let (job, nodes) = (Job::new(), Nodes::new(2));
+    let script = "note $$ pid.$RANK; [ $RANK = 0 ] && exit 0; await pid.0; \
+                  while kill -0 \"$(cat \"$DIR/pid.0\")\" 2>/dev/null; do sleep 0.01; done; exit 5";
+    let running = [0, 1].map(|rank| nodes.start(&job, rank, "", script));
+    for ended in finish(running) {
+        ended.expect_code(5).expect_stderr(": rank 1 (pid ");
+    }
+}
+
+#[test]
+fn nodes_that_cannot_be_one_job_are_refused_on_every_host() {
+    let (path, other) = ("--rdzv-conf check_program=0", "--max-restarts 3");
+    for (one, two, three, reason) in [
+        ("--node-rank 0", "--node-rank 1", "--node-rank 1", "--node-rank 1 twice: on host "),
+        ("--node-rank 0", "--node-rank 0", "--node-rank 1", "--node-rank 0 twice: on host "),
+        (path, "--node-rank 1 --nnodes 2", "--node-rank 2", "different --nnodes: 3 on node 0 ("),
+        (other, "--node-rank 1", "--node-rank 2", "different --max-restarts: 3 on node 0 ("),
+    ] {
+        let (job, nodes) = (Job::new(), Nodes::new(3));
+        let begun = Instant::now();
+        let running = [one, two, three].map(|flags| {
+            // The last of several equal flags would be an error: each launcher has its own.
+            let all = format!("{} {} {flags}", nodes.flags, nodes.port);
+            let all = match flags.contains("--nnodes") {
+                true => all.replacen("--nnodes 3", "", 1),
+                false => all,
+            };
+            start(job.launch_sh(&all, "note x started"))
+        });
+        for ended in finish(running) {
+            ended.expect_code(1).expect_stderr(reason);
+            assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert_eq!(job.note("started"), None);
+    }
+}
+
+#[test]
+fn different_programs_are_refused_unless_that_is_wanted() {
+    let (job, nodes) = (Job::new(), Nodes::new(2));
+    let pair = |flags: &str| {
+        [("0", "/bin/true"), ("1", "/bin/sleep")].map(|(rank, program)| {
+            let all =
+                format!("{} {} --node-rank {rank} {flags} {program} 0", nodes.flags, nodes.port);
+            start(job.launch(all.split_whitespace()))
+        })
+    };
+    for ended in finish(pair("")) {
+        ended.expect_code(1).expect_stderr("launch: different programs");
+    }
+    for ended in finish(pair("--rdzv-conf check_program=0")) {
+        ended.expect_code(0);
+    }
+}
+
+#[test]
+fn whoever_is_there_says_who_is_missing() {
+    let (job, nodes) = (Job::new(), Nodes::new(3));
+    let limit = "--rdzv-conf join_timeout=1";
+    for ended in finish([0, 2].map(|rank| nodes.start(&job, rank, limit, ""))) {
+        ended.expect_code(1).expect_stderr("node 1 of 3 has not joined within 1 s; there are: ");
+    }
+    let ended = nodes.start(&job, 1, limit, "").finish();
+    let place =
+        format!("launch: node 0 was not reached at 127.0.0.1, port {}, within 1 s", nodes.port);
+    ended.expect_code(1).expect_stderr(&place);
+}
+
+#[test]
+fn another_secret_or_another_job_is_refused_and_disturbs_nobody() {
+    let (job, nodes) = (Job::new(), Nodes::new(2));
+    let with_secret = |rank, flags, secret| {
+        let mut command = nodes.launch(&job, rank, flags, "note $$ pid.$RANK; await go");
+        command.env("TCH_PARALLEL_SECRET", secret);
+        start(command)
+    };
+    let first = with_secret(0, "", "right");
+    // Somebody who is no launcher at all, and stays.
+    let mut stranger = loop {
+        match TcpStream::connect(("127.0.0.1", nodes.port)) {
+            Ok(stream) => break stream,
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let refused = with_secret(1, "", "wrong").finish();
+    refused.expect_code(1).expect_stderr("launch: node 0 has another TCH_PARALLEL_SECRET\n");
+    let refused = with_secret(1, "--rdzv-id other", "right").finish();
+    refused.expect_code(1).expect_stderr("different jobs: --rdzv-id is \"none\" on node 0");
+    let second = with_secret(1, "", "right");
+    job.wait_for_pids(&PIDS[..2]);
+    job.leave("go");
+    first.finish().expect_code(0).expect_stderr(" does not join the job: it is no launcher\n");
+    second.finish().expect_code(0);
+}
