@@ -30,39 +30,7 @@ const C10D_PORT: u16 = 29400;
     name = "launch",
     version,
     override_usage = "launch [OPTIONS] [--] PROGRAM [ARGS]...",
-    after_help = "\
-Examples:
-  launch -n 2 ./my-trainer --epochs 3                                       two ranks on this machine
-  launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -n 4 ./my-trainer  the first of two nodes
-  launch --nnodes 1:4 --rdzv-backend c10d --rdzv-endpoint node0 ./my-train  one to four nodes, elastic
-  launch -n 2 --max-restarts 3 ./my-trainer                                 up to 3 restarts after failures
-  launch -n 2 python3 train.py                                              two ranks in Python
-
-Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
-and torchrun's other variables. With several ranks per node, OMP_NUM_THREADS defaults to 1.
-
-On one node, launch reserves a free port for rank 0 unless a flag sets the port, so two jobs never
-use the same one.
-
-The first rank that fails ends the job. The other ranks have 1 s to exit by themselves; then they
-get SIGTERM, and SIGKILL 3 s later. launch exits with the exit code of the rank that failed first,
-or with 128 plus the number of the signal that killed it. launch forwards SIGINT, SIGTERM, SIGHUP
-and SIGQUIT to the ranks; a second SIGINT kills them at once.
-
-On several nodes, the launchers keep a connection to node 0's, which listens on --master-addr and
---master-port (or --rdzv-endpoint). They agree on the ranks, restart together, and all name the same
-culprit when the job fails. The number of ranks may differ from node to node. Rank 0 listens on a free
-port of node 0. A node that has gone or is silent for --heartbeat-timeout is lost: the job ends.
-
-An elastic job (--nnodes MIN:MAX --rdzv-backend c10d) goes on without a lost node, and takes in a node
-that joins: all ranks start again, with a new WORLD_SIZE. Only the end of node 0, whose address the
-endpoint is, ends the job. These restarts do not count for --max-restarts.
-
-TCH_PARALLEL_SECRET, if set, must be the same on all nodes: whoever does not know it cannot join.
-
-launch has no --monitor-interval, since it notices at once that a rank has ended, and no etcd
-backend. It never adds an interpreter: write python3 train.py for torchrun's train.py, python3 -m
-MODULE for -m MODULE."
+    after_help = include_str!("args/help.txt")
 )]
 pub(crate) struct Args {
     /// Number of ranks on this node: an integer, `gpu` (one per GPU), `cpu` (one per core), or `auto`

@@ -29,7 +29,7 @@ use crate::args::Args;
 use crate::console::say;
 use crate::port::MasterPort;
 use crate::protocol::connection::{Loss, Outgoing};
-use crate::protocol::handshake::{Failed, Joined, Key, admit};
+use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
 use crate::protocol::{Node, ToAgent, beat_interval};
 use job::{Action, Event, Job, NodeId};
 use terms::Terms;
@@ -53,6 +53,7 @@ impl Coordinator {
             own: own.clone(),
             nodes: args.nnodes,
             max_restarts: args.max_restarts,
+            heartbeat_timeout: args.heartbeat_timeout(),
             join_timeout: args.rdzv_conf.join_timeout,
             last_call_timeout: args.rdzv_conf.last_call_timeout,
         };
@@ -118,7 +119,7 @@ impl Reception {
             let reception = Arc::clone(self);
             // Without a thread, the connection closes, and an agent tries again.
             let started = thread::Builder::new().spawn(move || {
-                let admitted = admit(stream, &reception.key, &reception.welcome);
+                let admitted = admit(stream, &reception.key, &reception.welcome, PATIENCE);
                 reception.guests.fetch_sub(1, Ordering::SeqCst);
                 match admitted {
                     Ok(node) => reception.listen_to(id, node),
@@ -190,7 +191,7 @@ impl Table {
             for node in lost.drain(..).filter_map(|id| self.nodes.remove(&id)) {
                 node.close();
             }
-            if job.is_over(now) {
+            if job.is_over() {
                 break;
             }
             if next_beat <= now {

@@ -82,6 +82,13 @@ impl Failure {
         })
     }
 
+    /// A failure for tests.
+    #[cfg(test)]
+    pub(crate) fn example(rank: u32, fault: Fault, age: Duration) -> Self {
+        let (ending, explanation) = ("exited with code 3".to_owned(), ": no data".to_owned());
+        Failure { rank, pid: 1, fault, age, exit_code: 3, ending, explanation }
+    }
+
     /// The failure with an explanation that fits into a message.
     pub(crate) fn shortened(mut self) -> Self {
         if let Some((end, _)) = self.explanation.char_indices().nth(LONGEST) {

@@ -54,6 +54,11 @@ impl Cause {
         matches!(self.kind, Kind::Failed(_))
     }
 
+    /// Whether it is a rank that has failed because of another one.
+    pub(crate) fn blames_another(&self) -> bool {
+        matches!(&self.kind, Kind::Failed(failure) if failure.fault == Fault::Another)
+    }
+
     /// The smallest is the one that explains the others.
     pub(crate) fn order(&self, now: Instant) -> (bool, Fault, Reverse<Duration>) {
         let fault = match &self.kind {

@@ -1,6 +1,10 @@
 //! What the coordinator decides: when the ranks start, why they end, and whether they start again.
 //! Pure: it is told what happens and when, and returns what to tell the nodes.
 
+mod ending;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -9,14 +13,12 @@ use super::placement::places;
 use super::terms::Terms;
 use crate::protocol::connection::Loss;
 use crate::protocol::{End, Node, Placement, ToAgent, ToCoordinator};
-use crate::supervisor::{GRACE, NOTICE};
 
 /// How long the coordinator goes on to refuse nodes of a job that cannot start.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How long the coordinator waits for the last ranks of a job that does not go on. A node that is
-/// slower ends by itself.
-const LAST_RANKS: Duration = GRACE.saturating_add(Duration::from_millis(500));
+/// What a node is told that comes too late.
+const OVER: &str = "the job has ended";
 
 /// A node's connection. Later ones have higher numbers.
 pub(crate) type NodeId = u64;
@@ -50,6 +52,8 @@ pub(crate) struct Job {
     group: Vec<NodeId>,
     /// Those that end by themselves.
     leaving: BTreeSet<NodeId>,
+    /// When each was last heard of.
+    heard: BTreeMap<NodeId, Instant>,
     next_generation: u32,
     restarts: u32,
     phase: Phase,
@@ -64,8 +68,10 @@ enum Phase {
     Running { succeeded: BTreeSet<NodeId>, causes: Vec<Cause>, decide_at: Option<Instant> },
     /// These nodes are still ending their ranks.
     Ending { nodes: BTreeSet<NodeId>, again: bool, until: Instant },
-    /// Nothing is left to decide, but nodes that come late are told why.
-    Over { end: End, until: Instant },
+    /// The job cannot start: nodes that come late are told why, too.
+    Refused { end: End, told: usize, until: Instant },
+    /// Nothing is left to do.
+    Over,
 }
 
 impl Job {
@@ -77,6 +83,7 @@ impl Job {
             nodes: BTreeMap::new(),
             group: Vec::new(),
             leaving: BTreeSet::new(),
+            heard: BTreeMap::new(),
             next_generation: 0,
             restarts: 0,
             phase: Phase::Gathering { until, last_call: None },
@@ -86,6 +93,7 @@ impl Job {
 
     /// Takes note of what a node does, and returns what is to be done.
     pub(crate) fn handle(&mut self, id: NodeId, event: Event, now: Instant) -> Vec<Action> {
+        self.heard.insert(id, now);
         match event {
             Event::Joined(node) => self.join(id, node, now),
             Event::Lost(loss) => self.lose(id, loss, now),
@@ -101,7 +109,7 @@ impl Job {
             Phase::Gathering { last_call: Some(at), .. } if *at <= now => self.start(now),
             Phase::Gathering { until, .. } if *until <= now => {
                 let reason = self.terms.missing(self.nodes.values());
-                self.refuse_all(reason, now);
+                self.finish(End { reason, code: 1, again: false }, now);
             }
             Phase::Running { decide_at: Some(at), .. } if *at <= now => self.decide(now),
             Phase::Ending { until, again, nodes } if *until <= now => {
@@ -112,9 +120,10 @@ impl Job {
                     let reason = format!("the ranks have not ended on {late}");
                     self.finish(End { reason, code: 1, again: false }, now);
                 } else {
-                    self.over(now);
+                    self.phase = Phase::Over;
                 }
             }
+            Phase::Refused { until, .. } if *until <= now => self.phase = Phase::Over,
             _ => {}
         }
         std::mem::take(&mut self.actions)
@@ -125,25 +134,30 @@ impl Job {
         match &self.phase {
             Phase::Gathering { until, last_call } => Some(last_call.unwrap_or(*until).min(*until)),
             Phase::Running { decide_at, .. } => *decide_at,
-            Phase::Ending { until, .. } | Phase::Over { until, .. } => Some(*until),
+            Phase::Ending { until, .. } | Phase::Refused { until, .. } => Some(*until),
+            Phase::Over => None,
         }
     }
 
     /// Whether nobody needs the coordinator any more.
-    pub(crate) fn is_over(&self, now: Instant) -> bool {
-        matches!(&self.phase, Phase::Over { until, .. } if *until <= now)
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
     }
 
     fn join(&mut self, id: NodeId, node: Node, now: Instant) {
         let objection = self.terms.objection(&node, self.nodes.values());
         self.nodes.insert(id, node);
-        match (&self.phase, objection) {
-            (Phase::Over { end, .. }, _) => {
+        match (&mut self.phase, objection) {
+            (Phase::Refused { end, told, .. }, _) => {
+                *told += 1;
                 let end = end.clone();
-                self.turn_away(id, end);
+                self.tell(id, ToAgent::End(end));
             }
             (Phase::Gathering { .. }, Some(reason)) => self.refuse_all(reason, now),
             (_, Some(reason)) => self.turn_away(id, End { reason, code: 1, again: false }),
+            (Phase::Ending { again: false, .. }, None) => {
+                self.turn_away(id, End { reason: OVER.to_owned(), code: 1, again: false });
+            }
             (Phase::Gathering { .. }, None) => self.start_if_complete(now),
             (Phase::Running { succeeded, causes, .. }, None)
                 if self.group.len() < usize::from(self.terms.nodes.max)
@@ -163,6 +177,7 @@ impl Job {
 
     fn lose(&mut self, id: NodeId, loss: Loss, now: Instant) {
         let rank = self.node_rank(id);
+        self.heard.remove(&id);
         let Some(node) = self.nodes.remove(&id) else { return };
         let was_leaving = self.leaving.remove(&id);
         let cause = Cause::lost(name(rank, &node), loss, now);
@@ -188,7 +203,8 @@ impl Job {
                     self.go_on_if_ended(now);
                 }
             }
-            Phase::Over { .. } => {}
+            Phase::Refused { .. } => self.end_if_all_know(),
+            Phase::Over => {}
         }
     }
 
@@ -203,9 +219,8 @@ impl Job {
             (ToCoordinator::Succeeded, Phase::Running { succeeded, causes, .. }) => {
                 succeeded.insert(id);
                 if causes.is_empty() && self.group.iter().all(|id| succeeded.contains(id)) {
-                    let end = End { reason: "the job has ended".to_owned(), code: 0, again: false };
                     self.tell_all(&ToAgent::Done);
-                    self.wait_for_ranks(end.again, now);
+                    self.wait_for_ranks(false, now);
                 }
             }
             (ToCoordinator::Stopped { reason, code }, phase) => {
@@ -213,7 +228,7 @@ impl Job {
                 let is_needed = !self.terms.may_lose(node);
                 self.leaving.insert(id);
                 match phase {
-                    Phase::Over { .. } | Phase::Ending { again: false, .. } => {}
+                    Phase::Refused { .. } | Phase::Ending { again: false, .. } => {}
                     Phase::Running { causes, .. } if rank.is_some() => {
                         causes.push(cause);
                         self.decide(now);
@@ -227,108 +242,15 @@ impl Job {
                 if let Phase::Ending { nodes, .. } = phase {
                     nodes.remove(&id);
                 }
-                if self.leaving.remove(&id) {
+                let refused = matches!(self.phase, Phase::Refused { .. });
+                if self.leaving.remove(&id) || refused {
                     self.nodes.remove(&id);
                 }
                 self.go_on_if_ended(now);
+                self.end_if_all_know();
             }
             _ => {}
         }
-    }
-
-    /// Takes a note of why the ranks cannot go on; the other nodes have time to tell what they know.
-    fn note(&mut self, cause: Cause, now: Instant) {
-        let Phase::Running { causes, decide_at, .. } = &mut self.phase else { return };
-        causes.push(cause);
-        if decide_at.is_none() {
-            *decide_at = Some(now + NOTICE);
-            self.tell_group(&ToAgent::Notice);
-        }
-    }
-
-    /// Names the culprit, and ends the ranks on all nodes.
-    fn decide(&mut self, now: Instant) {
-        let Phase::Running { causes, .. } = &mut self.phase else { return };
-        let causes = std::mem::take(causes);
-        let Some(culprit) = causes.iter().min_by_key(|cause| cause.order(now)) else { return };
-        let complete = causes.iter().all(|cause| cause.is_rank()) || self.terms.nodes.elastic();
-        let own_is_there = self
-            .nodes
-            .iter()
-            .any(|(id, node)| self.terms.is_own(node) && !self.leaving.contains(id));
-        let again = match culprit.is_rank() {
-            true => complete && own_is_there && self.restarts < self.terms.max_restarts,
-            false => self.terms.nodes.elastic() && own_is_there,
-        };
-        self.end(culprit, again, now);
-    }
-
-    /// Ends the ranks on all nodes, for the same reason on each.
-    fn end(&mut self, cause: &Cause, again: bool, now: Instant) {
-        let mut reason = cause.sentence();
-        if again {
-            let next = if cause.is_rank() {
-                self.restarts += 1;
-                format!("restart {} of {}", self.restarts, self.terms.max_restarts)
-            } else {
-                let there = self.nodes.keys().filter(|id| !self.leaving.contains(id)).count();
-                let nodes = there.min(usize::from(self.terms.nodes.max));
-                format!("going on with {nodes} node{}", if nodes == 1 { "" } else { "s" })
-            };
-            reason = format!("{reason}\n{next}: starting all ranks again");
-        }
-        let end = End { reason, code: cause.code(), again };
-        if again {
-            self.tell_group(&ToAgent::End(end));
-            self.wait_for_ranks(true, now);
-        } else {
-            self.finish(end, now);
-        }
-    }
-
-    fn finish(&mut self, end: End, now: Instant) {
-        self.tell_all(&ToAgent::End(end));
-        self.wait_for_ranks(false, now);
-    }
-
-    fn wait_for_ranks(&mut self, again: bool, now: Instant) {
-        let nodes = if again {
-            self.group.iter().filter(|id| self.nodes.contains_key(id)).copied().collect()
-        } else {
-            self.nodes.keys().copied().collect()
-        };
-        let until = now + if again { self.terms.join_timeout } else { LAST_RANKS };
-        self.phase = Phase::Ending { nodes, again, until };
-        self.go_on_if_ended(now);
-    }
-
-    /// Starts the next generation, or ends the job, once no rank is left of the last one.
-    fn go_on_if_ended(&mut self, now: Instant) {
-        match &self.phase {
-            Phase::Ending { nodes, .. } if !nodes.is_empty() => {}
-            Phase::Ending { again: false, .. } => self.over(now),
-            Phase::Ending { again: true, .. } => {
-                self.group.clear();
-                if self.nodes.len() >= usize::from(self.terms.nodes.min) {
-                    self.start(now);
-                } else {
-                    let until = now + self.terms.join_timeout;
-                    self.phase = Phase::Gathering { until, last_call: None };
-                    let reason = format!(
-                        "waiting for other nodes: {} of at least {} are there",
-                        self.nodes.len(),
-                        self.terms.nodes.min
-                    );
-                    self.tell_all(&ToAgent::Wait { reason });
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn over(&mut self, now: Instant) {
-        let end = End { reason: "the job has ended".to_owned(), code: 1, again: false };
-        self.phase = Phase::Over { end, until: now };
     }
 
     /// Starts the ranks at once if no further node can come, and after the last call if some may.
@@ -360,7 +282,16 @@ impl Job {
     fn refuse_all(&mut self, reason: String, now: Instant) {
         let end = End { reason, code: 1, again: false };
         self.tell_all(&ToAgent::End(end.clone()));
-        self.phase = Phase::Over { end, until: now + LINGER };
+        self.phase = Phase::Refused { end, told: self.nodes.len(), until: now + LINGER };
+    }
+
+    fn end_if_all_know(&mut self) {
+        if let Phase::Refused { told, .. } = &self.phase
+            && *told >= usize::from(self.terms.nodes.max)
+            && self.nodes.is_empty()
+        {
+            self.phase = Phase::Over;
+        }
     }
 
     /// Ends a single node that has joined the job but has no part in it.

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use anyhow::{Context, Result};
 
 use crate::args::Args;
+use crate::console::say;
 
 /// Opens the port where the nodes meet; `None` if another launcher does that.
 pub(crate) fn open(args: &Args) -> Result<Option<TcpListener>> {
@@ -20,7 +21,9 @@ pub(crate) fn open(args: &Args) -> Result<Option<TcpListener>> {
         Err(_) if is_host.is_none() => return Ok(None),
         addresses => addresses.with_context(cannot)?,
     };
-    let addresses: Vec<SocketAddr> = addresses.collect();
+    let mut addresses: Vec<SocketAddr> = addresses.collect();
+    // A node without IPv6 must find node 0 too.
+    addresses.sort_by_key(SocketAddr::is_ipv6);
     let local = addresses.iter().map(SocketAddr::ip).filter(|ip| is_local(*ip));
     let local: Vec<IpAddr> = match (local.collect::<Vec<_>>(), is_host) {
         (local, _) if !local.is_empty() => local,
@@ -28,6 +31,15 @@ pub(crate) fn open(args: &Args) -> Result<Option<TcpListener>> {
         // Behind a gateway, the address belongs to another machine.
         _ => addresses.iter().filter_map(|address| own_address(*address)).collect(),
     };
+    if host != "localhost"
+        && host.parse::<IpAddr>().is_err()
+        && local.iter().all(IpAddr::is_loopback)
+    {
+        say(format_args!(
+            "{host} is {} on this host, where others cannot reach it: see /etc/hosts, or give an address",
+            local[0]
+        ));
+    }
     let local: Vec<SocketAddr> = local.into_iter().map(|ip| (ip, port).into()).collect();
     match TcpListener::bind(&local[..]) {
         Ok(listener) => Ok(Some(listener)),

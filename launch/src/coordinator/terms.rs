@@ -14,6 +14,8 @@ pub(crate) struct Terms {
     pub(crate) nodes: Nodes,
     /// `--max-restarts`.
     pub(crate) max_restarts: u32,
+    /// `--heartbeat-timeout`.
+    pub(crate) heartbeat_timeout: Duration,
     /// How long the nodes wait for each other.
     pub(crate) join_timeout: Duration,
     /// How long an elastic job waits for further nodes once the fewest are there.

@@ -1,0 +1,121 @@
+//! How a generation of ranks ends: who is the culprit, and whether another generation follows.
+
+use std::time::{Duration, Instant};
+
+use super::{Job, Phase};
+use crate::coordinator::cause::Cause;
+use crate::protocol::{End, ToAgent, beat_interval};
+use crate::supervisor::{GRACE, NOTICE};
+
+/// How long the coordinator waits for the last ranks of a job that does not go on. A node that is
+/// slower ends by itself.
+const LAST_RANKS: Duration = GRACE.saturating_add(Duration::from_millis(500));
+
+impl Job {
+    /// Takes a note of why the ranks cannot go on; the other nodes have time to tell what they know.
+    pub(super) fn note(&mut self, cause: Cause, now: Instant) {
+        let Phase::Running { causes, decide_at, .. } = &mut self.phase else { return };
+        causes.push(cause);
+        if decide_at.is_none() {
+            *decide_at = Some(now + NOTICE);
+            self.tell_group(&ToAgent::Notice);
+        }
+    }
+
+    /// Names the culprit, and ends the ranks on all nodes.
+    pub(super) fn decide(&mut self, now: Instant) {
+        let overdue = self.overdue(now);
+        let Phase::Running { causes, decide_at, .. } = &mut self.phase else { return };
+        if let Some(lost_at) = overdue
+            && causes.iter().all(Cause::blames_another)
+        {
+            *decide_at = Some(lost_at);
+            return;
+        }
+        let causes = std::mem::take(causes);
+        let Some(culprit) = causes.iter().min_by_key(|cause| cause.order(now)) else { return };
+        let complete = causes.iter().all(|cause| cause.is_rank()) || self.terms.nodes.elastic();
+        let own_is_there = self
+            .nodes
+            .iter()
+            .any(|(id, node)| self.terms.is_own(node) && !self.leaving.contains(id));
+        let again = match culprit.is_rank() {
+            true => complete && own_is_there && self.restarts < self.terms.max_restarts,
+            false => self.terms.nodes.elastic() && own_is_there,
+        };
+        self.end(culprit, again, now);
+    }
+
+    /// When a node that has missed its last beats will be lost, and may then be the culprit of ranks
+    /// that have only lost others.
+    fn overdue(&self, now: Instant) -> Option<Instant> {
+        let limit = self.terms.heartbeat_timeout;
+        let heard = self.group.iter().filter_map(|id| self.heard.get(id));
+        let overdue = heard.filter(|heard| now.duration_since(**heard) > 2 * beat_interval(limit));
+        let lost_at = *overdue.min()? + limit + NOTICE;
+        (lost_at > now).then_some(lost_at)
+    }
+
+    /// Ends the ranks on all nodes, for the same reason on each.
+    pub(super) fn end(&mut self, cause: &Cause, again: bool, now: Instant) {
+        let mut reason = cause.sentence();
+        if again {
+            let next = if cause.is_rank() {
+                self.restarts += 1;
+                format!("restart {} of {}", self.restarts, self.terms.max_restarts)
+            } else {
+                let there = self.nodes.keys().filter(|id| !self.leaving.contains(id)).count();
+                let nodes = there.min(usize::from(self.terms.nodes.max));
+                format!("going on with {nodes} node{}", if nodes == 1 { "" } else { "s" })
+            };
+            reason = format!("{reason}\n{next}: starting all ranks again");
+        }
+        let end = End { reason, code: cause.code(), again };
+        if again {
+            self.tell_group(&ToAgent::End(end));
+            self.wait_for_ranks(true, now);
+        } else {
+            self.finish(end, now);
+        }
+    }
+
+    pub(super) fn finish(&mut self, end: End, now: Instant) {
+        self.tell_all(&ToAgent::End(end));
+        self.wait_for_ranks(false, now);
+    }
+
+    pub(super) fn wait_for_ranks(&mut self, again: bool, now: Instant) {
+        let nodes = if again {
+            self.group.iter().filter(|id| self.nodes.contains_key(id)).copied().collect()
+        } else {
+            self.nodes.keys().copied().collect()
+        };
+        let until = now + if again { self.terms.join_timeout } else { LAST_RANKS };
+        self.phase = Phase::Ending { nodes, again, until };
+        self.go_on_if_ended(now);
+    }
+
+    /// Starts the next generation, or ends the job, once no rank is left of the last one.
+    pub(super) fn go_on_if_ended(&mut self, now: Instant) {
+        match &self.phase {
+            Phase::Ending { nodes, .. } if !nodes.is_empty() => {}
+            Phase::Ending { again: false, .. } => self.phase = Phase::Over,
+            Phase::Ending { again: true, .. } => {
+                self.group.clear();
+                if self.nodes.len() >= usize::from(self.terms.nodes.min) {
+                    self.start(now);
+                } else {
+                    let until = now + self.terms.join_timeout;
+                    self.phase = Phase::Gathering { until, last_call: None };
+                    let reason = format!(
+                        "waiting for other nodes: {} of at least {} are there",
+                        self.nodes.len(),
+                        self.terms.nodes.min
+                    );
+                    self.tell_all(&ToAgent::Wait { reason });
+                }
+            }
+            _ => {}
+        }
+    }
+}
