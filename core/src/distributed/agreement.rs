@@ -2,7 +2,8 @@
 
 use super::post_mortem::Blame;
 use super::process_group::ProcessGroup;
-use c10d_sys::{Error, Store};
+use super::store::LONGEST;
+use c10d_sys::{Error, ErrorKind, Store};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -19,14 +20,8 @@ pub(super) fn enrol(store: &Store) -> Result<usize, Error> {
     Ok(store.add(RANKS, 1)? as usize)
 }
 
-/// How often a rank checks for the verdict.
-const INTERVAL: Duration = Duration::from_millis(1);
-
-/// How often a rank that waits outside the engine checks that the others are still running.
-const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
-
-/// How long the store may take to give a value that is there.
-const ANSWER: Duration = Duration::from_secs(1);
+/// How long a rank waits in the store before it looks whether the others still run.
+const LATE: Duration = Duration::from_millis(200);
 
 /// Why a wait has ended, and which rank is at fault if that is known.
 type Reason = (String, Option<Blame>);
@@ -56,18 +51,13 @@ impl ProcessGroup {
 
     /// Returns why not to wait any longer outside the engine, once there is a reason: the timeout
     /// is over, or a rank has gone.
-    fn patience(&self) -> impl FnMut() -> Option<Reason> {
+    fn patience(&self) -> impl Fn() -> Option<Reason> {
         let start = Instant::now();
-        let mut looked = start;
         move || {
             let timeout = self.timeout();
             if start.elapsed() > timeout {
                 return Some((format!("not all ranks arrived within {timeout:?}"), None));
             }
-            if looked.elapsed() < LIVENESS_INTERVAL {
-                return None;
-            }
-            looked = Instant::now();
             let gone = self.inner.post_mortem.gone()?;
             Some(("a rank has gone".to_owned(), Some(gone)))
         }
@@ -84,25 +74,13 @@ impl ProcessGroup {
     }
 
     /// An error if one of these ranks runs Python, which cannot answer `operation`: the call would
-    /// wait until the timeout. Ranks that run Python leave no identity in the store.
+    /// wait until the timeout.
     pub(crate) fn refuse_python(
         &self,
         operation: &'static str,
         ranks: impl IntoIterator<Item = usize>,
     ) -> crate::Result<()> {
-        let python = match self.inner.python_ranks.get() {
-            Some(python) => python,
-            None => {
-                let mut python = Vec::new();
-                for rank in 0..self.world_size() {
-                    let known = self.inner.post_mortem.knows(rank);
-                    if !known.map_err(|error| self.failed(operation, &error))? {
-                        python.push(rank);
-                    }
-                }
-                self.inner.python_ranks.get_or_init(|| python)
-            }
-        };
+        let python: Vec<_> = self.inner.post_mortem.python_ranks().collect();
         match ranks.into_iter().find(|rank| python.contains(rank)) {
             None => Ok(()),
             Some(rank) => Err(crate::Error::argument(
@@ -126,18 +104,11 @@ impl ProcessGroup {
             if self.rank() == 0 {
                 return store.set(&key, own.as_bytes()).map(|()| Ok(None));
             }
-            if !self.inner.post_mortem.knows(0)? {
+            if self.inner.post_mortem.python_ranks().any(|rank| rank == 0) {
                 return Ok(Ok(None));
             }
-            let mut give_up = self.patience();
-            while !store.check(&key)? {
-                if let Some(reason) = give_up() {
-                    return Ok(Err(reason));
-                }
-                std::thread::sleep(INTERVAL);
-            }
-            let theirs = store.get(&key, ANSWER)?;
-            Ok(Ok(Some(String::from_utf8_lossy(&theirs).into_owned())))
+            let theirs = wait_for(store, &key, self.patience())?;
+            Ok(theirs.map(|theirs| Some(String::from_utf8_lossy(&theirs).into_owned())))
         };
         compare()
             .map_err(|error: Error| self.failed(operation, &error))?
@@ -155,7 +126,7 @@ fn reach_verdict<G>(
     subject: &str,
     rank: usize,
     own: Option<&str>,
-    mut give_up: impl FnMut() -> Option<G>,
+    give_up: impl Fn() -> Option<G>,
 ) -> Result<Verdict<G>, Error> {
     let verdict = format!("agreement/{subject}/verdict");
     match own {
@@ -167,21 +138,40 @@ fn reach_verdict<G>(
             }
         }
     }
-    while !store.check(&verdict)? {
-        if let Some(reason) = give_up() {
-            // The missing rank may have been the last to agree and then have ended.
-            if store.check(&verdict)? {
-                break;
-            }
-            return Ok(Verdict::GivenUp(reason));
-        }
-        std::thread::sleep(INTERVAL);
-    }
-    let text = store.get(&verdict, ANSWER)?;
+    let text = match wait_for(store, &verdict, &give_up)? {
+        Ok(text) => text,
+        Err(reason) => return Ok(Verdict::GivenUp(reason)),
+    };
     let text = String::from_utf8_lossy(&text).into_owned();
     let verdict = if text == AGREED { Verdict::Agreed } else { Verdict::Objection(text) };
     stay_until_all_know(store, subject, rank, give_up);
     Ok(verdict)
+}
+
+/// The value of a key, once it is set. `give_up` is called from time to time and ends the wait when
+/// it returns something.
+fn wait_for<G>(
+    store: &Store,
+    key: &str,
+    give_up: impl Fn() -> Option<G>,
+) -> Result<Result<Vec<u8>, G>, Error> {
+    loop {
+        match store.wait(&[key], LATE) {
+            Err(error) if error.kind() == ErrorKind::Timeout => {}
+            Err(error) => return Err(error),
+            Ok(()) => break,
+        }
+        let reason = give_up();
+        // Last, because a rank that is missing may have set the key and then have ended. On a slow
+        // network even a key that is set takes longer than `LATE`.
+        if store.check(key)? {
+            break;
+        }
+        if let Some(reason) = reason {
+            return Ok(Err(reason));
+        }
+    }
+    store.get(key, LONGEST).map(Ok)
 }
 
 /// Rank 0 serves the store: if it ended now, the others could no longer read the verdict. Errors
@@ -190,14 +180,15 @@ fn stay_until_all_know<G>(
     store: &Store,
     subject: &str,
     rank: usize,
-    mut give_up: impl FnMut() -> Option<G>,
+    give_up: impl Fn() -> Option<G>,
 ) {
-    let known = format!("agreement/{subject}/known");
-    let all_know = |own| Ok::<_, Error>(store.add(&known, own)? >= store.add(RANKS, 0)?);
-    let mut done = all_know(1).unwrap_or(true);
-    while rank == 0 && !done && give_up().is_none() {
-        std::thread::sleep(INTERVAL);
-        done = all_know(0).unwrap_or(true);
+    let all_know = format!("agreement/{subject}/all_know");
+    let know = || store.add(&format!("agreement/{subject}/know"), 1);
+    let is_last = know().and_then(|knowing| Ok(knowing >= store.add(RANKS, 0)?));
+    match is_last {
+        Ok(true) => drop(store.set(&all_know, &[])),
+        Ok(false) if rank == 0 => drop(wait_for(store, &all_know, give_up)),
+        _ => {}
     }
 }
 
@@ -215,6 +206,7 @@ enum Verdict<G> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::sync::Arc;
     use std::thread;
 
@@ -257,16 +249,16 @@ mod tests {
         let rank_0 =
             thread::spawn(move || reach_verdict(&served, "test", 0, None, || None::<()>).unwrap());
         // Rank 1 agrees but has not read the verdict yet.
-        let wait_for = |key| {
+        let until_set = |key| {
             while !store.check(key).unwrap() {
-                thread::sleep(INTERVAL);
+                thread::yield_now();
             }
         };
-        wait_for("agreement/test/agreed");
+        until_set("agreement/test/agreed");
         store.set("agreement/test/verdict", AGREED.as_bytes()).unwrap();
-        wait_for("agreement/test/known");
+        until_set("agreement/test/know");
         assert!(!rank_0.is_finished());
-        store.add("agreement/test/known", 1).unwrap();
+        stay_until_all_know(&store, "test", 1, || None::<()>);
         assert_eq!(rank_0.join().unwrap(), Verdict::Agreed);
     }
 
@@ -275,10 +267,10 @@ mod tests {
         let store = Store::hash().unwrap();
         enrol(&store).unwrap();
         enrol(&store).unwrap();
-        let mut patience = 3;
+        let asked = Cell::new(0);
         let verdict = reach_verdict(&store, "test", 0, None, || {
-            patience -= 1;
-            (patience == 0).then_some("it has died")
+            asked.set(asked.get() + 1);
+            (asked.get() == 3).then_some("it has died")
         });
         assert_eq!(verdict.unwrap(), Verdict::GivenUp("it has died"));
     }

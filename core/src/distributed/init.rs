@@ -3,6 +3,7 @@
 use super::agreement;
 use super::device::{self, Backend, DeviceChoice};
 use super::env::Env;
+use super::members::{self, Member};
 use super::post_mortem::PostMortem;
 use super::process_group::{Place, ProcessGroup};
 use super::store::{LONGEST, Store};
@@ -120,14 +121,17 @@ pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
              prefix of its own: `Store::with_prefix`",
         ));
     }
-    let post_mortem = PostMortem::new(Arc::clone(ours.engine()), rank, world_size, job_rank);
-    let post_mortem = post_mortem.map_err(failed)?;
+    Member::new(rank, job_rank).sign(ours.engine()).map_err(failed)?;
     let start = Instant::now();
     let engine = connect(store.engine(), store.gloo_address()?, shared_memory, &place);
     let engine = engine.map_err(|error| {
-        let absent = (start.elapsed() >= timeout).then(|| post_mortem.absent(timeout)).flatten();
+        let is_over = start.elapsed() >= timeout;
+        let absent = is_over.then(|| members::absent(ours.engine(), world_size, timeout)).flatten();
         place.could_not_join(absent.as_deref().unwrap_or(error.message()))
     })?;
+    // Each rank has signed before it connected.
+    let members = members::read(ours.engine(), timeout).map_err(failed)?;
+    let post_mortem = PostMortem::new(Arc::clone(ours.engine()), rank, world_size, members);
     Ok(ProcessGroup::new(place, engine, ours, post_mortem))
 }
 

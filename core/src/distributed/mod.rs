@@ -26,8 +26,8 @@
 //! Behind these are `arguments` (what collectives refuse, and what they exchange for a tensor),
 //! `rendezvous` (how ranks meet), `agreement` (how all ranks learn what one has noticed),
 //! `module_tensors` (what of a store they share), `same_model` (whether they have built the same
-//! model), `post_mortem` (which rank is at fault when an exchange fails) and `process` (whether a
-//! process still runs).
+//! model), `members` (which ranks of a group use this library), `post_mortem` (which rank is at
+//! fault when an exchange fails) and `process` (whether a process still runs).
 
 mod agreement;
 mod apex;
@@ -43,6 +43,7 @@ pub mod hooks;
 mod init;
 mod join;
 mod logging;
+mod members;
 mod model_averaging;
 mod module_tensors;
 mod new_group;

@@ -1,8 +1,11 @@
 //! Whether a process that another rank has reported is still running.
 
+use std::fmt;
 use std::fs;
+use std::sync::LazyLock;
 
 /// A process on this host, distinguished from a later one with the same pid.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
     /// The kernel's boot and the pid namespace.
     realm: String,
@@ -19,7 +22,7 @@ pub(super) enum State {
 impl Process {
     /// The process with this pid; `None` if there is none, or no /proc.
     pub(super) fn of(pid: u32) -> Option<Process> {
-        Some(Process { realm: realm()?, pid, start_time: stat(pid)?.1 })
+        Some(Process { realm: REALM.clone()?, pid, start_time: stat(pid)?.1 })
     }
 
     pub(super) fn to_text(&self) -> String {
@@ -39,7 +42,7 @@ impl Process {
 
     /// `None` if the process runs on another host.
     pub(super) fn look(&self) -> Option<State> {
-        if realm()? != self.realm {
+        if REALM.as_ref()? != &self.realm {
             return None;
         }
         Some(match stat(self.pid) {
@@ -53,11 +56,22 @@ impl Process {
     }
 }
 
-fn realm() -> Option<String> {
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::Running => f.write_str("runs"),
+            State::Stopped(pid) => write!(f, "(pid {pid}) is stopped"),
+            State::Ended(pid) => write!(f, "(pid {pid}) has ended"),
+        }
+    }
+}
+
+/// Where this process runs.
+static REALM: LazyLock<Option<String>> = LazyLock::new(|| {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     Some(format!("{}/{}", boot.trim(), namespace.display()))
-}
+});
 
 /// The state and the start time of a process, from /proc/PID/stat (proc_pid_stat(5), fields 3 and 22).
 fn stat(pid: u32) -> Option<(char, String)> {

@@ -8,8 +8,8 @@ use crate::data::Shard;
 use crate::{Error, Result};
 use c10d_sys::Call;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tch::Device;
 
@@ -75,8 +75,6 @@ pub(super) struct Inner {
     pub(super) groups: AtomicUsize,
     /// Finds the rank at fault when an exchange fails.
     pub(super) post_mortem: PostMortem,
-    /// The ranks that run Python, once somebody has looked.
-    pub(super) python_ranks: OnceLock<Vec<usize>>,
     /// Whether some exchanges may never finish: one failed, or was not waited for.
     abandoned: AtomicBool,
 }
@@ -109,7 +107,6 @@ impl ProcessGroup {
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
             post_mortem,
-            python_ranks: OnceLock::new(),
             abandoned: AtomicBool::new(false),
         };
         ProcessGroup { inner: Arc::new(inner), timeout: None, tag: 0 }

@@ -52,6 +52,7 @@ c10d_status c10d_prefix_store_new(const char* prefix, const c10d_store* store, c
 // Another connection to the same server, for another thread.
 c10d_status c10d_store_clone(const c10d_store* store, c10d_store** out);
 c10d_status c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length);
+c10d_status c10d_store_append(const c10d_store* store, const char* key, const uint8_t* value, size_t length);
 // Waits at most `timeout_ms` for the key. `*value` is to be freed with c10d_free.
 c10d_status c10d_store_get(
     const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length);

@@ -62,6 +62,10 @@ c10d_status c10d_store_set(const c10d_store* store, const char* key, const uint8
   return guarded([&] { store->store->set(key, std::vector<uint8_t>(value, value + length)); });
 }
 
+c10d_status c10d_store_append(const c10d_store* store, const char* key, const uint8_t* value, size_t length) {
+  return guarded([&] { store->store->append(key, std::vector<uint8_t>(value, value + length)); });
+}
+
 c10d_status c10d_store_get(
     const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length) {
   return guarded([&] {

@@ -91,6 +91,12 @@ unsafe extern "C" {
         value: *const u8,
         length: usize,
     ) -> Status;
+    pub(crate) fn c10d_store_append(
+        store: *const Store,
+        key: *const c_char,
+        value: *const u8,
+        length: usize,
+    ) -> Status;
     pub(crate) fn c10d_store_get(
         store: *const Store,
         key: *const c_char,

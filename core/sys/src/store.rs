@@ -97,6 +97,15 @@ impl Store {
         })
     }
 
+    /// Adds to the end of a key's value, which is empty at first.
+    pub fn append(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+        let key = c_text(key)?;
+        // SAFETY: all arguments live through the call, which copies the value.
+        check(unsafe {
+            ffi::c10d_store_append(self.handle.as_ptr(), key.as_ptr(), value.as_ptr(), value.len())
+        })
+    }
+
     /// The value of a key, once it is set; an error after `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, Error> {
         let key = c_text(key)?;

@@ -127,6 +127,7 @@ void Exchange::map(c10d::Store& store) {
     TORCH_CHECK(false, "rank ", rank, " of the group does not offer it: it runs Python, or has switched it off");
   }
   const auto offers = store.multiGet(keys);
+  const auto here = place();
   for (auto& peer : peers_) {
     std::istringstream offer(std::string(offers[peer.rank].begin(), offers[peer.rank].end()));
     std::string layout, boot, processes;
@@ -135,7 +136,7 @@ void Exchange::map(c10d::Store& store) {
     uint64_t cookie = 0;
     offer >> layout >> boot >> processes >> name >> peer.process >> descriptor >> cookie;
     TORCH_CHECK(offer && layout == kLayout, "rank ", peer.rank, " of the group has another version of it");
-    TORCH_CHECK(boot + " " + processes == place(), "rank ", name, " is on another host, or in another container");
+    TORCH_CHECK(boot + " " + processes == here, "rank ", name, " is on another host, or in another container");
     if (peer.rank == rank_) {
       continue;
     }

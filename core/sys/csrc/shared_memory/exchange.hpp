@@ -140,6 +140,8 @@ class Exchange {
   uint64_t current_sequence_ = 0;
   Operation current_{c10d::OpType::UNKNOWN};
   Clock::time_point deadline_;
+  // When this rank last looked after those it waits for.
+  Clock::time_point looked_{};
   Milliseconds timeout_{};
 };
 

@@ -75,19 +75,22 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
   } while (Clock::now() - start < spin_);
   for (;;) {
     const auto seen = awaited.value.load();
-    for (const auto* each = &peer; each != end; ++each) {
-      look_at(*each, cell, value);
+    const auto now = Clock::now();
+    if (now - looked_ >= kLook) {
+      looked_ = now;
+      for (const auto* each = &peer; each != end; ++each) {
+        look_at(*each, cell, value);
+      }
     }
     if (awaited.has_reached(value)) {
       return;
     }
-    const auto now = Clock::now();
     if (now > deadline_) {
       throw c10d::TimeoutError(
           {__func__, __FILE__, __LINE__},
           c10::str("timed out after ", timeout_.count(), " ms waiting for ", name(peer), " in ", current_.to_string()));
     }
-    awaited.sleep(seen, std::min<std::chrono::nanoseconds>(kLook, deadline_ - now));
+    awaited.sleep(seen, std::min(looked_ + kLook, deadline_) - now);
   }
 }
 
