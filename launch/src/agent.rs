@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> 
     let node = describe(args)?;
     let coordinator = Coordinator::start(args, &key, &node)?;
     link::start(args, key, node, coordinator.is_some(), supervisor.sender())?;
-    let mut agent = Agent { supervisor, link: None };
+    let mut agent = Agent { supervisor, link: None, is_coordinators: false };
     let code = agent.obey();
     let Some(link) = agent.link else { return code };
     if let Err(error) = &code {
@@ -32,7 +32,8 @@ pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> 
         let _ = link.send(&ToCoordinator::Stopped { reason: format!("{error:#}"), code: 1 });
     }
     let _ = link.send(&ToCoordinator::Gone);
-    if let Some(coordinator) = coordinator {
+    // Where two nodes are node 0, the job is that of the other one.
+    if let Some(coordinator) = coordinator.filter(|_| agent.is_coordinators) {
         coordinator.finish()?;
     }
     code
@@ -68,6 +69,8 @@ struct Agent<'a> {
     supervisor: &'a Supervisor<'a>,
     /// The connection to the coordinator, once there is one.
     link: Option<Outgoing>,
+    /// Whether that is the coordinator of this launcher.
+    is_coordinators: bool,
 }
 
 impl Agent<'_> {
@@ -75,7 +78,9 @@ impl Agent<'_> {
     fn obey(&mut self) -> Result<ExitCode> {
         loop {
             match self.supervisor.next_event(None)? {
-                Some(Event::Joined(link)) => self.link = Some(link),
+                Some(Event::Joined { link, is_own }) => {
+                    (self.link, self.is_coordinators) = (Some(link), is_own);
+                }
                 Some(Event::Signal(signal)) => {
                     self.tell(&signals::stopped_by(signal));
                     return Ok(ExitCode::from(signals::exit_code(signal)));

@@ -84,7 +84,7 @@ impl<'a> Attempt<'a> {
                         self.phase = Phase::Noticing(Instant::now() + TELL);
                     }
                 }
-                Some(Event::Told(_) | Event::Joined(_)) => {}
+                Some(Event::Told(_) | Event::Joined { .. }) => {}
                 None => self.deadline_passed(),
             }
         }

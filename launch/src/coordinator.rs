@@ -63,6 +63,7 @@ impl Coordinator {
             key: key.clone(),
             welcome: ToAgent::Welcome {
                 host: own.host.clone(),
+                launcher: own.launcher.clone(),
                 heartbeat_timeout: heartbeat_timeout.as_secs(),
             },
             heartbeat_timeout,

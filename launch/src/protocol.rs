@@ -110,6 +110,8 @@ pub(crate) enum ToAgent {
     Welcome {
         /// The coordinator's host.
         host: String,
+        /// The launcher in which it runs.
+        launcher: String,
         /// `--heartbeat-timeout` of node 0, which holds for all.
         heartbeat_timeout: u64,
     },

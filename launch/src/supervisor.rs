@@ -38,8 +38,13 @@ pub(crate) enum Event {
     },
     /// The launcher was asked to end.
     Signal(Signal),
-    /// This node has joined a job of several nodes: the connection to the coordinator.
-    Joined(Outgoing),
+    /// This node has joined a job of several nodes.
+    Joined {
+        /// The connection to the coordinator.
+        link: Outgoing,
+        /// Whether that runs in this launcher.
+        is_own: bool,
+    },
     /// The coordinator says something, or is gone: then it is an `End`.
     Told(ToAgent),
 }

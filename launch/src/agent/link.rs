@@ -123,7 +123,7 @@ fn listen(joined: Joined<Host>, events: &Sender<Event>) -> String {
     if let Err(error) = beats {
         return format!("cannot start a thread for the connection: {error}");
     }
-    let _ = events.send(Event::Joined(outgoing.clone()));
+    let _ = events.send(Event::Joined { link: outgoing.clone(), is_own: peer.is_own });
     loop {
         match incoming.receive(peer.heartbeat_timeout) {
             Ok(ToAgent::Beat) => {}

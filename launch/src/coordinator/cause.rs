@@ -19,6 +19,7 @@ enum Kind {
     Failed(Failure),
     Lost(Loss),
     Stopped { reason: String, code: u8 },
+    Isolated,
     Joined,
 }
 
@@ -44,6 +45,11 @@ impl Cause {
         Cause { kind: Kind::Stopped { reason: reason.to_owned(), code }, node, at: now }
     }
 
+    /// The node, which is the coordinator's own, hears of no other.
+    pub(crate) fn isolated(node: String, now: Instant) -> Self {
+        Cause { kind: Kind::Isolated, node, at: now }
+    }
+
     /// The node has joined.
     pub(crate) fn joined(node: String, now: Instant) -> Self {
         Cause { kind: Kind::Joined, node, at: now }
@@ -57,6 +63,11 @@ impl Cause {
     /// Whether it is a rank that has failed because of another one.
     pub(crate) fn blames_another(&self) -> bool {
         matches!(&self.kind, Kind::Failed(failure) if failure.fault == Fault::Another)
+    }
+
+    /// Whether it is a node that has become silent.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self.kind, Kind::Lost(Loss::Silent(_)))
     }
 
     /// The smallest is the one that explains the others.
@@ -75,7 +86,7 @@ impl Cause {
         match &self.kind {
             Kind::Failed(failure) => failure.exit_code,
             Kind::Stopped { code, .. } => *code,
-            Kind::Lost(_) | Kind::Joined => 1,
+            Kind::Lost(_) | Kind::Isolated | Kind::Joined => 1,
         }
     }
 
@@ -86,6 +97,7 @@ impl Cause {
             Kind::Failed(failure) => format!("{node}: {failure}"),
             Kind::Lost(loss) => format!("{node} {loss}"),
             Kind::Stopped { reason, .. } => format!("{node}: {reason}"),
+            Kind::Isolated => format!("{node} has lost the connection to all other nodes"),
             Kind::Joined => format!("{node} joins the job"),
         }
     }

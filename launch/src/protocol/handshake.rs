@@ -10,8 +10,12 @@ use super::connection::{Incoming, Loss, Outgoing, split};
 use super::proof::{SECRET, Side, Transcript, nonce};
 use super::{Node, ToAgent, ToCoordinator, VERSION};
 
-/// How long all messages of a handshake may take together.
+/// How long the coordinator waits for all messages of an agent together.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long an agent waits for an answer: longer than the coordinator, so that it never tries again
+/// while the coordinator has already let it in.
+const ANSWER: Duration = Duration::from_secs(20);
 
 /// What keeps the launchers of one job apart from all others.
 #[derive(Clone)]
@@ -43,6 +47,8 @@ pub(crate) struct Joined<T> {
 pub(crate) struct Host {
     /// Its host's name.
     pub(crate) name: String,
+    /// Whether it runs in this very launcher.
+    pub(crate) is_own: bool,
     /// How long either side may be silent.
     pub(crate) heartbeat_timeout: Duration,
 }
@@ -72,13 +78,11 @@ impl From<anyhow::Error> for Failed {
 
 /// Asks the coordinator at the other end for a place in the job.
 pub(crate) fn join(stream: TcpStream, key: &Key, node: Node) -> Result<Joined<Host>, Failed> {
-    let deadline = Instant::now() + PATIENCE;
-    let left = || deadline.saturating_duration_since(Instant::now());
     let (mut incoming, outgoing) = split(stream).context("cannot use the connection")?;
     let agent_nonce = nonce()?;
     let (job, version) = (key.job.clone(), VERSION);
     outgoing.send(&ToCoordinator::Hello { version, job, nonce: agent_nonce.clone() })?;
-    let (coordinator_nonce, proof) = match incoming.receive(left())? {
+    let (coordinator_nonce, proof) = match incoming.receive(ANSWER)? {
         ToAgent::Challenge { nonce, proof } => (nonce, proof),
         ToAgent::Refused { reason } => return Err(Failed::Refused(reason)),
         _ => return Err(Loss::Garbage.into()),
@@ -92,11 +96,13 @@ pub(crate) fn join(stream: TcpStream, key: &Key, node: Node) -> Result<Joined<Ho
         return Err(Failed::Refused(format!("node 0 has another {SECRET}")));
     }
     let proof = transcript.prove(&key.secret, Side::Agent)?;
+    let own = node.launcher.clone();
     outgoing.send(&ToCoordinator::Join { proof, node })?;
-    match incoming.receive(left())? {
-        ToAgent::Welcome { host, heartbeat_timeout } => {
+    match incoming.receive(ANSWER)? {
+        ToAgent::Welcome { host, launcher, heartbeat_timeout } => {
             let heartbeat_timeout = Duration::from_secs(heartbeat_timeout);
-            Ok(Joined { incoming, outgoing, peer: Host { name: host, heartbeat_timeout } })
+            let peer = Host { name: host, is_own: launcher == own, heartbeat_timeout };
+            Ok(Joined { incoming, outgoing, peer })
         }
         ToAgent::Refused { reason } => Err(Failed::Refused(reason)),
         _ => Err(Loss::Garbage.into()),
@@ -186,7 +192,7 @@ mod tests {
     }
 
     fn welcome() -> ToAgent {
-        ToAgent::Welcome { host: "a".to_owned(), heartbeat_timeout: 7 }
+        ToAgent::Welcome { host: "a".to_owned(), launcher: "l".to_owned(), heartbeat_timeout: 7 }
     }
 
     /// Both ends of a connection.
@@ -219,6 +225,7 @@ mod tests {
         let (host, admitted) = meet(key("j", "s"), key("j", "s"));
         let host = host.unwrap();
         assert_eq!((host.name.as_str(), host.heartbeat_timeout.as_secs()), ("a", 7));
+        assert!(host.is_own);
         assert_eq!(admitted.unwrap(), node());
     }
 

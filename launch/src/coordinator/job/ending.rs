@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Job, Phase};
-use crate::coordinator::cause::Cause;
+use crate::coordinator::cause::{Cause, name};
 use crate::protocol::{End, ToAgent, beat_interval};
 use crate::supervisor::{GRACE, NOTICE};
 
@@ -33,7 +33,14 @@ impl Job {
             return;
         }
         let causes = std::mem::take(causes);
-        let Some(culprit) = causes.iter().min_by_key(|cause| cause.order(now)) else { return };
+        let others = self.group.len() - 1;
+        let isolated = others > 1 && causes.iter().filter(|it| it.is_silence()).count() == others;
+        let own = Cause::isolated(name(Some(0), &self.terms.own), now);
+        let culprit = match causes.iter().min_by_key(|cause| cause.order(now)) {
+            Some(_) if isolated => &own,
+            Some(culprit) => culprit,
+            None => return,
+        };
         let complete = causes.iter().all(|cause| cause.is_rank()) || self.terms.nodes.elastic();
         let own_is_there = self
             .nodes

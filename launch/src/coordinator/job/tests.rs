@@ -298,6 +298,17 @@ fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats
 }
 
 #[test]
+fn a_host_that_hears_of_no_other_one_blames_itself() {
+    let mut scene = Scene::running(3);
+    for id in [1, 2] {
+        scene.event(id, Event::Lost(Loss::Silent(Duration::from_secs(15))), 1.0);
+    }
+    scene.told.clear();
+    scene.pass(2.0);
+    assert_eq!(scene.end().1.reason, "node 0 (h0) has lost the connection to all other nodes");
+}
+
+#[test]
 fn a_restart_begins_when_no_rank_is_left_and_the_restarts_are_counted() {
     let mut scene = Scene::running(2);
     scene.fail(1, 2, Fault::Own, 1.0);
