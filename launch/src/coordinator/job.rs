@@ -17,6 +17,9 @@ use crate::protocol::{End, Node, Placement, ToAgent, ToCoordinator};
 /// How long the coordinator goes on to refuse nodes of a job that cannot start.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// How long the nodes wait before they are told for whom.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a node is told that comes too late.
 const OVER: &str = "the job has ended";
 
@@ -61,8 +64,8 @@ pub(crate) struct Job {
 }
 
 enum Phase {
-    /// Too few nodes are there.
-    Gathering { until: Instant, last_call: Option<Instant> },
+    /// Too few nodes are there, or further ones may come until the last call.
+    Gathering { until: Instant, last_call: Option<Instant>, remind_at: Option<Instant> },
     /// The ranks run. Once something has gone wrong, the other nodes have until `decide_at` to say
     /// what they know of it.
     Running { succeeded: BTreeSet<NodeId>, causes: Vec<Cause>, decide_at: Option<Instant> },
@@ -86,7 +89,7 @@ impl Job {
             heard: BTreeMap::new(),
             next_generation: 0,
             restarts: 0,
-            phase: Phase::Gathering { until, last_call: None },
+            phase: Phase::Gathering { until, last_call: None, remind_at: Some(now + PATIENCE) },
             actions: Vec::new(),
         }
     }
@@ -107,8 +110,16 @@ impl Job {
     pub(crate) fn pass_time(&mut self, now: Instant) -> Vec<Action> {
         match &mut self.phase {
             Phase::Gathering { last_call: Some(at), .. } if *at <= now => self.start(now),
+            Phase::Gathering { last_call: None, remind_at, .. }
+                if remind_at.is_some_and(|at| at <= now) =>
+            {
+                *remind_at = None;
+                let reason = self.terms.missing(self.nodes.values(), PATIENCE);
+                self.tell_all(&ToAgent::Wait { reason });
+            }
             Phase::Gathering { until, .. } if *until <= now => {
-                let reason = self.terms.missing(self.nodes.values());
+                let limit = self.terms.join_timeout;
+                let reason = self.terms.missing(self.nodes.values(), limit);
                 self.finish(End { reason, code: 1, again: false }, now);
             }
             Phase::Running { decide_at: Some(at), .. } if *at <= now => self.decide(now),
@@ -132,7 +143,9 @@ impl Job {
     /// When something will be due.
     pub(crate) fn due(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Gathering { until, last_call } => Some(last_call.unwrap_or(*until).min(*until)),
+            Phase::Gathering { until, last_call, remind_at } => {
+                Some(last_call.or(*remind_at).unwrap_or(*until).min(*until))
+            }
             Phase::Running { decide_at, .. } => *decide_at,
             Phase::Ending { until, .. } | Phase::Refused { until, .. } => Some(*until),
             Phase::Over => None,
@@ -269,7 +282,7 @@ impl Job {
         if !placed.iter().any(|(id, _)| self.terms.is_own(&self.nodes[id])) {
             // Rank 0 is on the coordinator's host, whose own launcher has not joined yet.
             let until = now + self.terms.join_timeout;
-            self.phase = Phase::Gathering { until, last_call: None };
+            self.phase = Phase::Gathering { until, last_call: None, remind_at: None };
             return;
         }
         self.next_generation += 1;

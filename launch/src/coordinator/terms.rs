@@ -75,9 +75,13 @@ impl Terms {
         Some(format!("--node-rank {rank} twice: on host {twin} and on host {host}"))
     }
 
-    /// Who has not come in time.
-    pub(crate) fn missing<'a>(&self, there: impl Iterator<Item = &'a Node>) -> String {
-        let limit = self.join_timeout.as_secs();
+    /// Who has not come within this time.
+    pub(crate) fn missing<'a>(
+        &self,
+        there: impl Iterator<Item = &'a Node>,
+        limit: Duration,
+    ) -> String {
+        let limit = limit.as_secs();
         let there: Vec<&Node> = there.collect();
         let ranks: BTreeSet<u16> = there.iter().filter_map(|node| node.node_rank).collect();
         let hosts: Vec<&str> = there.iter().map(|node| node.host.as_str()).collect();

@@ -321,6 +321,8 @@ fn another_secret_or_another_job_is_refused_and_disturbs_nobody() {
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     };
+    // Every 127.x.y.z is an address of this machine: nobody listens on others than the one given.
+    assert!(TcpStream::connect(("127.0.0.2", nodes.port)).is_err());
     stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let refused = with_secret(1, "", "wrong").finish();
     refused.expect_code(1).expect_stderr("launch: node 0 has another TCH_PARALLEL_SECRET\n");

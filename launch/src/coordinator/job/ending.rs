@@ -113,7 +113,7 @@ impl Job {
                     self.start(now);
                 } else {
                     let until = now + self.terms.join_timeout;
-                    self.phase = Phase::Gathering { until, last_call: None };
+                    self.phase = Phase::Gathering { until, last_call: None, remind_at: None };
                     let reason = format!(
                         "waiting for other nodes: {} of at least {} are there",
                         self.nodes.len(),

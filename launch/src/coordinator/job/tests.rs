@@ -238,6 +238,10 @@ fn nodes_that_do_not_come_are_named_after_the_join_timeout() {
     let mut scene = Scene::new((4, 4));
     scene.join(0, 0.0);
     scene.join(2, 0.0);
+    scene.pass(10.0);
+    let reason = "nodes 1, 3 of 4 have not joined within 10 s; there are: h0, h2".to_owned();
+    let wait = ToAgent::Wait { reason };
+    assert_eq!(scene.told, [(0, wait.clone()), (2, wait)]);
     scene.pass(499.0);
     assert!(scene.nobody_was_told_to_end());
     scene.pass(500.0);
