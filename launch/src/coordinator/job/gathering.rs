@@ -1,0 +1,92 @@
+//! How a job begins: nodes join until they are enough, or learn why they cannot.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::{Action, Job, NodeId, OVER, Phase};
+use crate::coordinator::cause::{Cause, name};
+use crate::coordinator::placement::places;
+use crate::protocol::{End, Node, ToAgent};
+
+/// How long the coordinator goes on to refuse nodes of a job that cannot start.
+const LINGER: Duration = Duration::from_secs(5);
+
+impl Job {
+    pub(super) fn join(&mut self, id: NodeId, node: Node, now: Instant) {
+        let objection = self.terms.objection(&node, self.nodes.values());
+        self.nodes.insert(id, node);
+        match (&mut self.phase, objection) {
+            (Phase::Refused { end, told, .. }, _) => {
+                *told += 1;
+                let end = end.clone();
+                self.tell(id, ToAgent::End(end));
+            }
+            (Phase::Gathering { .. }, Some(reason)) => self.refuse_all(reason, now),
+            (_, Some(reason)) => self.turn_away(id, End { reason, code: 1, again: false }),
+            (Phase::Ending { again: false, .. }, None) => {
+                self.turn_away(id, End { reason: OVER.to_owned(), code: 1, again: false });
+            }
+            (Phase::Gathering { .. }, None) => self.start_if_complete(now),
+            (Phase::Running { succeeded, causes, .. }, None)
+                if self.group.len() < usize::from(self.terms.nodes.max)
+                    && succeeded.is_empty()
+                    && causes.is_empty() =>
+            {
+                let cause = Cause::joined(name(None, &self.nodes[&id]), now);
+                self.end(&cause, true, now);
+            }
+            _ => {
+                let reason =
+                    format!("waiting for a place in the job of --nnodes {}", self.terms.nodes);
+                self.tell(id, ToAgent::Wait { reason });
+            }
+        }
+    }
+
+    /// Starts the ranks at once if no further node can come, and after the last call if some may.
+    fn start_if_complete(&mut self, now: Instant) {
+        let count = self.nodes.len();
+        let Phase::Gathering { last_call, .. } = &mut self.phase else { return };
+        if count >= usize::from(self.terms.nodes.max) {
+            self.start(now);
+        } else if count >= usize::from(self.terms.nodes.min) && last_call.is_none() {
+            *last_call = Some(now + self.terms.last_call_timeout);
+        }
+    }
+
+    pub(super) fn start(&mut self, now: Instant) {
+        let placed = places(&self.terms, &self.nodes, self.next_generation, self.restarts);
+        if !placed.iter().any(|(id, _)| self.terms.is_own(&self.nodes[id])) {
+            // Rank 0 is on the coordinator's host, whose own launcher has not joined yet.
+            let until = now + self.terms.join_timeout;
+            self.phase = Phase::Gathering { until, last_call: None, remind_at: None };
+            return;
+        }
+        self.next_generation += 1;
+        self.group = placed.iter().map(|(id, _)| *id).collect();
+        self.phase =
+            Phase::Running { succeeded: BTreeSet::new(), causes: Vec::new(), decide_at: None };
+        self.actions.push(Action::Start(placed));
+    }
+
+    fn refuse_all(&mut self, reason: String, now: Instant) {
+        let end = End { reason, code: 1, again: false };
+        self.tell_all(&ToAgent::End(end.clone()));
+        self.phase = Phase::Refused { end, told: self.nodes.len(), until: now + LINGER };
+    }
+
+    pub(super) fn end_if_all_know(&mut self) {
+        if let Phase::Refused { told, .. } = &self.phase
+            && *told >= usize::from(self.terms.nodes.max)
+            && self.nodes.is_empty()
+        {
+            self.phase = Phase::Over;
+        }
+    }
+
+    /// Ends a single node that has joined the job but has no part in it.
+    fn turn_away(&mut self, id: NodeId, end: End) {
+        self.tell(id, ToAgent::End(end));
+        self.nodes.remove(&id);
+    }
+}
