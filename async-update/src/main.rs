@@ -35,7 +35,7 @@ use server::{Gate, Rule, Service};
 use training::{asynchronous, synchronous};
 
 fn main() {
-    exit(run(&Args::parse().command))
+    exit(|| run(&Args::parse().command))
 }
 
 fn run(command: &Command) -> Result<()> {

@@ -19,7 +19,7 @@ const BYTES: [i64; 5] = [4, 64 << 10, 472 << 10, 4 << 20, 26 << 20];
 const TIME: Duration = Duration::from_millis(200);
 
 fn main() {
-    exit(run())
+    exit(run)
 }
 
 fn run() -> Result<()> {

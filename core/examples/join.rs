@@ -16,7 +16,7 @@ use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGro
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 fn main() {
-    exit(run())
+    exit(run)
 }
 
 fn run() -> Result<()> {

@@ -12,7 +12,7 @@ use tch_parallel::distributed::{
 };
 
 fn main() {
-    exit(run())
+    exit(run)
 }
 
 fn run() -> Result<()> {

@@ -79,7 +79,7 @@ struct Args {
 }
 
 fn main() {
-    exit(train(&Args::parse()))
+    exit(|| train(&Args::parse()))
 }
 
 fn train(args: &Args) -> Result<()> {

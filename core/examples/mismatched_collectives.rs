@@ -12,7 +12,7 @@ use tch::{Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 
 fn main() {
-    exit(run())
+    exit(run)
 }
 
 fn run() -> Result<()> {

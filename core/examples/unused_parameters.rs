@@ -13,7 +13,7 @@ use tch::{Kind, Tensor};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 
 fn main() {
-    exit(run())
+    exit(run)
 }
 
 fn run() -> Result<()> {

@@ -42,7 +42,7 @@ use train_state::{Progress, TrainState};
 fn main() {
     keep_freed_memory();
     let args = Args::parse();
-    exit(match &args.command {
+    exit(|| match &args.command {
         Some(Command::Compare(args)) => compare::compare(args),
         Some(Command::TrainCifar(args)) => train_cifar::train(args),
         None => train(&args.train),

@@ -24,7 +24,7 @@ use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, init_proc
 use tch_parallel::optim::{Optimizer, Sgd};
 
 fn main() {
-    exit(train(&Args::parse()))
+    exit(|| train(&Args::parse()))
 }
 
 fn train(args: &Args) -> Result<()> {

@@ -48,7 +48,7 @@ enum Step {
 }
 
 fn main() {
-    exit(match Args::parse().step {
+    exit(|| match Args::parse().step {
         Step::Sampler(args) => sampler::run(&args),
         Step::Trace(args) => trace::run(&args),
         Step::Answers(args) => answers::run(&args),

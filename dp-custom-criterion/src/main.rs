@@ -40,7 +40,7 @@ use tch_parallel::optim::{Adam, Optimizer};
 
 fn main() {
     let args = Args::parse();
-    exit(match &args.command {
+    exit(|| match &args.command {
         Some(Command::Vocab(args)) => vocab(args),
         Some(Command::Compare(args)) => compare(args),
         None => train(&args.train),

@@ -2,12 +2,15 @@
 
 use std::error::Error;
 
+use tch_parallel::distributed::record;
+
 /// The environment variables through which launchers tell a process its rank: those of torchrun and
 /// `launch`, Open MPI, SLURM and MPICH.
 const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
 
-/// Ends the process with the result of a program's `main`: exit code 0, or 1 for an error, which is
-/// printed to stderr with the rank it happened on and one line for each of its causes:
+/// Runs a program's `main` under [`record`], which leaves the reason of a failure for the launcher
+/// and for the other ranks, and ends the process with its result: exit code 0, or 1 for an error,
+/// which is printed to stderr with the rank it happened on and one line for each of its causes:
 ///
 /// ```text
 /// [rank 1] error: cannot open data/train-images-idx3-ubyte
@@ -16,20 +19,20 @@ const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID
 ///
 /// ```
 /// fn main() {
-///     report::exit(train())
+///     report::exit(train)
 /// }
 ///
 /// fn train() -> tch_parallel::Result<()> {
 ///     Ok(())
 /// }
 /// ```
-pub fn exit<E>(result: Result<(), E>) -> !
+pub fn exit<E>(main: impl FnOnce() -> Result<(), E>) -> !
 where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    let Err(error) = result else { tch_parallel::exit(0) };
+    let Err(error) = record(main) else { tch_parallel::exit(0) };
     let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
-    eprint!("{}", report(&*error.into(), rank.as_deref()));
+    eprint!("{}", report(&*error, rank.as_deref()));
     tch_parallel::exit(1)
 }
 
@@ -70,7 +73,7 @@ mod tests {
         const ENDS: &str = "REPORT_TEST_ENDS";
         if std::env::var_os(ENDS).is_some() {
             print!("half a line");
-            exit(Err(chain(&["no data"])));
+            exit(|| Err(chain(&["no data"])));
         }
         let test = "exit::tests::text_without_a_newline_arrives";
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());

@@ -17,6 +17,7 @@ mod book_links;
 mod book_listings;
 mod book_names;
 mod clip_grad_parity;
+mod culprit;
 mod data_parity;
 mod dp_basic;
 mod faults;

@@ -2,6 +2,7 @@
 
 use super::post_mortem::Blame;
 use super::process_group::ProcessGroup;
+use super::record::{self, Fault};
 use super::store::LONGEST;
 use c10d_sys::{Error, ErrorKind, Store};
 use std::sync::atomic::Ordering;
@@ -34,6 +35,9 @@ impl ProcessGroup {
         objection: Option<&str>,
     ) -> crate::Result<()> {
         let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
+        if let Some(objection) = objection {
+            self.report(objection);
+        }
         let (message, blame) = match reach_verdict(
             self.inner.store.engine(),
             &subject,
@@ -70,6 +74,8 @@ impl ProcessGroup {
         blame: Option<Blame>,
     ) -> crate::Error {
         self.abandon();
+        let what = blame.as_ref().map_or(&message, |blame| &blame.what);
+        record::remember_fault(|| Fault::Another(Some(what.clone())));
         crate::Error::collective(self.job_rank(), operation, message, blame)
     }
 

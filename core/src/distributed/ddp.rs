@@ -248,6 +248,8 @@ impl<M> DistributedDataParallel<M> {
             if may_be_anothers_fault(&error) {
                 self.group.failed("backward", &error)
             } else {
+                // The others wait in the middle of their exchange.
+                self.group.report(error.message());
                 Error::engine("backward")(error)
             }
         })

@@ -21,6 +21,7 @@
 //! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
 //! | `logging` | [`DdpLoggingData`]: DistributedDataParallel's measurements of itself |
 //! | `apex` | [`ApexDistributedDataParallel`]: the same as in NVIDIA Apex |
+//! | `record` | [`record`](fn@record): the end of a rank that fails |
 //! | `store` | [`Store`]: a job's key-value store |
 //!
 //! Behind these are `arguments` (what collectives refuse, and what they exchange for a tensor),
@@ -54,6 +55,7 @@ mod point_to_point;
 mod post_mortem;
 mod process;
 mod process_group;
+mod record;
 mod rendezvous;
 mod same_model;
 mod store;
@@ -75,5 +77,6 @@ pub use pending::Pending;
 pub use point_to_point::P2pOp;
 pub(crate) use post_mortem::Blame;
 pub use process_group::ProcessGroup;
+pub use record::record;
 pub use store::Store;
 pub use transport::Transport;

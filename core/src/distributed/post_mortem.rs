@@ -9,10 +9,12 @@ mod reports;
 
 use super::members::Member;
 use super::process::{Process, State};
+use super::record::{self, Fault};
 use c10d_sys::{Error, ErrorKind, Store};
 use reports::{Report, Reports};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +22,9 @@ use std::time::{Duration, Instant};
 /// How long a victim looks for the cause. The launcher kills the remaining ranks one second after
 /// the first failure, so nobody would read what is found later.
 const SEARCH: Duration = Duration::from_millis(900);
+
+/// The key under which ranks that have looked for the rank at fault are counted.
+const SEARCHED: &str = "searched";
 
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -47,6 +52,8 @@ pub(super) struct PostMortem {
     world_size: usize,
     /// All ranks of this library that the group has.
     members: Arc<[Member]>,
+    /// Whether this rank has looked for the rank at fault.
+    has_searched: AtomicBool,
 }
 
 impl PostMortem {
@@ -56,7 +63,8 @@ impl PostMortem {
         world_size: usize,
         members: Vec<Member>,
     ) -> Self {
-        PostMortem { store, rank, world_size, members: members.into() }
+        let has_searched = AtomicBool::new(false);
+        PostMortem { store, rank, world_size, members: members.into(), has_searched }
     }
 
     /// The ranks that run Python.
@@ -66,6 +74,7 @@ impl PostMortem {
 
     /// Leaves this rank's own failure in the store for the others.
     pub(super) fn report(&self, fault: &str) {
+        record::remember_fault(|| Fault::Own);
         let store = Arc::clone(&self.store);
         let (rank, report) = (self.rank, Report::Fault(fault.to_owned()));
         in_time(ANSWER, move || report.leave(&store, rank));
@@ -75,8 +84,33 @@ impl PostMortem {
     /// [`may_be_anothers_fault`].
     pub(super) fn blame(&self) -> Option<Blame> {
         let search = self.search();
+        self.has_searched.store(true, Ordering::Relaxed);
         // Rank 0 serves the store; if rank 0 is what died, an operation may never return.
-        in_time(SEARCH + ANSWER, move || search.run()).unwrap_or_else(|| Some(self.silent_store()))
+        let blame = in_time(SEARCH + ANSWER, move || search.run());
+        let blame = blame.unwrap_or_else(|| Some(self.silent_store()));
+        record::remember_fault(|| Fault::Another(blame.as_ref().map(|blame| blame.what.clone())));
+        blame
+    }
+
+    /// Before this rank ends with a fault of its own that it has reported: rank 0 serves the store,
+    /// so it stays until the others have had time to look.
+    pub(super) fn let_the_others_look(&self) {
+        if self.rank == 0 {
+            let search = self.search();
+            in_time(SEARCH, move || search.wait_for_the_others());
+        }
+    }
+
+    /// Before this rank ends because of another: a launcher may blame the first process that ends.
+    pub(super) fn let_the_culprit_end_first(&self) {
+        let search = self.search();
+        let has_searched = self.has_searched.load(Ordering::Relaxed);
+        in_time(SEARCH, move || {
+            // One that was told without a search does not look any more either.
+            if has_searched || search.store.add(SEARCHED, 1).is_ok() {
+                search.wait_for_the_culprit();
+            }
+        });
     }
 
     /// What is known if the store does not answer.
@@ -219,12 +253,28 @@ impl Search {
 
     /// Rank 0 serves the store, so it stays until the others have had time to look.
     fn let_the_others_finish(&self) {
-        if self.store.add("searched", 1).is_err() || self.rank != 0 {
-            return;
+        if self.store.add(SEARCHED, 1).is_ok() && self.rank == 0 {
+            self.wait_for_the_others();
         }
+    }
+
+    /// Waits for the end of a rank that has reported a fault of its own, if it is on this host.
+    fn wait_for_the_culprit(&self) {
+        let Ok(reports) = Reports::read(&self.store, SEARCH) else { return };
+        let has_reported = |rank: usize| matches!(reports.of(rank), Some(Report::Fault(_)));
+        let Some(culprit) = self.members.iter().find(|member| has_reported(member.rank)) else {
+            return;
+        };
+        let runs = |process: &Process| matches!(process.look(), Some(State::Running));
+        while culprit.process.as_ref().is_some_and(runs) && Instant::now() < self.deadline {
+            thread::sleep(INTERVAL);
+        }
+    }
+
+    fn wait_for_the_others(&self) {
         while Instant::now() < self.deadline {
-            let Ok(searched) = self.store.add("searched", 0) else { return };
-            // This rank itself is counted, and the rank at fault never searches.
+            let Ok(searched) = self.store.add(SEARCHED, 0) else { return };
+            // The rank at fault never searches: this rank itself, or another one in its place.
             if searched >= self.others.len() as i64 {
                 return;
             }

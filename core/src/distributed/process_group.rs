@@ -3,6 +3,7 @@
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::post_mortem::{PostMortem, may_be_anothers_fault};
+use super::record;
 use super::store::{LONGEST, Store};
 use crate::data::Shard;
 use crate::{Error, Result};
@@ -74,7 +75,7 @@ pub(super) struct Inner {
     /// The number of groups made of this one's ranks, which names the next one.
     pub(super) groups: AtomicUsize,
     /// Finds the rank at fault when an exchange fails.
-    pub(super) post_mortem: PostMortem,
+    pub(super) post_mortem: Arc<PostMortem>,
     /// Whether some exchanges may never finish: one failed, or was not waited for.
     abandoned: AtomicBool,
 }
@@ -100,16 +101,17 @@ impl ProcessGroup {
         store: Store,
         post_mortem: PostMortem,
     ) -> ProcessGroup {
-        let inner = Inner {
+        let inner = Arc::new(Inner {
             place,
             engine: Some(engine),
             store,
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
-            post_mortem,
+            post_mortem: Arc::new(post_mortem),
             abandoned: AtomicBool::new(false),
-        };
-        ProcessGroup { inner: Arc::new(inner), timeout: None, tag: 0 }
+        });
+        record::remember_group(&inner);
+        ProcessGroup { inner, timeout: None, tag: 0 }
     }
 
     /// [`init_process_group`] with its defaults.

@@ -2,6 +2,7 @@
 
 use super::env::Env;
 use super::post_mortem::may_be_anothers_fault;
+use super::record;
 use super::rendezvous;
 use crate::{Error, Result};
 use c10d_sys::{ErrorKind, GlooAddress};
@@ -63,6 +64,7 @@ impl Store {
     ///   another process has the same rank, or this process already has a store of the job.
     pub fn from_env(timeout: Duration) -> Result<Store> {
         let membership = Membership::new(Env::read()?)?;
+        record::forget_dropped_groups();
         let engine = match &membership.env {
             Some(env) => rendezvous::store(env, timeout.min(LONGEST))?,
             None => c10d_sys::Store::hash().map_err(Error::engine("make a store"))?,
@@ -176,6 +178,11 @@ impl Store {
 
     pub(super) fn engine(&self) -> &Arc<c10d_sys::Store> {
         &self.engine
+    }
+
+    /// This process's first connection, which on rank 0 serves all others.
+    pub(super) fn first(&self) -> &Arc<c10d_sys::Store> {
+        &self.first
     }
 
     /// The place of this process in the job; `None` without a launcher.

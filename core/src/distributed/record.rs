@@ -1,0 +1,193 @@
+//! What a rank that fails leaves behind: the reason, for its launcher and for the other ranks.
+
+use super::post_mortem::PostMortem;
+use super::process_group::Inner;
+use crate::error::of_panic;
+use serde_json::json;
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Runs a program's `main`. If that returns an error or panics, leaves the reason where launchers
+/// look for it, in the file that `TORCHELASTIC_ERROR_FILE` names, and tells the other ranks, before
+/// it returns the error or goes on panicking. `torch.distributed.elastic.multiprocessing.errors.record`
+///
+/// The launcher then names the rank at fault with the reason, and so do the ranks that lose their
+/// connection to this one. If this rank itself only fails because of another one, its file says so.
+/// Until the others have learnt the reason, this call keeps the store of rank 0, for at most a
+/// second. Use it once per process, around everything that makes a [`ProcessGroup`].
+///
+/// ```
+/// use std::error::Error;
+/// use tch_parallel::distributed::{ProcessGroup, record};
+///
+/// fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+///     record(train)
+/// }
+///
+/// fn train() -> tch_parallel::Result<()> {
+///     let group = ProcessGroup::from_env()?;
+///     group.barrier()
+/// }
+/// ```
+///
+/// [`ProcessGroup`]: super::ProcessGroup
+///
+/// # Errors
+/// Those of `main`.
+pub fn record<T, E>(main: impl FnOnce() -> Result<T, E>) -> Result<T, Box<dyn Error + Send + Sync>>
+where
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    recording().get_or_insert_default();
+    // What `main` leaves in an inconsistent state is only dropped.
+    let outcome = catch_unwind(AssertUnwindSafe(main)).map(|result| result.map_err(Into::into));
+    let Recording { groups, fault } = recording().take().unwrap_or_default();
+    let reason = match &outcome {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(with_causes(&**error)),
+        Err(panic) => Some(format!("panicked: {}", of_panic(&**panic))),
+    };
+    if let Some(reason) = reason {
+        // The file comes first: the launcher takes the rank with the earliest reason for the culprit.
+        write_error_file(&reason, fault.as_ref());
+        let post_mortems = || groups.iter().map(|group| &group.post_mortem);
+        match fault {
+            Some(Fault::Another(_)) => post_mortems().for_each(|p| p.let_the_culprit_end_first()),
+            Some(Fault::Own) | None => {
+                post_mortems().for_each(|p| p.report(&reason));
+                post_mortems().for_each(|p| p.let_the_others_look());
+            }
+        }
+    }
+    outcome.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// What is known when the `main` of [`record`] ends.
+#[derive(Default)]
+struct Recording {
+    groups: Vec<RecordedGroup>,
+    fault: Option<Fault>,
+}
+
+/// What is needed of a group to tell its ranks why this one ends, after the group itself has been
+/// dropped with `main`'s variables.
+struct RecordedGroup {
+    group: Weak<Inner>,
+    post_mortem: Arc<PostMortem>,
+    /// On rank 0, it serves the store.
+    _store: Arc<c10d_sys::Store>,
+}
+
+/// Whose fault it is that an exchange failed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Own,
+    /// Another rank's, and what could be found out about it.
+    Another(Option<String>),
+}
+
+/// `None` outside of [`record`].
+static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+
+fn recording() -> MutexGuard<'static, Option<Recording>> {
+    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Remembers a new group.
+pub(super) fn remember_group(group: &Arc<Inner>) {
+    forget_dropped_groups();
+    if let Some(recording) = &mut *recording() {
+        recording.groups.push(RecordedGroup {
+            group: Arc::downgrade(group),
+            post_mortem: Arc::clone(&group.post_mortem),
+            _store: Arc::clone(group.store.first()),
+        });
+    }
+}
+
+/// A program that goes on to make a group or a store has not failed in the groups that it dropped
+/// before.
+pub(super) fn forget_dropped_groups() {
+    if let Some(recording) = &mut *recording() {
+        recording.groups.retain(|recorded| recorded.group.strong_count() > 0);
+    }
+}
+
+/// Remembers whose fault the first failure is: the later ones follow from it.
+pub(super) fn remember_fault(fault: impl FnOnce() -> Fault) {
+    if let Some(recording) = &mut *recording() {
+        recording.fault.get_or_insert_with(fault);
+    }
+}
+
+/// The error and its causes in one line.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
+        let cause = cause.to_string();
+        // Many errors already quote their cause.
+        if !text.contains(&cause) {
+            text += &format!(": {cause}");
+        }
+    }
+    text
+}
+
+fn write_error_file(reason: &str, fault: Option<&Fault>) {
+    if let Some(path) = std::env::var_os("TORCHELASTIC_ERROR_FILE") {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // If the file cannot be written, the launcher still has what this rank prints.
+        let _ = std::fs::write(path, error_file(reason, fault, now));
+    }
+}
+
+/// The contents of the file, in torchrun's format. Only `culprit` is not torchrun's.
+fn error_file(reason: &str, fault: Option<&Fault>, now: Duration) -> String {
+    let mut extra_info = json!({ "py_callstack": reason, "timestamp": now.as_secs().to_string() });
+    if let Some(Fault::Another(culprit)) = fault {
+        // Null if it could not be found.
+        extra_info["culprit"] = json!(culprit);
+        // torchrun blames the rank with the earliest second, and in the same second the lowest rank.
+        extra_info["timestamp"] = json!((now.as_secs() + 1).to_string());
+    }
+    json!({ "message": { "message": reason, "extraInfo": extra_info } }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn read(fault: Option<Fault>) -> Value {
+        let now = Duration::from_millis(1_700_000_000_400);
+        serde_json::from_str(&error_file("no \"data\"", fault.as_ref(), now)).unwrap()
+    }
+
+    #[test]
+    fn a_fault_of_its_own_is_written_as_python_does() {
+        for fault in [None, Some(Fault::Own)] {
+            let extra_info = json!({ "py_callstack": "no \"data\"", "timestamp": "1700000000" });
+            let message = json!({ "message": "no \"data\"", "extraInfo": extra_info });
+            assert_eq!(read(fault), json!({ "message": message }));
+        }
+    }
+
+    #[test]
+    fn a_victim_names_its_culprit_and_counts_as_later() {
+        let written = read(Some(Fault::Another(Some("rank 2 has ended".into()))));
+        let extra_info = &written["message"]["extraInfo"];
+        assert_eq!(extra_info["culprit"], "rank 2 has ended");
+        assert_eq!(extra_info["timestamp"], "1700000001");
+    }
+
+    #[test]
+    fn causes_are_in_the_reason_once() {
+        let full = std::io::Error::other("No space left on device");
+        let error = crate::Error::io("write", "model.safetensors")(full);
+        let reason = "cannot write model.safetensors: No space left on device";
+        assert_eq!(with_causes(&error), reason);
+        assert_eq!(with_causes(&crate::Error::other(error)), reason);
+    }
+}
