@@ -252,6 +252,19 @@ impl From<tch::TchError> for Error {
     }
 }
 
+/// An error and its causes in one line.
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
+        let cause = cause.to_string();
+        // Many errors already quote their cause.
+        if !text.contains(&cause) {
+            text += &format!(": {cause}");
+        }
+    }
+    text
+}
+
 /// Removes the C++ backtrace that libtorch appends to the text of an error.
 pub(crate) fn without_backtrace(error: &tch::TchError) -> String {
     let text = match error {
@@ -274,4 +287,18 @@ pub(crate) fn of_panic(payload: &(dyn std::any::Any + Send)) -> String {
     let torchs = text.split_once("Torch(\"").map_or(text, |(_, rest)| rest);
     let end = torchs.find("\\nException raised from").unwrap_or(torchs.len());
     torchs[..end].replace("\\n", "\n").replace("\\\"", "\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let full = std::io::Error::other("No space left on device");
+        let error = Error::io("write", "model.safetensors")(full);
+        let told = "cannot write model.safetensors: No space left on device";
+        assert_eq!(with_causes(&error), told);
+        assert_eq!(with_causes(&Error::other(error)), told);
+    }
 }

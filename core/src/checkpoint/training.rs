@@ -6,6 +6,7 @@ use super::random::{self, Generators};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
 use crate::distributed::ProcessGroup;
+use crate::error::with_causes;
 use crate::named_tensors::{Metadata, NamedTensors};
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
@@ -141,7 +142,7 @@ impl Training<'_> {
             WRITER => self.write(path.as_ref(), progress, generators, group.world_size()),
             _ => Ok(()),
         };
-        let objection = written.as_ref().err().map(Error::to_string);
+        let objection = written.as_ref().err().map(|error| with_causes(error));
         let agreed = group.agree("checkpoint::Training::save", objection.as_deref());
         written.and(agreed)
     }
@@ -218,7 +219,7 @@ impl Training<'_> {
         };
         // Report rank 0's reason; another one would only distract from it.
         let own_error = loaded.as_ref().err().filter(|_| !rank_0_failed);
-        let objection = own_error.map(Error::to_string);
+        let objection = own_error.map(|error| with_causes(error));
         let agreed = group.agree("checkpoint::Training::load", objection.as_deref());
         match rank_0_failed {
             true => agreed.and(loaded),

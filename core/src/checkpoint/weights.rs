@@ -2,6 +2,7 @@
 
 use super::file;
 use crate::distributed::ProcessGroup;
+use crate::error::with_causes;
 use crate::named_tensors::NamedTensors;
 use crate::{Error, Result};
 use std::path::Path;
@@ -48,7 +49,7 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
         0 => file::write(path.as_ref(), &vs.variables(), None),
         _ => Ok(()),
     };
-    let objection = written.as_ref().err().map(Error::to_string);
+    let objection = written.as_ref().err().map(|error| with_causes(error));
     let agreed = group.agree("checkpoint::save", objection.as_deref());
     written.and(agreed)
 }

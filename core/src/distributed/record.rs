@@ -2,7 +2,7 @@
 
 use super::post_mortem::PostMortem;
 use super::process_group::Inner;
-use crate::error::of_panic;
+use crate::error::{of_panic, with_causes};
 use serde_json::json;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -122,19 +122,6 @@ pub(super) fn remember_fault(fault: impl FnOnce() -> Fault) {
     }
 }
 
-/// The error and its causes in one line.
-fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
-        let cause = cause.to_string();
-        // Many errors already quote their cause.
-        if !text.contains(&cause) {
-            text += &format!(": {cause}");
-        }
-    }
-    text
-}
-
 fn write_error_file(reason: &str, fault: Option<&Fault>) {
     if let Some(path) = std::env::var_os("TORCHELASTIC_ERROR_FILE") {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -180,14 +167,5 @@ mod tests {
         let extra_info = &written["message"]["extraInfo"];
         assert_eq!(extra_info["culprit"], "rank 2 has ended");
         assert_eq!(extra_info["timestamp"], "1700000001");
-    }
-
-    #[test]
-    fn causes_are_in_the_reason_once() {
-        let full = std::io::Error::other("No space left on device");
-        let error = crate::Error::io("write", "model.safetensors")(full);
-        let reason = "cannot write model.safetensors: No space left on device";
-        assert_eq!(with_causes(&error), reason);
-        assert_eq!(with_causes(&crate::Error::other(error)), reason);
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 use tests::Job;
-use tests::programs::{ddp_mnist, free_port};
+use tests::programs::{ddp_mnist, example, free_port, launch};
 
 use super::listing::{EXACT, expect_listing};
 use super::run_by_rank;
@@ -18,6 +18,18 @@ fn launch_tells_each_rank_who_it_is() -> Result<()> {
     shell.args(["-c", script]);
     let shown = format!("$ cargo launch -n 2 --tee 1 -- sh -c '{script}'\n");
     expect_listing("environment.txt", &(shown + &run_by_rank(2, &shell)?), EXACT)
+}
+
+/// Shown without the launcher's list of all ranks that failed, and whichever rank speaks first.
+#[test]
+fn a_rank_that_fails_is_named_with_its_reason() -> Result<()> {
+    let mut command = launch(2, &example("failing_rank", ["error"])?)?;
+    command.env_remove("RUST_BACKTRACE");
+    let ended = Job::new()?.run(command)?.expect_code(1)?;
+    let is_shown = |line: &&str| !line.starts_with("launch: after that");
+    let mut lines: Vec<_> = ended.stderr.lines().filter(is_shown).collect();
+    lines.sort_unstable();
+    expect_listing("failing_rank.txt", &(lines.join("\n") + "\n"), EXACT)
 }
 
 /// The book always shows the same port, whichever the system has chosen.
