@@ -4,8 +4,9 @@ use super::agreement;
 use super::device::{self, Backend, DeviceChoice};
 use super::env::Env;
 use super::members::{self, Member};
-use super::post_mortem::PostMortem;
+use super::post_mortem::{PostMortem, may_be_anothers_fault};
 use super::process_group::{Place, ProcessGroup};
+use super::record::{self, Fault};
 use super::store::{LONGEST, Store};
 use super::transport::shared_memory_is_allowed;
 use crate::{Error, Result};
@@ -125,6 +126,9 @@ pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     let start = Instant::now();
     let engine = connect(store.engine(), store.gloo_address()?, shared_memory, &place);
     let engine = engine.map_err(|error| {
+        if may_be_anothers_fault(&error) {
+            record::remember_fault(|| Fault::Another(None));
+        }
         let is_over = start.elapsed() >= timeout;
         let absent = is_over.then(|| members::absent(ours.engine(), world_size, timeout)).flatten();
         place.could_not_join(absent.as_deref().unwrap_or(error.message()))

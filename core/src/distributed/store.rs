@@ -2,7 +2,7 @@
 
 use super::env::Env;
 use super::post_mortem::may_be_anothers_fault;
-use super::record;
+use super::record::{self, Fault};
 use super::rendezvous;
 use crate::{Error, Result};
 use c10d_sys::{ErrorKind, GlooAddress};
@@ -216,6 +216,7 @@ impl Store {
         let mut message = error.message().to_owned();
         if may_be_anothers_fault(error) {
             message = format!("{server}, which serves the store, has ended ({message})");
+            record::remember_fault(|| Fault::Another(Some(message.clone())));
         }
         self.error(operation, key, message)
     }
