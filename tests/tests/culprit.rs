@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use tests::programs::{ddp_mnist, example, launch, torchrun};
+use tests::programs::{ddp_mnist, example, launch, torchrun, with_small_disk};
 use tests::{Ended, Job, python};
 
 /// Runs the example under `launch`. Its rank 1 of three fails.
@@ -61,21 +61,8 @@ fn a_full_disk_at_rank_0s_checkpoint_is_the_reason() -> Result<()> {
         eprintln!("skipped: no mount namespace, and so no small disk, can be made here");
         return Ok(());
     }
-    let job = Job::new()?;
     let program = ddp_mnist(["--epochs", "1", "--save", "disk/model.safetensors"])?;
-    let launcher = launch(3, &program)?;
-    const ON_A_SMALL_DISK: &str =
-        r#"mkdir disk && mount -t tmpfs -o size=64k small disk && exec "$@""#;
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", ON_A_SMALL_DISK, "sh"]);
-    command.arg(launcher.get_program()).args(launcher.get_args());
-    for (name, value) in launcher.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    let ended = job.run(command)?.expect_code(1)?;
+    let ended = Job::new()?.run(with_small_disk(&launch(3, &program)?))?.expect_code(1)?;
     expect_culprit(&ended, 0, "No space left on device")
 }
 
