@@ -1,7 +1,7 @@
 //! What a training logs, and what it prints at the end.
 
 use crate::link::Traffic;
-use report::MetricsLog;
+use report::{MetricsLog, println};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;

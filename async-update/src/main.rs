@@ -12,6 +12,8 @@
 //! cargo run --release -p async-update -- quadratic      what theory says of its guesses
 //! ```
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod batches;
 mod command;

@@ -8,6 +8,7 @@ use crate::pace::Pace;
 use crate::server::{self, Service, Shards};
 use crate::{batches, model, pace};
 use anyhow::{Result, ensure};
+use report::println;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tch::Tensor;

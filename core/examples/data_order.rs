@@ -217,8 +217,9 @@ fn losses(arguments: &Value) -> Result<Vec<f64>> {
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
     let inputs = Tensor::arange(48, (Kind::Float, Device::Cpu)).view([24, 2]) / 48.0;
     let sampler = RandomSampler::new(7);
-    let loader =
-        DataLoader::with_options(TensorDataset::new(inputs)?, sampler, options(arguments)?)?;
+    let options = options(arguments)?;
+    let batch_size = options.batch_size;
+    let loader = DataLoader::with_options(TensorDataset::new(inputs)?, sampler, options)?;
     let resume = or_default(arguments, "resume")?;
     let mut losses = Vec::new();
     for epoch in 0..EPOCHS {
@@ -238,7 +239,7 @@ fn losses(arguments: &Value) -> Result<Vec<f64>> {
         };
         begun.into_iter().try_for_each(&mut train)?;
         if let Some(step) = rest {
-            loader.epoch_from(epoch, step)?.try_for_each(&mut train)?;
+            loader.epoch_after(epoch, step * batch_size)?.try_for_each(&mut train)?;
         }
     }
     Ok(losses)

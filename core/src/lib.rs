@@ -57,6 +57,7 @@ mod device;
 mod devices;
 pub mod distributed;
 mod error;
+mod file_size_limit;
 pub mod hogwild;
 pub mod memory;
 mod named_tensors;

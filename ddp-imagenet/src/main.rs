@@ -9,6 +9,8 @@
 //! cargo run --release -p ddp-imagenet -- compare --devices 2xcpu --plot charts
 //! ```
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod exhibits;
 mod layout;
@@ -22,7 +24,7 @@ use clap::Parser;
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
 use meter::{Meters, accuracy};
-use report::{Step, Timing, exit};
+use report::{Step, Timing, eprintln, exit};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
 use std::time::Instant;
@@ -66,7 +68,6 @@ fn train(args: &TrainArgs) -> Result<()> {
     let train_loader = DataLoader::with_options(train_set, sampler, options.clone())?;
     let val_sampler = ShardSampler((&group).into());
     let val_loader = DataLoader::with_options(val_set, val_sampler, options)?;
-    let steps = args.steps(train_loader.len());
     // ANCHOR_END: data
 
     if rank == 0 && !args.evaluate {
@@ -93,8 +94,10 @@ fn train(args: &TrainArgs) -> Result<()> {
     let mut profiler = args.report.profiler(&group)?;
     let mut timing = Timing::new();
 
+    let own = args.checkpoint();
+    let resumed = args.resume.as_ref().map_or(Ok(None), |resume| resume.file(&own, &group))?;
     if args.evaluate {
-        if let Some(path) = &args.resume {
+        if let Some(path) = resumed {
             checkpoint::load(path, &mut vs)?;
         }
         let validation = validate(args, &model, &val_loader, &group)?;
@@ -108,11 +111,11 @@ fn train(args: &TrainArgs) -> Result<()> {
     for _epoch in 0..args.start_epoch {
         scheduler.step(&mut *optimizer)?;
     }
-    let progress = Progress { epoch: args.start_epoch, steps, ..Default::default() };
+    let progress = Progress { epoch: args.start_epoch, ..Default::default() };
     let arch = args.arch.to_string();
     let meters = Meters::default();
     let mut state = TrainState { arch, vs, optimizer, scheduler, scaler, progress, meters };
-    if let Some(path) = &args.resume {
+    if let Some(path) = resumed {
         say(format!("=> loading checkpoint '{}'", path.display()));
         let generators = state.resume(path, &group)?;
         let Progress { epoch, step, .. } = state.progress;
@@ -127,8 +130,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     let precision = args.recipe.precision();
     for epoch in state.progress.epoch..args.recipe.epochs {
         let mut end = Instant::now();
-        let first_step = state.progress.step;
-        let batches = train_loader.epoch_from(epoch, first_step)?.to(device);
+        let Progress { step: first_step, images: consumed, .. } = state.progress;
+        let batches = train_loader.epoch_after(epoch, consumed)?.to(device);
+        let steps = args.steps(first_step + batches.size_hint().0);
         for (step, batch) in (first_step..steps).zip(batches) {
             let (images, labels) = batch?;
             let images = args.layout(images)?;
@@ -172,9 +176,10 @@ fn train(args: &TrainArgs) -> Result<()> {
             if args.prints(step) {
                 say(meters.train_line(epoch, step + 1, steps));
             }
+            state.progress.step = step + 1;
+            state.progress.images += labels.size()[0] as usize * group.world_size();
             if is_last && args.saves(accumulated) {
-                state.progress.step = step + 1;
-                state.save(&args.checkpoint(), &group)?;
+                state.save(&own, &group)?;
             }
         }
 
@@ -184,7 +189,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         state.scheduler.step(&mut *state.optimizer)?;
 
         let best = state.end_epoch(validation.accuracy);
-        state.save(&args.checkpoint(), &group)?;
+        state.save(&own, &group)?;
         if best {
             checkpoint::save(args.model_best(), &state.vs, &group)?;
         }

@@ -1,7 +1,7 @@
 //! The state of a training: all that a checkpoint holds.
 
 use crate::meter::Meters;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tch::nn::VarStore;
@@ -31,8 +31,8 @@ pub struct Progress {
     pub epoch: u64,
     /// Batches of that epoch that are done.
     pub step: usize,
-    /// Batches of the whole epoch.
-    pub steps: usize,
+    /// Images that all ranks together have had in it.
+    pub images: usize,
     /// The best validation accuracy so far.
     pub best_accuracy: f64,
 }
@@ -53,25 +53,15 @@ impl TrainState {
         Ok(self.training().save(path, &saved, group)?)
     }
 
-    /// Continues where the file was saved. A collective.
+    /// Continues where the file was saved, with any number of ranks and any batch size. A
+    /// collective.
     ///
     /// # Errors
-    /// For a file that [`save`](Self::save) did not write for the same kind of training, and for one
-    /// saved mid-epoch when an epoch had a different length.
+    /// For a file that [`save`](Self::save) did not write for the same kind of training.
     pub fn resume(&mut self, path: &Path, group: &ProcessGroup) -> Result<Generators> {
-        let steps = self.progress.steps;
         let Resumed { progress: Saved { progress, meters }, generators } =
             self.training().load(path, group)?;
-        ensure!(
-            progress.step == 0 || progress.steps == steps,
-            "{}: saved after {} of {} batches of epoch {}, but this run has an epoch of {steps}; use \
-             the --batch-size, --steps and number of ranks that it was saved with",
-            path.display(),
-            progress.step,
-            progress.steps,
-            progress.epoch
-        );
-        self.progress = Progress { steps, ..progress };
+        self.progress = progress;
         // With another number of ranks, the epoch's averages start anew.
         if meters.len() == group.world_size() {
             self.meters = meters[group.rank()];
@@ -81,10 +71,10 @@ impl TrainState {
 
     /// Moves on to the next epoch. Returns whether this one was the best so far.
     pub fn end_epoch(&mut self, accuracy: f64) -> bool {
-        let Progress { epoch, best_accuracy, steps, .. } = self.progress;
+        let Progress { epoch, best_accuracy, .. } = self.progress;
         let best = accuracy > best_accuracy;
         let best_accuracy = best_accuracy.max(accuracy);
-        self.progress = Progress { epoch: epoch + 1, step: 0, steps, best_accuracy };
+        self.progress = Progress { epoch: epoch + 1, best_accuracy, ..Default::default() };
         self.meters = Meters::default();
         best
     }

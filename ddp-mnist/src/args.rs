@@ -2,7 +2,7 @@
 
 use crate::comm_hook::CommHookArgs;
 use clap::{Parser, ValueEnum};
-use report::{ProcessGroupArgs, ReportArgs};
+use report::{ProcessGroupArgs, ReportArgs, Resume};
 use std::path::PathBuf;
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoaderOptions, Mnist, Split, download};
@@ -19,7 +19,8 @@ use tch_parallel::optim::SgdOptions;
   ddp-mnist --epochs 3                                          one process, on a GPU if there is one
   launch -n 2 ddp-mnist --lr 0.05 --momentum 0.9                two ranks, each with half of the samples
   launch -n 2 ddp-mnist --download --metrics run                all of MNIST; every step's loss in run/*.jsonl
-  launch -n 4 ddp-mnist --comm-hook fp16                        gradients exchanged in 16 bits"
+  launch -n 4 ddp-mnist --comm-hook fp16                        gradients exchanged in 16 bits
+  launch -n 2 --max-restarts 3 ddp-mnist --checkpoint c.safetensors --resume auto"
 )]
 pub struct Args {
     /// Number of passes over the training set.
@@ -76,6 +77,21 @@ pub struct Args {
     /// Start from the weights in this file.
     #[arg(long, value_name = "FILE")]
     pub load: Option<PathBuf>,
+    /// File to which rank 0 saves the whole training after each epoch, to resume it.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Option<PathBuf>,
+    /// Save the training every N steps as well.
+    #[arg(long, value_name = "N", requires = "checkpoint", value_parser = positive)]
+    pub save_every: Option<usize>,
+    /// Resume from this checkpoint, with any number of ranks; auto: from that of --checkpoint, if it
+    /// exists.
+    #[arg(
+        long,
+        value_name = "FILE|auto",
+        conflicts_with = "load",
+        requires_if("auto", "checkpoint")
+    )]
+    pub resume: Option<Resume>,
     #[command(flatten)]
     pub report: ReportArgs,
 
@@ -158,7 +174,7 @@ impl Args {
 
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("a batch holds at least 1 sample".into()),
+        Ok(0) => Err("expected a whole number from 1".into()),
         Ok(number) => Ok(number),
         Err(error) => Err(format!("{error}; expected a whole number from 1")),
     }

@@ -6,13 +6,17 @@
 //! torchrun --no-python --nproc-per-node 2 target/release/ddp-mnist
 //! ```
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod comm_hook;
 mod model;
+mod progress;
 
 use anyhow::Result;
 use args::Args;
 use clap::Parser;
+use progress::{Checkpoint, Progress};
 use report::{Step, Timing, exit, progress_bar, say};
 use serde::Serialize;
 use std::time::Instant;
@@ -35,6 +39,7 @@ fn train(args: &Args) -> Result<()> {
     if group.rank() == 0 && !args.no_save {
         checkpoint::check_destination(&args.save)?;
     }
+    let checkpoint = Checkpoint::new(args, &group)?;
 
     // Every rank takes its own part of the same permutation: the sampler shuffles, not the loader.
     let sampler = DistributedSampler {
@@ -56,6 +61,7 @@ fn train(args: &Args) -> Result<()> {
     }
     let model = DistributedDataParallel::with_options(mlp, &vs, &group, args.ddp()?)?;
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
+    let mut progress = checkpoint.resume(&mut vs, &mut optimizer)?;
     // ANCHOR_END: model
 
     let mut metrics = args.report.metrics(&group)?;
@@ -63,10 +69,11 @@ fn train(args: &Args) -> Result<()> {
     let mut timing = Timing::new();
 
     // ANCHOR: loop
-    for epoch in 0..args.epochs {
+    for epoch in progress.epoch..args.epochs {
         let mut train_loss = AverageMeter::default();
-        let bar = progress_bar(train_loader.len() as u64, group.rank());
-        for (step, batch) in train_loader.epoch(epoch)?.to(device).enumerate() {
+        let batches = train_loader.epoch_after(epoch, progress.samples)?.to(device);
+        let bar = progress_bar(batches.size_hint().0 as u64, group.rank());
+        for batch in batches {
             let (images, labels) = batch?;
             let begun = Instant::now();
 
@@ -77,13 +84,17 @@ fn train(args: &Args) -> Result<()> {
 
             let loss = f32::try_from(&loss)?;
             timing.step_took(begun.elapsed());
-            let event = Step { epoch, step, loss };
+            let event = Step { epoch, step: progress.step, loss };
             metrics.log("step", &event)?;
             profiler.step()?;
             event.expect_finite_loss(args.lr)?;
-            train_loss.update(f64::from(loss), labels.size()[0] as usize);
+            let samples = labels.size()[0] as usize;
+            train_loss.update(f64::from(loss), samples);
             bar.set_message(format!("training batch_loss={loss:.4}"));
             bar.inc(1);
+            progress.step += 1;
+            progress.samples += samples * group.world_size();
+            checkpoint.after_step(&mut vs, &mut optimizer, progress)?;
         }
         bar.finish_and_clear();
 
@@ -92,6 +103,8 @@ fn train(args: &Args) -> Result<()> {
         metrics.log("epoch", &Epoch { epoch, train_loss, val_loss, accuracy })?;
         let losses = format!("train_loss={train_loss:.4}, val_loss={val_loss:.4}");
         say(&group, format!("Epoch={epoch}, {losses}, accuracy={accuracy:.4}"));
+        progress = Progress { epoch: epoch + 1, ..Default::default() };
+        checkpoint.save(&mut vs, &mut optimizer, progress)?;
     }
     // ANCHOR_END: loop
 

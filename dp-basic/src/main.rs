@@ -15,6 +15,8 @@
 //! cargo run --release -p dp-basic -- trace --devices 4xcpu
 //! ```
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod exhibits;
 mod models;
 mod sampler;

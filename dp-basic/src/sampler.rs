@@ -4,6 +4,7 @@
 use crate::simple_dataset::SimpleDataset;
 use anyhow::Result;
 use clap::builder::BoolishValueParser;
+use report::println;
 use std::thread;
 use std::time::Duration;
 use tch::Device;

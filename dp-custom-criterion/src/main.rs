@@ -10,6 +10,8 @@
 //! cargo run --release -p dp-custom-criterion -- --corpus corpus.txt --vocab vocab.txt
 //! ```
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod data;
 mod exhibits;
@@ -26,7 +28,7 @@ use loss::{bert_loss, bert_means, correct};
 use model::LanguageModel;
 use parallel::{Criterion, Parallel};
 use report::comparison::is_measured;
-use report::{Meter, Timing, exit};
+use report::{Meter, Timing, exit, println};
 use serde::Serialize;
 use tch::nn::{Path, VarStore};
 use tch::{Device, Tensor};

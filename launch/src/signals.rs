@@ -1,10 +1,12 @@
 //! Signals that end the job from outside, and the exit code that each stands for.
 
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::protocol::ToCoordinator;
@@ -17,6 +19,8 @@ pub(crate) fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> 
     if !is_ignored(SIGHUP) {
         handled.push(SIGHUP);
     }
+    // A log file that reaches `ulimit -f` is then an error, as on a full disk, and ends the log alone.
+    flag::register(SIGXFSZ, Arc::default()).context("cannot catch signals")?;
     let mut signals = Signals::new(handled).context("cannot catch signals")?;
     let forward = move || {
         signals.forever().filter_map(|number| Signal::try_from(number).ok()).for_each(on_signal);

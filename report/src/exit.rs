@@ -1,5 +1,6 @@
 //! How a program says why it failed.
 
+use crate::eprint;
 use std::error::Error;
 
 use tch_parallel::distributed::record;

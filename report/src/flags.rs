@@ -2,14 +2,15 @@
 
 use clap::builder::PossibleValue;
 use clap::{ValueEnum, value_parser};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tch_parallel::Result;
 use tch_parallel::data::Shard;
-use tch_parallel::distributed::{Backend, DeviceChoice, ProcessGroupOptions};
+use tch_parallel::distributed::{Backend, DeviceChoice, ProcessGroup, ProcessGroupOptions};
 use tch_parallel::profiler::{Schedule, ScheduledProfiler};
+use tch_parallel::{Error, Result};
 
-use crate::MetricsLog;
+use crate::{MetricsLog, say};
 
 /// Where a rank trains and how it meets the others.
 #[derive(Debug, Clone, clap::Args)]
@@ -68,6 +69,44 @@ impl ReportArgs {
     /// Those of [`ScheduledProfiler::new`].
     pub fn profiler(&self, rank: impl Into<Shard>) -> Result<ScheduledProfiler> {
         ScheduledProfiler::new(self.profile.as_deref(), rank, Schedule::default())
+    }
+}
+
+/// What a training resumes from: `--resume FILE` or `--resume auto`.
+///
+/// With `auto`, the same command starts a training and continues it, so a launcher or a batch system
+/// can start it again after a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resume {
+    /// The training's own checkpoint, if there is one.
+    Auto,
+    /// This checkpoint. A file with the name `auto` is `./auto`.
+    File(PathBuf),
+}
+
+impl From<OsString> for Resume {
+    fn from(value: OsString) -> Self {
+        if value == "auto" { Resume::Auto } else { Resume::File(value.into()) }
+    }
+}
+
+impl Resume {
+    /// The checkpoint to load; `None` for a fresh start, which rank 0 then announces. `own` is where
+    /// this training saves. A collective: rank 0, which saves, looks whether the file exists.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if rank 0 may not look there, and those of a collective.
+    pub fn file<'a>(&'a self, own: &'a Path, group: &ProcessGroup) -> Result<Option<&'a Path>> {
+        if let Resume::File(file) = self {
+            return Ok(Some(file));
+        }
+        let look = || own.try_exists().map_err(Error::io("look for", own));
+        let mut exists = group.rank() == 0 && look()?;
+        group.broadcast_object(&mut exists, 0)?;
+        if !exists {
+            say(group, format!("no checkpoint at {} yet: a fresh start", own.display()));
+        }
+        Ok(exists.then_some(own))
     }
 }
 

@@ -10,6 +10,8 @@
 //! | `step` | [`Step`]: the loss of a batch, an event of the metrics |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
 //! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |
+//! | `record_file` | the file of both: whole records, also on a full disk |
+//! | [`console`] | [`println!`], [`eprintln!`]: what people read, and perhaps nobody |
 //! | `progress` | [`say`], [`progress_bar`]: the progress of a training, for people |
 //! | `table` | [`table()`]: numbers in columns, for people |
 //! | [`template`] | text files with placeholders for functions and numbers |
@@ -17,14 +19,16 @@
 //! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed |
 //! | `file` | [`save`]: writes a text to a file |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
-//! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`ReportArgs`]: what it writes; [`flag_value`] |
+//! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`ReportArgs`]: what it writes; [`Resume`]; [`flag_value`] |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
 //! | [`comparison`] | trainings that a program starts, and their devices side by side |
 
 #![deny(missing_docs)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bytes;
 pub mod comparison;
+pub mod console;
 mod exit;
 mod file;
 mod flags;
@@ -33,6 +37,7 @@ mod metrics_log;
 pub mod multiprocessing;
 pub mod plot;
 mod progress;
+mod record_file;
 mod step;
 mod table;
 pub mod template;
@@ -42,7 +47,7 @@ mod timing;
 pub use bytes::{parse_size, size};
 pub use exit::exit;
 pub use file::save;
-pub use flags::{ProcessGroupArgs, ReportArgs, flag_value};
+pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value};
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::{progress_bar, say};

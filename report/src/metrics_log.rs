@@ -1,12 +1,12 @@
 //! Metrics as JSON lines: one file per rank, one object per line.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::record_file::RecordFile;
 use crate::tensorboard::TensorBoard;
 use tch_parallel::data::Shard;
 use tch_parallel::{Error, Result};
@@ -14,7 +14,7 @@ use tch_parallel::{Error, Result};
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
 ///
 /// A line is in the file when [`log`](Self::log) returns, so a rank that is killed leaves only
-/// complete lines. An `f32` in a struct is written in the shortest form that reads back as the same
+/// complete lines, and so does a full disk. An `f32` in a struct is written in the shortest form that reads back as the same
 /// `f32`; `serde_json::json!` would turn it into an `f64`. JSON has no NaN and no infinity, which
 /// become `null`.
 ///
@@ -42,17 +42,11 @@ use tch_parallel::{Error, Result};
 /// ```
 #[derive(Debug)]
 pub struct MetricsLog {
-    output: Option<Output>,
+    file: Option<RecordFile>,
     /// Only on rank 0.
     tensorboard: Option<TensorBoard>,
     rank: usize,
     world_size: usize,
-}
-
-#[derive(Debug)]
-struct Output {
-    file: File,
-    path: PathBuf,
 }
 
 /// The fields with which every line begins, followed by the caller's own.
@@ -75,8 +69,9 @@ impl MetricsLog {
     pub fn create(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
         let rank = rank.into();
         let (rank, world_size) = (rank.rank(), rank.num_replicas());
-        let output = dir.map(|dir| Output::create(dir, rank)).transpose()?;
-        Ok(Self { output, tensorboard: None, rank, world_size })
+        let create = |dir| RecordFile::create(dir, &format!("rank{rank}.jsonl"));
+        let file = dir.map(create).transpose()?;
+        Ok(Self { file, tensorboard: None, rank, world_size })
     }
 
     /// Writes the numbers of rank 0's events to a file for TensorBoard in `dir` as well, where
@@ -99,23 +94,11 @@ impl MetricsLog {
             let fields = serde_json::to_value(fields).map_err(Error::other)?;
             tensorboard.log(event, &fields)?;
         }
-        let Some(Output { file, path }) = &mut self.output else { return Ok(()) };
+        let Some(file) = &mut self.file else { return Ok(()) };
         let line = Line { event, rank: self.rank, world_size: self.world_size, fields };
-        let mut bytes = serde_json::to_vec(&line)
-            .map_err(io::Error::from)
-            .map_err(Error::io("write", &*path))?;
+        let mut bytes = serde_json::to_vec(&line).map_err(Error::other)?;
         bytes.push(b'\n');
-        // In one call, so that no half-written line can be left.
-        file.write_all(&bytes).map_err(Error::io("write", &*path))
-    }
-}
-
-impl Output {
-    fn create(dir: &Path, rank: usize) -> Result<Self> {
-        fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
-        let path = dir.join(format!("rank{rank}.jsonl"));
-        let file = File::create(&path).map_err(Error::io("create", &path))?;
-        Ok(Output { file, path })
+        file.append(&bytes)
     }
 }
 

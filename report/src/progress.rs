@@ -1,6 +1,7 @@
 //! What rank 0 shows of a training, since all ranks go at the same pace: lines, and a progress bar that
 //! stays out of logs.
 
+use crate::println;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Display;
 use tch_parallel::distributed::ProcessGroup;

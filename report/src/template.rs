@@ -23,11 +23,11 @@
 //! # Ok::<(), minijinja::Error>(())
 //! ```
 
+use crate::console::Stdout;
 use crate::size;
 use crate::table::{aligned, thousands};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
-use std::io::stdout;
 use textwrap::fill;
 
 /// The width of a paragraph, in characters.
@@ -65,7 +65,7 @@ pub fn print(
     text: &str,
     holes: impl Into<Value>,
 ) -> Result<(), Error> {
-    environment.template_from_str(text)?.render_captured_to(holes, stdout())?;
+    environment.template_from_str(text)?.render_captured_to(holes, Stdout)?;
     Ok(())
 }
 

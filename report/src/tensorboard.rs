@@ -1,14 +1,14 @@
 //! Metrics as TensorBoard's event files.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 use serde_json::Value;
-use tch_parallel::{Error, Result};
+use tch_parallel::Result;
+
+use crate::record_file::RecordFile;
 
 /// Writes the numbers of events as scalars. `tensorboard --logdir DIR` shows a curve for each, named
 /// `event/field`, over how many events of that name came before.
@@ -17,8 +17,7 @@ use tch_parallel::{Error, Result};
 /// [`log`](Self::log) returns.
 #[derive(Debug)]
 pub(crate) struct TensorBoard {
-    file: File,
-    path: PathBuf,
+    file: RecordFile,
     /// How many events of each name there have been.
     events: HashMap<String, i64>,
 }
@@ -55,11 +54,9 @@ struct Scalar {
 impl TensorBoard {
     /// Creates a file in `dir`, beside those of earlier runs.
     pub(crate) fn create(dir: &Path) -> Result<Self> {
-        fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
         let name = format!("events.out.tfevents.{:017.6}.{}", now(), std::process::id());
-        let path = dir.join(name);
-        let file = File::create(&path).map_err(Error::io("create", &path))?;
-        let mut board = TensorBoard { file, path, events: HashMap::new() };
+        let file = RecordFile::create(dir, &name)?;
+        let mut board = TensorBoard { file, events: HashMap::new() };
         let file_version = Some("brain.Event:2".to_owned());
         board.write(&Event { wall_time: now(), step: 0, file_version, summary: None })?;
         Ok(board)
@@ -85,7 +82,7 @@ impl TensorBoard {
         let length = (bytes.len() as u64).to_le_bytes();
         let (first, last) = (masked_crc(&length), masked_crc(&bytes));
         let record = [&length[..], &first, &bytes, &last].concat();
-        self.file.write_all(&record).map_err(Error::io("write", &self.path))
+        self.file.append(&record)
     }
 }
 
@@ -125,6 +122,7 @@ fn now() -> f64 {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::fs;
 
     /// All events of the only file in a directory.
     fn events(dir: &Path) -> Vec<Event> {

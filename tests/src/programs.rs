@@ -109,7 +109,12 @@ pub fn launch_with(flags: &[&str], program: &Command) -> Result<Command> {
 
 /// PyTorch's own launcher, starting any program as ranks of one job on this machine.
 pub fn torchrun(ranks: usize, program: &Command) -> Result<Command> {
-    Ok(started_by(python::torchrun(ranks)?, program))
+    torchrun_with(&["--standalone", &format!("--nproc-per-node={ranks}")], program)
+}
+
+/// `torchrun --no-python FLAGS … PROGRAM …`.
+pub fn torchrun_with(flags: &[&str], program: &Command) -> Result<Command> {
+    Ok(started_by(python::torchrun(flags)?, program))
 }
 
 /// Starts each program as one rank, in this order, without a launcher. Unlike a launcher, this

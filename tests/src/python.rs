@@ -33,10 +33,10 @@ pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) ->
     Ok(command)
 }
 
-/// PyTorch's own launcher, starting any program as ranks of one job on this machine.
-pub(crate) fn torchrun(ranks: usize) -> Result<Command> {
+/// PyTorch's own launcher with these flags, for any program.
+pub(crate) fn torchrun(flags: &[&str]) -> Result<Command> {
     let mut launcher = clean(&interpreter()?.with_file_name("torchrun"));
-    launcher.args(["--standalone", "--no-python", &format!("--nproc-per-node={ranks}")]);
+    launcher.arg("--no-python").args(flags);
     Ok(launcher)
 }
 

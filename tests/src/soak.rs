@@ -7,6 +7,7 @@ mod kills;
 mod network;
 mod restarts;
 mod silence;
+mod torchrun;
 
 use std::process::Command;
 use std::time::Duration;
@@ -191,6 +192,14 @@ pub const LINES: &[Line] = &[
         limit: None,
         trials: 20,
         trial: culprit::out_of_memory,
+    },
+    Line {
+        name: "torchrun",
+        fault: "torchrun --nnodes 1:3, one of two nodes lost (on one host)",
+        goal: "the rank that is left goes on from the checkpoint",
+        limit: None,
+        trials: 5,
+        trial: torchrun::lost_node,
     },
 ];
 

@@ -168,29 +168,6 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
 }
 
 #[test]
-fn the_middle_of_an_epoch_of_another_length_is_refused() -> Result<()> {
-    let job = job_with_images()?;
-    let images = job.directory().join("images/val/blue/0.jpg");
-    let whole = fs::read(&images)?;
-    // A training that ends between its last checkpoint and the end of the epoch.
-    fs::write(&images, "this is no picture")?;
-    let flags = [&FOLDER[..], &["--batch-size", "2", "--save-every", "3"]].concat();
-    job.run(small(&flags)?)?.expect_code(1)?;
-    fs::write(&images, whole)?;
-    let checkpoint = job.directory().join("checkpoint.safetensors");
-    fs::rename(&checkpoint, job.directory().join("old.safetensors"))?;
-    fs::remove_dir_all(job.directory().join("metrics"))?;
-
-    let resume = [&flags[..], &["--resume", "old.safetensors"]].concat();
-    let other = small(&[&resume[..], &["--batch-size", "4"]].concat())?;
-    let texts = ["error: ", "old.safetensors", "after 3 of 4 batches", "an epoch of 2"];
-    expect_refusal(&job, other, 1, &texts)?;
-    job.run(small(&resume)?)?.expect_success()?;
-    assert_eq!(losses(job.directory(), 0)?.len(), 1, "one batch was left");
-    Ok(())
-}
-
-#[test]
 fn a_directory_for_checkpoints_that_is_not_there_is_found_before_training() -> Result<()> {
     let job = Job::new()?;
     let program = small(&[&DIGITS[..], &["--checkpoint-dir", "nowhere"]].concat())?;

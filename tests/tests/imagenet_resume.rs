@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use rand::Rng;
-use tests::imagenet::CHECKPOINT;
+use tests::imagenet::{CHECKPOINT, write_image_folder};
 use tests::programs::{ddp_imagenet, launch};
 use tests::training::{events, has_taken_steps, wait_for_steps};
 use tests::{Job, Process, safetensors};
@@ -55,9 +55,7 @@ fn start(job: &Job, case: &Case, name: &str) -> Result<Process> {
         // Shards the optimizer's state; otherwise each rank would have that of all parameters.
         flags.push("--zero");
     }
-    if job.directory().join(CHECKPOINT).exists() {
-        flags.extend(["--resume", CHECKPOINT]);
-    }
+    flags.extend(["--resume", "auto"]);
     job.start(launch(ranks, &ddp_imagenet(flags)?)?)
 }
 
@@ -190,4 +188,28 @@ fn a_kill_during_a_save_leaves_the_previous_checkpoint() -> Result<()> {
     resumed.args(["--resume", CHECKPOINT, "--metrics=metrics"]);
     let _resumed = job.start(resumed)?;
     wait_for_steps(&job, 0..1, 2)
+}
+
+#[test]
+fn the_middle_of_an_epoch_goes_on_with_batches_of_any_size() -> Result<()> {
+    let job = Job::new()?;
+    write_image_folder(&job.directory().join("images"), 4)?;
+    let network = ["images", "--image-size=32", "--arch=pyramidnet8_a6", "--metrics=metrics"];
+    let flags = [&network[..], &["--epochs=1", "--save-every=3", "--batch-size=2"]].concat();
+    // A training that ends between its last checkpoint and the end of the epoch.
+    let image = job.directory().join("images/val/blue/0.jpg");
+    let whole = fs::read(&image)?;
+    fs::write(&image, "this is no picture")?;
+    job.run(ddp_imagenet(flags.iter().copied())?)?.expect_code(1)?;
+    fs::write(&image, whole)?;
+    fs::rename(job.directory().join(CHECKPOINT), job.directory().join("old.safetensors"))?;
+
+    // Two of eight images are left.
+    for (batch_size, steps) in [("2", 1), ("1", 2), ("4", 1)] {
+        let resume = ["--resume", "old.safetensors", "--batch-size", batch_size];
+        let program = ddp_imagenet([&flags[..], &resume].concat())?;
+        job.run(program)?.expect_success()?;
+        ensure!(losses(job.directory(), 0)?.len() == steps, "batches of {batch_size}");
+    }
+    Ok(())
 }

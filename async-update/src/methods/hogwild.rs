@@ -7,6 +7,7 @@ use crate::training::train;
 use crate::{model, pace};
 use anyhow::{Context, bail};
 use rayon::ThreadPoolBuilder;
+use report::println;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tch::Tensor;

@@ -13,6 +13,7 @@ use crate::events::{Log, Outcome};
 use crate::link::Link;
 use crate::model;
 use anyhow::{Result, ensure};
+use report::{eprintln, println};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};

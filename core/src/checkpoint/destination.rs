@@ -1,49 +1,83 @@
 //! Where a checkpoint is written: first to a temporary file beside it, which is then renamed.
 
+use crate::file_size_limit;
 use crate::{Error, Result};
-use std::fs::{self, File};
+use std::fs::{self, File, FileType, OpenOptions, Permissions};
 use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// The most symbolic links that lead to a file, one after the other: Linux's own limit.
+const MAX_LINKS: usize = 40;
 
 /// Refuses a path to which [`save`](super::save) could not write, so that a long training does not
 /// end in that error. For the process that will write: rank 0.
 ///
 /// # Errors
-/// [`Error::Format`] for a directory, and for a file in a directory that does not exist;
-/// [`Error::Io`] if the directory is not writable.
+/// [`Error::Format`] for whatever exists and is not a regular file, such as a directory or a device,
+/// and for a file in a directory that does not exist; [`Error::Io`] if the directory is not
+/// writable.
 pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    let directory = directory(path);
-    if !directory.is_dir() {
-        return Err(Error::format(
-            path,
-            format!("the directory {} does not exist", directory.display()),
-            "a file in an existing directory; create it first",
-        ));
-    }
-    if path.is_dir() {
-        return Err(Error::format(path, "a directory", "the name of a file to write"));
-    }
-    let temporary = temporary(path);
+    let Destination { temporary, .. } = Destination::of(path)?;
     File::create(&temporary).map_err(Error::io("write to the directory of", path))?;
     fs::remove_file(&temporary).map_err(Error::io("remove", temporary))
 }
 
 /// Calls `write` with a temporary path, and renames that file to `path`. Even if the process or the
-/// machine stops, `path` always holds the complete old file or the complete new one.
+/// machine stops, `path` always holds the complete old file or the complete new one. All of this
+/// crate's checkpoints are written in this way.
+///
+/// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new
+/// file has the permissions of the old one. Its owner is whoever writes, and other hard links
+/// keep the old contents.
 ///
 /// Removes what a killed run has left. If another run writes to the same path, which is a mistake,
 /// one of the two fails, and the file is the other's.
-pub(super) fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    remove_leftovers(path).map_err(Error::io("write to the directory of", path))?;
-    let temporary = temporary(path);
-    let result = write(&temporary).and_then(|()| {
+///
+/// ```
+/// use std::fs;
+/// use tch_parallel::Error;
+/// use tch_parallel::checkpoint::replace;
+///
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let path = directory.path().join("words.txt");
+/// replace(&path, |temporary| {
+///     fs::write(temporary, "one two").map_err(Error::io("write", &path))
+/// })?;
+/// assert_eq!(fs::read_to_string(&path).unwrap(), "one two");
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Format`] if `path` is not a regular file or its directory does not exist; [`Error::Io`]
+/// if the file cannot be written. No half-written file stays behind.
+pub fn replace(path: impl AsRef<Path>, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let path = path.as_ref();
+    file_size_limit::is_an_error();
+    let Destination { file, old, temporary } = Destination::of(path)?;
+    remove_leftovers(&file).map_err(Error::io("write to the directory of", path))?;
+    let begin = || {
+        if old.is_some() {
+            // Perhaps not everybody may read the old file.
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        }
+        Ok(())
+    };
+    let end = || {
+        if let Some(permissions) = &old {
+            fs::set_permissions(&temporary, permissions.clone())?;
+        }
         // Otherwise the name could reach the disk before the contents.
         sync(&temporary)?;
-        fs::rename(&temporary, path).map_err(Error::io("rename to", path))?;
+        fs::rename(&temporary, &file)?;
         // Otherwise a power failure could bring the old name back.
-        sync(directory(path))
-    });
+        sync(directory(&file))
+    };
+    let result = begin()
+        .map_err(Error::io("create a file beside", path))
+        .and_then(|()| write(&temporary))
+        .and_then(|()| end().map_err(Error::io("write", path)));
     if result.is_err() {
         // It may not exist, depending on where the write failed.
         let _ = fs::remove_file(&temporary);
@@ -51,18 +85,72 @@ pub(super) fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> R
     result
 }
 
-fn sync(path: &Path) -> Result<()> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(Error::io("write to disk", path))
+/// What a path leads to.
+struct Destination {
+    /// The file to replace: not a link.
+    file: PathBuf,
+    /// The permissions of that file, if it exists.
+    old: Option<Permissions>,
+    /// Where the new contents are written first.
+    temporary: PathBuf,
+}
+
+impl Destination {
+    fn of(path: &Path) -> Result<Self> {
+        let file = target(path)?;
+        let directory = directory(&file);
+        if !directory.is_dir() {
+            return Err(Error::format(
+                path,
+                format!("the directory {} does not exist", directory.display()),
+                "a file in an existing directory; create it first",
+            ));
+        }
+        let old = match fs::symlink_metadata(&file) {
+            Ok(metadata) if metadata.is_file() => Some(metadata.permissions()),
+            Ok(metadata) => {
+                let found = kind(metadata.file_type());
+                return Err(Error::format(path, found, "the name of a regular file to write"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::io("write", path)(error)),
+        };
+        // In the same directory, since a rename across file systems is not atomic.
+        let [begin, end] = around_process_id(&file);
+        let temporary = directory.join(format!("{begin}{}{end}", std::process::id()));
+        Ok(Destination { temporary, old, file })
+    }
+}
+
+/// Where the symbolic links lead, whether or not there is a file at the end.
+fn target(path: &Path) -> Result<PathBuf> {
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&target) {
+            Ok(link) => target = directory(&target).join(link),
+            // It is not a link, or there is nothing.
+            Err(_) => return Ok(target),
+        }
+    }
+    let found = format!("more than {MAX_LINKS} symbolic links, perhaps in a circle");
+    Err(Error::format(path, found, "a regular file, or a link to one"))
+}
+
+fn kind(found: FileType) -> &'static str {
+    match found {
+        _ if found.is_dir() => "a directory",
+        _ if found.is_fifo() => "a pipe",
+        _ if found.is_socket() => "a socket",
+        _ => "a device",
+    }
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// In the same directory, since a rename across file systems is not atomic.
-fn temporary(path: &Path) -> PathBuf {
-    let [begin, end] = around_process_id(path);
-    directory(path).join(format!("{begin}{}{end}", std::process::id()))
 }
 
 /// The parts of a temporary file's name before and after the pid.
@@ -91,6 +179,10 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
 
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap();
@@ -144,5 +236,86 @@ mod tests {
         .unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(directory.path()), [".model..tmp", ".model.best.tmp", "model"]);
+    }
+
+    #[test]
+    fn a_link_stays_and_the_file_that_it_leads_to_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("disk")).unwrap();
+        symlink("disk/model", at("link")).unwrap();
+        symlink(at("link"), at("link of a link")).unwrap();
+        for text in ["new: the link led to nothing", "replaced"] {
+            check_destination(at("link of a link")).unwrap();
+            replace(at("link of a link"), |temporary| {
+                assert_eq!(temporary.parent(), Some(&*at("./disk")), "on the same disk");
+                fs::write(temporary, text).unwrap();
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(fs::read_to_string(at("disk/model")).unwrap(), text);
+            assert_eq!(names(directory.path()), ["disk", "link", "link of a link"]);
+        }
+        assert!(at("link").is_symlink() && names(&at("disk")) == ["model"]);
+    }
+
+    #[test]
+    fn links_in_a_circle_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, two] = ["one", "two"].map(|name| directory.path().join(name));
+        symlink(&one, &two).unwrap();
+        symlink(&two, &one).unwrap();
+        let error = check_destination(&one).unwrap_err().to_string();
+        assert!(error.contains("one: more than 40 symbolic links"), "{error}");
+    }
+
+    #[test]
+    fn the_permissions_of_the_old_file_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
+        fs::write(&path, "old").unwrap();
+        for mode in [0o600, 0o640, 0o444, 0o666] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            replace(&path, |temporary| {
+                let while_written = fs::metadata(temporary).unwrap().permissions().mode();
+                assert_eq!(while_written & 0o077, 0, "nobody else may read it");
+                fs::write(temporary, "new").unwrap();
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let [pipe, socket, link] =
+            ["pipe", "socket", "link"].map(|name| directory.path().join(name));
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        let _socket = UnixListener::bind(&socket).unwrap();
+        symlink("/dev/null", &link).unwrap();
+        for (path, found) in [
+            (directory.path(), "a directory"),
+            (&pipe, "a pipe"),
+            (&socket, "a socket"),
+            (&link, "a device"),
+            (Path::new("/dev/null"), "a device"),
+        ] {
+            let before = fs::symlink_metadata(path).unwrap().file_type();
+            let refused = [
+                check_destination(path).unwrap_err(),
+                replace(path, |_| unreachable!("nothing is written")).unwrap_err(),
+            ];
+            for error in refused {
+                let expected = format!(
+                    "{}: {found}; expected the name of a regular file to write",
+                    path.display()
+                );
+                assert_eq!(error.to_string(), expected);
+            }
+            assert_eq!(fs::symlink_metadata(path).unwrap().file_type(), before);
+        }
+        assert_eq!(names(directory.path()), ["link", "pipe", "socket"]);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`save`], [`load`]: the weights, to use the model elsewhere.
 //! - [`Training`]: a whole training, to continue it as if it had not been interrupted.
+//! - [`check_destination`], [`replace`]: the files themselves, which may hold anything else as well.
 //!
 //! The format contains names, shapes, numbers and text, so loading a file runs no code. Python
 //! reads it with `safetensors.torch`.
@@ -13,7 +14,7 @@ mod random;
 mod training;
 mod weights;
 
-pub use destination::check_destination;
+pub use destination::{check_destination, replace};
 pub use random::Generators;
 pub use training::{Resumed, Training};
 pub use weights::{load, save};

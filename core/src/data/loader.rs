@@ -165,18 +165,20 @@ impl<D: Dataset + 'static> DataLoader<D> {
     /// # Errors
     /// Those of [`Sampler::indices`]. Errors of a batch are returned in its place.
     pub fn epoch(&self, epoch: u64) -> Result<Epoch<'_, D::Batch>> {
-        self.epoch_from(epoch, 0)
+        self.epoch_after(epoch, 0)
     }
 
-    /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training.
-    /// The skipped samples are not read.
+    /// The batches of the rest of epoch `epoch`, of which all ranks together have had `consumed`
+    /// samples, to resume an interrupted training; with a batch sampler, `consumed` counts batches.
+    /// The batch size and the number of ranks may be others than before, see
+    /// [`DistributedSampler`](super::DistributedSampler). Consumed samples are not read.
     ///
     /// # Errors
     /// Those of [`epoch`](Self::epoch).
-    pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D::Batch>> {
-        self.begin(step)?;
-        let batches = self.sampler.batches(self.dataset.len(), epoch)?.into_iter().skip(step);
-        let orders = batches.map(move |indices| {
+    pub fn epoch_after(&self, epoch: u64, consumed: usize) -> Result<Epoch<'_, D::Batch>> {
+        self.begin(consumed)?;
+        let batches = self.sampler.batches_after(self.dataset.len(), epoch, consumed)?;
+        let orders = batches.into_iter().map(move |indices| {
             let dataset = Arc::clone(&self.dataset);
             Order { make: Box::new(move || Some(dataset.batch(&indices, epoch))), queue: None }
         });
@@ -212,8 +214,8 @@ impl<D, S> DataLoader<D, S> {
     }
 
     /// What Python does in `iter(loader)`, before anything of the epoch is read.
-    fn begin(&self, step: usize) -> Result<()> {
-        if self.options.draw_base_seed && step == 0 {
+    fn begin(&self, consumed: usize) -> Result<()> {
+        if self.options.draw_base_seed && consumed == 0 {
             let _base_seed = Tensor::f_empty([0i64; 0], (Kind::Int64, Device::Cpu))?.f_random_()?;
         }
         Ok(())

@@ -31,6 +31,18 @@ pub trait Sampler: Send + Sync {
     /// sampler refuses.
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>>;
 
+    /// The indices of the rest of epoch `epoch`, of which all ranks together have had `consumed`.
+    ///
+    /// A sampler for a single process leaves out its first `consumed` indices, as this method does
+    /// unless it is overridden. One that divides the samples among ranks divides the rest among
+    /// those that there are now, see [`DistributedSampler`].
+    ///
+    /// # Errors
+    /// Those of [`indices`](Self::indices).
+    fn indices_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<usize>> {
+        Ok(self.indices(len, epoch)?.into_iter().skip(consumed).collect())
+    }
+
     /// The number of indices that [`indices`](Self::indices) returns: the same in every epoch.
     fn num_samples(&self, len: usize) -> usize;
 }
@@ -39,6 +51,10 @@ pub trait Sampler: Send + Sync {
 impl<S: Sampler + ?Sized> Sampler for Box<S> {
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>> {
         (**self).indices(len, epoch)
+    }
+
+    fn indices_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<usize>> {
+        (**self).indices_after(len, epoch, consumed)
     }
 
     fn num_samples(&self, len: usize) -> usize {

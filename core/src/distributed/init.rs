@@ -4,11 +4,13 @@ use super::agreement;
 use super::device::{self, Backend, DeviceChoice};
 use super::env::Env;
 use super::members::{self, Member};
+use super::open_files;
 use super::post_mortem::{PostMortem, may_be_anothers_fault};
 use super::process_group::{Place, ProcessGroup};
 use super::record::{self, Fault};
 use super::store::{LONGEST, Store};
 use super::transport::shared_memory_is_allowed;
+use crate::file_size_limit;
 use crate::{Error, Result};
 use c10d_sys::{GlooAddress, GlooOptions};
 use std::sync::Arc;
@@ -71,11 +73,16 @@ impl Default for ProcessGroupOptions {
 ///
 /// # Errors
 /// - [`Error::Environment`]: the environment is incomplete or invalid.
-/// - [`Error::Argument`]: the device or the backend is not available here.
+/// - [`Error::Argument`]: the device or the backend is not available here, or this process may not
+///   open as many files as the job needs.
 /// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a minute,
 ///   or for the timeout if that is shorter, or a rank did not arrive within the timeout.
 pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> {
     let env = Env::read()?;
+    file_size_limit::is_an_error();
+    if let Some(env) = &env {
+        open_files::expect_enough(env.world_size)?;
+    }
     let (rank, world_size, local_rank) =
         env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
     // An unavailable device is refused before any rank is contacted.

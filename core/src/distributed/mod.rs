@@ -28,7 +28,8 @@
 //! `rendezvous` (how ranks meet), `agreement` (how all ranks learn what one has noticed),
 //! `module_tensors` (what of a store they share), `same_model` (whether they have built the same
 //! model), `members` (which ranks of a group use this library), `post_mortem` (which rank is at
-//! fault when an exchange fails) and `process` (whether a process still runs).
+//! fault when an exchange fails), `process` (whether a process still runs) and `open_files` (whether
+//! it may open enough of them).
 
 mod agreement;
 mod apex;
@@ -50,6 +51,7 @@ mod module_tensors;
 mod new_group;
 mod no_sync;
 mod objects;
+mod open_files;
 mod pending;
 mod point_to_point;
 mod post_mortem;

@@ -5,7 +5,7 @@ use crate::layout::channels_last;
 use anyhow::Result;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
-use report::{ProcessGroupArgs, ReportArgs};
+use report::{ProcessGroupArgs, ReportArgs, Resume};
 use std::ops::Range;
 use std::path::PathBuf;
 use tch::Tensor;
@@ -30,9 +30,10 @@ pub struct TrainArgs {
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
-    /// Resume from this checkpoint.
-    #[arg(long, value_name = "PATH")]
-    pub resume: Option<PathBuf>,
+    /// Resume from this checkpoint, with any number of ranks; auto: from that of --checkpoint-dir,
+    /// if there is one.
+    #[arg(long, value_name = "PATH|auto")]
+    pub resume: Option<Resume>,
     /// Start at epoch N, without a checkpoint.
     #[arg(long, default_value_t = 0, conflicts_with = "resume")]
     pub start_epoch: u64,

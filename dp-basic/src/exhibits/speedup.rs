@@ -4,7 +4,7 @@ use super::{check_batch, synthetic_batch};
 use crate::models::{CLASSES, FEATURES, classifier};
 use anyhow::{Result, ensure};
 use minijinja::context;
-use report::{Meter, Timing, plot, template};
+use report::{Meter, Timing, plot, print, println, template};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 use tch::Tensor;

@@ -4,6 +4,7 @@ use super::Args;
 use crate::events::{Outcome, Step, Update};
 use anyhow::{Context, Result, ensure};
 use report::comparison::{Comparison, Training, Workers};
+use report::eprintln;
 use serde::Serialize;
 
 /// All methods, the synchronous ones first: their command lines, without what all have in common.

@@ -5,6 +5,7 @@ use crate::link::Link;
 use crate::methods::{Method, SyncPs};
 use crate::ring::all_reduce;
 use anyhow::{Result, ensure};
+use report::println;
 use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::builder::RangedU64ValueParser;
 use minijinja::context;
 use minijinja::value::Serde;
-use report::template;
+use report::{print, template};
 use std::path::PathBuf;
 use tch_parallel::checkpoint::check_destination;
 

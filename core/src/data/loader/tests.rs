@@ -104,8 +104,8 @@ fn an_epoch_goes_on_from_any_step_and_reads_nothing_that_lies_before() {
         let options = workers(10, num_workers);
         let loader =
             DataLoader::with_options(Numbers { len: 101, hook }, sampler, options).unwrap();
-        let batches = |step| -> Vec<Vec<i64>> {
-            let epoch = loader.epoch_from(3, step).unwrap();
+        let batches = |step: usize| -> Vec<Vec<i64>> {
+            let epoch = loader.epoch_after(3, step * 2 * 10).unwrap();
             assert_eq!(epoch.size_hint(), (6 - step, Some(6 - step)));
             epoch.map(|batch| Vec::try_from(batch.unwrap()).unwrap()).collect()
         };

@@ -42,6 +42,15 @@ pub trait BatchSampler: Send + Sync {
     /// Those of [`Sampler::indices`].
     fn batches(&self, len: usize, epoch: u64) -> Result<Vec<Vec<usize>>>;
 
+    /// The batches of the rest of epoch `epoch`, of which all ranks together have had `consumed`:
+    /// what [`Sampler::indices_after`] is for samples.
+    ///
+    /// # Errors
+    /// Those of [`batches`](Self::batches).
+    fn batches_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<Vec<usize>>> {
+        Ok(self.batches(len, epoch)?.into_iter().skip(consumed).collect())
+    }
+
     /// The number of batches that [`batches`](Self::batches) returns: the same in every epoch.
     fn num_batches(&self, len: usize) -> usize;
 }
@@ -50,6 +59,10 @@ pub trait BatchSampler: Send + Sync {
 impl<S: BatchSampler + ?Sized> BatchSampler for Box<S> {
     fn batches(&self, len: usize, epoch: u64) -> Result<Vec<Vec<usize>>> {
         (**self).batches(len, epoch)
+    }
+
+    fn batches_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<Vec<usize>>> {
+        (**self).batches_after(len, epoch, consumed)
     }
 
     fn num_batches(&self, len: usize) -> usize {
@@ -66,7 +79,12 @@ pub(in crate::data) struct Chunks<S> {
 
 impl<S: Sampler> BatchSampler for Chunks<S> {
     fn batches(&self, len: usize, epoch: u64) -> Result<Vec<Vec<usize>>> {
-        let mut indices = self.sampler.indices(len, epoch)?;
+        self.batches_after(len, epoch, 0)
+    }
+
+    /// Here `consumed` counts samples: the last batch of an epoch may be smaller.
+    fn batches_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<Vec<usize>>> {
+        let mut indices = self.sampler.indices_after(len, epoch, consumed)?;
         if self.drop_last {
             indices.truncate(indices.len() / self.batch_size * self.batch_size);
         }

@@ -70,6 +70,21 @@ impl Shard {
 ///
 /// The repeated samples bias the mean over a test set slightly: with five ranks, the numbers 0 to
 /// 23 have mean 11.04 instead of 11.5. With `drop_last`, a few samples are dropped instead.
+///
+/// An epoch can go on with another number of ranks. Their order is the same, and after any step,
+/// what the ranks together have consumed is its beginning. So the rest can be divided anew, and every
+/// sample is still seen once. PyTorch has no counterpart:
+///
+/// ```
+/// # use tch_parallel::data::{DistributedSampler, Sampler, Shard};
+/// // Three ranks have taken two steps with one sample each.
+/// for (rank, expected) in [[6, 8], [7, 9]].iter().enumerate() {
+///     let shard = Shard::new(rank, 2)?;
+///     let sampler = DistributedSampler { shuffle: false, ..DistributedSampler::new(shard, 0) };
+///     assert_eq!(sampler.indices_after(10, 0, 6)?, expected);
+/// }
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 // ANCHOR: fields
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "set_epoch")]
@@ -95,12 +110,16 @@ impl DistributedSampler {
 // ANCHOR: indices
 impl Sampler for DistributedSampler {
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>> {
+        self.indices_after(len, epoch, 0)
+    }
+
+    fn indices_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<usize>> {
         let order = if self.shuffle {
             RandomSampler::new(self.seed).indices(len, epoch)?
         } else {
             (0..len).collect()
         };
-        Ok(self.shard.of(order, self.drop_last))
+        Ok(self.shard.of(order, consumed, self.drop_last))
     }
 
     fn num_samples(&self, len: usize) -> usize {
@@ -109,11 +128,13 @@ impl Sampler for DistributedSampler {
 }
 
 impl Shard {
-    fn of<T: Clone>(self, order: Vec<T>, drop_last: bool) -> Vec<T> {
+    fn of<T: Clone>(self, order: Vec<T>, consumed: usize, drop_last: bool) -> Vec<T> {
         let Shard { rank, num_replicas } = self;
-        let total = self.len_of(order.len(), drop_last) * num_replicas;
+        let left = order.len().saturating_sub(consumed);
+        let total = self.len_of(left, drop_last) * num_replicas;
         // `cycle` repeats the first samples until every rank has the same number.
-        order.into_iter().cycle().take(total).skip(rank).step_by(num_replicas).collect()
+        let rest = order.into_iter().cycle().skip(consumed).take(total);
+        rest.skip(rank).step_by(num_replicas).collect()
     }
 
     fn len_of(self, len: usize, drop_last: bool) -> usize {
@@ -160,7 +181,11 @@ impl<S> DistributedSamplerWrapper<S> {
 
 impl<S: Sampler> Sampler for DistributedSamplerWrapper<S> {
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>> {
-        Ok(self.shard.of(self.sampler.indices(len, epoch)?, self.drop_last))
+        self.indices_after(len, epoch, 0)
+    }
+
+    fn indices_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<usize>> {
+        Ok(self.shard.of(self.sampler.indices(len, epoch)?, consumed, self.drop_last))
     }
 
     fn num_samples(&self, len: usize) -> usize {
@@ -170,7 +195,11 @@ impl<S: Sampler> Sampler for DistributedSamplerWrapper<S> {
 
 impl<S: BatchSampler> BatchSampler for DistributedSamplerWrapper<S> {
     fn batches(&self, len: usize, epoch: u64) -> Result<Vec<Vec<usize>>> {
-        Ok(self.shard.of(self.sampler.batches(len, epoch)?, self.drop_last))
+        self.batches_after(len, epoch, 0)
+    }
+
+    fn batches_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<Vec<usize>>> {
+        Ok(self.shard.of(self.sampler.batches(len, epoch)?, consumed, self.drop_last))
     }
 
     fn num_batches(&self, len: usize) -> usize {

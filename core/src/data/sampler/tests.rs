@@ -199,3 +199,95 @@ fn what_cannot_be_drawn_is_refused() {
     }
     assert!(weighted(&[1.0, 1.0], 3, false).is_err());
 }
+
+/// What the ranks of one epoch see in all when their number changes: `parts` holds the ranks, and the
+/// batches that each of them takes; the last part goes on to the end.
+fn seen_in_parts(
+    options: DistributedSampler,
+    len: usize,
+    batch_size: usize,
+    parts: &[(usize, usize)],
+) -> Vec<usize> {
+    let mut seen = Vec::new();
+    for &(ranks, steps) in parts {
+        let consumed = seen.len();
+        for rank in 0..ranks {
+            let shard = Shard::new(rank, ranks).unwrap();
+            let sampler = DistributedSampler { shard, ..options };
+            let rest = sampler.indices_after(len, 3, consumed).unwrap();
+            seen.extend(rest.into_iter().take(steps.saturating_mul(batch_size)));
+        }
+    }
+    seen
+}
+
+const TO_THE_END: usize = usize::MAX;
+
+#[test]
+fn an_epoch_whose_ranks_change_in_number_has_every_sample() {
+    for (len, shuffle) in [(100, true), (101, true), (1000, false), (53, true)] {
+        for parts in [
+            [(2, 3), (3, 2), (1, TO_THE_END)],
+            [(2, 3), (3, 2), (4, TO_THE_END)],
+            [(4, 1), (1, 7), (3, TO_THE_END)],
+        ] {
+            let options = DistributedSampler { shuffle, ..rank(0, 1) };
+            let last_ranks = parts[2].0;
+            let mut seen = seen_in_parts(options, len, 4, &parts);
+            assert!(seen.len() < len + last_ranks, "at most the last step is filled up");
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen, (0..len).collect::<Vec<_>>());
+
+            let options = DistributedSampler { drop_last: true, ..options };
+            let mut seen = seen_in_parts(options, len, 4, &parts);
+            assert!(seen.len() + last_ranks > len, "less than one sample per rank is dropped");
+            let total = seen.len();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), total, "no sample comes twice");
+        }
+    }
+}
+
+#[test]
+fn an_epoch_that_goes_on_with_as_many_ranks_is_the_same_for_each() {
+    for drop_last in [false, true] {
+        for (len, ranks, batch_size) in [(100, 3, 4), (101, 2, 8), (10, 4, 1)] {
+            for number in 0..ranks {
+                let sampler = DistributedSampler { drop_last, ..rank(number, ranks) };
+                let whole = sampler.indices(len, 5).unwrap();
+                for step in 0..=whole.len().div_ceil(batch_size) {
+                    let own = (step * batch_size).min(whole.len());
+                    let rest = sampler.indices_after(len, 5, own * ranks).unwrap();
+                    assert_eq!(rest, whole[own..], "rank {number} of {ranks}, step {step}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrapped_sampler_and_the_batches_of_one_go_on_with_other_ranks_too() {
+    let wrapped = |rank, ranks| {
+        DistributedSamplerWrapper::new(RandomSampler::new(1), Shard::new(rank, ranks).unwrap())
+    };
+    let order = RandomSampler::new(1).indices(10, 0).unwrap();
+    assert_eq!(wrapped(0, 3).indices_after(10, 0, 4).unwrap(), [order[4], order[7]]);
+    assert_eq!(wrapped(1, 3).indices_after(10, 0, 4).unwrap(), [order[5], order[8]]);
+
+    struct Numbered;
+
+    impl BatchSampler for Numbered {
+        fn batches(&self, len: usize, _epoch: u64) -> Result<Vec<Vec<usize>>> {
+            Ok((0..len).map(|number| vec![number; number]).collect())
+        }
+
+        fn num_batches(&self, len: usize) -> usize {
+            len
+        }
+    }
+
+    let batches = DistributedSamplerWrapper::new(Numbered, Shard::new(1, 2).unwrap());
+    assert_eq!(batches.batches_after(5, 0, 3).unwrap(), [vec![4; 4]]);
+}

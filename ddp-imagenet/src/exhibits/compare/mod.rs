@@ -17,6 +17,7 @@ mod table;
 use super::train_cifar::{Method, OptimizerKind};
 use anyhow::{Result, ensure};
 use report::comparison::Comparison;
+use report::print;
 use report::template::paragraphs;
 use std::fs;
 use tch_parallel::Error;

@@ -4,7 +4,7 @@ use super::args::CompareArgs;
 use crate::exhibits::train_cifar::{EpochEvent, Method, OptimizerKind, StepEvent};
 use anyhow::Result;
 use report::comparison::{self, Comparison, Training, Workers};
-use report::{DeviceReport, Meter, median};
+use report::{DeviceReport, Meter, eprintln, median};
 use std::ffi::OsString;
 use tch_parallel::LogicalDevice;
 

@@ -3,7 +3,7 @@
 use super::Args;
 use crate::meter::accuracy;
 use anyhow::{Result, ensure};
-use report::{Meter, MetricsLog, Timing, hours};
+use report::{Meter, MetricsLog, Timing, hours, println};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use tch::Tensor;

@@ -25,6 +25,7 @@ mod three_placements;
 mod toy;
 
 use anyhow::{Result, ensure};
+use report::println;
 
 /// Answer the questions of two forum threads on DataParallel with numbers computed on the spot.
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use crate::models::{CLASSES, FEATURES};
 use anyhow::{Result, ensure};
 use minijinja::context;
 use network::{Network, Step};
-use report::template;
+use report::{println, template};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tch::Tensor;

@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use report::Column::{self, Left, Right};
 use report::comparison::Cell::{self, Device, Training};
 use report::comparison::{device_table, memory_bars};
-use report::{plot, size};
+use report::{plot, print, size};
 use runs::{Measured, Runs};
 
 pub use args::CompareArgs;

@@ -6,7 +6,7 @@ use crate::data::Corpus;
 use crate::model::ModelOptions;
 use anyhow::Result;
 use report::comparison::{self, Comparison, Training, Workers, equal_share};
-use report::{DeviceReport, Summary};
+use report::{DeviceReport, Summary, eprintln};
 use std::ffi::OsString;
 
 const VOCAB: &str = "vocab.txt";

@@ -1,0 +1,61 @@
+//! The program's own stdout and stderr, which may lead nowhere.
+//!
+//! A training must not end because nobody reads what it prints: after `| head -1`, when the terminal
+//! has been closed, or when the disk with its log is full. The standard library's macros panic
+//! then. These go on, and so the model is saved.
+
+use std::fmt::Arguments;
+use std::io::Write;
+
+/// [`std::print!`] that goes on when nobody reads the output.
+#[macro_export]
+macro_rules! print {
+    ($($text:tt)*) => {
+        $crate::console::write(std::io::stdout(), std::format_args!($($text)*))
+    };
+}
+
+/// [`std::println!`] that goes on when nobody reads the output.
+#[macro_export]
+macro_rules! println {
+    ($($text:tt)*) => {
+        $crate::print!("{}\n", std::format_args!($($text)*))
+    };
+}
+
+/// [`std::eprint!`] that goes on when nobody reads the output.
+#[macro_export]
+macro_rules! eprint {
+    ($($text:tt)*) => {
+        $crate::console::write(std::io::stderr(), std::format_args!($($text)*))
+    };
+}
+
+/// [`std::eprintln!`] that goes on when nobody reads the output.
+#[macro_export]
+macro_rules! eprintln {
+    ($($text:tt)*) => {
+        $crate::eprint!("{}\n", std::format_args!($($text)*))
+    };
+}
+
+/// Writes a text to stdout or stderr. Errors are ignored: there is nobody to tell.
+#[doc(hidden)]
+pub fn write(mut stream: impl Write, text: Arguments<'_>) {
+    let _ = stream.write_fmt(text);
+}
+
+/// Stdout as a stream that takes everything.
+pub(crate) struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = std::io::stdout().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let _ = std::io::stdout().flush();
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! A file of whole records, whatever happens while one is written.
+
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use tch_parallel::{Error, Result};
+
+/// A new file to which records are appended.
+#[derive(Debug)]
+pub(crate) struct RecordFile {
+    file: File,
+    path: PathBuf,
+    /// Where the next record begins.
+    length: u64,
+}
+
+impl RecordFile {
+    /// Creates the file `name` in `dir`, and `dir` itself if it does not exist.
+    pub(crate) fn create(dir: &Path, name: &str) -> Result<Self> {
+        fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
+        let path = dir.join(name);
+        let file = File::create(&path).map_err(Error::io("create", &path))?;
+        Ok(Self { file, path, length: 0 })
+    }
+
+    /// Appends a record, which is in the file when this returns. One that cannot be written whole,
+    /// on a full disk say, leaves nothing.
+    pub(crate) fn append(&mut self, record: &[u8]) -> Result<()> {
+        // In one call, so that a kill leaves no half either.
+        self.file.write_all(record).map_err(|error| {
+            // The first error is the one to report.
+            let _ = self.cut();
+            Error::io("write", &self.path)(error)
+        })?;
+        self.length += record.len() as u64;
+        Ok(())
+    }
+
+    fn cut(&mut self) -> io::Result<()> {
+        self.file.set_len(self.length)?;
+        self.file.seek(SeekFrom::Start(self.length)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::resource::{Resource, setrlimit};
+    use std::process::Command;
+
+    /// The limit on the size of files is the whole process's, so the test runs in one of its own.
+    #[test]
+    fn a_record_that_does_not_fit_leaves_no_half() {
+        const DIRECTORY: &str = "REPORT_TEST_DIRECTORY";
+        if let Some(dir) = std::env::var_os(DIRECTORY) {
+            tch_parallel::distributed::ProcessGroup::from_env().unwrap();
+            setrlimit(Resource::RLIMIT_FSIZE, 10, 10).unwrap();
+            let mut file = RecordFile::create(dir.as_ref(), "records").unwrap();
+            file.append(b"first\n").unwrap();
+            let error = file.append(b"second\n").unwrap_err();
+            assert!(error.to_string().starts_with("cannot write "), "{error}");
+            file.append(b"3rd\n").unwrap();
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let test = "record_file::tests::a_record_that_does_not_fit_leaves_no_half";
+        let again = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test])
+            .env(DIRECTORY, dir.path())
+            .output()
+            .unwrap();
+        assert!(again.status.success(), "{again:?}");
+        assert_eq!(fs::read_to_string(dir.path().join("records")).unwrap(), "first\n3rd\n");
+    }
+}

@@ -1,0 +1,67 @@
+//! The trainers under torchrun's elastic mode, for those who have Python. The nodes are two agents on
+//! one host.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{Trial, endless_training};
+use crate::job::Job;
+use crate::programs::{free_port, torchrun_with};
+use crate::training::{events, wait_for_steps};
+
+/// One of two nodes is lost; the other goes on from the checkpoint, as a world of one. Returns how long
+/// that takes.
+pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
+    let job = Job::new()?;
+    let mut program = endless_training()?;
+    program.args(["--checkpoint=checkpoint.safetensors", "--save-every=10", "--resume=auto"]);
+    let port = free_port()?;
+    let start = |is_host: u8| {
+        // torchrun's defaults wait 30 s for a third node, and 15 s for the one that is lost.
+        let conf = format!("is_host={is_host},last_call_timeout=3,keep_alive_interval=1");
+        let flags = [
+            "--nnodes=1:3",
+            "--rdzv-backend=c10d",
+            &format!("--rdzv-endpoint=127.0.0.1:{port}"),
+            "--rdzv-id=elastic",
+            &format!("--rdzv-conf={conf}"),
+            "--local-addr=127.0.0.1",
+            "--max-restarts=10",
+            "--monitor-interval=0.1",
+        ];
+        let mut agent = torchrun_with(&flags, &program)?;
+        agent.env("GLOO_SOCKET_IFNAME", "lo");
+        job.start(agent)
+    };
+    let (mut first, mut second) = (start(1)?, start(0)?);
+    wait_for_steps(&job, 0..2, 20)?;
+    let begin = Instant::now();
+    for pid in [children(second.pid())?, vec![second.pid()]].concat() {
+        kill(pid, Signal::SIGKILL)?;
+    }
+    second.wait()?;
+
+    let (_, epoch, step) = job.until("the rank that is left trains alone", || {
+        let steps = events(job.directory(), 0, "step", |event| {
+            Some((event["world_size"].as_u64()?, event["epoch"].as_u64()?, event["step"].as_u64()?))
+        });
+        // A line may be incomplete.
+        let begun = steps.ok().and_then(|steps| steps.first().copied());
+        Ok(begun.filter(|(world_size, ..)| *world_size == 1))
+    })?;
+    let took = begin.elapsed();
+    ensure!((epoch, step) > (0, 0), "it has begun again");
+    kill(first.pid(), Signal::SIGTERM)?;
+    let ended = first.wait()?;
+    ensure!(ended.stdout.contains("resumed from checkpoint.safetensors: epoch "), "{ended}");
+    Ok(took)
+}
+
+fn children(parent: Pid) -> Result<Vec<Pid>> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
+    children.split_whitespace().map(|pid| Ok(Pid::from_raw(pid.parse()?))).collect()
+}

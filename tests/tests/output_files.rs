@@ -1,0 +1,156 @@
+//! Where the programs write: to files that can be replaced, and to readers who may have gone.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use tests::programs::{ddp_imagenet, ddp_mnist, dp_basic, launch, launcher};
+use tests::training::losses;
+use tests::{Job, safetensors};
+
+/// The command with `script` in a shell, in which `"$@"` stands for the command.
+fn in_shell(script: &str, program: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
+fn one_epoch() -> Result<Command> {
+    ddp_mnist(["--epochs", "1", "--batch-size", "1000"])
+}
+
+// === Stdout and stderr ===
+
+/// The shell's ways to leave an output without a reader.
+const NOBODY_READS: [&str; 3] = [
+    r#"{ "$@" 2>&1; echo $? >code; } | true"#,
+    r#""$@" >/dev/full 2>/dev/full; echo $? >code"#,
+    r#""$@" >&- 2>&-; echo $? >code"#,
+];
+
+/// Runs the command once for each of these ways. It must end with this code.
+fn expect_code_without_readers(program: &Command, code: &str) -> Result<Vec<Job>> {
+    let mut jobs = Vec::new();
+    for script in NOBODY_READS {
+        let job = Job::new()?;
+        let ended = job.run(in_shell(script, program))?;
+        let found = fs::read_to_string(job.directory().join("code"))?;
+        ensure!(found.trim() == code, "`{script}`: exit code {found}; {ended}");
+        ensure!(!ended.stderr.contains("panicked"), "`{script}`: {ended}");
+        jobs.push(job);
+    }
+    Ok(jobs)
+}
+
+#[test]
+fn a_training_whose_output_nobody_reads_saves_its_model() -> Result<()> {
+    for program in [one_epoch()?, launch(2, &one_epoch()?)?] {
+        for job in expect_code_without_readers(&program, "0")? {
+            safetensors::read(&job.directory().join("model.safetensors"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn texts_tables_and_help_that_nobody_reads_are_no_errors() -> Result<()> {
+    for program in [
+        dp_basic(["sampler"])?,
+        dp_basic(["trace", "--devices", "2xcpu"])?,
+        ddp_imagenet(["--help"])?,
+        launcher(["--help"])?,
+    ] {
+        expect_code_without_readers(&program, "0")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_error_that_nobody_reads_has_its_usual_code() -> Result<()> {
+    expect_code_without_readers(&ddp_mnist(["--load", "missing"])?, "1")?;
+    Ok(())
+}
+
+// === Files ===
+
+#[test]
+fn a_model_is_not_saved_to_a_device_or_a_pipe() -> Result<()> {
+    let job = Job::new()?;
+    let made = Command::new("mkfifo").arg(job.directory().join("pipe")).status()?;
+    ensure!(made.success(), "mkfifo has failed");
+    symlink("/dev/null", job.directory().join("link"))?;
+    for (path, found) in [("/dev/null", "a device"), ("link", "a device"), ("pipe", "a pipe")] {
+        let ended = job.run(ddp_mnist(["--epochs", "1", "--save", path])?)?.expect_code(1)?;
+        let message =
+            format!("error: {path}: {found}; expected the name of a regular file to write");
+        ensure!(ended.stderr.contains(&message) && ended.stdout.is_empty(), "{ended}");
+    }
+    ensure!(fs::metadata("/dev/null")?.file_type().is_char_device(), "/dev/null is replaced");
+    Ok(())
+}
+
+#[test]
+fn a_model_is_saved_through_a_link_and_keeps_the_permissions_of_the_old_one() -> Result<()> {
+    let job = Job::new()?;
+    let at = |name: &str| job.directory().join(name);
+    fs::create_dir(at("disk"))?;
+    fs::write(at("disk/model"), "old")?;
+    fs::set_permissions(at("disk/model"), fs::Permissions::from_mode(0o640))?;
+    symlink("disk/model", at("model.safetensors"))?;
+    job.run(one_epoch()?)?.expect_success()?;
+    ensure!(at("model.safetensors").is_symlink(), "the link is replaced");
+    safetensors::read(&at("disk/model"))?;
+    let mode = fs::metadata(at("disk/model"))?.permissions().mode() & 0o777;
+    ensure!(mode == 0o640, "its mode is {mode:o}");
+    Ok(())
+}
+
+/// A limit on the size of files stands for a full disk here: the system also sends a signal.
+#[test]
+fn a_model_that_is_too_large_for_a_file_leaves_nothing_behind() -> Result<()> {
+    const BLOCKS_OF_512_BYTES: &str = r#"ulimit -f 200; exec "$@""#;
+    let program = ddp_mnist(["--epochs", "1", "--batch-size", "1000", "--metrics", "metrics"])?;
+    for (program, ranks) in [(launch(1, &program)?, 1), (program, 1)] {
+        let job = Job::new()?;
+        let ended = job.run(in_shell(BLOCKS_OF_512_BYTES, &program))?.expect_code(1)?;
+        let ended = ended.expect_messages(&["cannot write model.safetensors", "File too large"])?;
+        ensure!(job.files()? == ["metrics"], "{:?}: {ended}", job.files()?);
+        for rank in 0..ranks {
+            ensure!(losses(job.directory(), rank)?.len() == 8, "{ended}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_log_file_that_may_not_grow_ends_and_the_job_does_not() -> Result<()> {
+    let job = Job::new()?;
+    let logs = ["--log-dir", "logs", "--redirects", "1"];
+    let program = launcher([&logs[..], &["--", "seq", "2000"]].concat())?;
+    let ended = job.run(in_shell(r#"ulimit -f 8; exec "$@""#, &program))?.expect_success()?;
+    ended.expect_line(&["cannot write to ", "stdout.log any more: File too large"])?;
+    Ok(())
+}
+
+// === Too few of them ===
+
+#[test]
+fn a_low_limit_on_open_files_is_an_error_with_the_number_that_would_do() -> Result<()> {
+    let program = launch(2, &one_epoch()?)?;
+    let ended = Job::new()?.run(in_shell(r#"ulimit -n 20; exec "$@""#, &program))?;
+    ended.expect_code(1)?.expect_line(&[
+        "the limit on open files (ulimit -n) is 20",
+        "at least 28 for a world size of 2",
+    ])?;
+    Job::new()?.run(in_shell(r#"ulimit -n 28; exec "$@""#, &program))?.expect_success()?;
+    let soft = r#"ulimit -S -n 20; exec "$@""#;
+    Job::new()?.run(in_shell(soft, &program))?.expect_success()?;
+    Ok(())
+}

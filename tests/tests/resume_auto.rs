@@ -1,0 +1,106 @@
+//! `--resume auto`: the same command starts a training and, after a failure, continues it, also with
+//! another number of ranks.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use tests::programs::{ddp_mnist, launch};
+use tests::training::{OUTPUTS, events};
+use tests::{Ended, Job, safetensors};
+
+const CHECKPOINT: &str = "checkpoint.safetensors";
+
+/// The digits to train on, and how many of them a rank has in a step.
+const SAMPLES: usize = 8000;
+const BATCH: usize = 100;
+
+/// Two epochs with momentum and dropout, both of which the checkpoint must hold.
+const TRAINING: [&str; 8] = [
+    "--epochs=2",
+    "--batch-size=100",
+    "--momentum=0.9",
+    "--lr=0.05",
+    "--checkpoint=checkpoint.safetensors",
+    "--save-every=4",
+    "--resume",
+    "auto",
+];
+
+fn run(job: &Job, ranks: usize) -> Result<Ended> {
+    let flags = TRAINING.into_iter().chain(OUTPUTS);
+    job.run(launch(ranks, &ddp_mnist(flags)?)?)?.expect_success()
+}
+
+/// Kills a training once it has saved something. On a fast machine, it may have ended before.
+fn run_and_kill(job: &Job, ranks: usize) -> Result<()> {
+    let mut launcher =
+        job.start(launch(ranks, &ddp_mnist(TRAINING.into_iter().chain(OUTPUTS))?)?)?;
+    job.until("there is a checkpoint", || {
+        Ok(job.directory().join(CHECKPOINT).exists().then_some(()))
+    })?;
+    for pid in job.processes()? {
+        // It may have ended by itself at this moment.
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+    launcher.wait()?;
+    job.expect_nobody_left(Duration::from_secs(5))
+}
+
+/// The epoch and the step from which a run has gone on, by what it has printed.
+fn resumed_from(ended: &Ended) -> Result<(u64, usize)> {
+    let place = || {
+        let line = ended.stdout.lines().find(|line| line.starts_with("resumed from "))?;
+        let (_, place) = line.split_once(": epoch ")?;
+        let (epoch, step) = place.split_once(", step ")?;
+        Some((epoch.parse().ok()?, step.parse().ok()?))
+    };
+    place().with_context(|| format!("it does not say from where it goes on: {ended}"))
+}
+
+#[test]
+fn a_training_without_a_checkpoint_begins_and_one_with_a_checkpoint_goes_on() -> Result<()> {
+    let job = Job::new()?;
+    let first = run(&job, 2)?;
+    let said = "no checkpoint at checkpoint.safetensors yet: a fresh start\n";
+    ensure!(first.stdout.starts_with(said), "{first}");
+    let weights = fs::read(job.directory().join("model.safetensors"))?;
+    let second = run(&job, 2)?;
+    ensure!(resumed_from(&second)? == (2, 0), "{second}");
+    ensure!(fs::read(job.directory().join("model.safetensors"))? == weights, "it trained again");
+    Ok(())
+}
+
+#[test]
+fn a_training_that_is_killed_and_started_again_ends_with_the_same_weights() -> Result<()> {
+    let weights = |job: &Job| safetensors::read(&job.directory().join("model.safetensors"));
+    let whole = Job::new()?;
+    run(&whole, 2)?;
+    let parts = Job::new()?;
+    run_and_kill(&parts, 2)?;
+    resumed_from(&run(&parts, 2)?)?;
+    ensure!(weights(&whole)? == weights(&parts)?, "the weights differ");
+    Ok(())
+}
+
+#[test]
+fn another_number_of_ranks_divides_the_rest_of_the_epoch_among_itself() -> Result<()> {
+    for (before, after) in [(3, 1), (1, 3)] {
+        let job = Job::new()?;
+        run_and_kill(&job, before)?;
+        let (epoch, step) = resumed_from(&run(&job, after)?)?;
+        let rest = SAMPLES.saturating_sub(step * BATCH * before);
+        let expected = if epoch < 2 { rest.div_ceil(after).div_ceil(BATCH) } else { 0 };
+        for rank in 0..after {
+            let steps = events(job.directory(), rank, "step", |event| {
+                Some((event["epoch"].as_u64()?, event["step"].as_u64()? as usize))
+            })?;
+            let found: Vec<_> =
+                steps.iter().filter(|place| place.0 == epoch).map(|place| place.1).collect();
+            let expected: Vec<_> = (step..step + expected).collect();
+            ensure!(found == expected, "{before} to {after} ranks: {found:?} from step {step} on");
+        }
+    }
+    Ok(())
+}
