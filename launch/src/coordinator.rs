@@ -185,6 +185,7 @@ impl Table {
         let (mut actions, mut lost) = (Vec::new(), Vec::new());
         loop {
             let now = Instant::now();
+            actions.extend(job.pass_time(now));
             if let Err(error) = self.perform(actions) {
                 say(format_args!("{error:#}"));
                 break;
@@ -214,7 +215,8 @@ impl Table {
                     }
                     job.handle(id, event, Instant::now())
                 }
-                Err(_) => job.pass_time(Instant::now()),
+                // Something is due. The threads that send events outlive this one.
+                Err(_) => Vec::new(),
             };
         }
         // Nodes that have not ended yet see that nobody decides any more.
