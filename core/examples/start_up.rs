@@ -12,7 +12,7 @@ use tch::{Device, Tensor};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup, ReduceOp};
 
 fn main() {
-    exit(run())
+    exit(run)
 }
 
 fn run() -> Result<()> {
