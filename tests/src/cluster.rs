@@ -11,14 +11,15 @@ use crate::job::{Ended, Job, Process};
 use crate::programs::launch_with;
 use crate::{Hosts, wait};
 
-/// Every host has ports of its own, so that any does.
+/// Any port will do, since each host has its own.
 const PORT: &str = "29500";
 
-/// Hosts, and a job whose nodes they are. Host 0 is node 0 unless the flags say otherwise.
+/// Some hosts, and a job that runs on them. Host 0 is node 0 unless the flags say otherwise.
 pub struct Cluster {
     launchers: BTreeMap<usize, Process>,
-    // Before the hosts, which last as long as they have processes.
+    /// Dropped before the hosts, which last as long as they have processes.
     pub job: Job,
+    /// The hosts and their network.
     pub hosts: Hosts,
 }
 
@@ -70,7 +71,7 @@ impl Cluster {
         self.launchers.get_mut(&host).with_context(|| format!("host {host} has no launcher"))
     }
 
-    /// All hosts but one.
+    /// All hosts except this one.
     pub fn others(&self, host: usize) -> Vec<usize> {
         (0..self.hosts.count()).filter(|&other| other != host).collect()
     }
@@ -94,6 +95,26 @@ impl Cluster {
     pub fn succeeds(&mut self) -> Result<Vec<Ended>> {
         let hosts: Vec<_> = self.launchers.keys().copied().collect();
         hosts.iter().map(|host| self.launcher(*host)?.wait()?.expect_success()).collect()
+    }
+
+    /// Waits until `look` finds something, as long as the launchers run and make progress.
+    pub fn until<T>(
+        &mut self,
+        what: &str,
+        mut look: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        let launchers = &mut self.launchers;
+        self.job.until(what, || {
+            for (host, launcher) in launchers.iter_mut() {
+                ensure!(!launcher.has_ended()?, "the launcher of host {host} has ended");
+            }
+            look()
+        })
+    }
+
+    /// No longer expects anything of a host's launcher.
+    pub fn forget(&mut self, host: usize) {
+        self.launchers.remove(&host);
     }
 
     /// Lets the job go on.

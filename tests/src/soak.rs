@@ -3,16 +3,19 @@
 
 mod agreement;
 mod culprit;
+mod elastic;
 mod kills;
 mod network;
 mod restarts;
 mod silence;
+mod start_up;
 mod torchrun;
 
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
+use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::programs::ddp_mnist;
@@ -39,6 +42,13 @@ pub struct Trial {
     pub dice: StdRng,
     /// How large it is.
     pub size: Size,
+}
+
+impl Trial {
+    /// The same number leads to the same victims and moments.
+    pub fn new(number: u64, size: Size) -> Self {
+        Self { dice: StdRng::seed_from_u64(number), size }
+    }
 }
 
 /// How large a trial is.
@@ -146,6 +156,14 @@ pub const LINES: &[Line] = &[
         trial: restarts::restart,
     },
     Line {
+        name: "elastic",
+        fault: "elastic 1:3: a node killed, a node added, a node killed again",
+        goal: "trains on in under 10 s each time; every sample of an epoch once",
+        limit: seconds(10),
+        trials: 20,
+        trial: elastic::nodes_come_and_go,
+    },
+    Line {
         name: "uneven-nodes",
         fault: "1, 2 and 3 ranks on the nodes",
         goal: "trains as ranks 0 to 5 of 6",
@@ -200,6 +218,38 @@ pub const LINES: &[Line] = &[
         limit: None,
         trials: 5,
         trial: torchrun::lost_node,
+    },
+    Line {
+        name: "start-up-8",
+        fault: "8 ranks on one host",
+        goal: "meet",
+        limit: None,
+        trials: 5,
+        trial: start_up::ranks::<8>,
+    },
+    Line {
+        name: "start-up-16",
+        fault: "16 ranks on one host",
+        goal: "meet",
+        limit: None,
+        trials: 5,
+        trial: start_up::ranks::<16>,
+    },
+    Line {
+        name: "start-up-32",
+        fault: "32 ranks on one host",
+        goal: "meet",
+        limit: None,
+        trials: 5,
+        trial: start_up::ranks::<32>,
+    },
+    Line {
+        name: "start-up-64",
+        fault: "64 ranks on one host",
+        goal: "meet in under 2.5 s (on 2 cores)",
+        limit: Some(Duration::from_millis(2500)),
+        trials: 5,
+        trial: start_up::ranks::<64>,
     },
 ];
 

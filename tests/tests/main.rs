@@ -24,6 +24,7 @@ mod faults;
 mod first_contact;
 mod help;
 mod hooks_parity;
+mod hosts;
 mod imagenet_bad_input;
 mod imagenet_compare;
 mod imagenet_methods;

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
+use tests::Hosts;
 use tests::soak::{LINES, Line, Size, Trial};
 
 /// Provoke the faults of jobs over several hosts, many times each, and print a table of the results.
@@ -17,7 +16,7 @@ use tests::soak::{LINES, Line, Size, Trial};
 #[command(name = "soak")]
 struct Args {
     /// Try each line N times [default: 36 or 20, as the table says]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     trials: Option<u32>,
     /// Start with this trial, to repeat one that has failed
     #[arg(long, value_name = "K", default_value_t = 0)]
@@ -39,6 +38,7 @@ struct Results {
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
     let lines = choose(&args.lines)?;
+    Hosts::new(1).context("cannot create hosts as network namespaces")?;
     fs::create_dir_all(&args.logs)
         .with_context(|| format!("cannot create {}", args.logs.display()))?;
     let mut table = vec![
@@ -72,10 +72,8 @@ fn choose(names: &[String]) -> Result<Vec<&'static Line>> {
 fn try_often(line: &Line, args: &Args) -> Result<Results> {
     let mut results = Results::default();
     for number in args.first..args.first + args.trials.unwrap_or(line.trials) {
-        // The same number leads to the same victims and moments.
-        let dice = StdRng::seed_from_u64(number.into());
         let begin = Instant::now();
-        let outcome = (line.trial)(&mut Trial { dice, size: Size::FULL });
+        let outcome = (line.trial)(&mut Trial::new(number.into(), Size::FULL));
         let reason = match outcome {
             Ok(took) => {
                 results.took.push(took);

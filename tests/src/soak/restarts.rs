@@ -1,23 +1,21 @@
 //! Ranks that are killed and started again.
 
 use std::collections::BTreeMap;
-use std::process::Command;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use rand::Rng;
 
 use super::{NODES, Trial};
 use crate::cluster::Cluster;
 use crate::job::Ended;
-use crate::programs::{example, workspace};
+use crate::programs::ddp_mnist;
 use crate::safetensors::{self, Tensor};
 
-/// Resumes from the snapshot if there is one.
-const RESUME: &str = r#"test -f snapshot && set -- "$@" --resume snapshot; exec "$@""#;
+/// The jobs of a trial, some of which may end before their moment.
+const ATTEMPTS: usize = 10;
 
 /// The weights at the end.
 const WEIGHTS: &str = "model.safetensors";
@@ -33,7 +31,7 @@ struct Undisturbed {
 pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
     let per_node = trial.size.ranks_per_node;
     let undisturbed = undisturbed(per_node)?;
-    loop {
+    for _ in 0..ATTEMPTS {
         let rank = trial.dice.random_range(0..NODES * per_node);
         let moment = undisturbed.took.mul_f64(trial.dice.random_range(0.0..1.0));
         let done = Cluster::with(NODES, |cluster| {
@@ -44,7 +42,7 @@ pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
                 return Ok(None);
             }
             // It may end by itself at this moment.
-            let _ = kill(cluster.job.rank(rank, "mingpt")?, Signal::SIGKILL);
+            let _ = kill(cluster.job.rank(rank, "ddp-mnist")?, Signal::SIGKILL);
             let launchers = cluster.succeeds()?;
             let restarted = |ended: &Ended| ended.stderr.contains("restart 1 of 3");
             if !launchers.iter().any(restarted) {
@@ -60,6 +58,7 @@ pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
             return Ok(took);
         }
     }
+    bail!("no rank was killed and started again in {ATTEMPTS} jobs");
 }
 
 /// The same training in peace. It is done only once for all trials.
@@ -80,12 +79,8 @@ fn undisturbed(per_node: usize) -> Result<Undisturbed> {
 }
 
 fn start(cluster: &mut Cluster, per_node: usize) -> Result<()> {
-    let text = workspace().join("LICENSE-APACHE");
-    let text = text.to_string_lossy();
-    let flags =
-        ["--epochs", "4", "--batch-size", "64", "--snapshot", "snapshot", "--save", WEIGHTS];
-    let training = example("mingpt", flags.into_iter().chain(["--text", &text]))?;
-    let mut program = Command::new("sh");
-    program.args(["-c", RESUME, "sh"]).arg(training.get_program()).args(training.get_args());
+    let training = ["--epochs=2", "--batch-size=32", "--momentum=0.9", "--save", WEIGHTS];
+    let checkpoint = ["--checkpoint=checkpoint.safetensors", "--save-every=5", "--resume=auto"];
+    let program = ddp_mnist(training.into_iter().chain(checkpoint))?;
     cluster.start(&["-n", &per_node.to_string(), "--max-restarts", "3"], &program)
 }

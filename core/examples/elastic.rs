@@ -1,0 +1,117 @@
+//! Counts how often a job trains on each sample while its nodes come and go: the model has a weight
+//! for every sample, and each step adds 1 to those of its batch.
+//!
+//! ```text
+//! launch --nnodes 1:3 --rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id ID -n 2 elastic --checkpoint FILE --until ENOUGH
+//! ```
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use report::{exit, say};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use tch::nn::{Module, VarStore};
+use tch::{Kind, Tensor};
+use tch_parallel::checkpoint::Training;
+use tch_parallel::data::{DataLoader, DistributedSampler, TensorDataset};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+
+/// A multiple of every world size up to 6, and so are the samples of a step. So no rank is ever short
+/// of a sample, which it would have to repeat.
+const SAMPLES: i64 = 1440;
+const BATCH_SIZE: usize = 12;
+
+#[derive(Debug, Parser)]
+struct Args {
+    /// Save the training here after every step, and go on from it.
+    #[arg(long, value_name = "FILE")]
+    checkpoint: PathBuf,
+    /// Stop after the epoch in which this file appears.
+    #[arg(long, value_name = "FILE")]
+    until: PathBuf,
+    /// Add the world size to this file after the first step of each start.
+    #[arg(long, value_name = "FILE")]
+    starts: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Progress {
+    epoch: u64,
+    /// What all ranks together have seen in this epoch.
+    samples: usize,
+}
+
+/// The weights.
+#[derive(Debug)]
+struct Counts(Tensor);
+
+impl Module for Counts {
+    fn forward(&self, samples: &Tensor) -> Tensor {
+        self.0.index_select(0, samples).sum(Kind::Float)
+    }
+}
+
+fn main() {
+    exit(|| train(&Args::parse()))
+}
+
+fn train(args: &Args) -> Result<()> {
+    let group = ProcessGroup::from_env()?;
+    let world_size = group.world_size();
+    let samples = Tensor::arange(SAMPLES, (Kind::Int64, group.device()));
+    let samples = TensorDataset::new(samples)?;
+    let loader = DataLoader::new(samples, DistributedSampler::new(&group, 0), BATCH_SIZE)?;
+
+    let mut vs = VarStore::new(group.device());
+    let counts = Counts(vs.root().zeros("counts", &[SAMPLES]));
+    let model = DistributedDataParallel::new(counts, &vs, &group)?;
+    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
+    let mut progress = Progress::default();
+    if args.checkpoint.exists() {
+        progress = training(&mut vs, &mut optimizer).load(&args.checkpoint, &group)?.progress;
+    }
+
+    let mut first_step = true;
+    while !is_enough(args, progress, &group)? {
+        for batch in loader.epoch_after(progress.epoch, progress.samples)? {
+            let batch = batch?;
+            // The average of the gradients of all ranks is then -1 for each sample of the step.
+            let loss = model.f_forward_t(&batch, true)? * -(world_size as f64);
+            optimizer.zero_grad()?;
+            model.backward(&loss)?;
+            optimizer.step()?;
+            progress.samples += batch.size()[0] as usize * world_size;
+            training(&mut vs, &mut optimizer).save(&args.checkpoint, &progress, &group)?;
+            if first_step && group.rank() == 0 {
+                let mut starts = File::options().append(true).create(true).open(&args.starts)?;
+                writeln!(starts, "{world_size}")?;
+            }
+            first_step = false;
+        }
+        progress = Progress { epoch: progress.epoch + 1, samples: 0 };
+    }
+
+    let counts = &vs.variables()["counts"];
+    let (least, most) = (counts.min().double_value(&[]), counts.max().double_value(&[]));
+    let epochs = progress.epoch;
+    ensure!(
+        least == epochs as f64 && most == least,
+        "in {epochs} epochs, samples came {least} to {most} times"
+    );
+    say(&group, format!("every sample came {least} times in {epochs} epochs"));
+    Ok(())
+}
+
+/// Whether rank 0 sees the file at the beginning of an epoch.
+fn is_enough(args: &Args, progress: Progress, group: &ProcessGroup) -> Result<bool> {
+    let mut enough = Tensor::from(i64::from(progress.samples == 0 && args.until.exists()));
+    group.broadcast(&mut enough, 0)?;
+    Ok(enough.int64_value(&[]) == 1)
+}
+
+fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut Sgd) -> Training<'a> {
+    Training { architecture: "elastic", vs, optimizer, scheduler: None, scaler: None }
+}

@@ -1,0 +1,87 @@
+//! Nodes that leave an elastic job, and nodes that come.
+
+use std::fs::{self, File};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use rand::Rng;
+
+use super::{NODES, Trial};
+use crate::cluster::Cluster;
+use crate::programs::example;
+
+/// The world size of every start, a line each.
+const STARTS: &str = "starts";
+
+/// Appears when the training may end.
+const ENOUGH: &str = "enough";
+
+/// A node is killed, comes again, and one is killed again. Host 0 stays: the others meet there.
+/// Returns the longest time until the training went on.
+pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
+    let per_node = trial.size.ranks_per_node;
+    let victims = [(); 2].map(|()| trial.dice.random_range(1..NODES));
+    let moments = [(); 3].map(|()| Duration::from_millis(trial.dice.random_range(0..500)));
+    Cluster::with(NODES, |cluster| {
+        for host in 0..NODES {
+            start(cluster, host, per_node)?;
+        }
+        let mut sizes = vec![NODES * per_node];
+        wait_for_starts(cluster, &sizes)?;
+        let mut longest = Duration::ZERO;
+        for (change, moment) in moments.into_iter().enumerate() {
+            cluster.let_pass(moment);
+            let begin = Instant::now();
+            let nodes = match change {
+                0 => leave(cluster, victims[0])?,
+                1 => {
+                    start(cluster, victims[0], per_node)?;
+                    NODES
+                }
+                _ => leave(cluster, victims[1])?,
+            };
+            sizes.push(nodes * per_node);
+            wait_for_starts(cluster, &sizes)?;
+            longest = longest.max(begin.elapsed());
+        }
+        File::create(cluster.job.directory().join(ENOUGH))?;
+        let ends = cluster.succeeds()?;
+        let counted = ends.iter().any(|ended| ended.stdout.contains("every sample came "));
+        ensure!(counted, "the samples were not counted");
+        Ok(longest)
+    })
+}
+
+fn start(cluster: &mut Cluster, host: usize, per_node: usize) -> Result<()> {
+    let endpoint = format!("{}:29400", cluster.hosts.address(0));
+    let per_node = per_node.to_string();
+    let flags = ["--nnodes", "1:3", "--rdzv-backend", "c10d", "--rdzv-endpoint", &endpoint];
+    let flags = [&flags[..], &["--rdzv-id", "soak", "-n", &per_node]].concat();
+    cluster.launch(host, &flags, &program()?)
+}
+
+fn program() -> Result<Command> {
+    let checkpoint = ["--checkpoint", "checkpoint.safetensors"];
+    example("elastic", checkpoint.into_iter().chain(["--until", ENOUGH, "--starts", STARTS]))
+}
+
+/// Kills all processes of a host, and returns how many nodes are left.
+fn leave(cluster: &mut Cluster, host: usize) -> Result<usize> {
+    cluster.hosts.signal(host, Signal::SIGKILL)?;
+    cluster.forget(host);
+    Ok(NODES - 1)
+}
+
+fn wait_for_starts(cluster: &mut Cluster, sizes: &[usize]) -> Result<()> {
+    let path = cluster.job.directory().join(STARTS);
+    let expected: Vec<_> = sizes.iter().map(usize::to_string).collect();
+    cluster.until(&format!("worlds of {expected:?} ranks have trained"), || {
+        let starts = fs::read_to_string(&path).unwrap_or_default();
+        let starts: Vec<_> = starts.lines().collect();
+        let so_far = expected.get(..starts.len()).context("there were more starts")?;
+        ensure!(starts == so_far, "worlds of {starts:?} ranks have trained, not {expected:?}");
+        Ok((starts.len() == expected.len()).then_some(()))
+    })
+}

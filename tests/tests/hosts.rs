@@ -1,0 +1,71 @@
+//! Jobs over three hosts, and what happens to their hosts, processes and network: the faults that
+//! `cargo xtask soak` provokes many times, once each. Only root may create the hosts; if they cannot
+//! be created, the tests say so.
+
+use anyhow::{Context, Result, ensure};
+use tests::Hosts;
+use tests::soak::{LINES, Size, Trial};
+
+/// How much longer than elsewhere a fault may take to be noticed while other tests run.
+const LOADED: u32 = 4;
+
+fn holds(name: &str) -> Result<()> {
+    if Hosts::or_skip(1).is_none() {
+        return Ok(());
+    }
+    let line = LINES.iter().find(|line| line.name == name).context("there is no such line")?;
+    let took = (line.trial)(&mut Trial::new(0, Size::QUICK))?;
+    let in_time = line.limit.is_none_or(|limit| took < LOADED * limit);
+    ensure!(in_time, "it took {took:?}");
+    Ok(())
+}
+
+#[test]
+fn a_killed_rank_ends_the_ranks_of_all_hosts_and_each_names_it() -> Result<()> {
+    holds("killed-rank")
+}
+
+#[test]
+fn a_killed_launcher_ends_the_ranks_of_all_hosts_and_each_names_its_host() -> Result<()> {
+    holds("killed-launcher")
+}
+
+#[test]
+fn a_host_that_vanishes_ends_the_ranks_of_the_others_and_each_names_it() -> Result<()> {
+    holds("killed-host")
+}
+
+#[test]
+fn a_host_that_falls_silent_is_taken_for_lost() -> Result<()> {
+    holds("stopped-host")
+}
+
+#[test]
+fn a_host_that_is_cut_off_for_good_ends_by_itself() -> Result<()> {
+    holds("link-down")
+}
+
+#[test]
+fn a_host_that_is_cut_off_for_a_moment_goes_on() -> Result<()> {
+    holds("partition")
+}
+
+#[test]
+fn a_rank_that_is_killed_and_started_again_changes_no_bit() -> Result<()> {
+    holds("restarts")
+}
+
+#[test]
+fn an_elastic_job_loses_no_sample_when_nodes_come_and_go() -> Result<()> {
+    holds("elastic")
+}
+
+#[test]
+fn nodes_may_have_different_numbers_of_ranks() -> Result<()> {
+    holds("uneven-nodes")
+}
+
+#[test]
+fn another_version_of_the_program_is_refused_on_every_host() -> Result<()> {
+    holds("other-program")
+}
