@@ -28,16 +28,8 @@ pub(super) fn store(env: &Env, timeout: Duration) -> Result<Store> {
     let master = master(env, timeout.min(NAMED))?;
     let serves = env.rank == 0 && !env.agent_store;
     let listener = if serves { Some(listener(env, master)?) } else { None };
-    if !serves {
-        wait_for_server(env, start, timeout)?;
-    }
-    let tcp = TcpStoreOptions {
-        host: &env.master_addr,
-        port: env.master_port,
-        world_size: env.world_size,
-        listener,
-        timeout,
-    };
+    let server = if serves { master } else { wait_for_server(env, start, timeout)? };
+    let tcp = TcpStoreOptions { server, world_size: env.world_size, listener, timeout };
     let store = Store::tcp(tcp).map_err(|error| {
         let master = format!("{}:{}", env.master_addr, env.master_port);
         failed(env, format!("join the store at {master}"), error.message())
@@ -163,15 +155,16 @@ fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-/// Waits until the store listens. libtorch's own client would wait too, but prints C++ backtraces
-/// meanwhile. `start` is when the timeout began.
-fn wait_for_server(env: &Env, start: Instant, timeout: Duration) -> Result<()> {
+/// Waits until the store listens, and returns where. libtorch's own client would wait too, but prints
+/// C++ backtraces meanwhile. `start` is when the timeout began.
+fn wait_for_server(env: &Env, start: Instant, timeout: Duration) -> Result<SocketAddr> {
     loop {
         // Resolved anew: a host that comes back may have another address.
-        let attempt = look_up(env)
-            .and_then(|master| TcpStream::connect_timeout(&master, ATTEMPT.min(timeout)));
+        let attempt = look_up(env).and_then(|master| {
+            TcpStream::connect_timeout(&master, ATTEMPT.min(timeout)).map(|_| master)
+        });
         match attempt {
-            Ok(_) => return Ok(()),
+            Ok(master) => return Ok(master),
             Err(source) if start.elapsed() >= timeout => {
                 return Err(failed(
                     env,

@@ -5,6 +5,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <resolv.h>
+
 using c10d_sys::guarded;
 using std::chrono::milliseconds;
 
@@ -25,6 +27,30 @@ char* c10d_copy_text(const char* text) {
   return c10d_sys::copy_text(text);
 }
 
+namespace {
+
+// For each connection, libtorch looks up the name of the peer's address, for its log. Where many ranks
+// start at once the name server loses questions, and each costs seconds. While this lives, this thread
+// asks none; /etc/hosts and numeric addresses still work.
+class WithoutNameServers {
+ public:
+  WithoutNameServers() {
+    if ((_res.options & RES_INIT) == 0) {
+      res_init();
+    }
+    count_ = _res.nscount;
+    _res.nscount = 0;
+  }
+  ~WithoutNameServers() { _res.nscount = count_; }
+  WithoutNameServers(const WithoutNameServers&) = delete;
+  WithoutNameServers& operator=(const WithoutNameServers&) = delete;
+
+ private:
+  int count_;
+};
+
+} // namespace
+
 c10d_status c10d_tcp_store_new(
     const char* host, uint16_t port, size_t world_size, int listen_fd, int64_t timeout_ms, c10d_store** out) {
   return guarded([&] {
@@ -40,6 +66,7 @@ c10d_status c10d_tcp_store_new(
       options.isServer = true;
       options.masterListenFd = listen_fd;
     }
+    const WithoutNameServers numeric;
     *out = new c10d_store{c10::make_intrusive<c10d::TCPStore>(host, options)};
   });
 }
@@ -55,7 +82,10 @@ c10d_status c10d_prefix_store_new(const char* prefix, const c10d_store* store, c
 }
 
 c10d_status c10d_store_clone(const c10d_store* store, c10d_store** out) {
-  return guarded([&] { *out = new c10d_store{store->store->clone()}; });
+  return guarded([&] {
+    const WithoutNameServers numeric;
+    *out = new c10d_store{store->store->clone()};
+  });
 }
 
 c10d_status c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length) {

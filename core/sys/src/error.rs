@@ -164,11 +164,10 @@ mod tests {
     /// A server and its client.
     fn tcp_stores() -> (Store, Store) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let server = listener.local_addr().unwrap();
         let store = |listener| {
             let timeout = Duration::from_secs(10);
-            let host = "127.0.0.1";
-            Store::tcp(TcpStoreOptions { host, port, world_size: 2, listener, timeout }).unwrap()
+            Store::tcp(TcpStoreOptions { server, world_size: 2, listener, timeout }).unwrap()
         };
         let server = store(Some(listener));
         (server, store(None))

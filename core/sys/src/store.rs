@@ -3,7 +3,7 @@
 use crate::error::{c_text, check, created};
 use crate::process_group::c_texts;
 use crate::{Error, ffi};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Once;
@@ -23,11 +23,9 @@ unsafe impl Sync for Store {}
 
 /// Address and members of a TCP store; `c10d::TCPStoreOptions`.
 #[derive(Debug)]
-pub struct TcpStoreOptions<'a> {
-    /// The server's host name or address, as MASTER_ADDR gives it.
-    pub host: &'a str,
-    /// The server's port, as MASTER_PORT gives it.
-    pub port: u16,
+pub struct TcpStoreOptions {
+    /// Where the server listens: what MASTER_ADDR stands for, and MASTER_PORT.
+    pub server: SocketAddr,
     /// The number of ranks that connect. A Python server waits for all of them; ours does not.
     pub world_size: usize,
     /// The socket to serve on, which makes this process the server; `None` for a client.
@@ -38,9 +36,9 @@ pub struct TcpStoreOptions<'a> {
 
 impl Store {
     /// Serves a store over TCP, or connects to one; `c10d::TCPStore`.
-    pub fn tcp(options: TcpStoreOptions<'_>) -> Result<Store, Error> {
+    pub fn tcp(options: TcpStoreOptions) -> Result<Store, Error> {
         initialize()?;
-        let host = c_text(options.host)?;
+        let host = c_text(&host(options.server))?;
         // The server closes the descriptor when it ends.
         let fd = options.listener.map_or(-1, IntoRawFd::into_raw_fd);
         let mut handle = null_mut();
@@ -48,7 +46,7 @@ impl Store {
         let status = unsafe {
             ffi::c10d_tcp_store_new(
                 host.as_ptr(),
-                options.port,
+                options.server.port(),
                 options.world_size,
                 fd,
                 milliseconds(options.timeout),
@@ -208,6 +206,14 @@ impl Drop for Store {
     fn drop(&mut self) {
         // SAFETY: the handle is ours and is not used again.
         unsafe { ffi::c10d_store_free(self.handle.as_ptr()) }
+    }
+}
+
+/// The address as libtorch takes it. An address of one network alone needs the interface as well.
+fn host(server: SocketAddr) -> String {
+    match server {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
+        _ => server.ip().to_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,9 +28,10 @@ const STEP: &str = "C10D_TEST_STEP";
 
 /// Joins the others at a port, and exchanges in every way there is.
 fn take_part(rank: usize, port: u16, listener: Option<TcpListener>) -> Result<(), Error> {
-    let (host, world_size, timeout) = ("127.0.0.1", RANKS, TIMEOUT);
-    let store = Store::tcp(TcpStoreOptions { host, port, world_size, listener, timeout }).unwrap();
-    let address = GlooAddress::Host(host.into());
+    let (server, timeout) = ((Ipv4Addr::LOCALHOST, port).into(), TIMEOUT);
+    let options = TcpStoreOptions { server, world_size: RANKS, listener, timeout };
+    let store = Store::tcp(options).unwrap();
+    let address = GlooAddress::Host("127.0.0.1".into());
     let options = GlooOptions { address, shared_memory: true, name: rank, timeout };
     let group = ProcessGroup::gloo(&store, rank, RANKS, &options)?;
     exchange(&group)
