@@ -11,21 +11,29 @@ use sha2::{Digest, Sha256};
 use crate::args::Args;
 use crate::console::say;
 use crate::coordinator::Coordinator;
+use crate::coordinator::listener::{self, Meeting};
 use crate::program;
 use crate::protocol::connection::Outgoing;
 use crate::protocol::handshake::Key;
 use crate::protocol::{Node, ToAgent, ToCoordinator, proof};
 use crate::signals;
 use crate::supervisor::{Event, Supervisor};
+use link::Search;
 
 /// Runs this node's part of the job, and its coordinator if this is node 0.
 pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> {
     let key = Key::new(&args.rdzv_id);
     let node = describe(args)?;
-    let coordinator = Coordinator::start(args, &key, &node)?;
-    link::start(args, key, node, coordinator.is_some(), supervisor.sender())?;
+    let (coordinator, port_is_taken) = match listener::open(args)? {
+        Meeting::Here(listener) => (Some(Coordinator::start(args, listener, &key, &node)?), false),
+        Meeting::Taken => (None, true),
+        Meeting::Elsewhere => (None, false),
+    };
+    let own = coordinator.as_ref().map(|coordinator| coordinator.address);
+    let search = Search::new(args, key, node, own, port_is_taken);
+    link::start(search, supervisor.sender())?;
     let mut agent = Agent { supervisor, link: None, is_coordinators: false };
-    let code = agent.obey();
+    let code = agent.follow();
     let Some(link) = agent.link else { return code };
     if let Err(error) = &code {
         // If the coordinator is lost too, its own nodes notice.
@@ -75,7 +83,7 @@ struct Agent<'a> {
 
 impl Agent<'_> {
     /// Does what the coordinator says until the job is over. Returns the launcher's exit code.
-    fn obey(&mut self) -> Result<ExitCode> {
+    fn follow(&mut self) -> Result<ExitCode> {
         loop {
             match self.supervisor.next_event(None)? {
                 Some(Event::Joined { link, is_own }) => {

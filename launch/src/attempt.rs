@@ -7,6 +7,7 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use crate::console::say;
+use crate::output::SILENCE;
 use crate::protocol::connection::Outgoing;
 use crate::protocol::{End, ToAgent, ToCoordinator};
 use crate::rank::Rank;
@@ -73,10 +74,13 @@ impl<'a> Attempt<'a> {
             match self.supervisor.next_event(self.deadline())? {
                 Some(Event::RankEnded { local_rank, at }) => self.rank_ended(local_rank, at)?,
                 Some(Event::Signal(signal)) => self.stop(signal),
-                Some(Event::Told(ToAgent::End(end))) => {
+                // The first that ends the job names the culprit: the coordinator is gone after it.
+                Some(Event::Told(ToAgent::End(end)))
+                    if self.end.as_ref().is_none_or(|earlier| earlier.again) =>
+                {
+                    self.end_ranks();
                     say(&end.reason);
                     self.end = Some(end);
-                    self.end_ranks();
                 }
                 Some(Event::Told(ToAgent::Done)) => self.done = true,
                 Some(Event::Told(ToAgent::Notice)) => {
@@ -110,7 +114,8 @@ impl<'a> Attempt<'a> {
         let running = matches!(self.phase, Phase::Running | Phase::Noticing(_));
         match self.coordinator {
             Some(coordinator) if running && !success => {
-                rank.output.drain();
+                // Nobody may read the console, which must not hide the failure.
+                rank.output.drain_for(SILENCE);
                 tell(coordinator, Failure::of(rank, Instant::now()));
             }
             Some(coordinator) if running => {
@@ -137,7 +142,6 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.stopped_by = Some(signal);
-        say(format_args!("forwarding {signal} to the ranks"));
         if let Some(coordinator) = self.coordinator {
             let _ = coordinator.send(&signals::stopped_by(signal));
         }
@@ -145,6 +149,7 @@ impl<'a> Attempt<'a> {
         if let Phase::Running | Phase::Noticing(_) = self.phase {
             self.phase = Phase::Ending(Instant::now() + GRACE);
         }
+        say(format_args!("forwarding {signal} to the ranks"));
     }
 
     fn deadline_passed(&mut self) {
@@ -157,8 +162,8 @@ impl<'a> Attempt<'a> {
             }
             (Phase::Noticing(_), None) => self.end_ranks(),
             _ => {
-                report::killed(&self.ranks, GRACE);
                 self.kill();
+                report::killed(&self.ranks, GRACE);
             }
         }
     }

@@ -11,7 +11,7 @@
 
 mod cause;
 mod job;
-mod listener;
+pub(crate) mod listener;
 mod placement;
 mod terms;
 
@@ -35,20 +35,22 @@ use job::{Action, Event, Job, NodeId};
 use terms::Terms;
 
 /// How many connections may be in their handshake at the same time. Others must try again.
-const GUESTS: usize = 64;
+const HANDSHAKES: usize = 64;
 
 /// How many strangers are mentioned.
 const STRANGERS: usize = 10;
 
 /// The coordinator's thread.
 pub(crate) struct Coordinator {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
     thread: JoinHandle<()>,
 }
 
 impl Coordinator {
-    /// Starts it, if this is the node where the others meet. `own` is what this node brings.
-    pub(crate) fn start(args: &Args, key: &Key, own: &Node) -> Result<Option<Self>> {
-        let Some(listener) = listener::open(args)? else { return Ok(None) };
+    /// Starts it. `own` is what this node brings.
+    pub(crate) fn start(args: &Args, listener: TcpListener, key: &Key, own: &Node) -> Result<Self> {
+        let address = listener.local_addr().context("cannot use the port where the nodes meet")?;
         let terms = Terms {
             own: own.clone(),
             nodes: args.nnodes,
@@ -59,7 +61,7 @@ impl Coordinator {
         };
         let (sender, events) = channel();
         let heartbeat_timeout = args.heartbeat_timeout();
-        let reception = Arc::new(Reception {
+        let admission = Arc::new(Admission {
             key: key.clone(),
             welcome: ToAgent::Welcome {
                 host: own.host.clone(),
@@ -68,16 +70,18 @@ impl Coordinator {
             },
             heartbeat_timeout,
             sender,
-            guests: AtomicUsize::new(0),
+            handshakes: AtomicUsize::new(0),
             strangers: AtomicUsize::new(0),
         });
-        let accept = move || reception.receive_all(&listener);
+        let accept = move || admission.admit_all(&listener);
         thread::Builder::new().spawn(accept).context("cannot start a thread for connections")?;
-        let table = Table { nodes: BTreeMap::new(), port: None };
+        let table = Table { nodes: BTreeMap::new(), ports: Vec::new() };
         let job = Job::new(terms, Instant::now());
-        let preside = move || table.preside(job, &events, heartbeat_timeout);
-        let thread = thread::Builder::new().spawn(preside);
-        Ok(Some(Coordinator { thread: thread.context("cannot start the coordinator's thread")? }))
+        let coordinate = move || table.coordinate(job, &events, heartbeat_timeout);
+        let thread = thread::Builder::new()
+            .spawn(coordinate)
+            .context("cannot start the coordinator's thread")?;
+        Ok(Coordinator { address, thread })
     }
 
     /// Waits until every node knows how the job has ended.
@@ -90,45 +94,45 @@ impl Coordinator {
 }
 
 /// What the coordinator's thread hears of a connection.
-enum News {
+enum Message {
     Joined(Node, Outgoing),
     Event(Event),
 }
 
 /// Lets nodes in, and listens to those that are in.
-struct Reception {
+struct Admission {
     key: Key,
     welcome: ToAgent,
     heartbeat_timeout: Duration,
-    sender: Sender<(NodeId, News)>,
-    guests: AtomicUsize,
+    sender: Sender<(NodeId, Message)>,
+    handshakes: AtomicUsize,
     strangers: AtomicUsize,
 }
 
-impl Reception {
-    fn receive_all(self: &Arc<Self>, listener: &TcpListener) {
+impl Admission {
+    fn admit_all(self: &Arc<Self>, listener: &TcpListener) {
         for id in 0.. {
             let Ok((stream, address)) = listener.accept() else {
                 // Out of file descriptors, most likely: some may be closed soon.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            if self.guests.fetch_add(1, Ordering::SeqCst) >= GUESTS {
-                self.guests.fetch_sub(1, Ordering::SeqCst);
+            if self.handshakes.fetch_add(1, Ordering::SeqCst) >= HANDSHAKES {
+                self.handshakes.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
-            let reception = Arc::clone(self);
+            let admission = Arc::clone(self);
             // Without a thread, the connection closes, and an agent tries again.
             let started = thread::Builder::new().spawn(move || {
-                let admitted = admit(stream, &reception.key, &reception.welcome, PATIENCE);
-                reception.guests.fetch_sub(1, Ordering::SeqCst);
+                let admitted = admit(stream, &admission.key, &admission.welcome, PATIENCE);
+                admission.handshakes.fetch_sub(1, Ordering::SeqCst);
                 match admitted {
-                    Ok(node) => reception.listen_to(id, node),
-                    Err(failed) => reception.mention(address, failed),
+                    Ok(node) => admission.listen_to(id, node),
+                    Err(failed) => admission.mention(address, failed),
                 }
             });
             if started.is_err() {
-                self.guests.fetch_sub(1, Ordering::SeqCst);
+                self.handshakes.fetch_sub(1, Ordering::SeqCst);
             }
         }
     }
@@ -137,16 +141,16 @@ impl Reception {
     fn listen_to(&self, id: NodeId, joined: Joined<Node>) {
         let Joined { mut incoming, outgoing, peer } = joined;
         // Sending fails when the job is over, and nobody needs to know.
-        let _ = self.sender.send((id, News::Joined(peer, outgoing)));
+        let _ = self.sender.send((id, Message::Joined(peer, outgoing)));
         let loss = loop {
             match incoming.receive(self.heartbeat_timeout) {
                 Ok(message) => {
-                    let _ = self.sender.send((id, News::Event(Event::Said(message))));
+                    let _ = self.sender.send((id, Message::Event(Event::Said(message))));
                 }
                 Err(loss) => break loss,
             }
         };
-        let _ = self.sender.send((id, News::Event(Event::Lost(loss))));
+        let _ = self.sender.send((id, Message::Event(Event::Lost(loss))));
     }
 
     fn mention(&self, address: SocketAddr, failed: Failed) {
@@ -167,18 +171,18 @@ impl Reception {
     }
 }
 
-/// The nodes that have joined, and the port of rank 0.
+/// The nodes that have joined, and the ports of rank 0.
 struct Table {
     nodes: BTreeMap<NodeId, Outgoing>,
-    /// Reserved until the next generation has another one: rank 0 may open it late.
-    port: Option<MasterPort>,
+    /// One for each generation. All stay reserved: no generation may have the port of an earlier one.
+    ports: Vec<MasterPort>,
 }
 
 impl Table {
-    fn preside(
+    fn coordinate(
         mut self,
         mut job: Job,
-        events: &Receiver<(NodeId, News)>,
+        events: &Receiver<(NodeId, Message)>,
         heartbeat_timeout: Duration,
     ) {
         let mut next_beat = Instant::now();
@@ -205,11 +209,11 @@ impl Table {
             }
             let next = job.due().map_or(next_beat, |due| due.min(next_beat));
             actions = match events.recv_timeout(next.saturating_duration_since(now)) {
-                Ok((id, News::Joined(node, outgoing))) => {
+                Ok((id, Message::Joined(node, outgoing))) => {
                     self.nodes.insert(id, outgoing);
                     job.handle(id, Event::Joined(node), Instant::now())
                 }
-                Ok((id, News::Event(event))) => {
+                Ok((id, Message::Event(event))) => {
                     if let Event::Lost(_) = event {
                         lost.push(id);
                     }
@@ -228,7 +232,9 @@ impl Table {
             match action {
                 Action::Tell(id, message) => self.tell(id, &message),
                 Action::Start(placements) => {
-                    let master_port = self.port.insert(MasterPort::free()?).number;
+                    let port = MasterPort::free()?;
+                    let master_port = port.number;
+                    self.ports.push(port);
                     for (id, placement) in placements {
                         self.tell(id, &ToAgent::Start { placement, master_port });
                     }

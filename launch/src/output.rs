@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -21,7 +21,7 @@ use logs::LogFile;
 pub(crate) use logs::Logs;
 
 /// After a rank has ended, how long its streams may stay silent before launch gives up on them.
-const SILENCE: Duration = Duration::from_millis(500);
+pub(crate) const SILENCE: Duration = Duration::from_millis(500);
 
 /// Where the two streams of one rank go. A stream that is `None` is inherited.
 pub(crate) struct Routes {
@@ -115,7 +115,13 @@ pub(crate) struct Output {
 impl Output {
     /// Waits until all output of the rank has been copied. The rank must have ended.
     pub(crate) fn drain(&self) {
-        self.pumps.iter().for_each(Pump::drain);
+        self.pumps.iter().for_each(|pump| pump.drain(None));
+    }
+
+    /// The same, but no longer than `limit`.
+    pub(crate) fn drain_for(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        self.pumps.iter().for_each(|pump| pump.drain(Some(deadline)));
     }
 
     /// The last lines of stderr; `None` if the rank wrote to the terminal itself.
@@ -162,10 +168,12 @@ impl Pump {
         Ok(Pump { over, idle })
     }
 
-    fn drain(&self) {
-        while self.over.recv_timeout(SILENCE) == Err(RecvTimeoutError::Timeout) {
+    fn drain(&self, deadline: Option<Instant>) {
+        let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let limit = || left().map_or(SILENCE, |left| left.min(SILENCE));
+        while self.over.recv_timeout(limit()) == Err(RecvTimeoutError::Timeout) {
             // A process that has left the rank's group may keep the stream open forever.
-            if self.idle.load(Ordering::SeqCst) {
+            if self.idle.load(Ordering::SeqCst) || left() == Some(Duration::ZERO) {
                 break;
             }
         }

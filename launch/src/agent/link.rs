@@ -1,6 +1,6 @@
 //! The connection to the coordinator: finds it, joins the job, and listens to it until it is gone.
 
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,27 +20,14 @@ const ATTEMPT: Duration = Duration::from_secs(4);
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How long the program that has node 0's port may take to answer as a launcher.
+const TAKEN: Duration = Duration::from_secs(5);
+
 /// How long the launcher waits before it says for whom.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Joins the job on another thread. Whatever the coordinator then says goes to `events`.
-/// `is_coordinator` is whether it runs in this process.
-pub(crate) fn start(
-    args: &Args,
-    key: Key,
-    node: Node,
-    is_coordinator: bool,
-    events: Sender<Event>,
-) -> Result<()> {
-    let search = Search {
-        host: args.master_addr().to_owned(),
-        port: args.meeting_port(),
-        // Another node 0 has joined the job, or somebody else uses the port.
-        port_must_be_free: !is_coordinator && node.node_rank == Some(0),
-        limit: args.rdzv_conf.join_timeout,
-        key,
-        node,
-    };
+pub(crate) fn start(search: Search, events: Sender<Event>) -> Result<()> {
     let listen = move || {
         let end = |reason| ToAgent::End(End { reason, code: 1, again: false });
         let reason = search.run().map_or_else(|reason| reason, |joined| listen(joined, &events));
@@ -52,16 +39,31 @@ pub(crate) fn start(
 }
 
 /// The search for the coordinator.
-struct Search {
+pub(crate) struct Search {
     host: String,
     port: u16,
-    port_must_be_free: bool,
+    own: Option<SocketAddr>,
+    port_is_taken: bool,
     limit: Duration,
     key: Key,
     node: Node,
 }
 
 impl Search {
+    /// `own` is the address of the coordinator if it runs in this process, and `port_is_taken` whether
+    /// it should, but somebody else has its port.
+    pub(crate) fn new(
+        args: &Args,
+        key: Key,
+        node: Node,
+        own: Option<SocketAddr>,
+        port_is_taken: bool,
+    ) -> Self {
+        let (host, port) = (args.master_addr().to_owned(), args.meeting_port());
+        let limit = args.rdzv_conf.join_timeout;
+        Search { host, port, own, port_is_taken, limit, key, node }
+    }
+
     /// Joins the job, or tells why that is impossible. Node 0 may be started later than this one.
     fn run(self) -> Result<Joined<Host>, String> {
         let Search { host, port, .. } = &self;
@@ -73,12 +75,7 @@ impl Search {
                     Ok(joined) => return Ok(joined),
                     Err(Failed::Refused(reason)) => return Err(reason),
                     Err(Failed::Here(error)) => return Err(format!("{error:#}")),
-                    Err(Failed::Lost(_)) if self.port_must_be_free => {
-                        return Err(format!(
-                            "port {port} on {host} is already in use: choose another for every node"
-                        ));
-                    }
-                    Err(Failed::Lost(Loss::Garbage)) => {
+                    Err(Failed::Lost(Loss::Garbage)) if !self.port_is_taken => {
                         return Err(format!(
                             "port {port} on {host} belongs to another program: choose another for \
                              every node"
@@ -88,6 +85,11 @@ impl Search {
                 },
                 Err(error) => error.to_string(),
             };
+            if self.port_is_taken && start.elapsed() >= TAKEN {
+                return Err(format!(
+                    "port {port} on {host} is already in use: choose another for every node"
+                ));
+            }
             if start.elapsed() >= self.limit {
                 let limit = self.limit.as_secs();
                 return Err(format!(
@@ -103,6 +105,9 @@ impl Search {
     }
 
     fn connect(&self) -> std::io::Result<TcpStream> {
+        if let Some(own) = self.own {
+            return TcpStream::connect_timeout(&own, ATTEMPT);
+        }
         let mut last = std::io::Error::other("its name has no address");
         for address in (self.host.as_str(), self.port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, ATTEMPT) {

@@ -114,7 +114,7 @@ impl Job {
                 let reason = self.terms.missing(self.nodes.values(), PATIENCE);
                 self.tell_all(&ToAgent::Wait { reason });
             }
-            Phase::Gathering { until, .. } if *until <= now => {
+            Phase::Gathering { last_call: None, until, .. } if *until <= now => {
                 let limit = self.terms.join_timeout;
                 let reason = self.terms.missing(self.nodes.values(), limit);
                 self.finish(End { reason, code: 1, again: false }, now);
@@ -141,7 +141,7 @@ impl Job {
     pub(crate) fn due(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Gathering { until, last_call, remind_at } => {
-                Some(last_call.or(*remind_at).unwrap_or(*until).min(*until))
+                Some(last_call.unwrap_or_else(|| remind_at.unwrap_or(*until).min(*until)))
             }
             Phase::Running { decide_at, .. } => *decide_at,
             Phase::Ending { until, .. } | Phase::Refused { until, .. } => Some(*until),

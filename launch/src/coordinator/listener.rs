@@ -3,22 +3,37 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::args::Args;
 use crate::console::say;
 
-/// Opens the port where the nodes meet; `None` if another launcher does that.
-pub(crate) fn open(args: &Args) -> Result<Option<TcpListener>> {
+/// Who listens on the port where the nodes meet.
+pub(crate) enum Meeting {
+    /// This launcher.
+    Here(TcpListener),
+    /// This launcher should, but the port is taken. Perhaps by the coordinator of this job: then this
+    /// node has a rank that is taken, or is not the first one on this machine.
+    Taken,
+    /// Another launcher.
+    Elsewhere,
+}
+
+/// Opens the port where the nodes meet, unless another launcher does that.
+pub(crate) fn open(args: &Args) -> Result<Meeting> {
     let (host, port) = (args.master_addr(), args.meeting_port());
-    let is_host = args.fixed_node_rank().map_or(args.rdzv_conf.is_host, |rank| Some(rank == 0));
+    let is_static = args.fixed_node_rank().is_some();
+    let is_host = match args.fixed_node_rank() {
+        Some(rank) => Some(rank == 0),
+        None => args.rdzv_conf.is_host.or(is_own_name(host)?.then_some(true)),
+    };
     if is_host == Some(false) {
-        return Ok(None);
+        return Ok(Meeting::Elsewhere);
     }
     let cannot = || format!("cannot listen on port {port} of {host}");
     let addresses = match (host, port).to_socket_addrs() {
         // An agent keeps trying: the name may come up later.
-        Err(_) if is_host.is_none() => return Ok(None),
+        Err(_) if is_host.is_none() => return Ok(Meeting::Elsewhere),
         addresses => addresses.with_context(cannot)?,
     };
     let mut addresses: Vec<SocketAddr> = addresses.collect();
@@ -27,26 +42,49 @@ pub(crate) fn open(args: &Args) -> Result<Option<TcpListener>> {
     let local = addresses.iter().map(SocketAddr::ip).filter(|ip| is_local(*ip));
     let local: Vec<IpAddr> = match (local.collect::<Vec<_>>(), is_host) {
         (local, _) if !local.is_empty() => local,
-        (_, None) => return Ok(None),
+        (_, None) => return Ok(Meeting::Elsewhere),
         // Behind a gateway, the address belongs to another machine.
         _ => addresses.iter().filter_map(|address| own_address(*address)).collect(),
     };
+    ensure!(
+        !local.is_empty(),
+        "{host} is not an address of this machine, and there is no route to it"
+    );
     if host != "localhost"
         && host.parse::<IpAddr>().is_err()
         && local.iter().all(IpAddr::is_loopback)
     {
-        say(format_args!(
+        let problem = format!(
             "{host} is {} on this host, where others cannot reach it: see /etc/hosts, or give an address",
             local[0]
-        ));
+        );
+        if is_static {
+            bail!(problem);
+        }
+        say(problem);
     }
     let local: Vec<SocketAddr> = local.into_iter().map(|ip| (ip, port).into()).collect();
     match TcpListener::bind(&local[..]) {
-        Ok(listener) => Ok(Some(listener)),
-        // Perhaps by the coordinator of this job: then this node has a rank that is taken, or is not the
-        // first one on this machine.
-        Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(None),
+        Ok(listener) => Ok(Meeting::Here(listener)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(match is_host {
+            Some(_) => Meeting::Taken,
+            None => Meeting::Elsewhere,
+        }),
         Err(error) => Err(error).with_context(cannot),
+    }
+}
+
+/// Whether this is the name of this machine, with or without its domain.
+fn is_own_name(name: &str) -> Result<bool> {
+    let own = nix::unistd::gethostname().context("cannot find out the name of this host")?;
+    Ok(same_host(name, &own.to_string_lossy()))
+}
+
+fn same_host(one: &str, other: &str) -> bool {
+    let first_part = |name: &str| name.split('.').next().map(str::to_ascii_lowercase);
+    match one.contains('.') && other.contains('.') {
+        true => one.eq_ignore_ascii_case(other),
+        false => first_part(one) == first_part(other),
     }
 }
 
@@ -75,6 +113,16 @@ mod tests {
         assert!(is_local([127, 0, 0, 1].into()));
         // Reserved for documentation, and never assigned.
         assert!(!is_local([192, 0, 2, 1].into()));
+    }
+
+    #[test]
+    fn a_host_has_one_name_with_and_without_its_domain() {
+        for (one, other) in [("a", "a"), ("a", "a.net"), ("a.net", "a"), ("a.net", "A.net")] {
+            assert!(same_host(one, other), "{one} {other}");
+        }
+        for (one, other) in [("a", "b"), ("a", "ab"), ("a.net", "a.com"), ("10.0.0.1", "a")] {
+            assert!(!same_host(one, other), "{one} {other}");
+        }
     }
 
     #[test]

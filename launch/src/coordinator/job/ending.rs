@@ -9,7 +9,7 @@ use crate::supervisor::{GRACE, NOTICE};
 
 /// How long the coordinator waits for the last ranks of a job that does not go on. A node that is
 /// slower ends by itself.
-const LAST_RANKS: Duration = GRACE.saturating_add(Duration::from_millis(500));
+const LAST_RANKS: Duration = GRACE.saturating_add(Duration::from_secs(2));
 
 impl Job {
     /// Takes a note of why the ranks cannot go on; the other nodes have time to tell what they know.

@@ -370,7 +370,9 @@ fn a_node_that_does_not_answer_the_end_does_not_keep_the_coordinator() {
     let mut scene = Scene::running(2);
     scene.stop(0, 1.0);
     scene.gone(&[0], 1.5);
-    scene.pass(4.6);
+    scene.pass(5.9);
+    assert!(!scene.job.is_over());
+    scene.pass(6.0);
     assert!(scene.job.is_over());
 }
 
@@ -390,6 +392,17 @@ fn an_elastic_job_starts_after_the_last_call_or_when_it_is_full() {
     scene.join(0, 0.0);
     scene.join(1, 1.0);
     assert_eq!(scene.group(), [0, 1]);
+}
+
+#[test]
+fn the_last_call_counts_though_the_join_timeout_ends_before_it() {
+    let mut scene = Scene::new((1, 3));
+    scene.join(0, 490.0);
+    assert_eq!(scene.job.due(), Some(scene.at(520.0)));
+    scene.pass(510.0);
+    assert!(scene.nobody_was_told_to_end());
+    scene.pass(520.0);
+    assert_eq!(scene.group(), [0]);
 }
 
 #[test]
