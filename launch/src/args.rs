@@ -69,7 +69,8 @@ pub(crate) struct Args {
     )]
     pub(crate) master_port: Option<u16>,
 
-    /// Set --master-addr and --master-port in one [default port: 29500, or 29400 with c10d]
+    /// Set --master-addr and --master-port in one [default port: a free one; with several nodes
+    /// 29500, or 29400 with c10d]
     #[arg(
         long,
         alias = "rdzv_endpoint",
@@ -219,6 +220,11 @@ impl Args {
                     Backend::C10d => "--rdzv-endpoint",
                 }
             );
+            ensure!(
+                self.rdzv_endpoint.as_ref().is_none_or(|endpoint| endpoint.port != Some(0)),
+                "--rdzv-endpoint has port 0, a free one, but {} nodes meet on a port that all know",
+                self.nnodes
+            );
         }
         for (flag, highest_rank) in [
             ("--tee", self.tee.highest_rank()),
@@ -269,7 +275,8 @@ impl Args {
 
     /// On one node, the port on which rank 0 listens; `None` if launch chooses a free one.
     pub(crate) fn fixed_port(&self) -> Option<u16> {
-        self.rdzv_endpoint.as_ref().map_or(self.master_port, |endpoint| endpoint.port)
+        let port = self.rdzv_endpoint.as_ref().map_or(self.master_port, |endpoint| endpoint.port);
+        port.filter(|port| *port != 0)
     }
 
     /// On several nodes, the port on which the launcher of node 0 listens.
@@ -326,5 +333,7 @@ mod tests {
         ] {
             assert_eq!(parse(&format!("{two} {flags} x")).meeting_port(), port, "{flags}");
         }
+        assert_eq!(parse("launch --rdzv-endpoint a:0 x").fixed_port(), None);
+        assert!(parse(&format!("{two} --rdzv-endpoint a:0 x")).check().is_err());
     }
 }

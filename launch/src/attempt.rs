@@ -15,8 +15,8 @@ use crate::report::{self, Failure};
 use crate::signals;
 use crate::supervisor::{Event, GRACE, NOTICE, Supervisor};
 
-/// On several nodes, how long after a failure each node tells what its ranks have left. The coordinator,
-/// which waits for `NOTICE`, must still get it.
+/// On several nodes, how long after a failure each node tells again what its ranks have left. The
+/// coordinator, which waits for `NOTICE`, must still get it.
 const TELL: Duration = Duration::from_millis(600);
 
 /// The stages in which ranks end, and the deadlines for the next stage.
@@ -85,6 +85,7 @@ impl<'a> Attempt<'a> {
                 Some(Event::Told(ToAgent::Done)) => self.done = true,
                 Some(Event::Told(ToAgent::Notice)) => {
                     if let Phase::Running = self.phase {
+                        self.tell_reasons();
                         self.phase = Phase::Noticing(Instant::now() + TELL);
                     }
                 }
@@ -154,10 +155,8 @@ impl<'a> Attempt<'a> {
 
     fn deadline_passed(&mut self) {
         match (self.phase, self.coordinator) {
-            (Phase::Noticing(_), Some(coordinator)) => {
-                // A rank that has left its reason may wait until the others have learned it.
-                let running = self.ranks.iter().filter(|rank| rank.is_running());
-                running.for_each(|rank| tell(coordinator, Failure::of(rank, Instant::now())));
+            (Phase::Noticing(_), Some(_)) => {
+                self.tell_reasons();
                 self.phase = Phase::Running;
             }
             (Phase::Noticing(_), None) => self.end_ranks(),
@@ -166,6 +165,14 @@ impl<'a> Attempt<'a> {
                 report::killed(&self.ranks, GRACE);
             }
         }
+    }
+
+    /// Tells what the ranks have left that still run: such a rank may wait until the others have
+    /// learned its reason.
+    fn tell_reasons(&self) {
+        let Some(coordinator) = self.coordinator else { return };
+        let running = self.ranks.iter().filter(|rank| rank.is_running());
+        running.for_each(|rank| tell(coordinator, Failure::of(rank, Instant::now())));
     }
 
     fn end_ranks(&mut self) {

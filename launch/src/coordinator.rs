@@ -159,7 +159,7 @@ impl Admission {
             Failed::Here(error) => format!("{error:#}"),
             Failed::Lost(Loss::Closed) => "it closed the connection".to_owned(),
             Failed::Lost(Loss::Silent(_)) => "it said nothing in time".to_owned(),
-            Failed::Lost(Loss::Garbage) => "it is no launcher".to_owned(),
+            Failed::Lost(Loss::Garbage) => "it is not a launcher".to_owned(),
         };
         match self.strangers.fetch_add(1, Ordering::SeqCst) {
             count if count < STRANGERS => {

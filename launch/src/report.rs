@@ -89,11 +89,14 @@ impl Failure {
         Failure { rank, pid: 1, fault, age, exit_code: 3, ending, explanation }
     }
 
-    /// The failure with an explanation that fits into a message.
+    /// The failure with an explanation that fits into a message. Its end, where errors stand, is kept.
     pub(crate) fn shortened(mut self) -> Self {
-        if let Some((end, _)) = self.explanation.char_indices().nth(LONGEST) {
-            self.explanation.truncate(end);
-            self.explanation.push_str(" ...");
+        let count = self.explanation.chars().count();
+        if count > LONGEST {
+            let head = LONGEST / 5;
+            let begin = self.explanation.chars().take(head);
+            let end = self.explanation.chars().skip(count - (LONGEST - head));
+            self.explanation = begin.chain("\n    ...\n    ".chars()).chain(end).collect();
         }
         self
     }
@@ -193,4 +196,18 @@ fn ending(status: ExitStatus) -> String {
 fn port_is_taken(explanation: &str) -> bool {
     let explanation = explanation.to_lowercase();
     explanation.contains("eaddrinuse") || explanation.contains("address already in use")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_explanation_loses_its_middle_and_never_its_end() {
+        let mut failure = Failure::example(1, Fault::Own, Duration::ZERO);
+        failure.explanation = format!(": begin {} out of memory", "\u{e9}".repeat(2 * LONGEST));
+        let text = failure.shortened().explanation;
+        assert!(text.starts_with(": begin ") && text.ends_with(" out of memory"), "{text}");
+        assert!(text.contains("\n    ...\n") && text.chars().count() < LONGEST + 20);
+    }
 }

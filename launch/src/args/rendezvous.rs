@@ -21,7 +21,7 @@ pub(crate) enum Backend {
 pub(crate) struct Endpoint {
     /// An address or a name of node 0.
     pub(crate) host: String,
-    /// The port, if the flag gives one.
+    /// The port, if the flag gives one; 0 is a free one.
     pub(crate) port: Option<u16>,
 }
 
@@ -40,8 +40,7 @@ impl FromStr for Endpoint {
             port.context("expected a port from 0 to 65535 after the last colon, 0 for a free one")
         });
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let port = port.transpose()?.filter(|port| *port != 0);
-        Ok(Endpoint { host: address.unwrap_or(host).to_owned(), port })
+        Ok(Endpoint { host: address.unwrap_or(host).to_owned(), port: port.transpose()? })
     }
 }
 
@@ -131,7 +130,7 @@ mod tests {
             ("[fe80::1]:4000", "fe80::1", Some(4000)),
             ("[fe80::1]", "fe80::1", None),
             ("node-0", "node-0", None),
-            ("localhost:0", "localhost", None),
+            ("localhost:0", "localhost", Some(0)),
         ] {
             let expected = Endpoint { host: host.to_owned(), port };
             assert_eq!(text.parse::<Endpoint>().unwrap(), expected);

@@ -107,11 +107,13 @@ impl Job {
     pub(crate) fn pass_time(&mut self, now: Instant) -> Vec<Action> {
         match &mut self.phase {
             Phase::Gathering { last_call: Some(at), .. } if *at <= now => self.start(now),
-            Phase::Gathering { last_call: None, remind_at, .. }
+            Phase::Gathering { last_call: None, remind_at, until }
                 if remind_at.is_some_and(|at| at <= now) =>
             {
                 *remind_at = None;
-                let reason = self.terms.missing(self.nodes.values(), PATIENCE);
+                let limit = self.terms.join_timeout;
+                let waited = limit.saturating_sub(until.saturating_duration_since(now));
+                let reason = self.terms.missing(self.nodes.values(), waited);
                 self.tell_all(&ToAgent::Wait { reason });
             }
             Phase::Gathering { last_call: None, until, .. } if *until <= now => {
@@ -164,9 +166,10 @@ impl Job {
         let end = End { reason: cause.sentence(), code: 1, again: false };
         self.tell(id, ToAgent::End(end));
         match &mut self.phase {
-            Phase::Gathering { last_call, .. } => {
+            Phase::Gathering { last_call, remind_at, .. } => {
                 if self.nodes.len() < usize::from(self.terms.nodes.min) {
                     *last_call = None;
+                    *remind_at = Some(now);
                 }
                 if self.terms.is_own(&node) {
                     self.end(&cause, false, now);

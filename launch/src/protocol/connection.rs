@@ -31,8 +31,8 @@ impl Display for Loss {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Loss::Closed => write!(f, "has gone: its launcher closed the connection"),
-            Loss::Silent(time) => write!(f, "has not been heard of for {} s", time.as_secs()),
-            Loss::Garbage => write!(f, "has sent what is no message of launch"),
+            Loss::Silent(time) => write!(f, "has been silent for {} s", time.as_secs()),
+            Loss::Garbage => write!(f, "sent something that is not a launch message"),
         }
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn join(stream: TcpStream, key: &Key, node: Node) -> Result<Joined<Ho
         coordinator_nonce: &coordinator_nonce,
     };
     if !transcript.verify(&key.secret, Side::Coordinator, &proof)? {
-        return Err(Failed::Refused(format!("node 0 has another {SECRET}")));
+        return Err(Failed::Refused(format!("{SECRET} differs from node 0's")));
     }
     let proof = transcript.prove(&key.secret, Side::Agent)?;
     let own = node.launcher.clone();
@@ -159,7 +159,7 @@ pub(crate) fn admit(
         return Err(Loss::Garbage.into());
     };
     if !transcript.verify(&key.secret, Side::Agent, &proof)? {
-        return Err(refuse(format!("node 0 has another {SECRET}")));
+        return Err(refuse(format!("{SECRET} differs from node 0's")));
     }
     outgoing.send(welcome)?;
     Ok(Joined { incoming, outgoing, peer: node })
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn another_secret_is_refused_with_a_sentence() {
         let (host, admitted) = meet(key("j", "s"), key("j", ""));
-        let sentence = "node 0 has another TCH_PARALLEL_SECRET";
+        let sentence = "TCH_PARALLEL_SECRET differs from node 0's";
         assert!(matches!(host, Err(Failed::Refused(reason)) if reason == sentence));
         assert!(matches!(admitted, Err(Failed::Lost(Loss::Closed))), "{admitted:?}");
     }
@@ -252,7 +252,7 @@ mod tests {
         });
         let admitted = admit(here, &key("j", "s"), &welcome(), PATIENCE).map(|_| ());
         assert!(matches!(admitted, Err(Failed::Refused(_))), "{admitted:?}");
-        assert!(ask.join().unwrap().contains("another TCH_PARALLEL_SECRET"));
+        assert!(ask.join().unwrap().contains("TCH_PARALLEL_SECRET differs"));
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn another_version_is_refused_whatever_else_it_says() {
-        let (failed, answer) = strange(b"{\"version\":99,\"news\":[1]}\n", PATIENCE);
+        let (failed, answer) = strange(b"{\"version\":99,\"more\":[1]}\n", PATIENCE);
         assert!(matches!(failed, Failed::Refused(_)), "{failed:?}");
         assert!(answer.contains("speaks protocol 1, and another node speaks 99"), "{answer}");
     }

@@ -63,13 +63,9 @@ fn a_failure_counts_and_all_nodes_restart() {
         job.wait_for_note(&format!("restarts.2.{code}"));
     }
     // The nodes have ranks by arrival: node 0 is the coordinator's, whichever that is.
-    let pid = loop {
-        let note = |name| job.note(&format!("pid.2.1.{name}"));
-        if let Some(pid) = note("a").or_else(|| note("b")) {
-            break pid.parse().unwrap();
-        }
-    };
-    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    let note = |name| job.note(&format!("pid.2.1.{name}"));
+    let pid = crate::job::wait_for("rank 1's note", || note("a").or_else(|| note("b")));
+    kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL).unwrap();
     crate::job::wait_until("the restart", || job.note("restarts.2.1").as_deref() == Some("1"));
     crate::job::wait_until("the restart", || job.note("restarts.2.0").as_deref() == Some("1"));
     first.signal(Signal::SIGINT);

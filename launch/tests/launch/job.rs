@@ -213,8 +213,17 @@ pub(crate) fn run(command: Command) -> Ended {
 
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    wait_for(what, || condition().then_some(()));
+}
+
+/// Waits until there is such a thing, and returns it.
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
-    while !condition() {
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
         assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} for {what}");
         thread::sleep(Duration::from_millis(5));
     }

@@ -1,9 +1,11 @@
 //! Launchers of several nodes: what they agree on, how they end together, and whom they name. All run
 //! on this machine, which does not matter to them.
 
+use std::fs::Permissions;
 use std::io::Write;
 use std::net::{SocketAddrV4, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,9 +15,10 @@ use nix::sys::socket::{
 };
 use nix::unistd::Pid;
 
-use crate::job::{Ended, Job, Running, start, wait_until_dead};
+use crate::job::{Ended, Job, Running, start, wait_for, wait_until_dead};
 
-/// The most that the end of a job on all nodes may take after a failure.
+/// The most that the end of a job on all nodes may take after a failure. Tests allow twice as much: the
+/// machine may be loaded.
 const WHOLE_END: Duration = Duration::from_secs(5);
 
 /// A job of several nodes that meet on a port of this machine.
@@ -108,7 +111,7 @@ fn every_node_names_the_rank_that_failed_on_one_and_has_its_exit_code() {
                   echo no such data set >&2; exit 7";
     let before = Instant::now();
     let ended = finish(nodes.start_three(&job, "", script));
-    assert!(before.elapsed() < WHOLE_END + WHOLE_END, "{:?}", before.elapsed());
+    assert!(before.elapsed() < 2 * WHOLE_END, "{:?}", before.elapsed());
     let pid = job.note("pid.1").unwrap();
     for ended in &ended {
         ended.expect_code(7).expect_stderr(&format!(": rank 1 (pid {pid}) exited with code 7"));
@@ -118,7 +121,7 @@ fn every_node_names_the_rank_that_failed_on_one_and_has_its_exit_code() {
 }
 
 #[test]
-fn a_rank_killed_on_one_node_ends_all_nodes_within_5_s_though_the_others_ignore_it() {
+fn a_rank_killed_on_one_node_ends_all_nodes_soon_though_the_others_ignore_it() {
     let (job, nodes) = (Job::new(), Nodes::new(3));
     let running = nodes.start_three(&job, "", "trap '' TERM; note $$ pid.$RANK; stay");
     let pids = job.wait_for_pids(&PIDS);
@@ -129,22 +132,21 @@ fn a_rank_killed_on_one_node_ends_all_nodes_within_5_s_though_the_others_ignore_
             .expect_code(128 + 9)
             .expect_stderr(&format!(": rank 2 (pid {}) was killed by SIGKILL", pids[2]));
     }
-    assert!(before.elapsed() < WHOLE_END, "{:?}", before.elapsed());
+    assert!(before.elapsed() < 2 * WHOLE_END, "{:?}", before.elapsed());
     wait_until_dead(&pids);
 }
 
 #[test]
-fn a_victim_on_another_node_is_not_blamed_though_it_failed_first() {
+fn a_victim_on_another_node_is_not_blamed_though_it_ended_first() {
     let (job, nodes) = (Job::new(), Nodes::new(2));
     let script = r#"
         leave() { printf '{"message": {"message": "%s", "extraInfo": {%s}}}' "$1" "$2" >"$TORCHELASTIC_ERROR_FILE"; }
-        if [ $RANK = 1 ]; then leave "lost rank 0" '"culprit": "rank 0"'; note $$ pid; exit 4; fi
-        await pid
-        while kill -0 "$(cat "$DIR/pid")" 2>/dev/null; do sleep 0.01; done
-        leave "disk full"; exit 3"#;
+        # Rank 0 has left its reason, but ends only after rank 1, when the launcher asks it to.
+        if [ $RANK = 0 ]; then leave "disk full"; note x left; stay; fi
+        await left; leave "lost rank 0" '"culprit": "rank 0"'; exit 4"#;
     let running = [0, 1].map(|rank| nodes.start(&job, rank, "", script));
     for ended in finish(running) {
-        ended.expect_code(3).expect_stderr("exited with code 3: disk full\n");
+        ended.expect_code(1).expect_stderr(") failed: disk full\n");
     }
 }
 
@@ -163,7 +165,7 @@ fn a_launcher_that_is_killed_ends_all_nodes_which_name_its_node() {
                 .expect_stderr(&format!("launch: node {killed} ("))
                 .expect_stderr(") has gone: its launcher closed the connection\n");
         }
-        assert!(before.elapsed() < WHOLE_END, "{:?}", before.elapsed());
+        assert!(before.elapsed() < 2 * WHOLE_END, "{:?}", before.elapsed());
         wait_until_dead(&pids);
     }
 }
@@ -184,13 +186,13 @@ fn a_node_that_is_silent_is_lost_after_the_heartbeat_timeout_and_ends_when_it_is
             ended
                 .expect_code(1)
                 .expect_stderr(&sentence)
-                .expect_stderr(") has not been heard of for 2 s\n");
+                .expect_stderr(") has been silent for 2 s\n");
         }
         back.signal(Signal::SIGCONT);
         back.finish()
             .expect_code(1)
             .expect_stderr(&format!("node {stopped} ("))
-            .expect_stderr(") has not been heard of for 2 s\n");
+            .expect_stderr(") has been silent for 2 s\n");
         wait_until_dead(&pids);
     }
 }
@@ -277,10 +279,17 @@ fn nodes_that_cannot_be_one_job_are_refused_on_every_host() {
 #[test]
 fn different_programs_are_refused_unless_that_is_wanted() {
     let (job, nodes) = (Job::new(), Nodes::new(2));
+    let programs = ["one", "two"].map(|name| {
+        let path = job.dir().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n# {name}\n")).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path
+    });
     let pair = |flags: &str| {
-        [("0", "/bin/true"), ("1", "/bin/sleep")].map(|(rank, program)| {
+        [0, 1].map(|rank| {
+            let program = programs[rank].display();
             let all =
-                format!("{} {} --node-rank {rank} {flags} {program} 0", nodes.flags, nodes.port);
+                format!("{} {} --node-rank {rank} {flags} {program}", nodes.flags, nodes.port);
             start(job.launch(all.split_whitespace()))
         })
     };
@@ -295,10 +304,11 @@ fn different_programs_are_refused_unless_that_is_wanted() {
 #[test]
 fn whoever_is_there_says_who_is_missing() {
     let (job, nodes) = (Job::new(), Nodes::new(3));
-    let limit = "--rdzv-conf join_timeout=1";
+    let limit = "--rdzv-conf join_timeout=5";
     for ended in finish([0, 2].map(|rank| nodes.start(&job, rank, limit, ""))) {
-        ended.expect_code(1).expect_stderr("node 1 of 3 has not joined within 1 s; there are: ");
+        ended.expect_code(1).expect_stderr("node 1 of 3 has not joined within 5 s; there are: ");
     }
+    let limit = "--rdzv-conf join_timeout=1";
     let ended = nodes.start(&job, 1, limit, "").finish();
     let place =
         format!("launch: node 0 was not reached at 127.0.0.1, port {}, within 1 s", nodes.port);
@@ -314,23 +324,19 @@ fn another_secret_or_another_job_is_refused_and_disturbs_nobody() {
         start(command)
     };
     let first = with_secret(0, "", "right");
-    // Somebody who is no launcher at all, and stays.
-    let mut stranger = loop {
-        match TcpStream::connect(("127.0.0.1", nodes.port)) {
-            Ok(stream) => break stream,
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    };
+    // Somebody who is not a launcher at all, and stays.
+    let connect = || TcpStream::connect(("127.0.0.1", nodes.port)).ok();
+    let mut stranger = wait_for("node 0's port", connect);
     // Every 127.x.y.z is an address of this machine: nobody listens on others than the one given.
     assert!(TcpStream::connect(("127.0.0.2", nodes.port)).is_err());
     stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let refused = with_secret(1, "", "wrong").finish();
-    refused.expect_code(1).expect_stderr("launch: node 0 has another TCH_PARALLEL_SECRET\n");
+    refused.expect_code(1).expect_stderr("launch: TCH_PARALLEL_SECRET differs from node 0's\n");
     let refused = with_secret(1, "--rdzv-id other", "right").finish();
     refused.expect_code(1).expect_stderr("different jobs: --rdzv-id is \"none\" on node 0");
     let second = with_secret(1, "", "right");
     job.wait_for_pids(&PIDS[..2]);
     job.leave("go");
-    first.finish().expect_code(0).expect_stderr(" does not join the job: it is no launcher\n");
+    first.finish().expect_code(0).expect_stderr(" does not join the job: it is not a launcher\n");
     second.finish().expect_code(0);
 }

@@ -27,7 +27,7 @@ impl Job {
         let overdue = self.overdue(now);
         let Phase::Running { causes, decide_at, .. } = &mut self.phase else { return };
         if let Some(lost_at) = overdue
-            && causes.iter().all(Cause::blames_another)
+            && causes.iter().all(|cause| cause.blames_another() || cause.is_silence())
         {
             *decide_at = Some(lost_at);
             return;
@@ -67,15 +67,19 @@ impl Job {
     pub(super) fn end(&mut self, cause: &Cause, again: bool, now: Instant) {
         let mut reason = cause.sentence();
         if again {
-            let next = if cause.is_rank() {
-                self.restarts += 1;
-                format!("restart {} of {}", self.restarts, self.terms.max_restarts)
-            } else {
-                let there = self.nodes.keys().filter(|id| !self.leaving.contains(id)).count();
-                let nodes = there.min(usize::from(self.terms.nodes.max));
-                format!("going on with {nodes} node{}", if nodes == 1 { "" } else { "s" })
+            self.restarts += u32::from(cause.is_rank());
+            let there = self.nodes.keys().filter(|id| !self.leaving.contains(id)).count();
+            let (min, max) = (self.terms.nodes.min.into(), self.terms.nodes.max.into());
+            let next = match there.min(max) {
+                nodes if nodes < min => format!("{nodes} of at least {min} nodes are left"),
+                _ if cause.is_rank() => format!(
+                    "restart {} of {}: starting all ranks again",
+                    self.restarts, self.terms.max_restarts
+                ),
+                1 => "going on with 1 node: starting all ranks again".to_owned(),
+                nodes => format!("going on with {nodes} nodes: starting all ranks again"),
             };
-            reason = format!("{reason}\n{next}: starting all ranks again");
+            reason = format!("{reason}\n{next}");
         }
         let end = End { reason, code: cause.code(), again };
         if again {

@@ -236,9 +236,9 @@ fn a_stray_launcher_is_turned_away_from_a_job_that_runs() {
 #[test]
 fn nodes_that_do_not_come_are_named_after_the_join_timeout() {
     let mut scene = Scene::new((4, 4));
-    scene.join(0, 0.0);
-    scene.join(2, 0.0);
-    scene.pass(10.0);
+    scene.join(0, -100.0);
+    scene.join(2, -100.0);
+    scene.pass(-90.0);
     let reason = "nodes 1, 3 of 4 have not joined within 10 s; there are: h0, h2".to_owned();
     let wait = ToAgent::Wait { reason };
     assert_eq!(scene.told, [(0, wait.clone()), (2, wait)]);
@@ -248,6 +248,20 @@ fn nodes_that_do_not_come_are_named_after_the_join_timeout() {
     let (told, end) = scene.end();
     assert_eq!(told, [0, 2]);
     assert_eq!(end.reason, "nodes 1, 3 of 4 have not joined within 600 s; there are: h0, h2");
+}
+
+#[test]
+fn a_node_that_is_lost_before_the_ranks_start_is_named_at_once() {
+    let mut scene = Scene::new((3, 3));
+    scene.join(0, -100.0);
+    scene.join(1, -100.0);
+    scene.pass(-90.0);
+    scene.told.clear();
+    scene.event(1, Event::Lost(Loss::Closed), -80.0);
+    scene.told.clear();
+    scene.pass(-80.0);
+    let reason = "nodes 1, 2 of 3 have not joined within 20 s; there are: h0".to_owned();
+    assert_eq!(scene.told, [(0, ToAgent::Wait { reason })]);
 }
 
 #[test]
@@ -298,17 +312,23 @@ fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats
     scene.event(2, Event::Lost(Loss::Silent(silence)), 15.0);
     scene.pass(16.0);
     let (_, end) = scene.end();
-    assert_eq!(end.reason, "node 2 (h2) has not been heard of for 15 s");
+    assert_eq!(end.reason, "node 2 (h2) has been silent for 15 s");
 }
 
 #[test]
 fn a_host_that_hears_of_no_other_one_blames_itself() {
     let mut scene = Scene::running(3);
-    for id in [1, 2] {
-        scene.event(id, Event::Lost(Loss::Silent(Duration::from_secs(15))), 1.0);
-    }
+    scene.say(2, ToCoordinator::Beat, 1.5);
+    scene.say(0, ToCoordinator::Beat, 15.0);
+    let silence = Duration::from_secs(15);
+    scene.event(1, Event::Lost(Loss::Silent(silence)), 15.0);
+    scene.say(0, ToCoordinator::Beat, 16.0);
     scene.told.clear();
-    scene.pass(2.0);
+    scene.pass(16.0);
+    assert!(scene.nobody_was_told_to_end(), "node 2 is overdue");
+    scene.event(2, Event::Lost(Loss::Silent(silence)), 16.5);
+    scene.told.clear();
+    scene.pass(17.5);
     assert_eq!(scene.end().1.reason, "node 0 (h0) has lost the connection to all other nodes");
 }
 
@@ -452,6 +472,8 @@ fn an_elastic_job_takes_in_a_node_that_joins_unless_it_is_full() {
 fn too_few_nodes_wait_for_others_until_the_join_timeout() {
     let mut scene = Scene::elastic(2, (2, 3));
     scene.stop(1, 1.0);
+    let (_, end) = scene.end();
+    assert!(end.again && end.reason.ends_with("SIGTERM\n1 of at least 2 nodes are left"));
     scene.gone(&[1, 0], 2.0);
     assert!(matches!(scene.told.last(), Some((0, ToAgent::Wait { .. }))));
     scene.told.clear();
