@@ -41,7 +41,7 @@ impl ProcessGroupArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ReportArgs {
     /// Write the loss of every step, and whatever else is measured, to this directory as JSON
-    /// lines, one file per rank.
+    /// lines, one file per rank. Each start begins these files anew, also one that resumes.
     #[arg(long, value_name = "DIR")]
     metrics: Option<PathBuf>,
     /// Write the numbers of rank 0's metrics to this directory for TensorBoard.

@@ -7,10 +7,10 @@
 //! |---|---|
 //! | `metrics_log` | [`MetricsLog`], [`read_events`]: numbers for other programs, as JSON lines |
 //! | `tensorboard` | the same numbers for TensorBoard |
+//! | `record_file` | the file behind both: whole records, also on a full disk |
 //! | `step` | [`Step`]: the loss of a batch, an event of the metrics |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
 //! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |
-//! | `record_file` | the file of both: whole records, also on a full disk |
 //! | [`console`] | [`println!`], [`eprintln!`]: what people read, and perhaps nobody |
 //! | `progress` | [`say`], [`progress_bar`]: the progress of a training, for people |
 //! | `table` | [`table()`]: numbers in columns, for people |

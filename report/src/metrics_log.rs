@@ -13,10 +13,10 @@ use tch_parallel::{Error, Result};
 
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
 ///
-/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed leaves only
-/// complete lines, and so does a full disk. An `f32` in a struct is written in the shortest form that reads back as the same
-/// `f32`; `serde_json::json!` would turn it into an `f64`. JSON has no NaN and no infinity, which
-/// become `null`.
+/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed, or a full disk,
+/// leaves only complete lines. An `f32` in a struct is written in the shortest form that reads back
+/// as the same `f32`; `serde_json::json!` would turn it into an `f64`. JSON has no NaN and no
+/// infinity, which become `null`.
 ///
 /// ```
 /// use report::MetricsLog;

@@ -59,7 +59,7 @@ pub fn replace(path: impl AsRef<Path>, write: impl FnOnce(&Path) -> Result<()>) 
     remove_leftovers(&file).map_err(Error::io("write to the directory of", path))?;
     let begin = || {
         if old.is_some() {
-            // Perhaps not everybody may read the old file.
+            // The old file may be private.
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         }
         Ok(())

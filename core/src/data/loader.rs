@@ -169,7 +169,7 @@ impl<D: Dataset + 'static> DataLoader<D> {
     }
 
     /// The batches of the rest of epoch `epoch`, of which all ranks together have had `consumed`
-    /// samples, to resume an interrupted training; with a batch sampler, `consumed` counts batches.
+    /// samples, to resume an interrupted training. With a batch sampler, `consumed` counts batches.
     /// The batch size and the number of ranks may be others than before, see
     /// [`DistributedSampler`](super::DistributedSampler). Consumed samples are not read.
     ///

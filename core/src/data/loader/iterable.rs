@@ -37,6 +37,10 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
     /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training.
     /// The skipped batches are made and dropped, because only reading finds the place.
     ///
+    /// `step` counts this rank's batches, unlike the `consumed` of the map-style `epoch_after`, which
+    /// counts the samples of all ranks; so the number of ranks must be the same as before, and so
+    /// must the batch size and the number of workers.
+    ///
     /// # Errors
     /// Those of [`epoch`](Self::epoch), and that of the first skipped batch that has one.
     pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D::Batch>> {
