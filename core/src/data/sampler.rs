@@ -31,7 +31,7 @@ pub trait Sampler: Send + Sync {
     /// sampler refuses.
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>>;
 
-    /// The indices of the rest of epoch `epoch`, of which all ranks together have had `consumed`.
+    /// The indices of epoch `epoch` after the first `consumed`, counted over all ranks.
     ///
     /// A sampler for a single process leaves out its first `consumed` indices, as this method does
     /// unless it is overridden. One that divides the samples among ranks divides the rest among

@@ -38,19 +38,19 @@ impl ProcessGroup {
         if let Some(objection) = objection {
             self.report(objection);
         }
-        let (message, blame) = match reach_verdict(
-            self.inner.store.engine(),
-            &subject,
-            self.job_rank(),
-            objection,
-            self.patience(),
-        ) {
-            Ok(Verdict::Agreed) => return Ok(()),
-            Ok(Verdict::Objection(message)) => (message, None),
-            Ok(Verdict::GivenUp(reason)) => reason,
-            Err(error) => return Err(self.failed(operation, &error)),
-        };
-        Err(self.not_agreed(operation, message, blame))
+        let (store, rank, start) = (self.inner.store.engine(), self.job_rank(), Instant::now());
+        let verdict = reach_verdict(store, &subject, rank, objection, self.patience())
+            .map_err(|error| self.failed(operation, &error))?;
+        if !matches!(verdict, Verdict::GivenUp(_)) {
+            stay_until_all_know(store, &subject, rank, |knowing| {
+                start.elapsed() > self.timeout() || self.inner.post_mortem.all_gone_but(knowing)
+            });
+        }
+        match verdict {
+            Verdict::Agreed => Ok(()),
+            Verdict::Objection(message) => Err(self.not_agreed(operation, message, None)),
+            Verdict::GivenUp((message, blame)) => Err(self.not_agreed(operation, message, blame)),
+        }
     }
 
     /// Returns why not to wait any longer outside the engine, once there is a reason: the timeout
@@ -144,14 +144,12 @@ fn reach_verdict<G>(
             }
         }
     }
-    let text = match wait_for(store, &verdict, &give_up)? {
+    let text = match wait_for(store, &verdict, give_up)? {
         Ok(text) => text,
         Err(reason) => return Ok(Verdict::GivenUp(reason)),
     };
     let text = String::from_utf8_lossy(&text).into_owned();
-    let verdict = if text == AGREED { Verdict::Agreed } else { Verdict::Objection(text) };
-    stay_until_all_know(store, subject, rank, give_up);
-    Ok(verdict)
+    Ok(if text == AGREED { Verdict::Agreed } else { Verdict::Objection(text) })
 }
 
 /// The value of a key, once it is set. `give_up` is called from time to time and ends the wait when
@@ -182,18 +180,31 @@ fn wait_for<G>(
 
 /// Rank 0 serves the store: if it ended now, the others could no longer read the verdict. Errors
 /// here do not change the verdict.
-fn stay_until_all_know<G>(
+///
+/// Each rank appends itself to a list once it knows: whether it has ended since then does not
+/// matter. `may_leave` is called with that list from time to time.
+fn stay_until_all_know(
     store: &Store,
     subject: &str,
     rank: usize,
-    give_up: impl Fn() -> Option<G>,
+    may_leave: impl Fn(&[usize]) -> bool,
 ) {
+    let know = format!("agreement/{subject}/know");
     let all_know = format!("agreement/{subject}/all_know");
-    let know = || store.add(&format!("agreement/{subject}/know"), 1);
-    let is_last = know().and_then(|knowing| Ok(knowing >= store.add(RANKS, 0)?));
-    match is_last {
+    let knowing = || -> Result<Vec<usize>, Error> {
+        let list = store.get(&know, LONGEST)?;
+        Ok(String::from_utf8_lossy(&list).lines().filter_map(|rank| rank.parse().ok()).collect())
+    };
+    let is_last = || {
+        store.append(&know, format!("{rank}\n").as_bytes())?;
+        Ok::<_, Error>(knowing()?.len() as i64 >= store.add(RANKS, 0)?)
+    };
+    match is_last() {
         Ok(true) => drop(store.set(&all_know, &[])),
-        Ok(false) if rank == 0 => drop(wait_for(store, &all_know, give_up)),
+        Ok(false) if rank == 0 => {
+            let give_up = || knowing().is_ok_and(|knowing| may_leave(&knowing)).then_some(());
+            drop(wait_for(store, &all_know, give_up));
+        }
         _ => {}
     }
 }
@@ -247,25 +258,31 @@ mod tests {
     }
 
     #[test]
-    fn rank_0_stays_until_all_know_the_verdict() {
+    fn rank_0_stays_until_every_rank_knows_the_verdict_or_may_be_left() {
         let store = Arc::new(Store::hash().unwrap());
-        enrol(&store).unwrap();
-        enrol(&store).unwrap();
-        let served = Arc::clone(&store);
-        let rank_0 =
-            thread::spawn(move || reach_verdict(&served, "test", 0, None, || None::<()>).unwrap());
-        // Rank 1 agrees but has not read the verdict yet.
-        let until_set = |key| {
-            while !store.check(key).unwrap() {
-                thread::yield_now();
-            }
+        for _ in 0..3 {
+            enrol(&store).unwrap();
+        }
+        let stay = |subject, may_leave: fn(&[usize]) -> bool| {
+            let served = Arc::clone(&store);
+            let stay = move || stay_until_all_know(&served, subject, 0, may_leave);
+            let rank_0 = thread::spawn(stay);
+            store.wait(&[format!("agreement/{subject}/know")], LONGEST).unwrap();
+            rank_0
         };
-        until_set("agreement/test/agreed");
-        store.set("agreement/test/verdict", AGREED.as_bytes()).unwrap();
-        until_set("agreement/test/know");
+        let reads = |subject, rank| stay_until_all_know(&store, subject, rank, |_| false);
+
+        let rank_0 = stay("all", |_| false);
+        reads("all", 1);
         assert!(!rank_0.is_finished());
-        stay_until_all_know(&store, "test", 1, || None::<()>);
-        assert_eq!(rank_0.join().unwrap(), Verdict::Agreed);
+        reads("all", 2);
+        rank_0.join().unwrap();
+
+        // Rank 2 never comes. That rank 1 has come is what rank 0 leaves for.
+        let rank_0 = stay("one", |knowing| knowing.contains(&1));
+        assert!(!rank_0.is_finished());
+        reads("one", 1);
+        rank_0.join().unwrap();
     }
 
     #[test]

@@ -80,9 +80,6 @@ impl Default for ProcessGroupOptions {
 pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> {
     let env = Env::read()?;
     file_size_limit::is_an_error();
-    if let Some(env) = &env {
-        open_files::expect_enough(env.world_size)?;
-    }
     let (rank, world_size, local_rank) =
         env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
     // An unavailable device is refused before any rank is contacted.
@@ -119,6 +116,7 @@ pub(super) fn join(
 /// Takes this place in the group that meets in `store`.
 pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     let Place { rank, world_size, job_rank, timeout, .. } = place;
+    open_files::expect_enough(world_size)?;
     let shared_memory = shared_memory_is_allowed()?;
     let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
     // A connection of its own: the rank at fault must be found while others wait in the store.
@@ -142,7 +140,9 @@ pub(super) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     })?;
     // Each rank has signed before it connected.
     let members = members::read(ours.engine(), timeout).map_err(failed)?;
-    let post_mortem = PostMortem::new(Arc::clone(ours.engine()), rank, world_size, members);
+    let agent_store = store.env().is_some_and(|env| env.agent_store);
+    let post_mortem =
+        PostMortem::new(Arc::clone(ours.engine()), rank, world_size, members, agent_store);
     Ok(ProcessGroup::new(place, engine, ours, post_mortem))
 }
 

@@ -29,7 +29,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// - [`Error::Argument`]: `ranks` is empty, or contains a rank twice or one that is not in the
-    ///   group.
+    ///   group, or this process may not open as many files as the new group needs.
     /// - [`Error::Rendezvous`]: a member did not arrive within the timeout.
     #[doc(alias = "new_subgroups")]
     pub fn new_group(&self, ranks: &[usize]) -> Result<Option<ProcessGroup>> {

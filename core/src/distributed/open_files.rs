@@ -9,7 +9,11 @@ const OWN: u64 = 16;
 /// The most that a rank opens for each rank of the job: rank 0, with the store, needs the most.
 const PER_RANK: u64 = 6;
 
-/// Raises the limit as far as this process may, and refuses one that a job of this size would reach.
+/// The limit to raise to, where a job needs no more. Not all that is allowed: child processes
+/// inherit the limit, and some close every file up to it.
+const RAISED: u64 = 4096;
+
+/// Raises the limit if it is too low, and refuses one that a job of this size would reach.
 /// At that point, the engine would wait for connections that never come, or abort the process.
 pub(super) fn expect_enough(world_size: usize) -> Result<()> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
@@ -24,7 +28,7 @@ pub(super) fn expect_enough(world_size: usize) -> Result<()> {
             format!("at least {needed} for a world size of {world_size}"),
         ));
     }
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    setrlimit(Resource::RLIMIT_NOFILE, needed.max(RAISED).min(hard), hard)
         .map_err(|error| Error::other(format!("cannot raise the limit on open files: {error}")))
 }
 

@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// the first failure, so nobody would read what is found later.
 const SEARCH: Duration = Duration::from_millis(900);
 
+/// The rank of the job that serves the store, unless the launcher does.
+const SERVER: usize = 0;
+
 /// The key under which ranks that have looked for the rank at fault are counted.
 const SEARCHED: &str = "searched";
 
@@ -30,7 +33,7 @@ const SEARCHED: &str = "searched";
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// How much longer the store may take to answer. A store that is slow is no fault.
-const ANSWER: Duration = Duration::from_millis(500);
+pub(super) const ANSWER: Duration = Duration::from_millis(500);
 
 /// The rank at fault, and what is known of it.
 #[derive(Debug, PartialEq)]
@@ -52,6 +55,10 @@ pub(super) struct PostMortem {
     world_size: usize,
     /// All ranks of this library that the group has.
     members: Arc<[Member]>,
+    /// Whether torchrun's agent serves the store, and not rank 0 of the job.
+    agent_store: bool,
+    /// Whether this rank serves the store.
+    serves_store: bool,
     /// Whether this rank has looked for the rank at fault.
     has_searched: AtomicBool,
 }
@@ -62,9 +69,20 @@ impl PostMortem {
         rank: usize,
         world_size: usize,
         members: Vec<Member>,
+        agent_store: bool,
     ) -> Self {
-        let has_searched = AtomicBool::new(false);
-        PostMortem { store, rank, world_size, members: members.into(), has_searched }
+        // A group need not contain rank 0 of the job.
+        let serves_store =
+            !agent_store && member(&members, rank).is_some_and(|member| member.name == SERVER);
+        PostMortem {
+            store,
+            rank,
+            world_size,
+            members: members.into(),
+            agent_store,
+            serves_store,
+            has_searched: AtomicBool::new(false),
+        }
     }
 
     /// The ranks that run Python.
@@ -72,12 +90,12 @@ impl PostMortem {
         (0..self.world_size).filter(|rank| member(&self.members, *rank).is_none())
     }
 
-    /// Leaves this rank's own failure in the store for the others.
-    pub(super) fn report(&self, fault: &str) {
+    /// Leaves this rank's own failure in the store for the others, if that answers within `limit`.
+    pub(super) fn report(&self, fault: &str, limit: Duration) {
         record::remember_fault(|| Fault::Own);
         let store = Arc::clone(&self.store);
         let (rank, report) = (self.rank, Report::Fault(fault.to_owned()));
-        in_time(ANSWER, move || report.leave(&store, rank));
+        in_time(limit, move || report.leave(&store, rank));
     }
 
     /// Looks for the rank that made this rank's exchange fail. For errors that
@@ -86,26 +104,29 @@ impl PostMortem {
         let search = self.search();
         self.has_searched.store(true, Ordering::Relaxed);
         // Rank 0 serves the store; if rank 0 is what died, an operation may never return.
-        let blame = in_time(SEARCH + ANSWER, move || search.run());
-        let blame = blame.unwrap_or_else(|| Some(self.silent_store()));
+        let blame = match in_time(SEARCH + ANSWER, move || search.run()) {
+            Some(Ok(blame)) => blame,
+            Some(Err(error)) => Some(self.unusable_store(error.kind())),
+            None => Some(self.silent_store()),
+        };
         record::remember_fault(|| Fault::Another(blame.as_ref().map(|blame| blame.what.clone())));
         blame
     }
 
     /// Before this rank ends with a fault of its own that it has reported: rank 0 serves the store,
-    /// so it stays until the others have had time to look.
-    pub(super) fn let_the_others_look(&self) {
-        if self.rank == 0 {
-            let search = self.search();
-            in_time(SEARCH, move || search.wait_for_the_others());
+    /// so it stays until the others have had time to look, or until the deadline.
+    pub(super) fn let_the_others_look(&self, deadline: Instant) {
+        if self.serves_store {
+            let search = Search { deadline, ..self.search() };
+            in_time(until(deadline), move || search.wait_for_the_others());
         }
     }
 
     /// Before this rank ends because of another: a launcher may blame the first process that ends.
-    pub(super) fn let_the_culprit_end_first(&self) {
-        let search = self.search();
+    pub(super) fn let_the_culprit_end_first(&self, deadline: Instant) {
+        let search = Search { deadline, ..self.search() };
         let has_searched = self.has_searched.load(Ordering::Relaxed);
-        in_time(SEARCH, move || {
+        in_time(until(deadline), move || {
             // One that was told without a search does not look any more either.
             if has_searched || search.store.add(SEARCHED, 1).is_ok() {
                 search.wait_for_the_culprit();
@@ -113,12 +134,30 @@ impl PostMortem {
         });
     }
 
+    /// What is known if an operation on the store fails with an error of this kind.
+    fn unusable_store(&self, kind: ErrorKind) -> Blame {
+        match kind {
+            ErrorKind::Connection if self.agent_store => Blame {
+                rank: None,
+                what: "the store cannot be reached: the launcher, which serves it, has ended"
+                    .into(),
+            },
+            ErrorKind::Connection => Blame {
+                rank: Some(SERVER),
+                what: "the store cannot be reached: rank 0, which serves it, has ended".into(),
+            },
+            _ => self.silent_store(),
+        }
+    }
+
     /// What is known if the store does not answer.
     fn silent_store(&self) -> Blame {
-        match member(&self.members, 0).map(|server| (server.name, gone(server))) {
-            Some((name, Some(how))) => Blame::of(name, format!("{how}; it serves the store")),
-            // The network may be slow, or the launcher may be what serves the store.
-            _ => Blame {
+        let mut servers =
+            self.members.iter().filter(|member| !self.agent_store && member.name == SERVER);
+        match servers.find_map(gone) {
+            Some(how) => Blame::of(SERVER, format!("{how}; it serves the store")),
+            // The network may be slow.
+            None => Blame {
                 rank: None,
                 what: format!("the store has not answered within {:?}", SEARCH + ANSWER),
             },
@@ -147,8 +186,15 @@ impl PostMortem {
         Some(gone.iter().find_map(blame).unwrap_or_else(victims))
     }
 
+    /// Whether all ranks of this library have ended or are stopped, except these of the job.
+    pub(super) fn all_gone_but(&self, names: &[usize]) -> bool {
+        let others = self.members.iter().filter(|member| !names.contains(&member.name));
+        others.map(gone).all(|how| how.is_some())
+    }
+
     fn search(&self) -> Search {
         Search {
+            serves_store: self.serves_store,
             store: Arc::clone(&self.store),
             rank: self.rank,
             others: (0..self.world_size).filter(|rank| *rank != self.rank).collect(),
@@ -169,6 +215,7 @@ fn gone(member: &Member) -> Option<State> {
 }
 
 struct Search {
+    serves_store: bool,
     store: Arc<Store>,
     rank: usize,
     others: Vec<usize>,
@@ -191,17 +238,10 @@ enum Finding {
 }
 
 impl Search {
-    fn run(self) -> Option<Blame> {
-        let outcome = self.look_until_found();
-        let unreachable = outcome.is_err();
-        let blame = outcome.unwrap_or_else(|_| {
-            let what = "the store cannot be reached: rank 0, which serves it, has ended";
-            Some(Blame { rank: Some(0), what: what.into() })
-        });
-        if !unreachable {
-            self.let_the_others_finish();
-        }
-        blame
+    fn run(self) -> Result<Option<Blame>, Error> {
+        let blame = self.look_until_found()?;
+        self.let_the_others_finish();
+        Ok(blame)
     }
 
     fn look_until_found(&self) -> Result<Option<Blame>, Error> {
@@ -253,7 +293,7 @@ impl Search {
 
     /// Rank 0 serves the store, so it stays until the others have had time to look.
     fn let_the_others_finish(&self) {
-        if self.store.add(SEARCHED, 1).is_ok() && self.rank == 0 {
+        if self.store.add(SEARCHED, 1).is_ok() && self.serves_store {
             self.wait_for_the_others();
         }
     }
@@ -304,6 +344,10 @@ fn without_a_trace(silent: &[usize], alive: &[usize]) -> Option<Blame> {
             what: format!("no word from ranks {ranks:?} within {SEARCH:?}"),
         }),
     }
+}
+
+pub(super) fn until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 /// Whether an error of the engine says that others could not be reached, rather than that this rank

@@ -2,7 +2,7 @@
 
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
-use super::post_mortem::{PostMortem, may_be_anothers_fault};
+use super::post_mortem::{ANSWER, PostMortem, may_be_anothers_fault};
 use super::record;
 use super::store::{LONGEST, Store};
 use crate::data::Shard;
@@ -131,7 +131,8 @@ impl ProcessGroup {
     /// `init_process_group(store=…, rank=…, world_size=…)`.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: the rank is too large, or the device or the backend is not available.
+    /// - [`Error::Argument`]: the rank is too large, the device or the backend is not available, or this
+    ///   process may not open as many files as the group needs.
     /// - [`Error::Rendezvous`]: a member did not arrive within the timeout.
     pub fn with_store(
         store: &Store,
@@ -269,17 +270,21 @@ impl ProcessGroup {
 
     /// Whether an exchange has failed, in which case this rank may be the victim of another.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.inner.abandoned.load(Ordering::Relaxed)
+        self.inner.is_abandoned()
     }
 
     /// Lets the other ranks report this rank's failure as the cause of theirs.
     pub(crate) fn report(&self, fault: &str) {
         self.abandon();
-        self.inner.post_mortem.report(fault);
+        self.inner.post_mortem.report(fault, ANSWER);
     }
 }
 
 impl Inner {
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
     pub(super) fn engine(&self) -> &c10d_sys::ProcessGroup {
         match &self.engine {
             Some(engine) => engine,
@@ -292,7 +297,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take()
-            && (self.abandoned.load(Ordering::Relaxed) || std::thread::panicking())
+            && (self.is_abandoned() || std::thread::panicking())
         {
             // The destructor would wait for exchanges that never finish.
             engine.leak();

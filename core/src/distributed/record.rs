@@ -1,13 +1,13 @@
 //! What a rank that fails leaves behind: the reason, for its launcher and for the other ranks.
 
-use super::post_mortem::PostMortem;
+use super::post_mortem::{ANSWER, PostMortem, until};
 use super::process_group::Inner;
 use crate::error::{of_panic, with_causes};
 use serde_json::json;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Runs a program's `main`. If that returns an error or panics, leaves the reason where launchers
 /// look for it, in the file that `TORCHELASTIC_ERROR_FILE` names, and tells the other ranks, before
@@ -41,7 +41,7 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     recording().get_or_insert_default();
-    // What `main` leaves in an inconsistent state is only dropped.
+    // Nothing that `main` used is used again.
     let outcome = catch_unwind(AssertUnwindSafe(main)).map(|result| result.map_err(Into::into));
     let Recording { groups, fault } = recording().take().unwrap_or_default();
     let reason = match &outcome {
@@ -53,16 +53,22 @@ where
         // The file comes first: the launcher takes the rank with the earliest reason for the culprit.
         write_error_file(&reason, fault.as_ref());
         let post_mortems = || groups.iter().map(|group| &group.post_mortem);
+        let deadline = Instant::now() + STAY;
         match fault {
-            Some(Fault::Another(_)) => post_mortems().for_each(|p| p.let_the_culprit_end_first()),
+            Some(Fault::Another(_)) => {
+                post_mortems().for_each(|p| p.let_the_culprit_end_first(deadline));
+            }
             Some(Fault::Own) | None => {
-                post_mortems().for_each(|p| p.report(&reason));
-                post_mortems().for_each(|p| p.let_the_others_look());
+                post_mortems().for_each(|p| p.report(&reason, ANSWER.min(until(deadline))));
+                post_mortems().for_each(|p| p.let_the_others_look(deadline));
             }
         }
     }
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
+
+/// How long a rank that fails stays for the others, whatever the number of its groups.
+const STAY: Duration = Duration::from_secs(1);
 
 /// What is known when the `main` of [`record`] ends.
 #[derive(Default)]
@@ -97,21 +103,37 @@ fn recording() -> MutexGuard<'static, Option<Recording>> {
 
 /// Remembers a new group.
 pub(super) fn remember_group(group: &Arc<Inner>) {
-    forget_dropped_groups();
     if let Some(recording) = &mut *recording() {
-        recording.groups.push(RecordedGroup {
+        recording.remember(group);
+    }
+}
+
+pub(super) fn forget_dropped_groups() {
+    if let Some(recording) = &mut *recording() {
+        recording.forget_dropped_groups();
+    }
+}
+
+impl Recording {
+    fn remember(&mut self, group: &Arc<Inner>) {
+        self.forget_dropped_groups();
+        self.groups.push(RecordedGroup {
             group: Arc::downgrade(group),
             post_mortem: Arc::clone(&group.post_mortem),
             _store: Arc::clone(group.store.first()),
         });
     }
-}
 
-/// A program that goes on to make a group or a store has not failed in the groups that it dropped
-/// before.
-pub(super) fn forget_dropped_groups() {
-    if let Some(recording) = &mut *recording() {
-        recording.groups.retain(|recorded| recorded.group.strong_count() > 0);
+    /// A program that goes on to make a group or a store has not failed in the groups that it
+    /// dropped before, nor because of what ended them.
+    fn forget_dropped_groups(&mut self) {
+        self.groups.retain(|recorded| recorded.group.strong_count() > 0);
+        let has_failed = |recorded: &RecordedGroup| {
+            recorded.group.upgrade().is_some_and(|group| group.is_abandoned())
+        };
+        if !self.groups.iter().any(has_failed) {
+            self.fault = None;
+        }
     }
 }
 
@@ -145,6 +167,7 @@ fn error_file(reason: &str, fault: Option<&Fault>, now: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distributed::{ProcessGroup, ProcessGroupOptions, Store};
     use serde_json::Value;
 
     fn read(fault: Option<Fault>) -> Value {
@@ -159,6 +182,25 @@ mod tests {
             let message = json!({ "message": "no \"data\"", "extraInfo": extra_info });
             assert_eq!(read(fault), json!({ "message": message }));
         }
+    }
+
+    #[test]
+    fn what_ended_a_group_is_forgotten_with_it() {
+        let group = || {
+            let store = Store::from_env(Duration::from_secs(60)).unwrap();
+            ProcessGroup::with_store(&store, 0, 1, ProcessGroupOptions::default()).unwrap()
+        };
+        let (lasting, failed) = (group(), group());
+        let mut recording = Recording::default();
+        recording.remember(&lasting.inner);
+        recording.remember(&failed.inner);
+        recording.fault = Some(Fault::Another(Some("rank 2 has ended".into())));
+        failed.abandon();
+        recording.remember(&group().inner);
+        assert!(recording.fault.is_some());
+        drop(failed);
+        recording.remember(&group().inner);
+        assert!(recording.fault.is_none());
     }
 
     #[test]

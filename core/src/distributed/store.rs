@@ -1,6 +1,7 @@
 //! A job's key-value store, which all its processes share.
 
 use super::env::Env;
+use super::open_files;
 use super::post_mortem::may_be_anothers_fault;
 use super::record::{self, Fault};
 use super::rendezvous;
@@ -59,12 +60,16 @@ impl Store {
     ///
     /// # Errors
     /// - [`Error::Environment`]: the environment is incomplete or invalid.
+    /// - [`Error::Argument`]: rank 0 may not open as many files as the job needs.
     /// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a
     ///   minute, or for the timeout if that is shorter, rank 0 did not arrive within the timeout,
     ///   another process has the same rank, or this process already has a store of the job.
     pub fn from_env(timeout: Duration) -> Result<Store> {
         let membership = Membership::new(Env::read()?)?;
         record::forget_dropped_groups();
+        if let Some(env) = membership.env.as_ref().filter(|env| env.rank == 0) {
+            open_files::expect_enough(env.world_size)?;
+        }
         let engine = match &membership.env {
             Some(env) => rendezvous::store(env, timeout.min(LONGEST))?,
             None => c10d_sys::Store::hash().map_err(Error::engine("make a store"))?,
@@ -215,7 +220,12 @@ impl Store {
         };
         let mut message = error.message().to_owned();
         if may_be_anothers_fault(error) {
-            message = format!("{server}, which serves the store, has ended ({message})");
+            // A network may be slow.
+            let what = match error.kind() {
+                ErrorKind::Timeout => "has not answered",
+                _ => "has ended",
+            };
+            message = format!("{server}, which serves the store, {what} ({message})");
             record::remember_fault(|| Fault::Another(Some(message.clone())));
         }
         self.error(operation, key, message)
@@ -267,5 +277,20 @@ impl Drop for Membership {
         if self.env.is_some() {
             IS_MEMBER.store(false, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_not_answered_in_time_has_not_therefore_ended() {
+        let store = Store::from_env(Duration::from_secs(60)).unwrap();
+        let message = |error: &str| {
+            store.failed("set", "key", &c10d_sys::Error::from_text(error)).to_string()
+        };
+        assert!(message("Connection reset by peer").contains("the store, has ended (Conn"));
+        assert!(message("recv timed out").contains("the store, has not answered (recv"));
     }
 }

@@ -17,7 +17,7 @@ impl World {
 
     fn rank(&self, rank: usize) -> PostMortem {
         let store = Arc::clone(&self.store);
-        PostMortem::new(store, rank, self.members.len(), self.members.clone())
+        PostMortem::new(store, rank, self.members.len(), self.members.clone(), false)
     }
 
     fn report(&self, rank: usize, report: Report) {
@@ -55,7 +55,7 @@ fn members_of_a_group_are_named_as_the_job_knows_them() {
     assert_eq!(blame(&world).rank, Some(5));
     world.members[2].process = None;
     assert!(blame(&world).what.starts_with("no word from ranks [5, 7]"));
-    world.rank(2).report("no space left");
+    world.rank(2).report("no space left", ANSWER);
     let what = "rank 7 reports: no space left".into();
     assert_eq!(blame(&world), Blame { rank: Some(7), what });
 }
@@ -63,7 +63,7 @@ fn members_of_a_group_are_named_as_the_job_knows_them() {
 #[test]
 fn a_reported_fault_is_passed_on() {
     let mut world = World::new(&[0, 1, 2]);
-    world.rank(1).report("its weights have another shape");
+    world.rank(1).report("its weights have another shape", ANSWER);
     let reported = "rank 1 reports: its weights have another shape";
     assert_eq!(world.rank(2).blame().unwrap().what, reported);
     // Even if its process has ended since.
@@ -100,6 +100,38 @@ fn a_store_that_does_not_answer_is_rank_0s_fault_only_if_rank_0_is_gone() {
     assert_eq!(world.rank(1).silent_store().rank, None);
     world.members[0].process = killed().1;
     assert_eq!(world.rank(1).silent_store().rank, Some(0));
+    // torchrun serves the store.
+    let with_agent = PostMortem { agent_store: true, ..world.rank(1) };
+    assert_eq!(with_agent.silent_store().rank, None);
+}
+
+#[test]
+fn only_a_broken_connection_to_the_store_says_that_its_server_has_ended() {
+    let rank_1 = World::new(&[0, 1]).rank(1);
+    assert_eq!(rank_1.unusable_store(ErrorKind::Connection).rank, Some(0));
+    assert_eq!(rank_1.unusable_store(ErrorKind::Timeout).rank, None);
+    let with_agent = PostMortem { agent_store: true, ..rank_1 };
+    assert_eq!(with_agent.unusable_store(ErrorKind::Connection).rank, None);
+}
+
+#[test]
+fn rank_0_of_the_job_serves_the_store_in_whatever_group_it_is() {
+    let server_of = |names: &[usize]| {
+        let world = World::new(names);
+        (0..names.len()).find(|&rank| world.rank(rank).serves_store)
+    };
+    assert_eq!(server_of(&[0, 1]), Some(0));
+    assert_eq!(server_of(&[2, 0]), Some(1));
+    assert_eq!(server_of(&[1, 2]), None);
+}
+
+#[test]
+fn who_is_needed_no_longer_is_not_missed() {
+    let mut world = World::new(&[0, 1, 2]);
+    world.members[1].process = killed().1;
+    // Rank 1 knew and has ended; rank 2 still has to be told.
+    assert!(!world.rank(0).all_gone_but(&[0, 1]));
+    assert!(world.rank(0).all_gone_but(&[0, 2]));
 }
 
 #[test]
