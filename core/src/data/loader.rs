@@ -168,8 +168,8 @@ impl<D: Dataset + 'static> DataLoader<D> {
         self.epoch_after(epoch, 0)
     }
 
-    /// The batches of the rest of epoch `epoch`, of which all ranks together have had `consumed`
-    /// samples, to resume an interrupted training. With a batch sampler, `consumed` counts batches.
+    /// The batches of epoch `epoch` after the first `consumed` samples, counted over all ranks, to
+    /// resume an interrupted training. With a batch sampler, `consumed` counts batches.
     /// The batch size and the number of ranks may be others than before, see
     /// [`DistributedSampler`](super::DistributedSampler). Consumed samples are not read.
     ///
