@@ -2,7 +2,7 @@
 //! for every sample, and each step adds 1 to those of its batch.
 //!
 //! ```text
-//! launch --nnodes 1:3 --rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id ID -n 2 elastic --checkpoint FILE --until ENOUGH
+//! cargo launch --nnodes 1:3 --rdzv-backend c10d --rdzv-endpoint localhost:29400 -n 2 -- cargo run -rq -p tch-parallel --example elastic -- --checkpoint elastic.safetensors --until enough --starts starts
 //! ```
 
 use anyhow::{Result, ensure};

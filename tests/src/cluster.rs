@@ -5,7 +5,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
+use nix::unistd::Pid;
 
 use crate::job::{Ended, Job, Process};
 use crate::programs::launch_with;
@@ -32,12 +33,17 @@ pub struct Ends {
 }
 
 impl Cluster {
-    /// Calls `examine` with new hosts. If it fails, the error holds all that the launchers have
-    /// printed.
-    pub fn with<T>(hosts: usize, examine: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    /// Calls `examine` with new hosts. Adds all that the launchers have printed to `log`.
+    pub fn with<T>(
+        hosts: usize,
+        log: &mut String,
+        examine: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         let hosts = Hosts::new(hosts).context("cannot create hosts")?;
         let mut cluster = Self { launchers: BTreeMap::new(), job: Job::new()?, hosts };
-        examine(&mut cluster).map_err(|error| cluster.explain(&error))
+        let result = examine(&mut cluster);
+        log.push_str(&cluster.printed());
+        result
     }
 
     /// Starts a launcher on each host, with these flags and those of a static rendezvous.
@@ -112,6 +118,17 @@ impl Cluster {
         })
     }
 
+    /// Waits until there is a process that runs `program` as this rank; `None` if the job ends before.
+    pub fn rank_unless_over(&mut self, rank: usize, program: &str) -> Result<Option<Pid>> {
+        let launcher = self.launchers.get_mut(&0).context("host 0 has no launcher")?;
+        self.job.until(&format!("{program} runs as rank {rank}, or the job is over"), || {
+            if launcher.has_ended()? {
+                return Ok(Some(None));
+            }
+            Ok(self.job.find_rank(rank, program)?.map(Some))
+        })
+    }
+
     /// No longer expects anything of a host's launcher.
     pub fn forget(&mut self, host: usize) {
         self.launchers.remove(&host);
@@ -122,14 +139,14 @@ impl Cluster {
         sleep(time);
     }
 
-    fn explain(&mut self, error: &anyhow::Error) -> anyhow::Error {
+    fn printed(&mut self) -> String {
         let printed = self.launchers.iter_mut().map(|(host, launcher)| {
             let so_far = launcher.wait_until(Instant::now());
             let so_far =
                 so_far.map_or_else(|running| format!("{running:#}"), |all| all.to_string());
-            format!("host {host}: {so_far}")
+            format!("host {host}: {so_far}\n\n")
         });
-        anyhow!("{error:#}\n\n{}", printed.collect::<Vec<_>>().join("\n\n"))
+        printed.collect()
     }
 }
 
@@ -142,16 +159,16 @@ impl Ends {
         Ok(self)
     }
 
-    /// Fails unless all have printed one and the same line that contains these words.
-    pub fn expect_same_line(&self, words: &[&str]) -> Result<&Self> {
+    /// Fails unless all have printed one and the same line that begins so and contains these words.
+    pub fn expect_same_line(&self, beginning: &str, words: &[&str]) -> Result<&Self> {
         let (first, others) = self.launchers.split_first().context("no launcher has ended")?;
         let everywhere = |line: &str| {
             others.iter().all(|other| other.stderr.lines().any(|theirs| theirs == line))
         };
-        let mut lines = first.stderr.lines();
+        let mut lines = first.stderr.lines().filter(|line| line.starts_with(beginning));
         let found =
             lines.any(|line| words.iter().all(|word| line.contains(word)) && everywhere(line));
-        ensure!(found, "no line with {words:?} is the same on every host");
+        ensure!(found, "no line `{beginning}…` with {words:?} is the same on every host");
         Ok(self)
     }
 }

@@ -3,27 +3,35 @@
 
 mod switch;
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
+use tempfile::TempDir;
 
 use crate::programs::started_by;
 use switch::Switch;
-pub use switch::{Traffic, Weather};
+pub use switch::{Conditions, Traffic};
 
 /// The interface of each host.
-const CABLE: &str = "cable";
+const INTERFACE: &str = "cable";
 
-/// Starts a program under a host's name.
-const NAMED: &str = r#"echo "$0" > /proc/sys/kernel/hostname; exec "$@""#;
+/// Starts a program under a host's name, and with its boot ID: the library compares these to find out
+/// which ranks share a host. The mount is the program's own, since `ip netns exec` has left the
+/// machine's mount namespace.
+const AS_HOST: &str = r#"echo "$0" > /proc/sys/kernel/hostname &&
+    mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@""#;
 
 /// Hosts that can reach each other and nothing else. They and their network are removed when this
 /// goes out of scope.
 pub struct Hosts {
     names: Vec<String>,
+    /// A file for each host.
+    boot_ids: TempDir,
     switch: Switch,
 }
 
@@ -35,18 +43,21 @@ impl Hosts {
         let name = |host| format!("tch-{}-{call}-{host}", process::id());
         // Made before the first command that may fail, so that dropping it removes whatever has
         // been created by then.
-        let mut hosts = Self { names: Vec::new(), switch: Switch::default() };
+        let boot_ids = tempfile::tempdir()?;
+        let mut hosts = Self { names: Vec::new(), boot_ids, switch: Switch::default() };
         for host in 0..count {
             hosts.names.push(name(host));
+            // Each read returns a new one.
+            fs::write(hosts.boot_id(host), fs::read("/proc/sys/kernel/random/uuid")?)?;
             let name = &hosts.names[host];
             ip(&["netns", "add", name])?;
             let tap = hosts.switch.add_port()?;
-            ip(&["link", "set", &tap, "netns", name, "name", CABLE])?;
+            ip(&["link", "set", &tap, "netns", name, "name", INTERFACE])?;
             let address = switch::address(host).map(|byte| format!("{byte:02x}")).join(":");
-            ip(&["-netns", name, "link", "set", CABLE, "address", &address])?;
+            ip(&["-netns", name, "link", "set", INTERFACE, "address", &address])?;
             let address = format!("{}/24", hosts.address(host));
-            ip(&["-netns", name, "address", "add", &address, "dev", CABLE])?;
-            ip(&["-netns", name, "link", "set", CABLE, "up"])?;
+            ip(&["-netns", name, "address", "add", &address, "dev", INTERFACE])?;
+            ip(&["-netns", name, "link", "set", INTERFACE, "up"])?;
             ip(&["-netns", name, "link", "set", "lo", "up"])?;
         }
         hosts.switch.start()?;
@@ -54,10 +65,23 @@ impl Hosts {
     }
 
     /// The same; `None`, and a sentence on stderr, if no hosts can be created here.
-    pub fn or_skip(count: usize) -> Option<Self> {
-        let skip =
-            |reason: anyhow::Error| eprintln!("skipped: no hosts can be made here: {reason:#}");
-        Self::new(count).map_err(skip).ok()
+    pub fn or_skip(count: usize) -> Result<Option<Self>> {
+        if Self::can_exist() { Self::new(count).map(Some) } else { Ok(None) }
+    }
+
+    /// Whether hosts can be created here. If not, stderr says what is missing.
+    pub fn can_exist() -> bool {
+        let missing = if !geteuid().is_root() {
+            "root"
+        } else if !Path::new("/dev/net/tun").exists() {
+            "/dev/net/tun"
+        } else if Command::new("ip").arg("-V").output().is_err() {
+            "iproute2's `ip`"
+        } else {
+            return true;
+        };
+        eprintln!("skipped: hosts require {missing}");
+        false
     }
 
     /// How many there are.
@@ -78,10 +102,13 @@ impl Hosts {
     /// The command, to run on this host.
     pub fn on(&self, host: usize, command: &Command) -> Command {
         let mut there = Command::new("ip");
-        there.args(["netns", "exec", &self.names[host], "unshare", "--uts", "sh", "-c", NAMED]);
-        // Two real hosts have no memory in common.
-        there.arg(self.name(host)).env("TCH_PARALLEL_SHARED_MEMORY", "0");
+        there.args(["netns", "exec", &self.names[host], "unshare", "--uts", "sh", "-c", AS_HOST]);
+        there.arg(self.name(host)).arg(self.boot_id(host));
         started_by(there, command)
+    }
+
+    fn boot_id(&self, host: usize) -> PathBuf {
+        self.boot_ids.path().join(host.to_string())
     }
 
     /// All processes of a host.
@@ -110,12 +137,12 @@ impl Hosts {
     /// Takes a host's interface down, or up again.
     pub fn set_link(&self, host: usize, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
-        ip(&["-netns", &self.names[host], "link", "set", CABLE, state]).map(drop)
+        ip(&["-netns", &self.names[host], "link", "set", INTERFACE, state]).map(drop)
     }
 
     /// What the network does from now on with all that a host sends.
-    pub fn set_weather(&self, host: usize, weather: Weather) {
-        self.switch.set_weather(host, weather);
+    pub fn set_conditions(&self, host: usize, conditions: Conditions) {
+        self.switch.set_conditions(host, conditions);
     }
 
     /// Cuts a host off from the others, or connects it again. Its own interface stays up.

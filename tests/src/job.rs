@@ -130,17 +130,20 @@ impl Job {
 
     /// Waits until there is a process that runs `program` as this rank.
     pub fn rank(&self, rank: usize, program: &str) -> Result<Pid> {
+        self.until(&format!("{program} runs as rank {rank}"), || self.find_rank(rank, program))
+    }
+
+    /// The process that runs `program` as this rank, if there is one now.
+    pub fn find_rank(&self, rank: usize, program: &str) -> Result<Option<Pid>> {
         let variable = format!("RANK={rank}");
-        self.until(&format!("{program} runs as rank {rank}"), || {
-            for (pid, environment) in self.members.environments()? {
-                // A process that has ended meanwhile has no executable.
-                let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-                if environment.contains(&variable) && executable.ends_with(program) {
-                    return Ok(Some(Pid::from_raw(pid)));
-                }
+        for (pid, environment) in self.members.environments()? {
+            // A process that has ended meanwhile has no executable.
+            let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            if environment.contains(&variable) && executable.ends_with(program) {
+                return Ok(Some(Pid::from_raw(pid)));
             }
-            Ok(None)
-        })
+        }
+        Ok(None)
     }
 
     /// Waits until no process of the job is alive, for at most `within`.

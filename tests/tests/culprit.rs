@@ -25,15 +25,9 @@ fn expect_culprit(ended: &Ended, rank: usize, reason: &str) -> Result<()> {
 }
 
 #[test]
-fn an_error_in_a_ranks_own_code_is_the_reason_that_all_ranks_give() -> Result<()> {
-    let mut ended = run_failing_rank("error")?.expect_code(1)?;
-    expect_culprit(&ended, 1, " exited with code 1: no sample 6 in the data set")?;
-    for rank in [0, 2] {
-        let own_words = format!("rank {rank}: ");
-        ended =
-            ended.expect_line(&[&own_words, "(rank 1 reports: no sample 6 in the data set)"])?;
-    }
-    Ok(())
+fn an_error_in_a_ranks_own_code_is_the_reason() -> Result<()> {
+    let ended = run_failing_rank("error")?.expect_code(1)?;
+    expect_culprit(&ended, 1, " exited with code 1: no sample 6 in the data set")
 }
 
 #[test]
@@ -56,9 +50,9 @@ fn a_rank_whose_backward_pass_fails_is_named() -> Result<()> {
 
 #[test]
 fn a_full_disk_at_rank_0s_checkpoint_is_the_reason() -> Result<()> {
-    let mount = Command::new("unshare").args(["--mount", "true"]).output();
-    if !mount.is_ok_and(|made| made.status.success()) {
-        eprintln!("skipped: no mount namespace, and so no small disk, can be made here");
+    let probe = Job::new()?.run(with_small_disk(&Command::new("true")));
+    if !probe.is_ok_and(|made| made.status.success()) {
+        eprintln!("skipped: no small disk can be made here");
         return Ok(());
     }
     let program = ddp_mnist(["--epochs", "1", "--save", "disk/model.safetensors"])?;

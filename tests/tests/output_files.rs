@@ -28,11 +28,14 @@ fn one_epoch() -> Result<Command> {
 
 // === Stdout and stderr ===
 
-/// The shell's ways to leave an output without a reader.
-const NOBODY_READS: [&str; 3] = [
+/// The shell's ways to leave outputs without a reader: both, and then stdout only, so that stderr shows
+/// what the program has to say about it.
+const NOBODY_READS: [&str; 5] = [
     r#"{ "$@" 2>&1; echo $? >code; } | true"#,
     r#""$@" >/dev/full 2>/dev/full; echo $? >code"#,
     r#""$@" >&- 2>&-; echo $? >code"#,
+    r#"{ "$@"; echo $? >code; } | true"#,
+    r#""$@" >/dev/full; echo $? >code"#,
 ];
 
 /// Runs the command once for each of these ways. It must end with this code.

@@ -8,7 +8,7 @@ use tests::{Hosts, Job, Training, expect_all_succeed};
 
 #[test]
 fn two_nodes_train_as_two_ranks_of_one_node() -> Result<()> {
-    let Some(hosts) = Hosts::or_skip(2) else { return Ok(()) };
+    let Some(hosts) = Hosts::or_skip(2)? else { return Ok(()) };
     let flags = ["--epochs", "1", "--lr", "0.05", "--momentum", "0.9", "--timeout", "60"];
     let program = ddp_mnist(flags.into_iter().chain(OUTPUTS))?;
 

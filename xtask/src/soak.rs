@@ -10,10 +10,11 @@ use crate::{command, setup};
 
 /// Builds the programs, and lets `tests/src/bin/soak.rs` put them through every fault of its table.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
-    setup::ensure(workspace, setup::Level::for_this_machine())?;
+    setup::ensure(workspace, setup::Level::Full)?;
     let build = ["build", "--release", "--workspace", "--bins", "--examples"];
     command::run(workspace.cargo().args(build))?;
     let mut soak = Command::new(workspace.release_executable("soak"));
     command::forget_this_package(&mut soak);
-    command::run(soak.args(args))
+    // One line is about torchrun, which is in the environment that contains libtorch.
+    command::run(soak.env("LIBTORCH", &workspace.libtorch).args(args))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use tests::Hosts;
 use tests::soak::{LINES, Line, Size, Trial};
@@ -38,20 +38,16 @@ struct Results {
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
     let lines = choose(&args.lines)?;
-    Hosts::new(1).context("cannot create hosts as network namespaces")?;
+    ensure!(Hosts::can_exist(), "cannot create hosts as network namespaces");
     fs::create_dir_all(&args.logs)
         .with_context(|| format!("cannot create {}", args.logs.display()))?;
-    let mut table = vec![
-        "| fault | goal | held | median | worst |".to_owned(),
-        "|---|---|---|---|---|".to_owned(),
-    ];
+    println!("| fault | goal | held | median | worst |\n|---|---|---|---|---|");
     let mut failed = 0;
     for line in lines {
         let results = try_often(line, &args)?;
         failed += results.failed;
-        table.push(results.row(line));
+        println!("{}", results.row(line));
     }
-    println!("\n{}", table.join("\n"));
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -73,7 +69,8 @@ fn try_often(line: &Line, args: &Args) -> Result<Results> {
     let mut results = Results::default();
     for number in args.first..args.first + args.trials.unwrap_or(line.trials) {
         let begin = Instant::now();
-        let outcome = (line.trial)(&mut Trial::new(number.into(), Size::FULL));
+        let mut trial = Trial::new(number.into(), Size::FULL);
+        let outcome = (line.trial)(&mut trial);
         let reason = match outcome {
             Ok(took) => {
                 results.took.push(took);
@@ -88,7 +85,7 @@ fn try_often(line: &Line, args: &Args) -> Result<Results> {
             Some(reason) => {
                 results.failed += 1;
                 let log = args.logs.join(format!("{name}-{number}.log"));
-                fs::write(&log, &reason)?;
+                fs::write(&log, format!("{reason}\n\n{}", trial.log))?;
                 let sentence = reason.lines().next().unwrap_or_default();
                 eprintln!("{name} {number}: FAILED: {sentence} (see {})", log.display());
             }

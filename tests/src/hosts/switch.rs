@@ -5,12 +5,13 @@ use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rand::Rng;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 /// Larger than any frame: the devices do not merge segments.
@@ -21,11 +22,13 @@ const PREFIX: [u8; 5] = [0x02, 0, 0, 0, 0];
 
 /// What happens to the frames that a host sends. By default, they arrive at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Weather {
+pub struct Conditions {
     /// How long they take.
     pub delay: Duration,
     /// The fraction that is lost.
     pub loss: f64,
+    /// Decides which ones are lost.
+    pub seed: u64,
 }
 
 /// How many frames there were.
@@ -48,7 +51,7 @@ pub(super) struct Switch {
 
 struct Port {
     device: SyncDevice,
-    weather: Mutex<Weather>,
+    conditions: Mutex<(Conditions, StdRng)>,
     /// Nothing leaves or reaches the host.
     cut_off: AtomicBool,
     sent: AtomicU64,
@@ -83,8 +86,9 @@ impl Switch {
         Ok(())
     }
 
-    pub(super) fn set_weather(&self, host: usize, weather: Weather) {
-        *self.ports[host].weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+    pub(super) fn set_conditions(&self, host: usize, conditions: Conditions) {
+        let rng = StdRng::seed_from_u64(conditions.seed);
+        *self.ports[host].conditions() = (conditions, rng);
     }
 
     pub(super) fn cut_off(&self, host: usize, cut_off: bool) {
@@ -105,15 +109,19 @@ impl Switch {
 
 impl Port {
     fn new(device: SyncDevice) -> Self {
-        let weather = Mutex::default();
+        let conditions = Mutex::new((Conditions::default(), StdRng::seed_from_u64(0)));
         Self {
             device,
-            weather,
+            conditions,
             cut_off: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             delayed: AtomicU64::new(0),
         }
+    }
+
+    fn conditions(&self) -> MutexGuard<'_, (Conditions, StdRng)> {
+        self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,15 +137,17 @@ fn forward(ports: &[Port], from: usize, late: &Sender<Late>) {
     let mut buffer = [0; FRAME];
     while let Ok(length) = receive(&port.device, &mut buffer) {
         let frame = &buffer[..length];
-        let weather = *port.weather.lock().unwrap_or_else(PoisonError::into_inner);
+        let (delay, is_lost) = {
+            let (conditions, rng) = &mut *port.conditions();
+            (conditions.delay, rng.random_bool(conditions.loss))
+        };
         port.sent.fetch_add(1, Ordering::Relaxed);
-        let cut_off = port.cut_off.load(Ordering::Relaxed);
-        if cut_off || rand::rng().random_bool(weather.loss) {
+        if is_lost || port.cut_off.load(Ordering::Relaxed) {
             port.lost.fetch_add(1, Ordering::Relaxed);
-        } else if weather.delay > Duration::ZERO {
+        } else if delay > Duration::ZERO {
             port.delayed.fetch_add(1, Ordering::Relaxed);
             // The other thread ends only after this one.
-            let _ = late.send((Instant::now() + weather.delay, frame.to_vec()));
+            let _ = late.send((Instant::now() + delay, frame.to_vec()));
         } else {
             deliver(ports, from, frame);
         }
@@ -166,8 +176,12 @@ fn deliver_late(ports: &[Port], from: usize, frames: &Receiver<Late>) {
 fn deliver(ports: &[Port], from: usize, frame: &[u8]) {
     let to = frame.get(5).map(|&host| usize::from(host)).filter(|_| frame.starts_with(&PREFIX));
     for (host, port) in ports.iter().enumerate() {
-        let cut_off = port.cut_off.load(Ordering::Relaxed);
-        if host != from && !cut_off && to.is_none_or(|to| to == host) {
+        if host == from || to.is_some_and(|to| to != host) {
+            continue;
+        }
+        if port.cut_off.load(Ordering::Relaxed) {
+            port.lost.fetch_add(1, Ordering::Relaxed);
+        } else {
             // Fails while the receiver's interface is down.
             let _ = port.device.send(frame);
         }

@@ -20,7 +20,7 @@ fn answer(hosts: &Hosts) -> Option<Duration> {
 
 #[test]
 fn hosts_have_names_and_reach_each_other_unless_the_network_is_cut() {
-    let Some(hosts) = Hosts::or_skip(2) else { return };
+    let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
     assert_eq!(bash(&hosts, "cat /proc/sys/kernel/hostname").stdout, "host0\n");
     assert!(answer(&hosts).is_some());
 
@@ -37,17 +37,31 @@ fn hosts_have_names_and_reach_each_other_unless_the_network_is_cut() {
 }
 
 #[test]
+fn each_host_has_a_boot_id_of_its_own() {
+    let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
+    let id = |host| {
+        let mut cat = Command::new("cat");
+        cat.arg("/proc/sys/kernel/random/boot_id");
+        Job::new().unwrap().run(hosts.on(host, &cat)).unwrap().expect_success().unwrap().stdout
+    };
+    let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let found = [machine, id(0), id(1), id(0)];
+    assert!(found[0] != found[1] && found[1] != found[2] && found[2] != found[0], "{found:?}");
+    assert_eq!(found[1], found[3]);
+}
+
+#[test]
 fn a_slow_network_delays_every_answer() {
-    let Some(hosts) = Hosts::or_skip(2) else { return };
+    let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
     let delay = Duration::from_millis(50);
-    hosts.set_weather(0, Weather { delay, ..Default::default() });
+    hosts.set_conditions(0, Conditions { delay, ..Default::default() });
     assert!(answer(&hosts).unwrap() >= delay);
     assert!(hosts.traffic().delayed > 0);
 }
 
 #[test]
 fn a_signal_reaches_all_processes_of_one_host() {
-    let Some(hosts) = Hosts::or_skip(2) else { return };
+    let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
     let job = Job::new().unwrap();
     let mut sleepers = Command::new("sh");
     sleepers.args(["-c", "sleep 1000 & sleep 1000"]);

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use rand::Rng;
 
 use super::{NODES, PATIENCE, Trial};
@@ -16,8 +17,8 @@ use crate::job::Ended;
 const SAY: &str =
     "echo rank=$RANK/$WORLD_SIZE local=$LOCAL_RANK/$LOCAL_WORLD_SIZE node=$GROUP_RANK";
 
-pub(super) fn uneven_nodes(_: &mut Trial) -> Result<Duration> {
-    Cluster::with(NODES, |cluster| {
+pub(super) fn uneven_nodes(trial: &mut Trial) -> Result<Duration> {
+    Cluster::with(NODES, &mut trial.log, |cluster| {
         let begin = Instant::now();
         let mut program = Command::new("sh");
         program.args(["-c", SAY]);
@@ -44,24 +45,33 @@ pub(super) fn uneven_nodes(_: &mut Trial) -> Result<Duration> {
 }
 
 pub(super) fn different_nnodes(trial: &mut Trial) -> Result<Duration> {
-    let odd = trial.dice.random_range(0..NODES);
-    refused(trial, |cluster, host| {
+    let odd = trial.rng.random_range(0..NODES);
+    let start = |cluster: &mut Cluster, host| {
         let nodes = if host == odd { "4" } else { "3" };
         cluster.start_node(host, &["--nnodes", nodes], &sleep())
-    })
+    };
+    let sentence = |_: &Cluster| {
+        let (own, other) = if odd == 0 { (4, 3) } else { (3, 4) };
+        let own = format!("different --nnodes: {own} on node 0 (host0), ");
+        Ok(vec![own, format!("{other} on {}", refused_host(odd))])
+    };
+    refused(trial, start, sentence)
 }
 
 pub(super) fn same_node_rank(trial: &mut Trial) -> Result<Duration> {
-    refused(trial, |cluster, host| {
+    let start = |cluster: &mut Cluster, host: usize| {
         let rank = host.min(NODES - 2).to_string();
         cluster.start_node(host, &["--node-rank", &rank], &sleep())
-    })
+    };
+    let sentence = ["--node-rank 1 twice: ", "on host host1", "on host host2"].map(str::to_owned);
+    refused(trial, start, |_| Ok(sentence.to_vec()))
 }
 
 pub(super) fn other_program(trial: &mut Trial) -> Result<Duration> {
-    let odd = trial.dice.random_range(0..NODES);
-    refused(trial, |cluster, host| {
-        let copy = cluster.job.directory().join(format!("program{host}"));
+    let odd = trial.rng.random_range(0..NODES);
+    let program = |cluster: &Cluster, host| cluster.job.directory().join(format!("program{host}"));
+    let start = |cluster: &mut Cluster, host| {
+        let copy = program(cluster, host);
         fs::copy("/bin/sleep", &copy)?;
         if host == odd {
             fs::File::options().append(true).open(&copy)?.write_all(b"newer")?;
@@ -69,16 +79,38 @@ pub(super) fn other_program(trial: &mut Trial) -> Result<Duration> {
         let mut program = Command::new(copy);
         program.arg("1000");
         cluster.start_node(host, &[], &program)
-    })
+    };
+    let sentence = |cluster: &Cluster| {
+        let own = sha256(&program(cluster, 0))?;
+        let other = sha256(&program(cluster, if odd == 0 { 1 } else { odd }))?;
+        let own = format!(": {own} on node 0 (host0), ");
+        Ok(vec!["different programs".to_owned(), own, format!("{other} on {}", refused_host(odd))])
+    };
+    refused(trial, start, sentence)
 }
 
-/// Starts the nodes in any order, and expects that all end with code 1 and one common sentence.
+/// The host that does not agree with node 0. Where node 0 is the odd one, it may be any other.
+fn refused_host(odd: usize) -> String {
+    if odd == 0 { "host host".to_owned() } else { format!("host host{odd}") }
+}
+
+/// The beginning of a file's SHA-256.
+fn sha256(file: &Path) -> Result<String> {
+    let output = Command::new("sha256sum").arg(file).output().context("cannot run `sha256sum`")?;
+    let digest = String::from_utf8_lossy(&output.stdout);
+    Ok(digest.get(..12).context("sha256sum has printed nothing")?.to_owned())
+}
+
+/// Starts the nodes in any order, and expects that all end with code 1 and one common sentence, which
+/// contains these words.
 fn refused(
     trial: &mut Trial,
     start: impl Fn(&mut Cluster, usize) -> Result<()>,
+    words: impl Fn(&Cluster) -> Result<Vec<String>>,
 ) -> Result<Duration> {
-    let first = trial.dice.random_range(0..NODES);
-    Cluster::with(NODES, |cluster| {
+    let reaped = trial.size.reaped;
+    let first = trial.rng.random_range(0..NODES);
+    Cluster::with(NODES, &mut trial.log, |cluster| {
         for turn in 0..NODES {
             start(cluster, (first + turn) % NODES)?;
         }
@@ -86,8 +118,9 @@ fn refused(
         let ends = cluster.ends(&[0, 1, 2], PATIENCE)?;
         let refuses = |ended: &Ended| ended.status.code() == Some(1);
         ensure!(ends.launchers.iter().all(refuses), "the exit codes are not 1");
-        ends.expect_same_line(&["launch: ", "host"])?;
-        cluster.job.expect_nobody_left(Duration::from_secs(1))?;
+        let words = words(cluster)?;
+        ends.expect_same_line("launch: ", &words.iter().map(String::as_str).collect::<Vec<_>>())?;
+        cluster.job.expect_nobody_left(reaped)?;
         Ok(ends.at - begin)
     })
 }

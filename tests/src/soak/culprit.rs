@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
 
-use super::{Trial, endless_training};
+use super::{PATIENCE, Trial, endless_training};
 use crate::job::{Ended, Job};
 use crate::programs::{ddp_mnist, launch, with_small_disk};
 use crate::training::wait_for_steps;
@@ -33,7 +33,7 @@ pub(super) fn out_of_memory(_: &mut Trial) -> Result<Duration> {
     wait_for_steps(&job, 0..RANKS, 2)?;
     let begin = Instant::now();
     allow_no_more_memory(job.rank(0, "ddp-mnist")?)?;
-    expect_rank_0(launcher.wait()?, "can't allocate memory")?;
+    expect_rank_0(launcher.wait_until(begin + PATIENCE)?, "can't allocate memory")?;
     Ok(begin.elapsed())
 }
 

@@ -18,13 +18,16 @@ const STARTS: &str = "starts";
 /// Appears when the training may end.
 const ENOUGH: &str = "enough";
 
+/// Saved after every step.
+pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
+
 /// A node is killed, comes again, and one is killed again. Host 0 stays: the others meet there.
 /// Returns the longest time until the training went on.
 pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
     let per_node = trial.size.ranks_per_node;
-    let victims = [(); 2].map(|()| trial.dice.random_range(1..NODES));
-    let moments = [(); 3].map(|()| Duration::from_millis(trial.dice.random_range(0..500)));
-    Cluster::with(NODES, |cluster| {
+    let victims = [(); 2].map(|()| trial.rng.random_range(1..NODES));
+    let moments = [(); 3].map(|()| Duration::from_millis(trial.rng.random_range(0..500)));
+    Cluster::with(NODES, &mut trial.log, |cluster| {
         for host in 0..NODES {
             start(cluster, host, per_node)?;
         }
@@ -46,12 +49,18 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
             wait_for_starts(cluster, &sizes)?;
             longest = longest.max(begin.elapsed());
         }
-        File::create(cluster.job.directory().join(ENOUGH))?;
-        let ends = cluster.succeeds()?;
-        let counted = ends.iter().any(|ended| ended.stdout.contains("every sample came "));
-        ensure!(counted, "the samples were not counted");
+        end(cluster)?;
         Ok(longest)
     })
+}
+
+/// Lets the training end, and expects that it has counted its samples.
+pub(super) fn end(cluster: &mut Cluster) -> Result<()> {
+    File::create(cluster.job.directory().join(ENOUGH))?;
+    let ends = cluster.succeeds()?;
+    let counted = ends.iter().any(|ended| ended.stdout.contains("every sample came "));
+    ensure!(counted, "the samples were not counted");
+    Ok(())
 }
 
 fn start(cluster: &mut Cluster, host: usize, per_node: usize) -> Result<()> {
@@ -62,8 +71,9 @@ fn start(cluster: &mut Cluster, host: usize, per_node: usize) -> Result<()> {
     cluster.launch(host, &flags, &program()?)
 }
 
-fn program() -> Result<Command> {
-    let checkpoint = ["--checkpoint", "checkpoint.safetensors"];
+/// A training that goes on until it is let end.
+pub(super) fn program() -> Result<Command> {
+    let checkpoint = ["--checkpoint", CHECKPOINT];
     example("elastic", checkpoint.into_iter().chain(["--until", ENOUGH, "--starts", STARTS]))
 }
 

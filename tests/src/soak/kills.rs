@@ -10,9 +10,6 @@ use super::{NODES, PATIENCE, Trial, endless_training};
 use crate::cluster::Cluster;
 use crate::training::wait_for_steps;
 
-/// How long the last process may take to disappear after the launchers.
-const REAPED: Duration = Duration::from_secs(1);
-
 /// Who is killed.
 enum Victim {
     Rank,
@@ -33,11 +30,12 @@ pub(super) fn host(trial: &mut Trial) -> Result<Duration> {
 }
 
 fn killed(trial: &mut Trial, victim: &Victim) -> Result<Duration> {
-    let per_node = trial.size.ranks_per_node;
-    let rank = trial.dice.random_range(0..NODES * per_node);
+    let size = trial.size;
+    let per_node = size.ranks_per_node;
+    let rank = trial.rng.random_range(0..NODES * per_node);
     let host = rank / per_node;
-    let moment = Duration::from_millis(trial.dice.random_range(0..1000));
-    Cluster::with(NODES, |cluster| {
+    let moment = Duration::from_millis(trial.rng.random_range(0..1000));
+    Cluster::with(NODES, &mut trial.log, |cluster| {
         cluster.start(&["-n", &per_node.to_string()], &endless_training()?)?;
         wait_for_steps(&cluster.job, 0..NODES * per_node, 2)?;
         cluster.let_pass(moment);
@@ -60,13 +58,13 @@ fn killed(trial: &mut Trial, victim: &Victim) -> Result<Duration> {
             }
         };
         let ends = cluster.ends(&survivors, PATIENCE)?;
-        let (name, rank) = (cluster.hosts.name(host), format!("rank {rank}"));
-        let culprit: &[&str] = match victim {
-            Victim::Rank => &[&name, &rank],
-            Victim::Launcher | Victim::Host => &[&name],
+        let node = format!("launch: node {host} ({})", cluster.hosts.name(host));
+        let culprit = match victim {
+            Victim::Rank => format!("{node}: rank {rank} (pid "),
+            Victim::Launcher | Victim::Host => format!("{node} "),
         };
-        ends.expect_failure()?.expect_same_line(culprit)?;
-        cluster.job.expect_nobody_left(REAPED)?;
+        ends.expect_failure()?.expect_same_line(&culprit, &[])?;
+        cluster.job.expect_nobody_left(size.reaped)?;
         Ok(ends.at - begin)
     })
 }

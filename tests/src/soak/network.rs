@@ -1,39 +1,38 @@
-//! A bad network, through which a job trains to its end.
+//! A bad network, through which a job trains on.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use rand::Rng;
 
-use super::{NODES, Trial};
+use super::{NODES, Trial, elastic};
 use crate::cluster::Cluster;
 use crate::digits;
-use crate::hosts::Weather;
+use crate::hosts::Conditions;
 use crate::programs::ddp_mnist;
-use crate::training::{has_taken_steps, losses, wait_for_steps};
+use crate::safetensors;
+use crate::training::losses;
 
 /// The steps of a training whose every step takes long.
 const FEW_STEPS: usize = 3;
 
-/// The steps of a training that is interrupted.
-const STEPS: usize = 100;
-
 pub(super) fn delay(trial: &mut Trial) -> Result<Duration> {
     let delay = Duration::from_millis(200);
-    let took = bad_weather(trial, Weather { delay, ..Default::default() })?;
+    let took = bad_network(trial, Conditions { delay, ..Default::default() })?;
     ensure!(took > 2 * delay, "it took {took:?}, which no delayed training can");
     Ok(took)
 }
 
 pub(super) fn loss(trial: &mut Trial) -> Result<Duration> {
-    bad_weather(trial, Weather { loss: 0.2, ..Default::default() })
+    bad_network(trial, Conditions { loss: 0.2, ..Default::default() })
 }
 
-fn bad_weather(trial: &mut Trial, weather: Weather) -> Result<Duration> {
+fn bad_network(trial: &mut Trial, conditions: Conditions) -> Result<Duration> {
     let per_node = trial.size.ranks_per_node;
-    Cluster::with(NODES, |cluster| {
+    Cluster::with(NODES, &mut trial.log, |cluster| {
         for host in 0..NODES {
-            cluster.hosts.set_weather(host, weather);
+            let seed = trial.rng.random();
+            cluster.hosts.set_conditions(host, Conditions { seed, ..conditions });
         }
         let begin = Instant::now();
         start(cluster, per_node, FEW_STEPS)?;
@@ -46,22 +45,35 @@ fn bad_weather(trial: &mut Trial, weather: Weather) -> Result<Duration> {
     })
 }
 
+/// Returns the time from the moment when the host is connected again until the next step.
 pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
     let size = trial.size;
-    let host = trial.dice.random_range(0..NODES);
-    Cluster::with(NODES, |cluster| {
-        start(cluster, size.ranks_per_node, STEPS)?;
-        wait_for_steps(&cluster.job, 0..NODES * size.ranks_per_node, 2)?;
+    let host = trial.rng.random_range(0..NODES);
+    Cluster::with(NODES, &mut trial.log, |cluster| {
+        cluster.start(&["-n", &size.ranks_per_node.to_string()], &elastic::program()?)?;
+        let checkpoint = cluster.job.directory().join(elastic::CHECKPOINT);
+        cluster.until("the training has begun", || Ok(checkpoint.exists().then_some(())))?;
+
         cluster.hosts.cut_off(host, true);
+        let mut before = safetensors::read(&checkpoint)?;
         cluster.let_pass(size.partition);
-        let over = has_taken_steps(cluster.job.directory(), 0, STEPS);
-        ensure!(!over, "the training did not wait for the host that was cut off");
+        let mut after = safetensors::read(&checkpoint)?;
+        if before != after {
+            // The step of that moment may have been completed.
+            before = after;
+            cluster.let_pass(size.partition);
+            after = safetensors::read(&checkpoint)?;
+        }
+        ensure!(before == after, "the training did not wait for the host that was cut off");
         cluster.hosts.cut_off(host, false);
 
         let begin = Instant::now();
-        cluster.succeeds()?;
-        expect_steps(cluster, size.ranks_per_node, STEPS)?;
-        Ok(begin.elapsed())
+        cluster.until("the training goes on", || {
+            Ok((safetensors::read(&checkpoint)? != after).then_some(()))
+        })?;
+        let took = begin.elapsed();
+        elastic::end(cluster)?;
+        Ok(took)
     })
 }
 
@@ -73,7 +85,8 @@ fn start(cluster: &mut Cluster, per_node: usize, steps: usize) -> Result<()> {
     let flags = ["--epochs=1", "--batch-size=1", "--no-save", "--metrics=metrics"];
     let mut program = ddp_mnist(flags)?;
     program.arg("--data-dir").arg(data);
-    cluster.start(&["-n", &per_node.to_string()], &program)
+    // TCP waits longer and longer for a lost segment, heartbeats with it.
+    cluster.start(&["-n", &per_node.to_string(), "--heartbeat-timeout", "60"], &program)
 }
 
 fn expect_steps(cluster: &Cluster, per_node: usize, steps: usize) -> Result<()> {

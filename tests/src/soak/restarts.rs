@@ -30,19 +30,20 @@ struct Undisturbed {
 /// One rank is killed at a random moment. Returns how long the whole job took.
 pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
     let per_node = trial.size.ranks_per_node;
-    let undisturbed = undisturbed(per_node)?;
+    let undisturbed = undisturbed(trial)?;
     for _ in 0..ATTEMPTS {
-        let rank = trial.dice.random_range(0..NODES * per_node);
-        let moment = undisturbed.took.mul_f64(trial.dice.random_range(0.0..1.0));
-        let done = Cluster::with(NODES, |cluster| {
+        let rank = trial.rng.random_range(0..NODES * per_node);
+        let moment = undisturbed.took.mul_f64(trial.rng.random_range(0.0..1.0));
+        let done = Cluster::with(NODES, &mut trial.log, |cluster| {
             let begin = Instant::now();
             start(cluster, per_node)?;
             cluster.let_pass(moment);
-            if cluster.launcher(0)?.has_ended()? {
+            let Some(pid) = cluster.rank_unless_over(rank, "ddp-mnist")? else {
+                cluster.succeeds()?;
                 return Ok(None);
-            }
+            };
             // It may end by itself at this moment.
-            let _ = kill(cluster.job.rank(rank, "ddp-mnist")?, Signal::SIGKILL);
+            let _ = kill(pid, Signal::SIGKILL);
             let launchers = cluster.succeeds()?;
             let restarted = |ended: &Ended| ended.stderr.contains("restart 1 of 3");
             if !launchers.iter().any(restarted) {
@@ -62,13 +63,14 @@ pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
 }
 
 /// The same training in peace. It is done only once for all trials.
-fn undisturbed(per_node: usize) -> Result<Undisturbed> {
+fn undisturbed(trial: &mut Trial) -> Result<Undisturbed> {
+    let per_node = trial.size.ranks_per_node;
     static DONE: Mutex<Option<Undisturbed>> = Mutex::new(None);
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(done) = &*done {
         return Ok(done.clone());
     }
-    let new = Cluster::with(NODES, |cluster| {
+    let new = Cluster::with(NODES, &mut trial.log, |cluster| {
         let begin = Instant::now();
         start(cluster, per_node)?;
         cluster.succeeds()?;

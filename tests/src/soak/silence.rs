@@ -27,9 +27,9 @@ type Act = fn(&Cluster, usize) -> Result<()>;
 
 fn silent(trial: &mut Trial, silence: Act, wake: Act) -> Result<Duration> {
     let size = trial.size;
-    let host = trial.dice.random_range(0..NODES);
-    let moment = Duration::from_millis(trial.dice.random_range(0..1000));
-    Cluster::with(NODES, |cluster| {
+    let host = trial.rng.random_range(0..NODES);
+    let moment = Duration::from_millis(trial.rng.random_range(0..1000));
+    Cluster::with(NODES, &mut trial.log, |cluster| {
         let (per_node, limit) =
             (size.ranks_per_node.to_string(), size.heartbeat_timeout.to_string());
         let flags = ["-n", &per_node, "--heartbeat-timeout", &limit];
@@ -41,7 +41,8 @@ fn silent(trial: &mut Trial, silence: Act, wake: Act) -> Result<Duration> {
         silence(cluster, host)?;
         let others = cluster.others(host);
         let ends = cluster.ends(&others, PATIENCE)?;
-        ends.expect_failure()?.expect_same_line(&[&cluster.hosts.name(host)])?;
+        let culprit = format!("launch: node {host} ({}) ", cluster.hosts.name(host));
+        ends.expect_failure()?.expect_same_line(&culprit, &[])?;
 
         wake(cluster, host)?;
         cluster.ends(&[host], PATIENCE)?.expect_failure()?;

@@ -8,10 +8,11 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Trial, endless_training};
+use super::{PATIENCE, Trial, endless_training};
 use crate::job::Job;
 use crate::programs::{free_port, torchrun_with};
 use crate::training::{events, wait_for_steps};
+use crate::wait;
 
 /// One of two nodes is lost; the other goes on from the checkpoint, as a world of one. Returns how long
 /// that takes.
@@ -43,9 +44,10 @@ pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
     for pid in [children(second.pid())?, vec![second.pid()]].concat() {
         kill(pid, Signal::SIGKILL)?;
     }
-    second.wait()?;
+    second.wait_until(begin + PATIENCE)?;
 
-    let (_, epoch, step) = job.until("the rank that is left trains alone", || {
+    let late = wait::past(begin + PATIENCE);
+    let (_, epoch, step) = wait::until("the rank that is left trains alone", late, || {
         let steps = events(job.directory(), 0, "step", |event| {
             Some((event["world_size"].as_u64()?, event["epoch"].as_u64()?, event["step"].as_u64()?))
         });
@@ -56,7 +58,7 @@ pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
     let took = begin.elapsed();
     ensure!((epoch, step) > (0, 0), "it has begun again");
     kill(first.pid(), Signal::SIGTERM)?;
-    let ended = first.wait()?;
+    let ended = first.wait_until(Instant::now() + PATIENCE)?;
     ensure!(ended.stdout.contains("resumed from checkpoint.safetensors: epoch "), "{ended}");
     Ok(took)
 }

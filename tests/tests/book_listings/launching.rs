@@ -20,12 +20,18 @@ fn launch_tells_each_rank_who_it_is() -> Result<()> {
     expect_listing("environment.txt", &(shown + &run_by_rank(2, &shell)?), EXACT)
 }
 
-/// Shown without the launcher's list of all ranks that failed, and whichever rank speaks first.
+/// Shown without the launcher's list of all ranks that failed, and whichever rank speaks first. Rank 0
+/// may not speak at all: on a slow machine, the launcher ends it before it has found the reason.
 #[test]
 fn a_rank_that_fails_is_named_with_its_reason() -> Result<()> {
     let mut command = launch(2, &example("failing_rank", ["error"])?)?;
     command.env_remove("RUST_BACKTRACE");
-    let ended = Job::new()?.run(command)?.expect_code(1)?;
+    let reason = ") exited with code 1: no sample 6 in the data set";
+    let ended =
+        Job::new()?.run(command)?.expect_code(1)?.expect_line(&["launch: rank 1 (pid ", reason])?;
+    if !ended.stderr.contains("Error: rank 0: ") {
+        return Ok(());
+    }
     let is_shown = |line: &&str| !line.starts_with("launch: after that");
     let mut lines: Vec<_> = ended.stderr.lines().filter(is_shown).collect();
     lines.sort_unstable();
