@@ -1,7 +1,7 @@
 //! `launch` starts the ranks of a distributed job on this machine, as torchrun does. It runs any
 //! program: `launch -n 2 ./my-trainer --epochs 3`.
 //!
-//! Each module uses only modules that stand below it:
+//! The modules, from what the user sees down to the details:
 //!
 //! ```text
 //! alone        a job of one node

@@ -1,0 +1,111 @@
+//! Jobs whose nodes come and go.
+
+use super::*;
+
+#[test]
+fn an_elastic_job_starts_after_the_last_call_or_when_it_is_full() {
+    let mut scene = Scene::new((1, 3));
+    scene.join(4, 0.0);
+    scene.pass(30.0);
+    assert!(scene.started.is_empty(), "node 0 is not there");
+    scene.join(0, 31.0);
+    scene.pass(60.0);
+    assert!(scene.started.is_empty());
+    scene.pass(61.0);
+    assert_eq!(scene.group(), [0, 4]);
+
+    let mut scene = Scene::new((1, 2));
+    scene.join(0, 0.0);
+    scene.join(1, 1.0);
+    assert_eq!(scene.group(), [0, 1]);
+}
+
+#[test]
+fn the_last_call_counts_though_the_join_timeout_ends_before_it() {
+    let mut scene = Scene::new((1, 3));
+    scene.join(0, 490.0);
+    assert_eq!(scene.job.due(), Some(scene.at(520.0)));
+    scene.pass(510.0);
+    assert!(scene.nobody_was_told_to_end());
+    scene.pass(520.0);
+    assert_eq!(scene.group(), [0]);
+}
+
+#[test]
+fn an_elastic_job_goes_on_without_a_lost_node_and_counts_no_restart() {
+    let mut scene = Scene::elastic(3, (1, 3));
+    scene.event(1, Event::Lost(Loss::Closed), 1.0);
+    scene.fail(2, 4, Fault::Another, 1.2);
+    scene.pass(2.0);
+    let told = std::mem::take(&mut scene.told);
+    let ends = told.iter().filter(|(_, it)| matches!(it, ToAgent::End(end) if end.again));
+    assert_eq!(ends.map(|(id, _)| *id).collect::<Vec<_>>(), [0, 2]);
+    scene.gone(&[0, 2], 3.0);
+    assert_eq!(scene.group(), [0, 2]);
+    let place = &scene.started[1][1].1;
+    assert_eq!((place.node_rank, place.restarts, place.generation), (1, 0, 1));
+}
+
+#[test]
+fn an_elastic_job_goes_on_without_a_node_that_leaves() {
+    let mut scene = Scene::elastic(2, (1, 3));
+    scene.stop(1, 1.0);
+    let (_, end) = scene.end();
+    assert!(end.again);
+    assert!(end.reason.ends_with("going on with 1 node: starting all ranks again"));
+    scene.gone(&[0, 1], 2.0);
+    assert_eq!(scene.group(), [0]);
+}
+
+#[test]
+fn an_elastic_job_takes_in_a_node_that_joins_unless_it_is_full() {
+    let mut scene = Scene::elastic(1, (1, 2));
+    scene.join(3, 1.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.again), (vec![0], true));
+    assert!(end.reason.starts_with("a node on host h3 joins the job\n"), "{}", end.reason);
+    scene.gone(&[0], 2.0);
+    assert_eq!(scene.group(), [0, 3]);
+    scene.join(4, 3.0);
+    assert!(matches!(scene.told.last(), Some((4, ToAgent::Wait { .. }))));
+    scene.event(3, Event::Lost(Loss::Closed), 4.0);
+    scene.pass(5.0);
+    scene.gone(&[0], 6.0);
+    assert_eq!(scene.group(), [0, 4]);
+}
+
+#[test]
+fn too_few_nodes_wait_for_others_until_the_join_timeout() {
+    let mut scene = Scene::elastic(2, (2, 3));
+    scene.stop(1, 1.0);
+    let (_, end) = scene.end();
+    assert!(end.again && end.reason.ends_with("SIGTERM\n1 of at least 2 nodes are left"));
+    scene.gone(&[1, 0], 2.0);
+    assert!(matches!(scene.told.last(), Some((0, ToAgent::Wait { .. }))));
+    scene.told.clear();
+    scene.pass(602.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.again), (vec![0], false));
+    assert_eq!(end.reason, "only 1 of at least 2 nodes have joined within 600 s: h0");
+}
+
+#[test]
+fn without_node_0_an_elastic_job_ends() {
+    let mut scene = Scene::elastic(2, (1, 3));
+    scene.stop(0, 1.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.again, end.code), (vec![0, 1], false, 143));
+}
+
+#[test]
+fn a_rank_that_fails_counts_in_an_elastic_job_too() {
+    let mut scene = Scene::elastic(2, (1, 3));
+    scene.fail(1, 2, Fault::Own, 1.0);
+    scene.pass(2.0);
+    let (_, end) = scene.end();
+    assert!(end.again && end.reason.ends_with("restart 1 of 1: starting all ranks again"));
+    scene.gone(&[0, 1], 3.0);
+    scene.fail(1, 2, Fault::Own, 4.0);
+    scene.pass(5.0);
+    assert!(!scene.end().1.again);
+}

@@ -1,0 +1,135 @@
+//! How the ranks of a job that is not elastic end, and start again.
+
+use super::*;
+
+#[test]
+fn a_failure_ends_all_nodes_once_the_others_have_had_time_to_notice() {
+    let mut scene = Scene::running(3);
+    scene.say(0, ToCoordinator::Succeeded, 0.5);
+    scene.fail(1, 2, Fault::Own, 1.0);
+    assert!(scene.told.iter().filter(|(_, it)| *it == ToAgent::Notice).count() == 3);
+    scene.pass(1.9);
+    assert!(scene.nobody_was_told_to_end());
+    scene.pass(2.0);
+    let (told, end) = scene.end();
+    assert_eq!(told, [0, 1, 2]);
+    assert!(end.reason.starts_with("node 1 (h1): rank 2 "), "{}", end.reason);
+    assert!(end.again && end.reason.ends_with("\nrestart 1 of 1: starting all ranks again"));
+}
+
+#[test]
+fn a_fault_of_its_own_is_blamed_before_earlier_victims_and_a_lost_node_too() {
+    for lost in [false, true] {
+        let mut scene = Scene::running(3);
+        scene.fail(0, 0, Fault::Another, 1.0);
+        match lost {
+            true => scene.event(2, Event::Lost(Loss::Closed), 1.5),
+            false => scene.fail(2, 4, Fault::Own, 1.5),
+        }
+        scene.fail(1, 2, Fault::Own, 1.9);
+        scene.pass(2.0);
+        let (_, end) = scene.end();
+        assert!(end.reason.starts_with("node 2 (h2)"), "{}", end.reason);
+        // Without a node, a job that is not elastic cannot start again.
+        assert_eq!(end.again, !lost);
+    }
+}
+
+#[test]
+fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats() {
+    let mut scene = Scene::running(3);
+    for second in 1..=10 {
+        for id in [0, 1] {
+            scene.say(id, ToCoordinator::Beat, second.into());
+        }
+    }
+    scene.fail(1, 2, Fault::Another, 10.0);
+    scene.pass(11.0);
+    assert!(scene.nobody_was_told_to_end());
+    let silence = Duration::from_secs(15);
+    scene.event(2, Event::Lost(Loss::Silent(silence)), 15.0);
+    scene.pass(16.0);
+    let (_, end) = scene.end();
+    assert_eq!(end.reason, "node 2 (h2) has been silent for 15 s");
+}
+
+#[test]
+fn a_host_that_hears_of_no_other_one_blames_itself() {
+    let mut scene = Scene::running(3);
+    scene.say(2, ToCoordinator::Beat, 1.5);
+    scene.say(0, ToCoordinator::Beat, 15.0);
+    let silence = Duration::from_secs(15);
+    scene.event(1, Event::Lost(Loss::Silent(silence)), 15.0);
+    scene.say(0, ToCoordinator::Beat, 16.0);
+    scene.told.clear();
+    scene.pass(16.0);
+    assert!(scene.nobody_was_told_to_end(), "node 2 is overdue");
+    scene.event(2, Event::Lost(Loss::Silent(silence)), 16.5);
+    scene.told.clear();
+    scene.pass(17.5);
+    assert_eq!(scene.end().1.reason, "node 0 (h0) has lost the connection to all other nodes");
+}
+
+#[test]
+fn a_restart_begins_when_no_rank_is_left_and_the_restarts_are_counted() {
+    let mut scene = Scene::running(2);
+    scene.fail(1, 2, Fault::Own, 1.0);
+    scene.pass(2.0);
+    scene.gone(&[0], 3.0);
+    assert_eq!(scene.started.len(), 1);
+    scene.gone(&[1], 4.0);
+    let place = &scene.started[1][1].1;
+    assert_eq!((place.generation, place.restarts), (1, 1));
+    scene.end();
+    scene.fail(0, 0, Fault::Own, 5.0);
+    scene.pass(6.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.again, end.code), (vec![0, 1], false, 3));
+    scene.gone(&[0, 1], 7.0);
+    assert!(scene.job.is_over());
+}
+
+#[test]
+fn a_node_lost_between_two_generations_ends_a_job_that_needs_it() {
+    let mut scene = Scene::running(2);
+    scene.fail(1, 2, Fault::Own, 1.0);
+    scene.pass(2.0);
+    scene.end();
+    scene.gone(&[0], 3.0);
+    scene.event(1, Event::Lost(Loss::Closed), 4.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.again), (vec![1, 0], false));
+    assert!(end.reason.starts_with("node 1 (h1) has gone"), "{}", end.reason);
+}
+
+#[test]
+fn the_job_succeeds_when_all_nodes_have() {
+    let mut scene = Scene::running(2);
+    scene.say(1, ToCoordinator::Succeeded, 1.0);
+    assert!(scene.told.is_empty());
+    scene.say(0, ToCoordinator::Succeeded, 2.0);
+    assert_eq!(scene.told, [(0, ToAgent::Done), (1, ToAgent::Done)]);
+    scene.gone(&[0, 1], 3.0);
+    assert!(scene.job.is_over());
+}
+
+#[test]
+fn a_signal_to_one_launcher_ends_a_job_that_is_not_elastic_at_once() {
+    let mut scene = Scene::running(2);
+    scene.fail(0, 0, Fault::Own, 0.9);
+    scene.stop(1, 1.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.again, end.code), (vec![0, 1], false, 143));
+    assert_eq!(end.reason, "node 1 (h1): its launcher was stopped by SIGTERM");
+}
+
+#[test]
+fn a_node_that_does_not_answer_the_end_does_not_keep_the_coordinator() {
+    let mut scene = Scene::running(2);
+    scene.stop(0, 1.0);
+    scene.gone(&[0], 1.5);
+    scene.pass(5.9);
+    assert!(!scene.job.is_over());
+    scene.pass(6.0);
+    assert!(scene.job.is_over());
+}

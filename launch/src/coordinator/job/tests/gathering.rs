@@ -1,0 +1,126 @@
+//! How nodes come together, or learn why they cannot.
+
+use super::*;
+
+#[test]
+fn the_ranks_start_when_all_nodes_are_there_and_are_numbered_by_node_rank() {
+    let mut scene = Scene::new((3, 3));
+    scene.join(2, 0.0);
+    scene.join(0, 1.0);
+    assert!(scene.started.is_empty());
+    scene.join(1, 2.0);
+    let first_ranks: Vec<_> = scene.started[0]
+        .iter()
+        .map(|(id, place)| (*id, place.node_rank, place.first_rank, place.world_size))
+        .collect();
+    assert_eq!(first_ranks, [(0, 0, 0, 6), (1, 1, 2, 6), (2, 2, 4, 6)]);
+}
+
+#[test]
+fn ranks_of_a_role_are_numbered_among_themselves() {
+    let mut scene = Scene::new((3, 3));
+    for id in [0, 1, 2] {
+        let role = if id == 1 { "reader" } else { "default" };
+        let own = Node { role: role.to_owned(), ..node(Some(id), &format!("h{id}"), (3, 3)) };
+        scene.event(id.into(), Event::Joined(own), 0.0);
+    }
+    let roles: Vec<_> = scene.started[0]
+        .iter()
+        .map(|(_, place)| (place.first_role_rank, place.role_world_size))
+        .collect();
+    assert_eq!(roles, [(0, 4), (0, 2), (2, 4)]);
+}
+
+#[test]
+fn what_makes_no_job_is_refused_on_every_node_that_is_there_or_comes() {
+    let other = |change: fn(&mut Node)| {
+        let mut node = node(Some(1), "h1", (3, 3));
+        change(&mut node);
+        node
+    };
+    for (node, reason) in [
+        (other(|it| it.nodes.max = 4), "different --nnodes: 3 on node 0 (h0), 3:4 on host h1"),
+        (
+            other(|it| it.max_restarts = 7),
+            "different --max-restarts: 1 on node 0 (h0), 7 on host h1",
+        ),
+        (
+            other(|it| it.program = Some("f".to_owned())),
+            "different programs (--rdzv-conf check_program=0 allows that), by their SHA-256: \
+             0123456789ab on node 0 (h0), f on host h1",
+        ),
+        (
+            other(|it| it.node_rank = None),
+            "different --rdzv-backend: static on node 0 (h0), c10d on host h1",
+        ),
+        (other(|it| it.node_rank = Some(2)), "--node-rank 2 twice: on host h2 and on host h1"),
+        (other(|it| it.node_rank = Some(0)), "--node-rank 0 twice: on host h0 and on host h1"),
+    ] {
+        let mut scene = Scene::new((3, 3));
+        scene.join(2, 0.0);
+        scene.event(5, Event::Joined(node), 1.0);
+        let (told, end) = scene.end();
+        assert_eq!((told, end.reason.as_str(), end.code), (vec![2, 5], reason, 1));
+        scene.gone(&[2, 5], 1.1);
+        assert!(!scene.job.is_over());
+        scene.join(0, 2.0);
+        assert_eq!(scene.end(), (vec![0], end));
+        scene.gone(&[0], 2.1);
+        assert!(scene.job.is_over());
+    }
+}
+
+#[test]
+fn nobody_waits_long_for_nodes_that_would_be_refused() {
+    let mut scene = Scene::new((3, 3));
+    scene.join(0, 0.0);
+    scene.event(5, Event::Joined(node(Some(0), "h1", (3, 3))), 0.0);
+    scene.pass(4.9);
+    assert!(!scene.job.is_over());
+    scene.pass(5.0);
+    assert!(scene.job.is_over());
+}
+
+#[test]
+fn a_stray_launcher_is_turned_away_from_a_job_that_runs() {
+    let mut scene = Scene::running(2);
+    scene.event(9, Event::Joined(node(Some(1), "h9", (2, 2))), 1.0);
+    let (told, end) = scene.end();
+    assert_eq!(
+        (told, end.reason.as_str()),
+        (vec![9], "--node-rank 1 twice: on host h1 and on host h9")
+    );
+    scene.event(9, Event::Lost(Loss::Closed), 2.0);
+    assert!(scene.nobody_was_told_to_end());
+}
+
+#[test]
+fn nodes_that_do_not_come_are_named_after_the_join_timeout() {
+    let mut scene = Scene::new((4, 4));
+    scene.join(0, -100.0);
+    scene.join(2, -100.0);
+    scene.pass(-90.0);
+    let reason = "nodes 1, 3 of 4 have not joined within 10 s; there are: h0, h2".to_owned();
+    let wait = ToAgent::Wait { reason };
+    assert_eq!(scene.told, [(0, wait.clone()), (2, wait)]);
+    scene.pass(499.0);
+    assert!(scene.nobody_was_told_to_end());
+    scene.pass(500.0);
+    let (told, end) = scene.end();
+    assert_eq!(told, [0, 2]);
+    assert_eq!(end.reason, "nodes 1, 3 of 4 have not joined within 600 s; there are: h0, h2");
+}
+
+#[test]
+fn a_node_that_is_lost_before_the_ranks_start_is_named_at_once() {
+    let mut scene = Scene::new((3, 3));
+    scene.join(0, -100.0);
+    scene.join(1, -100.0);
+    scene.pass(-90.0);
+    scene.told.clear();
+    scene.event(1, Event::Lost(Loss::Closed), -80.0);
+    scene.told.clear();
+    scene.pass(-80.0);
+    let reason = "nodes 1, 2 of 3 have not joined within 20 s; there are: h0".to_owned();
+    assert_eq!(scene.told, [(0, ToAgent::Wait { reason })]);
+}
