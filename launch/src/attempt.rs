@@ -155,8 +155,10 @@ impl<'a> Attempt<'a> {
 
     fn deadline_passed(&mut self) {
         match (self.phase, self.coordinator) {
-            (Phase::Noticing(_), Some(_)) => {
+            (Phase::Noticing(_), Some(coordinator)) => {
                 self.tell_reasons();
+                // The loss of the coordinator is noticed by the thread that listens to it.
+                let _ = coordinator.send(&ToCoordinator::Noticed);
                 self.phase = Phase::Running;
             }
             (Phase::Noticing(_), None) => self.end_ranks(),

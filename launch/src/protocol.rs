@@ -14,7 +14,7 @@
 //!                                       ←    Start      ranks, MASTER_PORT, generation
 //! Failed    a rank's failure            →
 //!                                       ←    Notice     to all: what do your ranks know of it?
-//! Failed …                              →
+//! Failed …, Noticed                     →
 //!                                       ←    End        the culprit, exit code, whether to go on
 //! Gone      its ranks have ended        →
 //!                                       ←    Start …
@@ -75,6 +75,8 @@ pub(crate) enum ToCoordinator {
     },
     /// A rank has failed.
     Failed(Failure),
+    /// The answer to a `Notice`: all that the ranks know of it has been told.
+    Noticed,
     /// All ranks have ended with exit code 0.
     Succeeded,
     /// This launcher ends by itself: a signal has asked it to, or it cannot start its ranks.

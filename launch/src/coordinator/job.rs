@@ -13,9 +13,16 @@ use super::cause::{Cause, name};
 use super::terms::Terms;
 use crate::protocol::connection::Loss;
 use crate::protocol::{End, Node, Placement, ToAgent, ToCoordinator};
+use crate::supervisor::{GRACE, NOTICE};
 
 /// How long the nodes wait before they are told for whom.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much longer than `NOTICE` a node may take, on a loaded host, to say what its ranks know.
+const SLOW: Duration = Duration::from_millis(500);
+
+// A failed job ends within 5 s.
+const _: () = assert!(NOTICE.as_millis() + SLOW.as_millis() + GRACE.as_millis() < 5000);
 
 /// What a node is told that comes too late.
 const OVER: &str = "the job has ended";
@@ -64,8 +71,13 @@ enum Phase {
     /// Too few nodes are there, or further ones may come until the last call.
     Gathering { until: Instant, last_call: Option<Instant>, remind_at: Option<Instant> },
     /// The ranks run. Once something has gone wrong, the other nodes have until `decide_at` to say
-    /// what they know of it.
-    Running { succeeded: BTreeSet<NodeId>, causes: Vec<Cause>, decide_at: Option<Instant> },
+    /// what they know of it. Nodes that are still `asked` then have `SLOW` more.
+    Running {
+        succeeded: BTreeSet<NodeId>,
+        causes: Vec<Cause>,
+        decide_at: Option<Instant>,
+        asked: BTreeSet<NodeId>,
+    },
     /// These nodes are still ending their ranks.
     Ending { nodes: BTreeSet<NodeId>, again: bool, until: Instant },
     /// The job cannot start: nodes that come late are told why, too.
@@ -121,7 +133,12 @@ impl Job {
                 let reason = self.terms.missing(self.nodes.values(), limit);
                 self.finish(End { reason, code: 1, again: false }, now);
             }
-            Phase::Running { decide_at: Some(at), .. } if *at <= now => self.decide(now),
+            Phase::Running { decide_at: Some(at), asked, .. } if *at <= now => {
+                match std::mem::take(asked).is_empty() {
+                    true => self.decide(now),
+                    false => *at = now + SLOW,
+                }
+            }
             Phase::Ending { until, again, nodes } if *until <= now => {
                 if *again {
                     let late =
@@ -176,7 +193,10 @@ impl Job {
                 }
             }
             Phase::Running { .. } if rank.is_none() || was_leaving => {}
-            Phase::Running { .. } => self.note(cause, now),
+            Phase::Running { asked, .. } => {
+                asked.remove(&id);
+                self.note(cause, now);
+            }
             Phase::Ending { nodes, again, .. } => {
                 nodes.remove(&id);
                 if *again && rank.is_some() && !self.terms.may_lose(&node) {
@@ -197,6 +217,9 @@ impl Job {
             (ToCoordinator::Failed(failure), Phase::Running { .. }) => {
                 let cause = Cause::failed(name(rank, node), failure, now);
                 self.note(cause, now);
+            }
+            (ToCoordinator::Noticed, Phase::Running { asked, .. }) => {
+                asked.remove(&id);
             }
             (ToCoordinator::Succeeded, Phase::Running { succeeded, causes, .. }) => {
                 succeeded.insert(id);

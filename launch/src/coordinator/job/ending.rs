@@ -14,10 +14,11 @@ const LAST_RANKS: Duration = GRACE.saturating_add(Duration::from_secs(2));
 impl Job {
     /// Takes a note of why the ranks cannot go on; the other nodes have time to tell what they know.
     pub(super) fn note(&mut self, cause: Cause, now: Instant) {
-        let Phase::Running { causes, decide_at, .. } = &mut self.phase else { return };
+        let Phase::Running { causes, decide_at, asked, .. } = &mut self.phase else { return };
         causes.push(cause);
         if decide_at.is_none() {
             *decide_at = Some(now + NOTICE);
+            asked.extend(self.group.iter().filter(|id| self.nodes.contains_key(id)));
             self.tell_group(&ToAgent::Notice);
         }
     }

@@ -64,8 +64,12 @@ impl Job {
         }
         self.next_generation += 1;
         self.group = placed.iter().map(|(id, _)| *id).collect();
-        self.phase =
-            Phase::Running { succeeded: BTreeSet::new(), causes: Vec::new(), decide_at: None };
+        self.phase = Phase::Running {
+            succeeded: BTreeSet::new(),
+            causes: Vec::new(),
+            decide_at: None,
+            asked: BTreeSet::new(),
+        };
         self.actions.push(Action::Start(placed));
     }
 

@@ -35,6 +35,8 @@ struct Scene {
     elastic: bool,
     told: Vec<(NodeId, ToAgent)>,
     started: Vec<Vec<(NodeId, Placement)>>,
+    /// The node that does not answer a notice.
+    busy: Option<NodeId>,
 }
 
 impl Scene {
@@ -51,7 +53,7 @@ impl Scene {
         };
         let begin = Instant::now();
         let job = Job::new(terms, begin);
-        Scene { job, begin, nodes, elastic, told: Vec::new(), started: Vec::new() }
+        Scene { job, begin, nodes, elastic, told: Vec::new(), started: Vec::new(), busy: None }
     }
 
     /// A job of these nodes that runs at 0 s.
@@ -88,6 +90,13 @@ impl Scene {
     fn event(&mut self, id: NodeId, event: Event, at: f64) {
         let now = self.at(at);
         let actions = self.job.handle(id, event, now);
+        for action in &actions {
+            if let Action::Tell(id, ToAgent::Notice) = action
+                && self.busy != Some(*id)
+            {
+                self.job.handle(*id, Event::Said(ToCoordinator::Noticed), now);
+            }
+        }
         self.perform(actions);
     }
 

@@ -18,6 +18,19 @@ fn a_failure_ends_all_nodes_once_the_others_have_had_time_to_notice() {
 }
 
 #[test]
+fn a_node_that_is_slow_to_answer_may_still_name_the_culprit() {
+    let mut scene = Scene::running(2);
+    scene.busy = Some(1);
+    scene.fail(0, 0, Fault::Another, 1.0);
+    scene.pass(2.0);
+    assert!(scene.nobody_was_told_to_end());
+    scene.fail(1, 2, Fault::Own, 2.4);
+    scene.pass(2.5);
+    let (_, end) = scene.end();
+    assert!(end.reason.starts_with("node 1 (h1): rank 2 "), "{}", end.reason);
+}
+
+#[test]
 fn a_fault_of_its_own_is_blamed_before_earlier_victims_and_a_lost_node_too() {
     for lost in [false, true] {
         let mut scene = Scene::running(3);
@@ -43,8 +56,10 @@ fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats
             scene.say(id, ToCoordinator::Beat, second.into());
         }
     }
+    scene.busy = Some(2);
     scene.fail(1, 2, Fault::Another, 10.0);
     scene.pass(11.0);
+    scene.pass(12.0);
     assert!(scene.nobody_was_told_to_end());
     let silence = Duration::from_secs(15);
     scene.event(2, Event::Lost(Loss::Silent(silence)), 15.0);
@@ -59,12 +74,14 @@ fn a_host_that_hears_of_no_other_one_blames_itself() {
     scene.say(2, ToCoordinator::Beat, 1.5);
     scene.say(0, ToCoordinator::Beat, 15.0);
     let silence = Duration::from_secs(15);
+    scene.busy = Some(2);
     scene.event(1, Event::Lost(Loss::Silent(silence)), 15.0);
     scene.say(0, ToCoordinator::Beat, 16.0);
     scene.told.clear();
     scene.pass(16.0);
+    scene.pass(17.0);
     assert!(scene.nobody_was_told_to_end(), "node 2 is overdue");
-    scene.event(2, Event::Lost(Loss::Silent(silence)), 16.5);
+    scene.event(2, Event::Lost(Loss::Silent(silence)), 17.2);
     scene.told.clear();
     scene.pass(17.5);
     assert_eq!(scene.end().1.reason, "node 0 (h0) has lost the connection to all other nodes");
