@@ -154,7 +154,7 @@ pub const LINES: &[Line] = &[
     Line {
         name: "partition",
         fault: "one host cut off for 5 s",
-        goal: "trains to the end",
+        goal: "waits, and then trains to the end",
         limit: None,
         trials: 36,
         trial: network::partition,
