@@ -24,7 +24,7 @@ use clap::Parser;
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
 use meter::{Meters, accuracy};
-use report::{Step, Timing, eprintln, exit};
+use report::{Resume, Step, Timing, eprintln, exit};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
 use std::time::Instant;
@@ -95,14 +95,16 @@ fn train(args: &TrainArgs) -> Result<()> {
     let mut timing = Timing::new();
 
     let own = args.checkpoint();
-    let resumed = args.resume.as_ref().map_or(Ok(None), |resume| resume.file(&own, &group))?;
     if args.evaluate {
-        if let Some(path) = resumed {
-            checkpoint::load(path, &mut vs)?;
+        match &args.resume {
+            Some(Resume::Auto) => checkpoint::load(&own, &mut vs)?,
+            Some(Resume::File(file)) => checkpoint::load(file, &mut vs)?,
+            None => {}
         }
         let validation = validate(args, &model, &val_loader, &group)?;
         return Ok(metrics.log("validation", &validation)?);
     }
+    let resumed = args.resume.as_ref().map_or(Ok(None), |resume| resume.file(&own, &group))?;
 
     // ANCHOR: state
     let mut optimizer = args.recipe.optimizer(&vs, &group)?;
@@ -141,7 +143,7 @@ fn train(args: &TrainArgs) -> Result<()> {
 
             // ANCHOR: step
             // The gradients of a group of batches add up; the ranks exchange them with its last batch.
-            let accumulated = args.recipe.accumulated(step, steps);
+            let accumulated = args.recipe.accumulated(step, first_step..steps);
             let is_last = step + 1 == accumulated.end;
             if step == accumulated.start {
                 state.optimizer.zero_grad()?;

@@ -72,6 +72,7 @@ fn train(args: &Args) -> Result<()> {
     for epoch in progress.epoch..args.epochs {
         let mut train_loss = AverageMeter::default();
         let batches = train_loader.epoch_after(epoch, progress.samples)?.to(device);
+        let steps = progress.step + batches.size_hint().0;
         let bar = progress_bar(batches.size_hint().0 as u64, group.rank());
         for batch in batches {
             let (images, labels) = batch?;
@@ -94,7 +95,10 @@ fn train(args: &Args) -> Result<()> {
             bar.inc(1);
             progress.step += 1;
             progress.samples += samples * group.world_size();
-            checkpoint.after_step(&mut vs, &mut optimizer, progress)?;
+            // After the last step comes the checkpoint of the whole epoch.
+            if progress.step < steps {
+                checkpoint.after_step(&mut vs, &mut optimizer, progress)?;
+            }
         }
         bar.finish_and_clear();
 

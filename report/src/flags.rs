@@ -3,6 +3,7 @@
 use clap::builder::PossibleValue;
 use clap::{ValueEnum, value_parser};
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tch_parallel::data::Shard;
@@ -95,14 +96,17 @@ impl Resume {
     /// this training saves. A collective: rank 0, which saves, looks whether the file exists.
     ///
     /// # Errors
-    /// [`Error::Io`] if rank 0 may not look there, and those of a collective.
+    /// [`Error::Io`] on every rank if rank 0 may not look there, and those of a collective.
     pub fn file<'a>(&'a self, own: &'a Path, group: &ProcessGroup) -> Result<Option<&'a Path>> {
         if let Resume::File(file) = self {
             return Ok(Some(file));
         }
-        let look = || own.try_exists().map_err(Error::io("look for", own));
-        let mut exists = group.rank() == 0 && look()?;
+        let mut exists = Ok(false);
+        if group.rank() == 0 {
+            exists = own.try_exists().map_err(|error| error.to_string());
+        }
         group.broadcast_object(&mut exists, 0)?;
+        let exists = exists.map_err(|error| Error::io("look for", own)(io::Error::other(error)))?;
         if !exists {
             say(group, format!("no checkpoint at {} yet: a fresh start", own.display()));
         }

@@ -54,13 +54,15 @@ mod tests {
     fn a_record_that_does_not_fit_leaves_no_half() {
         const DIRECTORY: &str = "REPORT_TEST_DIRECTORY";
         if let Some(dir) = std::env::var_os(DIRECTORY) {
-            tch_parallel::distributed::ProcessGroup::from_env().unwrap();
-            setrlimit(Resource::RLIMIT_FSIZE, 10, 10).unwrap();
-            let mut file = RecordFile::create(dir.as_ref(), "records").unwrap();
-            file.append(b"first\n").unwrap();
-            let error = file.append(b"second\n").unwrap_err();
-            assert!(error.to_string().starts_with("cannot write "), "{error}");
-            file.append(b"3rd\n").unwrap();
+            let program = || -> Result<()> {
+                setrlimit(Resource::RLIMIT_FSIZE, 10, 10).unwrap();
+                let mut file = RecordFile::create(dir.as_ref(), "records")?;
+                file.append(b"first\n")?;
+                let error = file.append(b"second\n").unwrap_err();
+                assert!(error.to_string().starts_with("cannot write "), "{error}");
+                file.append(b"3rd\n")
+            };
+            tch_parallel::distributed::record(program).unwrap();
             return;
         }
         let dir = tempfile::tempdir().unwrap();

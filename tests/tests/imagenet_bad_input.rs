@@ -164,6 +164,8 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     }
     fs::remove_file(&path)?;
     expect_refusal(&job, resume(&[])?, 1, &["error: ", "old.safetensors", "No such file"])?;
+    let evaluate = small(&[&DIGITS[..], &["--evaluate", "--resume", "auto"]].concat())?;
+    expect_refusal(&job, evaluate, 1, &["error: ", "checkpoint.safetensors", "No such file"])?;
     Ok(())
 }
 

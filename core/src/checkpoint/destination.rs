@@ -32,8 +32,8 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
 /// file has the permissions of the old one. Its owner is whoever writes, and other hard links
 /// keep the old contents.
 ///
-/// Removes what a killed run has left. If another run writes to the same path, which is a mistake,
-/// one of the two fails, and the file is the other's.
+/// Removes what a killed run has left. If another run on this host writes to the same path, the file
+/// is that of the last one. If it runs on another host, one of the two fails.
 ///
 /// ```
 /// use std::fs;
@@ -166,7 +166,7 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
         let name = entry.file_name();
         let process_id =
             name.to_str().and_then(|name| name.strip_prefix(&begin)?.strip_suffix(&end));
-        if process_id.is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit())) {
+        if process_id.is_some_and(has_ended) {
             match fs::remove_file(entry.path()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -174,6 +174,13 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a leftover's process has ended. This process itself has not begun to write.
+fn has_ended(process_id: &str) -> bool {
+    process_id.parse::<u32>().is_ok_and(|id| {
+        id == std::process::id() || !Path::new("/proc").join(id.to_string()).exists()
+    })
 }
 
 #[cfg(test)]
@@ -226,7 +233,11 @@ mod tests {
     fn what_killed_runs_have_left_is_removed_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model");
-        for name in [".model.1.tmp", ".model.4294967295.tmp", ".model.best.tmp", ".model..tmp"] {
+        let running = std::os::unix::process::parent_id();
+        let kept =
+            [".model..tmp".to_owned(), format!(".model.{running}.tmp"), ".model.best.tmp".into()];
+        let own = format!(".model.{}.tmp", std::process::id());
+        for name in kept.iter().chain([&own, &".model.4294967295.tmp".to_owned()]) {
             fs::write(directory.path().join(name), "").unwrap();
         }
         replace(&path, |temporary| {
@@ -235,7 +246,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
-        assert_eq!(names(directory.path()), [".model..tmp", ".model.best.tmp", "model"]);
+        assert_eq!(names(directory.path()), [&kept[..], &["model".to_owned()]].concat());
     }
 
     #[test]

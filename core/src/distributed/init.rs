@@ -10,7 +10,6 @@ use super::process_group::{Place, ProcessGroup};
 use super::record::{self, Fault};
 use super::store::{LONGEST, Store};
 use super::transport::shared_memory_is_allowed;
-use crate::file_size_limit;
 use crate::{Error, Result};
 use c10d_sys::{GlooAddress, GlooOptions};
 use std::sync::Arc;
@@ -79,7 +78,6 @@ impl Default for ProcessGroupOptions {
 ///   or for the timeout if that is shorter, or a rank did not arrive within the timeout.
 pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> {
     let env = Env::read()?;
-    file_size_limit::is_an_error();
     let (rank, world_size, local_rank) =
         env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
     // An unavailable device is refused before any rank is contacted.

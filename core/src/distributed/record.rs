@@ -3,6 +3,7 @@
 use super::post_mortem::{ANSWER, PostMortem, until};
 use super::process_group::Inner;
 use crate::error::{of_panic, with_causes};
+use crate::file_size_limit;
 use serde_json::json;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// connection to this one. If this rank itself only fails because of another one, its file says so.
 /// Until the others have learnt the reason, this call keeps the store of rank 0, for at most a
 /// second. Use it once per process, around everything that makes a [`ProcessGroup`].
+///
+/// From this call on, a write beyond the limit on the size of files (`ulimit -f`) is an error. By
+/// default, it would end the process.
 ///
 /// ```
 /// use std::error::Error;
@@ -40,6 +44,7 @@ pub fn record<T, E>(main: impl FnOnce() -> Result<T, E>) -> Result<T, Box<dyn Er
 where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
+    file_size_limit::is_an_error();
     recording().get_or_insert_default();
     // Nothing that `main` used is used again.
     let outcome = catch_unwind(AssertUnwindSafe(main)).map(|result| result.map_err(Into::into));

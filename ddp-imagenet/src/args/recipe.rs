@@ -130,12 +130,13 @@ impl RecipeArgs {
         GradScalerOptions { enabled: self.amp == Some(Precision::Fp16), ..Default::default() }
     }
 
-    /// The batches whose gradients accumulate with those of batch number `batch`, in an epoch of
-    /// `batches`. The remainder at the end of an epoch makes a step of its own.
-    pub fn accumulated(&self, batch: usize, batches: usize) -> Range<usize> {
+    /// The batches whose gradients accumulate with those of batch number `batch`. `batches` are those
+    /// of the epoch, or what is left of it in a training that is resumed. The remainder at their end
+    /// makes a step of its own.
+    pub fn accumulated(&self, batch: usize, batches: Range<usize>) -> Range<usize> {
         let accumulate = self.accumulate as usize;
-        let start = batch - batch % accumulate;
-        start..batches.min(start + accumulate)
+        let start = batch - (batch - batches.start) % accumulate;
+        start..batches.end.min(start + accumulate)
     }
 }
 
@@ -183,7 +184,15 @@ mod tests {
     #[test]
     fn gradients_add_up_in_groups_and_what_is_left_makes_a_step() {
         let recipe = recipe("--accumulate 3").unwrap();
-        let groups: Vec<_> = (0..5).map(|batch| recipe.accumulated(batch, 5)).collect();
+        let groups: Vec<_> = (0..5).map(|batch| recipe.accumulated(batch, 0..5)).collect();
         assert_eq!(groups, [0..3, 0..3, 0..3, 3..5, 3..5]);
+    }
+
+    /// It may have been saved with another `--accumulate`.
+    #[test]
+    fn a_training_that_is_resumed_begins_with_a_whole_group() {
+        let recipe = recipe("--accumulate 2").unwrap();
+        let groups: Vec<_> = (3..6).map(|batch| recipe.accumulated(batch, 3..6)).collect();
+        assert_eq!(groups, [3..5, 3..5, 5..6]);
     }
 }

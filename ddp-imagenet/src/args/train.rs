@@ -31,7 +31,7 @@ pub struct TrainArgs {
     pub seed: u64,
 
     /// Resume from this checkpoint, with any number of ranks; auto: from that of --checkpoint-dir,
-    /// if there is one.
+    /// if there is one; with --evaluate, there must be one.
     #[arg(long, value_name = "PATH|auto")]
     pub resume: Option<Resume>,
     /// Start at epoch N, without a checkpoint.
