@@ -76,7 +76,9 @@ fn parse<'a>(words: &[&'a str]) -> Result<Option<Call<'a>>> {
             let call = parse(rest)?.context("cargo launch starts no program")?;
             Some(Call { launcher: Some(("launch", ranks.parse()?)), ..call })
         }
-        ["cargo", "launch", "-n", ranks, program, rest @ ..] => Some(Call {
+        // No rank fails here.
+        ["cargo", "launch", "-n", ranks, "--max-restarts", _, program, rest @ ..]
+        | ["cargo", "launch", "-n", ranks, program, rest @ ..] => Some(Call {
             launcher: Some(("launch", ranks.parse()?)),
             program,
             arguments: behind_dashes(rest),
