@@ -26,7 +26,9 @@ const SOURCES: &[&str] = &[
     "reducer.cpp",
     "autograd.cpp",
     "memory.cpp",
+    "backends.cpp",
     "profiler.cpp",
+    "stream.cpp",
     "random.cpp",
     "arithmetic.cpp",
     "tensor.cpp",
@@ -82,6 +84,8 @@ fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(
         .warnings(false)
         // Sums of integers wrap around, as in gloo.
         .flag("-fwrapv")
+        // As libtorch itself is compiled: some of its types have more fields without it.
+        .define("NDEBUG", None)
         .define("USE_DISTRIBUTED", None)
         .define("USE_C10D_GLOO", None)
         .define("_GLIBCXX_USE_CXX11_ABI", abi.to_str())

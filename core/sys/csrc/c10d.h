@@ -18,6 +18,7 @@ typedef struct c10d_reducer c10d_reducer;
 typedef struct c10d_grad_bucket c10d_grad_bucket;
 typedef struct c10d_graph_end c10d_graph_end;
 typedef struct c10d_thread_state c10d_thread_state;
+typedef struct c10d_event c10d_event;
 typedef void c10d_tensor;
 
 // The kind of an exception, by its type. error.rs classifies the unclassified by their text.
@@ -326,6 +327,13 @@ bool c10d_cuda_autocast_enabled(void);
 c10d_status c10d_non_finite_check_and_unscale(
     c10d_tensor** gradients, size_t count, c10d_tensor* found_inf, const c10d_tensor* inv_scale);
 
+// --- backends.cpp: flags of the global context ---
+
+// torch.backends.cudnn.benchmark = enabled
+void c10d_set_cudnn_benchmark(bool enabled) noexcept;
+// torch.backends.cudnn.deterministic = enabled
+void c10d_set_cudnn_deterministic(bool enabled) noexcept;
+
 // --- profiler.cpp: what runs when ---
 
 // torch.profiler.profile(activities=[CPU, CUDA if `cuda`]).start(), on all threads of the process.
@@ -334,6 +342,39 @@ c10d_status c10d_profiler_start(bool cuda);
 c10d_status c10d_profiler_stop(const char* path);
 // Calls body(context) within torch.profiler.record_function(name).
 c10d_status c10d_record_function(const char* name, void (*body)(void*), void* context);
+
+// The name of a range in which the host waits for a device's event.
+#define C10D_WAIT_FOR_DEVICE "wait for the device"
+// Calls body(context). `*count` becomes how often this thread made the host wait for a device
+// meanwhile, or would have if its tensors were on one.
+c10d_status c10d_count_synchronizations(void (*body)(void*), void* context, int64_t* count);
+
+// --- stream.cpp: streams and events of CUDA devices; c10/core/Stream.h, Event.h ---
+
+// A c10::Stream of CUDA device `device`. There is a fixed number; none is ever freed.
+typedef struct {
+  int64_t id;
+  int32_t device;
+} c10d_stream;
+
+// torch.cuda.Stream(device)
+c10d_status c10d_stream_from_pool(int32_t device, c10d_stream* out);
+// torch.cuda.current_stream(device)
+c10d_status c10d_current_stream(int32_t device, c10d_stream* out);
+// Makes it the current stream of its device on this thread. The current device stays.
+c10d_status c10d_exchange_stream(c10d_stream next, c10d_stream* previous);
+// tensor.record_stream(user)
+c10d_status c10d_record_stream(c10d_tensor* tensor, c10d_stream user);
+
+// torch.cuda.Event(enable_timing=timing), recorded on the stream.
+c10d_status c10d_event_new(c10d_stream on, bool timing, c10d_event** out);
+// waiting.wait_event(event)
+c10d_status c10d_event_block(const c10d_event* event, c10d_stream waiting);
+c10d_status c10d_event_query(const c10d_event* event, bool* out);
+c10d_status c10d_event_synchronize(const c10d_event* event);
+// begin.elapsed_time(end). Both must have been recorded with timing, and reached.
+c10d_status c10d_event_elapsed(const c10d_event* begin, const c10d_event* end, double* milliseconds);
+void c10d_event_free(c10d_event* event);
 
 // --- memory.cpp: bytes per device ---
 

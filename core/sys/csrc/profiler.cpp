@@ -3,11 +3,43 @@
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 using c10d_sys::guarded;
+
+namespace {
+
+// Of this thread, while it is being counted.
+thread_local int64_t synchronizations = 0;
+
+// tensor.to("cpu"), unless it is non_blocking: to.device(self, device, dtype, non_blocking, …) or
+// to.dtype_layout(self, dtype, layout, device, pin_memory, non_blocking, …). With a dtype, the latter
+// is tensor.to(dtype), which names the tensor's own device.
+bool is_copy_to_host(c10::ArrayRef<const c10::IValue> inputs) {
+  const size_t at = inputs[1].isDevice() ? 1 : 3;
+  return inputs.size() > at + 2 && (at == 1 || inputs[1].isNone()) && inputs[at].isDevice() &&
+      inputs[at].toDevice().is_cpu() && !inputs[at + 2].toBool();
+}
+
+// What torch.cuda.set_sync_debug_mode warns of, by the operators in which it happens.
+std::unique_ptr<at::ObserverContext> count_synchronization(const at::RecordFunction& function) {
+  const std::string_view name = function.name();
+  // `item` and conversions to a number end in the first of these, but tch's begin with `to`.
+  constexpr std::array<std::string_view, 4> kReads = {
+      "aten::_local_scalar_dense", "aten::nonzero", "aten::equal", C10D_WAIT_FOR_DEVICE};
+  if (std::find(kReads.begin(), kReads.end(), name) != kReads.end() ||
+      (name == "aten::to" && is_copy_to_host(function.inputs()))) {
+    ++synchronizations;
+  }
+  return nullptr;
+}
+
+} // namespace
 
 c10d_status c10d_profiler_start(bool cuda) {
   return guarded([&] {
@@ -37,5 +69,18 @@ c10d_status c10d_record_function(const char* name, void (*body)(void*), void* co
   return guarded([&] {
     RECORD_USER_SCOPE(std::string(name));
     body(context);
+  });
+}
+
+c10d_status c10d_count_synchronizations(void (*body)(void*), void* context, int64_t* count) {
+  return guarded([&] {
+    const auto callback = at::RecordFunctionCallback(&count_synchronization)
+                              .needsInputs(true)
+                              .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE});
+    const int64_t before = synchronizations;
+    const auto handle = at::addThreadLocalCallback(callback);
+    body(context);
+    at::removeCallback(handle);
+    *count = synchronizations - before;
   });
 }

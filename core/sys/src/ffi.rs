@@ -11,7 +11,7 @@ macro_rules! opaque {
     )*};
 }
 
-opaque!(Store, ProcessGroup, Work, GradBucket, Reducer, GraphEnd, ThreadState);
+opaque!(Store, ProcessGroup, Work, GradBucket, Reducer, GraphEnd, ThreadState, Event);
 
 pub(crate) type Tensor = c_void;
 
@@ -62,6 +62,13 @@ pub(crate) struct ReducerOptions {
 pub(crate) struct Autocast {
     pub(crate) enabled: bool,
     pub(crate) kind: i32,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) id: i64,
+    pub(crate) device: i32,
 }
 
 unsafe extern "C" {
@@ -423,6 +430,9 @@ unsafe extern "C" {
         inv_scale: *const Tensor,
     ) -> Status;
 
+    pub(crate) fn c10d_set_cudnn_benchmark(enabled: bool);
+    pub(crate) fn c10d_set_cudnn_deterministic(enabled: bool);
+
     pub(crate) fn c10d_profiler_start(cuda: bool) -> Status;
     pub(crate) fn c10d_profiler_stop(path: *const c_char) -> Status;
     pub(crate) fn c10d_record_function(
@@ -430,6 +440,26 @@ unsafe extern "C" {
         body: extern "C" fn(*mut c_void),
         context: *mut c_void,
     ) -> Status;
+    pub(crate) fn c10d_count_synchronizations(
+        body: extern "C" fn(*mut c_void),
+        context: *mut c_void,
+        count: *mut i64,
+    ) -> Status;
+
+    pub(crate) fn c10d_stream_from_pool(device: i32, out: *mut Stream) -> Status;
+    pub(crate) fn c10d_current_stream(device: i32, out: *mut Stream) -> Status;
+    pub(crate) fn c10d_exchange_stream(next: Stream, previous: *mut Stream) -> Status;
+    pub(crate) fn c10d_record_stream(tensor: *mut Tensor, user: Stream) -> Status;
+    pub(crate) fn c10d_event_new(on: Stream, timing: bool, out: *mut *mut Event) -> Status;
+    pub(crate) fn c10d_event_block(event: *const Event, waiting: Stream) -> Status;
+    pub(crate) fn c10d_event_query(event: *const Event, out: *mut bool) -> Status;
+    pub(crate) fn c10d_event_synchronize(event: *const Event) -> Status;
+    pub(crate) fn c10d_event_elapsed(
+        begin: *const Event,
+        end: *const Event,
+        milliseconds: *mut f64,
+    ) -> Status;
+    pub(crate) fn c10d_event_free(event: *mut Event);
 
     pub(crate) fn c10d_exchange_cpu_device(device: i32) -> i32;
     pub(crate) fn c10d_cpu_memory(device: i32, live: *mut i64, peak: *mut i64);

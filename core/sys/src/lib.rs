@@ -14,8 +14,10 @@
 //! - [`amp`]: autocast, and the check of scaled gradients.
 //! - [`autograd`]: backward passes in parts, and a thread's state on another thread.
 //! - [`AtomicTensor`]: parameters that threads share without a lock.
+//! - [`backends`]: flags of libtorch's global context.
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`profiler`]: what runs when, in a trace.
+//! - [`stream`]: streams and events of CUDA devices.
 //! - [`random`]: the state of the global generators, and samples drawn from a generator of their own.
 //! - [`arithmetic`]: operations of tensors with numbers that return an error where tch's panic.
 //! - [`tensor`]: tensor operations that tch lacks.
@@ -29,6 +31,7 @@
 pub mod amp;
 pub mod arithmetic;
 pub mod autograd;
+pub mod backends;
 mod callback;
 mod collectives;
 mod comm_hook;
@@ -43,6 +46,7 @@ pub mod profiler;
 pub mod random;
 mod reducer;
 mod store;
+pub mod stream;
 pub mod tensor;
 mod work;
 

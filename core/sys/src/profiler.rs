@@ -29,3 +29,42 @@ pub fn record_function<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, Err
         unsafe { ffi::c10d_record_function(name.as_ptr(), entry, context) }
     })
 }
+
+/// Calls `body`, and returns how often this thread made the host wait for a device meanwhile: what
+/// `torch.cuda.set_sync_debug_mode("warn")` warns of. Operators that would wait if their tensors were
+/// on a device are counted on the CPU too.
+///
+/// If `body` panics, the panic continues.
+pub fn count_synchronizations<R>(body: impl FnOnce() -> R) -> Result<(R, usize), Error> {
+    let mut count = 0;
+    let result = call_back(body, |entry, context| {
+        // SAFETY: `call_back` gives what belongs together; the call writes a number.
+        unsafe { ffi::c10d_count_synchronizations(entry, context, &mut count) }
+    })?;
+    Ok((result, usize::try_from(count).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+    use super::*;
+    use crate::stream::waiting;
+    use tch::kind::FLOAT_CPU;
+    use tch::{Device, Kind, Tensor};
+
+    #[test]
+    fn reads_are_counted_and_work_that_is_only_queued_is_not() {
+        let tensor = Tensor::ones([3], FLOAT_CPU);
+        let (sum, count) = count_synchronizations(|| (&tensor * 2.0).sum(Kind::Float)).unwrap();
+        assert_eq!(count, 0);
+        let (_, count) = count_synchronizations(|| f64::try_from(&sum).unwrap()).unwrap();
+        assert_eq!(count, 1);
+        let (_, count) = count_synchronizations(|| sum.double_value(&[])).unwrap();
+        assert_eq!(count, 1);
+        let (_, count) = count_synchronizations(|| (tensor.nonzero(), waiting(|| ()))).unwrap();
+        assert_eq!(count, 2);
+        let non_blocking = || tensor.to_device_(Device::Cpu, Kind::Float, true, true);
+        assert_eq!(count_synchronizations(non_blocking).unwrap().1, 0);
+    }
+}

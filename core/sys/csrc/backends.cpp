@@ -1,0 +1,11 @@
+#include "guard.hpp"
+
+#include <ATen/Context.h>
+
+void c10d_set_cudnn_benchmark(bool enabled) noexcept {
+  at::globalContext().setBenchmarkCuDNN(enabled);
+}
+
+void c10d_set_cudnn_deterministic(bool enabled) noexcept {
+  at::globalContext().setDeterministicCuDNN(enabled);
+}

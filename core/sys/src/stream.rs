@@ -1,0 +1,150 @@
+//! Streams and events of CUDA devices, without a policy.
+
+use crate::error::{check, created};
+use crate::process_group::pointer;
+use crate::profiler::record_function;
+use crate::{Error, ffi};
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+use std::time::Duration;
+use tch::Tensor;
+
+/// The name of the range in which the host waits for a device; see `c10d.h`.
+const WAIT_FOR_DEVICE: &str = "wait for the device";
+
+/// A queue of work on a CUDA device: `torch.cuda.Stream`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream(ffi::Stream);
+
+impl Stream {
+    /// `torch.cuda.Stream(device)`: one of the 32 side streams of the device, in turn.
+    pub fn from_pool(device: usize) -> Result<Self, Error> {
+        // SAFETY: the call writes a stream.
+        written(|out| unsafe { ffi::c10d_stream_from_pool(index(device), out) })
+    }
+
+    /// `torch.cuda.current_stream(device)`, of this thread.
+    pub fn current(device: usize) -> Result<Self, Error> {
+        // SAFETY: the call writes a stream.
+        written(|out| unsafe { ffi::c10d_current_stream(index(device), out) })
+    }
+
+    /// `with torch.cuda.stream(self)`: until the guard is dropped, this thread queues its work for
+    /// the stream's device here. The current device stays.
+    pub fn guard(self) -> Result<StreamGuard, Error> {
+        // SAFETY: the call writes a stream.
+        let previous = written(|out| unsafe { ffi::c10d_exchange_stream(self.0, out) })?;
+        Ok(StreamGuard { previous, of_this_thread: PhantomData })
+    }
+
+    /// `self.wait_stream(other)`: later work here begins when what `other` has by now is done. The
+    /// host does not wait.
+    pub fn wait_stream(self, other: Stream) -> Result<(), Error> {
+        let event = Event::record(other, false)?;
+        // SAFETY: the event lives through the call.
+        check(unsafe { ffi::c10d_event_block(event.0.as_ptr(), self.0) })
+    }
+
+    /// `tensor.record_stream(self)`: the tensor, allocated on another stream, is used here as well, so
+    /// its memory is free again only after what this stream has by then.
+    pub fn record(self, tensor: &Tensor) -> Result<(), Error> {
+        // SAFETY: `tensor` lives through the call.
+        check(unsafe { ffi::c10d_record_stream(pointer(tensor), self.0) })
+    }
+}
+
+/// Restores this thread's previous stream; see [`Stream::guard`].
+#[derive(Debug)]
+#[must_use = "the stream is current only while the guard lives"]
+pub struct StreamGuard {
+    previous: Stream,
+    /// The current stream is per thread.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        // It was current before, so setting it cannot fail.
+        // SAFETY: the call writes a stream.
+        let _ = written(|out| unsafe { ffi::c10d_exchange_stream(self.previous.0, out) });
+    }
+}
+
+/// A place in a stream: `torch.cuda.Event`.
+#[derive(Debug)]
+pub struct Event(NonNull<ffi::Event>);
+
+// SAFETY: an event is a handle of CUDA's runtime, which any thread may use.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// `torch.cuda.Event(enable_timing=timing)`, recorded on `stream`.
+    pub fn record(stream: Stream, timing: bool) -> Result<Self, Error> {
+        let mut event = null_mut();
+        // SAFETY: the call writes the handle of an event, of which this is the owner.
+        let status = unsafe { ffi::c10d_event_new(stream.0, timing, &mut event) };
+        created(status, event).map(Event)
+    }
+
+    /// Whether the stream has come this far.
+    pub fn query(&self) -> Result<bool, Error> {
+        let mut reached = false;
+        // SAFETY: the event lives through the call, which writes a flag.
+        check(unsafe { ffi::c10d_event_query(self.0.as_ptr(), &mut reached) })?;
+        Ok(reached)
+    }
+
+    /// Waits until the stream has come this far.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        // SAFETY: the event lives through the call.
+        check(unsafe { ffi::c10d_event_synchronize(self.0.as_ptr()) })
+    }
+
+    /// `self.elapsed_time(end)`; both must have been recorded with `timing`, and reached.
+    pub fn elapsed_time(&self, end: &Event) -> Result<Duration, Error> {
+        let mut milliseconds = 0.0;
+        // SAFETY: both events live through the call, which writes a number.
+        check(unsafe {
+            ffi::c10d_event_elapsed(self.0.as_ptr(), end.0.as_ptr(), &mut milliseconds)
+        })?;
+        Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: the handle is this event's own, and is not used again.
+        unsafe { ffi::c10d_event_free(self.0.as_ptr()) }
+    }
+}
+
+/// Calls `wait`, in which the host waits for a device, within a range of the profiler's trace.
+/// [`count_synchronizations`](crate::profiler::count_synchronizations) counts it.
+pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R, Error> {
+    record_function(WAIT_FOR_DEVICE, wait)
+}
+
+fn written(call: impl FnOnce(*mut ffi::Stream) -> ffi::Status) -> Result<Stream, Error> {
+    let mut stream = ffi::Stream { id: 0, device: 0 };
+    check(call(&mut stream))?;
+    Ok(Stream(stream))
+}
+
+/// A number too large for i32 becomes the largest, which the C++ side rejects like any missing
+/// device.
+fn index(device: usize) -> i32 {
+    i32::try_from(device).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+    use super::*;
+
+    #[test]
+    fn a_device_that_cannot_exist_is_an_error() {
+        assert!(Stream::current(300).is_err());
+        assert!(Stream::from_pool(300).is_err());
+    }
+}
