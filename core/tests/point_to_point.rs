@@ -4,9 +4,15 @@
 
 mod common;
 
-use std::time::Duration;
-use tch::Tensor;
-use tch_parallel::distributed::{P2pOp, ProcessGroup};
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, raise};
+use nix::unistd::Pid;
+use tch::{Device, Kind, Tensor};
+use tch_parallel::distributed::{P2pOp, Pending, ProcessGroup, init_process_group};
+use tests::wait::{past, until};
 
 fn message(number: usize) -> Tensor {
     Tensor::from_slice(&[number as f64])
@@ -83,3 +89,60 @@ on_ranks!(
         done.barrier().unwrap();
     }
 );
+
+/// Rank 0's operation is under way when rank 1, which receives a part of it, is killed.
+fn dies_in_the_middle(test: &str, start: fn(&ProcessGroup, Tensor) -> Pending<Tensor>) {
+    let through_sockets = |rank, mut command: Command| {
+        command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
+        if rank == 0 {
+            return command;
+        }
+        // A shell, so that rank 1 may be killed without making the test fail.
+        common::under(&["sh", "-c", "\"$@\"; true", "sh"], &command)
+    };
+    common::processes_from(2, test, through_sockets, || {
+        let group = init_process_group(common::options()).unwrap();
+        let own = Tensor::from(i64::from(std::process::id()));
+        let rank_1 = Pid::from_raw(group.all_gather(&own).unwrap()[1].int64_value(&[]) as i32);
+        // More than the sockets hold.
+        let tensor = Tensor::full([64 << 20], 1 - group.rank() as i64, (Kind::Uint8, Device::Cpu));
+        let pending = start(&group, tensor.shallow_clone());
+        if group.rank() == 1 {
+            while tensor.int64_value(&[0]) == 0 {}
+            raise(Signal::SIGSTOP).unwrap();
+        }
+        let is_stopped = || {
+            let stat = fs::read_to_string(format!("/proc/{rank_1}/stat"))?;
+            Ok(stat.contains(" T ").then_some(()))
+        };
+        until("rank 1 stopped", past(Instant::now() + common::TIMEOUT), is_stopped).unwrap();
+        kill(rank_1, Signal::SIGKILL).unwrap();
+        let killed = Instant::now();
+        let error = pending.wait().unwrap_err().to_string();
+        assert!(error.contains("rank 1 (pid"), "{error}");
+        assert!(
+            killed.elapsed() < Duration::from_secs(30),
+            "after {:?}: {error}",
+            killed.elapsed()
+        );
+    });
+}
+
+#[test]
+fn a_send_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
+    dies_in_the_middle(
+        "a_send_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it",
+        |group, tensor| match group.rank() {
+            0 => group.isend(tensor, 1).unwrap(),
+            _ => group.irecv(tensor, 0).unwrap(),
+        },
+    );
+}
+
+#[test]
+fn a_broadcast_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
+    dies_in_the_middle(
+        "a_broadcast_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it",
+        |group, tensor| group.broadcast_async(tensor, 0).unwrap(),
+    );
+}

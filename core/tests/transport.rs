@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp, Transport, init_process_group};
@@ -16,15 +16,6 @@ fn sum_and_transport() -> (f64, usize, String) {
     group.all_reduce(&mut ones, ReduceOp::Sum).unwrap();
     group.barrier().unwrap();
     (ones.double_value(&[99_999]), group.rank(), group.transport().to_string())
-}
-
-/// The same command under another one, which takes a command as its last arguments.
-fn under(outer: &[&str], inner: &Command) -> Command {
-    let mut command = Command::new(outer[0]);
-    command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
-    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    command
 }
 
 on_ranks!(
@@ -76,7 +67,7 @@ fn ranks_that_compare_their_calls_over_gloo_use_it_too() {
 fn a_rank_in_another_container_makes_all_use_sockets() {
     let test = "a_rank_in_another_container_makes_all_use_sockets";
     let rank_1_in_a_container = |rank, command: Command| match rank {
-        1 => under(&["unshare", "--pid", "--fork", "--kill-child"], &command),
+        1 => common::under(&["unshare", "--pid", "--fork", "--kill-child"], &command),
         _ => command,
     };
     common::processes_from(2, test, rank_1_in_a_container, || {
@@ -91,7 +82,7 @@ fn a_rank_in_another_container_makes_all_use_sockets() {
 fn a_rank_with_limited_memory_makes_all_use_sockets() {
     let test = "a_rank_with_limited_memory_makes_all_use_sockets";
     let limit_rank_1 = |rank, command: Command| match rank {
-        1 => under(&["prlimit", "--as=64000000000"], &command),
+        1 => common::under(&["prlimit", "--as=64000000000"], &command),
         _ => command,
     };
     common::processes_from(2, test, limit_rank_1, || {
@@ -110,7 +101,7 @@ fn a_rank_that_cannot_map_the_others_files_makes_all_use_sockets() {
     let test = "a_rank_that_cannot_map_the_others_files_makes_all_use_sockets";
     // Like another user, root without capabilities cannot look into a process that has some.
     let no_capabilities_on_rank_1 = |rank, command: Command| match rank {
-        1 => under(&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], &command),
+        1 => common::under(&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], &command),
         _ => command,
     };
     common::processes_from(2, test, no_capabilities_on_rank_1, || {
@@ -130,4 +121,21 @@ fn one_rank_alone_needs_no_other() {
     assert_eq!(group.transport(), Transport::Sockets { reason });
     let tensor = group.allocate_tensor(&[2, 3], Kind::Double).unwrap();
     assert_eq!((tensor.size(), tensor.kind()), (vec![2, 3], Kind::Double));
+}
+
+#[test]
+fn ranks_that_gloo_connects_late_meet_all_the_same() {
+    let test = "ranks_that_gloo_connects_late_meet_all_the_same";
+    let lazily = |_, mut command: Command| {
+        command.env("TORCH_GLOO_LAZY_INIT", "1");
+        command
+    };
+    common::processes_from(3, test, lazily, || {
+        let group = init_process_group(common::options()).unwrap();
+        // All have come, or shared memory would be missing.
+        assert_eq!(group.transport(), Transport::SharedMemory);
+        // Through gloo.
+        let gathered = group.all_gather(&Tensor::from(group.rank() as i64)).unwrap();
+        assert_eq!(Vec::<i64>::try_from(Tensor::stack(&gathered, 0)).unwrap(), [0, 1, 2]);
+    });
 }

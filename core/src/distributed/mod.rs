@@ -62,6 +62,7 @@ mod rendezvous;
 mod same_model;
 mod store;
 mod transport;
+mod watch;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
 pub use average_meter::AverageMeter;

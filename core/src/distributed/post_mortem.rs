@@ -54,7 +54,7 @@ pub(super) struct PostMortem {
     rank: usize,
     world_size: usize,
     /// All ranks of this library that the group has.
-    members: Arc<[Member]>,
+    pub(super) members: Arc<[Member]>,
     /// Whether torchrun's agent serves the store, and not rank 0 of the job.
     agent_store: bool,
     /// Whether this rank serves the store.

@@ -5,6 +5,7 @@ use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::post_mortem::{ANSWER, PostMortem, may_be_anothers_fault};
 use super::record;
 use super::store::{LONGEST, Store};
+use super::watch::{self, Watch};
 use crate::data::Shard;
 use crate::{Error, Result};
 use c10d_sys::Call;
@@ -68,6 +69,8 @@ pub(super) struct Inner {
     pub(super) place: Place,
     /// `None` only while the group is being dropped.
     engine: Option<c10d_sys::ProcessGroup>,
+    /// `None` while the group is being dropped, and for a world of one.
+    watch: Option<Watch>,
     /// For what ranks of this library tell each other outside the engine.
     pub(super) store: Store,
     /// The number of agreements so far, which names the next one.
@@ -101,9 +104,14 @@ impl ProcessGroup {
         store: Store,
         post_mortem: PostMortem,
     ) -> ProcessGroup {
+        let watch = match place.world_size {
+            1 => None,
+            _ => Watch::start(engine.clone(), store.clone(), Arc::clone(&post_mortem.members)),
+        };
         let inner = Arc::new(Inner {
             place,
             engine: Some(engine),
+            watch,
             store,
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
@@ -296,8 +304,13 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        let failed = self.is_abandoned() || std::thread::panicking();
+        if !failed && self.place.world_size > 1 {
+            watch::take_leave(&self.store, self.place.rank);
+        }
+        drop(self.watch.take());
         if let Some(engine) = self.engine.take()
-            && (self.is_abandoned() || std::thread::panicking())
+            && failed
         {
             // The destructor would wait for exchanges that never finish.
             engine.leak();

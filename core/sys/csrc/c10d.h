@@ -92,6 +92,11 @@ c10d_status c10d_process_group_add_gloo(
     int64_t timeout_ms);
 // Null if the group exchanges through shared memory, or why it does not. Borrowed from the group.
 const char* c10d_process_group_no_shared_memory(const c10d_process_group* group);
+// The first rank, from `first` on, whose connection has closed although an operation of gloo's that
+// needs it began at least `age_ms` ago and is not over; -1 if there is none.
+c10d_status c10d_process_group_lost_peer(c10d_process_group* group, int first, int64_t age_ms, int* out);
+// Makes all operations of gloo's fail that need this rank and are not over.
+c10d_status c10d_process_group_fail_operations_with(c10d_process_group* group, int rank);
 // For tests: calls `probe` whenever what the other ranks see of this one in shared memory has changed.
 void c10d_probe_shared_memory(void (*probe)(void));
 // like.new_empty(size), in shared memory if the group has it.

@@ -1,5 +1,8 @@
 #include "gloo.hpp"
 
+#include <gloo/context.h>
+
+#include <algorithm>
 #include <utility>
 
 namespace c10d_sys {
@@ -88,7 +91,7 @@ Gloo::WorkPtr Gloo::allreduce(std::vector<at::Tensor>& tensors, const c10d::Allr
     return start(operation, tensors[0], options.timeout, options.asyncOp, "gloo:all_reduce");
   }
   announce(operation);
-  return ProcessGroupGloo::allreduce(tensors, options);
+  return failable(ProcessGroupGloo::allreduce(tensors, options));
 }
 
 Gloo::WorkPtr Gloo::broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) {
@@ -99,12 +102,12 @@ Gloo::WorkPtr Gloo::broadcast(std::vector<at::Tensor>& tensors, const c10d::Broa
     return start(operation, tensors[0], options.timeout, options.asyncOp, "gloo:broadcast");
   }
   announce(operation);
-  return ProcessGroupGloo::broadcast(tensors, options);
+  return failable(ProcessGroupGloo::broadcast(tensors, options));
 }
 
 Gloo::WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
   if (exchange_ == nullptr) {
-    return ProcessGroupGloo::barrier(options);
+    return failable(ProcessGroupGloo::barrier(options));
   }
   // Like gloo's, it is over only when everything is that began before it.
   std::vector<Prior> prior;
@@ -118,7 +121,7 @@ Gloo::WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
 
 Gloo::WorkPtr Gloo::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) {
   announce(operation_of(c10d::OpType::REDUCE, tensors.at(0), options.reduceOp, options.rootRank));
-  return ProcessGroupGloo::reduce(tensors, options);
+  return failable(ProcessGroupGloo::reduce(tensors, options));
 }
 
 Gloo::WorkPtr Gloo::allgather(
@@ -126,7 +129,7 @@ Gloo::WorkPtr Gloo::allgather(
     std::vector<at::Tensor>& inputs,
     const c10d::AllgatherOptions& options) {
   announce(operation_of(c10d::OpType::ALLGATHER, inputs.at(0)));
-  return ProcessGroupGloo::allgather(outputs, inputs, options);
+  return failable(ProcessGroupGloo::allgather(outputs, inputs, options));
 }
 
 Gloo::WorkPtr Gloo::gather(
@@ -134,7 +137,7 @@ Gloo::WorkPtr Gloo::gather(
     std::vector<at::Tensor>& inputs,
     const c10d::GatherOptions& options) {
   announce(operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, options.rootRank));
-  return ProcessGroupGloo::gather(outputs, inputs, options);
+  return failable(ProcessGroupGloo::gather(outputs, inputs, options));
 }
 
 Gloo::WorkPtr Gloo::scatter(
@@ -142,7 +145,7 @@ Gloo::WorkPtr Gloo::scatter(
     std::vector<std::vector<at::Tensor>>& inputs,
     const c10d::ScatterOptions& options) {
   announce(operation_of(c10d::OpType::SCATTER, outputs.at(0), c10d::ReduceOp::SUM, options.rootRank));
-  return ProcessGroupGloo::scatter(outputs, inputs, options);
+  return failable(ProcessGroupGloo::scatter(outputs, inputs, options));
 }
 
 Gloo::WorkPtr Gloo::alltoall_base(
@@ -153,13 +156,82 @@ Gloo::WorkPtr Gloo::alltoall_base(
     const c10d::AllToAllOptions& options) {
   // The ranks' tensors may differ in size.
   announce({c10d::OpType::ALLTOALL_BASE, input.scalar_type()});
-  return ProcessGroupGloo::alltoall_base(output, input, output_splits, input_splits, options);
+  return failable(ProcessGroupGloo::alltoall_base(output, input, output_splits, input_splits, options));
 }
 
 Gloo::WorkPtr Gloo::alltoall(
     std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs, const c10d::AllToAllOptions& options) {
   announce({c10d::OpType::ALLTOALL, inputs.at(0).scalar_type()});
-  return ProcessGroupGloo::alltoall(outputs, inputs, options);
+  return failable(ProcessGroupGloo::alltoall(outputs, inputs, options));
+}
+
+Gloo::WorkPtr Gloo::send(std::vector<at::Tensor>& tensors, int destination, int tag) {
+  return track(ProcessGroupGloo::send(tensors, destination, tag), destination);
+}
+
+Gloo::WorkPtr Gloo::recv(std::vector<at::Tensor>& tensors, int source, int tag) {
+  return track(ProcessGroupGloo::recv(tensors, source, tag), source);
+}
+
+// How gloo loses a send (gloo/transport/tcp/pair.cc):
+// 1. The peer says that it is ready to receive. `handleRemotePendingRecv` takes the send off the
+//    list of those that wait for that, and writes; the socket takes a part of it, and the rest goes
+//    into the queue `tx_`.
+// 2. The peer dies. `signalException` tells the buffers on all lists that the connection has failed;
+//    but of those in `tx_` and `rx_` only the kind that gloo's older algorithms use.
+// 3. The send is in `tx_` only, so nobody tells its buffer, and `waitSend` sleeps until the timeout.
+std::optional<int> Gloo::lost_peer(int first, std::chrono::milliseconds age) {
+  // A connection that is only made when it is needed says the same before that as after its end.
+  if (c10d::getDefaultGlooLazyInit()) {
+    return std::nullopt;
+  }
+  for (int rank = first; rank < getSize(); ++rank) {
+    if (rank == getRank() || in_progress(rank, age).empty()) {
+      continue;
+    }
+    for (const auto& context : contexts_) {
+      auto* pair = dynamic_cast<gloo::transport::tcp::Pair*>(context->getPair(rank).get());
+      if (pair != nullptr && !pair->isConnected()) {
+        return rank;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+void Gloo::fail_operations_with(int rank) {
+  for (const auto& work : in_progress(rank, std::chrono::milliseconds::zero())) {
+    work->abort();
+  }
+}
+
+Gloo::WorkPtr Gloo::failable(WorkPtr work) {
+  return track(FailableWork::around(std::move(work)), std::nullopt);
+}
+
+Gloo::WorkPtr Gloo::track(WorkPtr work, std::optional<int> peer) {
+  const std::lock_guard<std::mutex> lock(tracking_);
+  // Only when the list is full, so that this takes next to no time on average.
+  if (tracked_.size() == tracked_.capacity()) {
+    const auto is_over = [](const Tracked& each) { return each.in_progress() == nullptr; };
+    tracked_.erase(std::remove_if(tracked_.begin(), tracked_.end(), is_over), tracked_.end());
+    tracked_.reserve(2 * tracked_.size() + 16);
+  }
+  tracked_.push_back({c10::weak_intrusive_ptr<c10d::Work>(work), peer, Clock::now()});
+  return work;
+}
+
+std::vector<Gloo::WorkPtr> Gloo::in_progress(int rank, std::chrono::milliseconds age) {
+  const std::lock_guard<std::mutex> lock(tracking_);
+  std::vector<WorkPtr> works;
+  for (const auto& each : tracked_) {
+    if (each.peer.value_or(rank) == rank && Clock::now() - each.begun >= age) {
+      if (auto work = each.in_progress()) {
+        works.push_back(std::move(work));
+      }
+    }
+  }
+  return works;
 }
 
 Gloo::WorkPtr Gloo::start(

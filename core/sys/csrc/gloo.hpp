@@ -1,12 +1,15 @@
 // Gloo, with shared memory between the ranks of one host.
 #pragma once
 
+#include "failable_work.hpp"
 #include "shared_memory/exchange.hpp"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <chrono>
 #include <memory>
-#include <string>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 namespace c10d_sys {
@@ -20,6 +23,13 @@ class Gloo final : public c10d::ProcessGroupGloo {
   using c10d::ProcessGroupGloo::ProcessGroupGloo;
 
   void set_exchange(std::shared_ptr<Exchange> exchange) { exchange_ = std::move(exchange); }
+
+  // The first rank, from `first` on, whose connection has closed although an operation of gloo's that
+  // needs it began at least `age` ago and is not over.
+  std::optional<int> lost_peer(int first, std::chrono::milliseconds age);
+
+  // Makes all operations of gloo's fail that need this rank and are not over.
+  void fail_operations_with(int rank);
 
   WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
@@ -47,9 +57,25 @@ class Gloo final : public c10d::ProcessGroupGloo {
       std::vector<at::Tensor>& outputs,
       std::vector<at::Tensor>& inputs,
       const c10d::AllToAllOptions& options) override;
+  WorkPtr send(std::vector<at::Tensor>& tensors, int destination, int tag) override;
+  WorkPtr recv(std::vector<at::Tensor>& tensors, int source, int tag) override;
 
  private:
   using Prior = c10::weak_intrusive_ptr<AsyncWork>;
+  using Clock = std::chrono::steady_clock;
+
+  struct Tracked {
+    c10::weak_intrusive_ptr<c10d::Work> work;
+    // The rank it needs; all, if none is given.
+    std::optional<int> peer;
+    Clock::time_point begun;
+
+    // Null if it is over.
+    WorkPtr in_progress() const {
+      auto locked = work.lock();
+      return locked && !locked->isCompleted() ? locked : nullptr;
+    }
+  };
 
   WorkPtr start(
       const Operation& operation,
@@ -59,8 +85,14 @@ class Gloo final : public c10d::ProcessGroupGloo {
       const char* title,
       std::vector<Prior> prior = {});
   void announce(Operation operation) const;
+  WorkPtr failable(WorkPtr work);
+  WorkPtr track(WorkPtr work, std::optional<int> peer);
+  std::vector<WorkPtr> in_progress(int rank, std::chrono::milliseconds age);
 
   std::shared_ptr<Exchange> exchange_;
+  std::mutex tracking_;
+  // Gloo's operations. Some are over.
+  std::vector<Tracked> tracked_;
 };
 
 } // namespace c10d_sys

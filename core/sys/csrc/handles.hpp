@@ -1,7 +1,7 @@
 // What the opaque handles of the C ABI hold.
 #pragma once
 
-#include "shared_memory/exchange.hpp"
+#include "gloo.hpp"
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -16,6 +16,8 @@ struct c10d_store {
 
 struct c10d_process_group {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
+  // Null if another backend moves the tensors.
+  c10::intrusive_ptr<c10d_sys::Gloo> gloo;
   // Null if tensors take another way.
   std::shared_ptr<c10d_sys::Exchange> exchange;
   // Why there is no exchange.

@@ -1,4 +1,3 @@
-#include "gloo.hpp"
 #include "guard.hpp"
 #include "handles.hpp"
 #include "serial_process_group.hpp"
@@ -31,6 +30,16 @@ std::shared_ptr<c10d_sys::Exchange> offer_exchange(c10d_process_group* handle, c
   }
 }
 
+// With TORCH_GLOO_LAZY_INIT, gloo connects to a rank only when it needs it, and its constructor waits
+// for nobody. This waits until every rank has published its last address.
+void await_addresses(c10d::Store& store, int size, size_t per_rank, milliseconds timeout) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size; ++rank) {
+    keys.push_back(std::to_string(per_rank - 1) + "/" + std::to_string(rank));
+  }
+  store.wait(keys, timeout);
+}
+
 } // namespace
 
 c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out) {
@@ -51,19 +60,26 @@ c10d_status c10d_process_group_add_gloo(
   return guarded([&] {
     auto& group = handle->group;
     const milliseconds timeout(timeout_ms);
-    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-    for (size_t i = 0; i < count; ++i) {
-      options->devices.push_back(
-          are_interfaces ? c10d::ProcessGroupGloo::createDeviceForInterface(names[i])
-                         : c10d::ProcessGroupGloo::createDeviceForHostname(names[i]));
-    }
-    options->group_name = c10d_sys::kGroupName;
+    const auto make_options = [&] {
+      auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+      const bool lazy = c10d::getDefaultGlooLazyInit();
+      for (size_t i = 0; i < count; ++i) {
+        options->devices.push_back(
+            are_interfaces ? c10d::ProcessGroupGloo::createDeviceForInterface(names[i], lazy)
+                           : c10d::ProcessGroupGloo::createDeviceForHostname(names[i], lazy));
+      }
+      options->group_name = c10d_sys::kGroupName;
+      return options;
+    };
     // Gloo also serves CUDA tensors, through the CPU; PyTorch names the prefix after the first
     // device.
     auto store = c10::make_intrusive<c10d::PrefixStore>("cpu/", group->getStore());
     handle->why_none = "it is switched off";
     auto exchange = shared_memory ? offer_exchange(handle, *store, name) : nullptr;
-    auto gloo = c10::make_intrusive<c10d_sys::Gloo>(store, group->getRank(), group->getSize(), options);
+    auto gloo = c10::make_intrusive<c10d_sys::Gloo>(store, group->getRank(), group->getSize(), make_options());
+    if (c10d::getDefaultGlooLazyInit()) {
+      await_addresses(*store, group->getSize(), count, timeout);
+    }
     gloo->setSequenceNumberForGroup();
     if (exchange != nullptr) {
       if (auto why_not = exchange->join(*store, timeout)) {
@@ -73,6 +89,7 @@ c10d_status c10d_process_group_add_gloo(
         gloo->set_exchange(std::move(exchange));
       }
     }
+    handle->gloo = gloo;
     c10::intrusive_ptr<c10d::Backend> backend = std::move(gloo);
     if (c10d::debug_level() == c10d::DebugLevel::Detail) {
       // Before each operation the ranks check, over a second group, that all are about to do the
@@ -82,7 +99,8 @@ c10d_status c10d_process_group_add_gloo(
               std::string("pg_wrapper:") + c10d_sys::kGroupName, store),
           group->getRank(),
           group->getSize(),
-          options);
+          // A group that connects lazily shuts its devices down with itself.
+          make_options());
       backend = c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, std::move(helper));
     }
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
@@ -94,6 +112,21 @@ c10d_status c10d_process_group_add_gloo(
 
 const char* c10d_process_group_no_shared_memory(const c10d_process_group* handle) {
   return handle->exchange == nullptr ? handle->why_none.c_str() : nullptr;
+}
+
+c10d_status c10d_process_group_lost_peer(c10d_process_group* handle, int first, int64_t age_ms, int* out) {
+  return guarded([&] {
+    const auto& gloo = handle->gloo;
+    *out = gloo == nullptr ? -1 : gloo->lost_peer(first, milliseconds(age_ms)).value_or(-1);
+  });
+}
+
+c10d_status c10d_process_group_fail_operations_with(c10d_process_group* handle, int rank) {
+  return guarded([&] {
+    if (handle->gloo != nullptr) {
+      handle->gloo->fail_operations_with(rank);
+    }
+  });
 }
 
 c10d_status c10d_allocate_tensor(

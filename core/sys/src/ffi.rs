@@ -162,6 +162,16 @@ unsafe extern "C" {
         timeout_ms: i64,
     ) -> Status;
     pub(crate) fn c10d_process_group_no_shared_memory(group: *const ProcessGroup) -> *const c_char;
+    pub(crate) fn c10d_process_group_lost_peer(
+        group: *mut ProcessGroup,
+        first: c_int,
+        age_ms: i64,
+        out: *mut c_int,
+    ) -> Status;
+    pub(crate) fn c10d_process_group_fail_operations_with(
+        group: *mut ProcessGroup,
+        rank: c_int,
+    ) -> Status;
     pub(crate) fn c10d_probe_shared_memory(probe: extern "C" fn());
     pub(crate) fn c10d_allocate_tensor(
         group: *mut ProcessGroup,

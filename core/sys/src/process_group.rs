@@ -135,6 +135,31 @@ impl ProcessGroup {
         }
     }
 
+    /// The first rank, from `first` on, whose connection has closed although an operation of gloo's
+    /// that needs it began at least `age` ago and is not over.
+    pub fn lost_peer(&self, first: usize, age: Duration) -> Result<Option<usize>, Error> {
+        let mut rank = -1;
+        // SAFETY: the handle is valid, and `rank` lives through the call.
+        check(unsafe {
+            ffi::c10d_process_group_lost_peer(
+                self.handle.0.as_ptr(),
+                c_rank(first),
+                milliseconds(age),
+                &mut rank,
+            )
+        })?;
+        Ok(usize::try_from(rank).ok())
+    }
+
+    /// Makes all operations of gloo's fail that need this rank and are not over, whoever waits for
+    /// them. Gloo itself goes on waiting: [`leak`](Self::leak) the group afterwards.
+    pub fn fail_operations_with(&self, rank: usize) -> Result<(), Error> {
+        // SAFETY: the handle is valid.
+        check(unsafe {
+            ffi::c10d_process_group_fail_operations_with(self.handle.0.as_ptr(), c_rank(rank))
+        })
+    }
+
     /// A tensor with undefined values. On the CPU it lies in shared memory, if the group exchanges
     /// through it, and nothing has to be copied.
     pub fn allocate_tensor(

@@ -118,6 +118,16 @@ pub fn processes_from(
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// The same command under another one, which takes a command as its last arguments.
+#[allow(dead_code, reason = "not every test program needs it")]
+pub fn under(outer: &[&str], inner: &Command) -> Command {
+    let mut command = Command::new(outer[0]);
+    command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
 struct Rank {
     process: Child,
     stderr: thread::JoinHandle<String>,
