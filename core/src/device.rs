@@ -8,6 +8,22 @@ use std::num::IntErrorKind;
 use std::str::FromStr;
 use tch::{Cuda, Device, Tensor};
 
+/// Whether this program was built with the feature `cuda`; a GPU need not be there.
+/// `torch.backends.cuda.is_built`
+pub const fn cuda_is_built() -> bool {
+    cfg!(feature = "cuda")
+}
+
+/// Why there is no GPU for this program.
+pub(crate) fn no_gpu() -> &'static str {
+    if cuda_is_built() {
+        "PyTorch finds no GPU on this host"
+    } else {
+        "this program was built without the feature `cuda`, which `cargo launch` and `cargo xtask \
+         run` enable on a machine with a GPU"
+    }
+}
+
 /// A GPU, or a logical device: a part of the CPU with its own count of memory.
 ///
 /// Logical devices show data parallelism without a GPU. Each replica runs on its own thread, and
@@ -44,9 +60,7 @@ impl LogicalDevice {
             LogicalDevice::Cpu(_) => format!("one of cpu:0 to cpu:{}", CPU_DEVICES - 1),
             LogicalDevice::Cuda(index) => match Cuda::device_count().max(0) as usize {
                 count if index < count => return Ok(self),
-                0 => "a logical device such as cpu:0: PyTorch finds no GPU here, or this program \
-                      was built without the feature `cuda`"
-                    .into(),
+                0 => format!("a logical device such as cpu:0: {}", no_gpu()),
                 count => format!("one of cuda:0 to cuda:{}", count - 1),
             },
         };

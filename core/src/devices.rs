@@ -24,7 +24,7 @@ use tch::{Cuda, Device};
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Devices(Vec<LogicalDevice>);
+pub struct Devices(pub(crate) Vec<LogicalDevice>);
 
 impl Devices {
     /// The listed devices, the first of which holds the original model.

@@ -69,7 +69,7 @@ mod random;
 mod tensors;
 
 pub use c10d_sys::exit;
-pub use device::{DeviceGuard, LogicalDevice};
+pub use device::{DeviceGuard, LogicalDevice, cuda_is_built};
 pub use devices::Devices;
 pub use error::{Error, Result};
 pub use tensors::{Replicated, Shared, Tensors};

@@ -7,16 +7,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tch_parallel::data::Shard;
-use tch_parallel::distributed::{Backend, DeviceChoice, ProcessGroup, ProcessGroupOptions};
+use tch_parallel::distributed::{Backend, DeviceChoice, Env, ProcessGroup, ProcessGroupOptions};
 use tch_parallel::profiler::{Schedule, ScheduledProfiler};
-use tch_parallel::{Error, Result};
+use tch_parallel::{Error, Result, cuda_is_built};
+use tch_parallel_launch::gpus;
 
-use crate::{MetricsLog, say};
+use crate::{MetricsLog, eprintln, say};
 
 /// Where a rank trains and how it meets the others.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ProcessGroupArgs {
-    /// Device to train on: cpu, cuda or auto.
+    /// Device to train on: cpu, cuda or auto. cuda requires the feature `cuda`, with which `cargo
+    /// launch` and `cargo xtask run` build on a machine with a GPU.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
     /// Backend of the collectives: gloo or nccl [default: nccl for cuda, else gloo].
@@ -28,14 +30,30 @@ pub struct ProcessGroupArgs {
 }
 
 impl ProcessGroupArgs {
-    /// What [`init_process_group`](tch_parallel::distributed::init_process_group) takes.
+    /// What [`init_process_group`](tch_parallel::distributed::init_process_group) takes. If `auto`
+    /// leaves GPUs unused, rank 0 says so on stderr.
     pub fn options(&self) -> ProcessGroupOptions {
+        if let Some(line) = unused_gpus(self.device, cuda_is_built(), gpus()) {
+            // An invalid environment is the process group's to refuse.
+            if Env::read().ok().flatten().is_none_or(|env| env.rank == 0) {
+                eprintln!("{line}");
+            }
+        }
         ProcessGroupOptions {
             backend: self.backend,
             device: self.device,
             timeout: Duration::from_secs(self.timeout),
         }
     }
+}
+
+/// What there is to say if a program without CUDA chooses the CPU on a machine with GPUs.
+fn unused_gpus(device: DeviceChoice, cuda_is_built: bool, gpus: usize) -> Option<&'static str> {
+    let unused = device == DeviceChoice::Auto && !cuda_is_built && gpus > 0;
+    unused.then_some(
+        "training on the CPU: this machine has a GPU, but this program was built without the \
+         feature `cuda`; `cargo launch` and `cargo xtask run` build with it",
+    )
 }
 
 /// What a training writes for others to look at.
@@ -127,4 +145,24 @@ impl Resume {
 pub fn flag_value(value: &impl ValueEnum) -> String {
     let value = value.to_possible_value();
     value.as_ref().map_or("", PossibleValue::get_name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_gpus_that_a_program_without_cuda_would_take_are_missed() {
+        let line = unused_gpus(DeviceChoice::Auto, false, 1).unwrap();
+        assert!(line.contains("built without the feature `cuda`"), "{line}");
+        assert!(line.contains("`cargo xtask run`"), "{line}");
+        for (device, is_built, gpus) in [
+            (DeviceChoice::Cpu, false, 1),
+            (DeviceChoice::Cuda, false, 1),
+            (DeviceChoice::Auto, true, 1),
+            (DeviceChoice::Auto, false, 0),
+        ] {
+            assert_eq!(unused_gpus(device, is_built, gpus), None);
+        }
+    }
 }

@@ -2,14 +2,14 @@
 //! launcher.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
+use crate::program::Program;
+use crate::run::become_program;
 use crate::setup::Release;
-use crate::workspace::{self, Workspace};
+use crate::workspace::Workspace;
 use crate::{command, setup};
 
 /// The launcher's package, whose program is `launch`.
@@ -47,15 +47,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
 
     if let Some(position) = program_position(&args) {
         setup::ensure(workspace, setup::Level::for_this_machine())?;
-        if let Some(manifest) = workspace::program_manifest(&args[position]) {
-            build.arg("--package").arg(&args[position]);
-            if workspace::has_gpu()
-                && has_cuda_feature(&manifest)
-                && workspace::has_nccl_headers(&workspace.libtorch)
-            {
-                build.args(["--features", "cuda"]);
-            }
-            let executable = workspace.release_executable(&args[position]);
+        if let Some(program) = Program::find(&args[position]) {
+            let executable = program.add_to(&mut build, workspace);
             replace_program(&mut args, position, &executable);
         } else {
             ensure!(
@@ -67,11 +60,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     }
 
     command::run_quietly(&mut build)?;
-    let mut launch = Command::new(workspace.release_executable("launch"));
-    command::forget_this_package(&mut launch);
-    let error = launch.args(&args).exec();
-    Err(error)
-        .with_context(|| format!("cannot start {}", Path::new(launch.get_program()).display()))
+    become_program(&workspace.release_executable("launch"), &args)
 }
 
 /// The position of the program: the first argument that is neither an option nor an option's value.
@@ -95,10 +84,6 @@ fn replace_program(args: &mut Vec<OsString>, position: usize, executable: &Path)
     if args.get(position + 1).is_some_and(|next| next == "--") {
         args.remove(position + 1);
     }
-}
-
-fn has_cuda_feature(manifest: &str) -> bool {
-    manifest.lines().any(|line| line.split('=').next().is_some_and(|key| key.trim() == "cuda"))
 }
 
 #[cfg(test)]
@@ -150,11 +135,5 @@ mod tests {
             replace_program(&mut args, 2, executable);
             assert_eq!(args, words(expected), "{line}");
         }
-    }
-
-    #[test]
-    fn the_cuda_feature_is_read_from_the_manifest() {
-        assert!(has_cuda_feature("[features]\ncuda = [\"tch-parallel/cuda\"]\n"));
-        assert!(!has_cuda_feature("[features]\nnot-cuda = []\n# cuda\n"));
     }
 }

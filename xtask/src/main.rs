@@ -9,6 +9,8 @@ mod files;
 mod launch;
 mod lines;
 mod package;
+mod program;
+mod run;
 mod setup;
 mod soak;
 mod test;
@@ -45,6 +47,15 @@ enum Chore {
     /// Build a program of the workspace and launch it: `cargo launch -n 2 ddp-mnist -- --epochs 3`.
     #[command(disable_help_flag = true)]
     Launch(Rest),
+    /// Build a program of the workspace for what this machine has, with the feature `cuda` if it has
+    /// a GPU, and run it without a launcher: `cargo xtask run dp-basic -- speedup`.
+    Run {
+        #[command(flatten)]
+        torch: Torch,
+        program: OsString,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Build all programs. Passes arguments to `cargo build`, such as `--features cuda`.
     Build(Rest),
     /// Build all programs and run all tests. Passes arguments to `cargo test`.
@@ -123,6 +134,9 @@ fn run(chore: Chore) -> Result<()> {
             setup::run(&Workspace::of(torch.release)?, level)
         }
         Chore::Launch(rest) => launch::run(&Workspace::of(rest.torch.release)?, &rest.args),
+        Chore::Run { torch, program, args } => {
+            run::run(&Workspace::of(torch.release)?, &program, &args)
+        }
         Chore::Build(rest) => build::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Test(rest) => test::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Soak(rest) => soak::run(&Workspace::of(rest.torch.release)?, &rest.args),
@@ -161,6 +175,30 @@ mod tests {
             }
         }
         assert_eq!(rest(&["launch", "--help"]).args, ["--help"]);
+    }
+
+    #[test]
+    fn what_follows_the_program_to_run_is_for_the_program() {
+        for (line, args) in [
+            (
+                &["dp-basic", "--", "trace", "--devices", "2xcpu"][..],
+                &["trace", "--devices", "2xcpu"][..],
+            ),
+            (&["--torch", "2.12.1", "dp-basic", "trace", "--help"], &["trace", "--help"]),
+            (&["dp-basic", "--help"], &["--help"]),
+            (&["dp-basic", "--", "--", "x"], &["--", "x"]),
+            (&["dp-basic"], &[]),
+        ] {
+            let line: Vec<_> =
+                [&["xtask", "run"], line].concat().into_iter().map(OsString::from).collect();
+            let Ok(Chore::Run { program, args: found, .. }) = parse(&line) else {
+                panic!("{line:?} is refused");
+            };
+            assert_eq!(
+                (program, found),
+                ("dp-basic".into(), args.iter().map(OsString::from).collect())
+            );
+        }
     }
 
     #[test]

@@ -1,10 +1,8 @@
-//! Where things are: the checkout, what was built from it, and libtorch. Also whether there is a GPU.
+//! Where things are: the checkout, what was built from it, and libtorch.
 
 mod twin;
 
 use std::env;
-use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -98,37 +96,7 @@ fn libtorch(release: &Release) -> PathBuf {
     venv(release).join("torch")
 }
 
-/// The manifest of the workspace's program `name`; `None` if there is no such program.
-pub(crate) fn program_manifest(name: &OsStr) -> Option<String> {
-    let name = name.to_str().filter(|name| !name.contains('/'))?;
-    let folder = checkout().join(name);
-    let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
-    let is_program =
-        manifest.contains(&format!("\nname = \"{name}\"\n")) && folder.join("src/main.rs").exists();
-    is_program.then_some(manifest)
-}
-
-/// Whether an NVIDIA GPU is present.
-pub(crate) fn has_gpu() -> bool {
-    Path::new("/dev/nvidia0").exists()
-}
-
 /// Whether NCCL's headers, which the feature `cuda` needs, are where the wheels put them: beside torch.
 pub(crate) fn has_nccl_headers(libtorch: &Path) -> bool {
     libtorch.join("../nvidia/nccl/include/nccl.h").exists()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_programs_of_the_workspace_are_found() {
-        for program in ["ddp-mnist", "dp-basic"] {
-            assert!(program_manifest(OsStr::new(program)).is_some(), "{program}");
-        }
-        for other in ["true", "./ddp-mnist", "core", "no-such-program", ""] {
-            assert!(program_manifest(OsStr::new(other)).is_none(), "{other}");
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Which device a rank trains on, and which backend moves its tensors.
 
-use crate::{Devices, Error, LogicalDevice, Result};
+use crate::device::no_gpu;
+use crate::{Devices, Error, LogicalDevice, Result, cuda_is_built};
 use std::str::FromStr;
 use tch::{Cuda, Device};
 
@@ -22,8 +23,45 @@ pub enum DeviceChoice {
     Auto,
     /// The CPU.
     Cpu,
-    /// The GPU with index LOCAL_RANK.
+    /// The GPU with index LOCAL_RANK; `cuda:0` if this process sees only one, which
+    /// CUDA_VISIBLE_DEVICES names, as under SLURM.
     Cuda,
+}
+
+/// What this process sees of its host's GPUs.
+#[derive(Debug, Clone, Copy)]
+struct Gpus {
+    /// How many CUDA shows.
+    count: usize,
+    /// Whether CUDA_VISIBLE_DEVICES names a single one: a batch system such as SLURM, or a script,
+    /// may have given each rank one of its own, which each then calls `cuda:0`.
+    one_is_named: bool,
+}
+
+impl Gpus {
+    fn visible() -> Self {
+        let count = if cuda_is_built() { Cuda::device_count().max(0) as usize } else { 0 };
+        let named = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+        Gpus { count, one_is_named: names_one(&named) }
+    }
+
+    /// The GPU that belongs to this rank alone. Two ranks that name the same one are noticed by
+    /// NCCL, which ends with "Duplicate GPU detected".
+    fn own(self, local_rank: usize) -> Option<usize> {
+        if local_rank < self.count {
+            return Some(local_rank);
+        }
+        self.named_is_own(LogicalDevice::Cuda(0)).then_some(0)
+    }
+
+    /// Whether this is the only GPU, and was named for this process.
+    fn named_is_own(self, device: LogicalDevice) -> bool {
+        self.count == 1 && self.one_is_named && device == LogicalDevice::Cuda(0)
+    }
+}
+
+fn names_one(visible_devices: &str) -> bool {
+    !visible_devices.trim().is_empty() && !visible_devices.contains(',')
 }
 
 /// This rank's device, and the backend for it.
@@ -35,10 +73,18 @@ pub(super) fn choose(
     backend: Option<Backend>,
     local_rank: usize,
 ) -> Result<(Device, Backend)> {
-    let gpus = if cfg!(feature = "cuda") { Cuda::device_count().max(0) as usize } else { 0 };
+    choose_from(Gpus::visible(), device, backend, local_rank)
+}
+
+fn choose_from(
+    gpus: Gpus,
+    device: DeviceChoice,
+    backend: Option<Backend>,
+    local_rank: usize,
+) -> Result<(Device, Backend)> {
     let cuda = match device {
         DeviceChoice::Cpu => false,
-        DeviceChoice::Auto => gpus > 0,
+        DeviceChoice::Auto => gpus.count > 0,
         DeviceChoice::Cuda => true,
     };
     if !cuda {
@@ -51,30 +97,29 @@ pub(super) fn choose(
             )),
         };
     }
-    if gpus == 0 {
-        let expected = if cfg!(feature = "cuda") {
-            "cpu: PyTorch finds no GPU on this host"
-        } else {
-            "cpu: this program was built without the feature `cuda`"
-        };
-        return Err(Error::argument("device", "cuda", expected));
+    if gpus.count == 0 {
+        return Err(Error::argument("device", "cuda", format!("cpu: {}", no_gpu())));
     }
-    let backend = backend.unwrap_or(Backend::Nccl);
-    if backend == Backend::Nccl && local_rank >= gpus {
-        return Err(Error::argument(
+    match (backend.unwrap_or(Backend::Nccl), gpus.own(local_rank)) {
+        (backend, Some(own)) => Ok((Device::Cuda(own), backend)),
+        (Backend::Gloo, None) => Ok((Device::Cuda(local_rank % gpus.count), Backend::Gloo)),
+        (Backend::Nccl, None) => Err(Error::argument(
             "LOCAL_RANK",
             local_rank,
             format!(
-                "below {gpus}, the number of GPUs here: NCCL needs one per rank; with the \
-                 backend gloo, ranks can share one"
+                "below {}, the number of GPUs that this process sees: NCCL needs one per rank; \
+                 with the backend gloo, ranks can share one",
+                gpus.count
             ),
-        ));
+        )),
     }
-    Ok((Device::Cuda(local_rank % gpus), backend))
 }
 
 /// The device of rank `local_rank` of the `local_world_size` ranks on its host, which take
 /// `devices` in order. `None`: `cpu:0`, `cpu:1` …, each with its own count of memory.
+///
+/// If each rank sees one GPU only, which CUDA_VISIBLE_DEVICES names, as under SLURM, `cuda:0` stands
+/// for the own one of each.
 ///
 /// # Errors
 /// [`Error::Argument`] if there are not as many devices as ranks, or if GPUs are not in the order
@@ -84,8 +129,20 @@ pub fn device_of_rank(
     local_rank: usize,
     local_world_size: usize,
 ) -> Result<LogicalDevice> {
+    device_from(Gpus::visible(), devices, local_rank, local_world_size)
+}
+
+fn device_from(
+    gpus: Gpus,
+    devices: Option<&Devices>,
+    local_rank: usize,
+    local_world_size: usize,
+) -> Result<LogicalDevice> {
     let device = match devices {
         None => LogicalDevice::Cpu(local_rank),
+        Some(devices) if devices.len() == 1 && gpus.named_is_own(devices.first()) => {
+            return Ok(devices.first());
+        }
         Some(devices) if devices.len() == local_world_size => devices.get(local_rank)?,
         Some(devices) => {
             let expected = format!(
@@ -135,6 +192,48 @@ impl FromStr for DeviceChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NONE: Gpus = Gpus { count: 0, one_is_named: false };
+    const ONE: Gpus = Gpus { count: 1, one_is_named: false };
+    const ONE_NAMED: Gpus = Gpus { count: 1, one_is_named: true };
+    const TWO: Gpus = Gpus { count: 2, one_is_named: false };
+
+    #[test]
+    fn a_rank_takes_the_gpu_of_its_number() {
+        let chosen = |gpus, rank| choose_from(gpus, DeviceChoice::Auto, None, rank).unwrap();
+        assert_eq!(chosen(TWO, 1), (Device::Cuda(1), Backend::Nccl));
+        assert_eq!(chosen(NONE, 1), (Device::Cpu, Backend::Gloo));
+    }
+
+    #[test]
+    fn under_slurm_a_rank_takes_the_only_gpu_that_it_sees() {
+        let chosen = choose_from(ONE_NAMED, DeviceChoice::Cuda, None, 3).unwrap();
+        assert_eq!(chosen, (Device::Cuda(0), Backend::Nccl));
+        let own = Devices(vec![LogicalDevice::Cuda(0)]);
+        assert_eq!(device_from(ONE_NAMED, Some(&own), 3, 4).unwrap(), LogicalDevice::Cuda(0));
+        device_from(ONE, Some(&own), 3, 4).unwrap_err();
+    }
+
+    #[test]
+    fn cuda_visible_devices_names_one_or_several() {
+        for (list, one) in [("3", true), ("GPU-a", true), ("0,1", false), ("", false)] {
+            assert_eq!(names_one(list), one, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn ranks_share_a_gpu_over_gloo_only() {
+        let chosen = |backend| choose_from(ONE, DeviceChoice::Cuda, backend, 1);
+        assert_eq!(chosen(Some(Backend::Gloo)).unwrap(), (Device::Cuda(0), Backend::Gloo));
+        insta::assert_snapshot!(chosen(None).unwrap_err(), @"LOCAL_RANK is 1, but must be below 1, the number of GPUs that this process sees: NCCL needs one per rank; with the backend gloo, ranks can share one");
+    }
+
+    #[test]
+    #[cfg(not(feature = "cuda"))]
+    fn a_program_without_cuda_says_how_to_build_it() {
+        let error = choose_from(NONE, DeviceChoice::Cuda, None, 0).unwrap_err();
+        insta::assert_snapshot!(error, @"device is cuda, but must be cpu: this program was built without the feature `cuda`, which `cargo launch` and `cargo xtask run` enable on a machine with a GPU");
+    }
 
     #[test]
     fn every_rank_has_a_device_of_its_own() {

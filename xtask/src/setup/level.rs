@@ -1,7 +1,8 @@
 //! How much is installed, and how large that is.
 
+use tch_parallel_launch::gpus;
+
 use super::Release;
-use crate::workspace;
 
 /// How much of PyTorch is installed. Each level includes the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +18,7 @@ pub(crate) enum Level {
 impl Level {
     /// What the programs need on this machine: a GPU can only be used with all of CUDA's libraries.
     pub(crate) fn for_this_machine() -> Self {
-        if workspace::has_gpu() { Self::Full } else { Self::Minimal }
+        if gpus() > 0 { Self::Full } else { Self::Minimal }
     }
 
     /// The level's name in the stamp.

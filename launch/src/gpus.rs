@@ -1,0 +1,110 @@
+//! How many GPUs this process may use, found without CUDA.
+
+use std::env;
+use std::path::Path;
+
+/// The number of NVIDIA GPUs that CUDA would show this process.
+///
+/// Counts the device files of NVIDIA's driver, whatever their numbers: a container may have only
+/// `/dev/nvidia3`. WSL2 has one file, `/dev/dxg`, for the GPUs of every vendor; there, CUDA's driver
+/// library tells that one is NVIDIA's. How many there are it does not tell, so they count as 1.
+/// `CUDA_VISIBLE_DEVICES` is read as PyTorch's `torch.cuda.device_count` reads it.
+pub fn gpus() -> usize {
+    gpus_in(Path::new("/"), env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())
+}
+
+fn gpus_in(root: &Path, visible: Option<&str>) -> usize {
+    let numbered = device_files(&root.join("dev"));
+    let wsl2 = ["dev/dxg", "usr/lib/wsl/lib/libcuda.so.1"];
+    let present = if numbered == 0 && wsl2.iter().all(|file| root.join(file).exists()) {
+        1
+    } else {
+        numbered
+    };
+    visible.map_or(present, |list| visible_of(present, list))
+}
+
+/// `nvidia0`, `nvidia1` …, but not `nvidiactl`.
+fn device_files(dev: &Path) -> usize {
+    let Ok(entries) = dev.read_dir() else { return 0 };
+    let is_gpu = |name: &str| {
+        name.strip_prefix("nvidia")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_gpu)).count()
+}
+
+/// How many of the GPUs that are present a list selects: by number or by UUID, up to the first entry
+/// that is neither. With an entry twice, CUDA shows none.
+fn visible_of(present: usize, list: &str) -> usize {
+    let exists = |entry: &&str| match entry.parse::<usize>() {
+        Ok(number) => number < present,
+        Err(_) => entry.starts_with("GPU-") || entry.starts_with("MIG-"),
+    };
+    let selected: Vec<_> = list.split(',').map(str::trim).take_while(exists).collect();
+    let twice = (1..selected.len()).any(|at| selected[..at].contains(&selected[at]));
+    if twice { 0 } else { selected.len().min(present) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tempfile::TempDir;
+
+    fn machine(files: &[&str]) -> TempDir {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        for file in files {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().expect("it has one")).expect("a folder");
+            fs::write(file, "").expect("a file");
+        }
+        root
+    }
+
+    #[test]
+    fn device_files_with_any_number_count_as_gpus() {
+        let others = ["dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia", "dev/null"];
+        for (files, count) in [
+            (&["dev/nvidia0", "dev/nvidia1", "dev/nvidia10"][..], 3),
+            // A container with the fourth GPU alone.
+            (&["dev/nvidia3"], 1),
+            (&[], 0),
+        ] {
+            let root = machine(&[files, &others].concat());
+            assert_eq!(gpus_in(root.path(), None), count, "{files:?}");
+        }
+        assert_eq!(gpus_in(&machine(&[]).path().join("missing"), None), 0);
+    }
+
+    #[test]
+    fn on_wsl2_the_driver_library_tells_whether_the_gpu_is_nvidias() {
+        let library = "usr/lib/wsl/lib/libcuda.so.1";
+        assert_eq!(gpus_in(machine(&["dev/dxg", library]).path(), None), 1);
+        assert_eq!(gpus_in(machine(&["dev/dxg", library]).path(), Some("")), 0);
+        // Another vendor's GPU.
+        assert_eq!(gpus_in(machine(&["dev/dxg"]).path(), None), 0);
+        assert_eq!(gpus_in(machine(&[library]).path(), None), 0);
+    }
+
+    #[test]
+    fn cuda_visible_devices_limits_the_gpus() {
+        let root = machine(&["dev/nvidia0", "dev/nvidia1", "dev/nvidia2", "dev/nvidia3"]);
+        let table = [
+            ("0,1", 2),
+            ("3", 1),
+            (" 2, 0", 2),
+            ("", 0),
+            ("-1", 0),
+            ("0,-1,1", 1),
+            ("4,0", 0),
+            ("1,1", 0),
+            ("none", 0),
+            ("GPU-a, GPU-b", 2),
+            ("MIG-a", 1),
+        ];
+        for (list, count) in table {
+            assert_eq!(gpus_in(root.path(), Some(list)), count, "{list:?}");
+        }
+    }
+}
