@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tch::Device;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Shard, Split, download};
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};
 use tch_parallel::{Error, Result};
@@ -29,6 +30,11 @@ pub struct TrainArgs {
     #[arg(long, default_value_t = 42)]
     pub sampler_seed: u64,
 
+    /// Device of the gradients: cpu, cuda or auto. θ, and what workers exchange, is on the CPU, where
+    /// every byte can be counted. cuda requires the feature `cuda`, with which `cargo launch` and `cargo
+    /// xtask run` build on a machine with a GPU.
+    #[arg(long, default_value = "cpu")]
+    pub device: DeviceChoice,
     /// Minimum time for a gradient in milliseconds, as if each worker had its own device.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub step_time: u64,
@@ -61,6 +67,11 @@ impl TrainArgs {
         Ok((Arc::new(split(Split::Train)?), Arc::new(split(Split::Test)?)))
     }
 
+    /// Where the worker with this number on its host computes gradients; workers can share a GPU.
+    pub fn device(&self, local_rank: usize) -> Result<Device> {
+        self.device.of_worker(local_rank)
+    }
+
     /// One worker's share of the data.
     pub fn loader(&self, data: &Arc<Mnist>, worker: Shard) -> Result<DataLoader<Arc<Mnist>>> {
         let sampler = DistributedSampler::new(worker, self.sampler_seed);
@@ -83,7 +94,7 @@ pub struct MeetingArgs {
 }
 
 impl MeetingArgs {
-    /// On the CPU, where every byte can be counted.
+    /// Exchanges are on the CPU, where every byte can be counted.
     pub fn process_group(&self) -> ProcessGroupOptions {
         ProcessGroupOptions {
             device: DeviceChoice::Cpu,
@@ -107,6 +118,8 @@ pub struct ServerArgs {
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     pub rank: usize,
+    /// Its number on its host.
+    pub local_rank: usize,
     pub ranks: usize,
     pub servers: usize,
 }
@@ -124,9 +137,10 @@ impl ServerArgs {
     /// [`tch_parallel::Error::Argument`] for a job in which no rank would be a worker.
     pub fn place(&self) -> Result<Place> {
         let servers = self.servers;
-        let (rank, ranks) = Env::read()?.map_or((0, 1), |env| (env.rank, env.world_size));
+        let (rank, local_rank, ranks) =
+            Env::read()?.map_or((0, 0, 1), |env| (env.rank, env.local_rank, env.world_size));
         if servers < ranks {
-            return Ok(Place { rank, ranks, servers });
+            return Ok(Place { rank, local_rank, ranks, servers });
         }
         let expected = format!(
             "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",

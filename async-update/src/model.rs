@@ -43,17 +43,20 @@ pub fn forward(theta: &Tensor, images: &Tensor) -> Result<Tensor> {
     Ok(hidden.f_linear(&weight_2, Some(&bias_2))?)
 }
 
-/// The loss of a batch, and its gradient with respect to θ, `[PARAMETERS]`.
+/// The loss of a batch, and its gradient with respect to θ, `[PARAMETERS]`. They are computed on
+/// `device`; θ and the gradient are on the CPU.
 pub fn loss_and_gradient(
     theta: &Tensor,
     images: &Tensor,
     labels: &Tensor,
+    device: Device,
 ) -> Result<(f32, Tensor)> {
-    let theta = theta.detach().set_requires_grad(true);
-    let loss = forward(&theta, images)?.cross_entropy_for_logits(labels);
+    let theta = theta.detach().f_to(device)?.set_requires_grad(true);
+    let logits = forward(&theta, &images.f_to(device)?)?;
+    let loss = logits.cross_entropy_for_logits(&labels.f_to(device)?);
     let gradient = Tensor::f_run_backward(&[&loss], &[&theta], false, false)?.swap_remove(0);
     let loss = f32::try_from(&loss)?;
-    Ok((loss, gradient))
+    Ok((loss, gradient.f_to(Device::Cpu)?))
 }
 // ANCHOR_END: forward
 
@@ -96,8 +99,10 @@ mod tests {
         let theta = initial_parameters(0);
         let images = Tensor::rand([16, 1, 28, 28], (Kind::Float, Device::Cpu));
         let labels = Tensor::arange(16, (Kind::Int64, Device::Cpu)).remainder(10);
-        let (before, gradient) = loss_and_gradient(&theta, &images, &labels).unwrap();
-        let (after, _) = loss_and_gradient(&(theta - gradient * 0.1), &images, &labels).unwrap();
+        let gradient_of =
+            |theta: &Tensor| loss_and_gradient(theta, &images, &labels, Device::Cpu).unwrap();
+        let (before, gradient) = gradient_of(&theta);
+        let (after, _) = gradient_of(&(theta - gradient * 0.1));
         assert!(after < before, "{after} is not below {before}");
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use report::println;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tch::Tensor;
+use tch::{Device, Tensor};
 use tch_parallel::data::{Dataset, Mnist, Shard};
 use tch_parallel::distributed::{ProcessGroup, init_process_group};
 
@@ -21,6 +21,7 @@ pub fn train(
     args: &TrainArgs,
     train_set: &Arc<Mnist>,
     worker: Shard,
+    device: Device,
     theta: &mut Tensor,
     method: &mut dyn Method,
     log: &mut Log,
@@ -34,7 +35,7 @@ pub fn train(
         for batch in batches.by_ref().take(number) {
             let (images, labels) = batch?;
             let begun = Instant::now();
-            let (loss, gradient) = model::loss_and_gradient(theta, &images, &labels)?;
+            let (loss, gradient) = model::loss_and_gradient(theta, &images, &labels, device)?;
             ensure!(loss.is_finite(), "the loss is {loss}; try a smaller --lr than {}", args.lr);
             pace.keep(begun);
             method.after_batch(theta, gradient)?;
@@ -56,6 +57,7 @@ pub fn synchronous<M: Method>(
     let group = init_process_group(args.meeting.process_group())?;
     let (rank, ranks) = (group.rank(), group.world_size());
     pace::check(&args.straggle, 0..ranks)?;
+    let device = args.device(group.local_rank())?;
 
     let mut theta = model::initial_parameters(args.seed);
     group.broadcast(&mut theta, 0)?;
@@ -63,7 +65,7 @@ pub fn synchronous<M: Method>(
     let (mut method, updates) = method(group.clone(), steps)?;
     let mut log = Log::create(args.metrics.as_deref(), &group)?;
     let begun = Instant::now();
-    train(args, &train_set, Shard::from(&group), &mut theta, &mut method, &mut log)?;
+    train(args, &train_set, Shard::from(&group), device, &mut theta, &mut method, &mut log)?;
     let seconds = begun.elapsed().as_secs_f64();
     log.end()?;
     group.barrier()?;
@@ -92,10 +94,11 @@ pub fn asynchronous<M: Method>(
     }
     // What can go wrong with these goes wrong before anybody counts on this worker.
     let (train_set, _) = args.data()?;
+    let device = args.device(place.local_rank)?;
     let mut log = Log::create(args.metrics.as_deref(), Shard::new(place.rank, place.ranks)?)?;
     let mut method = method(Shards::connect(place, args.meeting.process_group())?);
     let mut theta = model::zeros();
     let worker = Shard::new(place.rank - place.servers, place.workers().len())?;
-    train(args, &train_set, worker, &mut theta, &mut method, &mut log)?;
+    train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;
     Ok(log.end()?)
 }

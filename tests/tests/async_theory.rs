@@ -142,6 +142,7 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ("quadratic --plot /dev/null/plots", 1, ["create directory", "/dev/null/plots"]),
         ("hogwild --threads 0", 2, ["--threads", "0 is not in 1..=1024"]),
         ("hogwild --threads 70000", 2, ["--threads", "70000 is not in 1..=1024"]),
+        ("hogwild --device cuda", 1, ["device is cuda", "without the feature `cuda`"]),
         ("hogwild --straggle 4:10", 1, ["rank 4", "from 0 to 3"]),
         ("hogwild --straggle 4", 2, ["RANK:MS", "\"4\""]),
     ] {

@@ -130,7 +130,7 @@ fn a_world_without_ranks_is_refused() -> Result<()> {
 #[test]
 fn cuda_is_refused_where_there_is_none() -> Result<()> {
     // The tests build the programs without the feature `cuda`.
-    refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda"])?;
+    refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda", "cargo xtask run"])?;
     Ok(())
 }
 

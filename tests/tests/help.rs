@@ -72,7 +72,11 @@ fn all_helps(name: &str, path: &[&str], helps: &mut Vec<(String, String)>) -> Re
 fn parse(example: &str) -> (&str, Vec<&str>) {
     let words: Vec<_> = example.split_whitespace().collect();
     match words.iter().position(|word| PROGRAMS.contains(word)) {
-        Some(at) => (words[at], words[at + 1..].to_vec()),
+        Some(at) => {
+            let arguments = &words[at + 1..];
+            // `cargo xtask run PROGRAM -- …`
+            (words[at], arguments.strip_prefix(&["--"]).unwrap_or(arguments).to_vec())
+        }
         None => {
             let is_flag = |word: &&&str| !["./my-trainer", "python3"].contains(*word);
             let flags = words.iter().skip(1).take_while(is_flag);

@@ -13,7 +13,8 @@ use crate::workspace::Workspace;
 use crate::{command, setup};
 
 /// Does the set-up if it is missing, builds the program, and replaces this process with it.
-pub(crate) fn run(workspace: &Workspace, program: &OsStr, args: &[OsString]) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, line: &[OsString]) -> Result<()> {
+    let (program, args) = program_and_arguments(line)?;
     let found = Program::find(program).with_context(|| {
         format!("{} is no program of this workspace, as ddp-mnist is", program.display())
     })?;
@@ -24,10 +25,43 @@ pub(crate) fn run(workspace: &Workspace, program: &OsStr, args: &[OsString]) -> 
     become_program(&executable, args)
 }
 
+/// The program, and what follows it, without the `--` between them, as in `cargo run`.
+fn program_and_arguments(line: &[OsString]) -> Result<(&OsStr, &[OsString])> {
+    let (program, args) = line
+        .split_first()
+        .context("no program is given: expected one such as `cargo xtask run dp-basic -- trace`")?;
+    let args = match args {
+        [dashes, args @ ..] if dashes == "--" => args,
+        args => args,
+    };
+    Ok((program, args))
+}
+
 /// Replaces this process with a program; returns only if that fails.
 pub(crate) fn become_program(executable: &Path, args: &[OsString]) -> Result<()> {
     let mut program = Command::new(executable);
     command::forget_this_package(&mut program);
     let error = program.args(args).exec();
     Err(error).with_context(|| format!("cannot start {}", executable.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_program_is_for_the_program() {
+        for (line, expected) in [
+            ("dp-basic -- trace --devices 2xcpu", "trace --devices 2xcpu"),
+            ("dp-basic trace --help", "trace --help"),
+            ("dp-basic -- -- x", "-- x"),
+            ("dp-basic", ""),
+        ] {
+            let words = |line: &str| line.split_whitespace().map(OsString::from).collect();
+            let (line, expected): (Vec<_>, Vec<_>) = (words(line), words(expected));
+            let (program, args) = program_and_arguments(&line).expect("there is a program");
+            assert_eq!((program, args), (OsStr::new("dp-basic"), &expected[..]), "{line:?}");
+        }
+        assert!(program_and_arguments(&[]).is_err());
+    }
 }

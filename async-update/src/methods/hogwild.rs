@@ -38,6 +38,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
         );
     }
     pace::check(&args.straggle, 0..threads)?;
+    let devices = (0..threads).map(|thread| args.device(thread)).collect::<Result<Vec<_>>>()?;
 
     let (train_set, test_set) = args.data()?;
     let batches = args.batches(train_set.len());
@@ -51,7 +52,8 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
         let mut log = Log::create(args.metrics.as_deref(), worker)?;
         let mut method =
             Hogwild { shared: &shared, lr: args.lr, thread, read: 0, updates: Vec::new() };
-        train(args, &train_set, worker, &mut Tensor::new(), &mut method, &mut log)?;
+        let (device, mut theta) = (devices[thread], Tensor::new());
+        train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;
         Ok((log, method.updates))
     };
     // The others need not go on for a training that has failed.

@@ -42,7 +42,7 @@ pub struct Service<'a> {
 
 /// Keeps a shard of θ until the batches are done; rank 0 then evaluates the model.
 pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()> {
-    let Place { rank, servers, ranks } = place;
+    let Place { rank, servers, ranks, .. } = place;
     let (train_set, test_set) = args.data()?;
     let planned = args.batches(train_set.len());
     let theta = model::initial_parameters(args.seed).tensor_split(servers as i64, 0).remove(rank);

@@ -28,6 +28,18 @@ pub enum DeviceChoice {
     Cuda,
 }
 
+impl DeviceChoice {
+    /// The device of a worker that exchanges nothing from it: the GPU with this number, counted
+    /// around if there are fewer. For ranks of a group it is
+    /// [`ProcessGroup::device`](super::ProcessGroup::device).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no GPU for `cuda`.
+    pub fn of_worker(self, number: usize) -> Result<Device> {
+        Ok(choose(self, Some(Backend::Gloo), number)?.0)
+    }
+}
+
 /// What this process sees of its host's GPUs.
 #[derive(Debug, Clone, Copy)]
 struct Gpus {

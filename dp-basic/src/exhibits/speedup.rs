@@ -17,9 +17,9 @@ use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 /// Time a training step on 1, 2 and 4 devices, with the loss on one of them or on all.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  dp-basic speedup                            1, 2 and 4 replicas, a thread for each
-  dp-basic speedup --devices cuda             the same on GPUs
-  dp-basic speedup --steps 50 --svg bars.svg  steadier times, and a picture
+  dp-basic speedup                                      1, 2 and 4 replicas, a thread for each
+  dp-basic speedup --steps 50 --svg bars.svg            steadier times, and a picture
+  cargo xtask run dp-basic -- speedup --devices cuda    the same on GPUs
 
 The batch is the same for all, so each of k replicas computes 1/k of it. Logical devices share the
 cores of this machine: more replicas than cores gain nothing.")]

@@ -28,7 +28,7 @@ use tch_parallel::{Devices, Result};
   ddp-imagenet compare --arch resnet18 --devices 4xcpu
 
 The article's sizes, on four GPUs and on four parts of a CPU with much memory:
-  ddp-imagenet compare --dataset cifar10 --download --arch pyramidnet --workers 4 \\
+  cargo xtask run ddp-imagenet -- compare --dataset cifar10 --download --arch pyramidnet --workers 4 \\
       --batch-size 768 --single-batch-size 240 --devices cuda:0,cuda:1,cuda:2,cuda:3
   ddp-imagenet compare --dataset cifar10 --download --arch pyramidnet \\
       --batch-size 768 --single-batch-size 240 --devices 4xcpu --timeout 36000"

@@ -31,7 +31,7 @@ use tch_parallel::{Devices, Error, LogicalDevice};
          which makes the bytes of cpu:0 exact"
     )),
     after_help = "Examples: the companion repository's four GPUs, and two logical devices.
-  ddp-imagenet train-cifar --method data-parallel --dataset cifar10 --download \\
+  cargo xtask run ddp-imagenet -- train-cifar --method data-parallel --dataset cifar10 --download \\
       --devices cuda:0,cuda:1,cuda:2,cuda:3 --batch-size 768
   ddp-imagenet train-cifar --method data-parallel --devices 2xcpu \\
       --arch pyramidnet20_a24 --batch-size 32 --steps 41"

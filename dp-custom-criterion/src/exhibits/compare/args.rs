@@ -23,8 +23,8 @@ use tch_parallel::Devices;
   dp-custom-criterion compare --devices 4xcpu
 
 The article's sizes, on four GPUs and on four parts of a CPU with much memory:
-  dp-custom-criterion compare --devices cuda:0,cuda:1,cuda:2,cuda:3 --hidden 256 --layers 8 \\
-      --seq-len 163 --batch-size 200 --vocab-size 22000
+  cargo xtask run dp-custom-criterion -- compare --devices cuda:0,cuda:1,cuda:2,cuda:3 \\
+      --hidden 256 --layers 8 --seq-len 163 --batch-size 200 --vocab-size 22000
   dp-custom-criterion compare --devices 4xcpu --hidden 256 --layers 8 \\
       --seq-len 163 --batch-size 200 --vocab-size 22000 --timeout 3600"
 )]
