@@ -62,6 +62,10 @@ pub struct Size {
     pub heartbeat_timeout: u16,
     /// How long the network is cut.
     pub partition: Duration,
+    /// By how much each packet is late on a slow network.
+    pub delay: Duration,
+    /// The part of the packets that a bad network loses.
+    pub loss: f64,
     /// How long the last process may take to disappear after the launchers.
     pub reaped: Duration,
 }
@@ -72,6 +76,8 @@ impl Size {
         ranks_per_node: 2,
         heartbeat_timeout: 3,
         partition: Duration::from_secs(5),
+        delay: Duration::from_millis(200),
+        loss: 0.2,
         reaped: Duration::from_secs(1),
     };
     /// For a test, which may share the processor with others.
@@ -79,6 +85,8 @@ impl Size {
         ranks_per_node: 1,
         heartbeat_timeout: 2,
         partition: Duration::from_secs(1),
+        delay: Duration::from_millis(30),
+        loss: 0.05,
         reaped: PATIENCE,
     };
 }

@@ -52,6 +52,16 @@ fn a_host_that_is_cut_off_for_a_moment_goes_on() -> Result<()> {
 }
 
 #[test]
+fn a_network_that_delays_packets_slows_the_training_and_no_more() -> Result<()> {
+    holds("delay")
+}
+
+#[test]
+fn a_network_that_loses_packets_slows_the_training_and_no_more() -> Result<()> {
+    holds("loss")
+}
+
+#[test]
 fn a_rank_that_is_killed_and_started_again_changes_no_bit() -> Result<()> {
     holds("restarts")
 }

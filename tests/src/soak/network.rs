@@ -17,14 +17,15 @@ use crate::training::losses;
 const FEW_STEPS: usize = 3;
 
 pub(super) fn delay(trial: &mut Trial) -> Result<Duration> {
-    let delay = Duration::from_millis(200);
+    let delay = trial.size.delay;
     let took = bad_network(trial, Conditions { delay, ..Default::default() })?;
     ensure!(took > 2 * delay, "it took {took:?}, which no delayed training can");
     Ok(took)
 }
 
 pub(super) fn loss(trial: &mut Trial) -> Result<Duration> {
-    bad_network(trial, Conditions { loss: 0.2, ..Default::default() })
+    let loss = trial.size.loss;
+    bad_network(trial, Conditions { loss, ..Default::default() })
 }
 
 fn bad_network(trial: &mut Trial, conditions: Conditions) -> Result<Duration> {
