@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example amp -- float16 amp.safetensors
+//! cargo run -rq -p tch-parallel --features cuda --example amp -- float16 amp.safetensors cuda:0
 //! ```
 
 use std::env;
@@ -11,6 +12,7 @@ use std::env;
 use anyhow::{Context, Result, bail};
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel::LogicalDevice;
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
@@ -23,13 +25,17 @@ fn main() -> Result<()> {
     };
     let file = arguments.next().context("the second argument is missing: a file to write")?;
 
-    let vs = VarStore::new(Device::Cpu);
+    let home = arguments.next().as_deref().unwrap_or("cpu:0").parse::<LogicalDevice>()?.check()?;
+    let device = Device::from(home);
+
+    let vs = VarStore::new(device);
     let model = nn::seq_t()
         .add(nn::linear(vs.root() / "fc1", 192, 32, Default::default()))
         .add_fn(|xs| xs.relu())
         .add(nn::linear(vs.root() / "fc2", 32, 5, Default::default()));
     for mut parameter in vs.trainable_variables() {
-        no_grad(|| parameter.copy_(&(waves(parameter.numel()) * 0.1).view_as(&parameter)));
+        let start = waves(parameter.numel()).to_device(device) * 0.1;
+        no_grad(|| parameter.copy_(&start.view_as(&parameter)));
     }
     let mut optimizer =
         Sgd::new(&vs, SgdOptions { lr: 0.01, momentum: 0.9, ..Default::default() })?;
@@ -40,8 +46,8 @@ fn main() -> Result<()> {
 
     let (mut losses, mut scales) = (Vec::new(), Vec::new());
     for step in 0..12 {
-        let inputs = (waves(4 * 192) + 0.1 * step as f64).view([4, 192]);
-        let labels = (Tensor::arange(4, (Kind::Int64, Device::Cpu)) + step).remainder(5);
+        let inputs = (waves(4 * 192).to_device(device) + 0.1 * step as f64).view([4, 192]);
+        let labels = (Tensor::arange(4, (Kind::Int64, device)) + step).remainder(5);
         let loss = autocast(vs.device(), Some(kind), || {
             model.forward_t(&inputs, true).cross_entropy_for_logits(&labels)
         })?;
@@ -56,7 +62,11 @@ fn main() -> Result<()> {
         println!("step {step}: loss {:.4}{left_out}", losses[losses.len() - 1]);
     }
 
-    let mut saved: Vec<_> = vs.variables().into_iter().collect();
+    let mut saved: Vec<_> = vs
+        .variables()
+        .into_iter()
+        .map(|(name, tensor)| (name, tensor.to_device(Device::Cpu)))
+        .collect();
     saved.push(("losses".into(), Tensor::from_slice(&losses)));
     saved.push(("scales".into(), Tensor::from_slice(&scales)));
     Tensor::write_safetensors(&saved, file)?;

@@ -14,12 +14,13 @@ import random
 import time
 from pathlib import Path
 
-import numpy
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
+
+from device import device_of
 
 PAD, UNK, EOS, SOS, MASK = range(5)
 SPECIALS = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>"]
@@ -45,6 +46,8 @@ def parse_args():
     parser.add_argument("--adam-beta2", type=float, default=0.999)
     parser.add_argument("--warmup", type=int, default=10_000)
     parser.add_argument("--metrics", type=Path, help="a directory for rank0.jsonl")
+    parser.add_argument("--log-freq", type=int, default=10)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     return parser.parse_args()
 
 
@@ -123,12 +126,13 @@ class BertDataset(Dataset):
 class PositionalEmbedding(nn.Module):
     def __init__(self, hidden, max_len=512):
         super().__init__()
-        position = torch.arange(max_len).float().unsqueeze(1)
-        frequency = (torch.arange(0, hidden, 2).float() * -(math.log(10000.0) / hidden)).exp()
-        table = torch.zeros(max_len, hidden)
+        position = torch.arange(max_len, device="cpu").float().unsqueeze(1)
+        even = torch.arange(0, hidden, 2, device="cpu").float()
+        frequency = (even * -(math.log(10000.0) / hidden)).exp()
+        table = torch.zeros(max_len, hidden, device="cpu")
         table[:, 0::2] = torch.sin(position * frequency)
         table[:, 1::2] = torch.cos(position * frequency)
-        self.register_buffer("pe", table.unsqueeze(0))
+        self.register_buffer("pe", table.unsqueeze(0).to(torch.get_default_device()))
 
     def forward(self, tokens):
         return self.pe[:, : tokens.size(1)]
@@ -269,11 +273,6 @@ def warm_up(hidden, warmup, step):
     return hidden**-0.5 * min(step**-0.5, warmup**-1.5 * step)
 
 
-def f32(value):
-    """A float that JSON prints as the shortest decimal that reads back as the same f32."""
-    return float(str(numpy.float32(value)))
-
-
 def open_metrics(directory):
     """A file that is written line by line, so that whoever watches sees every step."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -282,12 +281,14 @@ def open_metrics(directory):
 
 def main():
     args = parse_args()
+    device = device_of(args.device)
     corpus = load_corpus(args.corpus)
     vocab = load_vocab(args.vocab) if args.vocab else build_vocab(corpus)
 
     torch.manual_seed(args.seed)
     vocab_size = args.vocab_size or len(vocab)
-    model = LanguageModel(vocab_size, args.hidden, args.layers, args.attn_heads, args.dropout)
+    with device:  # as in Rust, a GPU draws its weights itself
+        model = LanguageModel(vocab_size, args.hidden, args.layers, args.attn_heads, args.dropout)
     betas = (args.adam_beta1, args.adam_beta2)
     optimizer = torch.optim.Adam(
         model.parameters(), betas=betas, weight_decay=args.adam_weight_decay
@@ -300,7 +301,8 @@ def main():
         dataset = BertDataset(corpus, vocab, args.seq_len, args.seed, epoch)
         # Without a generator of its own a loader draws from the global one, and shifts the dropout.
         loader = DataLoader(dataset, args.batch_size, drop_last=True, generator=torch.Generator())
-        for step, (tokens, segments, is_next, labels) in enumerate(loader):
+        for step, batch in enumerate(loader):
+            tokens, segments, is_next, labels = (part.to(device) for part in batch)
             begun = time.perf_counter()
             next_output, mlm_output = model(tokens, segments)
             next_loss = criterion(next_output, is_next)
@@ -315,8 +317,10 @@ def main():
             optimizer.step()
             event = {"event": "step", "rank": 0, "world_size": 1, "epoch": epoch, "step": step}
             if metrics:
-                event |= {"loss": f32(loss.item()), "forward_backward_seconds": seconds}
+                event |= {"loss": loss.item(), "forward_backward_seconds": seconds}
                 print(json.dumps(event), file=metrics)
+            if step % args.log_freq == 0:
+                print(f"{{'epoch': {epoch}, 'iter': {step}, 'loss': {loss.item():.4f}}}", flush=True)
             if taken == args.steps:
                 break
         print(f"EP{epoch}_train, loss= {loss.item():.4f}", flush=True)

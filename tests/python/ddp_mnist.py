@@ -10,10 +10,10 @@ import argparse
 import gzip
 import json
 import os
+import struct
 import sys
 from pathlib import Path
 
-import numpy
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -22,6 +22,8 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from device import device_of
 
 DIGITS = Path(__file__).resolve().parents[2] / "core/assets/mnist-10k"
 
@@ -41,6 +43,8 @@ def parse_args():
     parser.add_argument("--metrics", type=Path, help="a directory for rank0.jsonl, rank1.jsonl …")
     parser.add_argument("--save", type=Path, default=Path("model.safetensors"))
     parser.add_argument("--no-save", dest="save", action="store_const", const=None)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--backend", choices=["gloo", "nccl"])
     # DistributedDataParallel's own options.
     parser.add_argument("--bucket-cap-mb", type=float)
     parser.add_argument("--find-unused-parameters", action="store_true")
@@ -54,19 +58,18 @@ def parse_args():
     return parser.parse_args()
 
 
-def init_process_group():
+def init_process_group(device, backend):
     if "RANK" not in os.environ:  # no launcher: a world of one
         os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-    dist.init_process_group("gloo")
+    dist.init_process_group(backend or ("nccl" if device.type == "cuda" else "gloo"))
 
 
 def read_idx(path):
     """IDX is two zero bytes, a type, the number of dimensions, the dimensions, the values."""
-    content = gzip.decompress(path.read_bytes())
+    content = bytearray(gzip.decompress(path.read_bytes()))
     dimensions = content[3]
-    shape = numpy.frombuffer(content, ">u4", dimensions, offset=4)
-    values = numpy.frombuffer(content, "u1", offset=4 + 4 * dimensions)
-    return torch.from_numpy(values.reshape(shape).copy())
+    shape = struct.unpack_from(f">{dimensions}I", content, offset=4)
+    return torch.frombuffer(content, dtype=torch.uint8, offset=4 + 4 * dimensions).view(shape)
 
 
 def mnist(directory, part):
@@ -105,11 +108,6 @@ def register_comm_hook(model, args):
         model.register_comm_hook(None, hooks[args.comm_hook])
 
 
-def f32(value):
-    """A float that JSON prints as the shortest decimal that reads back as the same f32."""
-    return float(str(numpy.float32(value)))
-
-
 class Metrics:
     """One JSON object a line, flushed line by line, so that whoever watches sees every step."""
 
@@ -125,28 +123,36 @@ class Metrics:
             print(json.dumps({"event": event, **self.ids, **values}), file=self.file)
 
 
-def train(model, loader, optimizer, epoch, metrics):
+def train(model, loader, optimizer, epoch, metrics, device):
     """One epoch; returns the mean loss over the samples of all ranks."""
     model.train()
     total = torch.zeros(2, dtype=torch.float64)  # sum of losses, number of samples
     for step, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
         output = model(x)
         loss = F.cross_entropy(output, y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        metrics.write("step", epoch=epoch, step=step, loss=f32(loss.item()))
+        metrics.write("step", epoch=epoch, step=step, loss=loss.item())
         total += torch.tensor([loss.item() * len(y), len(y)], dtype=torch.float64)
+    return mean(total, device)
+
+
+def mean(total, device):
+    """Of a sum and a count, over all ranks."""
+    total = total.to(device)
     dist.all_reduce(total)
     return (total[0] / total[1]).item()
 
 
-def evaluate(model, loader):
+def evaluate(model, loader, device):
     """Every rank evaluates the whole test set: mean loss and accuracy."""
     model.eval()
     loss = correct = count = 0
     with torch.no_grad():
         for x, y in loader:
+            x, y = x.to(device), y.to(device)
             output = model(x)
             loss += F.cross_entropy(output, y).item() * len(y)
             correct += (output.argmax(1) == y).sum().item()
@@ -163,7 +169,8 @@ def end():
 
 def main():
     args = parse_args()
-    init_process_group()
+    device = device_of(args.device)
+    init_process_group(device, args.backend)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     metrics = Metrics(args.metrics, rank, world_size)
     metrics.write("start")
@@ -180,8 +187,10 @@ def main():
 
     # Dropout differs from rank to rank; the weights are rank 0's as soon as the model is wrapped.
     torch.manual_seed(args.seed + rank)
+    with device:  # as in Rust, a GPU draws its weights itself
+        model = create_model()
     model = DistributedDataParallel(
-        create_model(),
+        model,
         bucket_cap_mb=args.bucket_cap_mb,
         find_unused_parameters=args.find_unused_parameters,
         gradient_as_bucket_view=args.gradient_as_bucket_view,
@@ -199,8 +208,8 @@ def main():
 
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
-        train_loss = train(model, train_loader, optimizer, epoch, metrics)
-        val_loss, accuracy = evaluate(model, test_loader)
+        train_loss = train(model, train_loader, optimizer, epoch, metrics, device)
+        val_loss, accuracy = evaluate(model, test_loader, device)
         results = {"train_loss": train_loss, "val_loss": val_loss, "accuracy": accuracy}
         metrics.write("epoch", epoch=epoch, **results)
         if rank == 0:

@@ -6,7 +6,9 @@ environment, and the files for its stdout and stderr. Each line of stdout is an 
 request was, and the process that runs it ("pid") or, when it has ended, its wait status ("status").
 """
 
+import contextlib
 import ctypes
+import importlib
 import json
 import os
 import runpy
@@ -15,10 +17,12 @@ import signal
 import sys
 import traceback
 
-import numpy  # noqa: F401
-import safetensors.torch  # noqa: F401
 import torch.distributed  # noqa: F401
-import torchvision  # noqa: F401
+
+# Not every script needs these, and not every machine has them.
+for module in ["numpy", "safetensors.torch", "torchvision"]:
+    with contextlib.suppress(Exception):
+        importlib.import_module(module)
 
 PR_SET_PDEATHSIG = 1
 

@@ -2,6 +2,7 @@
 arguments.
 
     python tests/python/models.py resnet18 resnet18.safetensors
+    python tests/python/models.py pyramidnet pyramidnet.safetensors cuda:0
 """
 
 import re
@@ -9,9 +10,10 @@ import sys
 
 import torch
 import torch.nn.functional as F
-import torchvision
 from safetensors.torch import save_file
 from torch import nn
+
+from device import device_of
 
 CLASSES = 10
 
@@ -85,17 +87,27 @@ def build(arch):
     if match := re.fullmatch(r"pyramidnet(\d+)_a(\d+)(_bn)?", arch):
         bottleneck = match[3] is not None
         return PyramidNet((int(match[1]) - 2) // (9 if bottleneck else 6), int(match[2]), bottleneck)
+    import torchvision  # Here, because a PyramidNet does without it.
+
     return torchvision.models.get_model(arch, num_classes=CLASSES)
 
 
-def main(arch, file):
+def bytes_of(count):
+    return torch.tensor(count, device="cpu")
+
+
+def main(arch, file, device="cpu"):
+    device = device_of(device)
+    torch.set_default_device(device)
     torch.manual_seed(0)
     model = build(arch)
     saved = {}
+    if device.type == "cuda":
+        saved["memory_allocated"] = bytes_of(torch.cuda.memory_allocated())
 
     def save(prefix, tensors):
         for name, tensor in tensors:
-            saved[f"{prefix}.{name}"] = tensor.clone()
+            saved[f"{prefix}.{name}"] = tensor.cpu().clone()
 
     save("initial", model.state_dict().items())
     images = torch.randn(4, 3, 32, 32, requires_grad=True)
@@ -104,9 +116,11 @@ def main(arch, file):
         model.train(mode == "train")
         logits = model(images)
         F.cross_entropy(logits, targets).backward()
-        saved[f"{mode}.logits"] = logits.detach()
+        if device.type == "cuda" and mode == "train":
+            saved["max_memory_allocated"] = bytes_of(torch.cuda.max_memory_allocated())
+        saved[f"{mode}.logits"] = logits.detach().cpu()
         for name, tensor in [*model.named_parameters(), ("images", images)]:
-            saved[f"{mode}.{name}.grad"] = tensor.grad
+            saved[f"{mode}.{name}.grad"] = tensor.grad.cpu()
             tensor.grad = None
         save(mode, model.named_buffers())
 
