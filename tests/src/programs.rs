@@ -91,6 +91,11 @@ pub fn dp_custom_criterion<'a>(arguments: impl IntoIterator<Item = &'a str>) -> 
     built("dp-custom-criterion", arguments)
 }
 
+/// The chores, without `cargo xtask`.
+pub fn xtask<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+    built("xtask", arguments)
+}
+
 /// An example of the library, by its name.
 pub fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     built(&format!("examples/{name}"), arguments)

@@ -22,6 +22,7 @@ mod data_parity;
 mod dp_basic;
 mod faults;
 mod first_contact;
+mod gpu_examination;
 mod help;
 mod hooks_parity;
 mod hosts;

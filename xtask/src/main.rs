@@ -6,6 +6,7 @@ mod book;
 mod build;
 mod command;
 mod files;
+mod gpu;
 mod launch;
 mod lines;
 mod package;
@@ -53,7 +54,19 @@ enum Chore {
     /// Build all programs. Passes arguments to `cargo build`, such as `--features cuda`.
     Build(Rest),
     /// Build all programs and run all tests. Passes arguments to `cargo test`.
-    Test(Rest),
+    Test {
+        /// Examine this library on this machine's GPUs instead: parity with Python, errors, memory,
+        /// step times.
+        #[arg(long)]
+        gpu: bool,
+        #[command(flatten)]
+        rest: Rest,
+    },
+    /// Prepare the examination of this library on a GPU.
+    Gpu {
+        #[command(subcommand)]
+        chore: gpu::Chore,
+    },
     /// Build all programs, provoke every fault of a job over several hosts many times, and print a
     /// table: `cargo xtask soak [--trials N] [LINE…]`. Requires root.
     #[command(disable_help_flag = true)]
@@ -112,7 +125,7 @@ fn main() -> ExitCode {
 /// put back because it is meant for that command.
 fn parse(line: &[OsString]) -> Result<Chore, clap::Error> {
     let mut chore = Cli::try_parse_from(line)?.chore;
-    if let Chore::Launch(rest) | Chore::Build(rest) | Chore::Test(rest) = &mut chore {
+    if let Chore::Launch(rest) | Chore::Build(rest) | Chore::Test { rest, .. } = &mut chore {
         let before = line.len() - rest.args.len() - 1;
         if line[before] == "--" {
             rest.args.insert(0, "--".into());
@@ -130,7 +143,9 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Launch(rest) => launch::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Run(rest) => run::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Build(rest) => build::run(&Workspace::of(rest.torch.release)?, &rest.args),
-        Chore::Test(rest) => test::run(&Workspace::of(rest.torch.release)?, &rest.args),
+        Chore::Test { gpu: true, rest } => gpu::test(&Workspace::of(rest.torch.release)?),
+        Chore::Test { rest, .. } => test::run(&Workspace::of(rest.torch.release)?, &rest.args),
+        Chore::Gpu { chore } => gpu::run(&chore),
         Chore::Soak(rest) => soak::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Book { open } => book::run(open),
         Chore::Lines => lines::run(),
@@ -146,7 +161,7 @@ mod tests {
     fn rest(line: &[&str]) -> Rest {
         let line: Vec<_> = [&["xtask"], line].concat().into_iter().map(OsString::from).collect();
         match parse(&line).expect("the line is valid") {
-            Chore::Launch(rest) | Chore::Run(rest) | Chore::Test(rest) => rest,
+            Chore::Launch(rest) | Chore::Run(rest) | Chore::Test { rest, .. } => rest,
             _ => panic!("neither launch, run nor test"),
         }
     }

@@ -18,6 +18,7 @@ use anyhow::Result;
 pub(crate) use level::Level;
 pub(crate) use lock::Lock;
 pub(crate) use release::Release;
+pub(crate) use user::version;
 use venv::{State, Venv};
 
 use crate::workspace::{self, Workspace};

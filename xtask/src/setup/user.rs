@@ -18,14 +18,8 @@ pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
         libtorch.display(),
         library.display()
     );
-    let header = libtorch.join("include/torch/headeronly/version.h");
-    let text = fs::read_to_string(&header).with_context(|| {
-        format!("LIBTORCH is set, but cannot read its version in {}", header.display())
-    })?;
-    // #define TORCH_VERSION \
-    //   "2.13.0"
-    let found = text.split('"').nth(1).unwrap_or("of an unknown release");
-    let like = Release::like(found);
+    let found = version(libtorch).context("LIBTORCH is set to what is no libtorch")?;
+    let like = Release::like(&found);
     let advice = match like {
         Some(like) => format!("add `--torch {}` after the chore's name", like.torch),
         None => format!("set LIBTORCH to libtorch {torch}"),
@@ -36,6 +30,16 @@ pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
         libtorch.display(),
     );
     Ok(())
+}
+
+/// The version of the libtorch in this folder, as its headers say.
+pub(crate) fn version(libtorch: &Path) -> Result<String> {
+    let header = libtorch.join("include/torch/headeronly/version.h");
+    let text = fs::read_to_string(&header)
+        .with_context(|| format!("cannot read the version of libtorch in {}", header.display()))?;
+    // #define TORCH_VERSION \
+    //   "2.13.0"
+    Ok(text.split('"').nth(1).unwrap_or("of an unknown release").to_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,69 @@
+//! `cargo xtask gpu`: the examination of this library on a GPU, which takes one command on a machine
+//! without Rust.
+
+mod folder;
+mod pack;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::setup::Level;
+use crate::workspace::Workspace;
+use crate::{command, setup};
+
+#[derive(Subcommand)]
+pub(crate) enum Chore {
+    /// Make a folder of at most 60 MiB with programs, scripts and `run`, which examines this library
+    /// on a machine that has a GPU and PyTorch, but no Rust and no network.
+    Pack(PackArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct PackArgs {
+    #[command(flatten)]
+    torch: crate::Torch,
+    /// Where to make the folder; replaces one made before [default: target/gpu-VERSION].
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<PathBuf>,
+    /// Pack the programs that `cargo xtask test` has built for the CPU, which `run --dry` can start.
+    #[arg(long)]
+    cpu: bool,
+}
+
+pub(crate) fn run(chore: &Chore) -> Result<()> {
+    let Chore::Pack(args) = chore;
+    let workspace = Workspace::of(args.torch.release)?;
+    let folder = args.to.clone().unwrap_or_else(|| default_folder(&workspace));
+    let bytes = if args.cpu {
+        pack::built_for_the_cpu(&workspace, &folder)?
+    } else {
+        pack::with_cuda(&workspace, &folder)?
+    };
+    let size = bytes.div_ceil(1 << 20);
+    println!(
+        "{}: {size} MiB; copy it to the machine with the GPU and start `run` there",
+        folder.display()
+    );
+    Ok(())
+}
+
+/// `cargo xtask test --gpu`: packs, and examines this machine.
+pub(crate) fn test(workspace: &Workspace) -> Result<()> {
+    let venv = setup::ensure_python(workspace, Level::Full)?;
+    let folder = default_folder(workspace);
+    pack::with_cuda(workspace, &folder)?;
+    let mut examination = Command::new(venv.executable("python"));
+    command::run(examination.arg(folder.join("run")).arg("--to").arg(page(&folder)))
+}
+
+fn default_folder(workspace: &Workspace) -> PathBuf {
+    workspace.target.join(format!("gpu-{}", workspace.release.torch))
+}
+
+/// Where the page of this machine goes.
+fn page(folder: &Path) -> PathBuf {
+    folder.join("examination.txt")
+}
