@@ -7,10 +7,9 @@ import torch
 
 def device_of(name):
     """The CPU, or the GPU of this rank, which becomes the current one. Ranks share GPUs if there are fewer,
-    as in Rust. cuDNN's kernels are the deterministic ones, so that results can be compared bit by bit."""
+    as in Rust."""
     if name.startswith("cpu"):
         return torch.device("cpu")
-    torch.backends.cudnn.deterministic = True
     # The script's first call of CUDA: without a GPU, it ends here.
     torch.cuda.init()
     local_rank = int(os.environ.get("LOCAL_RANK", 0))

@@ -41,7 +41,7 @@ def parse_args():
     parser.add_argument("--amp", choices=PRECISIONS)
     parser.add_argument("--zero", action="store_true")
     parser.add_argument("--channels-last", action="store_true")
-    parser.add_argument("--seed", type=int, default=0, help="rank r takes seed + r")
+    parser.add_argument("--seed", type=int, help="rank r takes seed + r; by default 0")
     parser.add_argument("--steps", type=int, help="batches of an epoch, by default all")
     parser.add_argument("--dataset", choices=["mnist", "synthetic"], required=True)
     parser.add_argument("--image-size", type=int, default=224, help="of synthetic images")
@@ -150,6 +150,9 @@ def validate(model, loader, args, device):
 def main():
     args = parse_args()
     device = device_of(args.device)
+    torch.backends.cudnn.deterministic = args.seed is not None
+    torch.backends.cudnn.benchmark = args.seed is None
+    seed = args.seed or 0
     init_process_group(device, args.backend)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     metrics = Metrics(args.metrics, rank, world_size)
@@ -159,7 +162,7 @@ def main():
         train_loader = val_loader = noise(args, device)
     else:
         train_set, val_set = digits("train"), digits("t10k")
-        sampler = DistributedSampler(train_set, world_size, rank, seed=args.seed)
+        sampler = DistributedSampler(train_set, world_size, rank, seed=seed)
         batch_size = args.batch_size // world_size
         # Without a generator of its own a loader draws from the global one.
         train_loader = DataLoader(
@@ -168,7 +171,7 @@ def main():
         val_set = Subset(val_set, range(rank, len(val_set), world_size))
         val_loader = DataLoader(val_set, batch_size, generator=torch.Generator())
 
-    torch.manual_seed(args.seed + rank)
+    torch.manual_seed(seed + rank)
     with device:  # as in Rust, a GPU draws its weights itself
         model = build(args.arch)
     model = DistributedDataParallel(model.to(memory_format=layout(args)))

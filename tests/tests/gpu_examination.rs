@@ -3,35 +3,32 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use tests::programs::xtask;
+use tests::programs::{workspace, xtask};
 use tests::{Job, python};
 
 /// Packages that PyTorch does not require, and the GPU's machine may lack.
 const ABSENT: [&str; 4] = ["numpy", "safetensors", "torchvision", "PIL"];
 
-/// Python without a virtual environment, and a folder of packages with PyTorch and what it requires.
-fn only_pytorch(packages: &Path) -> Result<Command> {
+/// Fills a folder with PyTorch and what it requires, and returns a Python that has no packages itself.
+fn install_only_pytorch(packages: &Path) -> Result<PathBuf> {
     let script = python("machine", [])?;
-    let venv = Path::new(script.get_program());
-    let folder = venv.parent().and_then(Path::parent).context("it is in bin")?;
-    let interpreter = venv.canonicalize()?;
+    let in_venv = Path::new(script.get_program());
+    let venv = in_venv.parent().and_then(Path::parent).context("it is in bin")?;
+    let interpreter = in_venv.canonicalize()?;
     let version = interpreter.file_name().context("python3.11")?.to_string_lossy().into_owned();
+    let installed = venv.join("lib").join(version).join("site-packages");
     fs::create_dir(packages)?;
-    let installed = folder.join("lib").join(version).join("site-packages");
     for entry in fs::read_dir(&installed)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if !ABSENT.iter().any(|absent| name.starts_with(absent)) {
             symlink(installed.join(&name), packages.join(&name))?;
         }
     }
-    let mut command = Command::new(interpreter);
-    // Without a PATH there is no cargo either.
-    command.env_clear().env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
-    Ok(command)
+    Ok(interpreter)
 }
 
 #[test]
@@ -39,15 +36,24 @@ fn every_part_starts_with_pytorch_alone_and_ends_at_its_first_call_of_cuda() -> 
     let job = Job::new()?;
     let pack = job.directory().join("pack");
     job.run(xtask(["gpu", "pack", "--cpu", "--to", "pack"])?)?.expect_success()?;
-    let mut examination = only_pytorch(&job.directory().join("packages"))?;
-    examination.arg(pack.join("run")).arg("--dry");
-    let page = job.run(examination)?.expect_success()?.stdout;
+    let packages = job.directory().join("packages");
+    let interpreter = install_only_pytorch(&packages)?;
+    let examination = |flags: &[&str]| {
+        let mut command = Command::new(&interpreter);
+        command.arg(pack.join("run")).args(flags);
+        // Without a PATH there is no cargo either.
+        command.env_clear().env("PYTHONPATH", &packages).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    };
+    let refused = job.run(examination(&[]))?.expect_code(2)?;
+    refused.expect_messages(&["packed for the CPU, for --dry alone"])?;
+    let page = job.run(examination(&["--dry"]))?.expect_success()?.stdout;
     assert_eq!(fs::read_to_string(job.directory().join("examination.txt"))?, page);
 
     let parts: Vec<_> = page.lines().filter(|line| line.starts_with("  ")).collect();
     let passed = parts.iter().filter(|line| line.starts_with("  passed")).count();
     ensure!(passed > 15, "only {passed} parts passed:\n{page}");
-    // The rest is ResNet-50, which is torchvision's.
+    // The rest are ResNets, which are torchvision's.
     let others: Vec<_> = parts.iter().filter(|line| !line.starts_with("  passed")).collect();
     ensure!(!others.is_empty(), "torchvision is there:\n{page}");
     for part in others {
@@ -57,13 +63,34 @@ fn every_part_starts_with_pytorch_alone_and_ends_at_its_first_call_of_cuda() -> 
 }
 
 #[test]
-fn programs_for_the_cpu_are_refused_by_an_examination_of_a_gpu() -> Result<()> {
-    let job = Job::new()?;
-    job.run(xtask(["gpu", "pack", "--cpu", "--to", "pack"])?)?.expect_success()?;
-    let mut examination = only_pytorch(&job.directory().join("packages"))?;
-    examination.arg(job.directory().join("pack/run"));
-    job.run(examination)?
-        .expect_code(2)?
-        .expect_messages(&["for --dry alone: pack without --cpu"])?;
+fn a_difference_of_one_bit_fails_a_part_of_the_examination() -> Result<()> {
+    const COMPARISONS: &str = r#"
+from examination.results import Failed, expect_equal_losses, expect_equal_tensors
+
+one, other = ({"w": ("F32", [1], content)} for content in [b"\0\0\x80?", b"\1\0\x80?"])
+expect_equal_tensors(one, dict(one))
+expect_equal_losses([1.0, 2.0], [1.0, 2.0])
+for compare, ours, theirs in [
+    (expect_equal_tensors, one, other),
+    (expect_equal_tensors, one, {}),
+    (expect_equal_tensors, {}, {}),
+    (expect_equal_losses, [1.0, 2.0], [1.0, 2.00001]),
+    (expect_equal_losses, [1.0, 2.0], [1.0]),
+]:
+    try:
+        compare(ours, theirs)
+    except Failed as failed:
+        print(failed)
+"#;
+    let mut comparisons = Command::new("python3");
+    comparisons.args(["-c", COMPARISONS]).env("PYTHONPATH", workspace().join("tests/gpu"));
+    let said = Job::new()?.run(comparisons)?.expect_success()?.stdout;
+    let expected = "\
+        1 of 1 tensors differ, w by 1.19e-07 at most, where the largest number is 1\n\
+        only one side saved w\n\
+        Rust saved no tensor\n\
+        the losses of step 1 are 2 in Rust and 2.00001 in Python\n\
+        2 steps in Rust, 1 in Python\n";
+    assert_eq!(said, expected);
     Ok(())
 }

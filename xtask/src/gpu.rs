@@ -4,7 +4,7 @@
 mod folder;
 mod pack;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
@@ -56,14 +56,10 @@ pub(crate) fn test(workspace: &Workspace) -> Result<()> {
     let folder = default_folder(workspace);
     pack::with_cuda(workspace, &folder)?;
     let mut examination = Command::new(venv.executable("python"));
-    command::run(examination.arg(folder.join("run")).arg("--to").arg(page(&folder)))
+    let page = folder.join("examination.txt");
+    command::run(examination.arg(folder.join("run")).arg("--to").arg(page))
 }
 
 fn default_folder(workspace: &Workspace) -> PathBuf {
     workspace.target.join(format!("gpu-{}", workspace.release.torch))
-}
-
-/// Where the page of this machine goes.
-fn page(folder: &Path) -> PathBuf {
-    folder.join("examination.txt")
 }

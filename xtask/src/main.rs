@@ -57,7 +57,7 @@ enum Chore {
     Test {
         /// Examine this library on this machine's GPUs instead: parity with Python, errors, memory,
         /// step times.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "args")]
         gpu: bool,
         #[command(flatten)]
         rest: Rest,

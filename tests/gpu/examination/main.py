@@ -76,23 +76,21 @@ def read_args(doc):
     return parser.parse_args()
 
 
-def check(machine, is_dry):
-    """Refuses what cannot work at all."""
-    packed = json.loads((ROOT / "packed.json").read_text())
-    if machine.torch != packed["torch"]:
+def check(machine, is_dry, torch):
+    """Refuses a machine on which nothing can work."""
+    if machine.torch != torch:
         raise Refused(
-            f"these programs are built for PyTorch {packed['torch']}, and this Python has {machine.torch}:"
+            f"these programs are built for PyTorch {torch}, and this Python has {machine.torch}:"
             f" pack with `cargo xtask gpu pack --torch {machine.torch}`, or install the other release"
         )
     if is_dry and machine.gpus:
         raise Refused("--dry is for machines without a GPU; leave it out, or hide the GPUs with CUDA_VISIBLE_DEVICES=")
-    if not is_dry and not packed["cuda"]:
-        raise Refused("these programs are packed for the CPU, for --dry alone: pack without --cpu")
     if not is_dry and not machine.gpus:
         raise Refused("PyTorch finds no GPU on this machine; --dry starts every part without one")
     for file in PROGRAMS.iterdir():
-        # Not every way to copy a folder keeps this.
-        file.chmod(0o755)
+        # Not every way to copy a folder keeps the permission.
+        if not os.access(file, os.X_OK):
+            file.chmod(0o755)
 
 
 def write_corpus(path):
@@ -138,8 +136,11 @@ def main(doc):
     args = read_args(doc)
     begun = time.monotonic()
     try:
+        packed = json.loads((ROOT / "packed.json").read_text())
+        if not args.dry and not packed["cuda"]:
+            raise Refused("these programs are packed for the CPU, for --dry alone: pack without --cpu")
         machine = Machine()
-        check(machine, args.dry)
+        check(machine, args.dry, packed["torch"])
     except Refused as refused:
         print(f"error: {refused}", file=sys.stderr)
         return 2

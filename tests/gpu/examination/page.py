@@ -1,7 +1,7 @@
 """The page that says what passed, what failed and what was not possible."""
 
 import itertools
-import platform
+import os
 import time
 
 from examination import speed
@@ -22,7 +22,7 @@ def page(machine, results, rows, seconds, is_dry):
     )
     lines = [
         f"tch-parallel, {how}",
-        f"{len(machine.gpus)} GPUs ({where}), {platform.processor() or platform.machine()},"
+        f"{len(machine.gpus)} GPUs ({where}), {os.cpu_count()} CPU cores,"
         f" PyTorch {machine.torch} with CUDA {machine.cuda}, {moment}",
         f"{counts}; {seconds:.0f} s",
     ]

@@ -1,6 +1,7 @@
 """Parity with Python: the same training on the same GPU, compared bit by bit."""
 
 import array
+import shlex
 
 from examination.commands import PROGRAMS, ROOT, python, ranks_by_hand, rust
 from examination.part import Part
@@ -17,7 +18,7 @@ from examination.results import (
 TOPIC = "the same as Python, to the last bit"
 MODEL = "model.safetensors"
 
-CORPUS = f"--corpus {ROOT / 'tests/data/pairs.txt'}"
+CORPUS = shlex.join(["--corpus", str(ROOT / "tests/data/pairs.txt")])
 BERT = "--hidden 64 --layers 4 --attn-heads 4 --seq-len 32 --batch-size 8 --steps 20 --warmup 10 --seed 3"
 MNIST = "--device cuda --epochs 1 --lr 0.05 --momentum 0.9 --metrics metrics --save model.safetensors"
 DIGITS = "--dataset mnist --no-augment --epochs 1 --steps 10 --seed 3 --device cuda --metrics metrics"
@@ -76,7 +77,8 @@ def scaled(folder, processes):
 
 def mnist_ranks(ranks, backend):
     flags = f"{MNIST} --backend {backend}"
-    launched = rust("launch", f"-n {ranks} -- {PROGRAMS / 'ddp-mnist'} {flags}")
+    program = shlex.quote(str(PROGRAMS / "ddp-mnist"))
+    launched = rust("launch", f"-n {ranks} -- {program} {flags}")
     by_hand = [
         python("ddp_mnist", flags, environment=environment) for environment in ranks_by_hand(ranks)
     ]
@@ -117,9 +119,9 @@ def parts():
         trained_images("PyramidNet, fp16, GradScaler", f"{pyramid} --amp fp16 --accumulate 2"),
         example("PyramidNet's weights, outputs and gradients", "models", f"pyramidnet20_a48 {MODEL} cuda:0"),
         example(
-            "ResNet-50's weights, outputs and gradients",
+            "ResNet-18's weights, outputs and gradients",
             "models",
-            f"resnet50 {MODEL} cuda:0",
+            f"resnet18 {MODEL} cuda:0",
             torchvision=True,
         ),
         example("autocast to bf16", "amp", f"bfloat16 {MODEL} cuda:0"),

@@ -163,3 +163,5 @@ def table(rows):
         ratio = f"{row.rust.milliseconds / row.python.milliseconds:13.2f}" if all(sides) else f"{'-':>13}"
         busy = [f"{side.busy:.0f} %" if side and side.busy is not None else "-" for side in sides]
         yield f"{row.name:39}{times}{ratio}{busy[0]:>17}{busy[1]:>8}"
+    if not any(side and side.busy is not None for row in rows for side in [row.rust, row.python]):
+        yield "How busy the GPU is, is not possible here: nvidia-smi is missing."
