@@ -17,7 +17,7 @@ import signal
 import sys
 import traceback
 
-import torch.distributed  # noqa: F401
+import torch.distributed.optim  # noqa: F401
 
 # Not every script needs these, and not every machine has them.
 for module in ["numpy", "safetensors.torch", "torchvision"]:
