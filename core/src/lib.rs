@@ -11,6 +11,8 @@
 //!   over all ranks.
 //! - [`data_parallel`]: one process, several devices: [`DataParallel`] and a parallel criterion.
 //! - [`Devices`], [`memory`]: GPUs and logical devices, and the bytes that each holds.
+//! - [`Event`], [`HostCopy`]: how far a device has come, and its numbers on their way to the host.
+//! - [`backends`]: how cuDNN chooses its algorithms.
 //! - [`hogwild`]: parameters that threads share without a lock.
 //! - [`Tensors`]: what modules can take and return.
 //! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler) and the loader; MNIST,
@@ -50,6 +52,7 @@
 #![deny(missing_docs)]
 
 pub mod amp;
+pub mod backends;
 pub mod checkpoint;
 pub mod data;
 pub mod data_parallel;
@@ -57,8 +60,10 @@ mod device;
 mod devices;
 pub mod distributed;
 mod error;
+mod event;
 mod file_size_limit;
 pub mod hogwild;
+mod host_copy;
 pub mod memory;
 mod named_tensors;
 pub mod nn;
@@ -72,4 +77,6 @@ pub use c10d_sys::exit;
 pub use device::{DeviceGuard, LogicalDevice, cuda_is_built};
 pub use devices::Devices;
 pub use error::{Error, Result};
+pub use event::Event;
+pub use host_copy::HostCopy;
 pub use tensors::{Replicated, Shared, Tensors};

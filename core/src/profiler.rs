@@ -14,6 +14,30 @@ pub use schedule::{Schedule, ScheduledProfiler};
 
 mod schedule;
 
+/// Calls `body`, and returns its result with the number of times at which this thread made the host
+/// wait for a device, which `torch.cuda.set_sync_debug_mode("warn")` would warn of.
+///
+/// An operator that would wait for its tensors if they were on a GPU counts on the CPU too, and so
+/// does [`Event::synchronize`](crate::Event::synchronize).
+///
+/// ```
+/// use tch::{Kind, Tensor, kind::FLOAT_CPU};
+/// use tch_parallel::profiler::count_synchronizations;
+///
+/// let step = || Tensor::ones([8], FLOAT_CPU).exp().sum(Kind::Float);
+/// let (loss, waits) = count_synchronizations(step)?;
+/// assert_eq!(waits, 0);
+/// let (_, waits) = count_synchronizations(|| f64::try_from(&loss))?;
+/// assert_eq!(waits, 1);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Tensor`] if libtorch refuses the callback.
+pub fn count_synchronizations<R>(body: impl FnOnce() -> R) -> Result<(R, usize)> {
+    profiler::count_synchronizations(body).map_err(Error::engine("count synchronizations"))
+}
+
 /// There is one profiler for the whole process.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 

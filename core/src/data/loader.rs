@@ -5,6 +5,7 @@
 //! | `loader` | [`DataLoader`] and its options |
 //! | `iterable` | the loader of an [`IterableDataset`](super::IterableDataset) |
 //! | `epoch` | [`Epoch`]: the batches of one epoch, in order |
+//! | `prefetcher` | the next batch on its way to a GPU |
 //! | `serial_queue` | jobs for worker threads that run one after the other |
 
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::{Error, Result};
 
 mod epoch;
 mod iterable;
+mod prefetcher;
 mod serial_queue;
 
 pub use epoch::Epoch;

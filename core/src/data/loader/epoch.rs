@@ -12,6 +12,7 @@ use rayon::ThreadPool;
 use tch::Device;
 
 use super::DataLoaderOptions;
+use super::prefetcher::Prefetcher;
 use super::serial_queue::SerialQueue;
 use crate::data::dataset::replace;
 use crate::{Result, Tensors};
@@ -40,6 +41,8 @@ pub struct Epoch<'loader, B> {
     pin_memory: bool,
     /// Where the training loop gets its batches.
     device: Option<Device>,
+    /// What copies them to a GPU, from the first batch on.
+    prefetcher: Option<Prefetcher<B>>,
     /// Tells workers to skip batches that are no longer wanted.
     abandoned: Arc<AtomicBool>,
 }
@@ -57,15 +60,19 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
             workers,
             pin_memory: options.pin_memory,
             device: None,
+            prefetcher: None,
             abandoned: Arc::default(),
         };
         epoch.keep_workers_busy();
         epoch
     }
 
-    /// Moves each batch to `device` when the training loop takes it. A copy from pinned memory does
-    /// not block: work queued on the device later waits for it. `tensor.to(device,
-    /// non_blocking=True)`
+    /// Gives the training loop each batch on `device`: `tensor.to(device, non_blocking=True)`.
+    ///
+    /// A GPU gets its batches one ahead: while the loop trains on one, the next is copied on a stream
+    /// of its own, as with `data_prefetcher` in the ImageNet example of NVIDIA's Apex. From
+    /// [pinned memory](DataLoaderOptions::pin_memory) the copy and the training overlap, and the
+    /// host waits for neither. On the CPU the batches are those of the data set.
     ///
     /// If a batch does not fit there, [`Error::Tensor`](crate::Error::Tensor) takes its place.
     ///
@@ -125,22 +132,54 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
         self.keep_workers_busy();
         Some(batch.unwrap_or_else(|panic| resume_unwind(panic)))
     }
+
+    /// The next batch that exists.
+    fn next_made(&mut self) -> Option<Result<B>> {
+        loop {
+            if let Some(batch) = self.made()? {
+                return Some(batch);
+            }
+        }
+    }
+
+    /// The next batch on a GPU. That after it is on its way there when this returns.
+    fn next_prefetched(&mut self, gpu: usize) -> Option<Result<B>> {
+        let mut prefetcher = match self.prefetcher.take().map_or_else(|| Prefetcher::new(gpu), Ok) {
+            Ok(prefetcher) => prefetcher,
+            Err(error) => return self.next_made().map(|_| Err(error)),
+        };
+        let batch = match prefetcher.take() {
+            Some(batch) => batch,
+            // The first batch; the last one was taken if there is none.
+            None => {
+                prefetcher.preload(self.next_made()?);
+                prefetcher.take()?
+            }
+        };
+        if let Some(following) = self.next_made() {
+            prefetcher.preload(following);
+        }
+        self.prefetcher = Some(prefetcher);
+        Some(batch)
+    }
 }
 
 impl<B: Tensors + Send + 'static> Iterator for Epoch<'_, B> {
     type Item = Result<B>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(batch) = self.made()? {
-                let Some(device) = self.device else { return Some(batch) };
-                return Some(batch.and_then(|batch| moved(batch, device)));
+        match self.device {
+            None => self.next_made(),
+            Some(Device::Cuda(gpu)) => self.next_prefetched(gpu),
+            Some(device) => {
+                self.next_made().map(|batch| batch.and_then(|batch| moved(batch, device)))
             }
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let in_flight = self.in_flight.len();
+        let is_prefetched = self.prefetcher.as_ref().is_some_and(Prefetcher::has_batch);
+        let in_flight = self.in_flight.len() + usize::from(is_prefetched);
         let (least, most) = self.orders.size_hint();
         // Batches that may turn out not to exist have a lower bound of 0.
         let least = if most.is_some() { least + in_flight } else { 0 };
@@ -178,7 +217,7 @@ fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> Option<Resu
 }
 
 /// `tensor.to(device, non_blocking=True)`
-fn moved<B: Tensors>(batch: B, device: Device) -> Result<B> {
+pub(super) fn moved<B: Tensors>(batch: B, device: Device) -> Result<B> {
     let (non_blocking, copy) = (true, false);
     replace(batch, |tensor| tensor.f_to_device_(device, tensor.kind(), non_blocking, copy))
 }

@@ -373,3 +373,22 @@ fn the_loop_gets_its_batches_on_the_device_that_it_names() {
         }
     }
 }
+
+/// A GPU has them one ahead.
+#[test]
+fn on_a_device_the_batches_keep_their_order_and_their_errors() {
+    let fails = |indices: &[usize]| if indices[0] == 2 { Err(failure("batch")) } else { Ok(()) };
+    for num_workers in [0, 2] {
+        let numbers = Numbers { len: 5, hook: fails };
+        let loader =
+            DataLoader::with_options(numbers, SequentialSampler, workers(1, num_workers)).unwrap();
+        let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
+        for expected in [Some(0), Some(1), None, Some(3), Some(4)] {
+            let left = 5 - expected.unwrap_or(2);
+            assert_eq!(batches.size_hint(), (left, Some(left)));
+            let batch = batches.next().unwrap();
+            assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0]) as usize), expected);
+        }
+        assert!(batches.next().is_none() && batches.next().is_none());
+    }
+}

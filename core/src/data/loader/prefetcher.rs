@@ -1,0 +1,59 @@
+//! The next batch on its way to a GPU, while this one trains.
+
+use super::epoch::moved;
+use crate::{Error, Result, Tensors};
+use c10d_sys::stream::Stream;
+use tch::Device;
+
+/// Copies batches to a GPU on a stream of its own: the class `data_prefetcher` in
+/// `examples/imagenet/main_amp.py` of NVIDIA's Apex.
+#[derive(Debug)]
+pub(super) struct Prefetcher<B> {
+    gpu: usize,
+    /// One for all batches, since each stream of PyTorch's allocator has memory of its own.
+    stream: Stream,
+    /// Its copy is queued on `stream`.
+    next: Option<Result<B>>,
+}
+
+impl<B: Tensors> Prefetcher<B> {
+    pub(super) fn new(gpu: usize) -> Result<Self> {
+        let stream = Stream::from_pool(gpu).map_err(Error::engine("a stream for batches"))?;
+        Ok(Prefetcher { gpu, stream, next: None })
+    }
+
+    pub(super) fn has_batch(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Begins to copy `batch`: `preload` there.
+    pub(super) fn preload(&mut self, batch: Result<B>) {
+        self.next = Some(batch.and_then(|batch| {
+            let _on = self.stream.guard().map_err(Error::engine("copy a batch"))?;
+            moved(batch, Device::Cuda(self.gpu))
+        }));
+    }
+
+    /// The batch whose copy was begun, for the current stream: `next` there.
+    pub(super) fn take(&mut self) -> Option<Result<B>> {
+        let batch = self.next.take()?;
+        Some(batch.and_then(|batch| self.hand_over(batch).map_err(Error::engine("take a batch"))))
+    }
+
+    /// The GPU waits for the copy, and the host does not.
+    fn hand_over(&self, batch: B) -> Result<B, c10d_sys::Error> {
+        let current = Stream::current(self.gpu)?;
+        current.wait_stream(self.stream)?;
+        // The memory came from the other stream, which must not use it again before this one is done.
+        let mut batch = batch;
+        let mut recorded = Ok(());
+        let mut record = |tensor: &mut tch::Tensor| {
+            if recorded.is_ok() {
+                recorded = current.record(tensor);
+            }
+        };
+        batch.visit(&mut record);
+        batch.visit_replicated(&mut record);
+        recorded.map(|()| batch)
+    }
+}
