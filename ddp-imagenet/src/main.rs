@@ -16,6 +16,8 @@ mod exhibits;
 mod layout;
 mod meter;
 mod shard_sampler;
+#[cfg(test)]
+mod tests;
 mod train_state;
 
 use anyhow::Result;
@@ -24,13 +26,15 @@ use clap::Parser;
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
 use meter::{Meters, accuracy};
-use report::{Resume, Step, Timing, eprintln, exit};
+use report::{InFlight, Resume, Step, Timing, eprintln, exit};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
 use std::time::Instant;
 use tch::nn::{ModuleT, SequentialT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
+use tch_parallel::Event;
 use tch_parallel::amp::{GradScaler, autocast};
+use tch_parallel::backends::cudnn;
 use tch_parallel::checkpoint::{self, Generators};
 use tch_parallel::data::{DataLoader, DataLoaderOptions, DistributedSampler, ImageSource};
 use tch_parallel::distributed::{
@@ -53,7 +57,8 @@ fn main() {
 
 fn train(args: &TrainArgs) -> Result<()> {
     // ANCHOR: data
-    let (train_set, val_set) = args.data.load(args.seed)?;
+    let seed = args.seed.unwrap_or(0);
+    let (train_set, val_set) = args.data.load(seed)?;
     let num_classes = train_set.source().classes().len() as i64;
     let group = init_process_group(args.process_group.options())?;
     let options = args.data.loader(group.local_world_size())?;
@@ -64,19 +69,25 @@ fn train(args: &TrainArgs) -> Result<()> {
     }
 
     let options = DataLoaderOptions { pin_memory: device.is_cuda(), ..options };
-    let sampler = DistributedSampler::new(&group, args.seed);
+    let sampler = DistributedSampler::new(&group, seed);
     let train_loader = DataLoader::with_options(train_set, sampler, options.clone())?;
     let val_sampler = ShardSampler((&group).into());
     let val_loader = DataLoader::with_options(val_set, val_sampler, options)?;
     // ANCHOR_END: data
 
+    // As in main.py: cuDNN tries which algorithms are fastest, unless the run is to be repeatable.
+    cudnn::set_deterministic(args.seed.is_some());
+    cudnn::set_benchmark(args.seed.is_none());
+    if device.is_cuda() && args.seed.is_some() {
+        say("=> --seed: cuDNN takes only deterministic algorithms, which may be much slower".into());
+    }
     if rank == 0 && !args.evaluate {
         checkpoint::check_destination(args.checkpoint())?;
     }
 
     // ANCHOR: model
     say(format!("=> creating model '{}'", args.arch));
-    tch::manual_seed(args.seed.wrapping_add(rank as u64) as i64);
+    tch::manual_seed(seed.wrapping_add(rank as u64) as i64);
     let mut vs = VarStore::new(device);
     let norm_layer = match args.sync_bn {
         true => NormLayer::SyncBatchNorm(group.clone()),
@@ -131,6 +142,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     // ANCHOR: loop
     let precision = args.recipe.precision();
     for epoch in state.progress.epoch..args.recipe.epochs {
+        let mut in_flight = InFlight::default();
         let mut end = Instant::now();
         let Progress { step: first_step, images: consumed, .. } = state.progress;
         let batches = train_loader.epoch_after(epoch, consumed)?.to(device);
@@ -139,7 +151,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             let (images, labels) = batch?;
             let images = args.layout(images)?;
             let data_seconds = end.elapsed().as_secs_f64();
-            let begun = Instant::now();
+            let begun = Event::record(device)?;
 
             // ANCHOR: step
             // The gradients of a group of batches add up; the ranks exchange them with its last batch.
@@ -164,23 +176,31 @@ fn train(args: &TrainArgs) -> Result<()> {
             }
             // ANCHOR_END: step
 
-            let loss = f32::try_from(&loss)?;
-            timing.step_took(begun.elapsed());
-            let event = Step { epoch, step, loss };
-            metrics.log("step", &event)?;
+            timing.step_between(begun, Event::record(device)?)?;
             profiler.step()?;
-            event.expect_finite_loss(args.recipe.lr)?;
-            let meters = &mut state.meters;
-            meters.data_time.update(data_seconds, 1);
-            meters.add(loss.into(), accuracy(&output, &labels, [1, 5])?, labels.size()[0]);
-            meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
+            let (count, saves) = (labels.size()[0], is_last && args.saves(accumulated));
+            let [top1, top5] = accuracy(&output, &labels, [1, 5])?;
+            // ANCHOR: numbers
+            // The numbers of earlier steps may still be on their way from a GPU. What is printed or
+            // saved waits for all of them.
+            in_flight.push((step, count), [&loss, &top1, &top5])?;
+            let waits = args.prints(step) || saves || step + 1 == steps;
+            for ((step, count), [loss, top1, top5]) in in_flight.arrived(waits)? {
+                let event = Step { epoch, step, loss: loss as f32 };
+                metrics.log("step", &event)?;
+                event.expect_finite_loss(args.recipe.lr)?;
+                state.meters.add(loss, [top1, top5], count);
+            }
+            // ANCHOR_END: numbers
+            state.meters.data_time.update(data_seconds, 1);
+            state.meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
             end = Instant::now();
             if args.prints(step) {
-                say(meters.train_line(epoch, step + 1, steps));
+                say(state.meters.train_line(epoch, step + 1, steps));
             }
             state.progress.step = step + 1;
-            state.progress.images += labels.size()[0] as usize * group.world_size();
-            if is_last && args.saves(accumulated) {
+            state.progress.images += count as usize * group.world_size();
+            if saves {
                 state.save(&own, &group)?;
             }
         }
@@ -218,14 +238,18 @@ fn validate(
     // By now every rank has running statistics of its own batches; rank 0's are saved.
     model.sync_buffers()?;
     let steps = args.steps(loader.len());
-    let mut meters = Meters::default();
+    let (mut meters, mut in_flight) = (Meters::default(), InFlight::default());
     let mut end = Instant::now();
     for (step, batch) in (0..steps).zip(loader.epoch(0)?.to(group.device())) {
         let (images, labels) = batch?;
         let images = args.layout(images)?;
         let output = no_grad(|| model.module().forward_t(&images, false));
         let loss = cross_entropy(&output, &labels)?;
-        meters.add(f64::try_from(loss)?, accuracy(&output, &labels, [1, 5])?, labels.size()[0]);
+        let [top1, top5] = accuracy(&output, &labels, [1, 5])?;
+        in_flight.push(labels.size()[0], [&loss, &top1, &top5])?;
+        for (count, [loss, top1, top5]) in in_flight.arrived(args.prints(step) || step + 1 == steps)? {
+            meters.add(loss, [top1, top5], count);
+        }
         meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
         end = Instant::now();
         if args.prints(step) {

@@ -6,7 +6,7 @@ use tch::{Kind, Tensor};
 use tch_parallel::distributed::AverageMeter;
 
 /// The percentage of a batch whose class is among the `k` likeliest of `output`, for each `k` of
-/// `topk`: main.py's function of this name.
+/// `topk`: main.py's function of this name. The percentages stay on the device.
 ///
 /// `output`: `[batch, classes]`; `target`: `[batch]`. With fewer classes than `k`, every guess is
 /// right.
@@ -14,14 +14,14 @@ pub fn accuracy<const N: usize>(
     output: &Tensor,
     target: &Tensor,
     topk: [i64; N],
-) -> Result<[f64; N]> {
+) -> Result<[Tensor; N]> {
     let (batch, classes) = output.size2()?;
     let widest = topk.into_iter().max().unwrap_or(0).min(classes);
     let (_, guesses) = output.f_topk(widest, 1, true, true)?;
     let correct = guesses.f_eq_tensor(&target.f_view([-1, 1])?)?;
     Ok(topk.map(|k| {
-        let right = correct.narrow(1, 0, k.min(classes)).sum(Kind::Int64).int64_value(&[]);
-        100.0 * right as f64 / batch as f64
+        let right = correct.narrow(1, 0, k.min(classes)).sum(Kind::Double);
+        right * 100.0 / batch as f64
     }))
 }
 
@@ -90,23 +90,25 @@ fn scientific(value: f64) -> String {
 mod tests {
     use super::*;
 
+    fn percentages<const N: usize>(output: &Tensor, target: &[i64], topk: [i64; N]) -> [f64; N] {
+        let percentages = accuracy(output, &Tensor::from_slice(target), topk).unwrap();
+        percentages.map(|percentage| f64::try_from(percentage).unwrap())
+    }
+
     #[test]
     fn a_class_counts_where_it_is_among_the_likeliest() {
         let output = Tensor::from_slice2(&[
             [0.1, 0.2, 0.4, 0.3], // 2, 3, 1, 0
             [0.4, 0.3, 0.2, 0.1], // 0, 1, 2, 3
         ]);
-        let target = Tensor::from_slice(&[3i64, 0]);
-        assert_eq!(accuracy(&output, &target, [1, 2]).unwrap(), [50.0, 100.0]);
-        let target = Tensor::from_slice(&[0i64, 3]);
-        assert_eq!(accuracy(&output, &target, [1, 3]).unwrap(), [0.0, 0.0]);
+        assert_eq!(percentages(&output, &[3, 0], [1, 2]), [50.0, 100.0]);
+        assert_eq!(percentages(&output, &[0, 3], [1, 3]), [0.0, 0.0]);
     }
 
     #[test]
     fn with_fewer_classes_than_guesses_all_are_right() {
         let output = Tensor::from_slice2(&[[0.9, 0.1]]);
-        let target = Tensor::from_slice(&[1i64]);
-        assert_eq!(accuracy(&output, &target, [1, 5]).unwrap(), [0.0, 100.0]);
+        assert_eq!(percentages(&output, &[1], [1, 5]), [0.0, 100.0]);
     }
 
     #[test]

@@ -12,16 +12,18 @@ mod args;
 mod comm_hook;
 mod model;
 mod progress;
+#[cfg(test)]
+mod tests;
 
 use anyhow::Result;
 use args::Args;
 use clap::Parser;
 use progress::{Checkpoint, Progress};
-use report::{Step, Timing, exit, progress_bar, say};
+use report::{InFlight, Step, Timing, exit, progress_bar, say};
 use serde::Serialize;
-use std::time::Instant;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
+use tch_parallel::Event;
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, SequentialSampler};
 use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, init_process_group};
@@ -71,33 +73,39 @@ fn train(args: &Args) -> Result<()> {
     // ANCHOR: loop
     for epoch in progress.epoch..args.epochs {
         let mut train_loss = AverageMeter::default();
+        let mut in_flight = InFlight::default();
         let batches = train_loader.epoch_after(epoch, progress.samples)?.to(device);
         let steps = progress.step + batches.size_hint().0;
         let bar = progress_bar(batches.size_hint().0 as u64, group.rank());
         for batch in batches {
             let (images, labels) = batch?;
-            let begun = Instant::now();
+            let begun = Event::record(device)?;
 
             let loss = model.f_forward_t(&images, true)?.cross_entropy_for_logits(&labels);
             optimizer.zero_grad()?;
             model.backward(&loss)?;
             optimizer.step()?;
 
-            let loss = f32::try_from(&loss)?;
-            timing.step_took(begun.elapsed());
-            let event = Step { epoch, step: progress.step, loss };
-            metrics.log("step", &event)?;
+            timing.step_between(begun, Event::record(device)?)?;
             profiler.step()?;
-            event.expect_finite_loss(args.lr)?;
             let samples = labels.size()[0] as usize;
-            train_loss.update(f64::from(loss), samples);
-            bar.set_message(format!("training batch_loss={loss:.4}"));
-            bar.inc(1);
+            // The losses of earlier steps may still be on their way from a GPU. What an epoch or a
+            // checkpoint ends with waits for all of them.
+            in_flight.push((progress.step, samples), [&loss])?;
             progress.step += 1;
             progress.samples += samples * group.world_size();
+            let waits = progress.step == steps || checkpoint.is_due(progress);
+            for ((step, samples), [loss]) in in_flight.arrived(waits)? {
+                let event = Step { epoch, step, loss: loss as f32 };
+                metrics.log("step", &event)?;
+                event.expect_finite_loss(args.lr)?;
+                train_loss.update(loss, samples);
+                bar.set_message(format!("training batch_loss={loss:.4}"));
+                bar.inc(1);
+            }
             // After the last step comes the checkpoint of the whole epoch.
-            if progress.step < steps {
-                checkpoint.after_step(&mut vs, &mut optimizer, progress)?;
+            if progress.step < steps && checkpoint.is_due(progress) {
+                checkpoint.save(&mut vs, &mut optimizer, progress)?;
             }
         }
         bar.finish_and_clear();
@@ -130,12 +138,16 @@ fn evaluate(
     device: Device,
 ) -> Result<(f64, f64)> {
     let (mut loss, mut accuracy) = (AverageMeter::default(), AverageMeter::default());
+    let mut in_flight = InFlight::default();
     for batch in loader.epoch(0)?.to(device) {
         let (images, labels) = batch?;
-        let count = labels.size()[0] as usize;
         let logits = no_grad(|| model.forward_t(&images, false));
-        loss.update(f64::try_from(logits.cross_entropy_for_logits(&labels))?, count);
-        accuracy.update(f64::try_from(logits.accuracy_for_logits(&labels))?, count);
+        let loss = logits.cross_entropy_for_logits(&labels);
+        in_flight.push(labels.size()[0], [&loss, &logits.accuracy_for_logits(&labels)])?;
+    }
+    for (count, [batch_loss, batch_accuracy]) in in_flight.arrived(true)? {
+        loss.update(batch_loss, count as usize);
+        accuracy.update(batch_accuracy, count as usize);
     }
     Ok((loss.avg(), accuracy.avg()))
 }

@@ -50,19 +50,9 @@ impl<'a> Checkpoint<'a> {
     }
 
     // ANCHOR_END: resume
-    /// Saves the training after every `--save-every`-th step of an epoch. A collective.
-    pub fn after_step(
-        &self,
-        vs: &mut VarStore,
-        optimizer: &mut Sgd,
-        progress: Progress,
-    ) -> Result<()> {
-        match self.args.save_every {
-            Some(every) if progress.step.is_multiple_of(every) => {
-                self.save(vs, optimizer, progress)
-            }
-            _ => Ok(()),
-        }
+    /// Whether to save the training after this step of an epoch: every `--save-every` steps.
+    pub fn is_due(&self, progress: Progress) -> bool {
+        self.args.save_every.is_some_and(|every| progress.step.is_multiple_of(every))
     }
 
     /// Saves the training, if it has a `--checkpoint`. A collective.

@@ -1,7 +1,7 @@
 //! The loss to minimise, and which answers are right.
 
 use anyhow::Result;
-use tch::{Device, Kind, Reduction, Tensor};
+use tch::{Kind, Reduction, Tensor};
 use tch_parallel::data_parallel::Mean;
 
 /// A target that is ignored.
@@ -42,12 +42,11 @@ fn nll_loss(log_probabilities: &Tensor, target: &Tensor) -> Tensor {
     log_probabilities.nll_loss_nd::<Tensor>(target, None, Reduction::Mean, IGNORE_INDEX)
 }
 
-/// For each pair, 100 % if it was judged correctly, or 0 %. `next` and `is_next` as in
+/// How many pairs were judged correctly, a number on the device of `next`. `next` and `is_next` as in
 /// [`bert_loss`], on any device.
-pub fn correct(next: &Tensor, is_next: &Tensor) -> Result<Vec<f64>> {
-    let chosen = next.argmax(-1, false).to_device(Device::Cpu);
-    let correct = chosen.eq_tensor(&is_next.to_device(Device::Cpu)).to_kind(Kind::Double);
-    Ok(Vec::try_from(correct * 100.0)?)
+pub fn correct(next: &Tensor, is_next: &Tensor) -> Result<Tensor> {
+    let is_next = is_next.f_to_device(next.device())?;
+    Ok(next.f_argmax(-1, false)?.f_eq_tensor(&is_next)?.f_sum(Kind::Int64)?)
 }
 
 #[cfg(test)]
@@ -79,7 +78,9 @@ mod tests {
     #[test]
     fn the_likelier_answer_counts() {
         let next = Tensor::from_slice(&[0.9f32, 0.1, 0.2, 0.8]).view([2, 2]);
-        assert_eq!(correct(&next, &Tensor::from_slice(&[0i64, 1])).unwrap(), [100.0, 100.0]);
-        assert_eq!(correct(&next, &Tensor::from_slice(&[1i64, 1])).unwrap(), [0.0, 100.0]);
+        let correct = |is_next: [i64; 2]| {
+            correct(&next, &Tensor::from_slice(&is_next)).unwrap().int64_value(&[])
+        };
+        assert_eq!([correct([0, 1]), correct([1, 1]), correct([1, 0])], [2, 1, 0]);
     }
 }

@@ -28,7 +28,7 @@ use loss::{bert_loss, bert_means, correct};
 use model::LanguageModel;
 use parallel::{Criterion, Parallel};
 use report::comparison::is_measured;
-use report::{Meter, Timing, exit, println};
+use report::{InFlight, Meter, Timing, exit, println};
 use serde::Serialize;
 use tch::nn::{Path, VarStore};
 use tch::{Device, Tensor};
@@ -84,7 +84,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     let (corpus, vocab) = args.text.load()?;
     say(format!("Vocab Size: {}", vocab.len()));
     let dataset = BertDataset::new(&corpus, &vocab, args.model.seq_len as usize, args.seed);
-    let loader_options = args.loader(corpus.pairs.len(), ranks)?;
+    let loader_options = args.loader(corpus.pairs.len(), ranks, home)?;
     let vocab_size = args.model.vocab_size(vocab.len())?;
     // ANCHOR_END: data
 
@@ -133,6 +133,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     let (mut step, last_step) = (0, args.steps.unwrap_or(u64::MAX));
     for epoch in 0..args.epochs {
         let (mut avg_loss, mut avg_acc) = (AverageMeter::default(), AverageMeter::default());
+        let mut in_flight = InFlight::default();
         for (iter, batch) in (0..).zip(loader.epoch(epoch)?.to(home)) {
             let (input, target) = batch?;
             let is_next = target.0.shallow_clone();
@@ -189,24 +190,35 @@ fn train(args: &TrainArgs) -> Result<()> {
             trace.span(Step::OptimizerStep, home, || optimizer.step())?;
             timing.step_took(meter.end_step()?);
 
-            let loss = f32::try_from(&loss)?;
-            let lr = optimizer.lr();
-            let event = StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds };
-            metrics.log("step", &event)?;
             profiler.step()?;
-            ensure!(
-                loss.is_finite() || is_measured,
-                "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch counts \
-                 (is_next = 1), or no word of it is to be guessed, a larger --batch-size helps"
-            );
-            avg_loss.update(loss.into(), 1);
-            correct(&next, &is_next)?.into_iter().for_each(|correct| avg_acc.update(correct, 1));
-            if iter % args.log_freq == 0 {
-                let (avg_loss, avg_acc) = (avg_loss.avg(), avg_acc.avg());
-                say(format!(
-                    "{{'epoch': {epoch}, 'iter': {iter}, 'avg_loss': {avg_loss:.4}, \
-                     'avg_acc': {avg_acc:.4}, 'loss': {loss:.4}}}"
-                ));
+            let (lr, pairs) = (optimizer.lr(), is_next.size()[0] as usize);
+            // The numbers of earlier steps may still be on their way from a GPU. A line that is printed
+            // waits for all of them.
+            let numbers = [&loss, &correct(&next, &is_next)?];
+            in_flight.push((iter, lr, forward_backward_seconds, pairs), numbers)?;
+            let is_last = step == last_step || iter + 1 == loader.len() as u64;
+            let arrived = in_flight.arrived(is_last || iter % args.log_freq == 0)?;
+            for ((iter, lr, forward_backward_seconds, pairs), [loss, correct]) in arrived {
+                let loss = loss as f32;
+                let event = StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds };
+                metrics.log("step", &event)?;
+                ensure!(
+                    loss.is_finite() || is_measured,
+                    "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch \
+                     counts (is_next = 1), or no word of it is to be guessed, a larger --batch-size \
+                     helps"
+                );
+                avg_loss.update(loss.into(), 1);
+                let correct = correct as usize;
+                avg_acc.update(100.0, correct);
+                avg_acc.update(0.0, pairs - correct);
+                if iter % args.log_freq == 0 {
+                    let (avg_loss, avg_acc) = (avg_loss.avg(), avg_acc.avg());
+                    say(format!(
+                        "{{'epoch': {epoch}, 'iter': {iter}, 'avg_loss': {avg_loss:.4}, \
+                         'avg_acc': {avg_acc:.4}, 'loss': {loss:.4}}}"
+                    ));
+                }
             }
             if step == last_step {
                 break;

@@ -9,6 +9,7 @@
 //! | `tensorboard` | the same numbers for TensorBoard |
 //! | `record_file` | the file behind both: whole records, also on a full disk |
 //! | `step` | [`Step`]: the loss of a batch, an event of the metrics |
+//! | `in_flight` | [`InFlight`]: what a step measured, on its way from the device |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
 //! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |
 //! | [`console`] | [`println!`], [`eprintln!`]: what people read, and perhaps nobody |
@@ -32,6 +33,7 @@ pub mod console;
 mod exit;
 mod file;
 mod flags;
+mod in_flight;
 mod meter;
 mod metrics_log;
 pub mod multiprocessing;
@@ -48,6 +50,7 @@ pub use bytes::{parse_size, size};
 pub use exit::exit;
 pub use file::save;
 pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value};
+pub use in_flight::InFlight;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::{progress_bar, say};

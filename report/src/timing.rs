@@ -1,8 +1,10 @@
 //! How long a run took to begin, and how long its steps take.
 
+use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use tch_parallel::{Event, Result};
 
 /// Collects the times and memory that a run's last line of metrics reports.
 ///
@@ -20,6 +22,8 @@ use serde::{Deserialize, Serialize};
 pub struct Timing {
     first_step_ended: Option<SystemTime>,
     steps: Vec<Duration>,
+    /// Steps that a device has not ended yet, oldest first.
+    in_flight: VecDeque<[Event; 2]>,
 }
 
 /// The fields of the event `end`.
@@ -48,8 +52,30 @@ impl Timing {
         self.steps.push(duration);
     }
 
-    /// The summary at the end of a run.
-    pub fn summary(self) -> Summary {
+    /// Records a step from one event to the other, when the device has come so far. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`](tch_parallel::Error::Tensor) if the device's work has failed.
+    pub fn step_between(&mut self, begun: Event, ended: Event) -> Result<()> {
+        self.in_flight.push_back([begun, ended]);
+        while let Some([begun, ended]) = self.in_flight.front()
+            && ended.query()?
+        {
+            let took = begun.elapsed_time(ended)?;
+            self.in_flight.pop_front();
+            self.step_took(took);
+        }
+        Ok(())
+    }
+
+    /// The summary at the end of a run. Waits for steps that a device has not ended.
+    pub fn summary(mut self) -> Summary {
+        for [begun, ended] in std::mem::take(&mut self.in_flight) {
+            // If the device has failed, whoever reads its numbers reports it.
+            if let Ok(took) = ended.synchronize().and_then(|()| begun.elapsed_time(&ended)) {
+                self.step_took(took);
+            }
+        }
         Summary {
             first_step_unix_seconds: self.first_step_ended.map(unix_seconds),
             end_unix_seconds: unix_seconds(SystemTime::now()),
@@ -94,6 +120,16 @@ mod tests {
         let summary = timing.summary();
         assert_eq!(summary.step_seconds_median, Some(0.005));
         assert!(summary.first_step_unix_seconds.unwrap() <= summary.end_unix_seconds);
+    }
+
+    #[test]
+    fn a_step_of_a_device_takes_from_one_event_to_the_other() {
+        let mut timing = Timing::new();
+        let [first, second, third] = [(); 3].map(|()| Event::record(tch::Device::Cpu).unwrap());
+        let whole = first.elapsed_time(&third).unwrap();
+        timing.step_between(second, third).unwrap();
+        let median = timing.summary().step_seconds_median.unwrap();
+        assert!(median <= whole.as_secs_f64());
     }
 
     #[test]

@@ -26,9 +26,10 @@ pub struct TrainArgs {
     pub channels_last: bool,
     #[command(flatten)]
     pub recipe: RecipeArgs,
-    /// Seed of the images' order, and on rank r, plus r, of the weights.
-    #[arg(long, default_value_t = 0)]
-    pub seed: u64,
+    /// Seed of the images' order, and on rank r, plus r, of the weights [default: 0]. If given, cuDNN
+    /// takes only deterministic algorithms, which may be slower.
+    #[arg(long)]
+    pub seed: Option<u64>,
 
     /// Resume from this checkpoint, with any number of ranks; auto: from that of --checkpoint-dir,
     /// if there is one; with --evaluate, there must be one.

@@ -6,9 +6,10 @@ use anyhow::{Result, ensure};
 use clap::value_parser;
 use report::ReportArgs;
 use std::path::PathBuf;
-use tch_parallel::Error;
+use tch::Device;
 use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::optim::AdamOptions;
+use tch_parallel::{Error, LogicalDevice};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
@@ -61,13 +62,18 @@ pub struct TrainArgs {
 }
 
 impl TrainArgs {
-    /// How a rank loads its share of each batch. The total is divided as in PyTorch's ImageNet
+    /// How a rank loads its share of each batch for `home`, its first device. The total is divided as in PyTorch's ImageNet
     /// example, where `--batch-size` is the total of a host and every process takes its share.
     ///
     /// # Errors
     /// If `pairs`, the size of the corpus, does not fill a batch, or the ranks cannot share one
     /// evenly.
-    pub fn loader(&self, pairs: usize, ranks: usize) -> Result<DataLoaderOptions> {
+    pub fn loader(
+        &self,
+        pairs: usize,
+        ranks: usize,
+        home: LogicalDevice,
+    ) -> Result<DataLoaderOptions> {
         let batch_size = self.batch_size as usize;
         let at_most = format!("at most {pairs}, the pairs of the corpus");
         ensure!(batch_size <= pairs, Error::argument("--batch-size", batch_size, at_most));
@@ -81,6 +87,7 @@ impl TrainArgs {
             num_workers: self.workers,
             // A small last batch may hold no pair that counts, and then has no loss.
             drop_last: true,
+            pin_memory: Device::from(home).is_cuda(),
             ..Default::default()
         })
     }
@@ -109,6 +116,8 @@ mod tests {
     use super::*;
     use clap::Parser;
 
+    const CPU: LogicalDevice = LogicalDevice::Cpu(0);
+
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
@@ -132,8 +141,8 @@ mod tests {
 
     #[test]
     fn ranks_divide_a_batch() {
-        assert_eq!(train(&["-b", "8"]).loader(43, 1).unwrap().batch_size, 8);
-        assert_eq!(train(&["-b", "8"]).loader(43, 4).unwrap().batch_size, 2);
+        assert_eq!(train(&["-b", "8"]).loader(43, 1, CPU).unwrap().batch_size, 8);
+        assert_eq!(train(&["-b", "8"]).loader(43, 4, CPU).unwrap().batch_size, 2);
     }
 
     #[test]
@@ -142,7 +151,7 @@ mod tests {
             (7, 1, "--batch-size is 8, but must be at most 7, the pairs of the corpus"),
             (43, 3, "--batch-size is 8, but must be a multiple of 3, the ranks that share a batch"),
         ] {
-            let error = train(&["-b", "8"]).loader(pairs, ranks).unwrap_err().to_string();
+            let error = train(&["-b", "8"]).loader(pairs, ranks, CPU).unwrap_err().to_string();
             assert_eq!(error, expected);
         }
     }

@@ -131,7 +131,7 @@ impl<'a> Progress<'a> {
     pub fn end_batch(&mut self, loss: &Tensor, outputs: &Tensor, labels: &Tensor) -> Result<()> {
         // As in the repository, the clock still runs.
         let loss = f32::try_from(loss)?;
-        let [correct] = accuracy(outputs, labels, [1])?;
+        let [correct] = accuracy(outputs, labels, [1])?.map(f64::try_from);
         let took = self.meter.end_step()?;
         self.timing.step_took(took);
 
@@ -145,7 +145,7 @@ impl<'a> Progress<'a> {
             "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr"
         );
         self.epoch.loss.update(loss.into(), 1);
-        self.epoch.accuracy.update(correct, labels.size()[0] as usize);
+        self.epoch.accuracy.update(correct?, labels.size()[0] as usize);
         if step.is_multiple_of(self.args.print_freq as usize) {
             let loss = self.epoch.loss.all_reduce(self.group)?;
             let accuracy = self.epoch.accuracy.all_reduce(self.group)?;
