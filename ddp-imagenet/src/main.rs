@@ -247,7 +247,8 @@ fn validate(
         let loss = cross_entropy(&output, &labels)?;
         let [top1, top5] = accuracy(&output, &labels, [1, 5])?;
         in_flight.push(labels.size()[0], [&loss, &top1, &top5])?;
-        for (count, [loss, top1, top5]) in in_flight.arrived(args.prints(step) || step + 1 == steps)? {
+        let waits = args.prints(step) || step + 1 == steps;
+        for (count, [loss, top1, top5]) in in_flight.arrived(waits)? {
             meters.add(loss, [top1, top5], count);
         }
         meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
