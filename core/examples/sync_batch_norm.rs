@@ -1,10 +1,10 @@
 //! SyncBatchNorm on a batch that the ranks share: two steps of training, and an evaluation. Each rank
 //! saves its part of the result, and all together are what a BatchNorm1d, 2d or 3d in Python makes of
-//! the whole batch. After the directory comes the size of a sample: nothing, or that of a sequence,
-//! an image or a volume.
+//! the whole batch. After the directory comes the device, `cpu` or `cuda`, and the size of a sample:
+//! nothing, or that of a sequence, an image or a volume. Several ranks can share one GPU.
 //!
 //! ```text
-//! cargo launch -n 3 -- cargo run -rq -p tch-parallel --example sync_batch_norm -- DIRECTORY 5 6
+//! cargo launch -n 3 -- cargo run -rq -p tch-parallel --example sync_batch_norm -- DIRECTORY cpu 5 6
 //! ```
 
 use std::env;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
-use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::distributed::{Backend, ProcessGroupOptions, init_process_group};
 use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
 
 /// Samples of all ranks: three ranks cannot have equally many.
@@ -23,18 +23,26 @@ const CHANNELS: i64 = 4;
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let directory = arguments.next().context("the argument is missing: where to save")?;
+    let device = arguments.next().context("the argument is missing: a device")?.parse()?;
     let mut size = vec![BATCH, CHANNELS];
     for length in arguments {
         size.push(length.parse()?);
     }
-    let group = ProcessGroup::from_env()?;
-    let vs = VarStore::new(Device::Cpu);
+    let group = init_process_group(ProcessGroupOptions {
+        backend: Some(Backend::Gloo),
+        device,
+        ..Default::default()
+    })?;
+    let device = group.device();
+    let vs = VarStore::new(device);
     let layer = sync_batch_norm(vs.root(), CHANNELS, &group, BatchNormOptions::default());
 
     // The same numbers on every rank, each of which takes its rows of them.
     tch::manual_seed(0);
-    let mine =
-        |all: Tensor| all.tensor_split(group.world_size() as i64, 0).swap_remove(group.rank());
+    let mine = |all: Tensor| {
+        let parts = all.tensor_split(group.world_size() as i64, 0);
+        parts[group.rank()].to(device)
+    };
     let draw = || Tensor::randn(&size[..], (Kind::Float, Device::Cpu));
     let mut saved = Vec::new();
     for step in 0..2 {
@@ -51,6 +59,8 @@ fn main() -> Result<()> {
         }
         saved.push((name, variable.detach()));
     }
+    let saved: Vec<_> =
+        saved.into_iter().map(|(name, tensor)| (name, tensor.to(Device::Cpu))).collect();
     let file = PathBuf::from(directory).join(format!("rank{}.safetensors", group.rank()));
     Tensor::write_safetensors(&saved, file)?;
     Ok(())

@@ -2,7 +2,6 @@
 //! the whole batch.
 
 use std::collections::BTreeMap;
-use std::iter;
 
 use anyhow::{Context, Result, ensure};
 use tests::programs::{example, launch};
@@ -24,7 +23,7 @@ fn expect_parity(ranks: usize) -> Result<()> {
 
 fn expect_parity_of(ranks: usize, sample: &[&str], rounding: f32) -> Result<()> {
     let job = Job::new()?;
-    let with_sample = |first| iter::once(first).chain(sample.iter().copied());
+    let with_sample = |first| [first, "cpu"].into_iter().chain(sample.iter().copied());
     let program = example("sync_batch_norm", with_sample("."))?;
     job.run(launch(ranks, &program)?)?.expect_success()?;
     job.run(python("batch_norm", with_sample("python.safetensors"))?)?.expect_success()?;
@@ -89,4 +88,29 @@ fn two_ranks_equal_python() -> Result<()> {
 #[test]
 fn three_ranks_of_unequal_batches_equal_python() -> Result<()> {
     expect_parity(3)
+}
+
+/// Here PyTorch has a SyncBatchNorm, so the ranks of both compute the same.
+#[test]
+#[ignore = "needs a GPU, and the example built with the feature `cuda`"]
+fn two_ranks_on_one_gpu_equal_pytorchs_to_the_last_bit() -> Result<()> {
+    for sample in SAMPLES {
+        let job = Job::new()?;
+        let with_sample = |first| [first, "cuda"].into_iter().chain(sample.iter().copied());
+        let rust = example("sync_batch_norm", with_sample("."))?;
+        let python = python("batch_norm", with_sample(".python.safetensors"))?;
+        for program in [rust, python] {
+            job.run(launch(2, &program)?)?.expect_success()?;
+        }
+        for rank in 0..2 {
+            let read = |name: String| safetensors::read(&job.directory().join(name));
+            let rust = read(format!("rank{rank}.safetensors"))?;
+            let python = read(format!("{rank}.python.safetensors"))?;
+            let names = rust.keys().collect::<Vec<_>>();
+            ensure!(names == python.keys().collect::<Vec<_>>(), "saved were {names:?}");
+            let mut different = names.iter().filter(|name| rust[**name] != python[**name]);
+            ensure!(different.next().is_none(), "{different:?} differ, samples of {sample:?}");
+        }
+    }
+    Ok(())
 }
