@@ -27,6 +27,9 @@ struct Case {
     /// Its keyword arguments.
     options: Map<String, Value>,
     problem: Problem,
+    /// Where to train: on the CPU, or on the first GPU.
+    #[serde(default)]
+    on_gpu: bool,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -57,6 +60,9 @@ fn main() -> Result<()> {
 fn run(case: &Case, ranges: &[Range<i64>]) -> Result<Vec<(String, Tensor)>> {
     let mut vs = VarStore::new(Device::Cpu);
     let loss = loss(case.problem, &mut vs);
+    let device = if case.on_gpu { Device::Cuda(0) } else { Device::Cpu };
+    // The weights were drawn on the CPU, as in Python.
+    vs.set_device(device);
     let mut state: Option<OptimizerState> = None;
     for steps in ranges {
         let mut optimizer = optimizer(case, &vs)?;
@@ -65,7 +71,7 @@ fn run(case: &Case, ranges: &[Range<i64>]) -> Result<Vec<(String, Tensor)>> {
         }
         for step in steps.clone() {
             optimizer.zero_grad()?;
-            loss(step).backward();
+            loss(step, device).backward();
             optimizer.step()?;
         }
         state = Some(optimizer.state_dict()?);
@@ -73,7 +79,7 @@ fn run(case: &Case, ranges: &[Range<i64>]) -> Result<Vec<(String, Tensor)>> {
     let mut saved: Vec<_> = vs.variables().into_iter().collect();
     saved.sort_by(|(a, _), (b, _)| a.cmp(b));
     saved.extend(state.into_iter().flat_map(|state| state.tensors));
-    Ok(saved.into_iter().map(|(name, tensor)| (name, plain(&tensor))).collect())
+    Ok(saved.into_iter().map(|(name, tensor)| (name, plain(&tensor.to(Device::Cpu)))).collect())
 }
 
 /// What a safetensors file can hold.
@@ -107,13 +113,20 @@ fn optimizer(case: &Case, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
 fn given<O: Serialize + DeserializeOwned>(options: &Map<String, Value>, defaults: O) -> Result<O> {
     let mut all = json!(defaults);
     for (name, value) in options {
-        *all.get_mut(name).with_context(|| format!("no option is called {name}"))? = value.clone();
+        all[name] = value.clone();
     }
-    Ok(serde_json::from_value(all)?)
+    let given = serde_json::from_value(all)?;
+    if let Some(name) = options.keys().find(|name| json!(given).get(name).is_none()) {
+        bail!("no option is called {name}");
+    }
+    Ok(given)
 }
 
+/// The loss of a step, on the device to which the model has been moved.
+type Loss = Box<dyn Fn(i64, Device) -> Tensor>;
+
 /// Fills the store with a model, and returns the loss of each step.
-fn loss(problem: Problem, vs: &mut VarStore) -> Box<dyn Fn(i64) -> Tensor> {
+fn loss(problem: Problem, vs: &mut VarStore) -> Loss {
     match problem {
         Problem::Float => words(vs, Kind::Float),
         Problem::Double => words(vs, Kind::Double),
@@ -121,35 +134,36 @@ fn loss(problem: Problem, vs: &mut VarStore) -> Box<dyn Fn(i64) -> Tensor> {
         Problem::Complex => {
             let start = Tensor::complex(&waves(0, &[7, 5]), &waves(1, &[7, 5]));
             let weight = vs.root().add("weight", start, true);
-            Box::new(move |step| {
-                let error =
-                    &weight * Tensor::complex(&waves(step, &[5]), &waves(step + 2, &[5])) - 0.5;
+            Box::new(move |step, device| {
+                let factor = Tensor::complex(&waves(step, &[5]), &waves(step + 2, &[5]));
+                let error = &weight * factor.to(device) - 0.5;
                 error.view_as_real().square().mean(None)
             })
         }
         Problem::Sparse => {
             let weight = vs.root().add("weight", waves(0, &[50, 19]), true);
             let (padding_idx, scale_grad_by_freq, sparse) = (-1, false, true);
-            Box::new(move |step| {
+            Box::new(move |step, device| {
                 // One step without a word: its gradient is empty.
                 let chosen = sentences(step).narrow(0, 0, if step == 5 { 0 } else { 8 });
+                let chosen = chosen.to(device);
                 let words =
                     Tensor::embedding(&weight, &chosen, padding_idx, scale_grad_by_freq, sparse);
-                (words.square() * waves(step, &[6, 19])).sum(None)
+                (words.square() * waves(step, &[6, 19]).to(device)).sum(None)
             })
         }
     }
 }
 
-fn words(vs: &mut VarStore, kind: Kind) -> Box<dyn Fn(i64) -> Tensor> {
+fn words(vs: &mut VarStore, kind: Kind) -> Loss {
     tch::manual_seed(0);
     let padding = EmbeddingOptions { padding_idx: Some(0), ..Default::default() };
     let tokens = embedding(vs.root() / "embedding", 50, 19, padding);
     let classes = linear(vs.root() / "linear", 19, 5, LinearOptions::default());
     vs.set_kind(kind);
-    Box::new(move |step| {
-        let means = tokens.forward(&sentences(step)).mean_dim(1, false, None);
-        let (targets, no_index, smoothing) = (count(8).remainder(5), -100, 0.0);
+    Box::new(move |step, device| {
+        let means = tokens.forward(&sentences(step).to(device)).mean_dim(1, false, None);
+        let (targets, no_index, smoothing) = (count(8).remainder(5).to(device), -100, 0.0);
         let logits = classes.forward(&means);
         logits.cross_entropy_loss::<Tensor>(&targets, None, Reduction::Mean, no_index, smoothing)
     })

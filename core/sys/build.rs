@@ -31,6 +31,7 @@ const SOURCES: &[&str] = &[
     "stream.cpp",
     "random.cpp",
     "arithmetic.cpp",
+    "foreach.cpp",
     "tensor.cpp",
 ];
 

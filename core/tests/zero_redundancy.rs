@@ -24,6 +24,7 @@ const SGD: SgdOptions = SgdOptions {
     weight_decay: 0.01,
     nesterov: true,
     maximize: false,
+    foreach: None,
 };
 
 /// A model and its optimizer, trained on data that differs from rank to rank.

@@ -23,41 +23,47 @@ def waves(step, *shape):
     return (torch.arange(count, dtype=torch.float32) * 0.37 + step).sin().view(shape)
 
 
-def words(dtype):
+def words(device, dtype):
     torch.manual_seed(0)
     embedding, linear = nn.Embedding(50, 19, padding_idx=0), nn.Linear(19, 5)
-    model = nn.ModuleDict({"embedding": embedding, "linear": linear}).to(dtype)
-    targets = torch.arange(8) % 5
-    return model, lambda step: F.cross_entropy(linear(embedding(sentences(step)).mean(1)), targets)
-
-
-def complex_numbers():
-    model = nn.Module()
-    model.weight = nn.Parameter(torch.complex(waves(0, 7, 5), waves(1, 7, 5)))
+    model = nn.ModuleDict({"embedding": embedding, "linear": linear}).to(device, dtype)
+    targets = (torch.arange(8) % 5).to(device)
 
     def loss(step):
-        error = model.weight * torch.complex(waves(step, 5), waves(step + 2, 5)) - 0.5
+        return F.cross_entropy(linear(embedding(sentences(step).to(device)).mean(1)), targets)
+
+    return model, loss
+
+
+def complex_numbers(device):
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.complex(waves(0, 7, 5), waves(1, 7, 5)).to(device))
+
+    def loss(step):
+        factor = torch.complex(waves(step, 5), waves(step + 2, 5)).to(device)
+        error = model.weight * factor - 0.5
         return torch.view_as_real(error).square().mean()
 
     return model, loss
 
 
-def sparse():
+def sparse(device):
     model = nn.Module()
-    model.weight = nn.Parameter(waves(0, 50, 19))
+    model.weight = nn.Parameter(waves(0, 50, 19).to(device))
 
     def loss(step):
         # One step without a word: its gradient is empty.
-        chosen = sentences(step)[: 0 if step == 5 else 8]
-        return (F.embedding(chosen, model.weight, sparse=True).square() * waves(step, 6, 19)).sum()
+        chosen = sentences(step)[: 0 if step == 5 else 8].to(device)
+        words = F.embedding(chosen, model.weight, sparse=True)
+        return (words.square() * waves(step, 6, 19).to(device)).sum()
 
     return model, loss
 
 
 PROBLEMS = {
-    "float": lambda: words(torch.float32),
-    "double": lambda: words(torch.float64),
-    "bfloat16": lambda: words(torch.bfloat16),
+    "float": lambda device: words(device, torch.float32),
+    "double": lambda device: words(device, torch.float64),
+    "bfloat16": lambda device: words(device, torch.bfloat16),
     "complex": complex_numbers,
     "sparse": sparse,
 }
@@ -67,14 +73,14 @@ def plain(tensor):
     """What a safetensors file can hold."""
     if not torch.is_tensor(tensor):
         return torch.tensor(tensor, dtype=torch.float32)
-    tensor = tensor.detach()
+    tensor = tensor.detach().cpu()
     if tensor.is_sparse:
         tensor = tensor.to_dense()
     return torch.view_as_real(tensor).clone() if tensor.is_complex() else tensor.clone()
 
 
 def run(case):
-    model, loss = PROBLEMS[case["problem"]]()
+    model, loss = PROBLEMS[case["problem"]]("cuda:0" if case.get("on_gpu") else "cpu")
     optimizer = getattr(torch.optim, case["optimizer"])(model.parameters(), **case["options"])
     for step in range(STEPS):
         optimizer.zero_grad()

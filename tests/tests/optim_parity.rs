@@ -20,6 +20,14 @@ const DENSE: &[&str] = &["float", "double", "bfloat16", "complex"];
 const ALL: &[&str] = &["float", "double", "bfloat16", "complex", "sparse"];
 const SPARSE: &[&str] = &["sparse"];
 
+/// The same cases with `_foreach_*` operations, which are the default on GPUs.
+fn with_foreach(cases: &[Value]) -> Vec<Value> {
+    let mut cases = cases.to_vec();
+    cases.retain(|case| case["optimizer"] != "SparseAdam");
+    cases.iter_mut().for_each(|case| case["options"]["foreach"] = true.into());
+    cases
+}
+
 fn all_cases() -> Vec<Value> {
     let sgd = [
         (ALL, json!({ "lr": 0.1 })),
@@ -76,7 +84,7 @@ fn all_cases() -> Vec<Value> {
         (SPARSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
         (SPARSE, json!({ "lr": 0.1, "maximize": true })),
     ];
-    [
+    let cases = [
         cases("SGD", &sgd),
         cases("Adam", &adam),
         cases("AdamW", &adamw),
@@ -87,12 +95,31 @@ fn all_cases() -> Vec<Value> {
         cases("NAdam", &nadam),
         cases("SparseAdam", &sparse_adam),
     ]
-    .concat()
+    .concat();
+    [with_foreach(&cases), cases].concat()
 }
 
 #[test]
 fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() -> Result<()> {
-    let cases = all_cases();
+    expect_parity(&all_cases())
+}
+
+/// With PyTorch's defaults, which are `_foreach_*` operations, and one parameter after the other.
+#[test]
+#[ignore = "needs a GPU, and the example built with the feature `cuda`"]
+fn on_a_gpu_every_optimizer_equals_python() -> Result<()> {
+    let mut cases = all_cases();
+    // The values of sparse gradients are added up in no certain order there.
+    cases.retain(|case| case["problem"] != "sparse");
+    for case in &mut cases {
+        case["on_gpu"] = true.into();
+        let options = &mut case["options"];
+        options["foreach"] = if options["foreach"].is_null() { false.into() } else { Value::Null };
+    }
+    expect_parity(&cases)
+}
+
+fn expect_parity(cases: &[Value]) -> Result<()> {
     let texts: Vec<_> = cases.iter().map(Value::to_string).collect();
     let arguments = |file| [file].into_iter().chain(texts.iter().map(String::as_str));
     let job = Job::new()?;

@@ -3,12 +3,13 @@
 use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
-use super::rule_parts::{as_real, downwards};
-use super::update_rule::{ParameterState, StateShape, UpdateRule};
+use super::rule_parts::{WeightDecay, decayed};
+use super::state_list::StateList;
+use super::tensor_list::TensorList;
+use super::update_rule::{StateShape, UpdateRule};
 use crate::{Error, Result};
-use c10d_sys::arithmetic::{add_number_, add_scaled, add_scaled_, addcmul_, copy, mul_number_};
 use serde::{Deserialize, Serialize};
-use tch::{TchError, Tensor};
+use tch::Tensor;
 
 /// PyTorch's keyword arguments of `Adadelta`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -23,11 +24,23 @@ pub struct AdadeltaOptions {
     pub weight_decay: f64,
     /// Whether to maximize the objective instead of minimizing it.
     pub maximize: bool,
+    /// Whether to update the parameters of one kind on one device all at once, by PyTorch's
+    /// `_foreach_*` operations, instead of one after the other. By default, if all of them are on
+    /// GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreach: Option<bool>,
 }
 
 impl Default for AdadeltaOptions {
     fn default() -> Self {
-        AdadeltaOptions { lr: 1.0, rho: 0.9, eps: 1e-6, weight_decay: 0.0, maximize: false }
+        AdadeltaOptions {
+            lr: 1.0,
+            rho: 0.9,
+            eps: 1e-6,
+            weight_decay: 0.0,
+            maximize: false,
+            foreach: None,
+        }
     }
 }
 
@@ -50,6 +63,10 @@ impl UpdateRule for AdadeltaOptions {
         "Adadelta"
     }
 
+    fn foreach(&self) -> Option<bool> {
+        self.foreach
+    }
+
     fn check(&self) -> Result<()> {
         if !(0.0..=1.0).contains(&self.rho) {
             return Err(Error::argument("rho", self.rho, "a number from 0 to 1"));
@@ -69,39 +86,38 @@ impl UpdateRule for AdadeltaOptions {
         ]
     }
 
-    /// `_single_tensor_adadelta`
+    /// `_single_tensor_adadelta` and `_multi_tensor_adadelta`
     fn step(
         &self,
-        parameter: &mut Tensor,
-        gradient: &Tensor,
-        state: &mut ParameterState,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
     ) -> Result<()> {
-        let AdadeltaOptions { lr, rho, eps, weight_decay, .. } = *self;
-        state.count_step()?;
-        let mut gradient = downwards(gradient, self.maximize)?;
-        if weight_decay != 0.0 {
-            gradient = add_scaled(&gradient, parameter, weight_decay)?;
-        }
-        let gradient = as_real(&gradient)?;
-        let mut square_avg = as_real(&state.zeros_like("square_avg", parameter)?)?;
-        let mut acc_delta = as_real(&state.zeros_like("acc_delta", parameter)?)?;
-        let root = |average: &Tensor| {
-            let mut root = copy(average)?;
-            add_number_(&mut root, eps)?;
-            root.f_sqrt_()
+        let AdadeltaOptions { lr, rho, eps, .. } = *self;
+        states.count_step()?;
+        let mut square_avgs = states.zeros_like("square_avg", parameters)?.as_real()?;
+        let mut acc_deltas = states.zeros_like("acc_delta", parameters)?.as_real()?;
+        let decay = WeightDecay::Penalty(self.weight_decay);
+        let (mut weights, gradients) = decayed(parameters, gradients, self.maximize, decay)?;
+        let root = |averages: &TensorList| {
+            let mut roots = averages.add_number(eps)?;
+            roots.sqrt_()?;
+            Ok::<_, Error>(roots)
         };
-        let add_square = |average: &mut Tensor, values: &Tensor| -> Result<(), TchError> {
-            mul_number_(average, rho)?;
-            addcmul_(average, values, values, 1.0 - rho)
+        let add_squares = |averages: &mut TensorList, values: &TensorList| {
+            averages.mul_number_(rho)?;
+            averages.addcmul_(values, values, 1.0 - rho)
         };
-        add_square(&mut square_avg, &gradient)?;
-        let mut delta = root(&acc_delta)?;
-        let _ = delta.f_div_(&root(&square_avg)?)?.f_mul_(&gradient)?;
-        add_square(&mut acc_delta, &delta)?;
-        if parameter.f_is_complex()? {
-            delta = delta.f_view_as_complex()?;
+        add_squares(&mut square_avgs, &gradients)?;
+        let mut deltas = root(&acc_deltas)?;
+        deltas.div_(&root(&square_avgs)?)?;
+        deltas.mul_(&gradients)?;
+        add_squares(&mut acc_deltas, &deltas)?;
+        // The single-tensor function goes back to complex numbers here, which rounds differently.
+        if !parameters.is_foreach() && parameters.iter().any(Tensor::is_complex) {
+            return parameters.add_scaled_(&deltas.as_complex()?, -lr);
         }
-        Ok(add_scaled_(parameter, &delta, -lr)?)
+        weights.add_scaled_(&deltas, -lr)
     }
 }
 

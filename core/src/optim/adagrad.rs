@@ -3,10 +3,12 @@
 use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
-use super::rule_parts::{as_real, downwards, with_values};
-use super::update_rule::{GradientLayout, ParameterState, StateShape, UpdateRule};
+use super::rule_parts::{WeightDecay, as_real, decayed, downwards, each, with_values};
+use super::state_list::StateList;
+use super::tensor_list::TensorList;
+use super::update_rule::{GradientLayout, StateShape, UpdateRule};
 use crate::{Error, Result};
-use c10d_sys::arithmetic::{add_number_, add_scaled, add_scaled_, addcdiv_, addcmul_};
+use c10d_sys::arithmetic::{add_number_, add_scaled_};
 use serde::{Deserialize, Serialize};
 use tch::{TchError, Tensor};
 
@@ -25,6 +27,11 @@ pub struct AdagradOptions {
     pub eps: f64,
     /// Whether to maximize the objective instead of minimizing it.
     pub maximize: bool,
+    /// Whether to update the parameters of one kind on one device all at once, by PyTorch's
+    /// `_foreach_*` operations, instead of one after the other. By default, if all of them are on
+    /// GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreach: Option<bool>,
 }
 
 impl Default for AdagradOptions {
@@ -36,6 +43,7 @@ impl Default for AdagradOptions {
             initial_accumulator_value: 0.0,
             eps: 1e-10,
             maximize: false,
+            foreach: None,
         }
     }
 }
@@ -59,6 +67,10 @@ impl UpdateRule for AdagradOptions {
         "Adagrad"
     }
 
+    fn foreach(&self) -> Option<bool> {
+        self.foreach
+    }
+
     fn check(&self) -> Result<()> {
         check_not_negative(&[
             ("lr", self.lr),
@@ -77,44 +89,63 @@ impl UpdateRule for AdagradOptions {
         GradientLayout::Any
     }
 
-    /// `_single_tensor_adagrad`
+    /// `_single_tensor_adagrad` and `_multi_tensor_adagrad`
     fn step(
         &self,
-        parameter: &mut Tensor,
-        gradient: &Tensor,
-        state: &mut ParameterState,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
     ) -> Result<()> {
         let AdagradOptions { lr, lr_decay, weight_decay, eps, .. } = *self;
-        if weight_decay != 0.0 && gradient.is_sparse() {
+        let is_sparse = gradients.iter().any(Tensor::is_sparse);
+        if weight_decay != 0.0 && is_sparse {
             let found = format!("{weight_decay} with a sparse gradient");
             return Err(Error::argument("weight_decay", found, "0"));
         }
-        let mut sum = state.get_or_insert_with("sum", || self.initial_sum(parameter))?;
-        let step = state.count_step()?;
-        let mut gradient = downwards(gradient, self.maximize)?;
-        if weight_decay != 0.0 {
-            gradient = add_scaled(&gradient, parameter, weight_decay)?;
+        let sums = states.get_or_insert_with("sum", |i| self.initial_sum(&parameters[i]))?;
+        let steps = states.count_step()?;
+        let rates = each(&steps, |step| -(lr / (1.0 + (step - 1.0) * lr_decay)));
+        if is_sparse {
+            let gradients = downwards(gradients, self.maximize)?;
+            return self.sparse_step(parameters, &gradients, sums, &rates);
         }
-        let lr = lr / (1.0 + (step - 1.0) * lr_decay);
-        if gradient.is_sparse() {
+        let decay = WeightDecay::Penalty(weight_decay);
+        let (mut weights, gradients) = decayed(parameters, gradients, self.maximize, decay)?;
+        let mut sums = sums.as_real()?;
+        sums.addcmul_(&gradients, &gradients, 1.0)?;
+        let mut denominators = sums.sqrt()?;
+        denominators.add_number_(eps)?;
+        if weights.is_foreach() {
+            weights.addcdiv_(&gradients.mul_numbers(&rates)?, &denominators, 1.0)
+        } else {
+            weights.addcdiv_numbers_(&gradients, &denominators, &rates)
+        }
+    }
+}
+
+impl AdagradOptions {
+    /// Only the values that the gradients contain, and their sums, change.
+    fn sparse_step(
+        &self,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        mut sums: TensorList,
+        rates: &[f64],
+    ) -> Result<()> {
+        let tensors = parameters.iter_mut().zip(gradients.iter()).zip(sums.iter_mut());
+        for (((parameter, gradient), sum), &rate) in tensors.zip(rates) {
             // An index that appears twice would be squared in parts.
             let gradient = gradient.f_coalesce()?;
             let values = gradient.f_internal_values()?;
             let _ = sum.f_add_(&with_values(&gradient, &values.f_square()?)?)?;
             let mut denominator = sum.f_sparse_mask(&gradient)?.f_internal_values()?.f_sqrt_()?;
-            add_number_(&mut denominator, eps)?;
+            add_number_(&mut denominator, self.eps)?;
             let direction = with_values(&gradient, &values.f_div(&denominator)?)?;
-            return Ok(add_scaled_(parameter, &direction, -lr)?);
+            add_scaled_(parameter, &direction, rate)?;
         }
-        let (gradient, mut sum) = (as_real(&gradient)?, as_real(&sum)?);
-        addcmul_(&mut sum, &gradient, &gradient, 1.0)?;
-        let mut denominator = sum.f_sqrt()?;
-        add_number_(&mut denominator, eps)?;
-        Ok(addcdiv_(&mut as_real(parameter)?, &gradient, &denominator, -lr)?)
+        Ok(())
     }
-}
 
-impl AdagradOptions {
     fn initial_sum(&self, parameter: &Tensor) -> Result<Tensor, TchError> {
         let sum = parameter.f_zeros_like()?;
         // Both parts of complex numbers.

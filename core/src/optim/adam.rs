@@ -3,14 +3,12 @@
 use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
-use super::rule_parts::{as_real, check_betas, downwards, power_of_a_half};
-use super::update_rule::{ParameterState, StateShape, UpdateRule};
+use super::rule_parts::{WeightDecay, check_betas, decayed, each, power_of_a_half};
+use super::state_list::StateList;
+use super::tensor_list::TensorList;
+use super::update_rule::{StateShape, UpdateRule};
 use crate::Result;
-use c10d_sys::arithmetic::{
-    add_number_, add_scaled, addcdiv_, addcmul_, div_number_, lerp_, mul_number_,
-};
 use serde::{Deserialize, Serialize};
-use tch::Tensor;
 
 /// PyTorch's keyword arguments of `Adam`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -31,6 +29,11 @@ pub struct AdamOptions {
     pub amsgrad: bool,
     /// Whether to maximize the objective instead of minimizing it.
     pub maximize: bool,
+    /// Whether to update the parameters of one kind on one device all at once, by PyTorch's
+    /// `_foreach_*` operations, instead of one after the other. By default, if all of them are on
+    /// GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreach: Option<bool>,
 }
 
 impl Default for AdamOptions {
@@ -43,6 +46,7 @@ impl Default for AdamOptions {
             decoupled_weight_decay: false,
             amsgrad: false,
             maximize: false,
+            foreach: None,
         }
     }
 }
@@ -56,7 +60,7 @@ impl AdamOptions {
 }
 
 /// `torch.optim.Adam`, bit for bit: the operations of `_single_tensor_adam`, which Python runs on
-/// the CPU, in their order.
+/// the CPU, and of `_multi_tensor_adam`, which it runs on GPUs, in their order.
 ///
 /// tch's own optimizer rounds differently, and its state cannot be saved.
 /// `torch.optim.AdamW` is the same with [`AdamOptions::adamw`].
@@ -102,6 +106,10 @@ impl UpdateRule for AdamOptions {
         if self.decoupled_weight_decay { "AdamW" } else { "Adam" }
     }
 
+    fn foreach(&self) -> Option<bool> {
+        self.foreach
+    }
+
     fn check(&self) -> Result<()> {
         check_not_negative(&[
             ("lr", self.lr),
@@ -124,41 +132,34 @@ impl UpdateRule for AdamOptions {
         layout
     }
 
-    /// `_single_tensor_adam` for one parameter.
+    /// `_single_tensor_adam` and `_multi_tensor_adam`
     fn step(
         &self,
-        parameter: &mut Tensor,
-        gradient: &Tensor,
-        state: &mut ParameterState,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
     ) -> Result<()> {
-        let AdamOptions { lr, betas: (beta1, beta2), eps, weight_decay, .. } = *self;
-        let step = state.count_step()?;
-        let mut gradient = downwards(gradient, self.maximize)?;
-        if weight_decay != 0.0 {
-            if self.decoupled_weight_decay {
-                mul_number_(parameter, 1.0 - lr * weight_decay)?;
-            } else {
-                gradient = add_scaled(&gradient, parameter, weight_decay)?;
-            }
-        }
-        let gradient = as_real(&gradient)?;
-        let mut exp_avg = as_real(&state.zeros_like("exp_avg", parameter)?)?;
-        let mut exp_avg_sq = as_real(&state.zeros_like("exp_avg_sq", parameter)?)?;
-        lerp_(&mut exp_avg, &gradient, 1.0 - beta1)?;
-        mul_number_(&mut exp_avg_sq, beta2)?;
-        addcmul_(&mut exp_avg_sq, &gradient, &gradient, 1.0 - beta2)?;
+        let AdamOptions { lr, betas: (beta1, beta2), eps, .. } = *self;
+        let steps = states.count_step()?;
+        let mut exp_avgs = states.zeros_like("exp_avg", parameters)?.as_real()?;
+        let mut exp_avg_sqs = states.zeros_like("exp_avg_sq", parameters)?.as_real()?;
+        let decay = WeightDecay::new(self.weight_decay, self.decoupled_weight_decay, lr);
+        let (mut weights, gradients) = decayed(parameters, gradients, self.maximize, decay)?;
+        exp_avgs.lerp_(&gradients, 1.0 - beta1)?;
+        exp_avg_sqs.mul_number_(beta2)?;
+        exp_avg_sqs.addcmul_(&gradients, &gradients, 1.0 - beta2)?;
         if self.amsgrad {
-            let largest = as_real(&state.zeros_like("max_exp_avg_sq", parameter)?)?;
-            exp_avg_sq = largest.f_maximum_out(&largest, &exp_avg_sq)?;
+            let mut largest = states.zeros_like("max_exp_avg_sq", parameters)?.as_real()?;
+            largest.maximum_(&exp_avg_sqs)?;
+            exp_avg_sqs = largest;
         }
 
-        let bias_correction1 = 1.0 - beta1.powf(step);
-        let bias_correction2 = 1.0 - beta2.powf(step);
-        let mut denominator = exp_avg_sq.f_sqrt()?;
-        div_number_(&mut denominator, power_of_a_half(bias_correction2))?;
-        add_number_(&mut denominator, eps)?;
-        let step_size = lr / bias_correction1;
-        Ok(addcdiv_(&mut as_real(parameter)?, &exp_avg, &denominator, -step_size)?)
+        let bias_correction2 = each(&steps, |step| power_of_a_half(1.0 - beta2.powf(step)));
+        let mut denominators = exp_avg_sqs.sqrt()?;
+        denominators.div_numbers_(&bias_correction2)?;
+        denominators.add_number_(eps)?;
+        let step_sizes = each(&steps, |step| -(lr / (1.0 - beta1.powf(step))));
+        weights.addcdiv_numbers_(&exp_avgs, &denominators, &step_sizes)
     }
 }
 
@@ -170,6 +171,7 @@ mod tests {
     use serde_json::json;
     use std::collections::BTreeMap;
     use std::ops::Range;
+    use tch::Tensor;
     use tch::nn::{self, OptimizerConfig, VarStore};
 
     fn variants() -> [AdamOptions; 4] {

@@ -1,10 +1,11 @@
 //! Averages of a model's weights over its training: `torch.optim.swa_utils`.
 
+use super::tensor_list::{TensorList, by_device_and_kind};
 use crate::parameters::{named_buffers, named_parameters};
 use crate::{Error, Result};
-use c10d_sys::arithmetic::{lerp_, mul_number_};
+use c10d_sys::arithmetic::mul_number_;
 use tch::nn::VarStore;
-use tch::{Device, Kind, TchError, Tensor, no_grad};
+use tch::{Kind, TchError, Tensor, no_grad};
 
 /// PyTorch's keyword arguments of `AveragedModel`, with its defaults.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -96,8 +97,8 @@ impl AveragedModel {
         if self.n_averaged == 0 {
             copy(&self.averaged)?;
         } else {
-            let update = |(average, model): &(Tensor, Tensor)| self.update(average, model);
-            no_grad(|| self.averaged.iter().try_for_each(update))?;
+            let lists = by_device_and_kind(&self.averaged, |(average, _)| average);
+            no_grad(|| lists.iter().try_for_each(|pairs| self.update(pairs)))?;
         }
         copy(&self.copied)?;
         self.n_averaged += 1;
@@ -114,33 +115,45 @@ impl AveragedModel {
         self.n_averaged = n_averaged;
     }
 
-    fn update(&self, average: &Tensor, model: &Tensor) -> Result<()> {
-        let mut average = average.shallow_clone();
-        let model = model.f_to(average.device())?;
-        let is_whole = !average.f_is_floating_point()? && !average.f_is_complex()?;
-        let next = match (self.averaging, is_whole) {
-            (Averaging::Ema { decay }, false) => {
-                return Ok(lerp_(&mut average, &model, 1.0 - decay)?);
+    /// Updates averages of one kind on one device.
+    fn update(&self, pairs: &[&(Tensor, Tensor)]) -> Result<()> {
+        let averages = pairs.iter().map(|(average, _)| average.shallow_clone());
+        let mut averages = TensorList::from(averages.collect::<Vec<_>>());
+        let models = pairs.iter().map(|(average, model)| model.f_to(average.device()));
+        let models = TensorList::from(models.collect::<Result<Vec<_>, _>>()?);
+        let is_whole = !averages[0].f_is_floating_point()? && !averages[0].f_is_complex()?;
+        match self.averaging {
+            Averaging::Ema { decay } if !is_whole => averages.lerp_(&models, 1.0 - decay),
+            // On GPUs, PyTorch has another formula, whose weight is a `float32`.
+            Averaging::Swa if !is_whole && averages.is_foreach() => {
+                let weight = 1.0 / (self.n_averaged + 1) as f32;
+                averages.lerp_(&models, f64::from(weight))
             }
-            (Averaging::Ema { decay }, true) => {
+            _ => {
+                for (average, model) in averages.iter_mut().zip(models.iter()) {
+                    average.f_copy_(&self.next(average, model)?)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The average with the next model in it, by a formula that also suits whole numbers.
+    fn next(&self, average: &Tensor, model: &Tensor) -> Result<Tensor, TchError> {
+        match self.averaging {
+            Averaging::Ema { decay } => {
                 let times = |tensor: &Tensor, factor| {
                     let mut product = tensor.f_to_kind(Kind::Float)?;
                     mul_number_(&mut product, factor)?;
                     Ok::<_, TchError>(product)
                 };
-                times(&average, decay)?.f_add(&times(&model, 1.0 - decay)?)?
+                times(average, decay)?.f_add(&times(model, 1.0 - decay)?)
             }
-            // On GPUs, PyTorch has another formula, whose weight is a `float32`.
-            (Averaging::Swa, false) if average.device() != Device::Cpu => {
-                let weight = 1.0 / (self.n_averaged + 1) as f32;
-                return Ok(lerp_(&mut average, &model, f64::from(weight))?);
-            }
-            (Averaging::Swa, _) => {
+            Averaging::Swa => {
                 let count = Tensor::from((self.n_averaged + 1) as i64).f_to(average.device())?;
-                average.f_add(&model.f_sub(&average)?.f_div(&count)?)?
+                average.f_add(&model.f_sub(average)?.f_div(&count)?)
             }
-        };
-        Ok(average.f_copy_(&next)?)
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! Gradient clipping: `torch.nn.utils.clip_grad`.
 
 use super::optimizer::check_not_negative;
+use super::tensor_list::{TensorList, by_device_and_kind};
 use crate::Result;
-use c10d_sys::arithmetic::{add_number_, clamp_max_, clamp_min_, mul_number_};
-use tch::{TchError, Tensor, no_grad};
+use c10d_sys::arithmetic::{add_number_, clamp_max_, mul_number_};
+use tch::{Device, Tensor, no_grad};
 
 /// Scales all gradients by one factor so that their joint norm is at most `max_norm`; smaller
 /// gradients are unchanged. Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_` with
-/// its default, the 2-norm, and with the same bits on the CPU.
+/// its default, the 2-norm, with the same bits on the CPU and the same `_foreach_*` operations on
+/// GPUs.
 ///
 /// Call this between the backward pass and the optimizer's step, with the parameters of all groups.
 /// Their order counts in the last bits: for Python's `model.parameters()`, use the model's
@@ -59,8 +61,7 @@ use tch::{TchError, Tensor, no_grad};
 /// [`GradScaler::step`]: crate::amp::GradScaler::step
 pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
     check_not_negative(&[("max_norm", max_norm)])?;
-    let mut gradients = gradients(parameters);
-    Ok(no_grad(|| scale(&mut gradients, max_norm))?)
+    no_grad(|| scale(gradients(parameters), max_norm))
 }
 
 /// Clamps every element of the gradients to the range from `-clip_value` to `clip_value`.
@@ -89,11 +90,11 @@ pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
 /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails.
 pub fn clip_grad_value_(parameters: &[Tensor], clip_value: f64) -> Result<()> {
     check_not_negative(&[("clip_value", clip_value)])?;
-    let clip = |mut gradient: Tensor| {
-        clamp_min_(&mut gradient, -clip_value)?;
-        Ok(clamp_max_(&mut gradient, clip_value)?)
+    let clip = |mut list: TensorList| {
+        list.clamp_min_(-clip_value)?;
+        list.clamp_max_(clip_value)
     };
-    no_grad(|| gradients(parameters).into_iter().try_for_each(clip))
+    no_grad(|| lists(gradients(parameters)).into_iter().try_for_each(clip))
 }
 
 /// The gradients of the parameters that have one.
@@ -102,14 +103,17 @@ fn gradients(parameters: &[Tensor]) -> Vec<Tensor> {
 }
 
 /// The operations of PyTorch's `_get_total_norm` and `_clip_grads_with_norm_`, in their order.
-fn scale(gradients: &mut [Tensor], max_norm: f64) -> Result<f64, TchError> {
+fn scale(gradients: Vec<Tensor>, max_norm: f64) -> Result<f64> {
     let Some(device) = gradients.first().map(Tensor::device) else {
         return Ok(0.0);
     };
-    let norms: Vec<_> = gradients
-        .iter()
-        .map(|gradient| gradient.f_norm()?.f_to(device))
-        .collect::<Result<_, TchError>>()?;
+    let mut lists = lists(gradients);
+    let mut norms = Vec::new();
+    for list in &lists {
+        for norm in list.norm()?.iter() {
+            norms.push(norm.f_to(device)?);
+        }
+    }
     let total_norm = Tensor::f_stack(&norms, 0)?.f_norm()?;
     // Python's max_norm / (total_norm + 1e-6), which PyTorch also computes as a product.
     let mut factor = total_norm.f_detach_copy()?;
@@ -117,17 +121,26 @@ fn scale(gradients: &mut [Tensor], max_norm: f64) -> Result<f64, TchError> {
     let _ = factor.f_reciprocal_()?;
     mul_number_(&mut factor, max_norm)?;
     clamp_max_(&mut factor, 1.0)?;
-    for gradient in gradients {
+    for list in &mut lists {
         // Even by 1: checking the factor would wait for a GPU.
-        let _ = gradient.f_mul_(&factor.f_to(gradient.device())?)?;
+        let factor = factor.f_to(list[0].device())?;
+        list.mul_tensor_(&factor)?;
     }
-    total_norm.f_double_value(&[])
+    Ok(total_norm.f_double_value(&[])?)
+}
+
+/// The gradients of each kind on each GPU together; on the CPU, in their order.
+fn lists(gradients: Vec<Tensor>) -> Vec<TensorList> {
+    if gradients.iter().all(|gradient| gradient.device() == Device::Cpu) {
+        return vec![gradients.into()];
+    }
+    by_device_and_kind(gradients, |gradient| gradient).into_iter().map(TensorList::from).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::{Device, Kind};
+    use tch::Kind;
 
     /// A parameter with this gradient.
     fn parameter(gradient: &[f32]) -> Tensor {

@@ -19,6 +19,8 @@ mod rmsprop;
 mod rule_parts;
 mod sgd;
 mod sparse_adam;
+mod state_list;
+mod tensor_list;
 mod update_rule;
 mod zero_redundancy;
 
@@ -36,5 +38,7 @@ pub use radam::{RAdam, RAdamOptions};
 pub use rmsprop::{RmsProp, RmsPropOptions};
 pub use sgd::{Sgd, SgdOptions};
 pub use sparse_adam::{SparseAdam, SparseAdamOptions};
+pub use state_list::StateList;
+pub use tensor_list::TensorList;
 pub use update_rule::{GradientLayout, ParameterState, StateShape, UpdateRule};
 pub use zero_redundancy::ZeroRedundancyOptimizer;

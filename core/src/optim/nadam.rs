@@ -3,12 +3,11 @@
 use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
-use super::rule_parts::{as_real, check_betas, downwards};
-use super::update_rule::{ParameterState, StateShape, UpdateRule};
+use super::rule_parts::{WeightDecay, check_betas, decayed, each, power_of_a_half};
+use super::state_list::StateList;
+use super::tensor_list::TensorList;
+use super::update_rule::{StateShape, UpdateRule};
 use crate::Result;
-use c10d_sys::arithmetic::{
-    add_number_, add_scaled, addcdiv_, addcmul_, copy, div_number_, lerp_, mul_number_,
-};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
@@ -30,6 +29,11 @@ pub struct NAdamOptions {
     pub decoupled_weight_decay: bool,
     /// Whether to maximize the objective instead of minimizing it.
     pub maximize: bool,
+    /// Whether to update the parameters of one kind on one device all at once, by PyTorch's
+    /// `_foreach_*` operations, instead of one after the other. By default, if all of them are on
+    /// GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreach: Option<bool>,
 }
 
 impl Default for NAdamOptions {
@@ -42,6 +46,7 @@ impl Default for NAdamOptions {
             momentum_decay: 4e-3,
             decoupled_weight_decay: false,
             maximize: false,
+            foreach: None,
         }
     }
 }
@@ -72,6 +77,10 @@ impl UpdateRule for NAdamOptions {
         "NAdam"
     }
 
+    fn foreach(&self) -> Option<bool> {
+        self.foreach
+    }
+
     fn check(&self) -> Result<()> {
         check_betas(self.betas)?;
         check_not_negative(&[
@@ -91,44 +100,50 @@ impl UpdateRule for NAdamOptions {
         ]
     }
 
-    /// `_single_tensor_nadam`
+    /// `_single_tensor_nadam` and `_multi_tensor_nadam`
     fn step(
         &self,
-        parameter: &mut Tensor,
-        gradient: &Tensor,
-        state: &mut ParameterState,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
     ) -> Result<()> {
-        let NAdamOptions { lr, betas: (beta1, beta2), eps, weight_decay, .. } = *self;
-        let mut gradient = as_real(&downwards(gradient, self.maximize)?)?;
-        let mut exp_avg = as_real(&state.zeros_like("exp_avg", parameter)?)?;
-        let mut exp_avg_sq = as_real(&state.zeros_like("exp_avg_sq", parameter)?)?;
-        let mut mu_product = state.get_or_insert_with("mu_product", || {
+        let NAdamOptions { lr, betas: (beta1, beta2), eps, .. } = *self;
+        let mut exp_avgs = states.zeros_like("exp_avg", parameters)?.as_real()?;
+        let mut exp_avg_sqs = states.zeros_like("exp_avg_sq", parameters)?.as_real()?;
+        let mut mu_products = states.get_or_insert_with("mu_product", |_| {
             Tensor::f_ones([0; 0], (Kind::Float, Device::Cpu))
         })?;
-        let mut weights = as_real(parameter)?;
-        let step = state.count_step()?;
-        if weight_decay != 0.0 {
-            if self.decoupled_weight_decay {
-                mul_number_(&mut weights, 1.0 - lr * weight_decay)?;
-            } else {
-                gradient = add_scaled(&gradient, &weights, weight_decay)?;
-            }
-        }
-        let (mu, mu_next) = (self.mu(step), self.mu(step + 1.0));
-        mul_number_(&mut mu_product, mu)?;
-        let mu_product = mu_product.f_double_value(&[])?;
+        let steps = states.count_step()?;
+        let decay = WeightDecay::new(self.weight_decay, self.decoupled_weight_decay, lr);
+        let (parameters, gradients) = (parameters.as_real()?, gradients.as_real()?);
+        let (mut weights, gradients) = decayed(&parameters, &gradients, self.maximize, decay)?;
+        let mus = each(&steps, |step| self.mu(step));
+        mu_products.mul_numbers_(&mus)?;
 
-        lerp_(&mut exp_avg, &gradient, 1.0 - beta1)?;
-        mul_number_(&mut exp_avg_sq, beta2)?;
-        addcmul_(&mut exp_avg_sq, &gradient, &gradient, 1.0 - beta2)?;
-        let mut denominator = copy(&exp_avg_sq)?;
-        div_number_(&mut denominator, 1.0 - beta2.powf(step))?;
-        let _ = denominator.f_sqrt_()?;
-        add_number_(&mut denominator, eps)?;
-        let of_gradient = -lr * (1.0 - mu) / (1.0 - mu_product);
-        let of_average = -lr * mu_next / (1.0 - mu_product * mu_next);
-        addcdiv_(&mut weights, &gradient, &denominator, of_gradient)?;
-        Ok(addcdiv_(&mut weights, &exp_avg, &denominator, of_average)?)
+        exp_avgs.lerp_(&gradients, 1.0 - beta1)?;
+        exp_avg_sqs.mul_number_(beta2)?;
+        exp_avg_sqs.addcmul_(&gradients, &gradients, 1.0 - beta2)?;
+        let bias_correction2 = each(&steps, |step| 1.0 - beta2.powf(step));
+        let mut denominators = if exp_avg_sqs.is_foreach() {
+            let mut roots = exp_avg_sqs.sqrt()?;
+            roots.div_numbers_(&each(&bias_correction2, power_of_a_half))?;
+            roots
+        } else {
+            let mut averages = exp_avg_sqs.copy()?;
+            averages.div_numbers_(&bias_correction2)?;
+            averages.sqrt_()?;
+            averages
+        };
+        denominators.add_number_(eps)?;
+        let mut of_gradients = Vec::new();
+        let mut of_averages = Vec::new();
+        for ((step, mu), mu_product) in steps.iter().zip(&mus).zip(mu_products.iter()) {
+            let (mu_next, mu_product) = (self.mu(step + 1.0), mu_product.f_double_value(&[])?);
+            of_gradients.push(-lr * (1.0 - mu) / (1.0 - mu_product));
+            of_averages.push(-lr * mu_next / (1.0 - mu_product * mu_next));
+        }
+        weights.addcdiv_numbers_(&gradients, &denominators, &of_gradients)?;
+        weights.addcdiv_numbers_(&exp_avgs, &denominators, &of_averages)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::optimizer::{Optimizer, OptimizerState, ParamGroupState};
 use super::param_group::{GroupOptions, ParamGroup, Parameter, groups_of_store};
+use super::state_list::StateList;
+use super::tensor_list::{TensorList, by_device_and_kind};
 use super::update_rule::{GradientLayout, ParameterState, UpdateRule};
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
@@ -158,16 +160,52 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         }
         no_grad(|| {
             for ParamGroup { parameters, options } in &mut self.groups {
-                for Parameter { name, tensor, state } in parameters {
-                    let gradient = tensor.grad();
-                    if gradient.defined() && is_chosen(name) {
-                        options.step(tensor, &gradient, state)?;
-                    }
-                }
+                let with_gradient = parameters.iter_mut().filter_map(|parameter| {
+                    let gradient = parameter.tensor.grad();
+                    let takes_part = gradient.defined() && is_chosen(&parameter.name);
+                    takes_part.then_some((parameter, gradient))
+                });
+                step_of_group(options, with_gradient.collect())?;
             }
             Ok(())
         })
     }
+}
+
+/// Makes the step of parameters with their gradients: in lists, or one after the other.
+fn step_of_group<R: UpdateRule>(rule: &R, parameters: Vec<(&mut Parameter, Tensor)>) -> Result<()> {
+    let on_gpus = || parameters.iter().all(|(parameter, _)| parameter.tensor.device().is_cuda());
+    let one_by_one = |parameters: Vec<(&mut Parameter, Tensor)>| {
+        parameters.into_iter().try_for_each(|parameter| step_of_list(rule, [parameter], false))
+    };
+    if !rule.foreach().unwrap_or_else(on_gpus) {
+        return one_by_one(parameters);
+    }
+    for list in by_device_and_kind(parameters, |(parameter, _)| &parameter.tensor) {
+        match list.iter().any(|(_, gradient)| gradient.is_sparse()) {
+            true => one_by_one(list)?,
+            false => step_of_list(rule, list, true)?,
+        }
+    }
+    Ok(())
+}
+
+fn step_of_list<'a>(
+    rule: &impl UpdateRule,
+    parameters: impl IntoIterator<Item = (&'a mut Parameter, Tensor)>,
+    foreach: bool,
+) -> Result<()> {
+    let (mut tensors, mut gradients, mut states) = (Vec::new(), Vec::new(), Vec::new());
+    for (Parameter { tensor, state, .. }, gradient) in parameters {
+        tensors.push(tensor.shallow_clone());
+        gradients.push(gradient);
+        states.push(state);
+    }
+    rule.step(
+        &mut TensorList::new(tensors, foreach),
+        &TensorList::new(gradients, foreach),
+        &mut StateList::new(states, foreach),
+    )
 }
 
 fn check_layout(rule: &impl UpdateRule, parameter: &str, gradient: &Tensor) -> Result<()> {

@@ -3,14 +3,13 @@
 use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
-use super::rule_parts::{as_real, check_betas, downwards, power_of_a_half};
-use super::update_rule::{ParameterState, StateShape, UpdateRule};
+use super::rule_parts::{WeightDecay, check_betas, decayed, each, power_of_a_half};
+use super::state_list::StateList;
+use super::tensor_list::TensorList;
+use super::update_rule::{StateShape, UpdateRule};
 use crate::Result;
-use c10d_sys::arithmetic::{
-    add_number_, add_scaled, add_scaled_, addcmul_, copy, div_number_, lerp_, mul_number_,
-};
+use c10d_sys::arithmetic::{add_number_, mul_number_};
 use serde::{Deserialize, Serialize};
-use tch::Tensor;
 
 /// PyTorch's keyword arguments of `RAdam`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -28,6 +27,11 @@ pub struct RAdamOptions {
     pub decoupled_weight_decay: bool,
     /// Whether to maximize the objective instead of minimizing it.
     pub maximize: bool,
+    /// Whether to update the parameters of one kind on one device all at once, by PyTorch's
+    /// `_foreach_*` operations, instead of one after the other. By default, if all of them are on
+    /// GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreach: Option<bool>,
 }
 
 impl Default for RAdamOptions {
@@ -39,6 +43,7 @@ impl Default for RAdamOptions {
             weight_decay: 0.0,
             decoupled_weight_decay: false,
             maximize: false,
+            foreach: None,
         }
     }
 }
@@ -70,6 +75,10 @@ impl UpdateRule for RAdamOptions {
         "RAdam"
     }
 
+    fn foreach(&self) -> Option<bool> {
+        self.foreach
+    }
+
     fn check(&self) -> Result<()> {
         check_betas(self.betas)?;
         check_not_negative(&[
@@ -87,51 +96,91 @@ impl UpdateRule for RAdamOptions {
         ]
     }
 
-    /// `_single_tensor_radam`
+    /// `_single_tensor_radam` and `_multi_tensor_radam`
     fn step(
         &self,
-        parameter: &mut Tensor,
-        gradient: &Tensor,
-        state: &mut ParameterState,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
     ) -> Result<()> {
-        let RAdamOptions { lr, betas: (beta1, beta2), eps, weight_decay, .. } = *self;
-        let mut gradient = as_real(&downwards(gradient, self.maximize)?)?;
-        let mut exp_avg = as_real(&state.zeros_like("exp_avg", parameter)?)?;
-        let mut exp_avg_sq = as_real(&state.zeros_like("exp_avg_sq", parameter)?)?;
-        let mut weights = as_real(parameter)?;
-        let step = state.count_step()?;
-        if weight_decay != 0.0 {
-            if self.decoupled_weight_decay {
-                mul_number_(&mut weights, 1.0 - lr * weight_decay)?;
-            } else {
-                gradient = add_scaled(&gradient, &weights, weight_decay)?;
-            }
+        let RAdamOptions { lr, betas: (beta1, beta2), .. } = *self;
+        let mut exp_avgs = states.zeros_like("exp_avg", parameters)?.as_real()?;
+        let mut exp_avg_sqs = states.zeros_like("exp_avg_sq", parameters)?.as_real()?;
+        let steps = states.count_step()?;
+        let decay = WeightDecay::new(self.weight_decay, self.decoupled_weight_decay, lr);
+        let (parameters, gradients) = (parameters.as_real()?, gradients.as_real()?);
+        let (mut weights, gradients) = decayed(&parameters, &gradients, self.maximize, decay)?;
+        exp_avgs.lerp_(&gradients, 1.0 - beta1)?;
+        exp_avg_sqs.mul_number_(beta2)?;
+        exp_avg_sqs.addcmul_(&gradients, &gradients, 1.0 - beta2)?;
+        drop(gradients);
+        if weights.is_foreach() {
+            let rates = self.rates(&steps, &exp_avg_sqs)?;
+            weights.addcmul_(&exp_avgs, &rates, 1.0)
+        } else {
+            weights.add_scaled_(&self.updates(&steps, &exp_avgs, &exp_avg_sqs)?, -1.0)
         }
-        lerp_(&mut exp_avg, &gradient, 1.0 - beta1)?;
-        mul_number_(&mut exp_avg_sq, beta2)?;
-        addcmul_(&mut exp_avg_sq, &gradient, &gradient, 1.0 - beta2)?;
+    }
+}
 
-        let bias_correction2 = 1.0 - beta2.powf(step);
-        let mut update = copy(&exp_avg)?;
-        div_number_(&mut update, 1.0 - beta1.powf(step))?;
-        mul_number_(&mut update, lr)?;
-
+impl RAdamOptions {
+    /// Corrects a step for the number of squares in the average. `None` as long as there are too
+    /// few of them to divide by their average.
+    fn rectification(&self, step: f64) -> Option<f64> {
+        let beta2 = self.betas.1;
         // The number of squares in the average, in the end and now.
         let rho_inf = 2.0 / (1.0 - beta2) - 1.0;
-        let rho = rho_inf - 2.0 * step * beta2.powf(step) / bias_correction2;
-        if rho > 5.0 {
-            let rectification = power_of_a_half(
+        let rho = rho_inf - 2.0 * step * beta2.powf(step) / (1.0 - beta2.powf(step));
+        (rho > 5.0).then(|| {
+            power_of_a_half(
                 (rho - 4.0) * (rho - 2.0) * rho_inf / ((rho_inf - 4.0) * (rho_inf - 2.0) * rho),
-            );
+            )
+        })
+    }
+
+    /// What the single-tensor function subtracts from the parameters.
+    fn updates(
+        &self,
+        steps: &[f64],
+        exp_avgs: &TensorList,
+        exp_avg_sqs: &TensorList,
+    ) -> Result<TensorList> {
+        let (beta1, beta2) = self.betas;
+        let mut updates = exp_avgs.copy()?;
+        updates.div_numbers_(&each(steps, |step| 1.0 - beta1.powf(step)))?;
+        updates.mul_number_(self.lr)?;
+        for ((update, exp_avg_sq), &step) in updates.iter_mut().zip(exp_avg_sqs.iter()).zip(steps) {
+            let Some(rectification) = self.rectification(step) else { continue };
             let mut adaptive = exp_avg_sq.f_sqrt()?;
-            add_number_(&mut adaptive, eps)?;
+            add_number_(&mut adaptive, self.eps)?;
             // A number divided by a tensor is a product in Python.
             let _ = adaptive.f_reciprocal_()?;
-            mul_number_(&mut adaptive, power_of_a_half(bias_correction2))?;
+            mul_number_(&mut adaptive, power_of_a_half(1.0 - beta2.powf(step)))?;
             let _ = update.f_mul_(&adaptive)?;
-            mul_number_(&mut update, rectification)?;
+            mul_number_(update, rectification)?;
         }
-        Ok(add_scaled_(&mut weights, &update, -1.0)?)
+        Ok(updates)
+    }
+
+    /// What the multi-tensor function multiplies the averages of the gradients by, before it adds
+    /// them to the parameters.
+    fn rates(&self, steps: &[f64], exp_avg_sqs: &TensorList) -> Result<TensorList> {
+        let (lr, (beta1, beta2)) = (self.lr, self.betas);
+        let divisors = each(steps, |step| {
+            let rectification = self.rectification(step).unwrap_or(0.0);
+            let bias_correction1 = 1.0 - beta1.powf(step);
+            -(power_of_a_half(1.0 - beta2.powf(step)) * (lr * rectification / bias_correction1))
+        });
+        let unrectified = each(steps, |step| {
+            let share = if self.rectification(step).is_some() { 0.0 } else { 1.0 };
+            -(lr * share / (1.0 - beta1.powf(step)))
+        });
+        let mut rates = exp_avg_sqs.sqrt()?;
+        rates.add_number_(self.eps)?;
+        rates.div_numbers_(&divisors)?;
+        rates.reciprocal_()?;
+        rates.add_numbers_(&unrectified)?;
+        Ok(rates)
     }
 }
 

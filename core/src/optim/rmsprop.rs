@@ -3,14 +3,12 @@
 use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
-use super::rule_parts::{as_real, downwards};
-use super::update_rule::{ParameterState, StateShape, UpdateRule};
+use super::rule_parts::{WeightDecay, decayed};
+use super::state_list::StateList;
+use super::tensor_list::TensorList;
+use super::update_rule::{StateShape, UpdateRule};
 use crate::Result;
-use c10d_sys::arithmetic::{
-    add_number_, add_scaled, add_scaled_, addcdiv_, addcmul_, copy, lerp_, mul_number_,
-};
 use serde::{Deserialize, Serialize};
-use tch::Tensor;
 
 /// PyTorch's keyword arguments of `RMSprop`, with its defaults.
 #[doc(alias = "RMSprop")]
@@ -31,6 +29,11 @@ pub struct RmsPropOptions {
     pub centered: bool,
     /// Whether to maximize the objective instead of minimizing it.
     pub maximize: bool,
+    /// Whether to update the parameters of one kind on one device all at once, by PyTorch's
+    /// `_foreach_*` operations, instead of one after the other. By default, if all of them are on
+    /// GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreach: Option<bool>,
 }
 
 impl Default for RmsPropOptions {
@@ -43,6 +46,7 @@ impl Default for RmsPropOptions {
             momentum: 0.0,
             centered: false,
             maximize: false,
+            foreach: None,
         }
     }
 }
@@ -89,6 +93,10 @@ impl UpdateRule for RmsPropOptions {
         "RMSprop"
     }
 
+    fn foreach(&self) -> Option<bool> {
+        self.foreach
+    }
+
     fn check(&self) -> Result<()> {
         check_not_negative(&[
             ("lr", self.lr),
@@ -110,42 +118,38 @@ impl UpdateRule for RmsPropOptions {
         layout
     }
 
-    /// `_single_tensor_rmsprop`
+    /// `_single_tensor_rmsprop` and `_multi_tensor_rmsprop`
     fn step(
         &self,
-        parameter: &mut Tensor,
-        gradient: &Tensor,
-        state: &mut ParameterState,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
     ) -> Result<()> {
-        let RmsPropOptions { lr, alpha, eps, weight_decay, momentum, .. } = *self;
-        state.count_step()?;
-        let mut gradient = downwards(gradient, self.maximize)?;
-        if weight_decay != 0.0 {
-            gradient = add_scaled(&gradient, parameter, weight_decay)?;
-        }
-        let gradient = as_real(&gradient)?;
-        let mut square_avg = as_real(&state.zeros_like("square_avg", parameter)?)?;
-        mul_number_(&mut square_avg, alpha)?;
-        addcmul_(&mut square_avg, &gradient, &gradient, 1.0 - alpha)?;
+        let RmsPropOptions { lr, alpha, eps, momentum, .. } = *self;
+        states.count_step()?;
+        let mut square_avgs = states.zeros_like("square_avg", parameters)?.as_real()?;
+        let decay = WeightDecay::Penalty(self.weight_decay);
+        let (mut weights, gradients) = decayed(parameters, gradients, self.maximize, decay)?;
+        square_avgs.mul_number_(alpha)?;
+        square_avgs.addcmul_(&gradients, &gradients, 1.0 - alpha)?;
 
-        let mut denominator = if self.centered {
-            let mut grad_avg = as_real(&state.zeros_like("grad_avg", parameter)?)?;
-            lerp_(&mut grad_avg, &gradient, 1.0 - alpha)?;
-            let mut variance = copy(&square_avg)?;
-            addcmul_(&mut variance, &grad_avg, &grad_avg, -1.0)?;
-            variance.f_sqrt_()?
+        let mut denominators = if self.centered {
+            let mut grad_avgs = states.zeros_like("grad_avg", parameters)?.as_real()?;
+            grad_avgs.lerp_(&gradients, 1.0 - alpha)?;
+            let mut variances = square_avgs.addcmul(&grad_avgs, &grad_avgs, -1.0)?;
+            variances.sqrt_()?;
+            variances
         } else {
-            square_avg.f_sqrt()?
+            square_avgs.sqrt()?
         };
-        add_number_(&mut denominator, eps)?;
-        let mut weights = as_real(parameter)?;
+        denominators.add_number_(eps)?;
         if momentum > 0.0 {
-            let mut buffer = as_real(&state.zeros_like("momentum_buffer", parameter)?)?;
-            mul_number_(&mut buffer, momentum)?;
-            addcdiv_(&mut buffer, &gradient, &denominator, 1.0)?;
-            Ok(add_scaled_(&mut weights, &buffer, -lr)?)
+            let mut buffers = states.zeros_like("momentum_buffer", parameters)?.as_real()?;
+            buffers.mul_number_(momentum)?;
+            buffers.addcdiv_(&gradients, &denominators, 1.0)?;
+            weights.add_scaled_(&buffers, -lr)
         } else {
-            Ok(addcdiv_(&mut weights, &gradient, &denominator, -lr)?)
+            weights.addcdiv_(&gradients, &denominators, -lr)
         }
     }
 }

@@ -1,12 +1,63 @@
 //! What the rules of several optimizers have in common.
 
+use super::tensor_list::TensorList;
 use crate::{Error, Result};
 use std::hint::black_box;
 use tch::{TchError, Tensor};
 
-/// The gradient with the sign for going down: `-gradient` for `maximize`.
-pub(super) fn downwards(gradient: &Tensor, maximize: bool) -> Result<Tensor, TchError> {
-    if maximize { gradient.f_neg() } else { Ok(gradient.shallow_clone()) }
+/// How an optimizer draws the weights to zero.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WeightDecay {
+    /// Added to the gradient (L2 penalty).
+    Penalty(f64),
+    /// Applied to the parameters, which are multiplied by this number.
+    Decoupled(f64),
+}
+
+impl WeightDecay {
+    /// The decay of optimizers that have both kinds.
+    pub(super) fn new(weight_decay: f64, decoupled: bool, lr: f64) -> Self {
+        match decoupled && weight_decay != 0.0 {
+            true => WeightDecay::Decoupled(1.0 - lr * weight_decay),
+            false => WeightDecay::Penalty(weight_decay),
+        }
+    }
+}
+
+/// The parameters and the gradients to go down, complex numbers as pairs of real ones, after the
+/// weight decay.
+///
+/// PyTorch's optimizers treat a complex number as two independent real ones. Some of their
+/// single-tensor functions do so only after the decay, which rounds differently.
+pub(super) fn decayed(
+    parameters: &TensorList,
+    gradients: &TensorList,
+    maximize: bool,
+    decay: WeightDecay,
+) -> Result<(TensorList, TensorList)> {
+    let (mut parameters, gradients) = match parameters.is_foreach() {
+        true => (parameters.as_real()?, gradients.as_real()?),
+        false => (parameters.shallow_clone(), gradients.shallow_clone()),
+    };
+    let mut gradients = downwards(&gradients, maximize)?;
+    match decay {
+        WeightDecay::Penalty(0.0) => {}
+        WeightDecay::Penalty(weight_decay) => {
+            gradients = gradients.add_scaled(&parameters, weight_decay)?;
+        }
+        WeightDecay::Decoupled(factor) => parameters.mul_number_(factor)?,
+    }
+    Ok((parameters.as_real()?, gradients.as_real()?))
+}
+
+/// A function of each parameter's number of steps, say.
+pub(super) fn each(numbers: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
+    numbers.iter().copied().map(f).collect()
+}
+
+/// The gradients with the sign for going down: `-gradient` for `maximize`.
+pub(super) fn downwards(gradients: &TensorList, maximize: bool) -> Result<TensorList> {
+    if maximize { gradients.neg() } else { Ok(gradients.shallow_clone()) }
 }
 
 /// `torch.view_as_real` of a complex tensor: PyTorch's optimizers treat a complex number as two

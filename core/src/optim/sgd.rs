@@ -4,11 +4,12 @@ use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
 use super::rule_parts::downwards;
-use super::update_rule::{GradientLayout, ParameterState, StateShape, UpdateRule};
+use super::state_list::StateList;
+use super::tensor_list::TensorList;
+use super::update_rule::{GradientLayout, StateShape, UpdateRule};
 use crate::{Error, Result};
-use c10d_sys::arithmetic::{add_scaled, add_scaled_, copy, mul_number_};
+use c10d_sys::arithmetic::{add_scaled_, copy, mul_number_};
 use serde::{Deserialize, Serialize};
-use tch::Tensor;
 
 /// PyTorch's keyword arguments of `SGD`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,11 @@ pub struct SgdOptions {
     pub nesterov: bool,
     /// Whether to maximize the objective instead of minimizing it.
     pub maximize: bool,
+    /// Whether to update the parameters of one kind on one device all at once, by PyTorch's
+    /// `_foreach_*` operations, instead of one after the other. By default, if all of them are on
+    /// GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreach: Option<bool>,
 }
 
 impl Default for SgdOptions {
@@ -36,6 +42,7 @@ impl Default for SgdOptions {
             weight_decay: 0.0,
             nesterov: false,
             maximize: false,
+            foreach: None,
         }
     }
 }
@@ -84,6 +91,10 @@ impl UpdateRule for SgdOptions {
         "SGD"
     }
 
+    fn foreach(&self) -> Option<bool> {
+        self.foreach
+    }
+
     fn check(&self) -> Result<()> {
         check_not_negative(&[
             ("lr", self.lr),
@@ -109,33 +120,53 @@ impl UpdateRule for SgdOptions {
         GradientLayout::Any
     }
 
-    /// `_single_tensor_sgd` for one parameter.
+    /// `_single_tensor_sgd` and `_multi_tensor_sgd`
     fn step(
         &self,
-        parameter: &mut Tensor,
-        gradient: &Tensor,
-        state: &mut ParameterState,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
     ) -> Result<()> {
-        let mut gradient = downwards(gradient, self.maximize)?;
+        let mut gradients = downwards(gradients, self.maximize)?;
         if self.weight_decay != 0.0 {
-            gradient = add_scaled(&gradient, parameter, self.weight_decay)?;
+            gradients = gradients.add_scaled(parameters, self.weight_decay)?;
         }
         if self.momentum != 0.0 {
-            let buffer = match state.get("momentum_buffer") {
-                Some(mut buffer) => {
-                    mul_number_(&mut buffer, self.momentum)?;
-                    add_scaled_(&mut buffer, &gradient, 1.0 - self.dampening)?;
-                    buffer
-                }
-                // The first step initialises it with the gradient itself.
-                None => state.get_or_insert_with("momentum_buffer", || copy(&gradient))?,
-            };
-            gradient = match self.nesterov {
-                true => add_scaled(&gradient, &buffer, self.momentum)?,
-                false => buffer,
+            let buffers = self.momentum_buffers(&gradients, states)?;
+            gradients = match self.nesterov {
+                true => gradients.add_scaled(&buffers, self.momentum)?,
+                false => buffers,
             };
         }
-        Ok(add_scaled_(parameter, &gradient, -self.lr)?)
+        parameters.add_scaled_(&gradients, -self.lr)
+    }
+}
+
+impl SgdOptions {
+    /// The momentum with these gradients in it.
+    fn momentum_buffers(
+        &self,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
+    ) -> Result<TensorList> {
+        const NAME: &str = "momentum_buffer";
+        if let Some(mut buffers) = states.get(NAME) {
+            buffers.mul_number_(self.momentum)?;
+            buffers.add_scaled_(gradients, 1.0 - self.dampening)?;
+            return Ok(buffers);
+        }
+        for (state, gradient) in states.iter_mut().zip(gradients.iter()) {
+            match state.get(NAME) {
+                Some(mut buffer) => {
+                    mul_number_(&mut buffer, self.momentum)?;
+                    add_scaled_(&mut buffer, gradient, 1.0 - self.dampening)?;
+                }
+                // The first step initialises it with the gradient itself.
+                None => state.insert(NAME, copy(gradient)?),
+            }
+        }
+        // All of them have one now, so nothing is inserted.
+        states.get_or_insert_with(NAME, |i| copy(&gradients[i]))
     }
 }
 
@@ -147,7 +178,7 @@ mod tests {
     use std::ops::Range;
     use tch::nn::VarStore;
     use tch::nn::{self, OptimizerConfig};
-    use tch::{Device, Kind};
+    use tch::{Device, Kind, Tensor};
 
     const VARIANTS: [SgdOptions; 5] = {
         let plain = SgdOptions {
@@ -157,6 +188,7 @@ mod tests {
             weight_decay: 0.0,
             nesterov: false,
             maximize: false,
+            foreach: None,
         };
         [
             plain,

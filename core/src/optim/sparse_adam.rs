@@ -3,6 +3,8 @@
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
 use super::rule_parts::{check_betas, downwards, with_values};
+use super::state_list::StateList;
+use super::tensor_list::TensorList;
 use super::update_rule::{GradientLayout, ParameterState, StateShape, UpdateRule};
 use crate::{Error, Result};
 use c10d_sys::arithmetic::{add_number_, mul_number_};
@@ -93,8 +95,24 @@ impl UpdateRule for SparseAdamOptions {
         GradientLayout::Sparse
     }
 
-    /// `torch.optim._functional.sparse_adam`
     fn step(
+        &self,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
+    ) -> Result<()> {
+        let gradients = downwards(gradients, self.maximize)?;
+        let parameters = parameters.iter_mut().zip(gradients.iter()).zip(states.iter_mut());
+        for ((parameter, gradient), state) in parameters {
+            self.step_of_one(parameter, gradient, state)?;
+        }
+        Ok(())
+    }
+}
+
+impl SparseAdamOptions {
+    /// `torch.optim._functional.sparse_adam` for one parameter.
+    fn step_of_one(
         &self,
         parameter: &mut Tensor,
         gradient: &Tensor,
@@ -108,7 +126,7 @@ impl UpdateRule for SparseAdamOptions {
         let mut exp_avg_sq = state.zeros_like("exp_avg_sq", parameter)?;
         let step = state.count_step()?;
         // An index that appears twice would be squared in parts.
-        let gradient = downwards(gradient, self.maximize)?.f_coalesce()?;
+        let gradient = gradient.f_coalesce()?;
         let values = gradient.f_internal_values()?;
         if values.numel() == 0 {
             return Ok(());

@@ -1,6 +1,8 @@
 //! What distinguishes one optimizer from another.
 
 use super::param_group::GroupOptions;
+use super::state_list::StateList;
+use super::tensor_list::TensorList;
 use crate::{Error, Result};
 use c10d_sys::arithmetic::{add_number_, copy};
 use serde::Serialize;
@@ -20,7 +22,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 /// use tch::{Device, Kind, Tensor, nn::VarStore};
 /// use tch_parallel::Result;
 /// use tch_parallel::optim::{
-///     GroupOptions, Optimizer, ParamGroupOptimizer, ParameterState, UpdateRule,
+///     GroupOptions, Optimizer, ParamGroupOptimizer, StateList, TensorList, UpdateRule,
 /// };
 ///
 /// /// Moves each weight by the learning rate, against its gradient's sign.
@@ -47,12 +49,14 @@ use tch::{Device, Kind, Tensor, no_grad};
 ///     }
 ///     fn step(
 ///         &self,
-///         parameter: &mut Tensor,
-///         gradient: &Tensor,
-///         _state: &mut ParameterState,
+///         parameters: &mut TensorList,
+///         gradients: &TensorList,
+///         _states: &mut StateList<'_>,
 ///     ) -> Result<()> {
-///         // tch's operators panic where this should return an error.
-///         let _ = parameter.f_sub_(&gradient.f_sign()?.f_mul(&Tensor::from(self.lr))?)?;
+///         for (parameter, gradient) in parameters.iter_mut().zip(gradients.iter()) {
+///             // tch's operators panic where this should return an error.
+///             let _ = parameter.f_sub_(&gradient.f_sign()?.f_mul(&Tensor::from(self.lr))?)?;
+///         }
 ///         Ok(())
 ///     }
 /// }
@@ -87,16 +91,26 @@ pub trait UpdateRule: GroupOptions + Clone + Serialize + DeserializeOwned + 'sta
         GradientLayout::Dense
     }
 
-    /// Updates a parameter by its gradient, without a graph.
+    /// Whether [`step`](Self::step) gets all parameters of one kind on one device at once, as lists
+    /// whose operations are PyTorch's `_foreach_*`: the option `foreach` of PyTorch's optimizers.
+    /// With `None`, if all parameters with a gradient are on GPUs.
+    ///
+    /// Unless implemented, it gets one parameter after the other. So do parameters with sparse
+    /// gradients, whatever this returns.
+    fn foreach(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    /// Updates parameters by their gradients, without a graph. The lists have the same length.
     ///
     /// # Errors
-    /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails; the parameter may already
-    /// have changed.
+    /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails; parameters may already have
+    /// changed.
     fn step(
         &self,
-        parameter: &mut Tensor,
-        gradient: &Tensor,
-        state: &mut ParameterState,
+        parameters: &mut TensorList,
+        gradients: &TensorList,
+        states: &mut StateList<'_>,
     ) -> Result<()>;
 }
 

@@ -435,6 +435,53 @@ c10d_status c10d_copy(const c10d_tensor* tensor, c10d_tensor** out);
 // tensor.norm(dim=dim, keepdim=True). `*out` is a new tensor.
 c10d_status c10d_norm(const c10d_tensor* tensor, int64_t dim, c10d_tensor** out);
 
+// --- foreach.cpp: one operation for a list of tensors, torch._foreach_* ---
+
+// What c10d_foreach_ and c10d_foreach do. The numbers are one for all tensors, or, if the name ends
+// in NUMBERS, one for each.
+enum {
+  C10D_FOREACH_ADD_NUMBER,
+  C10D_FOREACH_ADD_NUMBERS,
+  C10D_FOREACH_MUL_NUMBER,
+  C10D_FOREACH_MUL_NUMBERS,
+  C10D_FOREACH_DIV_NUMBERS,
+  C10D_FOREACH_CLAMP_MIN,
+  C10D_FOREACH_CLAMP_MAX,
+  C10D_FOREACH_SQRT,
+  C10D_FOREACH_RECIPROCAL,
+  C10D_FOREACH_NEG,
+  C10D_FOREACH_NORM,
+  C10D_FOREACH_MUL,
+  C10D_FOREACH_DIV,
+  C10D_FOREACH_MAXIMUM,
+  C10D_FOREACH_ADD_SCALED,
+  C10D_FOREACH_LERP,
+  C10D_FOREACH_ADDCMUL,
+  C10D_FOREACH_ADDCDIV,
+  C10D_FOREACH_ADDCDIV_NUMBERS,
+};
+// In place. `first` and `second` are null, or lists of `count` tensors.
+c10d_status c10d_foreach_(
+    uint8_t operation,
+    c10d_tensor** targets,
+    c10d_tensor** first,
+    c10d_tensor** second,
+    size_t count,
+    const double* numbers,
+    size_t number_count);
+// `out` is a list of `count` pointers, to which new tensors are written.
+c10d_status c10d_foreach(
+    uint8_t operation,
+    c10d_tensor** sources,
+    c10d_tensor** first,
+    c10d_tensor** second,
+    size_t count,
+    const double* numbers,
+    size_t number_count,
+    c10d_tensor** out);
+// torch._foreach_mul_(targets, factor)
+c10d_status c10d_foreach_mul_tensor(c10d_tensor** targets, size_t count, const c10d_tensor* factor);
+
 // --- tensor.cpp: what tch lacks ---
 
 // For each tensor: tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype)), drawn one after the

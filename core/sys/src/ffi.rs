@@ -517,6 +517,31 @@ unsafe extern "C" {
     pub(crate) fn c10d_copy(tensor: *const Tensor, out: *mut *mut Tensor) -> Status;
     pub(crate) fn c10d_norm(tensor: *const Tensor, dim: i64, out: *mut *mut Tensor) -> Status;
 
+    pub(crate) fn c10d_foreach_(
+        operation: u8,
+        targets: *mut *mut Tensor,
+        first: *mut *mut Tensor,
+        second: *mut *mut Tensor,
+        count: usize,
+        numbers: *const f64,
+        number_count: usize,
+    ) -> Status;
+    pub(crate) fn c10d_foreach(
+        operation: u8,
+        sources: *mut *mut Tensor,
+        first: *mut *mut Tensor,
+        second: *mut *mut Tensor,
+        count: usize,
+        numbers: *const f64,
+        number_count: usize,
+        out: *mut *mut Tensor,
+    ) -> Status;
+    pub(crate) fn c10d_foreach_mul_tensor(
+        targets: *mut *mut Tensor,
+        count: usize,
+        factor: *const Tensor,
+    ) -> Status;
+
     pub(crate) fn c10d_randn(tensors: *mut *mut Tensor, count: usize, seed: u64) -> Status;
     pub(crate) fn c10d_batch_norm_backward_reduce(
         gradient: *const Tensor,

@@ -20,6 +20,7 @@
 //! - [`stream`]: streams and events of CUDA devices.
 //! - [`random`]: the state of the global generators, and samples drawn from a generator of their own.
 //! - [`arithmetic`]: operations of tensors with numbers that return an error where tch's panic.
+//! - [`foreach`]: one operation for a whole list of tensors, which on a GPU is one launch.
 //! - [`tensor`]: tensor operations that tch lacks.
 //! - [`exit`](fn@exit): the end of a process, without libtorch's static destructors.
 //! - [`inherited_listener`]: a listening socket of the parent process.
@@ -38,6 +39,7 @@ mod comm_hook;
 mod error;
 mod exit;
 mod ffi;
+pub mod foreach;
 mod hogwild;
 mod listener;
 pub mod memory;

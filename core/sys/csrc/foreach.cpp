@@ -1,0 +1,124 @@
+#include "guard.hpp"
+
+#include <memory>
+
+using c10d_sys::guarded;
+using c10d_sys::tensors;
+
+namespace {
+
+std::vector<at::Scalar> scalars(const double* numbers, size_t count) {
+  return {numbers, numbers + count};
+}
+
+at::Scalar only(const double* numbers, size_t count) {
+  TORCH_CHECK(count == 1, "one number for all tensors was expected, and not ", count);
+  return numbers[0];
+}
+
+} // namespace
+
+c10d_status c10d_foreach_(
+    uint8_t operation,
+    c10d_tensor** targets,
+    c10d_tensor** first,
+    c10d_tensor** second,
+    size_t count,
+    const double* numbers,
+    size_t number_count) {
+  return guarded([&] {
+    const auto self = tensors(targets, count);
+    const auto a = tensors(first, first == nullptr ? 0 : count);
+    const auto b = tensors(second, second == nullptr ? 0 : count);
+    const auto one = [&] { return only(numbers, number_count); };
+    const auto each = [&] { return scalars(numbers, number_count); };
+    switch (operation) {
+      case C10D_FOREACH_ADD_NUMBER:
+        return at::_foreach_add_(self, one());
+      case C10D_FOREACH_ADD_NUMBERS:
+        return at::_foreach_add_(self, each());
+      case C10D_FOREACH_MUL_NUMBER:
+        return at::_foreach_mul_(self, one());
+      case C10D_FOREACH_MUL_NUMBERS:
+        return at::_foreach_mul_(self, each());
+      case C10D_FOREACH_DIV_NUMBERS:
+        return at::_foreach_div_(self, each());
+      case C10D_FOREACH_CLAMP_MIN:
+        return at::_foreach_clamp_min_(self, one());
+      case C10D_FOREACH_CLAMP_MAX:
+        return at::_foreach_clamp_max_(self, one());
+      case C10D_FOREACH_SQRT:
+        return at::_foreach_sqrt_(self);
+      case C10D_FOREACH_RECIPROCAL:
+        return at::_foreach_reciprocal_(self);
+      case C10D_FOREACH_MUL:
+        return at::_foreach_mul_(self, a);
+      case C10D_FOREACH_DIV:
+        return at::_foreach_div_(self, a);
+      case C10D_FOREACH_MAXIMUM:
+        return at::_foreach_maximum_(self, a);
+      case C10D_FOREACH_ADD_SCALED:
+        return at::_foreach_add_(self, a, one());
+      case C10D_FOREACH_LERP:
+        return at::_foreach_lerp_(self, a, one());
+      case C10D_FOREACH_ADDCMUL:
+        return at::_foreach_addcmul_(self, a, b, one());
+      case C10D_FOREACH_ADDCDIV:
+        return at::_foreach_addcdiv_(self, a, b, one());
+      case C10D_FOREACH_ADDCDIV_NUMBERS:
+        return at::_foreach_addcdiv_(self, a, b, each());
+      default:
+        TORCH_CHECK(false, "no operation in place has the number ", static_cast<int>(operation));
+    }
+  });
+}
+
+c10d_status c10d_foreach(
+    uint8_t operation,
+    c10d_tensor** sources,
+    c10d_tensor** first,
+    c10d_tensor** second,
+    size_t count,
+    const double* numbers,
+    size_t number_count,
+    c10d_tensor** out) {
+  return guarded([&] {
+    const auto self = tensors(sources, count);
+    const auto a = tensors(first, first == nullptr ? 0 : count);
+    const auto b = tensors(second, second == nullptr ? 0 : count);
+    const auto one = [&] { return only(numbers, number_count); };
+    const auto results = [&]() -> std::vector<at::Tensor> {
+      switch (operation) {
+        case C10D_FOREACH_ADD_NUMBER:
+          return at::_foreach_add(self, one());
+        case C10D_FOREACH_MUL_NUMBERS:
+          return at::_foreach_mul(self, scalars(numbers, number_count));
+        case C10D_FOREACH_SQRT:
+          return at::_foreach_sqrt(self);
+        case C10D_FOREACH_NEG:
+          return at::_foreach_neg(self);
+        case C10D_FOREACH_ADD_SCALED:
+          return at::_foreach_add(self, a, one());
+        case C10D_FOREACH_ADDCMUL:
+          return at::_foreach_addcmul(self, a, b, one());
+        case C10D_FOREACH_NORM:
+          return at::_foreach_norm(self);
+        default:
+          TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
+      }
+    }();
+    TORCH_CHECK(results.size() == count, "there are ", results.size(), " results for ", count, " tensors");
+    // All or none: a tensor that is made before another throws would be lost.
+    std::vector<std::unique_ptr<at::Tensor>> owned;
+    for (const auto& result : results) {
+      owned.push_back(std::make_unique<at::Tensor>(result));
+    }
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = owned[i].release();
+    }
+  });
+}
+
+c10d_status c10d_foreach_mul_tensor(c10d_tensor** targets, size_t count, const c10d_tensor* factor) {
+  return guarded([&] { at::_foreach_mul_(tensors(targets, count), *static_cast<const at::Tensor*>(factor)); });
+}
