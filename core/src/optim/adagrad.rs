@@ -110,13 +110,21 @@ impl UpdateRule for AdagradOptions {
             return self.sparse_step(parameters, &gradients, sums, &rates);
         }
         let decay = WeightDecay::Penalty(weight_decay);
-        let (mut weights, gradients) = decayed(parameters, gradients, self.maximize, decay)?;
+        let (mut weights, mut gradients) = decayed(parameters, gradients, self.maximize, decay)?;
         let mut sums = sums.as_real()?;
         sums.addcmul_(&gradients, &gradients, 1.0)?;
         let mut denominators = sums.sqrt()?;
         denominators.add_number_(eps)?;
         if weights.is_foreach() {
-            weights.addcdiv_(&gradients.mul_numbers(&rates)?, &denominators, 1.0)
+            // On the CPU, the two products round 16-bit numbers differently. In place it must not be
+            // the parameter's own gradient.
+            let numerators = if weight_decay != 0.0 || self.maximize {
+                gradients.mul_numbers_(&rates)?;
+                gradients
+            } else {
+                gradients.mul_numbers(&rates)?
+            };
+            weights.addcdiv_(&numerators, &denominators, 1.0)
         } else {
             weights.addcdiv_numbers_(&gradients, &denominators, &rates)
         }

@@ -47,7 +47,9 @@ impl Default for SgdOptions {
     }
 }
 
-/// `torch.optim.SGD`, bit for bit: the operations of its `_single_tensor_sgd`, in their order.
+/// `torch.optim.SGD`, bit for bit: the operations of its `_single_tensor_sgd` and, on GPUs,
+/// `_multi_tensor_sgd`, in their order. Unlike the latter with Nesterov momentum, it leaves the
+/// gradients as they are.
 ///
 /// tch's own optimizer computes the same, but its momentum cannot be saved.
 ///

@@ -108,7 +108,7 @@ fn owned(status: ffi::Status, tensor: *mut ffi::Tensor) -> Result<Tensor, TchErr
     Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
 }
 
-fn as_tchs(error: Error) -> TchError {
+pub(crate) fn as_tchs(error: Error) -> TchError {
     TchError::Torch(error.message().to_owned())
 }
 

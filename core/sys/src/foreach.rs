@@ -3,6 +3,7 @@
 //! For tensors of one kind on one GPU this is one launch, or a few, instead of one for each tensor.
 //! Elsewhere PyTorch computes one tensor after the other.
 
+use crate::arithmetic::as_tchs;
 use crate::error::check;
 use crate::ffi;
 use crate::process_group::{pointer, pointers};
@@ -143,10 +144,6 @@ fn lists(
 /// Null for no list.
 fn address(list: &mut Vec<*mut ffi::Tensor>) -> *mut *mut ffi::Tensor {
     if list.is_empty() { null_mut() } else { list.as_mut_ptr() }
-}
-
-fn as_tchs(error: crate::Error) -> TchError {
-    TchError::Torch(error.message().to_owned())
 }
 
 #[cfg(test)]
