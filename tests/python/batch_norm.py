@@ -4,8 +4,8 @@ there.
 
     python tests/python/batch_norm.py batch_norm.safetensors cpu 5 6
 
-With the device cuda, it is a rank of a job like the example itself, trains with SyncBatchNorm, and puts
-its rank before the file's name.
+With the device cuda, it is a rank of a job like the example itself, trains with SyncBatchNorm, and
+saves its part in the same file of the directory, which then is the first argument.
 """
 
 import os
@@ -13,6 +13,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from device import device_of
 from safetensors.torch import save_file
 from torch import nn
 
@@ -22,11 +23,11 @@ LAYERS = [nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d]
 
 def main(file, device, *sample):
     layer, rank, ranks = LAYERS[len(sample)](4), 0, 1
-    if device == "cuda":
+    device = device_of(device)
+    if device.type == "cuda":
         dist.init_process_group("gloo")
         layer, rank, ranks = nn.SyncBatchNorm(4), dist.get_rank(), dist.get_world_size()
-        file = f"{rank}{file}"
-        device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
+        file = os.path.join(file, f"rank{rank}.safetensors")
     layer.to(device)
     size = [7, 4, *map(int, sample)]
     torch.manual_seed(0)

@@ -8,6 +8,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from device import device_of
 from safetensors.torch import save_file
 from torch import nn
 
@@ -80,7 +81,7 @@ def plain(tensor):
 
 
 def run(case):
-    model, loss = PROBLEMS[case["problem"]]("cuda:0" if case.get("on_gpu") else "cpu")
+    model, loss = PROBLEMS[case["problem"]](device_of("cuda" if case.get("on_gpu") else "cpu"))
     optimizer = getattr(torch.optim, case["optimizer"])(model.parameters(), **case["options"])
     for step in range(STEPS):
         optimizer.zero_grad()

@@ -95,21 +95,22 @@ fn three_ranks_of_unequal_batches_equal_python() -> Result<()> {
 #[ignore = "needs a GPU, and the example built with the feature `cuda`"]
 fn two_ranks_on_one_gpu_equal_pytorchs_to_the_last_bit() -> Result<()> {
     for sample in SAMPLES {
-        let job = Job::new()?;
-        let with_sample = |first| [first, "cuda"].into_iter().chain(sample.iter().copied());
-        let rust = example("sync_batch_norm", with_sample("."))?;
-        let python = python("batch_norm", with_sample(".python.safetensors"))?;
-        for program in [rust, python] {
+        let arguments = || [".", "cuda"].into_iter().chain(sample.iter().copied());
+        let parts = |program| {
+            let job = Job::new()?;
             job.run(launch(2, &program)?)?.expect_success()?;
-        }
-        for rank in 0..2 {
-            let read = |name: String| safetensors::read(&job.directory().join(name));
-            let rust = read(format!("rank{rank}.safetensors"))?;
-            let python = read(format!("{rank}.python.safetensors"))?;
+            let read =
+                |rank| safetensors::read(&job.directory().join(format!("rank{rank}.safetensors")));
+            Ok::<_, anyhow::Error>([read(0)?, read(1)?])
+        };
+        let rust = parts(example("sync_batch_norm", arguments())?)?;
+        let python = parts(python("batch_norm", arguments())?)?;
+        for (rust, python) in rust.iter().zip(&python) {
             let names = rust.keys().collect::<Vec<_>>();
             ensure!(names == python.keys().collect::<Vec<_>>(), "saved were {names:?}");
-            let mut different = names.iter().filter(|name| rust[**name] != python[**name]);
-            ensure!(different.next().is_none(), "{different:?} differ, samples of {sample:?}");
+            let different: Vec<_> =
+                names.iter().filter(|name| rust[**name] != python[**name]).collect();
+            ensure!(different.is_empty(), "{different:?} differ, samples of {sample:?}");
         }
     }
     Ok(())
