@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tch::nn::{Module, VarStore};
 use tch::{Device, Kind, Reduction, Tensor};
+use tch_parallel::LogicalDevice;
 use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear};
 use tch_parallel::optim::*;
 
@@ -60,7 +61,10 @@ fn main() -> Result<()> {
 fn run(case: &Case, ranges: &[Range<i64>]) -> Result<Vec<(String, Tensor)>> {
     let mut vs = VarStore::new(Device::Cpu);
     let loss = loss(case.problem, &mut vs);
-    let device = if case.on_gpu { Device::Cuda(0) } else { Device::Cpu };
+    let device = match case.on_gpu {
+        true => Device::from(LogicalDevice::Cuda(0).check()?),
+        false => Device::Cpu,
+    };
     // The weights were drawn on the CPU, as in Python.
     vs.set_device(device);
     let mut state: Option<OptimizerState> = None;

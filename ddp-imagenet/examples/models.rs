@@ -15,6 +15,7 @@ use ddp_imagenet::models::Arch;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::LogicalDevice;
+use tch_parallel::backends::cudnn;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated};
 use tch_parallel::nn::NormLayer;
 
@@ -29,6 +30,7 @@ fn main() -> Result<()> {
     let home = arguments.next().as_deref().unwrap_or("cpu:0").parse::<LogicalDevice>()?.check()?;
     let device = Device::from(home);
 
+    cudnn::set_deterministic(true);
     tch::manual_seed(0);
     let vs = VarStore::new(device);
     let model = arch.build(&vs.root(), CLASSES, &NormLayer::BatchNorm);

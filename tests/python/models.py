@@ -99,6 +99,7 @@ def bytes_of(count):
 def main(arch, file, device="cpu"):
     device = device_of(device)
     torch.set_default_device(device)
+    torch.backends.cudnn.deterministic = True
     torch.manual_seed(0)
     model = build(arch)
     saved = {}

@@ -1,6 +1,7 @@
 """Parity with Python: the same training on the same GPU, compared bit by bit."""
 
 import array
+import json
 import shlex
 
 from examination.commands import PROGRAMS, ROOT, python, ranks_by_hand, rust
@@ -96,6 +97,47 @@ def example(name, program, line, check=same_tensors, **options):
     return Part(TOPIC, name, [[rust(program, line), python(program, line)]], check, **options)
 
 
+def optimizers():
+    """Both languages take what is PyTorch's default on a GPU, operations on lists of parameters."""
+    cases = [
+        ("AdamW", {}),
+        ("AdamW", {"lr": 0.1, "betas": [0.5, 0.6], "amsgrad": True, "maximize": True}),
+        ("Adam", {"lr": 0.01, "weight_decay": 0.1}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+        ("RMSprop", {"centered": True, "momentum": 0.5, "weight_decay": 0.1}),
+        ("Adagrad", {"lr": 0.1, "lr_decay": 0.1}),
+        ("Adadelta", {"lr": 0.3, "rho": 0.7}),
+        ("RAdam", {"lr": 0.1, "betas": [0.3, 0.9]}),
+        ("NAdam", {"lr": 0.1, "weight_decay": 0.1}),
+    ]
+    return [
+        json.dumps({"optimizer": name, "options": options, "problem": problem, "on_gpu": True})
+        for name, options in cases
+        for problem in ["float", "bfloat16"]
+    ]
+
+
+def same_normalization(ranks):
+    """Each rank's outputs, gradients and running statistics."""
+
+    def check(folder, _):
+        for file in [f"rank{rank}.safetensors" for rank in range(ranks)]:
+            ours = tensors(folder / "rust" / file)
+            expect_equal_tensors(ours, tensors(folder / "python" / file))
+        return f"{ranks} x {len(ours)} tensors"
+
+    return check
+
+
+def normalization(ranks, name):
+    commands = [
+        side(program, ". cuda 5 6", environment=environment)
+        for side, program in [(rust, "sync_batch_norm"), (python, "batch_norm")]
+        for environment in ranks_by_hand(ranks)
+    ]
+    return Part(TOPIC, name, [commands], same_normalization(ranks))
+
+
 def parts():
     bert = f"{BERT} {CORPUS} --metrics metrics --output {MODEL}"
     pyramid = "--arch pyramidnet20_a48 --batch-size 32"
@@ -124,6 +166,9 @@ def parts():
             f"resnet18 {MODEL} cuda:0",
             torchvision=True,
         ),
+        example("AdamW and seven other optimizers", "optimizers", shlex.join([MODEL, *optimizers()])),
+        normalization(1, "SyncBatchNorm, one rank"),
+        normalization(3, "SyncBatchNorm, three ranks over gloo on one GPU"),
         example("autocast to bf16", "amp", f"bfloat16 {MODEL} cuda:0"),
         example("autocast to fp16, GradScaler", "amp", f"float16 {MODEL} cuda:0", check=scaled),
     ]
