@@ -94,11 +94,16 @@ pub struct MeetingArgs {
 }
 
 impl MeetingArgs {
+    /// How long to wait for another rank.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+
     /// Exchanges are on the CPU, where every byte can be counted.
     pub fn process_group(&self) -> ProcessGroupOptions {
         ProcessGroupOptions {
             device: DeviceChoice::Cpu,
-            timeout: Duration::from_secs(self.timeout),
+            timeout: Some(self.timeout()),
             ..Default::default()
         }
     }

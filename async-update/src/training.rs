@@ -96,7 +96,7 @@ pub fn asynchronous<M: Method>(
     let (train_set, _) = args.data()?;
     let device = args.device(place.local_rank)?;
     let mut log = Log::create(args.metrics.as_deref(), Shard::new(place.rank, place.ranks)?)?;
-    let mut method = method(Shards::connect(place, args.meeting.process_group())?);
+    let mut method = method(Shards::connect(place, &args.meeting)?);
     let mut theta = model::zeros();
     let worker = Shard::new(place.rank - place.servers, place.workers().len())?;
     train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;

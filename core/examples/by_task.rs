@@ -36,7 +36,7 @@ type Task = fn(&ProcessGroup) -> Result<VarStore>;
 
 fn main() -> Result<()> {
     // ANCHOR: timeout
-    let timeout = Duration::from_secs(60);
+    let timeout = Some(Duration::from_secs(60));
     let group = init_process_group(ProcessGroupOptions { timeout, ..Default::default() })?;
     // On rank 0 its error names the ranks that are missing.
     group.with_timeout(Duration::from_secs(10)).monitored_barrier()?;

@@ -17,7 +17,7 @@ fn main() {
 
 fn run() -> Result<()> {
     // ANCHOR: lonely
-    let timeout = Duration::from_secs(5);
+    let timeout = Some(Duration::from_secs(5));
     let group = init_process_group(ProcessGroupOptions { timeout, ..Default::default() })?;
     let mut loss = AverageMeter::default();
     loss.update(1.0 + group.rank() as f64, 1);

@@ -24,9 +24,9 @@ pub struct ProcessGroupArgs {
     /// Backend of the collectives: gloo or nccl [default: nccl for cuda, else gloo].
     #[arg(long)]
     backend: Option<Backend>,
-    /// Seconds to wait for another rank.
-    #[arg(long, default_value_t = 1800, value_parser = value_parser!(u64).range(1..))]
-    timeout: u64,
+    /// Seconds to wait for another rank [default: 1800 with gloo, 600 with nccl].
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
 }
 
 impl ProcessGroupArgs {
@@ -42,7 +42,7 @@ impl ProcessGroupArgs {
         ProcessGroupOptions {
             backend: self.backend,
             device: self.device,
-            timeout: Duration::from_secs(self.timeout),
+            timeout: self.timeout.map(Duration::from_secs),
         }
     }
 }

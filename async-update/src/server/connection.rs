@@ -1,7 +1,7 @@
 //! How a worker and the servers find each other, and the worker's side of what they say.
 
 use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
-use crate::args::Place;
+use crate::args::{MeetingArgs, Place};
 use crate::link::Link;
 use tch::Tensor;
 use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
@@ -28,12 +28,12 @@ pub struct Shards {
 
 impl Shards {
     /// Connects a worker to all servers.
-    pub fn connect(place: Place, options: ProcessGroupOptions) -> Result<Shards> {
-        let store = Store::from_env(options.timeout)?;
+    pub fn connect(place: Place, meeting: &MeetingArgs) -> Result<Shards> {
+        let store = Store::from_env(meeting.timeout())?;
         let link = |shard| {
             let meeting_point = meeting_point(&store, place.rank, shard)?;
             meeting_point.set(HERE, b"")?;
-            connect(&meeting_point, WORKER, options)
+            connect(&meeting_point, WORKER, meeting.process_group())
         };
         let links = (0..place.servers).map(|shard| link(shard).map_err(lost(shard)));
         Ok(Shards { links: links.collect::<Result<_>>()? })

@@ -49,13 +49,13 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
     // What shard 0 grants the others do not question.
     let workers = Workers::new(if rank == 0 { planned } else { usize::MAX });
     let log = Log::create(args.metrics.as_deref(), data::Shard::new(rank, ranks)?)?;
-    let options = args.meeting.process_group();
-    let store = Store::from_env(options.timeout)?;
+    let (options, timeout) = (args.meeting.process_group(), args.meeting.timeout());
+    let store = Store::from_env(timeout)?;
     // The servers need each other; workers need not come.
     let colleagues =
         ProcessGroup::with_store(&store.with_prefix("servers")?, rank, servers, options)?;
     let shard = Mutex::new(Shard::new(theta.copy(), service.rule, service.gate, workers, log));
-    let server = Server { rank, store, options, shard, changed: Condvar::new() };
+    let server = Server { rank, store, options, timeout, shard, changed: Condvar::new() };
 
     let begun = Instant::now();
     let here = |worker| meeting_point(&server.store, worker, rank)?.check(HERE);
@@ -70,7 +70,7 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
                     come.insert(worker, scope.spawn(move || server.serve(worker)));
                 }
             }
-            let waiting = options.timeout.saturating_sub(begun.elapsed());
+            let waiting = timeout.saturating_sub(begun.elapsed());
             let nobody_else_comes = come.len() == place.workers().len() || waiting.is_zero();
             let nobody_is_left =
                 nobody_else_comes && come.values().all(ScopedJoinHandle::is_finished);
@@ -126,8 +126,10 @@ struct Server {
     rank: usize,
     /// Where workers announce themselves.
     store: Store,
-    /// How to connect to them, and how long to wait for one that is silent.
+    /// How to connect to them.
     options: ProcessGroupOptions,
+    /// How long to wait for one that is silent.
+    timeout: Duration,
     shard: Mutex<Shard>,
     /// Notified when a worker has made an update or left: others may wait for that.
     changed: Condvar,
@@ -252,7 +254,7 @@ impl Server {
     ) -> tch_parallel::Result<MutexGuard<'_, Shard>> {
         let must_wait = |shard: &mut Shard| !shard.ask(worker);
         loop {
-            let limit = self.options.timeout / 4;
+            let limit = self.timeout / 4;
             let waited = self.changed.wait_timeout_while(self.shard(), limit, must_wait);
             let (shard, result) = waited.unwrap_or_else(PoisonError::into_inner);
             if !result.timed_out() {

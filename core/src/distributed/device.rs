@@ -3,6 +3,7 @@
 use crate::device::no_gpu;
 use crate::{Devices, Error, LogicalDevice, Result, cuda_is_built};
 use std::str::FromStr;
+use std::time::Duration;
 use tch::{Cuda, Device};
 
 /// What moves the tensors: PyTorch's `backend`, `gloo` or `nccl` as text.
@@ -13,6 +14,18 @@ pub enum Backend {
     Gloo,
     /// NVIDIA's library, from GPU to GPU. Every rank needs its own GPU.
     Nccl,
+}
+
+impl Backend {
+    /// How long a group waits for a rank unless its options say otherwise: 30 minutes with gloo,
+    /// because loading data can take a rank that long, and 10 minutes with NCCL. PyTorch's
+    /// `default_pg_timeout` and `default_pg_nccl_timeout`.
+    pub const fn default_timeout(self) -> Duration {
+        match self {
+            Backend::Gloo => Duration::from_secs(30 * 60),
+            Backend::Nccl => Duration::from_secs(10 * 60),
+        }
+    }
 }
 
 /// The device a rank trains on: `auto`, `cpu` or `cuda` as text.

@@ -18,25 +18,15 @@ use std::time::{Duration, Instant};
 use tch::Device;
 
 /// PyTorch's keyword arguments `backend`, `device_id` and `timeout` of [`init_process_group`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessGroupOptions {
     /// What moves the tensors; by default NCCL for CUDA and gloo for the CPU, as in PyTorch.
     pub backend: Option<Backend>,
     /// The device of this rank's tensors.
     pub device: DeviceChoice,
-    /// How long to wait for the other ranks, at the start and in every collective. By default
-    /// PyTorch's 30 minutes for gloo: loading data can take a rank that long.
-    pub timeout: Duration,
-}
-
-impl Default for ProcessGroupOptions {
-    fn default() -> Self {
-        ProcessGroupOptions {
-            backend: None,
-            device: DeviceChoice::default(),
-            timeout: Duration::from_secs(30 * 60),
-        }
-    }
+    /// How long to wait for the other ranks, at the start and in every collective. By default as
+    /// long as PyTorch does with this backend ([`Backend::default_timeout`]).
+    pub timeout: Option<Duration>,
 }
 
 /// Joins the other ranks of the job that the environment describes ([`Env`]).
@@ -63,7 +53,7 @@ impl Default for ProcessGroupOptions {
 ///
 /// let group = init_process_group(ProcessGroupOptions {
 ///     device: DeviceChoice::Cpu,
-///     timeout: Duration::from_secs(60),
+///     timeout: Some(Duration::from_secs(60)),
 ///     ..Default::default()
 /// })?;
 /// assert_eq!((group.rank(), group.world_size()), (0, 1)); // no launcher has started this process
@@ -81,8 +71,8 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
     let (rank, world_size, local_rank) =
         env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
     // An unavailable device is refused before any rank is contacted.
-    device::choose(options.device, options.backend, local_rank)?;
-    let store = Store::from_env(options.timeout)?;
+    let (_, backend) = device::choose(options.device, options.backend, local_rank)?;
+    let store = Store::from_env(options.timeout.unwrap_or(backend.default_timeout()))?;
     ProcessGroup::with_store(&store, rank, world_size, options)
 }
 
@@ -97,7 +87,7 @@ pub(super) fn join(
         .env()
         .map_or((rank, rank, world_size), |env| (env.rank, env.local_rank, env.local_world_size));
     let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
-    let timeout = options.timeout.min(LONGEST);
+    let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST);
     let place = Place {
         rank,
         world_size,

@@ -68,7 +68,7 @@ pub fn run_with(
 
 /// The options with which a test's ranks make their group.
 pub fn options() -> ProcessGroupOptions {
-    ProcessGroupOptions { device: DeviceChoice::Cpu, timeout: TIMEOUT, ..Default::default() }
+    ProcessGroupOptions { device: DeviceChoice::Cpu, timeout: Some(TIMEOUT), ..Default::default() }
 }
 
 /// Like `run`, but for processes that are not all in one group.
