@@ -1,6 +1,7 @@
 //! A device of this process: a GPU, or a part of the CPU that stands in for one.
 
 use crate::{Error, Result};
+use c10d_sys::device;
 use c10d_sys::memory::{self, CPU_DEVICES};
 use std::fmt;
 use std::marker::PhantomData;
@@ -85,7 +86,7 @@ impl LogicalDevice {
         let previous = match self {
             LogicalDevice::Cpu(index) => LogicalDevice::Cpu(memory::exchange_cpu_device(index)),
             LogicalDevice::Cuda(index) => LogicalDevice::Cuda(
-                memory::exchange_cuda_device(index).map_err(Error::engine("set the device"))?,
+                device::exchange_cuda_device(index).map_err(Error::engine("set the device"))?,
             ),
         };
         Ok(DeviceGuard { previous, of_this_thread: PhantomData })
@@ -101,8 +102,11 @@ impl LogicalDevice {
             return Ok(tensor.shallow_clone());
         }
         let _on = self.guard()?;
+        // From pinned memory, the host need not wait for the copy, as in PyTorch's scatter
+        // (torch/csrc/cuda/comm.cpp). In the other direction it would read too early.
+        let non_blocking = matches!(self, LogicalDevice::Cuda(_));
         // Even if both are on the CPU; PyTorch's copies keep the strides.
-        let (non_blocking, copy) = (false, true);
+        let copy = true;
         Ok(tensor.f_to_device_(self.into(), tensor.kind(), non_blocking, copy)?)
     }
 }
@@ -123,8 +127,9 @@ impl Drop for DeviceGuard {
                 memory::exchange_cpu_device(index);
             }
             LogicalDevice::Cuda(index) => {
-                // It was current before, so setting it cannot fail.
-                let _ = memory::exchange_cuda_device(index);
+                // As PyTorch's guards do it: the previous device gets no context by this alone. It
+                // was current before, so this cannot fail.
+                let _ = device::restore_cuda_device(index);
             }
         }
     }

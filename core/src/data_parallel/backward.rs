@@ -1,11 +1,13 @@
 //! The backward pass: one per replica, each on its own thread, then one sum of all gradients.
 
+use super::coalesced::reduce_add_coalesced;
 use super::replicas::{SharedParts, SplitInput};
-use super::replicate::ModelVariables;
+use super::replicate::{ModelVariables, Variables};
 use super::scatter::{length, send};
 use super::trace::Step;
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::autograd::{self, GraphEnd};
+use c10d_sys::stream::LastGradient;
 use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Device, Tensor, no_grad};
 
@@ -100,7 +102,7 @@ impl SharedParts {
         let count = roots.len();
         let passed = match Device::from(self.devices.first()) {
             Device::Cpu => self.backward_on_threads(roots, retain_graph),
-            _ => self.backward_on_gpus(roots, retain_graph),
+            _ => self.backward_on_gpus(roots, &mut variables, retain_graph),
         };
         let reduced =
             passed.and_then(|()| no_grad(|| self.reduce_gradients(&mut variables, count)));
@@ -128,11 +130,32 @@ impl SharedParts {
     }
 
     /// One pass over all graphs. Autograd has one thread per GPU, and one of those is waiting for
-    /// us: passes on threads of our own would deadlock.
-    fn backward_on_gpus(&self, roots: Vec<Roots<'_>>, retain_graph: bool) -> Result<()> {
+    /// us: passes on threads of our own would deadlock. A GPU's part of the pass ends where the last
+    /// of its parameters has got its gradient.
+    fn backward_on_gpus(
+        &self,
+        roots: Vec<Roots<'_>>,
+        variables: &mut ModelVariables,
+        retain_graph: bool,
+    ) -> Result<()> {
         let trace = self.trace();
-        let spans: Vec<_> =
-            self.devices.iter().take(roots.len()).map(|d| trace.begin(Step::Backward, d)).collect();
+        let (original, replicas) = variables.first(roots.len());
+        let all = std::iter::once(&*original).chain(&*replicas);
+        let spans: Vec<_> = self
+            .devices
+            .iter()
+            .zip(all)
+            .map(|(device, Variables { parameters, .. })| {
+                let span = trace.begin(Step::Backward, device);
+                let last = match device {
+                    LogicalDevice::Cuda(index) if span.is_open() => {
+                        LastGradient::watch(parameters, index).ok()
+                    }
+                    _ => None,
+                };
+                (span, last)
+            })
+            .collect();
         let (mut ends, mut gradients) = (Vec::new(), Vec::new());
         for part in roots {
             ends.extend(part.ends);
@@ -142,7 +165,9 @@ impl SharedParts {
             autograd::backward(&ends, gradients, retain_graph)
                 .map_err(Error::engine("backward"))?;
         }
-        spans.into_iter().for_each(|span| span.end());
+        for (span, last) in spans {
+            span.end_at(last.map(LastGradient::event));
+        }
         Ok(())
     }
 
@@ -155,6 +180,7 @@ impl SharedParts {
         let _on = first.guard()?;
         for replica in replicas {
             let mut span = trace.begin(Step::ReduceGradients, first);
+            let (mut sums, mut dense) = (Vec::new(), Vec::new());
             // ANCHOR: reduce
             for (parameter, copy) in original.parameters.iter_mut().zip(&replica.parameters) {
                 let gradient = copy.grad();
@@ -162,15 +188,20 @@ impl SharedParts {
                     continue;
                 }
                 span.copied(&gradient, first);
-                let gradient = first.copy_of(&gradient)?;
                 let mut sum = parameter.grad();
-                if sum.defined() {
-                    let _ = sum.f_add_(&gradient)?;
-                } else {
+                if !sum.defined() {
+                    let gradient = first.copy_of(&gradient)?;
                     set_grad(parameter, &gradient).map_err(Error::engine("reduce gradients"))?;
+                } else if gradient.device().is_cuda() && !gradient.is_sparse() && !sum.is_sparse() {
+                    sums.push(sum);
+                    dense.push(gradient);
+                } else {
+                    let _ = sum.f_add_(&first.copy_of(&gradient)?)?;
                 }
             }
             // ANCHOR_END: reduce
+            // On GPUs, all of a replica's gradients in few large copies.
+            reduce_add_coalesced(&sums, &dense, first)?;
             span.end();
         }
         Ok(())

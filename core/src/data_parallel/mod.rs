@@ -18,13 +18,16 @@
 //! | `dp` | [`DataParallel`]: all the steps |
 //! | `model`, `criterion` | [`DataParallelModel`] and [`DataParallelCriterion`], which skip the gathering: each device computes the loss of its own outputs |
 //! | `error_check_mutex` | the lock by which passes take turns, and a pass within a pass is refused |
-//! | `trace` | [`Trace`]: what happened when, and how many bytes were copied |
+//! | `trace`, `gpu_span` | [`Trace`]: what happened when, and how many bytes were copied |
+//! | `coalesced` | variables and gradients between GPUs, in few large copies |
 
 mod backward;
+mod coalesced;
 mod criterion;
 mod dp;
 mod error_check_mutex;
 mod gather;
+mod gpu_span;
 mod model;
 mod parallel_apply;
 mod replicas;

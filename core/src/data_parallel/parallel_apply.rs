@@ -3,6 +3,7 @@
 use crate::error::of_panic;
 use crate::{Devices, Error, LogicalDevice, Result};
 use c10d_sys::autograd::ThreadState;
+use c10d_sys::stream::Stream;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -58,7 +59,8 @@ impl Workers {
     /// devices. With one device, the job runs on the caller's thread. `operation` is its name in
     /// errors.
     ///
-    /// The threads inherit the caller's grad mode, autocast, profiler and number of OpenMP threads.
+    /// The threads inherit the caller's grad mode, autocast, profiler and number of OpenMP threads, and
+    /// for each GPU the caller's current stream.
     ///
     /// # Errors
     /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic,
@@ -84,8 +86,9 @@ impl Workers {
                 "other workers, because these are busy",
             ));
         }
-        let state = ThreadState::of_this_thread().map_err(Error::engine("parallel_apply"))?;
+        let state = ThreadState::of_this_thread().map_err(in_the_engine)?;
         let threads = tch::get_num_threads();
+        let streams = self.devices.iter().map(current_stream).collect::<Result<Vec<_>>>()?;
         // A thread takes only its own job; the mutex proves that to the compiler.
         let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
         let run = |index: usize| {
@@ -93,11 +96,13 @@ impl Workers {
             let device = self.devices.get(index);
             Some(device.and_then(|device| {
                 let _on = device.guard()?;
+                let _stream =
+                    streams[index].map(Stream::guard).transpose().map_err(in_the_engine)?;
                 if tch::get_num_threads() != threads {
                     tch::set_num_threads(threads);
                 }
                 let outcome = state.run(|| catch_unwind(AssertUnwindSafe(|| f(device, job))));
-                match outcome.map_err(Error::engine("parallel_apply"))? {
+                match outcome.map_err(in_the_engine)? {
                     Ok(result) => result,
                     Err(panic) => {
                         Err(Error::Replica { device, operation, message: of_panic(&*panic) })
@@ -124,6 +129,19 @@ impl Workers {
     pub(super) fn own_this_thread(&self) -> bool {
         self.pool.current_thread_index().is_some()
     }
+}
+
+/// Where the caller has queued what the job on this device needs. A thread of its own would queue the
+/// job on another stream, which does not wait for that.
+fn current_stream(device: LogicalDevice) -> Result<Option<Stream>> {
+    match device {
+        LogicalDevice::Cuda(index) => Stream::current(index).map(Some).map_err(in_the_engine),
+        LogicalDevice::Cpu(_) => Ok(None),
+    }
+}
+
+fn in_the_engine(error: c10d_sys::Error) -> Error {
+    Error::engine("parallel_apply")(error)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! A copy of the model on every device: `torch.nn.parallel.replicate`.
 
-use super::trace::{Step, Trace};
+use super::coalesced::broadcast_coalesced;
+use super::trace::{Span, Step, Trace};
 use crate::parameters::{named_buffers, named_parameters};
 use crate::random::drawing_nothing;
 use crate::{Devices, Error, LogicalDevice, Result};
 use std::collections::HashSet;
 use tch::nn::{Path, VarStore};
-use tch::{TchError, Tensor, no_grad};
+use tch::{Device, Tensor, no_grad};
 
 /// The variables of a model and of its replicas, in the same order for all.
 pub(super) struct ModelVariables {
@@ -60,11 +61,19 @@ impl ModelVariables {
         self.original.check_device(devices.first())?;
         // Recorded too, although nothing is copied.
         trace.begin(Step::Replicate, devices.first()).end();
+        let sources = self.original.all();
+        let replicas = devices.iter().take(count).skip(1).zip(&mut self.replicas);
+        if Device::from(devices.first()).is_cuda() {
+            return no_grad(|| refresh_gpus(&sources, replicas, trace));
+        }
         // ANCHOR: refresh
-        for (device, replica) in devices.iter().take(count).skip(1).zip(&mut self.replicas) {
+        for (device, replica) in replicas {
             let mut span = trace.begin(Step::Replicate, device);
             let _on = device.guard()?;
-            no_grad(|| self.original.copy_to(replica, &mut |source| span.copied(source, device)))?;
+            for (source, mut copy) in sources.iter().zip(replica.copies(&sources, device)?) {
+                span.copied(source, device);
+                no_grad(|| copy.f_copy_(source))?;
+            }
             span.end();
         }
         // ANCHOR_END: refresh
@@ -75,6 +84,24 @@ impl ModelVariables {
     pub(super) fn first(&mut self, count: usize) -> (&mut Variables, &mut [Variables]) {
         (&mut self.original, &mut self.replicas[..count.saturating_sub(1)])
     }
+}
+
+/// Copies the original's variables to all GPUs at once, in few large copies.
+fn refresh_gpus<'a>(
+    sources: &[Tensor],
+    replicas: impl Iterator<Item = (LogicalDevice, &'a mut Variables)>,
+    trace: &Trace,
+) -> Result<()> {
+    let (mut spans, mut copies) = (Vec::new(), Vec::new());
+    for (device, replica) in replicas {
+        let mut span = trace.begin(Step::Replicate, device);
+        sources.iter().for_each(|source| span.copied(source, device));
+        spans.push(span);
+        copies.push((device, replica.copies(sources, device)?));
+    }
+    broadcast_coalesced(sources, &copies)?;
+    spans.into_iter().for_each(Span::end);
+    Ok(())
 }
 
 /// Builds a replica in a variable store of its own on another device.
@@ -145,40 +172,32 @@ impl Variables {
         ))
     }
 
-    fn copy_to(&self, replica: &mut Variables, note: &mut dyn FnMut(&Tensor)) -> Result<()> {
-        let copies = replica.parameters.iter_mut().chain(&mut replica.buffers);
-        for (((_, source), copy), copied) in self.iter().zip(copies).zip(&mut replica.copied) {
-            note(source);
+    /// Parameters first, then buffers.
+    fn all(&self) -> Vec<Tensor> {
+        self.parameters.iter().chain(&self.buffers).map(Tensor::shallow_clone).collect()
+    }
+
+    /// This replica's variables, to which the original's values are about to be copied.
+    ///
+    /// The graph of an earlier forward pass may still need a copy. If the source is unchanged, so is
+    /// the copy, and the write is hidden from autograd to keep that graph valid. If the source has
+    /// changed, autograd's version counter detects it.
+    fn copies(&mut self, sources: &[Tensor], device: LogicalDevice) -> Result<Vec<Tensor>> {
+        let copies = self.parameters.iter_mut().chain(&mut self.buffers);
+        let mut targets = Vec::new();
+        for ((source, copy), copied) in sources.iter().zip(copies).zip(&mut self.copied) {
             let state =
                 State { version: source.internal_version(), data: source.data_ptr() as usize };
-            refresh(copy, source, *copied == Some(state))?;
-            *copied = Some(state);
+            let unchanged = copied.replace(state) == Some(state);
+            if (copy.kind(), copy.size()) != (source.kind(), source.size()) {
+                // The original was converted, to half precision for example.
+                copy.f_set_data(&device.copy_of(&source.f_detach()?)?)?;
+            }
             if copy.requires_grad() != source.requires_grad() {
                 let _ = copy.set_requires_grad(source.requires_grad());
             }
+            targets.push(if unchanged { copy.f_data()? } else { copy.shallow_clone() });
         }
-        Ok(())
+        Ok(targets)
     }
-}
-
-/// Copies the source's values.
-///
-/// The graph of an earlier forward pass may still need the copy. If the source is unchanged, so is
-/// the copy, and the write is hidden from autograd to keep that graph valid. If the source has
-/// changed, autograd's version counter detects it.
-fn refresh(
-    copy: &mut Tensor,
-    source: &Tensor,
-    unchanged: bool,
-) -> std::result::Result<(), TchError> {
-    if (copy.kind(), copy.size()) != (source.kind(), source.size()) {
-        // The original was converted, to half precision for example.
-        return copy.f_set_data(&source.f_detach_copy()?.f_to_device(copy.device())?);
-    }
-    if unchanged {
-        copy.f_data()?.f_copy_(source)?
-    } else {
-        copy.f_copy_(source)?
-    };
-    Ok(())
 }

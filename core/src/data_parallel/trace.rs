@@ -1,8 +1,10 @@
 //! What happened in a step: when, on which device, and how much was copied.
 
+use super::gpu_span::{GpuClock, GpuSpan, mark};
 use crate::LogicalDevice;
+use c10d_sys::stream;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tch::Tensor;
 
@@ -71,14 +73,15 @@ pub struct Event {
     pub shapes: Vec<Vec<i64>>,
     /// Bytes copied from another device.
     pub bytes_copied: usize,
-    /// When it began, measured from the start of the trace.
+    /// When it began, measured from the start of the trace. On a GPU, when its work began there.
     pub start: Duration,
-    /// How long it took.
+    /// How long it took. On a GPU, until its work was done.
     pub duration: Duration,
 }
 
 /// Records events; clones share one list. PyTorch's `torch.profiler` records operators, this the
-/// parts of a step.
+/// parts of a step. On GPUs, CUDA's events take the times, and nothing waits for a GPU before
+/// [`events`](Self::events) is called.
 ///
 /// ```
 /// use tch::{kind::FLOAT_CPU, Tensor, nn::{self, ModuleT, VarStore}};
@@ -107,7 +110,14 @@ pub struct Trace {
 #[derive(Debug)]
 struct Recording {
     began: Instant,
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Vec<Recorded>>,
+}
+
+/// An event, and where its times are if it was on a GPU and they have not been read yet.
+#[derive(Debug)]
+struct Recorded {
+    event: Event,
+    on_gpu: Option<GpuSpan>,
 }
 
 impl Trace {
@@ -130,11 +140,11 @@ impl Trace {
         result
     }
 
-    /// The events so far, in the order in which they began.
+    /// The events so far, in the order in which they began. Waits for the GPUs that had a part in
+    /// them.
     pub fn events(&self) -> Vec<Event> {
-        let mut events = self.recording.as_ref().map_or_else(Vec::new, |recording| {
-            recording.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        });
+        let mut events =
+            self.recording.as_ref().map_or_else(Vec::new, |recording| recording.events());
         events.sort_by_key(|event| (event.start, event.step, event.device));
         events
     }
@@ -142,7 +152,7 @@ impl Trace {
     /// Deletes the recorded events.
     pub fn clear(&self) {
         if let Some(recording) = &self.recording {
-            recording.events.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            recording.lock().clear();
         }
     }
 
@@ -150,6 +160,7 @@ impl Trace {
         Span {
             open: self.recording.as_ref().map(|recording| OpenSpan {
                 recording: recording.clone(),
+                begin: gpu(device).and_then(|index| mark(index).ok()),
                 event: Event {
                     step,
                     device,
@@ -163,6 +174,31 @@ impl Trace {
     }
 }
 
+impl Recording {
+    fn lock(&self) -> MutexGuard<'_, Vec<Recorded>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let mut clock = GpuClock::since(self.began);
+        let mut recorded = self.lock();
+        for Recorded { event, on_gpu } in recorded.iter_mut() {
+            // If a GPU fails, its work itself says so.
+            if let Some(Ok((start, duration))) = on_gpu.take().map(|span| clock.read(&span)) {
+                (event.start, event.duration) = (start, duration);
+            }
+        }
+        recorded.iter().map(|recorded| recorded.event.clone()).collect()
+    }
+}
+
+fn gpu(device: LogicalDevice) -> Option<usize> {
+    match device {
+        LogicalDevice::Cuda(index) => Some(index),
+        LogicalDevice::Cpu(_) => None,
+    }
+}
+
 /// An event that has begun. It is recorded when it ends, but not if an error interrupts it.
 pub(super) struct Span {
     open: Option<OpenSpan>,
@@ -171,6 +207,8 @@ pub(super) struct Span {
 struct OpenSpan {
     recording: Arc<Recording>,
     event: Event,
+    /// On a GPU.
+    begin: Option<stream::Event>,
 }
 
 impl Span {
@@ -189,14 +227,51 @@ impl Span {
         }
     }
 
+    /// Whether anything is recorded.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
     pub(super) fn end(self) {
-        if let Some(OpenSpan { recording, mut event }) = self.open {
-            if let LogicalDevice::Cuda(index) = event.device {
-                // GPU work is asynchronous: wait until it is done.
-                tch::Cuda::synchronize(index as i64);
-            }
+        let device = self.open.as_ref().and_then(|open| gpu(open.event.device));
+        self.end_at(device.and_then(|index| mark(index).ok()));
+    }
+
+    /// Ends it at a place in the GPU's work.
+    pub(super) fn end_at(self, end: Option<stream::Event>) {
+        if let Some(OpenSpan { recording, mut event, begin }) = self.open {
             event.duration = recording.began.elapsed().saturating_sub(event.start);
-            recording.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+            let on_gpu =
+                gpu(event.device).and_then(|index| Some(GpuSpan::new(index, begin?, end?)));
+            recording.lock().push(Recorded { event, on_gpu });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c10d_sys::pretended_cuda::{pretend, take_calls};
+
+    #[test]
+    fn a_gpu_is_waited_for_only_when_the_events_are_read() {
+        if !pretend() {
+            return;
+        }
+        let trace = Trace::new();
+        take_calls();
+        for step in [Step::Replicate, Step::ParallelApply] {
+            trace.span(step, LogicalDevice::Cuda(1), || ());
+        }
+        let calls = take_calls();
+        assert_eq!((calls.events, calls.waits), (4, 0));
+        let events = trace.events();
+        assert!(take_calls().waits > 0);
+        // The pretended clock goes on by a nanosecond with each event in the stream.
+        let tick = Duration::from_nanos(1);
+        assert_eq!([events[0].duration, events[1].duration], [tick; 2]);
+        assert_eq!(events[1].start - events[0].start, 2 * tick);
+        // They are read once.
+        assert_eq!((trace.events(), take_calls().waits), (events, 0));
     }
 }

@@ -140,6 +140,18 @@ fn choose_from(
     }
 }
 
+/// `torch.cuda.set_device(local_rank)`, for this thread and before anything else uses CUDA: NCCL, and
+/// whatever names no index, uses the current device. It would be GPU 0, and every rank would have a
+/// context there, which takes some hundred MB each.
+pub(super) fn make_current(device: Device) -> Result<()> {
+    match device {
+        Device::Cuda(index) => {
+            c10d_sys::device::set_cuda_device(index).map_err(Error::engine("set the device"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The device of rank `local_rank` of the `local_world_size` ranks on its host, which take
 /// `devices` in order. `None`: `cpu:0`, `cpu:1` …, each with its own count of memory.
 ///
@@ -217,6 +229,20 @@ impl FromStr for DeviceChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use c10d_sys::pretended_cuda::{Calls, take_calls};
+
+    #[test]
+    fn a_rank_has_a_context_on_its_own_gpu_alone() {
+        if !c10d_sys::pretended_cuda::pretend() {
+            return;
+        }
+        take_calls();
+        make_current(Device::Cuda(3)).unwrap();
+        let contexts = |calls: Calls| calls.contexts;
+        assert_eq!(contexts(take_calls()), 1 << 3);
+        make_current(Device::Cpu).unwrap();
+        assert_eq!(contexts(take_calls()), 0);
+    }
 
     const NONE: Gpus = Gpus { count: 0, one_is_named: false };
     const ONE: Gpus = Gpus { count: 1, one_is_named: false };

@@ -71,7 +71,8 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
     let (rank, world_size, local_rank) =
         env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
     // An unavailable device is refused before any rank is contacted.
-    let (_, backend) = device::choose(options.device, options.backend, local_rank)?;
+    let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
+    device::make_current(device)?;
     let store = Store::from_env(options.timeout.unwrap_or(backend.default_timeout()))?;
     ProcessGroup::with_store(&store, rank, world_size, options)
 }
@@ -87,6 +88,7 @@ pub(super) fn join(
         .env()
         .map_or((rank, rank, world_size), |env| (env.rank, env.local_rank, env.local_world_size));
     let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
+    device::make_current(device)?;
     let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST);
     let place = Place {
         rank,

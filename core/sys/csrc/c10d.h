@@ -379,7 +379,44 @@ c10d_status c10d_event_query(const c10d_event* event, bool* out);
 c10d_status c10d_event_synchronize(const c10d_event* event);
 // begin.elapsed_time(end). Both must have been recorded with timing, and reached.
 c10d_status c10d_event_elapsed(const c10d_event* begin, const c10d_event* end, double* milliseconds);
+// An event with timing that is recorded anew whenever one of these leaves has got its gradient, until
+// c10d_forget_gradients: when a backward pass is over, it is at the end of the leaves' part.
+c10d_status c10d_event_after_gradients(c10d_tensor** leaves, size_t count, int32_t device, c10d_event** out);
+c10d_status c10d_forget_gradients(c10d_tensor** leaves, size_t count);
 void c10d_event_free(c10d_event* event);
+
+// --- device.cpp: this thread's current CUDA device; c10/core/impl/DeviceGuardImplInterface.h ---
+
+// torch.cuda.set_device(device). Makes a context on it.
+c10d_status c10d_set_cuda_device(int32_t device);
+// torch.cuda._exchange_device(device). Makes a context on it.
+c10d_status c10d_exchange_cuda_device(int32_t device, int32_t* previous);
+// torch.cuda._maybe_exchange_device(device): makes none. A device without one becomes current only
+// when it is first used.
+c10d_status c10d_restore_cuda_device(int32_t device);
+
+// --- pretended_cuda.cpp: devices for tests ---
+
+// What this thread has asked of the devices.
+typedef struct {
+  // A bit for each device on which there would be a context.
+  uint64_t contexts;
+  // How many events were recorded.
+  int64_t events;
+  // How often the host would have waited for a device.
+  int64_t waits;
+} c10d_cuda_calls;
+// For tests: from now on there seem to be CUDA devices. False if there are real ones.
+bool c10d_pretend_cuda(void);
+// What this thread has asked of them since the last call.
+c10d_cuda_calls c10d_take_cuda_calls(void);
+
+// --- coalesced.cpp: many tensors as one ---
+
+// Copies the elements of `flat` into the tensors, one after the other, or adds them.
+// torch._foreach_copy_(targets, torch._utils._unflatten_dense_tensors(flat, targets)), or
+// torch._foreach_add_. No tensor is empty.
+c10d_status c10d_unflatten_into(const c10d_tensor* flat, c10d_tensor** targets, size_t count, bool add);
 
 // --- memory.cpp: bytes per device ---
 
@@ -394,7 +431,6 @@ void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) noexcept;
 void c10d_reset_cpu_peak(int32_t device) noexcept;
 // The device to which the tensor's block is charged; -1 if the tensor has no such block.
 int32_t c10d_cpu_device_of(const c10d_tensor* tensor) noexcept;
-c10d_status c10d_exchange_cuda_device(int32_t device, int32_t* previous);
 c10d_status c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak);
 c10d_status c10d_reset_cuda_peak(int32_t device);
 

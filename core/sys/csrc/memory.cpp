@@ -4,7 +4,6 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/alloc_cpu.h>
 
 #include <array>
@@ -150,13 +149,6 @@ int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
     return -1;
   }
   return header(data.get_context())->device;
-}
-
-c10d_status c10d_exchange_cuda_device(int32_t device, int32_t* previous) {
-  return guarded([&] {
-    const auto* guard = c10::impl::getDeviceGuardImpl(c10::kCUDA);
-    *previous = guard->exchangeDevice(c10d_sys::cuda(device)).index();
-  });
 }
 
 c10d_status c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak) {

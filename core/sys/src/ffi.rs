@@ -71,6 +71,13 @@ pub(crate) struct Stream {
     pub(crate) device: i32,
 }
 
+#[repr(C)]
+pub(crate) struct CudaCalls {
+    pub(crate) contexts: u64,
+    pub(crate) events: i64,
+    pub(crate) waits: i64,
+}
+
 unsafe extern "C" {
     pub(crate) fn c10d_free(memory: *mut c_void);
     pub(crate) fn c10d_copy_text(text: *const c_char) -> *mut c_char;
@@ -469,13 +476,33 @@ unsafe extern "C" {
         end: *const Event,
         milliseconds: *mut f64,
     ) -> Status;
+    pub(crate) fn c10d_event_after_gradients(
+        leaves: *mut *mut Tensor,
+        count: usize,
+        device: i32,
+        out: *mut *mut Event,
+    ) -> Status;
+    pub(crate) fn c10d_forget_gradients(leaves: *mut *mut Tensor, count: usize) -> Status;
     pub(crate) fn c10d_event_free(event: *mut Event);
+
+    pub(crate) fn c10d_set_cuda_device(device: i32) -> Status;
+    pub(crate) fn c10d_exchange_cuda_device(device: i32, previous: *mut i32) -> Status;
+    pub(crate) fn c10d_restore_cuda_device(device: i32) -> Status;
+
+    pub(crate) fn c10d_pretend_cuda() -> bool;
+    pub(crate) fn c10d_take_cuda_calls() -> CudaCalls;
+
+    pub(crate) fn c10d_unflatten_into(
+        flat: *const Tensor,
+        targets: *mut *mut Tensor,
+        count: usize,
+        add: bool,
+    ) -> Status;
 
     pub(crate) fn c10d_exchange_cpu_device(device: i32) -> i32;
     pub(crate) fn c10d_cpu_memory(device: i32, live: *mut i64, peak: *mut i64);
     pub(crate) fn c10d_reset_cpu_peak(device: i32);
     pub(crate) fn c10d_cpu_device_of(tensor: *const Tensor) -> i32;
-    pub(crate) fn c10d_exchange_cuda_device(device: i32, previous: *mut i32) -> Status;
     pub(crate) fn c10d_cuda_memory(device: i32, live: *mut i64, peak: *mut i64) -> Status;
     pub(crate) fn c10d_reset_cuda_peak(device: i32) -> Status;
 

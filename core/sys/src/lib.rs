@@ -15,6 +15,7 @@
 //! - [`autograd`]: backward passes in parts, and a thread's state on another thread.
 //! - [`AtomicTensor`]: parameters that threads share without a lock.
 //! - [`backends`]: flags of libtorch's global context.
+//! - [`device`]: this thread's current CUDA device.
 //! - [`memory`]: live and peak bytes of each device, and of each part of the CPU's memory.
 //! - [`profiler`]: what runs when, in a trace.
 //! - [`stream`]: streams and events of CUDA devices.
@@ -36,6 +37,7 @@ pub mod backends;
 mod callback;
 mod collectives;
 mod comm_hook;
+pub mod device;
 mod error;
 mod exit;
 mod ffi;
@@ -43,6 +45,8 @@ pub mod foreach;
 mod hogwild;
 mod listener;
 pub mod memory;
+#[doc(hidden)]
+pub mod pretended_cuda;
 mod process_group;
 pub mod profiler;
 pub mod random;

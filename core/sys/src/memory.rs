@@ -71,14 +71,6 @@ pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {
     usize::try_from(unsafe { ffi::c10d_cpu_device_of(pointer(tensor)) }).ok()
 }
 
-/// Makes a CUDA device current on this thread, and returns the previous one.
-pub fn exchange_cuda_device(device: usize) -> Result<usize, Error> {
-    let mut previous = 0;
-    // SAFETY: the call writes a number.
-    check(unsafe { ffi::c10d_exchange_cuda_device(cuda(device), &mut previous) })?;
-    Ok(previous as usize)
-}
-
 /// Bytes of a CUDA device, as its caching allocator counts them.
 pub fn cuda_bytes(device: usize) -> Result<Bytes, Error> {
     let (mut live, mut peak) = (0, 0);
@@ -104,7 +96,7 @@ fn cpu(device: usize) -> i32 {
 
 /// A number too large for i32 becomes the largest, which the C++ side rejects like any missing
 /// device.
-fn cuda(device: usize) -> i32 {
+pub(crate) fn cuda(device: usize) -> i32 {
     i32::try_from(device).unwrap_or(i32::MAX)
 }
 

@@ -1,7 +1,7 @@
 //! Streams and events of CUDA devices, without a policy.
 
 use crate::error::{check, created};
-use crate::process_group::pointer;
+use crate::process_group::{pointer, pointers};
 use crate::profiler::record_function;
 use crate::{Error, ffi};
 use std::marker::PhantomData;
@@ -118,6 +118,53 @@ impl Drop for Event {
     }
 }
 
+/// The place in a device's stream at which these leaves have got their gradients: the end of the
+/// device's part of a backward pass.
+#[derive(Debug)]
+pub struct LastGradient {
+    event: Event,
+    watched: Watched,
+}
+
+/// Leaves whose hooks record an event.
+#[derive(Debug)]
+struct Watched(Vec<Tensor>);
+
+impl LastGradient {
+    /// From now on, each gradient that one of the leaves gets is the last so far.
+    pub fn watch(leaves: &[Tensor], device: usize) -> Result<Self, Error> {
+        let watched = Watched(leaves.iter().map(Tensor::shallow_clone).collect());
+        let mut event = null_mut();
+        // SAFETY: the leaves live through the call, which writes the handle of an event, of which
+        // this is the owner.
+        let status = unsafe {
+            ffi::c10d_event_after_gradients(
+                pointers(leaves).as_mut_ptr(),
+                leaves.len(),
+                index(device),
+                &mut event,
+            )
+        };
+        Ok(LastGradient { event: Event(created(status, event)?), watched })
+    }
+
+    /// The place, with timing, after the pass. If no leaf has got a gradient, the event has no time.
+    pub fn event(self) -> Event {
+        drop(self.watched);
+        self.event
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // It can only fail if one of them is no leaf, and then it has no hook.
+        // SAFETY: the leaves live through the call.
+        let _ = check(unsafe {
+            ffi::c10d_forget_gradients(pointers(&self.0).as_mut_ptr(), self.0.len())
+        });
+    }
+}
+
 /// Calls `wait`, in which the host waits for a device, within a range of the profiler's trace.
 /// [`count_synchronizations`](crate::profiler::count_synchronizations) counts it.
 pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R, Error> {
@@ -141,10 +188,42 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
     use super::*;
+    use crate::pretended_cuda::{pretend, take_calls};
 
     #[test]
     fn a_device_that_cannot_exist_is_an_error() {
         assert!(Stream::current(300).is_err());
         assert!(Stream::from_pool(300).is_err());
+    }
+
+    #[test]
+    fn a_stream_is_current_while_its_guard_lives() {
+        if !pretend() {
+            return;
+        }
+        let default = Stream::current(1).unwrap();
+        let side = Stream(ffi::Stream { id: 7, device: 1 });
+        let guard = side.guard().unwrap();
+        assert_eq!(Stream::current(1).unwrap(), side);
+        assert_ne!(Stream::current(2).unwrap(), side);
+        drop(guard);
+        assert_eq!(Stream::current(1).unwrap(), default);
+    }
+
+    #[test]
+    fn a_devices_part_of_a_backward_pass_ends_with_its_last_gradient() {
+        if !pretend() {
+            return;
+        }
+        let leaves = [2.0f32, 3.0].map(|number| Tensor::from(number).set_requires_grad(true));
+        let pass = || (&leaves[0] * &leaves[1]).backward();
+        take_calls();
+        let last = LastGradient::watch(&leaves, 1).unwrap();
+        pass();
+        assert_eq!(take_calls().events, leaves.len());
+        let end = last.event();
+        assert!(end.query().unwrap());
+        pass();
+        assert_eq!(take_calls().events, 0);
     }
 }

@@ -67,6 +67,24 @@ pub fn clear_grad(tensor: &mut Tensor) -> Result<(), Error> {
     check(unsafe { ffi::c10d_clear_grad(pointer(tensor)) })
 }
 
+/// Copies the elements of `flat` into the tensors, one after the other; `torch._foreach_copy_` of
+/// `torch._utils._unflatten_dense_tensors`. None of the tensors is empty.
+pub fn copy_parts(targets: &[Tensor], flat: &Tensor) -> Result<(), Error> {
+    unflatten_into(targets, flat, false)
+}
+
+/// Adds them instead: `torch._foreach_add_`.
+pub fn add_parts(targets: &[Tensor], flat: &Tensor) -> Result<(), Error> {
+    unflatten_into(targets, flat, true)
+}
+
+fn unflatten_into(targets: &[Tensor], flat: &Tensor, add: bool) -> Result<(), Error> {
+    // SAFETY: `flat` and the targets live through the call.
+    check(unsafe {
+        ffi::c10d_unflatten_into(pointer(flat), pointers(targets).as_mut_ptr(), targets.len(), add)
+    })
+}
+
 /// `torch.is_grad_enabled()`, of this thread.
 pub fn grad_enabled() -> bool {
     // SAFETY: reads a thread-local flag.

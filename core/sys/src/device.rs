@@ -1,0 +1,48 @@
+//! This thread's current CUDA device.
+
+use crate::error::check;
+use crate::memory::cuda;
+use crate::{Error, ffi};
+
+/// `torch.cuda.set_device(device)`.
+///
+/// Makes a context on the device, so a process that calls this first never has one on another.
+pub fn set_cuda_device(device: usize) -> Result<(), Error> {
+    // SAFETY: takes no pointer.
+    check(unsafe { ffi::c10d_set_cuda_device(cuda(device)) })
+}
+
+/// Makes a CUDA device current, and returns the previous one: `torch.cuda._exchange_device`.
+pub fn exchange_cuda_device(device: usize) -> Result<usize, Error> {
+    let mut previous = 0;
+    // SAFETY: the call writes a number.
+    check(unsafe { ffi::c10d_exchange_cuda_device(cuda(device), &mut previous) })?;
+    Ok(previous as usize)
+}
+
+/// Makes a previous device current again, without a context on it if it has none:
+/// `torch.cuda._maybe_exchange_device`.
+pub fn restore_cuda_device(device: usize) -> Result<(), Error> {
+    // SAFETY: takes no pointer.
+    check(unsafe { ffi::c10d_restore_cuda_device(cuda(device)) })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+    use super::*;
+    use crate::pretended_cuda::{pretend, take_calls};
+
+    #[test]
+    fn a_device_that_was_current_gets_no_context_by_being_restored() {
+        if !pretend() {
+            return;
+        }
+        take_calls();
+        let previous = exchange_cuda_device(3).unwrap();
+        restore_cuda_device(previous).unwrap();
+        assert_eq!(take_calls().contexts, 1 << 3);
+        assert_eq!(exchange_cuda_device(3).unwrap(), previous);
+    }
+}
