@@ -154,7 +154,8 @@ fn a_key_that_nobody_sets_is_an_error_after_the_timeout() {
 #[test]
 fn a_member_that_does_not_come_is_missed_after_the_timeout() {
     let store = Store::from_env(TIMEOUT).unwrap();
-    let options = ProcessGroupOptions { timeout: Some(Duration::from_millis(300)), ..common::options() };
+    let options =
+        ProcessGroupOptions { timeout: Some(Duration::from_millis(300)), ..common::options() };
     let error = ProcessGroup::with_store(&store, 0, 2, options).unwrap_err().to_string();
     assert!(error.ends_with("rank 1 did not arrive within 300ms"), "{error}");
 }

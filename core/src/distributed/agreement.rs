@@ -48,8 +48,8 @@ impl ProcessGroup {
         }
         match verdict {
             Verdict::Agreed => Ok(()),
-            Verdict::Objection(message) => Err(self.not_agreed(operation, message, None)),
-            Verdict::GivenUp((message, blame)) => Err(self.not_agreed(operation, message, blame)),
+            Verdict::Objection(message) => Err(self.given_up(operation, message, None)),
+            Verdict::GivenUp((message, blame)) => Err(self.given_up(operation, message, blame)),
         }
     }
 
@@ -67,7 +67,8 @@ impl ProcessGroup {
         }
     }
 
-    fn not_agreed(
+    /// The error for a wait that has ended for this reason.
+    pub(super) fn given_up(
         &self,
         operation: &'static str,
         message: String,
@@ -118,7 +119,7 @@ impl ProcessGroup {
         };
         compare()
             .map_err(|error: Error| self.failed(operation, &error))?
-            .map_err(|(message, blame)| self.not_agreed(operation, message, blame))
+            .map_err(|(message, blame)| self.given_up(operation, message, blame))
     }
 }
 

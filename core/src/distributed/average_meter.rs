@@ -64,7 +64,7 @@ impl AverageMeter {
         let mut both = Tensor::from_slice(&[self.sum, self.count as f64])
             .to_kind(Kind::Double)
             .to(group.exchange_device());
-        group.all_reduce(&mut both, ReduceOp::Sum)?;
+        group.on_host().all_reduce(&mut both, ReduceOp::Sum)?;
         let at = |index| both.f_double_value(&[index]);
         Ok(at(0)? / at(1)?)
     }

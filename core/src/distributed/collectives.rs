@@ -189,7 +189,7 @@ impl ProcessGroup {
     /// # Errors
     /// Those of [every collective](Self#errors).
     pub fn barrier(&self) -> Result<()> {
-        self.pending("barrier", self.engine().barrier(self.call(false)), |_| Ok(()))?.wait()
+        self.start_barrier(false)?.wait()
     }
 
     /// [`barrier`](Self::barrier) that returns at once, and whose [`Pending::wait`] returns when
@@ -198,7 +198,12 @@ impl ProcessGroup {
     /// # Errors
     /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn barrier_async(&self) -> Result<Pending<()>> {
-        self.pending("barrier", self.engine().barrier(self.call(true)), |_| Ok(()))
+        self.start_barrier(true)
+    }
+
+    fn start_barrier(&self, is_async: bool) -> Result<Pending<()>> {
+        let work = self.engine().barrier(self.call(is_async));
+        self.on_host().pending("barrier", work, |_| Ok(()))
     }
 
     /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that did not arrive

@@ -166,7 +166,7 @@ impl<M> DistributedDataParallel<M> {
     pub(super) fn common_rank(&self, is_candidate: bool) -> Result<usize> {
         let own = if is_candidate { self.group.rank() as i64 } else { -1 };
         let mut highest = Tensor::from_slice(&[own]).to(self.group.exchange_device());
-        self.group.all_reduce(&mut highest, ReduceOp::Max)?;
+        self.group.on_host().all_reduce(&mut highest, ReduceOp::Max)?;
         usize::try_from(highest.f_int64_value(&[0])?).map_err(|_| {
             self.group.failed_here(OPERATION, "no rank is left that has a model to share")
         })
@@ -218,7 +218,7 @@ impl<M> DistributedDataParallel<M> {
     /// The number of ranks whose flag is set.
     fn count(&self, own: bool) -> Result<f64> {
         let mut sum = flag(&self.group, own);
-        self.group.all_reduce(&mut sum, ReduceOp::Sum)?;
+        self.group.on_host().all_reduce(&mut sum, ReduceOp::Sum)?;
         Ok(sum.f_double_value(&[0])?)
     }
 

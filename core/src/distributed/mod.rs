@@ -26,6 +26,7 @@
 //!
 //! Behind these are `arguments` (what collectives refuse, and what they exchange for a tensor),
 //! `rendezvous` (how ranks meet), `agreement` (how all ranks learn what one has noticed),
+//! `host_wait` and `nccl_watch` (what is different with NCCL when a rank does not come),
 //! `module_tensors` (what of a store they share), `same_model` (whether they have built the same
 //! model), `members` (which ranks of a group use this library), `post_mortem` (which rank is at
 //! fault when an exchange fails), `process` (whether a process still runs) and `open_files` (whether
@@ -42,12 +43,14 @@ mod device;
 mod env;
 mod gathering;
 pub mod hooks;
+mod host_wait;
 mod init;
 mod join;
 mod logging;
 mod members;
 mod model_averaging;
 mod module_tensors;
+mod nccl_watch;
 mod new_group;
 mod no_sync;
 mod objects;

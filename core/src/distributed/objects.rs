@@ -33,7 +33,7 @@ impl ProcessGroup {
     pub fn all_gather_object<T: Serialize + DeserializeOwned>(&self, object: &T) -> Result<Vec<T>> {
         const OPERATION: &str = "all_gather_object";
         let (own, lengths) = self.encode_for_all(OPERATION, object)?;
-        let all = self.all_gather(&self.padded(own, &lengths))?;
+        let all = self.on_host().all_gather(&self.padded(own, &lengths))?;
         self.decode_all(OPERATION, all, &lengths)
     }
 
@@ -50,7 +50,7 @@ impl ProcessGroup {
         const OPERATION: &str = "gather_object";
         self.check_rank("dst", dst)?;
         let (own, lengths) = self.encode_for_all(OPERATION, object)?;
-        let all = self.gather(&self.padded(own, &lengths), dst)?;
+        let all = self.on_host().gather(&self.padded(own, &lengths), dst)?;
         all.map(|all| self.decode_all(OPERATION, all, &lengths)).transpose()
     }
 
@@ -69,13 +69,13 @@ impl ProcessGroup {
         self.check_rank("src", src)?;
         let own = if src == self.rank() { encode(object) } else { Ok(Vec::new()) };
         let mut length = self.length(own.as_ref().map(Vec::len));
-        self.broadcast(&mut length, src)?;
+        self.on_host().broadcast(&mut length, src)?;
         let mut bytes = own?;
         bytes.resize(accepted(&length, src)?, 0);
         let mut tensor = Tensor::from_slice(&bytes).to(self.exchange_device());
         // `()` has no bytes, and an empty tensor cannot be sent.
         if !bytes.is_empty() {
-            self.broadcast(&mut tensor, src)?;
+            self.on_host().broadcast(&mut tensor, src)?;
         }
         if src != self.rank() {
             let bytes = Vec::<u8>::try_from(tensor)?;
@@ -114,18 +114,18 @@ impl ProcessGroup {
             .and_then(|()| objects.unwrap_or_default().iter().map(encode).collect());
         let longest = |all: &Vec<Vec<u8>>| all.iter().map(Vec::len).max().unwrap_or_default();
         let mut length = self.length(encoded.as_ref().map(longest));
-        self.broadcast(&mut length, src)?;
+        self.on_host().broadcast(&mut length, src)?;
         let encoded = encoded?;
         // An empty tensor cannot be sent.
         let longest = accepted(&length, src)?.max(1);
         let is_here = src == self.rank();
 
         let lengths: Vec<_> = encoded.iter().map(|bytes| self.length(Ok(bytes.len()))).collect();
-        self.scatter(&mut length, is_here.then_some(&lengths[..]), src)?;
+        self.on_host().scatter(&mut length, is_here.then_some(&lengths[..]), src)?;
         let padded = |bytes: Vec<u8>| self.padded(bytes, &[longest]);
         let encoded: Vec<_> = encoded.into_iter().map(padded).collect();
         let mut own = self.padded(Vec::new(), &[longest]);
-        self.scatter(&mut own, is_here.then_some(&encoded[..]), src)?;
+        self.on_host().scatter(&mut own, is_here.then_some(&encoded[..]), src)?;
         let bytes = Vec::<u8>::try_from(own)?;
         self.decode(OPERATION, &bytes[..accepted(&length, src)?])
     }
@@ -138,7 +138,7 @@ impl ProcessGroup {
     ) -> Result<(Vec<u8>, Vec<usize>)> {
         self.refuse_python(operation, 0..self.world_size())?;
         let own = encode(object);
-        let lengths = self.all_gather(&self.length(own.as_ref().map(Vec::len)))?;
+        let lengths = self.on_host().all_gather(&self.length(own.as_ref().map(Vec::len)))?;
         let own = own?;
         let lengths = lengths.iter().enumerate().map(|(rank, length)| accepted(length, rank));
         Ok((own, lengths.collect::<Result<_>>()?))

@@ -46,6 +46,9 @@ type Finish<T> = Box<dyn FnOnce(&Work) -> Result<T> + Send>;
 impl<T: 'static> Pending<T> {
     /// Blocks until the exchange has finished, and returns the value. `Work.wait()`.
     ///
+    /// NCCL's exchanges go on on the GPU, where later work waits for them. The host waits too if the
+    /// handle has a time limit of its own ([`ProcessGroup::with_timeout`]), and for a barrier.
+    ///
     /// # Errors
     /// [`Error::Collective`](crate::Error::Collective) if a rank has died or the timeout is over.
     pub fn wait(mut self) -> Result<T> {
@@ -53,6 +56,7 @@ impl<T: 'static> Pending<T> {
             // `wait` consumes `self`.
             unreachable!("a value that was waited for is gone")
         };
+        self.group.wait_on_host(self.operation, &work)?;
         work.wait(self.limit).map_err(|error| self.group.failed(self.operation, &error))?;
         finish(&work)
     }

@@ -113,6 +113,11 @@ impl PostMortem {
         blame
     }
 
+    /// Remembers the rank at fault, found by other means, for when this rank ends.
+    pub(super) fn remember(&self, blame: &Blame) {
+        record::remember_fault(|| Fault::Another(Some(blame.what.clone())));
+    }
+
     /// Before this rank ends with a fault of its own that it has reported: rank 0 serves the store,
     /// so it stays until the others have had time to look, or until the deadline.
     pub(super) fn let_the_others_look(&self, deadline: Instant) {
@@ -162,6 +167,20 @@ impl PostMortem {
                 what: format!("the store has not answered within {:?}", SEARCH + ANSWER),
             },
         }
+    }
+
+    /// A rank that has reported a fault of its own, or whose process on this host has ended or is
+    /// stopped.
+    pub(super) fn culprit(&self) -> Option<Blame> {
+        let store = Arc::clone(&self.store);
+        let reports = in_time(ANSWER, move || Reports::read(&store, ANSWER)).and_then(Result::ok);
+        let reports = reports.unwrap_or_default();
+        let others = self.members.iter().filter(|member| member.rank != self.rank);
+        let mut faults = others.filter_map(|member| match reports.of(member.rank) {
+            Some(Report::Fault(fault)) => Some(Blame::of(member.name, format!("reports: {fault}"))),
+            _ => None,
+        });
+        faults.next().or_else(|| self.gone())
     }
 
     /// A rank on this host whose process has ended or is stopped.

@@ -2,6 +2,7 @@
 
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
+use super::nccl_watch;
 use super::post_mortem::{ANSWER, PostMortem, may_be_anothers_fault};
 use super::record;
 use super::store::{LONGEST, Store};
@@ -63,6 +64,8 @@ pub struct ProcessGroup {
     /// If other than the group's.
     pub(super) timeout: Option<Duration>,
     pub(super) tag: i32,
+    /// Whether calls on this handle wait on the host, even with NCCL.
+    pub(super) is_on_host: bool,
 }
 
 pub(super) struct Inner {
@@ -80,7 +83,7 @@ pub(super) struct Inner {
     /// Finds the rank at fault when an exchange fails.
     pub(super) post_mortem: Arc<PostMortem>,
     /// Whether some exchanges may never finish: one failed, or was not waited for.
-    abandoned: AtomicBool,
+    abandoned: Arc<AtomicBool>,
 }
 
 /// Where in the group this rank is, and how it reaches the others.
@@ -104,9 +107,19 @@ impl ProcessGroup {
         store: Store,
         post_mortem: PostMortem,
     ) -> ProcessGroup {
-        let watch = match place.world_size {
-            1 => None,
-            _ => Watch::start(engine.clone(), store.clone(), Arc::clone(&post_mortem.members)),
+        let post_mortem = Arc::new(post_mortem);
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let watch = match (place.world_size, place.backend) {
+            (1, _) => None,
+            (_, Backend::Gloo) => {
+                watch::start(engine.clone(), store.clone(), Arc::clone(&post_mortem.members))
+            }
+            (_, Backend::Nccl) => nccl_watch::start(
+                engine.clone(),
+                store.clone(),
+                Arc::clone(&post_mortem),
+                Arc::clone(&abandoned),
+            ),
         };
         let inner = Arc::new(Inner {
             place,
@@ -115,11 +128,11 @@ impl ProcessGroup {
             store,
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
-            post_mortem: Arc::new(post_mortem),
-            abandoned: AtomicBool::new(false),
+            post_mortem,
+            abandoned,
         });
         record::remember_group(&inner);
-        ProcessGroup { inner, timeout: None, tag: 0 }
+        ProcessGroup { inner, timeout: None, tag: 0, is_on_host: false }
     }
 
     /// [`init_process_group`] with its defaults.
@@ -211,9 +224,13 @@ impl ProcessGroup {
     /// `group.with_timeout(limit).all_reduce(…)`, and for a group made of its ranks,
     /// `group.with_timeout(limit).new_group(…)`. `dist.new_group(timeout=…)`.
     ///
-    /// A call that takes longer than its limit fails, and the group can no longer be used. NCCL's
-    /// collectives, and those of [`DistributedDataParallel`] itself, keep to the limit with which the
-    /// group was made: give them a group of `with_timeout(limit).new_group(…)`.
+    /// A call that takes longer than its limit fails, and the group can no longer be used. Those of
+    /// [`DistributedDataParallel`] itself keep to the limit with which the group was made: give them a
+    /// group of `with_timeout(limit).new_group(…)`.
+    ///
+    /// With NCCL, a call on this handle waits until the GPU has finished, as `Work.wait(timeout)`
+    /// does in PyTorch. Without a time limit of its own, it returns as soon as later work on the GPU
+    /// is sure to see the result.
     ///
     /// [`DistributedDataParallel`]: super::DistributedDataParallel
     ///

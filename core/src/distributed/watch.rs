@@ -22,10 +22,10 @@ const LEFT: &str = "left";
 
 /// How long an operation may go on without a rank that it needs. Gloo itself needs less than a
 /// second to notice what it does notice.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often connections are looked at.
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Watches over a group until it is dropped.
 pub(super) struct Watch {
@@ -35,17 +35,19 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// `None` if there is no memory for a thread.
-    pub(super) fn start(
-        engine: ProcessGroup,
-        store: Store,
-        members: Arc<[Member]>,
-    ) -> Option<Watch> {
+    /// Runs `watch`, which looks from time to time until the channel closes. `None` if there is no
+    /// memory for a thread.
+    pub(super) fn keep(watch: impl FnOnce(&Receiver<()>) + Send + 'static) -> Option<Watch> {
         let (stop, stopped) = mpsc::channel();
-        let watch = move || watch(&engine, &store, &members, &stopped);
+        let watch = move || watch(&stopped);
         let thread = thread::Builder::new().name("watch".into()).spawn(watch).ok()?;
         Some(Watch { thread: Some(thread), stop: Some(stop) })
     }
+}
+
+/// Watches over a group of gloo's.
+pub(super) fn start(engine: ProcessGroup, store: Store, members: Arc<[Member]>) -> Option<Watch> {
+    Watch::keep(move |stopped| watch(&engine, &store, &members, stopped))
 }
 
 impl Drop for Watch {
@@ -80,7 +82,7 @@ pub(super) fn take_leave(store: &Store, rank: usize) {
 }
 
 /// If the store does not answer, the rank that serves it has ended as well.
-fn has_left(store: &Store, rank: usize) -> bool {
+pub(super) fn has_left(store: &Store, rank: usize) -> bool {
     let store = store.clone();
     let left = move || -> Result<bool> {
         // A connection of its own, since this process may be waiting in the other one.

@@ -102,6 +102,15 @@ void c10d_probe_shared_memory(void (*probe)(void));
 // like.new_empty(size), in shared memory if the group has it.
 c10d_status c10d_allocate_tensor(
     c10d_process_group* group, const int64_t* size, size_t dimensions, c10d_tensor* like, c10d_tensor** out);
+// How many of NCCL's operations have begun, and how many are over, which its watchdog counts a few
+// times a second; both -1 at first.
+typedef struct {
+  int64_t begun;
+  int64_t finished;
+} c10d_progress;
+c10d_status c10d_process_group_progress(c10d_process_group* group, c10d_progress* out);
+// Ends what NCCL waits for on the GPU: torch.distributed.distributed_c10d._abort_process_group.
+c10d_status c10d_process_group_abort(c10d_process_group* group);
 void c10d_process_group_free(c10d_process_group* group);
 
 // --- collectives.cpp: Backend.hpp, Work.hpp, comm.hpp ---

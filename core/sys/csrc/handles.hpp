@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,8 @@ struct c10d_process_group {
   std::shared_ptr<c10d_sys::Exchange> exchange;
   // Why there is no exchange.
   std::string why_none;
+  // Of NCCL's operations.
+  std::function<c10d_progress()> progress;
 
   c10::intrusive_ptr<c10d_sys::Arena> arena() const {
     return exchange == nullptr ? nullptr : exchange->arena();

@@ -138,6 +138,17 @@ c10d_status c10d_allocate_tensor(
   });
 }
 
+c10d_status c10d_process_group_progress(c10d_process_group* handle, c10d_progress* out) {
+  return guarded([&] {
+    TORCH_CHECK_VALUE(handle->progress != nullptr, "only NCCL counts its operations");
+    *out = handle->progress();
+  });
+}
+
+c10d_status c10d_process_group_abort(c10d_process_group* handle) {
+  return guarded([&] { handle->group->abort(); });
+}
+
 void c10d_process_group_free(c10d_process_group* handle) {
   // NCCL requires a shutdown before its destructor; for gloo it does nothing.
   std::free(guarded([&] { handle->group->shutdown(); }).message);

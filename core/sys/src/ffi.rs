@@ -72,6 +72,12 @@ pub(crate) struct Stream {
 }
 
 #[repr(C)]
+pub(crate) struct Progress {
+    pub(crate) begun: i64,
+    pub(crate) finished: i64,
+}
+
+#[repr(C)]
 pub(crate) struct CudaCalls {
     pub(crate) contexts: u64,
     pub(crate) events: i64,
@@ -179,6 +185,11 @@ unsafe extern "C" {
         group: *mut ProcessGroup,
         rank: c_int,
     ) -> Status;
+    pub(crate) fn c10d_process_group_progress(
+        group: *mut ProcessGroup,
+        out: *mut Progress,
+    ) -> Status;
+    pub(crate) fn c10d_process_group_abort(group: *mut ProcessGroup) -> Status;
     pub(crate) fn c10d_probe_shared_memory(probe: extern "C" fn());
     pub(crate) fn c10d_allocate_tensor(
         group: *mut ProcessGroup,

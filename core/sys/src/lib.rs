@@ -64,7 +64,7 @@ pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
 #[doc(hidden)]
 pub use process_group::probe_shared_memory;
-pub use process_group::{GlooAddress, GlooOptions, ProcessGroup};
+pub use process_group::{GlooAddress, GlooOptions, ProcessGroup, Progress};
 pub use reducer::{Reducer, ReducerOptions, bucket_order, set_bucket_order};
 pub use store::{Store, TcpStoreOptions};
 pub use work::Work;

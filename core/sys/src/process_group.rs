@@ -32,6 +32,15 @@ pub enum GlooAddress {
     Host(String),
 }
 
+/// The numbers of the last operations, from 0 on; -1 if there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// That has begun.
+    pub begun: i64,
+    /// That is over. PyTorch's watchdog counts them a few times a second.
+    pub finished: i64,
+}
+
 #[derive(Debug)]
 struct Handle(NonNull<ffi::ProcessGroup>);
 
@@ -196,6 +205,21 @@ impl ProcessGroup {
                 parameters.len(),
             )
         })
+    }
+
+    /// How far NCCL's operations have come on the GPU. An error with gloo.
+    pub fn progress(&self) -> Result<Progress, Error> {
+        let mut progress = ffi::Progress { begun: -1, finished: -1 };
+        // SAFETY: the handle is valid, and the call writes two numbers.
+        check(unsafe { ffi::c10d_process_group_progress(self.handle.0.as_ptr(), &mut progress) })?;
+        Ok(Progress { begun: progress.begun, finished: progress.finished })
+    }
+
+    /// Ends what NCCL waits for on the GPU, on which later work waits. The group cannot be used
+    /// afterwards: its operations fail. `torch.distributed.distributed_c10d._abort_process_group`
+    pub fn abort(&self) -> Result<(), Error> {
+        // SAFETY: the handle is valid, and the group locks around its communicators.
+        check(unsafe { ffi::c10d_process_group_abort(self.handle.0.as_ptr()) })
     }
 
     /// Leaks this handle instead of destroying the group. The destructor waits for operations in

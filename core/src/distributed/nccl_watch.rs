@@ -1,0 +1,107 @@
+//! Ends NCCL's waits for a rank that has died.
+//!
+//! A training step only queues its exchanges. If a rank dies, the GPUs of the others wait for it, and
+//! the host hangs where it next reads something from the GPU, such as the loss. PyTorch's watchdog
+//! ends the process when the timeout is over, and cannot say whom it waited for. Here, a thread
+//! looks after the others while an exchange does not end, and aborts the communicators when one has
+//! gone: the host goes on, and the next call on the group fails with the rank at fault.
+
+use super::post_mortem::{ANSWER, Blame, PostMortem, in_time};
+use super::store::Store;
+use super::watch::{INTERVAL, PATIENCE, Watch, has_left};
+use c10d_sys::{ProcessGroup, Progress};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Watches over a group of NCCL's, which is `abandoned` once its communicators are aborted.
+pub(super) fn start(
+    engine: ProcessGroup,
+    store: Store,
+    post_mortem: Arc<PostMortem>,
+    abandoned: Arc<AtomicBool>,
+) -> Option<Watch> {
+    Watch::keep(move |stopped| {
+        let progress = || engine.progress().ok();
+        let has_finished = |blame: &Blame| {
+            let mut members = post_mortem.members.iter();
+            let member = members.find(|member| Some(member.name) == blame.rank);
+            member.is_some_and(|member| has_left(&store, member.rank))
+        };
+        let culprit = || post_mortem.culprit().filter(|blame| !has_finished(blame));
+        if let Some(blame) = watch(stopped, INTERVAL, PATIENCE, progress, culprit) {
+            // Before the host goes on, so that nothing that follows from this is taken for the cause.
+            post_mortem.remember(&blame);
+            abandoned.store(true, Ordering::Relaxed);
+            in_time(ANSWER, move || engine.abort());
+        }
+    })
+}
+
+/// Returns the rank that has gone while an exchange waits for it; `None` when it is to stop.
+/// `progress` counts the exchanges, `culprit` finds a rank that will do nothing more.
+fn watch(
+    stopped: &Receiver<()>,
+    interval: Duration,
+    patience: Duration,
+    progress: impl Fn() -> Option<Progress>,
+    culprit: impl Fn() -> Option<Blame>,
+) -> Option<Blame> {
+    let (mut finished, mut since) = (None, Instant::now());
+    while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        let now = progress()?;
+        if now.finished == now.begun || finished != Some(now.finished) {
+            (finished, since) = (Some(now.finished), Instant::now());
+        } else if since.elapsed() >= patience
+            && let Some(blame) = culprit()
+        {
+            return Some(blame);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::mpsc;
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    fn rank_1() -> Option<Blame> {
+        Some(Blame { rank: Some(1), what: "rank 1 (pid 7) has ended".into() })
+    }
+
+    /// What is found if the numbers of begun and finished exchanges are these, and then stay. After a
+    /// hundred looks the watch is stopped.
+    fn found(numbers: &[(i64, i64)], culprit: fn() -> Option<Blame>) -> Option<Blame> {
+        let (stop, stopped) = mpsc::channel();
+        let (stop, looks) = (Cell::new(Some(stop)), Cell::new(0));
+        let progress = || {
+            let look = looks.replace(looks.get() + 1);
+            if look == 100 {
+                drop(stop.take());
+            }
+            let (begun, finished) = numbers[look.min(numbers.len() - 1)];
+            Some(Progress { begun, finished })
+        };
+        watch(&stopped, TICK, 5 * TICK, progress, culprit)
+    }
+
+    #[test]
+    fn an_exchange_that_waits_for_a_rank_that_has_gone_names_it() {
+        assert_eq!(found(&[(0, 0), (1, 0)], rank_1), rank_1());
+    }
+
+    #[test]
+    fn a_rank_may_end_when_nothing_waits_for_it() {
+        assert_eq!(found(&[(1, 0), (2, 1), (2, 2)], rank_1), None);
+    }
+
+    #[test]
+    fn a_slow_exchange_accuses_nobody_while_all_ranks_run() {
+        assert_eq!(found(&[(1, 0)], || None), None);
+    }
+}
