@@ -98,36 +98,32 @@ impl SyncBatchNorm {
             }
             return Ok(self.batch_norm.normalize(xs, train)?);
         }
-        let (normalized, saved) = no_grad(|| match xs.device() {
+        let forward = no_grad(|| match xs.device() {
             Device::Cuda(_) => cuda::forward(self, xs),
             _ => cpu::forward(self, xs),
         })?;
-        self.connect(xs, normalized, saved)
+        self.connect(xs, forward)
     }
 
-    /// What the backward pass needs. `xs` is the input as the forward pass has used it.
-    fn saved(&self, xs: &Tensor, statistics: Statistics) -> Saved {
-        Saved {
-            version: xs.internal_version(),
-            xs: xs.detach(),
-            ws: self.batch_norm.ws.as_ref().map(Tensor::detach),
-            statistics,
-            eps: self.batch_norm.options.eps,
-            group: self.group.clone(),
-            needs_gradient: [false; 3],
-        }
-    }
-
-    /// Attaches a graph to `normalized`: the backward pass of this layer.
-    fn connect(&self, xs: &Tensor, normalized: Tensor, saved: Saved) -> Result<Tensor> {
-        let BatchNorm { ws, bs, .. } = &self.batch_norm;
+    /// Attaches a graph to the output: the backward pass of this layer.
+    fn connect(&self, xs: &Tensor, forward: Forward) -> Result<Tensor> {
+        let BatchNorm { ws, bs, options, .. } = &self.batch_norm;
+        let Forward { normalized, xs: used, statistics } = forward;
         let inputs = [Some(xs), ws.as_ref(), bs.as_ref()];
         let needs_gradient = inputs.map(|input| input.is_some_and(Tensor::requires_grad));
         if !grad_enabled() || needs_gradient == [false; 3] {
             return Ok(normalized);
         }
         // Freed as soon as no further backward pass can follow.
-        let mut saved = Some(Saved { needs_gradient, ..saved });
+        let mut saved = Some(Saved {
+            version: used.internal_version(),
+            xs: used.detach(),
+            ws: ws.as_ref().map(Tensor::detach),
+            statistics,
+            eps: options.eps,
+            needs_gradient,
+            group: xs.requires_grad().then(|| self.group.clone()),
+        });
         let mut outputs = [normalized];
         let inputs: Vec<_> = inputs.into_iter().flatten().map(Tensor::shallow_clone).collect();
         hook_gradients(&mut outputs, &inputs, move |gradients, keep_graph| {
@@ -166,6 +162,14 @@ enum Statistics {
     Cuda(cuda::Statistics),
 }
 
+/// What the forward pass has computed.
+struct Forward {
+    normalized: Tensor,
+    /// The input as it was used: on GPUs, in a memory order that the kernels know.
+    xs: Tensor,
+    statistics: Statistics,
+}
+
 /// What the backward pass needs from the forward pass.
 struct Saved {
     /// The input, without its graph.
@@ -175,24 +179,25 @@ struct Saved {
     ws: Option<Tensor>,
     statistics: Statistics,
     eps: f64,
-    group: ProcessGroup,
     /// Whether the input, the weight and the bias need a gradient.
     needs_gradient: [bool; 3],
+    /// The group to exchange with; `None` if the input needs no gradient.
+    group: Option<ProcessGroup>,
 }
 
 impl Saved {
     /// The gradients of the input, the weight and the bias. A collective if the input needs one.
     fn backward(&self, gradient: Option<Tensor>) -> Result<Vec<Option<Tensor>>> {
-        let Saved { xs, needs_gradient: [of_input, ..], .. } = self;
+        let xs = &self.xs;
         if xs.internal_version() != self.version {
             let found = "changed in place after the forward pass";
             return Err(Error::argument(INPUT, found, "unchanged until the backward pass"));
         }
         if xs.numel() == 0 {
             // No values have no gradients, but the other ranks still need this one.
-            if *of_input {
+            if let Some(group) = &self.group {
                 let mut sums = Tensor::f_zeros([2 * xs.size()[1]], (kind(xs), xs.device()))?;
-                self.group.all_reduce(&mut sums, ReduceOp::Sum)?;
+                group.all_reduce(&mut sums, ReduceOp::Sum)?;
             }
             return Ok(vec![None, None, None]);
         }
@@ -204,10 +209,12 @@ impl Saved {
         }
     }
 
-    /// Two numbers per channel, summed over all ranks. A collective.
-    fn sum_over_ranks(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    /// Two numbers per channel, summed over all ranks. A collective, unless the input needs no
+    /// gradient: then nothing.
+    fn sum_over_ranks(&self, a: &Tensor, b: &Tensor) -> Result<Option<Tensor>> {
+        let Some(group) = &self.group else { return Ok(None) };
         let mut sums = Tensor::f_cat(&[a, b], 0)?;
-        self.group.all_reduce(&mut sums, ReduceOp::Sum)?;
-        Ok(sums)
+        group.all_reduce(&mut sums, ReduceOp::Sum)?;
+        Ok(Some(sums))
     }
 }

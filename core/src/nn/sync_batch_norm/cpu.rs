@@ -1,22 +1,23 @@
 //! SyncBatchNorm on the CPU, for which PyTorch has none.
 
 use super::super::batch_norm::{BatchNorm, RunningStats};
-use super::{INPUT, Saved, SyncBatchNorm, kind};
+use super::{Forward, INPUT, Saved, SyncBatchNorm, kind};
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::arithmetic::{add_number_, copy, div_number_, mul_number_};
 use c10d_sys::tensor::batch_norm_backward_reduce;
 use tch::{Kind, TchError, Tensor};
 
-/// The normalised input, and what the backward pass needs. A collective.
-pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<(Tensor, Saved)> {
+/// A collective.
+pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
     let BatchNorm { ws, bs, options, running_stats, .. } = &layer.batch_norm;
     let statistics = Statistics::of_all_ranks(xs, &layer.group)?;
     if let Some(running_stats) = running_stats {
         update(running_stats, &statistics, options.momentum)?;
     }
     let normalized = statistics.normalize(xs, ws.as_ref(), bs.as_ref(), options.eps)?;
-    Ok((normalized, layer.saved(xs, super::Statistics::Cpu(statistics))))
+    let statistics = super::Statistics::Cpu(statistics);
+    Ok(Forward { normalized, xs: xs.shallow_clone(), statistics })
 }
 
 /// Moves the running statistics towards those of the batch.
@@ -121,17 +122,17 @@ impl Statistics {
 
     /// The gradients of the input, the weight and the bias. A collective if the input needs one.
     pub(super) fn backward(&self, saved: &Saved, gradient: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        let Saved { xs, eps, needs_gradient: [needs_of_input, ..], .. } = saved;
+        let Saved { xs, eps, .. } = saved;
         let (sum, sum_normalized) =
             batch_norm_backward_reduce(gradient, xs, &self.mean, &self.var, *eps)
                 .map_err(Error::engine("the backward pass of SyncBatchNorm"))?;
-        let of_input = if *needs_of_input {
-            let mut sums = saved.sum_over_ranks(&sum, &sum_normalized)?;
-            div_number_(&mut sums, self.count)?;
-            let means = sums.f_chunk(2, 0)?;
-            Some(self.of_input(saved, gradient, &means[0], &means[1])?)
-        } else {
-            None
+        let of_input = match saved.sum_over_ranks(&sum, &sum_normalized)? {
+            Some(mut sums) => {
+                div_number_(&mut sums, self.count)?;
+                let means = sums.f_chunk(2, 0)?;
+                Some(self.of_input(saved, gradient, &means[0], &means[1])?)
+            }
+            None => None,
         };
         Ok(vec![of_input, Some(sum_normalized), Some(sum)])
     }

@@ -1,7 +1,7 @@
 //! SyncBatchNorm on GPUs: the kernels of `torch.nn.SyncBatchNorm`, in its order.
 
 use super::super::batch_norm::BatchNorm;
-use super::{Saved, SyncBatchNorm, kind};
+use super::{Forward, Saved, SyncBatchNorm, kind};
 use crate::Result;
 use crate::distributed::ProcessGroup;
 use c10d_sys::arithmetic::{add_number_, clamp_min_};
@@ -25,9 +25,9 @@ pub(super) struct Statistics {
     counts: Tensor,
 }
 
-/// The normalised input, and what the backward pass needs. A collective. The host waits for
-/// nothing, so what would need the number of values on all ranks is not checked.
-pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<(Tensor, Saved)> {
+/// A collective. The host waits for nothing, so what would need the number of values on all ranks
+/// is not checked.
+pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
     let BatchNorm { ws, bs, options, running_stats, .. } = &layer.batch_norm;
     let xs = in_memory_order(xs)?;
     if let Some(running_stats) = running_stats {
@@ -57,7 +57,7 @@ pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<(Tensor, Sav
         xs.f_batch_norm_elemt(ws.as_ref(), bs.as_ref(), &mean, &invstd, options.eps)?
     };
     let statistics = Statistics { mean, invstd, counts: counts.f_to_kind(Kind::Int)? };
-    Ok((normalized, layer.saved(&xs, super::Statistics::Cuda(statistics))))
+    Ok(Forward { normalized, xs, statistics: super::Statistics::Cuda(statistics) })
 }
 
 /// The mean of every channel, 1 / sqrt(var + eps), and the number of values per channel:
@@ -122,20 +122,21 @@ impl Statistics {
             *of_weight,
             *of_bias,
         )?;
-        let input_gradient = if *of_input {
-            let sums = saved.sum_over_ranks(&sum, &sum_centered)?.f_chunk(2, 0)?;
-            let ws = ws.as_ref().map(|ws| ws.f_to_kind(mean.f_kind()?)).transpose()?;
-            Some(xs.f_batch_norm_backward_elemt(
-                &gradient,
-                mean,
-                invstd,
-                ws.as_ref(),
-                &sums[0],
-                &sums[1],
-                counts,
-            )?)
-        } else {
-            None
+        let input_gradient = match saved.sum_over_ranks(&sum, &sum_centered)? {
+            Some(sums) => {
+                let sums = sums.f_chunk(2, 0)?;
+                let ws = ws.as_ref().map(|ws| ws.f_to_kind(mean.f_kind()?)).transpose()?;
+                Some(xs.f_batch_norm_backward_elemt(
+                    &gradient,
+                    mean,
+                    invstd,
+                    ws.as_ref(),
+                    &sums[0],
+                    &sums[1],
+                    counts,
+                )?)
+            }
+            None => None,
         };
         Ok(vec![
             input_gradient,
