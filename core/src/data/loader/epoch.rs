@@ -121,32 +121,33 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
         }
     }
 
-    /// The next batch. The inner `None` stands for one that turned out not to exist.
-    fn made(&mut self) -> Option<Option<Result<B>>> {
+    /// The next batch, or the panic in its place. The inner `None` stands for one that turned out not
+    /// to exist.
+    fn made(&mut self) -> Option<thread::Result<Option<Result<B>>>> {
         if self.workers.is_none() {
             let make = self.orders.next()?.make;
-            return Some(pinned(make(), self.pin_memory));
+            return Some(catch_unwind(AssertUnwindSafe(|| pinned(make(), self.pin_memory))));
         }
         // A worker drops its sender unused only if the epoch is abandoned.
         let batch = self.in_flight.pop_front()?.recv().ok()?;
         self.keep_workers_busy();
-        Some(batch.unwrap_or_else(|panic| resume_unwind(panic)))
+        Some(batch)
     }
 
     /// The next batch that exists.
-    fn next_made(&mut self) -> Option<Result<B>> {
+    fn next_made(&mut self) -> Option<thread::Result<Result<B>>> {
         loop {
-            if let Some(batch) = self.made()? {
+            if let Some(batch) = self.made()?.transpose() {
                 return Some(batch);
             }
         }
     }
 
     /// The next batch on a GPU. That after it is on its way there when this returns.
-    fn next_prefetched(&mut self, gpu: usize) -> Option<Result<B>> {
+    fn next_prefetched(&mut self, gpu: usize) -> Option<thread::Result<Result<B>>> {
         let mut prefetcher = match self.prefetcher.take().map_or_else(|| Prefetcher::new(gpu), Ok) {
             Ok(prefetcher) => prefetcher,
-            Err(error) => return self.next_made().map(|_| Err(error)),
+            Err(error) => return self.next_made().map(|batch| batch.map(|_| Err(error))),
         };
         let batch = match prefetcher.take() {
             Some(batch) => batch,
@@ -168,13 +169,15 @@ impl<B: Tensors + Send + 'static> Iterator for Epoch<'_, B> {
     type Item = Result<B>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.device {
+        let batch = match self.device {
             None => self.next_made(),
             Some(Device::Cuda(gpu)) => self.next_prefetched(gpu),
             Some(device) => {
-                self.next_made().map(|batch| batch.and_then(|batch| moved(batch, device)))
+                let moved = |batch: Result<B>| batch.and_then(|batch| moved(batch, device));
+                self.next_made().map(|batch| batch.map(moved))
             }
-        }
+        };
+        batch.map(|batch| batch.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

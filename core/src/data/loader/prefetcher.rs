@@ -3,6 +3,7 @@
 use super::epoch::moved;
 use crate::{Error, Result, Tensors};
 use c10d_sys::stream::Stream;
+use std::thread;
 use tch::Device;
 
 /// Copies batches to a GPU on a stream of its own: the class `data_prefetcher` in
@@ -12,8 +13,8 @@ pub(super) struct Prefetcher<B> {
     gpu: usize,
     /// One for all batches, since each stream of PyTorch's allocator has memory of its own.
     stream: Stream,
-    /// Its copy is queued on `stream`.
-    next: Option<Result<B>>,
+    /// Its copy is queued on `stream`. A panic of the data set waits for its turn, like an error.
+    next: Option<thread::Result<Result<B>>>,
 }
 
 impl<B: Tensors> Prefetcher<B> {
@@ -27,17 +28,19 @@ impl<B: Tensors> Prefetcher<B> {
     }
 
     /// Begins to copy `batch`: `preload` there.
-    pub(super) fn preload(&mut self, batch: Result<B>) {
-        self.next = Some(batch.and_then(|batch| {
+    pub(super) fn preload(&mut self, batch: thread::Result<Result<B>>) {
+        let copied = |batch| {
             let _on = self.stream.guard().map_err(Error::engine("copy a batch"))?;
             moved(batch, Device::Cuda(self.gpu))
-        }));
+        };
+        self.next = Some(batch.map(|batch| batch.and_then(copied)));
     }
 
     /// The batch whose copy was begun, for the current stream: `next` there.
-    pub(super) fn take(&mut self) -> Option<Result<B>> {
+    pub(super) fn take(&mut self) -> Option<thread::Result<Result<B>>> {
         let batch = self.next.take()?;
-        Some(batch.and_then(|batch| self.hand_over(batch).map_err(Error::engine("take a batch"))))
+        let handed_over = |batch| self.hand_over(batch).map_err(Error::engine("take a batch"));
+        Some(batch.map(|batch| batch.and_then(handed_over)))
     }
 
     /// The GPU waits for the copy, and the host does not.

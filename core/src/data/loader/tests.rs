@@ -1,4 +1,4 @@
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -390,5 +390,25 @@ fn on_a_device_the_batches_keep_their_order_and_their_errors() {
             assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0]) as usize), expected);
         }
         assert!(batches.next().is_none() && batches.next().is_none());
+    }
+}
+
+/// On a GPU it comes while the batch before it is handed out, which must not be lost.
+#[test]
+fn on_a_device_a_panic_of_the_data_set_takes_the_place_of_its_batch() {
+    for num_workers in [0, 2] {
+        let hook = |indices: &[usize]| {
+            assert_ne!(indices[0], 2, "two is too much");
+            Ok(())
+        };
+        let numbers = Numbers { len: 4, hook };
+        let loader =
+            DataLoader::with_options(numbers, SequentialSampler, workers(1, num_workers)).unwrap();
+        let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
+        for expected in [Some(0), Some(1), None, Some(3)] {
+            let batch = catch_unwind(AssertUnwindSafe(|| batches.next().unwrap().unwrap()));
+            assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0])), expected);
+        }
+        assert!(batches.next().is_none());
     }
 }
