@@ -8,9 +8,9 @@ use tch::Device;
 /// A place in the work that this thread has queued on a device. `torch.Event(device,
 /// enable_timing=True)`, which is recorded as soon as it is made.
 ///
-/// Calls only queue work on a GPU and return. An event tells when the GPU has come this far, and two
-/// tell how long it took from one to the other; the host waits for neither. The CPU does its work at
-/// once, so there an event has always been reached.
+/// Calls only queue work on a GPU and return. An event tells when the GPU has come this far, and
+/// two tell how long it took from one to the other; the host waits for neither. The CPU does its
+/// work at once, so there an event has always been reached.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -40,10 +40,16 @@ impl Event {
     /// # Errors
     /// [`Error::Tensor`] for a GPU that does not exist.
     pub fn record(device: impl Into<Device>) -> Result<Self> {
-        let Device::Cuda(index) = device.into() else {
+        Self::with_timing(device.into(), true)
+    }
+
+    /// `torch.Event(device, enable_timing=timing)`: without, an event of a GPU costs less and has no
+    /// [`elapsed_time`](Self::elapsed_time).
+    pub(crate) fn with_timing(device: Device, timing: bool) -> Result<Self> {
+        let Device::Cuda(index) = device else {
             return Ok(Event(Place::Host(Instant::now())));
         };
-        let (timing, error) = (true, Error::engine("record an event"));
+        let error = Error::engine("record an event");
         let event = Stream::current(index).and_then(|on| stream::Event::record(on, timing));
         Ok(Event(Place::Cuda(event.map_err(error)?)))
     }

@@ -42,10 +42,12 @@ impl HostCopy {
         // PyTorch puts such a copy in page-locked memory: `pin_out` in TensorConversions.cpp.
         let copy =
             tensor.f_detach()?.f_to_device_(Device::Cpu, tensor.kind(), non_blocking, copy)?;
-        Ok(HostCopy { copy, arrival: Event::record(tensor.device())? })
+        let timing = false;
+        Ok(HostCopy { copy, arrival: Event::with_timing(tensor.device(), timing)? })
     }
 
-    /// When the copy is complete.
+    /// When the copy is complete. On a GPU this event has no
+    /// [`elapsed_time`](Event::elapsed_time).
     pub fn arrival(&self) -> &Event {
         &self.arrival
     }

@@ -15,10 +15,13 @@ pub use schedule::{Schedule, ScheduledProfiler};
 mod schedule;
 
 /// Calls `body`, and returns its result with the number of times at which this thread made the host
-/// wait for a device, which `torch.cuda.set_sync_debug_mode("warn")` would warn of.
+/// wait for a device, by the most usual ways. For tests: what waits on a GPU counts on the CPU too.
 ///
-/// An operator that would wait for its tensors if they were on a GPU counts on the CPU too, and so
-/// does [`Event::synchronize`](crate::Event::synchronize).
+/// Counted are reading a number (`item`, `double_value`, `f64::try_from` …), `tensor.to("cpu")`
+/// unless it is `non_blocking`, `equal`, `nonzero`, and this library's waits for events, such as
+/// [`Event::synchronize`](crate::Event::synchronize). Nothing else is, so 0 is no proof:
+/// `torch.cuda.set_sync_debug_mode("warn")` finds more. `masked_select` and `unique` count only on
+/// a GPU, by the operators that they call there; `copy_` and `tch::Cuda::synchronize` never do.
 ///
 /// ```
 /// use tch::{Kind, Tensor, kind::FLOAT_CPU};
