@@ -27,9 +27,7 @@ pub struct AdagradOptions {
     pub eps: f64,
     /// Whether to maximize the objective instead of minimizing it.
     pub maximize: bool,
-    /// Whether to update the parameters of one kind on one device all at once, by PyTorch's
-    /// `_foreach_*` operations, instead of one after the other. By default, if all of them are on
-    /// GPUs.
+    /// Whether to update parameters in lists; see [`UpdateRule::foreach`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreach: Option<bool>,
 }

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use std::hint::black_box;
 use tch::{TchError, Tensor};
 
-/// How an optimizer draws the weights to zero.
+/// Weight decay: how an optimizer draws the weights towards zero.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WeightDecay {
     /// Added to the gradient (L2 penalty).
@@ -50,7 +50,7 @@ pub(super) fn decayed(
     Ok((parameters.as_real()?, gradients.as_real()?))
 }
 
-/// A function of each parameter's number of steps, say.
+/// Applies `f` to each number.
 pub(super) fn each(numbers: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
     numbers.iter().copied().map(f).collect()
 }

@@ -7,8 +7,7 @@ use std::ops::{Deref, DerefMut};
 use tch::Tensor;
 
 /// The states of the parameters that make a step, in their order: an argument of
-/// [`UpdateRule::step`](super::UpdateRule::step). A slice of [`ParameterState`]s in all other
-/// respects.
+/// [`UpdateRule::step`](super::UpdateRule::step). Dereferences to a slice of [`ParameterState`]s.
 #[derive(Debug)]
 pub struct StateList<'a> {
     states: Vec<&'a mut ParameterState>,

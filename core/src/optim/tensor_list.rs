@@ -13,7 +13,7 @@ use tch::{Device, Kind, TchError, Tensor};
 ///
 /// An operation either runs as one of PyTorch's `_foreach_*` operations, which on a GPU is one
 /// launch for the whole list, or as the usual operation for one tensor after the other. The results
-/// can differ in the last bit, as they do in Python. A slice of tensors in all other respects.
+/// can differ in the last bit, as they do in Python. Dereferences to a slice of tensors.
 ///
 /// [`UpdateRule::step`]: super::UpdateRule::step
 #[derive(Debug)]

@@ -92,11 +92,12 @@ pub trait UpdateRule: GroupOptions + Clone + Serialize + DeserializeOwned + 'sta
     }
 
     /// Whether [`step`](Self::step) gets all parameters of one kind on one device at once, as lists
-    /// whose operations are PyTorch's `_foreach_*`: the option `foreach` of PyTorch's optimizers.
-    /// With `None`, if all parameters with a gradient are on GPUs.
+    /// whose operations are PyTorch's `_foreach_*`, instead of one after the other: the option
+    /// `foreach` of PyTorch's optimizers. With `None`, it gets lists if all of a group's parameters
+    /// with a gradient are on GPUs. Those of a kind of which one has a sparse gradient
+    /// never come as a list.
     ///
-    /// Unless implemented, it gets one parameter after the other. So do parameters with sparse
-    /// gradients, whatever this returns.
+    /// Unless implemented, it gets one parameter after the other.
     fn foreach(&self) -> Option<bool> {
         Some(false)
     }

@@ -1,5 +1,7 @@
 //! Which parameters are in which group, with which options, and what is refused.
 
+mod foreach;
+
 use super::*;
 use crate::nn::{LinearOptions, linear, named_parameters};
 use crate::optim::lr_scheduler::{LrScheduler, Scheduler, StepLr};
@@ -243,90 +245,4 @@ fn the_state_of_other_groups_is_refused_and_the_parameter_named() {
     // The order within a group is of no importance.
     let mut turned = groups(&["backbone.bias", "backbone.weight"], &["head"]);
     turned.load_state_dict(&state).unwrap();
-}
-
-/// Counts in the rate how many parameters each step gets.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-struct Counting {
-    foreach: Option<bool>,
-    #[serde(skip)]
-    lengths: std::rc::Rc<std::cell::RefCell<Vec<usize>>>,
-}
-
-impl GroupOptions for Counting {
-    fn lr(&self) -> f64 {
-        0.0
-    }
-
-    fn set_lr(&mut self, _lr: f64) {}
-}
-
-impl UpdateRule for Counting {
-    fn name(&self) -> &'static str {
-        "Counting"
-    }
-
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn gradient_layout(&self) -> GradientLayout {
-        GradientLayout::Any
-    }
-
-    fn foreach(&self) -> Option<bool> {
-        self.foreach
-    }
-
-    fn step(
-        &self,
-        parameters: &mut TensorList,
-        gradients: &TensorList,
-        states: &mut StateList<'_>,
-    ) -> Result<()> {
-        assert_eq!([gradients.len(), states.len()], [parameters.len(); 2]);
-        self.lengths.borrow_mut().push(parameters.len());
-        Ok(())
-    }
-}
-
-#[test]
-fn with_foreach_a_step_gets_all_dense_parameters_of_a_kind_at_once_and_otherwise_one() {
-    let of_kind = |kind| Tensor::ones([4, 2], (kind, Device::Cpu)).set_requires_grad(true);
-    let [a, b, double, idle] = [Kind::Float, Kind::Float, Kind::Double, Kind::Float].map(of_kind);
-    let table = of_kind(Kind::Half);
-    (a.sum(None) + b.sum(None) + double.sum(None)).backward();
-    let (padding_idx, scale_grad_by_freq, sparse) = (-1, false, true);
-    let row = Tensor::from_slice(&[1i64]);
-    Tensor::embedding(&table, &row, padding_idx, scale_grad_by_freq, sparse).sum(None).backward();
-    let parameters = [a, double, b, table, idle].into_iter().enumerate();
-    let parameters: Vec<_> = parameters.map(|(i, tensor)| (i.to_string(), tensor)).collect();
-    let lengths = |foreach| {
-        let parameters = parameters.iter().map(|(name, t)| (name.clone(), t.shallow_clone()));
-        let options = Counting { foreach, lengths: Default::default() };
-        let lengths = options.lengths.clone();
-        let mut optimizer =
-            ParamGroupOptimizer::from_named_parameters(parameters.collect(), options).unwrap();
-        optimizer.step().unwrap();
-        lengths.take()
-    };
-    assert_eq!(lengths(Some(true)), [2, 1, 1]);
-    assert_eq!(lengths(Some(false)), [1; 4]);
-    // PyTorch's default, for parameters on the CPU.
-    assert_eq!(lengths(None), [1; 4]);
-}
-
-#[test]
-fn foreach_is_saved_if_it_is_set_and_older_states_are_loaded_without_it() {
-    let vs = store();
-    let options = SgdOptions { foreach: Some(true), ..SGD };
-    let mut optimizer = Sgd::new(&vs, options).unwrap();
-    let state = optimizer.state_dict().unwrap();
-    assert_eq!(state.param_groups[0].options["foreach"], true);
-    let older = Sgd::new(&vs, SGD).unwrap().state_dict().unwrap();
-    assert_eq!(older.param_groups[0].options.get("foreach"), None);
-    optimizer.load_state_dict(&older).unwrap();
-    assert_eq!(optimizer.param_groups()[0].options.foreach, None);
-    optimizer.load_state_dict(&state).unwrap();
-    assert_eq!(optimizer.param_groups()[0].options.foreach, Some(true));
 }
