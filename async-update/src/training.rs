@@ -8,7 +8,7 @@ use crate::pace::Pace;
 use crate::server::{self, Service, Shards};
 use crate::{batches, model, pace};
 use anyhow::{Result, ensure};
-use report::println;
+use report::{println, say_unused_gpus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tch::{Device, Tensor};
@@ -57,6 +57,9 @@ pub fn synchronous<M: Method>(
     let group = init_process_group(args.meeting.process_group())?;
     let (rank, ranks) = (group.rank(), group.world_size());
     pace::check(&args.straggle, 0..ranks)?;
+    if rank == 0 {
+        say_unused_gpus(args.device);
+    }
     let device = args.device(group.local_rank())?;
 
     let mut theta = model::initial_parameters(args.seed);
@@ -94,6 +97,9 @@ pub fn asynchronous<M: Method>(
     }
     // What can go wrong with these goes wrong before anybody counts on this worker.
     let (train_set, _) = args.data()?;
+    if place.rank == place.servers {
+        say_unused_gpus(args.device);
+    }
     let device = args.device(place.local_rank)?;
     let mut log = Log::create(args.metrics.as_deref(), Shard::new(place.rank, place.ranks)?)?;
     let mut method = method(Shards::connect(place, &args.meeting)?);

@@ -33,17 +33,22 @@ impl ProcessGroupArgs {
     /// What [`init_process_group`](tch_parallel::distributed::init_process_group) takes. If `auto`
     /// leaves GPUs unused, rank 0 says so on stderr.
     pub fn options(&self) -> ProcessGroupOptions {
-        if let Some(line) = unused_gpus(self.device, cuda_is_built(), gpus()) {
-            // An invalid environment is the process group's to refuse.
-            if Env::read().ok().flatten().is_none_or(|env| env.rank == 0) {
-                eprintln!("{line}");
-            }
+        // An invalid environment is the process group's to refuse.
+        if Env::read().ok().flatten().is_none_or(|env| env.rank == 0) {
+            say_unused_gpus(self.device);
         }
         ProcessGroupOptions {
             backend: self.backend,
             device: self.device,
             timeout: self.timeout.map(Duration::from_secs),
         }
+    }
+}
+
+/// Says so on stderr if `auto` leaves GPUs unused. Of several workers, the first should call this.
+pub fn say_unused_gpus(device: DeviceChoice) {
+    if let Some(line) = unused_gpus(device, cuda_is_built(), gpus()) {
+        eprintln!("{line}");
     }
 }
 

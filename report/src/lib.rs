@@ -20,7 +20,7 @@
 //! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed |
 //! | `file` | [`save`]: writes a text to a file |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
-//! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`ReportArgs`]: what it writes; [`Resume`]; [`flag_value`] |
+//! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`ReportArgs`]: what it writes; [`Resume`]; [`flag_value`]; [`say_unused_gpus`] |
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
 //! | [`comparison`] | trainings that a program starts, and their devices side by side |
 
@@ -49,7 +49,7 @@ mod timing;
 pub use bytes::{parse_size, size};
 pub use exit::exit;
 pub use file::save;
-pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value};
+pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value, say_unused_gpus};
 pub use in_flight::InFlight;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};

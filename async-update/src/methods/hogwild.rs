@@ -7,7 +7,7 @@ use crate::training::train;
 use crate::{model, pace};
 use anyhow::{Context, bail};
 use rayon::ThreadPoolBuilder;
-use report::println;
+use report::{println, say_unused_gpus};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tch::Tensor;
@@ -38,6 +38,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
         );
     }
     pace::check(&args.straggle, 0..threads)?;
+    say_unused_gpus(args.device);
     let devices = (0..threads).map(|thread| args.device(thread)).collect::<Result<Vec<_>>>()?;
 
     let (train_set, test_set) = args.data()?;
