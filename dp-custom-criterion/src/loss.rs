@@ -42,8 +42,8 @@ fn nll_loss(log_probabilities: &Tensor, target: &Tensor) -> Tensor {
     log_probabilities.nll_loss_nd::<Tensor>(target, None, Reduction::Mean, IGNORE_INDEX)
 }
 
-/// How many pairs were judged correctly, a number on the device of `next`. `next` and `is_next` as in
-/// [`bert_loss`], on any device.
+/// How many pairs were judged correctly, a number on the device of `next`. `next` and `is_next` as
+/// in [`bert_loss`], on any device.
 pub fn correct(next: &Tensor, is_next: &Tensor) -> Result<Tensor> {
     let is_next = is_next.f_to_device(next.device())?;
     Ok(next.f_argmax(-1, false)?.f_eq_tensor(&is_next)?.f_sum(Kind::Int64)?)

@@ -192,8 +192,8 @@ fn train(args: &TrainArgs) -> Result<()> {
 
             profiler.step()?;
             let (lr, pairs) = (optimizer.lr(), is_next.size()[0] as usize);
-            // The numbers of earlier steps may still be on their way from a GPU. A line that is printed
-            // waits for all of them.
+            // The numbers of earlier steps may still be on their way from a GPU. A line that is
+            // printed waits for all of them.
             let numbers = [&loss, &correct(&next, &is_next)?];
             in_flight.push((iter, lr, forward_backward_seconds, pairs), numbers)?;
             let is_last = step == last_step || iter + 1 == loader.len() as u64;

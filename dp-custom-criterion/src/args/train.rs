@@ -62,8 +62,9 @@ pub struct TrainArgs {
 }
 
 impl TrainArgs {
-    /// How a rank loads its share of each batch for `home`, its first device. The total is divided as in PyTorch's ImageNet
-    /// example, where `--batch-size` is the total of a host and every process takes its share.
+    /// How a rank loads its share of each batch for `home`, its first device. The total is divided
+    /// as in PyTorch's ImageNet example, where `--batch-size` is the total of a host and every
+    /// process takes its share.
     ///
     /// # Errors
     /// If `pairs`, the size of the corpus, does not fill a batch, or the ranks cannot share one

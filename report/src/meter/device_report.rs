@@ -11,7 +11,7 @@ pub struct DeviceReport {
     pub device: String,
     /// Bytes between two steps.
     pub live: usize,
-    /// The most bytes within a step.
+    /// The most bytes within a step. On a GPU they include the next batch, which comes one ahead.
     pub peak: usize,
     /// Bytes of the model's parameters and buffers.
     pub parameters: usize,
@@ -31,7 +31,8 @@ impl DeviceReport {
         self.live.saturating_sub(self.parameters + self.gradients + self.optimizer_state)
     }
 
-    /// What is allocated within a step: the batch, activations, outputs, and the gradients of both.
+    /// What is allocated within a step: the batch, activations, outputs, and the gradients of both;
+    /// on a GPU the next batch as well.
     ///
     /// Everything that lives between two steps also lives at the peak, except the parameters'
     /// gradients: `zero_grad` frees them before the backward pass, and they are allocated again
