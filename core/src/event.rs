@@ -43,8 +43,8 @@ impl Event {
         Self::with_timing(device.into(), true)
     }
 
-    /// `torch.Event(device, enable_timing=timing)`: without, an event of a GPU costs less and has no
-    /// [`elapsed_time`](Self::elapsed_time).
+    /// `torch.Event(device, enable_timing=timing)`: without, an event of a GPU costs less and has
+    /// no [`elapsed_time`](Self::elapsed_time).
     pub(crate) fn with_timing(device: Device, timing: bool) -> Result<Self> {
         let Device::Cuda(index) = device else {
             return Ok(Event(Place::Host(Instant::now())));
@@ -67,8 +67,8 @@ impl Event {
 
     /// Waits until the device has come this far.
     ///
-    /// In a trace of [`profiler`](crate::profiler), this is a range `wait for the device`, on the CPU
-    /// as well.
+    /// In a trace of [`profiler`](crate::profiler), this is a range `wait for the device`, on the
+    /// CPU as well.
     ///
     /// # Errors
     /// [`Error::Tensor`] if the device's work has failed.
@@ -83,8 +83,8 @@ impl Event {
     /// The time from this event to `end`, both of which must have been reached on one device.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if one has not been reached; [`Error::Argument`] for events of the CPU and of
-    /// a GPU.
+    /// [`Error::Tensor`] if one has not been reached, or has no timing, as that of a
+    /// [`HostCopy`](crate::HostCopy); [`Error::Argument`] for events of the CPU and of a GPU.
     pub fn elapsed_time(&self, end: &Event) -> Result<Duration> {
         match (&self.0, &end.0) {
             (Place::Host(begin), Place::Host(end)) => Ok(end.saturating_duration_since(*begin)),

@@ -6,10 +6,10 @@ use tch::{Device, Tensor};
 /// A tensor on its way to the host: `tensor.to("cpu", non_blocking=True)` with an event behind it.
 ///
 /// Reading a number from a GPU, as `loss.item()` does, makes the host wait until the GPU has done
-/// everything that was queued before; meanwhile nothing new is queued, and then the GPU waits for the
-/// host. A copy into page-locked memory is queued like other work, and the number is read when the
-/// copy is done. As PyTorch's tutorial on `pin_memory()` and `non_blocking` says, the copy must not be
-/// read earlier, so only [`wait`](Self::wait) gives it out.
+/// everything that was queued before; meanwhile nothing new is queued, and then the GPU waits for
+/// the host. A copy into page-locked memory is queued like other work, and the number is read when
+/// the copy is done. As PyTorch's tutorial on `pin_memory()` and `non_blocking` says, the copy must
+/// not be read earlier, so only [`wait`](Self::wait) gives it out.
 ///
 /// On the CPU the copy is complete at once.
 ///

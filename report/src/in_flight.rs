@@ -9,8 +9,8 @@ use tch_parallel::{HostCopy, Result};
 ///
 /// A training loop that reads the loss of every step makes a GPU wait for the host in every step.
 /// Apex's `main_amp.py` therefore reads it only where it prints a line, because each read is a
-/// "host<->device sync". Here no step is left out: the numbers of each are copied without waiting, and
-/// come some steps later, in order. On the CPU they come at once.
+/// "host<->device sync". Here no step is left out: the numbers of each are copied without waiting,
+/// and come some steps later, in order. On the CPU they come at once.
 ///
 /// ```
 /// use report::InFlight;

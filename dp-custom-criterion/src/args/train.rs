@@ -103,9 +103,10 @@ impl TrainArgs {
 
     /// The learning rate of step number `step`, counted from 1.
     ///
-    /// codertimo's `ScheduledOptim`, after "Attention is all you need": the rate grows in proportion
-    /// to the step, then falls with its square root, and larger models take smaller steps. He sets it
-    /// before every step, so his flag `--lr`, the optimizer's initial rate, has no effect.
+    /// codertimo's `ScheduledOptim`, after "Attention is all you need": the rate grows in
+    /// proportion to the step, then falls with its square root, and larger models take smaller
+    /// steps. He sets it before every step, so his flag `--lr`, the optimizer's initial rate, has
+    /// no effect.
     pub fn lr(&self, step: u64) -> f64 {
         let (step, warmup) = (step as f64, self.warmup as f64);
         (self.model.hidden as f64).powf(-0.5) * step.powf(-0.5).min(warmup.powf(-1.5) * step)

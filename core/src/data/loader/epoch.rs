@@ -121,8 +121,8 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
         }
     }
 
-    /// The next batch, or the panic in its place. The inner `None` stands for one that turned out not
-    /// to exist.
+    /// The next batch, or the panic in its place. The inner `None` stands for one that turned out
+    /// not to exist.
     fn made(&mut self) -> Option<thread::Result<Option<Result<B>>>> {
         if self.workers.is_none() {
             let make = self.orders.next()?.make;
