@@ -174,7 +174,8 @@ fn in_python(group: &ProcessGroup) -> Saved {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
     let program = python("ddp_options", [file.to_str().unwrap()]).unwrap();
     let mut program = as_rank(program, group.rank(), group.world_size(), port);
-    assert!(program.env("OMP_NUM_THREADS", "1").status().unwrap().success());
+    let ended = program.env("OMP_NUM_THREADS", "1").status().unwrap();
+    assert!(ended.success(), "{ended}");
     let saved = Tensor::read_safetensors(&file).unwrap().into_iter().collect();
     std::fs::remove_file(file).unwrap();
     saved

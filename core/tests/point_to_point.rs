@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
 use tch::{Device, Kind, Tensor};
+use tch_parallel::LogicalDevice;
 use tch_parallel::distributed::{P2pOp, Pending, ProcessGroup, init_process_group};
+use tch_parallel::memory::memory_allocated;
 use tests::wait::{past, until};
 
 fn message(number: usize) -> Tensor {
@@ -105,17 +107,19 @@ fn dies_in_the_middle(test: &str, start: fn(&ProcessGroup, Tensor) -> Pending<Te
         let own = Tensor::from(i64::from(std::process::id()));
         let rank_1 = Pid::from_raw(group.all_gather(&own).unwrap()[1].int64_value(&[]) as i32);
         // More than the sockets hold.
-        let tensor = Tensor::full([64 << 20], 1 - group.rank() as i64, (Kind::Uint8, Device::Cpu));
+        let size = [256 << 20];
+        let tensor = Tensor::full(size, 1 - group.rank() as i64, (Kind::Uint8, Device::Cpu));
         let pending = start(&group, tensor.shallow_clone());
+        let deadline = Instant::now() + common::TIMEOUT;
         if group.rank() == 1 {
-            while tensor.int64_value(&[0]) == 0 {}
+            while tensor.int64_value(&[0]) == 0 && Instant::now() < deadline {}
             raise(Signal::SIGSTOP).unwrap();
         }
         let is_stopped = || {
             let stat = fs::read_to_string(format!("/proc/{rank_1}/stat"))?;
             Ok(stat.contains(" T ").then_some(()))
         };
-        until("rank 1 stopped", past(Instant::now() + common::TIMEOUT), is_stopped).unwrap();
+        until("rank 1 stopped", past(deadline), is_stopped).unwrap();
         kill(rank_1, Signal::SIGKILL).unwrap();
         let killed = Instant::now();
         let error = pending.wait().unwrap_err().to_string();
@@ -146,3 +150,25 @@ fn a_broadcast_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
         |group, tensor| group.broadcast_async(tensor, 0).unwrap(),
     );
 }
+
+on_ranks!(
+    2,
+    fn what_gloo_has_exchanged_occupies_no_memory_afterwards(group: &ProcessGroup) {
+        let exchange = || {
+            let message = Tensor::zeros([1 << 20], (Kind::Float, Device::Cpu));
+            let pending = match group.rank() {
+                0 => group.isend(message, 1).unwrap(),
+                _ => group.irecv(message, 0).unwrap(),
+            };
+            let _ = pending.wait().unwrap();
+            assert_eq!(group.all_gather(&Tensor::from(1.0)).unwrap().len(), 2);
+            memory_allocated(LogicalDevice::Cpu(0)).unwrap()
+        };
+        exchange();
+        let before = exchange();
+        // Gloo's thread gives back what it used a moment after the last wait has ended.
+        let is_given_back = || Ok((exchange() <= before).then_some(()));
+        let deadline = past(Instant::now() + common::TIMEOUT);
+        until("the memory was given back", deadline, is_given_back).unwrap();
+    }
+);

@@ -58,7 +58,7 @@ def parse_args():
     return parser.parse_args()
 
 
-def init_process_group(device, backend):
+def init_process_group(device=torch.device("cpu"), backend=None):
     if "RANK" not in os.environ:  # no launcher: a world of one
         os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
     dist.init_process_group(backend or ("nccl" if device.type == "cuda" else "gloo"))

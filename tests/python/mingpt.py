@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from ddp_mnist import Metrics, end, f32, init_process_group
+from ddp_mnist import Metrics, end, init_process_group
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -165,7 +165,7 @@ def main():
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), args.grad_norm_clip)
             optimizer.step()
-            metrics.write("step", epoch=epoch, step=step, loss=f32(loss.item()))
+            metrics.write("step", epoch=epoch, step=step, loss=loss.item())
         model.eval()
         total = torch.zeros(2, dtype=torch.float64)
         with torch.no_grad():

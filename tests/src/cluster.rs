@@ -103,6 +103,15 @@ impl Cluster {
         hosts.iter().map(|host| self.launcher(*host)?.wait()?.expect_success()).collect()
     }
 
+    /// The same within `limit`, whether or not they make progress: TCP doubles its wait with each
+    /// segment that is lost again, up to minutes.
+    pub fn succeeds_within(&mut self, limit: Duration) -> Result<Vec<Ended>> {
+        let deadline = Instant::now() + limit;
+        let hosts: Vec<_> = self.launchers.keys().copied().collect();
+        let ended = |host| self.launcher(host)?.wait_until(deadline)?.expect_success();
+        hosts.into_iter().map(ended).collect()
+    }
+
     /// Waits until `look` finds something, as long as the launchers run and make progress.
     pub fn until<T>(
         &mut self,

@@ -31,6 +31,12 @@ struct State {
     data: usize,
 }
 
+impl State {
+    fn of(tensor: &Tensor) -> State {
+        State { version: tensor.internal_version(), data: tensor.data_ptr() as usize }
+    }
+}
+
 impl ModelVariables {
     /// The variables that the original created in `vs`, which already had those in `before`.
     pub(super) fn new(
@@ -74,6 +80,7 @@ impl ModelVariables {
                 span.copied(source, device);
                 no_grad(|| copy.f_copy_(source))?;
             }
+            replica.have_copied(&sources);
             span.end();
         }
         // ANCHOR_END: refresh
@@ -92,14 +99,16 @@ fn refresh_gpus<'a>(
     replicas: impl Iterator<Item = (LogicalDevice, &'a mut Variables)>,
     trace: &Trace,
 ) -> Result<()> {
-    let (mut spans, mut copies) = (Vec::new(), Vec::new());
+    let (mut spans, mut copies, mut refreshed) = (Vec::new(), Vec::new(), Vec::new());
     for (device, replica) in replicas {
         let mut span = trace.begin(Step::Replicate, device);
         sources.iter().for_each(|source| span.copied(source, device));
         spans.push(span);
         copies.push((device, replica.copies(sources, device)?));
+        refreshed.push(replica);
     }
     broadcast_coalesced(sources, &copies)?;
+    refreshed.into_iter().for_each(|replica| replica.have_copied(sources));
     spans.into_iter().for_each(Span::end);
     Ok(())
 }
@@ -177,7 +186,8 @@ impl Variables {
         self.parameters.iter().chain(&self.buffers).map(Tensor::shallow_clone).collect()
     }
 
-    /// This replica's variables, to which the original's values are about to be copied.
+    /// This replica's variables, to which the original's values are about to be copied: call
+    /// [`have_copied`](Self::have_copied) afterwards.
     ///
     /// The graph of an earlier forward pass may still need a copy. If the source is unchanged, so is
     /// the copy, and the write is hidden from autograd to keep that graph valid. If the source has
@@ -186,9 +196,7 @@ impl Variables {
         let copies = self.parameters.iter_mut().chain(&mut self.buffers);
         let mut targets = Vec::new();
         for ((source, copy), copied) in sources.iter().zip(copies).zip(&mut self.copied) {
-            let state =
-                State { version: source.internal_version(), data: source.data_ptr() as usize };
-            let unchanged = copied.replace(state) == Some(state);
+            let unchanged = copied.take() == Some(State::of(source));
             if (copy.kind(), copy.size()) != (source.kind(), source.size()) {
                 // The original was converted, to half precision for example.
                 copy.f_set_data(&device.copy_of(&source.f_detach()?)?)?;
@@ -199,5 +207,9 @@ impl Variables {
             targets.push(if unchanged { copy.f_data()? } else { copy.shallow_clone() });
         }
         Ok(targets)
+    }
+
+    fn have_copied(&mut self, sources: &[Tensor]) {
+        self.copied = sources.iter().map(|source| Some(State::of(source))).collect();
     }
 }

@@ -7,6 +7,7 @@
 //! ProcessGroupNCCL.cpp), and looks at the others meanwhile.
 
 use super::device::Backend;
+use super::nccl_watch::{Suspicion, culprit};
 use super::post_mortem::{ANSWER, Blame, in_time};
 use super::process_group::ProcessGroup;
 use super::watch::{INTERVAL, PATIENCE};
@@ -39,7 +40,7 @@ impl ProcessGroup {
             return Ok(());
         }
         let limit = self.timeout();
-        let culprit = || self.inner.post_mortem.culprit();
+        let culprit = || culprit(&self.inner.post_mortem, &self.inner.store);
         let outcome = wait(|| work.is_completed(), culprit, limit, INTERVAL, PATIENCE);
         let error = match outcome.map_err(|error| self.failed(operation, &error))? {
             Outcome::Over => return Ok(()),
@@ -57,8 +58,7 @@ impl ProcessGroup {
     }
 }
 
-/// `culprit` finds a rank that will do nothing more. One that has done its part may end while the
-/// others still do theirs, so they have `patience`.
+/// `culprit` finds a rank that will do nothing more.
 fn wait<E>(
     is_over: impl Fn() -> std::result::Result<bool, E>,
     culprit: impl Fn() -> Option<Blame>,
@@ -67,20 +67,14 @@ fn wait<E>(
     patience: Duration,
 ) -> std::result::Result<Outcome, E> {
     let start = Instant::now();
-    let (mut looked, mut missing_since) = (start, None);
+    let (mut looked, mut suspicion) = (start, Suspicion::default());
     while !is_over()? {
         if start.elapsed() > limit {
             return Ok(Outcome::TimedOut);
         }
         if looked.elapsed() >= interval {
-            match culprit() {
-                None => missing_since = None,
-                Some(blame) => {
-                    let since = *missing_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= patience {
-                        return Ok(Outcome::Gone(blame));
-                    }
-                }
+            if let Some(blame) = suspicion.confirm(culprit(), patience) {
+                return Ok(Outcome::Gone(blame));
             }
             looked = Instant::now();
         }

@@ -3,8 +3,9 @@
 //! A training step only queues its exchanges. If a rank dies, the GPUs of the others wait for it, and
 //! the host hangs where it next reads something from the GPU, such as the loss. PyTorch's watchdog
 //! ends the process when the timeout is over, and cannot say whom it waited for. Here, a thread
-//! looks after the others while an exchange does not end, and aborts the communicators when one has
-//! gone: the host goes on, and the next call on the group fails with the rank at fault.
+//! looks after the others while a collective does not end, and aborts the communicators when one has
+//! reported a fault, or has ended on this host: the host goes on, and the next call on the group fails
+//! with the rank at fault. A rank of another host that ends without a report is left to the watchdog.
 
 use super::post_mortem::{ANSWER, Blame, PostMortem, in_time};
 use super::store::Store;
@@ -24,12 +25,7 @@ pub(super) fn start(
 ) -> Option<Watch> {
     Watch::keep(move |stopped| {
         let progress = || engine.progress().ok();
-        let has_finished = |blame: &Blame| {
-            let mut members = post_mortem.members.iter();
-            let member = members.find(|member| Some(member.name) == blame.rank);
-            member.is_some_and(|member| has_left(&store, member.rank))
-        };
-        let culprit = || post_mortem.culprit().filter(|blame| !has_finished(blame));
+        let culprit = || culprit(&post_mortem, &store);
         if let Some(blame) = watch(stopped, INTERVAL, PATIENCE, progress, culprit) {
             // Before the host goes on, so that nothing that follows from this is taken for the cause.
             post_mortem.remember(&blame);
@@ -37,6 +33,32 @@ pub(super) fn start(
             in_time(ANSWER, move || engine.abort());
         }
     })
+}
+
+/// A rank that will do nothing more, and has not finished in good order.
+pub(super) fn culprit(post_mortem: &PostMortem, store: &Store) -> Option<Blame> {
+    let blame = post_mortem.culprit()?;
+    let member = post_mortem.members.iter().find(|member| Some(member.name) == blame.rank)?;
+    (has_left(store, member.rank) != Some(true)).then_some(blame)
+}
+
+/// Since when somebody is suspected.
+#[derive(Default)]
+pub(super) struct Suspicion {
+    since: Option<Instant>,
+}
+
+impl Suspicion {
+    /// A rank that has done its part may end while the others still do theirs, so one is to blame
+    /// only after `patience`.
+    pub(super) fn confirm(&mut self, suspect: Option<Blame>, patience: Duration) -> Option<Blame> {
+        let Some(suspect) = suspect else {
+            self.since = None;
+            return None;
+        };
+        let since = *self.since.get_or_insert_with(Instant::now);
+        (since.elapsed() >= patience).then_some(suspect)
+    }
 }
 
 /// Returns the rank that has gone while an exchange waits for it; `None` when it is to stop.
@@ -48,14 +70,13 @@ fn watch(
     progress: impl Fn() -> Option<Progress>,
     culprit: impl Fn() -> Option<Blame>,
 ) -> Option<Blame> {
-    let (mut finished, mut since) = (None, Instant::now());
+    let (mut finished, mut suspicion) = (None, Suspicion::default());
     while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         let now = progress()?;
-        if now.finished == now.begun || finished != Some(now.finished) {
-            (finished, since) = (Some(now.finished), Instant::now());
-        } else if since.elapsed() >= patience
-            && let Some(blame) = culprit()
-        {
+        let stands_still = now.finished != now.begun && finished == Some(now.finished);
+        finished = Some(now.finished);
+        let suspect = if stands_still { culprit() } else { None };
+        if let Some(blame) = suspicion.confirm(suspect, patience) {
             return Some(blame);
         }
     }

@@ -169,18 +169,23 @@ impl PostMortem {
         }
     }
 
-    /// A rank that has reported a fault of its own, or whose process on this host has ended or is
-    /// stopped.
+    /// A rank that has reported a fault of its own, or whose process on this host has ended.
     pub(super) fn culprit(&self) -> Option<Blame> {
         let store = Arc::clone(&self.store);
         let reports = in_time(ANSWER, move || Reports::read(&store, ANSWER)).and_then(Result::ok);
         let reports = reports.unwrap_or_default();
-        let others = self.members.iter().filter(|member| member.rank != self.rank);
-        let mut faults = others.filter_map(|member| match reports.of(member.rank) {
+        let others = || self.members.iter().filter(|member| member.rank != self.rank);
+        let mut faults = others().filter_map(|member| match reports.of(member.rank) {
             Some(Report::Fault(fault)) => Some(Blame::of(member.name, format!("reports: {fault}"))),
             _ => None,
         });
-        faults.next().or_else(|| self.gone())
+        let mut ended =
+            others().filter_map(|member| match (reports.of(member.rank), gone(member)) {
+                // One that is stopped may go on.
+                (None, Some(how @ State::Ended(_))) => Some(Blame::of(member.name, how)),
+                _ => None,
+            });
+        faults.next().or_else(|| ended.next())
     }
 
     /// A rank on this host whose process has ended or is stopped.
@@ -221,6 +226,11 @@ impl PostMortem {
             deadline: Instant::now() + SEARCH,
         }
     }
+}
+
+pub(super) fn has_reported_a_fault(store: &Store, rank: usize) -> Result<bool, Error> {
+    let reports = Reports::read(store, ANSWER)?;
+    Ok(matches!(reports.of(rank), Some(Report::Fault(_))))
 }
 
 fn member(members: &[Member], rank: usize) -> Option<&Member> {

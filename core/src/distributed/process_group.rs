@@ -323,7 +323,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let failed = self.is_abandoned() || std::thread::panicking();
         if !failed && self.place.world_size > 1 {
-            watch::take_leave(&self.store, self.place.rank);
+            watch::leave(&self.store, self.place.rank);
         }
         drop(self.watch.take());
         if let Some(engine) = self.engine.take()

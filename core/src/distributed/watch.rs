@@ -5,12 +5,12 @@
 //! that; this is for programs without one.
 //!
 //! A closed connection alone says nothing: a rank that has finished closes its connections too,
-//! while others may still pass on to each other what came from it. So each rank takes leave.
+//! while others may still pass on to each other what came from it. So each rank says that it leaves.
 
 use super::members::Member;
-use super::post_mortem::{ANSWER, in_time};
+use super::post_mortem::{ANSWER, has_reported_a_fault, in_time};
 use super::store::Store;
-use crate::Result;
+use crate::{Error, Result};
 use c10d_sys::ProcessGroup;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -26,6 +26,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often connections are looked at.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the store may leave a question unanswered before it is taken to have ended together with
+/// the rank that serves it. One that is only slow is no fault.
+const SILENCE: u32 = 30;
 
 /// Watches over a group until it is dropped.
 pub(super) struct Watch {
@@ -54,35 +58,42 @@ impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It has not panicked: nothing in it can.
+            // An error would be a panic of the thread, of which there is nothing to do here.
             let _ = thread.join();
         }
     }
 }
 
 fn watch(engine: &ProcessGroup, store: &Store, members: &[Member], stopped: &Receiver<()>) {
+    let mut unanswered = 0;
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let mut first = 0;
         while let Ok(Some(rank)) = engine.lost_peer(first, PATIENCE) {
-            // Ranks that run Python do not take leave.
-            if members.iter().any(|member| member.rank == rank) && !has_left(store, rank) {
+            first = rank + 1;
+            if members.iter().all(|member| member.rank != rank) {
+                // It runs Python, where ranks do not say that they leave.
+                continue;
+            }
+            let left = has_left(store, rank);
+            unanswered = if left.is_none() { unanswered + 1 } else { 0 };
+            if left == Some(false) || unanswered >= SILENCE {
                 // It can only fail if there is no such rank.
                 let _ = engine.fail_operations_with(rank);
             }
-            first = rank + 1;
         }
     }
 }
 
 /// This rank has finished, and the others may go on without it.
-pub(super) fn take_leave(store: &Store, rank: usize) {
+pub(super) fn leave(store: &Store, rank: usize) {
     let store = store.clone();
     // Rank 0, which serves the store, may have ended before.
     in_time(ANSWER, move || store.engine().append(LEFT, format!("{rank}\n").as_bytes()));
 }
 
-/// If the store does not answer, the rank that serves it has ended as well.
-pub(super) fn has_left(store: &Store, rank: usize) -> bool {
+/// Whether this rank has left in good order: without a fault, which it reports after it has dropped
+/// its groups. `None` if the store does not answer.
+pub(super) fn has_left(store: &Store, rank: usize) -> Option<bool> {
     let store = store.clone();
     let left = move || -> Result<bool> {
         // A connection of its own, since this process may be waiting in the other one.
@@ -91,21 +102,33 @@ pub(super) fn has_left(store: &Store, rank: usize) -> bool {
             return Ok(false);
         }
         let list = store.get(LEFT, ANSWER)?;
-        Ok(String::from_utf8_lossy(&list).lines().any(|name| name == rank.to_string()))
+        let is_listed = String::from_utf8_lossy(&list).lines().any(|name| name == rank.to_string());
+        let failed = has_reported_a_fault(store.engine(), rank);
+        Ok(is_listed && !failed.map_err(Error::engine("read the reports"))?)
     };
-    in_time(ANSWER, left).and_then(Result::ok).unwrap_or(false)
+    in_time(ANSWER, left)?.ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::post_mortem::PostMortem;
     use super::*;
 
     #[test]
-    fn only_those_who_took_leave_have_left() {
+    fn only_those_who_said_so_have_left() {
         let store = Store::from_env(ANSWER).unwrap();
-        assert!(!has_left(&store, 1));
-        take_leave(&store, 1);
-        take_leave(&store, 12);
-        assert_eq!([1, 2, 12].map(|rank| has_left(&store, rank)), [true, false, true]);
+        assert_eq!(has_left(&store, 1), Some(false));
+        leave(&store, 1);
+        leave(&store, 12);
+        assert_eq!([1, 2, 12].map(|rank| has_left(&store, rank)), [true, false, true].map(Some));
+    }
+
+    #[test]
+    fn a_rank_that_leaves_with_a_fault_has_not_left_in_good_order() {
+        let store = Store::from_env(ANSWER).unwrap();
+        leave(&store, 1);
+        let engine = Arc::clone(store.engine());
+        PostMortem::new(engine, 1, 2, Vec::new(), false).report("no disk", ANSWER);
+        assert_eq!(has_left(&store, 1), Some(false));
     }
 }

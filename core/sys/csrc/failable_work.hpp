@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/exception.h>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -37,12 +38,23 @@ class FailableWork final : public c10d::Work {
         future_(work->getFuture()->createInstance(work->getFuture()->elementType())),
         work_(std::move(work)) {}
 
+  bool wait(std::chrono::milliseconds timeout) override {
+    Work::wait(timeout);
+    // Gloo's thread has still to finish its own, which it does next.
+    return work_->wait(kNoTimeout);
+  }
+
   void abort() override { fail(peer_is_lost()); }
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  std::vector<at::Tensor> result() override { return work_->result(); }
   uint64_t getSequencenumber() const override { return work_->getSequencenumber(); }
-  void synchronize() override { work_->synchronize(); }
+
+  // When the last owner is gone. The group's list of operations does not own them, but without this
+  // it would keep their tensors.
+  void release_resources() override {
+    future_.reset();
+    work_.reset();
+  }
 
  private:
   void succeed(c10::IValue value) {
@@ -59,9 +71,49 @@ class FailableWork final : public c10d::Work {
     }
   }
 
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
-  const WorkPtr work_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  WorkPtr work_;
   std::atomic<bool> is_over_{false};
+};
+
+// A message of gloo's, which is carried out by whoever waits for it, and can be aborted.
+class MessageWork final : public c10d::Work {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  explicit MessageWork(WorkPtr work) : Work(-1, work->retrieveOpType()), work_(std::move(work)) {}
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    try {
+      // After `abort`, gloo says once that the message is not over, even if it is.
+      if (!work_->wait(timeout) && !work_->wait(kMoment)) {
+        std::rethrow_exception(peer_is_lost());
+      }
+    } catch (const std::exception&) {
+      finish(std::current_exception());
+      if (is_aborted_) {
+        std::rethrow_exception(peer_is_lost());
+      }
+      throw;
+    }
+    finish();
+    return true;
+  }
+
+  void abort() override {
+    is_aborted_ = true;
+    work_->abort();
+  }
+
+  int sourceRank() const override { return work_->sourceRank(); }
+
+  void release_resources() override { work_.reset(); }
+
+ private:
+  static constexpr std::chrono::milliseconds kMoment{10};
+
+  WorkPtr work_;
+  std::atomic<bool> is_aborted_{false};
 };
 
 } // namespace c10d_sys

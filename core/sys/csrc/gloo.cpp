@@ -166,11 +166,11 @@ Gloo::WorkPtr Gloo::alltoall(
 }
 
 Gloo::WorkPtr Gloo::send(std::vector<at::Tensor>& tensors, int destination, int tag) {
-  return track(ProcessGroupGloo::send(tensors, destination, tag), destination);
+  return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::send(tensors, destination, tag)), destination);
 }
 
 Gloo::WorkPtr Gloo::recv(std::vector<at::Tensor>& tensors, int source, int tag) {
-  return track(ProcessGroupGloo::recv(tensors, source, tag), source);
+  return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::recv(tensors, source, tag)), source);
 }
 
 // How gloo loses a send (gloo/transport/tcp/pair.cc):

@@ -24,7 +24,7 @@ struct PretendedCuda final : c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device next) const override {
     if (std::exchange(current, next.index()) != next.index()) {
       // cudaSetDevice makes a context since CUDA 12.
-      calls.contexts |= uint64_t{1} << next.index();
+      calls.contexts |= uint64_t{1} << (next.index() % 64);
     }
   }
   c10::Device exchangeDevice(c10::Device next) const override {

@@ -78,7 +78,7 @@ def parts():
             ends_with("cuda:99"),
             may_fail=True,
         ),
-        Part(TOPIC, "two ranks over NCCL on one GPU", [shared], ends_with("GPU"), may_fail=True),
+        Part(TOPIC, "two ranks over NCCL on one GPU", [shared], ends_with("Duplicate GPU detected"), may_fail=True),
         killed("gloo"),
         killed("nccl", gpus=2),
         Part(

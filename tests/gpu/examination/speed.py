@@ -1,7 +1,9 @@
 """How long a step takes in Rust and in Python, and how busy the GPU is.
 
-Both sides print a line every ten steps, for which they read the loss from the GPU. The time between these
-lines, seen from outside, is that of their steps: with everything that a training does.
+Both sides print a line every ten steps. The time between these lines, seen from outside, is that of their
+steps, with what each does besides: the Python originals read the loss from the GPU in every step, as their
+tutorials do, and Rust only for the lines; Python trains on one batch that stays in memory, and Rust's loader
+makes its batches.
 """
 
 import subprocess

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use rand::Rng;
 
-use super::{NODES, Trial, elastic};
+use super::{NODES, PATIENCE, Trial, elastic};
 use crate::cluster::Cluster;
 use crate::digits;
 use crate::hosts::Conditions;
@@ -37,7 +37,7 @@ fn bad_network(trial: &mut Trial, conditions: Conditions) -> Result<Duration> {
         }
         let begin = Instant::now();
         start(cluster, per_node, FEW_STEPS)?;
-        cluster.succeeds()?;
+        cluster.succeeds_within(10 * PATIENCE)?;
         let took = begin.elapsed();
         expect_steps(cluster, per_node, FEW_STEPS)?;
         let traffic = cluster.hosts.traffic();
