@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::yield_now;
 
 use anyhow::Result;
 use nix::unistd::Pid;
@@ -66,7 +68,7 @@ impl Members {
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
             // Processes that cannot be read belong to other users or have just ended, so they are
             // not ours.
-            let Ok(bytes) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+            let Ok(bytes) = environment(pid) else { continue };
             let variables: Vec<String> = bytes
                 .split(|&byte| byte == 0)
                 .map(|variable| String::from_utf8_lossy(variable).into_owned())
@@ -84,4 +86,30 @@ impl Members {
         // A list that cannot be read counts as unchanged.
         self.patience.with_job(&self.root, move || members.pids().unwrap_or_default())
     }
+}
+
+/// The environment of a process. While it goes from one program to the next, Linux shows neither an
+/// environment nor arguments of it, so this waits for the next program.
+fn environment(pid: i32) -> io::Result<Vec<u8>> {
+    loop {
+        let environment = fs::read(format!("/proc/{pid}/environ"))?;
+        if !environment.is_empty()
+            || !fs::read(format!("/proc/{pid}/cmdline"))?.is_empty()
+            || has_no_program(pid)?
+        {
+            return Ok(environment);
+        }
+        yield_now();
+    }
+}
+
+/// Whether it is a thread of Linux itself, or is about to end, or has ended and has not been reaped.
+fn has_no_program(pid: i32) -> io::Result<bool> {
+    const PF_EXITING: u32 = 0x4;
+    const PF_KTHREAD: u32 = 0x20_0000;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name may contain spaces and brackets. Behind it come the state, five numbers and the flags.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let flags = fields.split_whitespace().nth(6).and_then(|flags| flags.parse::<u32>().ok());
+    Ok(flags.is_none_or(|flags| flags & (PF_EXITING | PF_KTHREAD) != 0))
 }
