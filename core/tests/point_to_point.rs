@@ -166,8 +166,13 @@ on_ranks!(
         };
         exchange();
         let before = exchange();
-        // Gloo's thread gives back what it used a moment after the last wait has ended.
-        let is_given_back = || Ok((exchange() <= before).then_some(()));
+        // Gloo's thread gives back what it used a moment after the last wait has ended. The ranks
+        // agree on it, because each exchange needs both of them.
+        let is_given_back = || {
+            let given_back = Tensor::from(i64::from(exchange() <= before));
+            let of_all = group.all_gather(&given_back)?;
+            Ok(of_all.iter().all(|rank| number(rank) == 1.0).then_some(()))
+        };
         let deadline = past(Instant::now() + common::TIMEOUT);
         until("the memory was given back", deadline, is_given_back).unwrap();
     }
