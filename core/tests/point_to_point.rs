@@ -171,7 +171,7 @@ on_ranks!(
         let is_given_back = || {
             let given_back = Tensor::from(i64::from(exchange() <= before));
             let of_all = group.all_gather(&given_back)?;
-            Ok(of_all.iter().all(|rank| number(rank) == 1.0).then_some(()))
+            Ok(of_all.iter().all(|rank| rank.int64_value(&[]) == 1).then_some(()))
         };
         let deadline = past(Instant::now() + common::TIMEOUT);
         until("the memory was given back", deadline, is_given_back).unwrap();
