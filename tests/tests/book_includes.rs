@@ -1,6 +1,7 @@
 //! Checks that every listing and every chapter of the book exists, since mdBook silently leaves a
 //! block empty if a listing's anchor is missing.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -91,6 +92,19 @@ fn every_chapter_of_the_summary_is_there() -> Result<()> {
     for chapter in chapters(&book)? {
         assert!(listed.contains(&chapter), "SUMMARY.md does not link {}", chapter.display());
     }
+    Ok(())
+}
+
+#[test]
+fn the_map_links_every_chapter_but_the_preface() -> Result<()> {
+    let between = |text: &str, start, end| -> BTreeSet<String> {
+        let rests = text.split(start).skip(1);
+        rests.filter_map(|rest| rest.split(end).next()).map(str::to_owned).collect()
+    };
+    let map = between(&source("book/src/pictures/map.svg")?, "href=\"", ".html\"");
+    let mut chapters = between(&source("book/src/SUMMARY.md")?, "](", ".md)");
+    chapters.remove("preface");
+    assert_eq!(map, chapters);
     Ok(())
 }
 
