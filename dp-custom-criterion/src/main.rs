@@ -32,6 +32,7 @@ use report::{InFlight, Meter, Timing, exit, println};
 use serde::Serialize;
 use tch::nn::{Path, VarStore};
 use tch::{Device, Tensor};
+use tch_parallel::amp::autocast;
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler};
 use tch_parallel::data_parallel::{
@@ -111,6 +112,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         Method::Ddp => Parallel::Ddp(DistributedDataParallel::new(build(&vs.root()), &vs, &group)?),
     };
     let mut optimizer = Adam::new(&vs, args.adam())?;
+    let precision = args.precision();
     let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
     say(format!("Total Parameters: {parameters}"));
     // ANCHOR_END: model
@@ -142,8 +144,11 @@ fn train(args: &TrainArgs) -> Result<()> {
             let (loss, next) = match &model {
                 // ANCHOR: data_parallel
                 Parallel::DataParallel(model) => {
-                    let output = model.forward(input, run)?;
-                    let loss = trace.span(Step::Loss, home, || bert_loss(&output, &target));
+                    let (output, loss) = autocast(home.into(), precision, || -> Result<_> {
+                        let output = model.forward(input, run)?;
+                        let loss = trace.span(Step::Loss, home, || bert_loss(&output, &target));
+                        Ok((output, loss))
+                    })??;
                     optimizer.zero_grad()?;
                     model.backward(&loss)?;
                     (loss, output.0)
@@ -151,12 +156,15 @@ fn train(args: &TrainArgs) -> Result<()> {
                 // ANCHOR_END: data_parallel
                 // ANCHOR: output_device
                 Parallel::OutputDevice(model) => {
-                    let output = model.forward(input, run)?;
                     // The targets go where the outputs are, and the loss is computed there.
                     let there = model.output_device();
                     let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
                     let _on = there.guard()?;
-                    let loss = trace.span(Step::Loss, there, || bert_loss(&output, &target));
+                    let (output, loss) = autocast(home.into(), precision, || -> Result<_> {
+                        let output = model.forward(input, run)?;
+                        let loss = trace.span(Step::Loss, there, || bert_loss(&output, &target));
+                        Ok((output, loss))
+                    })??;
                     optimizer.zero_grad()?;
                     model.backward(&loss)?;
                     (loss, output.0)
@@ -164,10 +172,12 @@ fn train(args: &TrainArgs) -> Result<()> {
                 // ANCHOR_END: output_device
                 // ANCHOR: custom_criterion
                 Parallel::CustomCriterion(model, criterion) => {
-                    let outputs = model.forward(input, run)?;
-                    let next = outputs.parts().iter().map(|(next, _)| next.shallow_clone());
-                    let next = gather(&next.collect::<Vec<_>>(), home, 0)?;
-                    let loss = criterion.forward(outputs, target)?;
+                    let (loss, next) = autocast(home.into(), precision, || -> Result<_> {
+                        let outputs = model.forward(input, run)?;
+                        let next = outputs.parts().iter().map(|(next, _)| next.shallow_clone());
+                        let next = gather(&next.collect::<Vec<_>>(), home, 0)?;
+                        Ok((criterion.forward(outputs, target)?, next))
+                    })??;
                     let value = loss.value().shallow_clone();
                     optimizer.zero_grad()?;
                     loss.backward()?;
@@ -176,8 +186,11 @@ fn train(args: &TrainArgs) -> Result<()> {
                 // ANCHOR_END: custom_criterion
                 // ANCHOR: ddp
                 Parallel::Ddp(model) => {
-                    let output = model.forward(|bert| run(bert, input))?;
-                    let loss = bert_loss(&output, &target);
+                    let (output, loss) = autocast(home.into(), precision, || -> Result<_> {
+                        let output = model.forward(|bert| run(bert, input))?;
+                        let loss = bert_loss(&output, &target);
+                        Ok((output, loss))
+                    })??;
                     optimizer.zero_grad()?;
                     model.backward(&loss)?;
                     (loss, output.0)

@@ -45,6 +45,7 @@ def parse_args():
     parser.add_argument("--adam-beta1", type=float, default=0.9)
     parser.add_argument("--adam-beta2", type=float, default=0.999)
     parser.add_argument("--warmup", type=int, default=10_000)
+    parser.add_argument("--amp", choices=["bf16"])
     parser.add_argument("--metrics", type=Path, help="a directory for rank0.jsonl")
     parser.add_argument("--log-freq", type=int, default=10)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -304,10 +305,11 @@ def main():
         for step, batch in enumerate(loader):
             tokens, segments, is_next, labels = (part.to(device) for part in batch)
             begun = time.perf_counter()
-            next_output, mlm_output = model(tokens, segments)
-            next_loss = criterion(next_output, is_next)
-            mlm_loss = criterion(mlm_output.transpose(1, 2), labels)
-            loss = next_loss + mlm_loss
+            with torch.autocast(device.type, torch.bfloat16, enabled=args.amp is not None):
+                next_output, mlm_output = model(tokens, segments)
+                next_loss = criterion(next_output, is_next)
+                mlm_loss = criterion(mlm_output.transpose(1, 2), labels)
+                loss = next_loss + mlm_loss
             optimizer.zero_grad()
             loss.backward()
             seconds = time.perf_counter() - begun

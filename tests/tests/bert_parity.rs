@@ -55,6 +55,11 @@ fn with_dropout_it_equals_python() -> Result<()> {
 }
 
 #[test]
+fn in_bf16_with_dropout_it_equals_python() -> Result<()> {
+    expect_parity(&["--amp", "bf16", "--dropout", "0.1", "--seed", "3"])
+}
+
+#[test]
 fn with_more_tokens_than_the_vocabulary_and_other_sizes_it_equals_python() -> Result<()> {
     let adam = ["--adam-weight-decay", "0.1", "--adam-beta1", "0.8", "--adam-beta2", "0.99"];
     let sizes = ["--vocab-size", "1000", "--attn-heads", "4", "--seq-len", "33", "--seed", "3"];

@@ -3,10 +3,10 @@
 use super::{MethodArgs, TextArgs};
 use crate::model::ModelOptions;
 use anyhow::{Result, ensure};
-use clap::value_parser;
+use clap::{ValueEnum, value_parser};
 use report::ReportArgs;
 use std::path::PathBuf;
-use tch::Device;
+use tch::{Device, Kind};
 use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::optim::AdamOptions;
 use tch_parallel::{Error, LogicalDevice};
@@ -53,12 +53,22 @@ pub struct TrainArgs {
     /// Steps of warm-up, after which the learning rate falls; a short run learns more with 100.
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u64).range(1..))]
     warmup: u64,
+    /// Train in mixed precision.
+    #[arg(long, value_enum)]
+    amp: Option<Precision>,
 
     /// Print a line every N steps.
     #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
     pub log_freq: u64,
     #[command(flatten)]
     pub report: ReportArgs,
+}
+
+/// A kind of 16-bit floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Precision {
+    /// The range of 32-bit floats with 8 bits of precision.
+    Bf16,
 }
 
 impl TrainArgs {
@@ -91,6 +101,11 @@ impl TrainArgs {
             pin_memory: Device::from(home).is_cuda(),
             ..Default::default()
         })
+    }
+
+    /// The precision of autocast, if not 32-bit floats.
+    pub fn precision(&self) -> Option<Kind> {
+        self.amp.map(|Precision::Bf16| Kind::BFloat16)
     }
 
     pub fn adam(&self) -> AdamOptions {

@@ -41,8 +41,8 @@ impl LanguageModel {
     pub fn forward_t(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> (Tensor, Tensor) {
         let x = self.bert(tokens, segments, train);
         // The first position, [CLS], stands for the whole pair.
-        let next = self.next_sentence.forward(&x.select(1, 0)).log_softmax(-1, Kind::Float);
-        let mlm = self.mask_lm.forward(&x).log_softmax(-1, Kind::Float);
+        let next = self.next_sentence.forward(&x.select(1, 0)).log_softmax(-1, None::<Kind>);
+        let mlm = self.mask_lm.forward(&x).log_softmax(-1, None::<Kind>);
         (next, mlm)
     }
     // ANCHOR_END: forward

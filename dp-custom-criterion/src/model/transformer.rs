@@ -103,7 +103,7 @@ impl Attention {
 
         let scores = query.matmul(&key.transpose(-2, -1)) / (d_k as f64).sqrt();
         let scores = scores.masked_fill(&mask.eq(0), MASKED);
-        let weights = scores.softmax(-1, Kind::Float).dropout(self.dropout, train);
+        let weights = scores.softmax(-1, None::<Kind>).dropout(self.dropout, train);
         let seen = weights.matmul(&value).transpose(1, 2).contiguous().view([batch, -1, hidden]);
         self.output_linear.forward(&seen)
     }

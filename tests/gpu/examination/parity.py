@@ -86,6 +86,12 @@ def mnist_ranks(ranks, backend):
     return [[launched, *by_hand]]
 
 
+def bert(name, flags):
+    flags = f"{BERT} {CORPUS} --metrics metrics --output {MODEL} {flags}"
+    steps = [both("dp-custom-criterion", flags, "--devices cuda:0", "--device cuda", script="bert")]
+    return Part(TOPIC, name, steps, same_bert)
+
+
 def trained_images(name, flags):
     flags = f"{DIGITS} {flags}"
     steps = [both("ddp-imagenet", flags, "--print-freq 1", f"--save {MODEL}", script="imagenet")]
@@ -139,7 +145,6 @@ def normalization(ranks, name):
 
 
 def parts():
-    bert = f"{BERT} {CORPUS} --metrics metrics --output {MODEL}"
     pyramid = "--arch pyramidnet20_a48 --batch-size 32"
     return [
         Part(
@@ -150,12 +155,8 @@ def parts():
         ),
         Part(TOPIC, "MNIST, two ranks over gloo on one GPU", mnist_ranks(2, "gloo"), same_training(2)),
         Part(TOPIC, "MNIST, two ranks over NCCL", mnist_ranks(2, "nccl"), same_training(2), gpus=2),
-        Part(
-            TOPIC,
-            "BERT with Adam, DataParallel on one GPU",
-            [both("dp-custom-criterion", bert, "--devices cuda:0", "--device cuda", script="bert")],
-            same_bert,
-        ),
+        bert("BERT with Adam, DataParallel on one GPU", ""),
+        bert("BERT with Adam, bf16, DataParallel on one GPU", "--amp bf16"),
         trained_images("PyramidNet", pyramid),
         trained_images("PyramidNet, bf16, channels last", f"{pyramid} --amp bf16 --channels-last"),
         trained_images("PyramidNet, fp16, GradScaler", f"{pyramid} --amp fp16 --accumulate 2"),

@@ -55,12 +55,12 @@ def rows():
     ]:
         for precision, flags in [("f32", line), ("bf16", f"{line} --amp bf16 --channels-last")]:
             yield f"{name}, {precision}", rust("ddp-imagenet", flags), python("imagenet", flags)
-    name = "BERT-base, 64 x 128 tokens"
-    yield (
-        f"{name}, f32",
-        rust("dp-custom-criterion", f"{BERT} --devices cuda:0"),
-        python("bert", f"{BERT} --device cuda"),
-    )
+    for precision, flags in [("f32", BERT), ("bf16", f"{BERT} --amp bf16")]:
+        yield (
+            f"BERT-base, 64 x 128 tokens, {precision}",
+            rust("dp-custom-criterion", f"{flags} --devices cuda:0"),
+            python("bert", f"{flags} --device cuda"),
+        )
 
 
 def part(name, commands):
