@@ -167,6 +167,59 @@ fn commands(text: &str) -> Vec<String> {
     commands
 }
 
+/// The chapters of the book.
+fn chapters() -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for entry in fs::read_dir(workspace().join("book/src"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            texts.push(source(path)?);
+        }
+    }
+    Ok(texts)
+}
+
+/// The outputs of a chapter that do not come after their command. A block of `console` begins with
+/// it, and one of `text` goes on with the output of such a block above it.
+fn without_command(chapter: &str, output: impl Fn(&str) -> Result<String>) -> Result<Vec<String>> {
+    let mut without = Vec::new();
+    let mut has_command = false;
+    for block in chapter.split("```").skip(1).step_by(2) {
+        let included =
+            block.split_once("{{#include output/").and_then(|(_, name)| name.split_once("}}"));
+        let Some((name, _)) = included.filter(|(name, _)| name.ends_with(".txt")) else { continue };
+        let (info, body) = block.split_once('\n').context("a block has lines")?;
+        let begins_with_it = body.starts_with("$ ") || output(name)?.starts_with("$ ");
+        let is_right = match info {
+            "text" => has_command && !begins_with_it,
+            _ => info.starts_with("console") && begins_with_it,
+        };
+        has_command |= begins_with_it;
+        if !is_right {
+            without.push(name.to_owned());
+        }
+    }
+    Ok(without)
+}
+
+#[test]
+fn every_output_of_the_book_comes_after_its_command() -> Result<()> {
+    for chapter in chapters()? {
+        let without = without_command(&chapter, |name| source(format!("book/src/output/{name}")))?;
+        let title = chapter.lines().next().unwrap_or_default();
+        assert!(without.is_empty(), "{title}: {}", without.join(", "));
+    }
+    Ok(())
+}
+
+#[test]
+fn an_output_without_its_command_is_found() -> Result<()> {
+    let chapter = "```text\n{{#include output/a.txt}}\n```\n```console\n{{#include output/b.txt}}\n```\n\
+                   ```console\n$ c\n{{#include output/c.txt}}\n```\n```text\n{{#include output/d.txt}}\n```\n";
+    assert_eq!(without_command(chapter, |_| Ok("1\n".into()))?, ["a.txt", "b.txt"]);
+    Ok(())
+}
+
 #[test]
 fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
     let mut texts = Vec::new();
@@ -174,12 +227,7 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
         texts.push(source(format!("{folder}README.md"))?);
     }
     texts.push(source("CONTRIBUTING.md")?);
-    for entry in fs::read_dir(workspace().join("book/src"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            texts.push(source(path)?);
-        }
-    }
+    texts.extend(chapters()?);
     let commands: BTreeSet<_> = texts.iter().flat_map(|text| commands(text)).collect();
     let mut run = BTreeSet::new();
     for command in &commands {

@@ -46,14 +46,7 @@ fn every_link_within_the_book_leads_to_a_heading_or_a_file() -> Result<()> {
 
 #[test]
 fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Result<()> {
-    let Some(mdbook) = mdbook()? else {
-        eprintln!("skipped: there is no mdBook here; `cargo xtask book` installs it");
-        return Ok(());
-    };
-    let job = Job::new()?;
-    let mut build = Command::new(mdbook);
-    build.arg("build").arg(workspace().join("book")).arg("--dest-dir").arg(job.directory());
-    job.run(build)?.expect_success()?;
+    let Some(job) = built_book()? else { return Ok(()) };
     for (name, text) in chapters(&workspace().join("book/src"))? {
         let page = job.directory().join(&name).with_extension("html");
         // The summary has no page of its own: it becomes the table of contents.
@@ -69,6 +62,19 @@ fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Resu
         assert!(loaded.is_empty(), "{} loads {}", page.display(), loaded.join(", "));
     }
     Ok(())
+}
+
+/// Builds the book into the job's directory. None, which it says, if there is no mdBook.
+pub fn built_book() -> Result<Option<Job>> {
+    let Some(mdbook) = mdbook()? else {
+        eprintln!("skipped: there is no mdBook here; `cargo xtask book` installs it");
+        return Ok(None);
+    };
+    let job = Job::new()?;
+    let mut build = Command::new(mdbook);
+    build.arg("build").arg(workspace().join("book")).arg("--dest-dir").arg(job.directory());
+    job.run(build)?.expect_success()?;
+    Ok(Some(job))
 }
 
 /// The mdBook that `cargo xtask book` has installed, or one on the PATH.

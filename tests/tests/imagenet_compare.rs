@@ -32,14 +32,14 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     let flags = ["--batch-size=64", "--steps=3", "--plot=charts"];
     let ended = job.run(compare(&flags)?)?.expect_success()?;
     let printed = &ended.stdout;
-    let table: Vec<_> = printed.lines().skip(1).take_while(|line| !line.is_empty()).collect();
-    let methods: Vec<_> = table.iter().filter(|row| !row.starts_with(' ')).collect();
-    assert_eq!(methods.len(), RUNS.len(), "{printed}");
-    for (run, row) in RUNS.iter().zip(methods) {
+    let mut tables = printed.split("\n\n").map(|table| table.lines().skip(1).collect::<Vec<_>>());
+    let trainings = tables.next().unwrap_or_default();
+    assert_eq!(trainings.len(), RUNS.len(), "{printed}");
+    for (run, row) in RUNS.iter().zip(trainings) {
         assert!(row.starts_with(run) && row.contains("projected"), "{printed}");
     }
     // One row for every device of every training.
-    assert_eq!(table.len(), 9, "{printed}");
+    assert_eq!(tables.next().map(|devices| devices.len()), Some(9), "{printed}");
     // Paragraphs are wrapped.
     let in_one_line = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     for text in

@@ -16,6 +16,7 @@ mod book_includes;
 mod book_links;
 mod book_listings;
 mod book_names;
+mod book_pages;
 mod clip_grad_parity;
 mod culprit;
 mod data_parity;

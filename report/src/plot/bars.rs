@@ -1,7 +1,7 @@
 //! Amounts beside each other, each the sum of its parts.
 
 use super::canvas::{
-    Anchor, CARD, COLUMN, Canvas, HEADING, LABEL, MARGIN, Mark, Plot, WIDTH, rectangle, tooltip,
+    Anchor, COLUMN, Canvas, HEADING, LABEL, MARGIN, Mark, Plot, WIDTH, card, rectangle, tooltip,
 };
 use super::palette::colours;
 use super::range::Range;
@@ -103,7 +103,7 @@ pub fn bars(chart: &Bars) -> Result<String> {
     canvas.x_axis(plot, &range, &axis);
     for (top, line) in headings {
         // Covers the grid lines, which would run through the text.
-        canvas.add(rectangle([MARGIN, top, WIDTH - 2.0 * MARGIN, ROW]).set("fill", CARD));
+        canvas.add(card([MARGIN, top, WIDTH - 2.0 * MARGIN, ROW]));
         canvas.text((MARGIN, top + 16.0), Anchor::Start, HEADING, &line);
     }
     for (bar, sum) in bars.iter().zip(&sums) {

@@ -15,8 +15,8 @@ pub(super) const MARGIN: f64 = 16.0;
 
 /// The widest column of names beside a chart; the chart itself needs the rest.
 pub(super) const COLUMN: f64 = 170.0;
-/// The colour behind everything. It is drawn, so that dark pages do not shine through.
-pub(super) const CARD: &str = "#ffffff";
+/// The colour of text and lines: black in a file of its own, and that of a page's text in a page.
+pub(super) const INK: &str = "currentColor";
 
 /// A size and a weight of text.
 #[derive(Clone, Copy)]
@@ -126,7 +126,7 @@ impl Plot {
     }
 }
 
-/// A white card that grows downwards.
+/// A card that grows downwards.
 pub(super) struct Canvas {
     body: Group,
     title: String,
@@ -209,13 +209,14 @@ impl Canvas {
                 .set("y1", rounded(from.1))
                 .set("x2", rounded(to.0))
                 .set("y2", rounded(to.1))
-                .set("stroke", "#d9d9d9"),
+                .set("stroke", INK)
+                .set("stroke-opacity", 0.15),
         );
     }
 
     /// Text whose baseline is at the height of `at`.
     pub(super) fn text(&mut self, at: (f64, f64), anchor: Anchor, font: Font, text: &str) {
-        self.text_in("#1a1a1a", at, anchor, font, text);
+        self.text_in(INK, at, anchor, font, text);
     }
 
     /// Like `text`, in another colour.
@@ -257,10 +258,16 @@ impl Canvas {
             .set("font-family", "sans-serif")
             .add(Title::new(self.title))
             .add(Description::new().add(svg::node::Text::new(printable(description))))
-            .add(rectangle([0.0, 0.0, WIDTH, height]).set("rx", 8).set("fill", CARD))
+            .add(card([0.0, 0.0, WIDTH, height]).set("rx", 8))
             .add(self.body)
             .to_string()
     }
+}
+
+/// A piece of the card, which hides what is behind it. It is white, unless the page that the chart is
+/// a part of gives the class `card` the colour of the page.
+pub(super) fn card(area: [f64; 4]) -> Rectangle {
+    rectangle(area).set("class", "card").set("fill", "#ffffff")
 }
 
 /// A rectangle at `x` and `y`, with its width and its height.

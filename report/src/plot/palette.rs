@@ -11,7 +11,7 @@ pub(super) struct Colour {
 }
 
 /// The palette of Masataka Okabe and Kei Ito ("Color Universal Design", 2008) and a grey. Its black
-/// is softened, since a large black area would draw all the attention.
+/// is a dark grey, which can be told from a black page as well.
 const PALETTE: [Colour; 9] = [
     Colour { fill: "#0072b2", ink: "#ffffff" },
     Colour { fill: "#e69f00", ink: "#000000" },
@@ -21,7 +21,7 @@ const PALETTE: [Colour; 9] = [
     Colour { fill: "#f0e442", ink: "#000000" },
     Colour { fill: "#d55e00", ink: "#000000" },
     Colour { fill: "#999999", ink: "#000000" },
-    Colour { fill: "#333333", ink: "#ffffff" },
+    Colour { fill: "#6b6b6b", ink: "#ffffff" },
 ];
 
 /// The first `count` colours.

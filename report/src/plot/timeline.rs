@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::canvas::{
-    Anchor, CARD, Canvas, LABEL, MARGIN, Mark, Plot, SMALL, WIDTH, rectangle, tooltip,
+    Anchor, Canvas, INK, LABEL, MARGIN, Mark, Plot, SMALL, WIDTH, rectangle, tooltip,
 };
 use super::palette::{Colour, colours};
 use super::range::Range;
@@ -89,7 +89,9 @@ pub fn timeline(chart: &Timeline) -> Result<String> {
     };
     for (index, (name, [top, bottom])) in lanes.into_iter().enumerate() {
         let area = [MARGIN, top, plot.right - MARGIN, bottom - top];
-        canvas.add(rectangle(area).set("fill", if index % 2 == 0 { SHADE } else { CARD }));
+        if index % 2 == 0 {
+            canvas.add(rectangle(area).set("fill", INK).set("fill-opacity", SHADE));
+        }
         let baseline = (top + bottom) / 2.0 + 5.0;
         canvas.text((MARGIN + 4.0, baseline), Anchor::Start, LABEL, &LABEL.shorten(name, column));
     }
@@ -119,8 +121,8 @@ const SPAN: f64 = 26.0;
 const ROW: f64 = 28.0;
 /// The space above and below the spans of a lane.
 const PADDING: f64 = 6.0;
-/// The colour behind every other lane.
-const SHADE: &str = "#f2f2f2";
+/// How strongly every other lane is shaded.
+const SHADE: f64 = 0.05;
 
 /// The positions of lanes and spans, from top to bottom.
 struct Layout<'a> {

@@ -7,7 +7,7 @@ use tests::Job;
 use tests::programs::{UNHURRIED, dp_custom_criterion, workspace};
 
 use super::listing::{LAST_DIGIT, expect_amounts, expect_listing};
-use super::printed;
+use super::{after_two, printed};
 
 /// The corpus of all runs in this chapter, which is smaller than the program's default.
 const CORPUS: &str = "tests/data/pairs.txt";
@@ -48,13 +48,13 @@ fn the_memory_of_each_method_is_as_the_book_shows() -> Result<()> {
     let program = dp_custom_criterion(arguments.split(' '))?;
     let text = job.run(program)?.expect_success()?.stdout;
     let svg = fs::read_to_string(job.directory().join("bert_memory.svg"))?;
-    let (table, rest) = text.split_once("\n\n").context("no text after the table")?;
+    let (tables, rest) = after_two(&text).context("no text after the tables")?;
     let (words, budget) = rest.split_once("\nWith ").context("no budget")?;
-    let table = shown(&format!("compare --corpus {CORPUS} \\\n    {flags}")) + table + "\n";
+    let tables = shown(&format!("compare --corpus {CORPUS} \\\n    {flags}")) + tables + "\n";
     let budget = format!("With {budget}");
     expect_amounts(
         &[
-            ("bert_memory.txt", &table),
+            ("bert_memory.txt", &tables),
             ("bert_memory_in_words.txt", words),
             ("bert_budget.txt", &budget),
         ],

@@ -57,3 +57,9 @@ fn by_rank(printed: &str) -> String {
     lines.sort_by_key(|line| line.split_once("]: ").map(|(rank, _)| rank));
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
+
+/// The first two paragraphs of a text, which are tables, and the rest.
+fn after_two(text: &str) -> Option<(&str, &str)> {
+    let (at, gap) = text.match_indices("\n\n").nth(1)?;
+    Some((&text[..at], &text[at + gap.len()..]))
+}

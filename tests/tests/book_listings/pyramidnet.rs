@@ -8,7 +8,7 @@ use tests::Job;
 use tests::programs::{UNHURRIED, ddp_imagenet, example, source};
 
 use super::listing::{EXACT, expect_listing, expect_measured, expect_training};
-use super::{printed, run_by_rank};
+use super::{after_two, printed, run_by_rank};
 
 #[test]
 fn the_articles_network_is_smaller_than_the_one_it_is_taken_for() -> Result<()> {
@@ -63,11 +63,11 @@ fn the_comparison_is_as_the_book_shows() -> Result<()> {
         .run(ddp_imagenet(["compare", "--plot", "charts", UNHURRIED])?)?
         .expect_success()?
         .stdout;
-    let (table, words) = text.split_once("\n\n").context("words follow the table")?;
+    let (tables, words) = after_two(&text).context("words follow the tables")?;
     let shown = "$ cargo run -rq -p ddp-imagenet -- compare --plot charts\n";
     let svg = fs::read_to_string(job.directory().join("charts/memory.svg"))?;
     expect_measured(
-        &[("compare.txt", &format!("{shown}{table}\n")), ("compare_in_words.txt", words)],
+        &[("compare.txt", &format!("{shown}{tables}\n")), ("compare_in_words.txt", words)],
         "compare_memory.svg",
         &svg,
     )

@@ -42,7 +42,7 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
         run(Method::Ddp, OptimizerKind::Sgd)?,
         run(Method::Apex, OptimizerKind::Sgd)?,
     ];
-    print!("{}", table::table_of(&measured));
+    print!("{}", table::tables_of(&measured));
     print!("\n{}", paragraphs(&explain::explain(&measured)?));
     if let Some(directory) = &args.plot {
         charts::save(directory, &measured)?;

@@ -4,21 +4,36 @@ use super::runs::Measured;
 use report::Column::{self, Left, Right};
 use report::comparison::Cell::{self, Device, Training};
 use report::comparison::device_table;
-use report::{hours, size, thousands};
+use report::{hours, size, table, thousands};
 
-/// A row for each training and device.
-pub fn table_of(measured: &[Measured]) -> String {
+/// A row for each training, and below them a row for each of its devices.
+pub fn tables_of(measured: &[Measured]) -> String {
     let source = |found: &Measured| -> String {
         if found.epoch_seconds.is_some() { "measured".into() } else { "projected".into() }
     };
-    let columns: [(Column, Cell<Measured>); 11] = [
+    let headings = [
+        Left("method"),
+        Right("batch"),
+        Right("batch time"),
+        Right("fetch"),
+        Right("epoch"),
+        Left(""),
+        Right("images/s"),
+    ];
+    let training = |found: &Measured| {
+        vec![
+            found.name.clone(),
+            format!("{} x {}", found.devices.len(), found.images),
+            format!("{:.3} s", found.batch_seconds),
+            format!("{:.3} s", found.fetch_seconds),
+            hours(found.epoch_seconds().round() as u64),
+            source(found),
+            format!("{:.1}", found.images_per_second()),
+        ]
+    };
+    let trainings = table(&headings, &measured.iter().map(training).collect::<Vec<_>>());
+    let devices: [(Column, Cell<Measured>); 5] = [
         (Left("method"), Training(|found| found.name.clone())),
-        (Right("batch"), Training(|found| format!("{} x {}", found.devices.len(), found.images))),
-        (Right("batch time"), Training(|found| format!("{:.3} s", found.batch_seconds))),
-        (Right("fetch"), Training(|found| format!("{:.3} s", found.fetch_seconds))),
-        (Right("epoch"), Training(|found| hours(found.epoch_seconds().round() as u64))),
-        (Left(""), Training(source)),
-        (Right("images/s"), Training(|found| format!("{:.1}", found.images_per_second()))),
         (Left("device"), Device(|device| device.device.clone())),
         (Right("peak memory"), Device(|device| size(device.peak))),
         (Right("in bytes"), Device(|device| thousands(device.peak))),
@@ -27,7 +42,7 @@ pub fn table_of(measured: &[Measured]) -> String {
             Device(|device| format!("{:.0} %", 100.0 * (1.0 - device.idle_share))),
         ),
     ];
-    device_table(&columns, measured)
+    format!("{trainings}\n{}", device_table(&devices, measured))
 }
 
 #[cfg(test)]
@@ -58,18 +73,21 @@ mod tests {
             fetch_seconds: 0.0,
             epoch_seconds: None,
         };
-        let text = table_of(&[
+        let text = tables_of(&[
             article(Method::Single, 240, 1, 209, 6.3),
             article(Method::DataParallel, 192, 4, 66, 5.0),
         ]);
         let rows: Vec<_> =
             text.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>()).collect();
-        let expected: [Vec<_>; 2] = [
-            "single, SGD 1 x 240 6.300 s 0.000 s 0:21:57 projected 38.1 cuda:0 10.0 GiB 10,737,418,240 99 %",
-            "data-parallel, SGD 4 x 192 5.000 s 0.000 s 0:05:30 projected 153.6 cuda:0 10.0 GiB 10,737,418,240 99 %",
+        let trainings: [Vec<_>; 2] = [
+            "single, SGD 1 x 240 6.300 s 0.000 s 0:21:57 projected 38.1",
+            "data-parallel, SGD 4 x 192 5.000 s 0.000 s 0:05:30 projected 153.6",
         ]
         .map(|row| row.split_whitespace().collect());
-        assert_eq!(rows[..2], expected);
-        assert_eq!(rows[4], ["cuda:3", "10.0", "GiB", "10,737,418,240", "99", "%"]);
+        assert_eq!(rows[..2], trainings);
+        let devices = &rows[4..];
+        let first = ["single,", "SGD", "cuda:0", "10.0", "GiB", "10,737,418,240", "99", "%"];
+        assert_eq!(devices[0], first);
+        assert_eq!(devices[4], ["cuda:3", "10.0", "GiB", "10,737,418,240", "99", "%"]);
     }
 }

@@ -31,7 +31,7 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     let runs = Runs::new(args)?;
     let run = |method: &Method| runs.run(*method, args.batch_size, args.steps);
     let measured = Method::value_variants().iter().map(run).collect::<Result<Vec<_>>>()?;
-    print!("{}", table_of(&measured));
+    print!("{}", tables_of(&measured));
     print!("\n{}", explain::explain(&measured, &runs)?);
     if let Some(path) = &args.svg {
         let names =
@@ -44,20 +44,27 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     Ok(())
 }
 
-/// A row for each method and device.
-fn table_of(measured: &[Measured]) -> String {
-    let columns: [(Column, Cell<Measured>); 11] = [
-        (Left("method"), Training(|found| found.method.to_string())),
-        (Left("device"), Device(|device| device.device.clone())),
+/// What stays between steps, a row for each method and device, and below it what a step takes.
+fn tables_of(measured: &[Measured]) -> String {
+    let between_steps: [(Column, Cell<Measured>); 5] = [
         (Right("between steps"), Device(|device| size(device.live))),
         (Right("parameters"), Device(|device| size(device.parameters))),
         (Right("gradients"), Device(|device| size(device.gradients))),
         (Right("Adam's state"), Device(|device| size(device.optimizer_state))),
         (Right("buckets"), Device(|device| size(device.others()))),
+    ];
+    let step: [(Column, Cell<Measured>); 4] = [
         (Right("at the peak"), Device(|device| size(device.peak))),
         (Right("activations, outputs"), Device(|device| size(device.activations()))),
         (Right("s/step"), Training(|found| format!("{:.2}", found.step_seconds))),
         (Right("idle"), Device(|device| format!("{:.0} %", 100.0 * device.idle_share))),
     ];
-    device_table(&columns, measured)
+    let table = |columns: &[_]| {
+        let names: [(Column, Cell<Measured>); 2] = [
+            (Left("method"), Training(|found| found.method.to_string())),
+            (Left("device"), Device(|device| device.device.clone())),
+        ];
+        device_table(&[&names, columns].concat(), measured)
+    };
+    format!("{}\n{}", table(&between_steps), table(&step))
 }

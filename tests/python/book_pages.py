@@ -1,0 +1,130 @@
+"""Looks at the pages of the built book as a reader does, in a browser: what scrolls sideways on wide and narrow screens,
+what is hard to read in a theme, what the console says, and what a page asks for.
+
+    python tests/python/book_pages.py FOLDER    # prints what is wrong, and fails if anything is
+"""
+
+import sys
+from pathlib import Path
+
+import browser
+
+WIDTHS = [400, 800, 1400]
+WIDE = WIDTHS[-1]
+THEMES = ["light", "navy", "ayu"]
+# Of text, by the Web Content Accessibility Guidelines, level AA.
+CONTRAST = 4.5
+# On the widest screen at most one block in twenty may be wider than its page.
+SCROLLING = 0.05
+# Pixels on the screen, also where a chart is drawn smaller than it is.
+TEXT_IN_CHARTS = 12
+# Not pages of their own, but all of them in one, and a part of one.
+NOT_PAGES = ["print.html", "toc.html", "404.html", "ring.html"]
+
+LAYOUT = """(() => {
+  const scrolls = element => element.scrollWidth > element.clientWidth + 1;
+  const blocks = [...document.querySelectorAll('main pre')].filter(block => block.offsetParent);
+  const scrolling = blocks.filter(block => scrolls(block) || [...block.children].some(scrolls));
+  const longest = text => text.trimEnd().split('\\n').reduce((a, b) => b.length > a.length ? b : a);
+  // A column begins after two spaces, in at least three rows.
+  const isTable = block => block.textContent.split('\\n').filter(line => /\\S {2,}\\S/.test(line)).length > 2;
+  const isOutput = block => block.querySelector('.language-text') !== null;
+  const sizes = [...document.querySelectorAll('main .chart svg')].flatMap(chart => {
+    const scale = chart.getBoundingClientRect().width / chart.viewBox.baseVal.width;
+    return [...chart.querySelectorAll('text')].map(text => parseFloat(getComputedStyle(text).fontSize) * scale);
+  });
+  return {
+    wider: document.documentElement.scrollWidth - innerWidth,
+    blocks: blocks.length,
+    scrolling: scrolling.map(block => longest(block.textContent)),
+    tables: scrolling.filter(block => isOutput(block) && isTable(block)).map(block => longest(block.textContent)),
+    smallest: Math.min(100, ...sizes),
+  };
+})()"""
+
+FAINT = """(() => {
+  const parse = colour => {
+    const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number);
+    return [r, g, b, a];
+  };
+  const over = ([r, g, b, a], below) => [r, g, b].map((part, at) => part * a + below[at] * (1 - a));
+  const background = element => {
+    if (element === null) return [255, 255, 255];
+    const own = parse(getComputedStyle(element).backgroundColor);
+    return own[3] === 1 ? own.slice(0, 3) : over(own, background(element.parentElement));
+  };
+  const luminance = colour => colour
+    .map(part => part / 255)
+    .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+  const contrast = element => {
+    const below = background(element);
+    const [a, b] = [over(parse(getComputedStyle(element).color), below), below].map(luminance);
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  };
+  const isText = node => node.nodeType === Node.TEXT_NODE && node.textContent.trim() !== '';
+  const seen = new Map();
+  for (const element of document.querySelectorAll('main *, .sidebar a, .menu-title')) {
+    if (element.closest('svg, button') || !element.offsetParent || ![...element.childNodes].some(isText)) continue;
+    const kind = `${element.tagName.toLowerCase()}.${element.className}`;
+    const found = contrast(element);
+    if (!(seen.get(kind) < found)) seen.set(kind, found);
+  }
+  return [...seen].filter(([, found]) => found < CONTRAST).map(([kind, found]) => `${kind} ${found.toFixed(2)}`);
+})()""".replace("CONTRAST", str(CONTRAST))
+
+
+def main(folder):
+    pages = [page for page in sorted(folder.glob("*.html")) if page.name not in NOT_PAGES]
+    # The pages of sources are all alike: two of them stand for the rest.
+    pages += sorted((folder / "sources").rglob("*.html"))[:2]
+    wrong, blocks, scrolling = [], 0, []
+    with browser.Browser() as reader:
+        page = reader.page("about:blank")
+        for path in pages:
+            # On a narrow screen a page begins without its sidebar.
+            page.resize(WIDTHS[0])
+            page.open(path.as_uri())
+            found = examine(page)
+            blocks += found["blocks"]
+            name = path.relative_to(folder)
+            scrolling += [f"{name}: {line}" for line in found["scrolling"]]
+            wrong += [f"{name}: {what}" for what in found["wrong"]]
+    scroll = f"{len(scrolling)} of {blocks} blocks scroll sideways at {WIDE} px"
+    print(f"{len(pages)} pages, {scroll}")
+    if len(scrolling) > SCROLLING * blocks:
+        wrong += [f"{scroll}, more than {SCROLLING:.0%}; their longest lines:", *scrolling]
+    if blocks < 100:
+        wrong.append(f"only {blocks} blocks were found")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+def examine(page):
+    """What is wrong with a page; how many blocks of code it has, and the longest line of each that scrolls sideways."""
+    wrong = []
+    for width in WIDTHS:
+        page.resize(width)
+        layout = page.evaluate(LAYOUT)
+        at = f"on a screen of {width} px"
+        if layout["wider"] > 0:
+            wrong.append(f"{at}, {layout['wider']} px of the page are off the screen")
+        if layout["smallest"] < TEXT_IN_CHARTS:
+            wrong.append(f"{at}, text of {layout['smallest']:.1f} px in a chart")
+        if width == WIDE:
+            found = {"blocks": layout["blocks"], "scrolling": layout["scrolling"]}
+            wrong += [f"{at}, a table of numbers is cut off: {line}" for line in layout["tables"]]
+    page.evaluate("document.getElementById('mdbook-sidebar-toggle').click()")
+    for theme in THEMES:
+        page.evaluate(f"document.getElementById('mdbook-theme-{theme}').click()")
+        wrong += [f"in the theme {theme}, a contrast of {contrast}" for contrast in page.evaluate(FAINT)]
+    wrong += [f"the console says: {error}" for error in page.errors]
+    wrong += [f"it loads {url}" for url in page.requests if not url.startswith(("file:", "data:", "blob:"))]
+    return {**found, "wrong": wrong}
+
+
+if __name__ == "__main__":
+    if browser.installed() is None:
+        print("not run: there is no Chromium or Chrome here")
+    else:
+        main(Path(sys.argv[1]))
