@@ -107,10 +107,17 @@ def included(text, anchor):
     """The lines of an anchor, or all lines, without those that mark anchors."""
     lines = text.splitlines(keepends=True)
     if anchor is not None:
-        marks = [re.compile(rf"\b{mark}: *{re.escape(anchor)}\s*$") for mark in ["ANCHOR", "ANCHOR_END"]]
-        start, end = (next(at for at, line in enumerate(lines) if mark.search(line)) for mark in marks)
+        start, end = (line_of(lines, f"{mark}: {anchor}") for mark in ["ANCHOR", "ANCHOR_END"])
         lines = lines[start + 1 : end]
     return "".join(line for line in lines if not ANCHOR.search(line))
+
+
+def line_of(lines, mark):
+    ends = re.compile(rf"\b{re.escape(mark)}\s*$")
+    found = [at for at, line in enumerate(lines) if ends.search(line)]
+    if len(found) != 1:
+        sys.exit(f"{len(found)} lines end with `{mark}`, but there must be one")
+    return found[0]
 
 
 def commands(session, wraps):
