@@ -96,8 +96,9 @@ def main(folder):
         wrong += [f"{scroll}, more than {SCROLLING:.0%}; their longest lines:", *scrolling]
     if blocks < 100:
         wrong.append(f"only {blocks} blocks were found")
-    if wrong:
-        sys.exit("\n".join(wrong))
+    for what in wrong:
+        print(what, file=sys.stderr)
+    sys.exit(1 if wrong else 0)
 
 
 def examine(page):
