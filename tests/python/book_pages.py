@@ -34,7 +34,9 @@ LAYOUT = """(() => {
     return [...chart.querySelectorAll('text')].map(text => parseFloat(getComputedStyle(text).fontSize) * scale);
   });
   return {
-    wider: document.documentElement.scrollWidth - innerWidth,
+    // mdBook lets the text scroll, not the window.
+    wider: Math.max(...['html', '.content', 'main'].map(name => document.querySelector(name))
+      .map(part => part.scrollWidth - part.clientWidth)),
     blocks: blocks.length,
     scrolling: scrolling.map(block => longest(block.textContent)),
     tables: scrolling.filter(block => isOutput(block) && isTable(block)).map(block => longest(block.textContent)),
