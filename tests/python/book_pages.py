@@ -18,8 +18,8 @@ CONTRAST = 4.5
 SCROLLING = 0.05
 # Pixels on the screen, also where a chart is drawn smaller than it is.
 TEXT_IN_CHARTS = 12
-# Not pages of their own, but all of them in one, and a part of one.
-NOT_PAGES = ["print.html", "toc.html", "404.html", "ring.html"]
+# All pages in one, the list of chapters, and what a server shows for a page that is not there.
+NOT_PAGES = ["print.html", "toc.html", "404.html"]
 
 LAYOUT = """(() => {
   const scrolls = element => element.scrollWidth > element.clientWidth + 1;
