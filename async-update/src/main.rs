@@ -28,7 +28,6 @@ mod server;
 mod training;
 
 use anyhow::Result;
-use clap::Parser;
 use command::{Args, Command, RingArgs};
 use link::Link;
 use methods::{AsyncPs, Easgd, Ring, SyncAllReduce, SyncPs, hogwild, local_sgd};
@@ -37,7 +36,7 @@ use server::{Gate, Rule, Service};
 use training::{asynchronous, synchronous};
 
 fn main() {
-    exit(|| run(&Args::parse().command))
+    exit(|| run(&report::parse::<Args>(&[]).command))
 }
 
 fn run(command: &Command) -> Result<()> {

@@ -15,6 +15,7 @@ mod args;
 mod exhibits;
 mod layout;
 mod meter;
+mod originals;
 mod shard_sampler;
 #[cfg(test)]
 mod tests;
@@ -22,10 +23,10 @@ mod train_state;
 
 use anyhow::Result;
 use args::{Args, Command, Images, Source, TrainArgs};
-use clap::Parser;
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
 use meter::{Meters, accuracy};
+use originals::ORIGINALS;
 use report::{InFlight, Resume, Step, Timing, eprintln, exit};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
@@ -47,7 +48,7 @@ use train_state::{Progress, TrainState};
 
 fn main() {
     keep_freed_memory();
-    let args = Args::parse();
+    let args: Args = report::parse(ORIGINALS);
     exit(|| match &args.command {
         Some(Command::Compare(args)) => compare::compare(args),
         Some(Command::TrainCifar(args)) => train_cifar::train(args),

@@ -1,6 +1,7 @@
 //! What only a whole training shows.
 
 use super::*;
+use clap::Parser;
 use tch_parallel::profiler::count_synchronizations;
 
 /// How often a training and a validation of `steps` batches make the host wait for the device, or

@@ -17,20 +17,19 @@ mod tests;
 
 use anyhow::Result;
 use args::Args;
-use clap::Parser;
 use progress::{Checkpoint, Progress};
-use report::{InFlight, Step, Timing, exit, progress_bar, say};
+use report::{InFlight, Step, Timing, exit, println, progress_bar, say};
 use serde::Serialize;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
-use tch_parallel::Event;
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, SequentialSampler};
 use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd};
+use tch_parallel::{Event, LogicalDevice};
 
 fn main() {
-    exit(|| train(&Args::parse()))
+    exit(|| train(&report::parse(&[])))
 }
 
 fn train(args: &Args) -> Result<()> {
@@ -65,6 +64,17 @@ fn train(args: &Args) -> Result<()> {
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
     let mut progress = checkpoint.resume(&mut vs, &mut optimizer)?;
     // ANCHOR_END: model
+
+    // ANCHOR: checks
+    // Every rank tells its share of the batches and its device: is the work shared out?
+    let (rank, world_size, batches) = (group.rank(), group.world_size(), train_loader.len());
+    let place = match device {
+        Device::Cuda(index) => LogicalDevice::Cuda(index),
+        // There is only one CPU: its number here is the local rank.
+        _ => LogicalDevice::Cpu(group.local_rank()),
+    };
+    println!("rank={rank} of {world_size}, device={place}, len(train_loader)={batches}");
+    // ANCHOR_END: checks
 
     let mut metrics = args.report.metrics(&group)?;
     let mut profiler = args.report.profiler(&group)?;

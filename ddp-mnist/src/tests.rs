@@ -1,6 +1,7 @@
 //! What only a whole training shows.
 
 use super::*;
+use clap::Parser;
 use tch_parallel::profiler::count_synchronizations;
 
 /// How often the training makes the host wait for the device, or would on a GPU.

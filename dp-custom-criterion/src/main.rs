@@ -17,15 +17,16 @@ mod data;
 mod exhibits;
 mod loss;
 mod model;
+mod originals;
 mod parallel;
 
 use anyhow::{Result, ensure};
 use args::{Args, Command, Method, TrainArgs, VocabArgs};
-use clap::Parser;
 use data::{BertDataset, Vocab};
 use exhibits::compare::compare;
 use loss::{bert_loss, bert_means, correct};
 use model::LanguageModel;
+use originals::ORIGINALS;
 use parallel::{Criterion, Parallel};
 use report::comparison::is_measured;
 use report::{InFlight, Meter, Timing, exit, println};
@@ -42,7 +43,7 @@ use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, Env, init
 use tch_parallel::optim::{Adam, Optimizer};
 
 fn main() {
-    let args = Args::parse();
+    let args: Args = report::parse(ORIGINALS);
     exit(|| match &args.command {
         Some(Command::Vocab(args)) => vocab(args),
         Some(Command::Compare(args)) => compare(args),

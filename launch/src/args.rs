@@ -176,6 +176,10 @@ pub(crate) struct Args {
     )]
     pub(crate) no_python: bool,
 
+    /// Accepted for compatibility with torch.distributed.launch; LOCAL_RANK is always set
+    #[arg(long, alias = "use_env")]
+    pub(crate) use_env: bool,
+
     /// The program and its arguments; everything after PROGRAM is passed on unchanged
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,

@@ -16,6 +16,7 @@
 //! | `progress` | [`say`], [`progress_bar`]: the progress of a training, for people |
 //! | `table` | [`table()`]: numbers in columns, for people |
 //! | [`template`] | text files with placeholders for functions and numbers |
+//! | `command_line` | [`parse`]: the command line, also in the words of the original ([`Originals`]) |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed |
 //! | `file` | [`save`]: writes a text to a file |
@@ -28,6 +29,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bytes;
+mod command_line;
 pub mod comparison;
 pub mod console;
 mod exit;
@@ -47,6 +49,7 @@ mod tensorboard;
 mod timing;
 
 pub use bytes::{parse_size, size};
+pub use command_line::{Here, Originals, parse};
 pub use exit::exit;
 pub use file::save;
 pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value, say_unused_gpus};

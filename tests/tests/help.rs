@@ -43,6 +43,7 @@ fn subcommands(help: &str) -> Vec<&str> {
 /// The commands after `Examples:`, without their descriptions.
 fn examples(help: &str) -> Vec<String> {
     let text = help.split_once("\nExamples:").map_or("", |(_, rest)| rest);
+    let text = text.split("\n\n").next().unwrap_or_default();
     let mut commands: Vec<String> = Vec::new();
     let mut goes_on = false;
     for line in text.lines().filter_map(|line| line.strip_prefix("  ")) {
@@ -116,5 +117,29 @@ fn an_example_that_cannot_be_typed_is_found() -> Result<()> {
     let help = "Usage\n\nExamples:\n  dp-basic trace --modle toy   a mistake\n  dp-basic \\\n      trace\n";
     assert_eq!(examples(help), ["dp-basic trace --modle toy", "dp-basic trace"]);
     Job::new()?.run(dp_basic(["trace", "--modle", "toy", "--help"])?)?.expect_code(2)?;
+    Ok(())
+}
+
+#[test]
+fn the_originals_command_lines_are_understood() -> Result<()> {
+    for (name, line, said) in [
+        // Refused for a value of its own, so everything before was understood.
+        (
+            "dp-custom-criterion",
+            "-hs 64 --num_workers=0 -d 0.2 --local_rank 0 --attn_heads 3",
+            "--attn-heads is 3, but must be a divisor of --hidden, which is 64",
+        ),
+        ("dp-custom-criterion", "--cuda_devices 0 1", "there is no --cuda_devices: type --devices"),
+        ("ddp-mnist", "--local_rank 1", "--local_rank is \"1\", but must be 0, which is"),
+        ("ddp-imagenet", "--learning-rate=-1", "a finite number not below 0"),
+        ("ddp-imagenet", "--dist-url tcp://host:1", "type launch --master-addr HOST"),
+        ("ddp-imagenet", "train-cifar --gpu_devices 0 1", "type --devices cuda:0,cuda:1"),
+    ] {
+        let words: Vec<_> = line.split(' ').collect();
+        let ended = Job::new()?.run(program(name, &words)?)?;
+        ensure!(ended.stderr.contains(said), "{name} {line}: {ended}");
+    }
+    let arguments = ["--use_env", "--nproc_per_node=1", "true"];
+    Job::new()?.run(launcher(arguments)?)?.expect_success()?;
     Ok(())
 }

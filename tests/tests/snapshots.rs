@@ -102,10 +102,12 @@ fn five_ranks_count_index_0_twice_unless_the_rest_is_dropped() -> Result<()> {
 // === ddp-mnist ===
 
 #[test]
-fn ddp_mnist_prints_one_line_an_epoch() -> Result<()> {
+fn ddp_mnist_prints_a_line_a_rank_and_then_one_an_epoch() -> Result<()> {
     let flags = ["--epochs", "3", "--lr", "0.05", "--momentum", "0.9"];
     insta::assert_snapshot!("ddp_mnist_alone", printed(ddp_mnist(flags)?)?);
-    insta::assert_snapshot!("ddp_mnist_2_ranks", printed(launch(2, &ddp_mnist(flags)?)?)?);
+    let by_rank = printed_by_rank(2, &ddp_mnist(flags)?)?;
+    insta::assert_snapshot!("ddp_mnist_rank_0_of_2", by_rank[&0]);
+    insta::assert_snapshot!("ddp_mnist_rank_1_of_2", by_rank[&1]);
     Ok(())
 }
 

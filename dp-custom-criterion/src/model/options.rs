@@ -24,7 +24,7 @@ pub struct ModelOptions {
     #[arg(long)]
     pub vocab_size: Option<i64>,
     /// Dropout probability.
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(short, long, default_value_t = 0.1)]
     pub dropout: f64,
 }
 

@@ -14,6 +14,7 @@ mod data_parallel_questions;
 mod ddp_inside;
 mod ddp_mnist;
 mod examples;
+mod flags;
 mod imagenet;
 mod index;
 mod ladder;

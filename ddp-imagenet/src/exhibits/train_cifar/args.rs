@@ -9,7 +9,7 @@ use std::fmt;
 use tch::nn::VarStore;
 use tch_parallel::data::{DataLoaderOptions, ImageSource};
 use tch_parallel::distributed::{
-    DeviceChoice, Env, ProcessGroup, ProcessGroupOptions, device_of_rank,
+    Backend, DeviceChoice, Env, ProcessGroup, ProcessGroupOptions, device_of_rank,
 };
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
@@ -69,6 +69,9 @@ pub struct Args {
     /// ddp and apex one for each rank of this host [default: Nxcpu for N ranks].
     #[arg(long)]
     devices: Option<Devices>,
+    /// Backend of the collectives: gloo or nccl [default: nccl for GPUs, else gloo].
+    #[arg(long)]
+    backend: Option<Backend>,
     /// Print a line every N batches.
     #[arg(short, long, default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
     pub print_freq: u32,
@@ -152,7 +155,7 @@ impl Args {
     pub fn process_group(&self, device: LogicalDevice) -> ProcessGroupOptions {
         let on_gpu = matches!(device, LogicalDevice::Cuda(_)) && self.method.is_distributed();
         let device = if on_gpu { DeviceChoice::Cuda } else { DeviceChoice::Cpu };
-        ProcessGroupOptions { device, ..Default::default() }
+        ProcessGroupOptions { device, backend: self.backend, ..Default::default() }
     }
 
     /// The images to learn from, and the number of their classes.
