@@ -84,6 +84,7 @@ for compare, ours, theirs in [
 "#;
     let mut comparisons = Command::new("python3");
     comparisons.args(["-c", COMPARISONS]).env("PYTHONPATH", workspace().join("tests/gpu"));
+    comparisons.env("PYTHONDONTWRITEBYTECODE", "1");
     let said = Job::new()?.run(comparisons)?.expect_success()?.stdout;
     let expected = "\
         1 of 1 tensors differ, w by 1.19e-07 at most, where the largest number is 1\n\

@@ -101,25 +101,7 @@ fn all_cases() -> Vec<Value> {
 
 #[test]
 fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() -> Result<()> {
-    expect_parity(&all_cases())
-}
-
-/// With PyTorch's defaults, which are `_foreach_*` operations, and one parameter after the other.
-#[test]
-#[ignore = "needs a GPU, and the example built with the feature `cuda`"]
-fn on_a_gpu_every_optimizer_equals_python() -> Result<()> {
-    let mut cases = all_cases();
-    // The values of sparse gradients are added up in no certain order there.
-    cases.retain(|case| case["problem"] != "sparse");
-    for case in &mut cases {
-        case["on_gpu"] = true.into();
-        let options = &mut case["options"];
-        options["foreach"] = if options["foreach"].is_null() { false.into() } else { Value::Null };
-    }
-    expect_parity(&cases)
-}
-
-fn expect_parity(cases: &[Value]) -> Result<()> {
+    let cases = all_cases();
     let texts: Vec<_> = cases.iter().map(Value::to_string).collect();
     let arguments = |file| [file].into_iter().chain(texts.iter().map(String::as_str));
     let job = Job::new()?;

@@ -89,29 +89,3 @@ fn two_ranks_equal_python() -> Result<()> {
 fn three_ranks_of_unequal_batches_equal_python() -> Result<()> {
     expect_parity(3)
 }
-
-/// Here PyTorch has a SyncBatchNorm, so the ranks of both compute the same.
-#[test]
-#[ignore = "needs a GPU, and the example built with the feature `cuda`"]
-fn two_ranks_on_one_gpu_equal_pytorchs_to_the_last_bit() -> Result<()> {
-    for sample in SAMPLES {
-        let arguments = || [".", "cuda"].into_iter().chain(sample.iter().copied());
-        let parts = |program| {
-            let job = Job::new()?;
-            job.run(launch(2, &program)?)?.expect_success()?;
-            let read =
-                |rank| safetensors::read(&job.directory().join(format!("rank{rank}.safetensors")));
-            Ok::<_, anyhow::Error>([read(0)?, read(1)?])
-        };
-        let rust = parts(example("sync_batch_norm", arguments())?)?;
-        let python = parts(python("batch_norm", arguments())?)?;
-        for (rust, python) in rust.iter().zip(&python) {
-            let names = rust.keys().collect::<Vec<_>>();
-            ensure!(names == python.keys().collect::<Vec<_>>(), "saved were {names:?}");
-            let different: Vec<_> =
-                names.iter().filter(|name| rust[**name] != python[**name]).collect();
-            ensure!(different.is_empty(), "{different:?} differ, samples of {sample:?}");
-        }
-    }
-    Ok(())
-}

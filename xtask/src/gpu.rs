@@ -53,11 +53,11 @@ pub(crate) fn run(chore: &Chore) -> Result<()> {
 /// `cargo xtask test --gpu`: packs, and examines this machine.
 pub(crate) fn test(workspace: &Workspace) -> Result<()> {
     let venv = setup::ensure_python(workspace, Level::Full)?;
-    let folder = default_folder(workspace);
-    pack::with_cuda(workspace, &folder)?;
+    let to = default_folder(workspace);
+    pack::with_cuda(workspace, &to)?;
     let mut examination = Command::new(venv.executable("python"));
-    let page = folder.join("examination.txt");
-    command::run(examination.arg(folder.join("run")).arg("--to").arg(page))
+    let page = to.join(folder::PAGE);
+    command::run(examination.arg(to.join("run")).arg("--to").arg(page))
 }
 
 fn default_folder(workspace: &Workspace) -> PathBuf {

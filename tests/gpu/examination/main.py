@@ -10,7 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from examination import errors, parity, speed, state
+from examination import asynchronous, errors, parity, speed, state, unit_tests
 from examination.commands import PROGRAMS, RANKS, ROOT
 from examination.forks import Forks
 from examination.page import details, page
@@ -102,7 +102,8 @@ def write_corpus(path):
 
 def examine_all(machine, folder, deadline):
     """The results of all parts, and the rows of the table."""
-    parts = [*parity.parts(), *state.parts(), *errors.parts()]
+    topics = [parity, state, asynchronous, unit_tests, errors]
+    parts = [part for topic in topics for part in topic.parts()]
     work = {part.name: folder / f"{number:02}" for number, part in enumerate(parts)}
     say = lambda result: print(f"{result.outcome:18}{result.part.name} ({result.seconds:.0f} s)", flush=True)
 
@@ -125,8 +126,9 @@ def examine_all(machine, folder, deadline):
 
 
 def start_all(machine, folder, deadline):
-    """The results of all parts without a GPU."""
-    parts = [*parity.parts(), *state.parts(), *errors.parts(), *speed.parts()]
+    """The results of all parts that can start without a GPU."""
+    topics = [parity, state, asynchronous, errors, speed]
+    parts = [part for topic in topics for part in topic.parts()]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         run = lambda numbered: examine_dry(numbered[1], machine, folder / f"{numbered[0]:02}", deadline)
         return list(pool.map(run, enumerate(parts)))

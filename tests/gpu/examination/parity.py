@@ -104,7 +104,7 @@ def example(name, program, line, check=same_tensors, **options):
 
 
 def optimizers():
-    """Both languages take what is PyTorch's default on a GPU, operations on lists of parameters."""
+    """With what is PyTorch's default on a GPU, operations on lists of parameters, and without."""
     cases = [
         ("AdamW", {}),
         ("AdamW", {"lr": 0.1, "betas": [0.5, 0.6], "amsgrad": True, "maximize": True}),
@@ -116,9 +116,10 @@ def optimizers():
         ("RAdam", {"lr": 0.1, "betas": [0.3, 0.9]}),
         ("NAdam", {"lr": 0.1, "weight_decay": 0.1}),
     ]
+    one_by_one = [(name, options | {"foreach": False}) for name, options in cases]
     return [
         json.dumps({"optimizer": name, "options": options, "problem": problem, "on_gpu": True})
-        for name, options in cases
+        for name, options in cases + one_by_one
         for problem in ["float", "bfloat16"]
     ]
 
@@ -135,9 +136,10 @@ def same_normalization(ranks):
     return check
 
 
-def normalization(ranks, name):
+def normalization(ranks, name, sample):
+    """`sample` is the size of a sample's channel; nothing for a number."""
     commands = [
-        side(program, ". cuda 5 6", environment=environment)
+        side(program, f". cuda {sample}", environment=environment)
         for side, program in [(rust, "sync_batch_norm"), (python, "batch_norm")]
         for environment in ranks_by_hand(ranks)
     ]
@@ -168,8 +170,9 @@ def parts():
             torchvision=True,
         ),
         example("AdamW and seven other optimizers", "optimizers", shlex.join([MODEL, *optimizers()])),
-        normalization(1, "SyncBatchNorm, one rank"),
-        normalization(3, "SyncBatchNorm, three ranks over gloo on one GPU"),
+        normalization(1, "SyncBatchNorm, one rank", "5 6"),
+        normalization(2, "SyncBatchNorm of numbers, two ranks over gloo on one GPU", ""),
+        normalization(3, "SyncBatchNorm, three ranks over gloo on one GPU", "5 6"),
         example("autocast to bf16", "amp", f"bfloat16 {MODEL} cuda:0"),
         example("autocast to fp16, GradScaler", "amp", f"float16 {MODEL} cuda:0", check=scaled),
     ]

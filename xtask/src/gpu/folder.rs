@@ -11,18 +11,21 @@ use crate::files::remove;
 /// built with CUDA.
 pub(super) const MARK: &str = "packed.json";
 
-/// An empty folder in place of one that was packed before. A folder of anything else is refused.
+/// Where `run` writes its page if it is started in the folder.
+pub(super) const PAGE: &str = "examination.txt";
+
+/// An empty folder in place of one that was packed before, of which only the page is kept. A folder
+/// of anything else is refused.
 pub(super) fn make_anew(folder: &Path) -> Result<()> {
-    if folder.join(MARK).exists() {
-        remove(folder)?;
-    }
     make(folder)?;
+    let mut earlier = entries(folder)?;
+    earlier.retain(|entry| !entry.ends_with(PAGE));
     ensure!(
-        entries(folder)?.is_empty(),
+        earlier.is_empty() || folder.join(MARK).exists(),
         "{} is not empty, and no earlier pack: choose another folder",
         folder.display()
     );
-    Ok(())
+    earlier.iter().try_for_each(|entry| remove(entry))
 }
 
 pub(super) fn make(folder: &Path) -> Result<()> {
@@ -68,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_earlier_pack_is_replaced() {
+    fn only_an_earlier_pack_is_replaced_and_its_page_stays() {
         let folder = std::env::temp_dir().join(format!("xtask-gpu-{}", std::process::id()));
         let file = |name: &str| fs::write(folder.join(name), "12345").expect("a file");
         make_anew(&folder).expect("there is none yet");
@@ -78,6 +81,7 @@ mod tests {
         let bytes = size(&folder).expect("its size");
         let refused = make_anew(&folder).map_err(|error| error.to_string());
         file(MARK);
+        file(PAGE);
         let replaced = make_anew(&folder);
         let left = entries(&folder).expect("it is there");
         fs::remove_dir_all(&folder).expect("the folder goes");
@@ -85,6 +89,6 @@ mod tests {
         assert_eq!(bytes, 10);
         assert!(refused.expect_err("it is something else").contains("is not empty"));
         replaced.expect("an earlier pack goes");
-        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(left, [folder.join(PAGE)]);
     }
 }

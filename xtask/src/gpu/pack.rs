@@ -1,6 +1,6 @@
 //! Building what the examination starts, and putting it into a folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -13,7 +13,8 @@ use crate::setup::{self, Level};
 use crate::workspace::{Workspace, checkout};
 
 /// Programs of the workspace, by the packages that they are in.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 5] = [
+    ("async-update", "async-update"),
     ("ddp-imagenet", "ddp-imagenet"),
     ("ddp-mnist", "ddp-mnist"),
     ("dp-custom-criterion", "dp-custom-criterion"),
@@ -45,25 +46,63 @@ pub(super) fn with_cuda(workspace: &Workspace, to: &Path) -> Result<u64> {
     build.args(["--package", "tch-parallel"]);
     build.args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
     command::run(build.env("CARGO_TARGET_DIR", &target))?;
-    pack(workspace, &target.join("release"), true, to)
+    let mut files = programs(&target.join("release"));
+    files.extend(unit_tests(workspace, &target)?);
+    pack(workspace, &files, true, to)
 }
 
 /// Packs the programs as they are. Returns the number of bytes.
 pub(super) fn built_for_the_cpu(workspace: &Workspace, to: &Path) -> Result<u64> {
-    pack(workspace, &workspace.target.join("release"), false, to)
+    let files = programs(&workspace.target.join("release"));
+    for (from, _) in &files {
+        ensure!(from.exists(), "{} is not built; run `cargo xtask test`", from.display());
+    }
+    pack(workspace, &files, false, to)
 }
 
-fn pack(workspace: &Workspace, release: &Path, cuda: bool, to: &Path) -> Result<u64> {
+/// The programs in a folder of cargo's, each with its name.
+fn programs(release: &Path) -> Vec<(PathBuf, String)> {
+    let programs = PROGRAMS.iter().map(|(_, name)| (release.join(name), (*name).into()));
+    let examples =
+        EXAMPLES.iter().map(|name| (release.join("examples").join(name), (*name).into()));
+    programs.chain(examples).collect()
+}
+
+/// Builds the library's unit tests. Their files are called after what they are built from, and so
+/// have to be asked for.
+fn unit_tests(workspace: &Workspace, target: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut build = workspace.cargo();
+    build.args(["test", "--release", "--no-run", "--lib"]);
+    build.args(["--package", "tch-parallel", "--package", "c10d-sys"]);
+    build.args(["--features", "tch-parallel/cuda"]).env("CARGO_TARGET_DIR", target);
+    command::run(&mut build)?;
+    let said = command::output(build.arg("--message-format=json"))?;
+    Ok(said.lines().filter_map(executable).collect())
+}
+
+/// A test program that one of cargo's messages names, and the name of its crate with `_tests`.
+fn executable(message: &str) -> Option<(PathBuf, String)> {
+    let (_, rest) = message.split_once(r#""executable":""#)?;
+    let path = PathBuf::from(rest.split_once('"')?.0);
+    let (crate_name, _) = path.file_name()?.to_str()?.rsplit_once('-')?;
+    let name = format!("{crate_name}_tests");
+    Some((path, name))
+}
+
+fn pack(
+    workspace: &Workspace,
+    programs: &[(PathBuf, String)],
+    cuda: bool,
+    to: &Path,
+) -> Result<u64> {
     folder::make_anew(to)?;
     let torch = setup::version(&workspace.libtorch)?;
     write(&to.join(folder::MARK), format!("{{\"torch\": \"{torch}\", \"cuda\": {cuda}}}\n"))?;
     for (from, inside) in FILES {
         copy(&checkout().join(from), &to.join(inside))?;
     }
-    let programs = PROGRAMS.iter().map(|(_, name)| (release.join(name), *name));
-    let examples = EXAMPLES.iter().map(|name| (release.join("examples").join(name), *name));
-    for (from, name) in programs.chain(examples) {
-        strip(&from, &to.join("bin").join(name))?;
+    for (from, name) in programs {
+        strip(from, &to.join("bin").join(name))?;
     }
     let bytes = folder::size(to)?;
     ensure!(
@@ -76,8 +115,21 @@ fn pack(workspace: &Workspace, release: &Path, cuda: bool, to: &Path) -> Result<
 
 /// Copies a program without its symbols.
 fn strip(from: &Path, to: &Path) -> Result<()> {
-    ensure!(from.exists(), "{} is not built; run `cargo xtask test`", from.display());
     folder::make(to.parent().unwrap_or(to))?;
     let mut strip = Command::new("strip");
     command::run_quietly(strip.arg("-o").arg(to).arg(from)).context("install binutils")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_program_is_named_after_its_crate() {
+        let built = r#"{"reason":"compiler-artifact","target":{"name":"c10d_sys"},"executable":"/target/deps/c10d_sys-0a1b","fresh":true}"#;
+        let found = executable(built);
+        assert_eq!(found, Some(("/target/deps/c10d_sys-0a1b".into(), "c10d_sys_tests".into())));
+        let library = r#"{"reason":"compiler-artifact","executable":null,"fresh":true}"#;
+        assert_eq!(executable(library), None);
+    }
 }

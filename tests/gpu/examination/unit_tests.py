@@ -1,0 +1,31 @@
+"""The library's unit tests, of which some take a GPU where there is one.
+
+They are packed for a GPU only: on the CPU, `cargo xtask test` runs them.
+"""
+
+import re
+
+from examination.commands import rust
+from examination.part import Part
+from examination.results import expect
+
+TOPIC = "unit tests"
+
+# It reads its expected values from the checkout, which is not packed.
+SKIPPED = "--skip partitions_are_those_of_pytorch"
+
+
+def passed(_, processes):
+    """How many tests passed; names those that failed."""
+    for process in processes:
+        failed = re.findall(r"^test (\S+).* FAILED$", process.stdout(), re.MULTILINE)
+        reason = f"{process.command.file} failed: {', '.join(failed) or process.last_words()}"
+        expect(process.code == 0, reason)
+    counts = [int(re.search(r"(\d+) passed", process.stdout())[1]) for process in processes]
+    expect(all(counts), f"of a program, no test ran: {counts}")
+    return f"{sum(counts)} tests"
+
+
+def parts():
+    programs = [rust("tch_parallel_tests", SKIPPED), rust("c10d_sys_tests", "")]
+    return [Part(TOPIC, "of the library, built with the feature cuda", [programs], passed, may_fail=True)]
