@@ -1,4 +1,4 @@
-//! Chapter "Who sees what: the distributed sampler".
+//! Chapter "Which rank sees which samples: the distributed sampler".
 
 use anyhow::{Context, Result};
 use tests::Job;
