@@ -75,8 +75,10 @@ impl ProcessGroup {
         blame: Option<Blame>,
     ) -> crate::Error {
         self.abandon();
-        let what = blame.as_ref().map_or(&message, |blame| &blame.what);
-        record::remember_fault(|| Fault::Another(Some(what.clone())));
+        match &blame {
+            Some(blame) => self.inner.post_mortem.remember(blame),
+            None => record::remember_fault(|| Fault::Another(Some(message.clone()))),
+        }
         crate::Error::collective(self.job_rank(), operation, message, blame)
     }
 

@@ -10,6 +10,7 @@
 //! | `gathering` | its collectives that pass tensors on as they are |
 //! | `point_to_point` | sends and receives, [`P2pOp`] |
 //! | `transport` | [`Transport`]: sockets or shared memory |
+//! | `failure` | a group in which an exchange has failed |
 //! | `new_group` | groups of some ranks |
 //! | `objects` | exchanges of values that are not tensors |
 //! | `pending` | [`Pending`]: an exchange in progress, whose result must be waited for |
@@ -41,6 +42,7 @@ mod ddp;
 mod ddp_options;
 mod device;
 mod env;
+mod failure;
 mod gathering;
 pub mod hooks;
 mod host_wait;

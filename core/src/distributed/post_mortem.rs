@@ -13,9 +13,8 @@ use super::record::{self, Fault};
 use c10d_sys::{Error, ErrorKind, Store};
 use reports::{Report, Reports};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,7 +35,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 pub(super) const ANSWER: Duration = Duration::from_millis(500);
 
 /// The rank at fault, and what is known of it.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Blame {
     /// Its number in the job, if it is one rank alone.
     pub rank: Option<usize>,
@@ -61,6 +60,8 @@ pub(super) struct PostMortem {
     serves_store: bool,
     /// Whether this rank has looked for the rank at fault.
     has_searched: AtomicBool,
+    /// The first that was found.
+    found: OnceLock<Blame>,
 }
 
 impl PostMortem {
@@ -82,6 +83,7 @@ impl PostMortem {
             agent_store,
             serves_store,
             has_searched: AtomicBool::new(false),
+            found: OnceLock::new(),
         }
     }
 
@@ -109,13 +111,22 @@ impl PostMortem {
             Some(Err(error)) => Some(self.unusable_store(error.kind())),
             None => Some(self.silent_store()),
         };
-        record::remember_fault(|| Fault::Another(blame.as_ref().map(|blame| blame.what.clone())));
+        match &blame {
+            Some(blame) => self.remember(blame),
+            None => record::remember_fault(|| Fault::Another(None)),
+        }
         blame
     }
 
-    /// Remembers the rank at fault, found by other means, for when this rank ends.
+    /// Remembers the rank at fault, for [`found`](Self::found) and for when this rank ends.
     pub(super) fn remember(&self, blame: &Blame) {
         record::remember_fault(|| Fault::Another(Some(blame.what.clone())));
+        self.found.get_or_init(|| blame.clone());
+    }
+
+    /// Why an exchange has failed, if one has because of another rank. Looks for nothing.
+    pub(super) fn found(&self) -> Option<&Blame> {
+        self.found.get()
     }
 
     /// Before this rank ends with a fault of its own that it has reported: rank 0 serves the store,

@@ -3,7 +3,7 @@
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::nccl_watch;
-use super::post_mortem::{ANSWER, PostMortem, may_be_anothers_fault};
+use super::post_mortem::PostMortem;
 use super::record;
 use super::store::{LONGEST, Store};
 use super::watch::{self, Watch};
@@ -83,7 +83,7 @@ pub(super) struct Inner {
     /// Finds the rank at fault when an exchange fails.
     pub(super) post_mortem: Arc<PostMortem>,
     /// Whether some exchanges may never finish: one failed, or was not waited for.
-    abandoned: Arc<AtomicBool>,
+    pub(super) abandoned: Arc<AtomicBool>,
 }
 
 /// Where in the group this rank is, and how it reaches the others.
@@ -269,39 +269,6 @@ impl ProcessGroup {
 
     pub(super) fn engine(&self) -> &c10d_sys::ProcessGroup {
         self.inner.engine()
-    }
-
-    /// The error for an operation that the engine could not carry out, with the rank at fault.
-    pub(super) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
-        if !may_be_anothers_fault(error) {
-            return self.failed_here(operation, error.message());
-        }
-        self.abandon();
-        let blame = self.inner.post_mortem.blame();
-        Error::collective(self.job_rank(), operation, error.message(), blame)
-    }
-
-    /// The error for an operation that failed on this rank alone.
-    pub(super) fn failed_here(&self, operation: &'static str, message: &str) -> Error {
-        // Without a report, the others would only notice that this rank is gone.
-        self.report(message);
-        Error::collective(self.job_rank(), operation, message, None)
-    }
-
-    /// From now on the group is leaked instead of destroyed.
-    pub(super) fn abandon(&self) {
-        self.inner.abandoned.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether an exchange has failed, in which case this rank may be the victim of another.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.inner.is_abandoned()
-    }
-
-    /// Lets the other ranks report this rank's failure as the cause of theirs.
-    pub(crate) fn report(&self, fault: &str) {
-        self.abandon();
-        self.inner.post_mortem.report(fault, ANSWER);
     }
 }
 
