@@ -25,7 +25,7 @@ use anyhow::Result;
 use args::{Args, Command, Images, Source, TrainArgs};
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
-use meter::{Meters, accuracy};
+use meter::{Clock, Meters, accuracy};
 use originals::ORIGINALS;
 use report::{InFlight, Resume, Step, Timing, eprintln, exit};
 use serde::Serialize;
@@ -144,14 +144,14 @@ fn train(args: &TrainArgs) -> Result<()> {
     let precision = args.recipe.precision();
     for epoch in state.progress.epoch..args.recipe.epochs {
         let mut in_flight = InFlight::default();
-        let mut end = Instant::now();
+        let (mut clock, mut free_since) = (Clock::start(), Instant::now());
         let Progress { step: first_step, images: consumed, .. } = state.progress;
         let batches = train_loader.epoch_after(epoch, consumed)?.to(device);
         let steps = args.steps(first_step + batches.size_hint().0);
         for (step, batch) in (first_step..steps).zip(batches) {
             let (images, labels) = batch?;
             let images = args.layout(images)?;
-            let data_seconds = end.elapsed().as_secs_f64();
+            let data_seconds = free_since.elapsed().as_secs_f64();
             let begun = Event::record(device)?;
 
             // ANCHOR: step
@@ -189,14 +189,15 @@ fn train(args: &TrainArgs) -> Result<()> {
             for ((step, count), [loss, top1, top5]) in in_flight.arrived(waits)? {
                 let event = Step { epoch, step, loss: loss as f32 };
                 metrics.log("step", &event)?;
-                event.expect_finite_loss(args.recipe.lr)?;
+                event.expect_finite_loss(args.recipe.lr, &group)?;
                 state.meters.add(loss, [top1, top5], count);
             }
             // ANCHOR_END: numbers
             state.meters.data_time.update(data_seconds, 1);
-            state.meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
-            end = Instant::now();
+            free_since = Instant::now();
+            clock.step();
             if args.prints(step) {
+                clock.read(&mut state.meters.batch_time);
                 say(state.meters.train_line(epoch, step + 1, steps));
             }
             state.progress.step = step + 1;
@@ -240,7 +241,7 @@ fn validate(
     model.sync_buffers()?;
     let steps = args.steps(loader.len());
     let (mut meters, mut in_flight) = (Meters::default(), InFlight::default());
-    let mut end = Instant::now();
+    let mut clock = Clock::start();
     for (step, batch) in (0..steps).zip(loader.epoch(0)?.to(group.device())) {
         let (images, labels) = batch?;
         let images = args.layout(images)?;
@@ -252,9 +253,9 @@ fn validate(
         for (count, [loss, top1, top5]) in in_flight.arrived(waits)? {
             meters.add(loss, [top1, top5], count);
         }
-        meters.batch_time.update(end.elapsed().as_secs_f64(), 1);
-        end = Instant::now();
+        clock.step();
         if args.prints(step) {
+            clock.read(&mut meters.batch_time);
             report::say(group, meters.test_line(step + 1, steps));
         }
     }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use std::time::Instant;
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::AverageMeter;
 
@@ -28,7 +29,8 @@ pub fn accuracy<const N: usize>(
 /// What is measured in an epoch of training, or in a validation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meters {
-    /// Seconds of a step, the wait for its batch included.
+    /// Seconds of a step, the wait for its batch included: the last value is the mean since the line
+    /// before.
     pub batch_time: AverageMeter,
     /// Seconds for which a step waited for its batch.
     pub data_time: AverageMeter,
@@ -72,6 +74,34 @@ impl Meters {
     }
 }
 
+/// The clock behind `Time`.
+///
+/// main.py reads it after every step. On a GPU the host is ahead of the device there, and only a step
+/// that waits for what is printed takes its time, and that of all before it. So the time from one
+/// line to the next is divided by the number of steps, as in Apex's main_amp.py.
+#[derive(Debug)]
+pub struct Clock {
+    since: Instant,
+    steps: usize,
+}
+
+impl Clock {
+    pub fn start() -> Self {
+        Self { since: Instant::now(), steps: 0 }
+    }
+
+    /// Counts a step.
+    pub fn step(&mut self) {
+        self.steps += 1;
+    }
+
+    /// Adds the steps since the last line, all of which have ended, and starts again.
+    pub fn read(&mut self, batch_time: &mut AverageMeter) {
+        let Self { since, steps } = std::mem::replace(self, Self::start());
+        batch_time.update(since.elapsed().as_secs_f64() / steps as f64, steps);
+    }
+}
+
 /// The last value and, in parentheses, the mean.
 fn show(name: &str, meter: AverageMeter, digits: usize) -> String {
     format!("{name} {:6.digits$} ({:6.digits$})", meter.val(), meter.avg())
@@ -89,6 +119,7 @@ fn scientific(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn percentages<const N: usize>(output: &Tensor, target: &[i64], topk: [i64; N]) -> [f64; N] {
         let percentages = accuracy(output, &Tensor::from_slice(target), topk).unwrap();
@@ -129,6 +160,21 @@ mod tests {
             "Test: [ 2/20]\tTime  0.250 ( 0.375)\t\
              Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)"
         );
+    }
+
+    #[test]
+    fn the_time_from_line_to_line_is_divided_by_its_steps() {
+        let mut batch_time = AverageMeter::default();
+        let begun = Instant::now();
+        let mut clock = Clock { since: begun - Duration::from_secs(40), steps: 0 };
+        (0..4).for_each(|_| clock.step());
+        clock.read(&mut batch_time);
+        assert!((10.0..11.0).contains(&batch_time.val()), "{batch_time:?}");
+        // From then on the clock counts anew, and each step weighs the same in the mean.
+        clock.step();
+        clock.read(&mut batch_time);
+        assert!(batch_time.val() < 1.0, "{batch_time:?}");
+        assert!((8.0..9.0).contains(&batch_time.avg()), "{batch_time:?}");
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn train(args: &Args) -> Result<()> {
             for ((step, samples), [loss]) in in_flight.arrived(waits)? {
                 let event = Step { epoch, step, loss: loss as f32 };
                 metrics.log("step", &event)?;
-                event.expect_finite_loss(args.lr)?;
+                event.expect_finite_loss(args.lr, &group)?;
                 train_loss.update(loss, samples);
                 bar.set_message(format!("training batch_loss={loss:.4}"));
                 bar.inc(1);

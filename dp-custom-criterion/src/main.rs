@@ -20,7 +20,7 @@ mod model;
 mod originals;
 mod parallel;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use args::{Args, Command, Method, TrainArgs, VocabArgs};
 use data::{BertDataset, Vocab};
 use exhibits::compare::compare;
@@ -29,10 +29,11 @@ use model::LanguageModel;
 use originals::ORIGINALS;
 use parallel::{Criterion, Parallel};
 use report::comparison::is_measured;
-use report::{InFlight, Meter, Timing, exit, println};
+use report::{InFlight, Meter, Timing, exit, println, why_not_finite};
 use serde::Serialize;
 use tch::nn::{Path, VarStore};
 use tch::{Device, Tensor};
+use tch_parallel::Event;
 use tch_parallel::amp::autocast;
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler};
@@ -141,6 +142,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             let (input, target) = batch?;
             let is_next = target.0.shallow_clone();
             meter.begin_step()?;
+            let begun = Event::record(home)?;
 
             let (loss, next) = match &model {
                 // ANCHOR: data_parallel
@@ -198,30 +200,36 @@ fn train(args: &TrainArgs) -> Result<()> {
                 }
             };
             // ANCHOR_END: ddp
-            let forward_backward_seconds = meter.elapsed().as_secs_f64();
+            let backward_ended = Event::record(home)?;
             step += 1;
             optimizer.set_lr(args.lr(step));
             trace.span(Step::OptimizerStep, home, || optimizer.step())?;
-            timing.step_took(meter.end_step()?);
+            let events = [begun, backward_ended, Event::record(home)?];
+            meter.end_step()?;
 
             profiler.step()?;
             let (lr, pairs) = (optimizer.lr(), is_next.size()[0] as usize);
             // The numbers of earlier steps may still be on their way from a GPU. A line that is
             // printed waits for all of them.
             let numbers = [&loss, &correct(&next, &is_next)?];
-            in_flight.push((iter, lr, forward_backward_seconds, pairs), numbers)?;
+            in_flight.push((iter, lr, events, pairs), numbers)?;
             let is_last = step == last_step || iter + 1 == loader.len() as u64;
             let arrived = in_flight.arrived(is_last || iter % args.log_freq == 0)?;
-            for ((iter, lr, forward_backward_seconds, pairs), [loss, correct]) in arrived {
+            for ((iter, lr, [begun, backward_ended, ended], pairs), [loss, correct]) in arrived {
                 let loss = loss as f32;
+                // Behind the events came the numbers, so these have been reached.
+                timing.step_took(begun.elapsed_time(&ended)?);
+                let forward_backward_seconds = begun.elapsed_time(&backward_ended)?.as_secs_f64();
                 let event = StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds };
                 metrics.log("step", &event)?;
-                ensure!(
-                    loss.is_finite() || is_measured,
-                    "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch \
-                     counts (is_next = 1), or no word of it is to be guessed, a larger --batch-size \
-                     helps"
-                );
+                if !loss.is_finite() && !is_measured {
+                    let advice = format!(
+                        "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch \
+                         counts (is_next = 1), or no word of it is to be guessed, a larger \
+                         --batch-size helps"
+                    );
+                    return Err(why_not_finite(&group, advice));
+                }
                 avg_loss.update(loss.into(), 1);
                 let correct = correct as usize;
                 avg_acc.update(100.0, correct);
@@ -253,7 +261,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         Parallel::Ddp(model) => Some(model.logging_data()?.waiting_time()),
         _ => None,
     };
-    for report in meter.reports(&vs, optimizer.state_bytes(), waited)? {
+    for report in meter.reports(&vs, optimizer.state_bytes(), waited, &timing)? {
         println!("{report}");
         metrics.log("device", &report)?;
     }

@@ -1,7 +1,8 @@
 //! The loss of a batch.
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, anyhow};
 use serde::Serialize;
+use tch_parallel::distributed::ProcessGroup;
 
 /// The event `step` of a rank's metrics.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -18,13 +19,61 @@ impl Step {
     /// Ends a training that has diverged.
     ///
     /// # Errors
-    /// For a loss that is not finite. `lr` is the flag that was too large.
-    pub fn expect_finite_loss(&self, lr: f64) -> Result<()> {
+    /// For a loss that is not finite. `lr` is the flag that was too large, unless the `group` knows
+    /// of a rank that made an exchange fail.
+    pub fn expect_finite_loss(&self, lr: f64, group: &ProcessGroup) -> Result<()> {
         let Self { epoch, step, loss } = self;
-        ensure!(
-            loss.is_finite(),
+        if loss.is_finite() {
+            return Ok(());
+        }
+        let advice = format!(
             "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr than {lr}"
         );
-        Ok(())
+        Err(why_not_finite(group, advice))
+    }
+}
+
+/// The error for a loss that is not finite: the rank that made an exchange fail, if the group knows
+/// of one, and otherwise `advice`.
+///
+/// Over NCCL, losses that are read after a failed exchange are useless, and the read is not what
+/// fails.
+pub fn why_not_finite(group: &ProcessGroup, advice: String) -> Error {
+    group.get_error().map_or_else(|| anyhow!(advice), Error::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::time::Duration;
+    use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, Store};
+
+    const USELESS: Step = Step { epoch: 2, step: 7, loss: f32::NAN };
+
+    #[test]
+    fn a_loss_that_is_not_finite_blames_the_learning_rate() {
+        let group = ProcessGroup::from_env().unwrap();
+        let error = USELESS.expect_finite_loss(0.5, &group).unwrap_err().to_string();
+        assert!(error.ends_with("epoch 2, step 7; try a smaller --lr than 0.5"), "{error}");
+        assert!(Step { loss: 1.0, ..USELESS }.expect_finite_loss(0.5, &group).is_ok());
+    }
+
+    #[test]
+    fn a_loss_of_a_group_that_has_failed_blames_the_rank_at_fault() {
+        let store = Store::from_env(Duration::from_secs(60)).unwrap();
+        let join = |rank| {
+            let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
+            ProcessGroup::with_store(&store.try_clone().unwrap(), rank, 2, options).unwrap()
+        };
+        let group = thread::scope(|scope| {
+            scope.spawn(|| drop(join(1)));
+            join(0)
+        });
+        // Rank 1 has left, and does not come.
+        assert!(group.with_timeout(Duration::from_millis(100)).barrier().is_err());
+        let error = USELESS.expect_finite_loss(0.5, &group).unwrap_err();
+        let error = error.downcast::<tch_parallel::Error>().unwrap();
+        assert_eq!(error.culprit(), Some(1));
     }
 }

@@ -87,6 +87,13 @@ impl Timing {
         self.take_ended()
     }
 
+    /// The mean of the steps after the first `warm_up`, or the last one if there are no more. Zero
+    /// without steps. Steps that a device has not ended are left out.
+    pub fn mean_after(&self, warm_up: usize) -> Duration {
+        let counted = &self.steps[warm_up.min(self.steps.len().saturating_sub(1))..];
+        counted.iter().sum::<Duration>() / counted.len().max(1) as u32
+    }
+
     /// The summary at the end of a run. Waits for steps that a device has not ended.
     pub fn summary(mut self) -> Summary {
         // If the device has failed, whoever reads its numbers reports it.

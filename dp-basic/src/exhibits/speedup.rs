@@ -4,15 +4,15 @@ use super::{check_batch, synthetic_batch};
 use crate::models::{CLASSES, FEATURES, classifier};
 use anyhow::{Result, ensure};
 use minijinja::context;
-use report::{Meter, Timing, plot, print, println, template};
+use report::{Timing, plot, print, println, template};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 use tch::Tensor;
 use tch::nn::VarStore;
-use tch_parallel::Devices;
 use tch_parallel::checkpoint::check_destination;
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::{Devices, Event};
 
 /// Time a training step on 1, 2 and 4 devices, with the loss on one of them or on all.
 #[derive(Debug, clap::Args)]
@@ -77,15 +77,16 @@ fn time(devices: &Devices, args: &Args) -> Result<Vec<Row>> {
         let steps = [loss_on_one(&devices)?, loss_on_every(&devices)?];
         rows.push((replicas, steps.map(|step| (step, Timing::new()))));
     }
-    let mut meter = Meter::new(devices);
+    let home = devices.first();
     // The first round allocates memory and starts threads, and does not count.
     for round in 0..=args.steps {
         for (step, timing) in rows.iter_mut().flat_map(|(_, variants)| variants) {
-            meter.begin_step()?;
+            // What a step does on other devices ends before the first device goes on.
+            let begun = Event::record(home)?;
             step(&batch)?;
-            let time = meter.end_step()?;
+            let ended = Event::record(home)?;
             if round > 0 {
-                timing.step_took(time);
+                timing.step_between(begun, ended)?;
             }
         }
     }

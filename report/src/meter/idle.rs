@@ -4,12 +4,12 @@ use std::time::Duration;
 use tch_parallel::LogicalDevice;
 use tch_parallel::data_parallel::Event;
 
-/// The time within a step in which a replica's `device` was idle: used neither by the replica's
-/// thread nor by the main thread, which copies to it or gathers there.
+/// The time within a step in which a replica's `device` was not idle: used by the replica's thread, or
+/// by the main thread, which copies to it or gathers there.
 ///
-/// `events` are those of the step, which took `step` in total.
-pub(super) fn of_replica(events: &[Event], device: LogicalDevice, step: Duration) -> Duration {
-    step.saturating_sub(busy(events.iter().filter(|event| event.device == device)))
+/// `events` are those of the step.
+pub(super) fn busy_time(events: &[Event], device: LogicalDevice) -> Duration {
+    busy(events.iter().filter(|event| event.device == device))
 }
 
 /// The time within a step in which only other devices worked. The main thread works for the first
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_idle_where_none_of_its_spans_is() {
+    fn a_replica_is_busy_while_any_of_its_spans_lasts() {
         // Busy from 10 to 40 without a gap and from 60 to 70; the rest is another device's.
         let events = [
             event(1, 60, 10),
@@ -59,10 +59,9 @@ mod tests {
             event(1, 25, 15),
             event(0, 0, 99),
         ];
-        let idle =
-            |device| of_replica(&events, LogicalDevice::Cpu(device), Duration::from_millis(100));
-        assert_eq!(idle(1), Duration::from_millis(60));
-        assert_eq!(idle(2), Duration::from_millis(100));
+        let busy = |device| busy_time(&events, LogicalDevice::Cpu(device));
+        assert_eq!(busy(1), Duration::from_millis(40));
+        assert_eq!(busy(2), Duration::ZERO);
     }
 
     #[test]

@@ -9,35 +9,42 @@
 mod device_report;
 mod idle;
 
-use std::time::{Duration, Instant};
+use crate::Timing;
+use std::time::Duration;
+use tch::Tensor;
 use tch::nn::VarStore;
-use tch::{Cuda, Tensor};
 use tch_parallel::data_parallel::Trace;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::{Devices, LogicalDevice, Result};
+use tch_parallel::{Devices, Result};
 
 pub use device_report::DeviceReport;
 
 /// Measures every step after the first [two](Self::WARM_UP), or the last one if there are no more.
 ///
+/// PyTorch counts a GPU's memory on the host, which need not wait for that. Where one process has
+/// several GPUs, the end of each step waits for them: how long each was idle is read from the trace,
+/// and the table of a comparison needs it. [`Timing`] takes the time of the steps.
+///
 /// ```
 /// use tch::{Kind, Tensor, kind::FLOAT_CPU, nn::{self, ModuleT, VarStore}};
-/// use report::Meter;
-/// use tch_parallel::{Devices, data_parallel::DataParallel};
+/// use report::{Meter, Timing};
+/// use tch_parallel::{Devices, Event, data_parallel::DataParallel};
 ///
 /// let devices: Devices = "2xcpu".parse()?;
 /// let vs = VarStore::new(devices.first().into());
 /// let model = DataParallel::new(|p| nn::linear(p, 4, 3, Default::default()), &vs, &devices)?;
 ///
-/// let mut meter = Meter::new(&devices);
+/// let (mut meter, mut timing) = (Meter::new(&devices), Timing::new());
 /// model.set_trace(meter.trace());
 /// for _step in 0..4 {
 ///     let images = Tensor::ones([8, 4], FLOAT_CPU);
 ///     meter.begin_step()?;
+///     let begun = Event::record(devices.first())?;
 ///     model.backward(&model.forward_t(&images, true).mean(Kind::Float))?;
+///     timing.step_between(begun, Event::record(devices.first())?)?;
 ///     meter.end_step()?;
 /// }
-/// let reports = meter.reports(&vs, 0, None)?;
+/// let reports = meter.reports(&vs, 0, None, &timing)?;
 /// assert_eq!(reports.len(), 2);
 /// assert_eq!(reports[0].parameters, (4 * 3 + 3) * 4); // bytes
 /// # Ok::<(), tch_parallel::Error>(())
@@ -46,14 +53,13 @@ pub use device_report::DeviceReport;
 pub struct Meter {
     devices: Devices,
     trace: Trace,
-    begun: Instant,
-    steps: u32,
-    /// The duration of all measured steps.
-    total: Duration,
+    steps: usize,
     /// For each device, the most bytes within a measured step.
     peaks: Vec<usize>,
-    /// For each device, how long it was idle in the measured steps.
-    idle: Vec<Duration>,
+    /// How long the first of several devices was idle in the measured steps.
+    home_idle: Duration,
+    /// For each of several devices, how long it was busy in the measured steps.
+    busy: Vec<Duration>,
 }
 
 impl Meter {
@@ -63,18 +69,17 @@ impl Meter {
     /// for that until after the peak.
     ///
     /// [`DistributedDataParallel`]: tch_parallel::distributed::DistributedDataParallel
-    pub const WARM_UP: u32 = 2;
+    pub const WARM_UP: usize = 2;
 
     /// A meter of the devices that this process trains on.
     pub fn new(devices: &Devices) -> Self {
         Self {
             devices: devices.clone(),
             trace: Trace::new(),
-            begun: Instant::now(),
             steps: 0,
-            total: Duration::ZERO,
             peaks: vec![0; devices.len()],
-            idle: vec![Duration::ZERO; devices.len()],
+            home_idle: Duration::ZERO,
+            busy: vec![Duration::ZERO; devices.len()],
         }
     }
 
@@ -92,39 +97,32 @@ impl Meter {
             reset_peak_memory_stats(device)?;
         }
         self.trace.clear();
-        wait_for(&self.devices);
-        self.begun = Instant::now();
         Ok(())
     }
 
-    /// How long the step has taken so far.
-    pub fn elapsed(&self) -> Duration {
-        wait_for(&self.devices);
-        self.begun.elapsed()
-    }
-
-    /// Ends the step, and returns how long it took.
+    /// Ends the step.
     ///
     /// # Errors
     /// Same as [`begin_step`](Self::begin_step).
-    pub fn end_step(&mut self) -> Result<Duration> {
-        let step = self.elapsed();
+    pub fn end_step(&mut self) -> Result<()> {
         if self.steps <= Self::WARM_UP {
-            self.total = Duration::ZERO;
             self.peaks.fill(0);
-            self.idle.fill(Duration::ZERO);
+            self.home_idle = Duration::ZERO;
+            self.busy.fill(Duration::ZERO);
         }
         self.steps += 1;
-        self.total += step;
-        let events = self.trace.events();
-        for (index, device) in self.devices.iter().enumerate() {
-            self.peaks[index] = self.peaks[index].max(max_memory_allocated(device)?);
-            self.idle[index] += match index {
-                0 => idle::of_home(&events, device),
-                _ => idle::of_replica(&events, device, step),
-            };
+        for (device, peak) in self.devices.iter().zip(&mut self.peaks) {
+            *peak = max_memory_allocated(device)?.max(*peak);
         }
-        Ok(step)
+        // One device is never idle while others work.
+        if self.devices.len() > 1 {
+            let events = self.trace.events();
+            self.home_idle += idle::of_home(&events, self.devices.first());
+            for (device, busy) in self.devices.iter().zip(&mut self.busy) {
+                *busy += idle::busy_time(&events, device);
+            }
+        }
+        Ok(())
     }
 
     /// The report of every device. Call this when the last step's tensors have been freed.
@@ -132,7 +130,8 @@ impl Meter {
     /// `optimizer_state` is in bytes, as reported by the optimizer. `waited` is how long a rank
     /// only waits for the others in each step ([`DdpLoggingData::waiting_time`], an average that
     /// includes the [`WARM_UP`](Self::WARM_UP) steps). Without it, the trace shows how long the
-    /// devices of one process are idle. Before the first step, `idle_share` is 0.
+    /// devices of one process are idle. `timing` has the same steps; before the first, `idle_share` is
+    /// 0.
     ///
     /// # Errors
     /// Same as [`begin_step`](Self::begin_step).
@@ -143,16 +142,16 @@ impl Meter {
         vs: &VarStore,
         mut optimizer_state: usize,
         waited: Option<Duration>,
+        timing: &Timing,
     ) -> Result<Vec<DeviceReport>> {
         let (variables, gradients) = (vs.variables(), vs.trainable_variables());
         let parameters = variables.values().map(bytes).sum();
         let gradients = gradients.iter().map(Tensor::grad).filter(Tensor::defined);
         let mut gradients = gradients.map(|gradient| bytes(&gradient)).sum();
-        let counted = self.steps.saturating_sub(Self::WARM_UP).max(1);
+        let step = timing.mean_after(Self::WARM_UP);
         let mut reports = Vec::new();
-        for ((device, peak), idle) in self.devices.iter().zip(&self.peaks).zip(&self.idle) {
-            let idle = waited.unwrap_or(*idle / counted);
-            let step = self.total / counted;
+        for (index, (device, peak)) in self.devices.iter().zip(&self.peaks).enumerate() {
+            let idle = waited.unwrap_or_else(|| self.idle(index, step));
             reports.push(DeviceReport {
                 device: device.to_string(),
                 live: memory_allocated(device)?,
@@ -167,14 +166,13 @@ impl Meter {
         }
         Ok(reports)
     }
-}
 
-/// Waits until GPUs have finished: calls only queue their work, but the work is what is to be
-/// timed.
-fn wait_for(devices: &Devices) {
-    for device in devices.iter() {
-        if let LogicalDevice::Cuda(index) = device {
-            Cuda::synchronize(index as i64);
+    /// How long a device is idle in a measured step, of this length.
+    fn idle(&self, index: usize, step: Duration) -> Duration {
+        let counted = self.steps.saturating_sub(Self::WARM_UP).max(1) as u32;
+        match index {
+            0 => self.home_idle / counted,
+            _ => step.saturating_sub(self.busy[index] / counted),
         }
     }
 }

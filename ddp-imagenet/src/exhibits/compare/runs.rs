@@ -96,7 +96,7 @@ pub fn train(
 
     let steps = metrics.events_by_rank::<StepEvent>("step")?;
     let slowest = |seconds: fn(&StepEvent) -> f64| {
-        let counted = steps.iter().map(|steps| steps.iter().skip(Meter::WARM_UP as usize));
+        let counted = steps.iter().map(|steps| steps.iter().skip(Meter::WARM_UP));
         counted.filter_map(|steps| median(steps.map(seconds))).fold(0.0, f64::max)
     };
     let epochs = metrics.events::<EpochEvent>("epoch")?;

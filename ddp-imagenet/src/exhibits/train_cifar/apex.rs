@@ -35,7 +35,7 @@ pub fn train(
         progress.begin_epoch(epoch, loader.len());
         for batch in loader.epoch(epoch)?.to(device).take(args.steps()) {
             let (images, labels) = batch?;
-            progress.begin_batch()?;
+            let begun = progress.begin_batch()?;
 
             let outputs = model.f_forward_t(&images, true)?;
             let loss = outputs.cross_entropy_for_logits(&labels);
@@ -43,7 +43,7 @@ pub fn train(
             model.backward(&loss)?;
             optimizer.step()?;
 
-            progress.end_batch(&loss, &outputs, &labels)?;
+            progress.end_batch(begun, &loss, &outputs, &labels)?;
         }
         progress.end_epoch()?;
     }

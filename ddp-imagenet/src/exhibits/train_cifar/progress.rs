@@ -2,8 +2,8 @@
 
 use super::Args;
 use crate::meter::accuracy;
-use anyhow::{Result, ensure};
-use report::{Meter, MetricsLog, Timing, hours, println};
+use anyhow::Result;
+use report::{InFlight, Meter, MetricsLog, Timing, hours, println, why_not_finite};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use tch::Tensor;
@@ -12,7 +12,7 @@ use tch_parallel::data_parallel::Trace;
 use tch_parallel::distributed::{AverageMeter, ProcessGroup};
 use tch_parallel::optim::Optimizer;
 use tch_parallel::profiler::ScheduledProfiler;
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, Event, LogicalDevice};
 
 /// Prints how far a training is, as the companion repository does, and measures it.
 ///
@@ -25,6 +25,8 @@ pub struct Progress<'a> {
     /// By a comparison: then bytes and seconds count, whatever the loss is.
     is_measured: bool,
     group: &'a ProcessGroup,
+    /// The first of this process's devices.
+    home: LogicalDevice,
     meter: Meter,
     metrics: MetricsLog,
     profiler: ScheduledProfiler,
@@ -41,16 +43,33 @@ struct Epoch {
     begun: Instant,
     /// When the last batch was done with.
     free_since: Instant,
-    /// How long the training waited for the present batch.
+    in_flight: InFlight<Batch, 2>,
+}
+
+/// A batch whose numbers may still be on their way from a GPU.
+#[derive(Debug)]
+struct Batch {
+    step: usize,
+    images: usize,
+    /// How long the training waited for it.
     fetch: Duration,
+    begun: Event,
+    ended: Event,
+}
+
+/// When the present batch was there.
+#[derive(Debug)]
+pub struct Begun {
+    fetch: Duration,
+    event: Event,
 }
 
 impl Epoch {
     fn new(epoch: u64, batches: usize) -> Self {
         let (loss, accuracy) = Default::default();
         let event = EpochEvent { epoch, batches, taken: 0, seconds: 0.0 };
-        let (begun, fetch) = (Instant::now(), Duration::ZERO);
-        Self { event, loss, accuracy, begun, free_since: begun, fetch }
+        let begun = Instant::now();
+        Self { event, loss, accuracy, begun, free_since: begun, in_flight: InFlight::default() }
     }
 }
 
@@ -89,7 +108,8 @@ impl<'a> Progress<'a> {
         let metrics = args.report.metrics(group)?;
         let profiler = args.report.profiler(group)?;
         let (meter, timing, epoch) = (Meter::new(devices), Timing::new(), Epoch::new(0, 0));
-        Ok(Self { args, is_measured, group, meter, metrics, profiler, timing, epoch })
+        let home = devices.first();
+        Ok(Self { args, is_measured, group, home, meter, metrics, profiler, timing, epoch })
     }
 
     /// Prints a line, on rank 0.
@@ -122,31 +142,35 @@ impl<'a> Progress<'a> {
     }
 
     /// Starts the clock of a batch, which has just come.
-    pub fn begin_batch(&mut self) -> Result<()> {
-        self.epoch.fetch = self.epoch.free_since.elapsed();
-        Ok(self.meter.begin_step()?)
+    pub fn begin_batch(&mut self) -> Result<Begun> {
+        let fetch = self.epoch.free_since.elapsed();
+        self.meter.begin_step()?;
+        Ok(Begun { fetch, event: Event::record(self.home)? })
     }
 
     /// Stops it, and prints a line every --print-freq batches, which is a collective.
-    pub fn end_batch(&mut self, loss: &Tensor, outputs: &Tensor, labels: &Tensor) -> Result<()> {
+    pub fn end_batch(
+        &mut self,
+        Begun { fetch, event: begun }: Begun,
+        loss: &Tensor,
+        outputs: &Tensor,
+        labels: &Tensor,
+    ) -> Result<()> {
         // As in the repository, the clock still runs.
-        let loss = f32::try_from(loss)?;
-        let [correct] = accuracy(outputs, labels, [1])?.map(f64::try_from);
-        let took = self.meter.end_step()?;
-        self.timing.step_took(took);
-
-        let EpochEvent { epoch, batches, taken: step, .. } = self.epoch.event;
-        let (batch_seconds, fetch_seconds) = (took.as_secs_f64(), self.epoch.fetch.as_secs_f64());
-        let event = StepEvent { epoch, step, loss: Some(loss), batch_seconds, fetch_seconds };
-        self.metrics.log("step", &event)?;
+        let [correct] = accuracy(outputs, labels, [1])?;
+        let ended = Event::record(self.home)?;
+        self.meter.end_step()?;
         self.profiler.step()?;
-        ensure!(
-            loss.is_finite() || self.is_measured,
-            "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr"
-        );
-        self.epoch.loss.update(loss.into(), 1);
-        self.epoch.accuracy.update(correct?, labels.size()[0] as usize);
-        if step.is_multiple_of(self.args.print_freq as usize) {
+
+        let EpochEvent { batches, taken: step, .. } = self.epoch.event;
+        let batch = Batch { step, images: labels.size()[0] as usize, fetch, begun, ended };
+        self.epoch.in_flight.push(batch, [loss, &correct])?;
+        self.epoch.event.taken += 1;
+        let prints = step.is_multiple_of(self.args.print_freq as usize);
+        // The repository waits for the loss of every batch. Here only a comparison does, whose table
+        // has the wait for a batch and the work on it apart.
+        let batch_seconds = self.take_arrived(prints || self.is_measured)?;
+        if let (true, Some(batch_seconds)) = (prints, batch_seconds) {
             let loss = self.epoch.loss.all_reduce(self.group)?;
             let accuracy = self.epoch.accuracy.all_reduce(self.group)?;
             self.say(&format!(
@@ -154,13 +178,38 @@ impl<'a> Progress<'a> {
                  batch time: {batch_seconds:.3}s "
             ));
         }
-        self.epoch.event.taken += 1;
         self.epoch.free_since = Instant::now();
         Ok(())
     }
 
-    /// Prints how long the epoch took.
+    /// Takes the numbers that have come from the device, or waits for all. Returns the seconds of the
+    /// last of these batches.
+    fn take_arrived(&mut self, waits: bool) -> Result<Option<f64>> {
+        let (epoch, mut last) = (self.epoch.event.epoch, None);
+        for (batch, [loss, correct]) in self.epoch.in_flight.arrived(waits)? {
+            let Batch { step, images, fetch, begun, ended } = batch;
+            // Behind the events came the numbers, so both have been reached.
+            let took = begun.elapsed_time(&ended)?;
+            self.timing.step_took(took);
+            let (batch_seconds, fetch_seconds) = (took.as_secs_f64(), fetch.as_secs_f64());
+            let event =
+                StepEvent { epoch, step, loss: Some(loss as f32), batch_seconds, fetch_seconds };
+            self.metrics.log("step", &event)?;
+            if !loss.is_finite() && !self.is_measured {
+                let advice =
+                    format!("the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr");
+                return Err(why_not_finite(self.group, advice));
+            }
+            self.epoch.loss.update(loss, 1);
+            self.epoch.accuracy.update(correct, images);
+            last = Some(batch_seconds);
+        }
+        Ok(last)
+    }
+
+    /// Prints how long the epoch took, until the device has ended its last batch.
     pub fn end_epoch(&mut self) -> Result<()> {
+        self.take_arrived(true)?;
         let took = self.epoch.begun.elapsed();
         self.say(&format!("Training time {}", timedelta(took)));
         self.epoch.event.seconds = took.as_secs_f64();
@@ -175,7 +224,7 @@ impl<'a> Progress<'a> {
         optimizer: &dyn Optimizer,
         waited: Option<Duration>,
     ) -> Result<()> {
-        for report in self.meter.reports(vs, optimizer.state_bytes(), waited)? {
+        for report in self.meter.reports(vs, optimizer.state_bytes(), waited, &self.timing)? {
             println!("{report}");
             self.metrics.log("device", &report)?;
         }

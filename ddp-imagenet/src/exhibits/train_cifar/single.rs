@@ -30,7 +30,7 @@ pub fn train(
         progress.begin_epoch(epoch, loader.len());
         for batch in loader.epoch(epoch)?.to(device).take(args.steps()) {
             let (images, labels) = batch?;
-            progress.begin_batch()?;
+            let begun = progress.begin_batch()?;
 
             let outputs = model.forward_t(&images, true);
             let loss = outputs.cross_entropy_for_logits(&labels);
@@ -38,7 +38,7 @@ pub fn train(
             loss.backward();
             optimizer.step()?;
 
-            progress.end_batch(&loss, &outputs, &labels)?;
+            progress.end_batch(begun, &loss, &outputs, &labels)?;
         }
         progress.end_epoch()?;
     }
