@@ -34,12 +34,14 @@ fn device_files(dev: &Path) -> usize {
     entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_gpu)).count()
 }
 
-/// How many of the GPUs that are present a list selects: by number or by UUID, up to the first entry
-/// that is neither. With an entry twice, CUDA shows none.
+/// How many of the GPUs that are present a list selects. Its first entry says how it names them, by
+/// number or by UUID, and it ends before the first entry that does not name a GPU in this way. With an
+/// entry twice, CUDA shows none. As `_parse_visible_devices` in torch/cuda/__init__.py
 fn visible_of(present: usize, list: &str) -> usize {
-    let exists = |entry: &&str| match entry.parse::<usize>() {
-        Ok(number) => number < present,
-        Err(_) => entry.starts_with("GPU-") || entry.starts_with("MIG-"),
+    let uuid = ["GPU-", "MIG-"].into_iter().find(|prefix| list.trim().starts_with(prefix));
+    let exists = |entry: &&str| match uuid {
+        Some(prefix) => entry.starts_with(prefix),
+        None => entry.parse::<usize>().is_ok_and(|number| number < present),
     };
     let selected: Vec<_> = list.split(',').map(str::trim).take_while(exists).collect();
     let twice = (1..selected.len()).any(|at| selected[..at].contains(&selected[at]));
@@ -102,6 +104,9 @@ mod tests {
             ("none", 0),
             ("GPU-a, GPU-b", 2),
             ("MIG-a", 1),
+            ("GPU-a,0", 1),
+            ("0,GPU-a", 1),
+            ("GPU-a,MIG-a", 1),
         ];
         for (list, count) in table {
             assert_eq!(gpus_in(root.path(), Some(list)), count, "{list:?}");

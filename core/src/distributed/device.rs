@@ -1,10 +1,11 @@
 //! Which device a rank trains on, and which backend moves its tensors.
 
+use super::gpus::Gpus;
 use crate::device::no_gpu;
-use crate::{Devices, Error, LogicalDevice, Result, cuda_is_built};
+use crate::{Devices, Error, LogicalDevice, Result};
 use std::str::FromStr;
 use std::time::Duration;
-use tch::{Cuda, Device};
+use tch::Device;
 
 /// What moves the tensors: PyTorch's `backend`, `gloo` or `nccl` as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,42 +52,6 @@ impl DeviceChoice {
     pub fn of_worker(self, number: usize) -> Result<Device> {
         Ok(choose(self, Some(Backend::Gloo), number)?.0)
     }
-}
-
-/// What this process sees of its host's GPUs.
-#[derive(Debug, Clone, Copy)]
-struct Gpus {
-    /// How many CUDA shows.
-    count: usize,
-    /// Whether CUDA_VISIBLE_DEVICES names a single one: a batch system such as SLURM, or a script,
-    /// may have given each rank one of its own, which each then calls `cuda:0`.
-    one_is_named: bool,
-}
-
-impl Gpus {
-    fn visible() -> Self {
-        let count = if cuda_is_built() { Cuda::device_count().max(0) as usize } else { 0 };
-        let named = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
-        Gpus { count, one_is_named: names_one(&named) }
-    }
-
-    /// The GPU that belongs to this rank alone. Two ranks that name the same one are noticed by
-    /// NCCL, which ends with "Duplicate GPU detected".
-    fn own(self, local_rank: usize) -> Option<usize> {
-        if local_rank < self.count {
-            return Some(local_rank);
-        }
-        self.named_is_own(LogicalDevice::Cuda(0)).then_some(0)
-    }
-
-    /// Whether this is the only GPU, and was named for this process.
-    fn named_is_own(self, device: LogicalDevice) -> bool {
-        self.count == 1 && self.one_is_named && device == LogicalDevice::Cuda(0)
-    }
-}
-
-fn names_one(visible_devices: &str) -> bool {
-    !visible_devices.trim().is_empty() && !visible_devices.contains(',')
 }
 
 /// This rank's device, and the backend for it.
@@ -263,13 +228,6 @@ mod tests {
         let own = Devices(vec![LogicalDevice::Cuda(0)]);
         assert_eq!(device_from(ONE_NAMED, Some(&own), 3, 4).unwrap(), LogicalDevice::Cuda(0));
         device_from(ONE, Some(&own), 3, 4).unwrap_err();
-    }
-
-    #[test]
-    fn cuda_visible_devices_names_one_or_several() {
-        for (list, one) in [("3", true), ("GPU-a", true), ("0,1", false), ("", false)] {
-            assert_eq!(names_one(list), one, "{list:?}");
-        }
     }
 
     #[test]

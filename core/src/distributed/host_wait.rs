@@ -119,7 +119,7 @@ mod tests {
         };
         // It is over as soon as somebody has looked.
         let is_over = || Ok::<_, Error>(looked.get() > 0);
-        assert_eq!(wait(is_over, culprit, LONG, TICK, 5 * TICK).unwrap(), Outcome::Over);
+        assert_eq!(wait(is_over, culprit, LONG, TICK, LONG).unwrap(), Outcome::Over);
     }
 
     #[test]

@@ -357,8 +357,8 @@ c10d_status c10d_profiler_stop(const char* path);
 // Calls body(context) within torch.profiler.record_function(name).
 c10d_status c10d_record_function(const char* name, void (*body)(void*), void* context);
 
-// The name of a range in which the host waits for a device's event.
-#define C10D_WAIT_FOR_DEVICE "wait for the device"
+// Calls body(context), in which the host waits for a device's event, within a range of that name.
+c10d_status c10d_wait_for_device(void (*body)(void*), void* context);
 // Calls body(context). `*count` becomes how often this thread made the host wait for a device
 // meanwhile, or would have if its tensors were on one.
 c10d_status c10d_count_synchronizations(void (*body)(void*), void* context, int64_t* count);
@@ -389,7 +389,8 @@ c10d_status c10d_event_synchronize(const c10d_event* event);
 // begin.elapsed_time(end). Both must have been recorded with timing, and reached.
 c10d_status c10d_event_elapsed(const c10d_event* begin, const c10d_event* end, double* milliseconds);
 // An event with timing that is recorded anew whenever one of these leaves has got its gradient, until
-// c10d_forget_gradients: when a backward pass is over, it is at the end of the leaves' part.
+// c10d_forget_gradients: when a backward pass is over, it is at the end of the leaves' part. An error
+// for a leaf with a post-accumulate hook, of which it can have only one.
 c10d_status c10d_event_after_gradients(c10d_tensor** leaves, size_t count, int32_t device, c10d_event** out);
 c10d_status c10d_forget_gradients(c10d_tensor** leaves, size_t count);
 void c10d_event_free(c10d_event* event);

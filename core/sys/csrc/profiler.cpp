@@ -14,6 +14,9 @@ using c10d_sys::guarded;
 
 namespace {
 
+// The name of a range in which the host waits for a device's event.
+constexpr char kWaitForDevice[] = "wait for the device";
+
 // Of this thread, while it is being counted.
 thread_local int64_t synchronizations = 0;
 
@@ -31,7 +34,7 @@ std::unique_ptr<at::ObserverContext> count_synchronization(const at::RecordFunct
   const std::string_view name = function.name();
   // `item` and conversions to a number end in the first of these, but tch's begin with `to`.
   constexpr std::array<std::string_view, 4> kReads = {
-      "aten::_local_scalar_dense", "aten::nonzero", "aten::equal", C10D_WAIT_FOR_DEVICE};
+      "aten::_local_scalar_dense", "aten::nonzero", "aten::equal", kWaitForDevice};
   if (std::find(kReads.begin(), kReads.end(), name) != kReads.end() ||
       (name == "aten::to" && is_copy_to_host(function.inputs()))) {
     ++synchronizations;
@@ -68,6 +71,13 @@ c10d_status c10d_profiler_stop(const char* path) {
 c10d_status c10d_record_function(const char* name, void (*body)(void*), void* context) {
   return guarded([&] {
     RECORD_USER_SCOPE(std::string(name));
+    body(context);
+  });
+}
+
+c10d_status c10d_wait_for_device(void (*body)(void*), void* context) {
+  return guarded([&] {
+    RECORD_USER_SCOPE(kWaitForDevice);
     body(context);
   });
 }

@@ -86,7 +86,14 @@ c10d_status c10d_event_elapsed(const c10d_event* begin, const c10d_event* end, d
 c10d_status c10d_event_after_gradients(c10d_tensor** leaves, size_t count, int32_t device, c10d_event** out) {
   return guarded([&] {
     auto event = std::make_shared<c10::Event>(c10::kCUDA, c10::EventFlag::BACKEND_DEFAULT);
-    for (auto& leaf : c10d_sys::tensors(leaves, count)) {
+    const auto watched = c10d_sys::tensors(leaves, count);
+    for (const auto& leaf : watched) {
+      // Setting one would delete the other.
+      const bool has_hook =
+          torch::autograd::impl::get_autograd_meta(leaf) && torch::autograd::impl::post_acc_grad_hooks(leaf);
+      TORCH_CHECK(!has_hook, "a leaf has a hook already");
+    }
+    for (const auto& leaf : watched) {
       torch::autograd::impl::set_post_acc_grad_hooks(
           leaf, std::make_unique<RecordEvent>(event, c10d_sys::cuda(device)));
     }

@@ -1,7 +1,6 @@
 //! This thread's current CUDA device.
 
 use crate::error::check;
-use crate::memory::cuda;
 use crate::{Error, ffi};
 
 /// `torch.cuda.set_device(device)`.
@@ -25,6 +24,12 @@ pub fn exchange_cuda_device(device: usize) -> Result<usize, Error> {
 pub fn restore_cuda_device(device: usize) -> Result<(), Error> {
     // SAFETY: takes no pointer.
     check(unsafe { ffi::c10d_restore_cuda_device(cuda(device)) })
+}
+
+/// A number too large for i32 becomes the largest, which the C++ side rejects like any missing
+/// device.
+pub(crate) fn cuda(device: usize) -> i32 {
+    i32::try_from(device).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

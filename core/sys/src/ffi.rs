@@ -468,6 +468,10 @@ unsafe extern "C" {
         body: extern "C" fn(*mut c_void),
         context: *mut c_void,
     ) -> Status;
+    pub(crate) fn c10d_wait_for_device(
+        body: extern "C" fn(*mut c_void),
+        context: *mut c_void,
+    ) -> Status;
     pub(crate) fn c10d_count_synchronizations(
         body: extern "C" fn(*mut c_void),
         context: *mut c_void,

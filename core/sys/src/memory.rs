@@ -4,6 +4,7 @@
 //! whose parts exist only in the counts: every block is counted on the part that is current on the
 //! allocating thread.
 
+use crate::device::cuda;
 use crate::error::check;
 use crate::process_group::pointer;
 use crate::{Error, ffi};
@@ -92,12 +93,6 @@ fn cpu(device: usize) -> i32 {
         CPU_DEVICES - 1
     );
     device as i32
-}
-
-/// A number too large for i32 becomes the largest, which the C++ side rejects like any missing
-/// device.
-pub(crate) fn cuda(device: usize) -> i32 {
-    i32::try_from(device).unwrap_or(i32::MAX)
 }
 
 /// Counts are never below 0: each block is freed once, after it was allocated.

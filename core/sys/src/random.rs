@@ -1,6 +1,7 @@
 //! The state of the global generators, from which layers draw their weights and dropout its masks,
 //! and samples drawn from a generator of their own.
 
+use crate::device::cuda;
 use crate::error::{check, created};
 use crate::process_group::pointer;
 use crate::{Error, ffi};
@@ -60,7 +61,7 @@ fn drawn(count: usize, draw: impl FnOnce(*mut i64) -> ffi::Status) -> Result<Vec
 }
 
 fn index(cuda_device: Option<usize>) -> i32 {
-    cuda_device.map_or(-1, |device| i32::try_from(device).unwrap_or(i32::MAX))
+    cuda_device.map_or(-1, cuda)
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
 //! Streams and events of CUDA devices, without a policy.
 
+use crate::callback::call_back;
+use crate::device::cuda;
 use crate::error::{check, created};
 use crate::process_group::{pointer, pointers};
-use crate::profiler::record_function;
 use crate::{Error, ffi};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
 use tch::Tensor;
-
-/// The name of the range in which the host waits for a device; see `c10d.h`.
-const WAIT_FOR_DEVICE: &str = "wait for the device";
 
 /// A queue of work on a CUDA device: `torch.cuda.Stream`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +18,13 @@ impl Stream {
     /// `torch.cuda.Stream(device)`: one of the 32 side streams of the device, in turn.
     pub fn from_pool(device: usize) -> Result<Self, Error> {
         // SAFETY: the call writes a stream.
-        written(|out| unsafe { ffi::c10d_stream_from_pool(index(device), out) })
+        written(|out| unsafe { ffi::c10d_stream_from_pool(cuda(device), out) })
     }
 
     /// `torch.cuda.current_stream(device)`, of this thread.
     pub fn current(device: usize) -> Result<Self, Error> {
         // SAFETY: the call writes a stream.
-        written(|out| unsafe { ffi::c10d_current_stream(index(device), out) })
+        written(|out| unsafe { ffi::c10d_current_stream(cuda(device), out) })
     }
 
     /// `with torch.cuda.stream(self)`: until the guard is dropped, this thread queues its work for
@@ -132,8 +130,9 @@ struct Watched(Vec<Tensor>);
 
 impl LastGradient {
     /// From now on, each gradient that one of the leaves gets is the last so far.
+    ///
+    /// A leaf has room for one hook of this kind, so one that has another is an error.
     pub fn watch(leaves: &[Tensor], device: usize) -> Result<Self, Error> {
-        let watched = Watched(leaves.iter().map(Tensor::shallow_clone).collect());
         let mut event = null_mut();
         // SAFETY: the leaves live through the call, which writes the handle of an event, of which
         // this is the owner.
@@ -141,11 +140,13 @@ impl LastGradient {
             ffi::c10d_event_after_gradients(
                 pointers(leaves).as_mut_ptr(),
                 leaves.len(),
-                index(device),
+                cuda(device),
                 &mut event,
             )
         };
-        Ok(LastGradient { event: Event(created(status, event)?), watched })
+        let event = Event(created(status, event)?);
+        let watched = Watched(leaves.iter().map(Tensor::shallow_clone).collect());
+        Ok(LastGradient { event, watched })
     }
 
     /// The place, with timing, after the pass. If no leaf has got a gradient, the event has no time.
@@ -168,19 +169,16 @@ impl Drop for Watched {
 /// Calls `wait`, in which the host waits for a device, within a range of the profiler's trace.
 /// [`count_synchronizations`](crate::profiler::count_synchronizations) counts it.
 pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R, Error> {
-    record_function(WAIT_FOR_DEVICE, wait)
+    call_back(wait, |entry, context| {
+        // SAFETY: `call_back` gives what belongs together.
+        unsafe { ffi::c10d_wait_for_device(entry, context) }
+    })
 }
 
 fn written(call: impl FnOnce(*mut ffi::Stream) -> ffi::Status) -> Result<Stream, Error> {
     let mut stream = ffi::Stream { id: 0, device: 0 };
     check(call(&mut stream))?;
     Ok(Stream(stream))
-}
-
-/// A number too large for i32 becomes the largest, which the C++ side rejects like any missing
-/// device.
-fn index(device: usize) -> i32 {
-    i32::try_from(device).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]
@@ -219,6 +217,11 @@ mod tests {
         let pass = || (&leaves[0] * &leaves[1]).backward();
         take_calls();
         let last = LastGradient::watch(&leaves, 1).unwrap();
+        pass();
+        assert_eq!(take_calls().events, leaves.len());
+        // There is no room for a second hook, and the first one stays.
+        let error = LastGradient::watch(&leaves[1..], 1).unwrap_err();
+        assert!(error.message().contains("a hook already"), "{error:?}");
         pass();
         assert_eq!(take_calls().events, leaves.len());
         let end = last.event();

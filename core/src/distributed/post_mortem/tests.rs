@@ -1,4 +1,5 @@
 use super::*;
+use crate::distributed::process::Process;
 use c10d_sys::Store;
 use std::process::{Command, Stdio};
 
