@@ -196,8 +196,10 @@ fn train(args: &TrainArgs) -> Result<()> {
             state.meters.data_time.update(data_seconds, 1);
             free_since = Instant::now();
             clock.step();
-            if args.prints(step) {
+            if waits {
                 clock.read(&mut state.meters.batch_time);
+            }
+            if args.prints(step) {
                 say(state.meters.train_line(epoch, step + 1, steps));
             }
             state.progress.step = step + 1;

@@ -78,7 +78,7 @@ impl Meters {
 ///
 /// main.py reads it after every step. On a GPU the host is ahead of the device there, and only a step
 /// that waits for what is printed takes its time, and that of all before it. So the time from one
-/// line to the next is divided by the number of steps, as in Apex's main_amp.py.
+/// such step to the next is divided by the number of steps, as in Apex's main_amp.py.
 #[derive(Debug)]
 pub struct Clock {
     since: Instant,
@@ -95,7 +95,7 @@ impl Clock {
         self.steps += 1;
     }
 
-    /// Adds the steps since the last line, all of which have ended, and starts again.
+    /// Adds the steps since it was last read, all of which have ended, and starts again.
     pub fn read(&mut self, batch_time: &mut AverageMeter) {
         let Self { since, steps } = std::mem::replace(self, Self::start());
         batch_time.update(since.elapsed().as_secs_f64() / steps as f64, steps);

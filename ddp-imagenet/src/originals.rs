@@ -1,9 +1,9 @@
 //! Flags of PyTorch's main.py, of Apex's main_amp.py, and of two repositories with PyramidNet, that
-//! are others here.
+//! have another name here.
 
 use report::{Here, Originals};
 
-/// Those of PyramidNet's are for the subcommand `train-cifar`.
+/// An answer that needs the subcommand `train-cifar` says so.
 pub const ORIGINALS: Originals<'_> = &[
     // main.py
     ("--learning-rate", Here::Flag("--lr")),
@@ -20,12 +20,12 @@ pub const ORIGINALS: Originals<'_> = &[
     ("--loss-scale", Here::Instead("leave it out, --amp fp16 finds the scale by itself")),
     ("--keep-batchnorm-fp32", Here::Instead("leave it out, with --amp it always does")),
     ("--prof", Here::Instead("type --profile DIR --steps N")),
-    ("--deterministic", Here::Flag("--seed=0")),
+    ("--deterministic", Here::Instead("type --seed N, which makes it deterministic as well")),
     // PyramidNet
     ("--num-workers", Here::Flag("--workers")),
     ("--num-worker", Here::Flag("--workers")),
     ("--gpu-devices", Here::Instead(GPUS)),
-    ("--distributed", Here::Instead("type --method ddp")),
+    ("--distributed", Here::Instead("type launch -n N ddp-imagenet train-cifar --method ddp")),
     ("--b", Here::Flag("--batch-size")),
     ("--batchsize", Here::Flag("--batch-size")),
     ("--depth", Here::Instead(DEPTH_AND_ALPHA)),

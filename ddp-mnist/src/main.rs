@@ -26,7 +26,7 @@ use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, SequentialSampler};
 use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd};
-use tch_parallel::{Event, LogicalDevice};
+use tch_parallel::Event;
 
 fn main() {
     exit(|| train(&report::parse(&[])))
@@ -66,14 +66,9 @@ fn train(args: &Args) -> Result<()> {
     // ANCHOR_END: model
 
     // ANCHOR: checks
-    // Every rank tells its share of the batches and its device: is the work shared out?
+    // Each rank prints its device and its number of batches: is the work divided?
     let (rank, world_size, batches) = (group.rank(), group.world_size(), train_loader.len());
-    let place = match device {
-        Device::Cuda(index) => LogicalDevice::Cuda(index),
-        // There is only one CPU: its number here is the local rank.
-        _ => LogicalDevice::Cpu(group.local_rank()),
-    };
-    println!("rank={rank} of {world_size}, device={place}, len(train_loader)={batches}");
+    println!("rank={rank} of {world_size}, device={device:?}, len(train_loader)={batches}");
     // ANCHOR_END: checks
 
     let mut metrics = args.report.metrics(&group)?;

@@ -161,13 +161,14 @@ fn train(args: &TrainArgs) -> Result<()> {
                 Parallel::OutputDevice(model) => {
                     // The targets go where the outputs are, and the loss is computed there.
                     let there = model.output_device();
-                    let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
-                    let _on = there.guard()?;
                     let (output, loss) = autocast(home.into(), precision, || -> Result<_> {
                         let output = model.forward(input, run)?;
+                        let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
+                        let _on = there.guard()?;
                         let loss = trace.span(Step::Loss, there, || bert_loss(&output, &target));
                         Ok((output, loss))
                     })??;
+                    let _on = there.guard()?;
                     optimizer.zero_grad()?;
                     model.backward(&loss)?;
                     (loss, output.0)
@@ -211,13 +212,13 @@ fn train(args: &TrainArgs) -> Result<()> {
             let (lr, pairs) = (optimizer.lr(), is_next.size()[0] as usize);
             // The numbers of earlier steps may still be on their way from a GPU. A line that is
             // printed waits for all of them.
-            let numbers = [&loss, &correct(&next, &is_next)?];
-            in_flight.push((iter, lr, events, pairs), numbers)?;
+            // At home, where the events are, they arrive behind these.
+            let numbers = [home.copy_of(&loss)?, home.copy_of(&correct(&next, &is_next)?)?];
+            in_flight.push((iter, lr, events, pairs), numbers.each_ref())?;
             let is_last = step == last_step || iter + 1 == loader.len() as u64;
             let arrived = in_flight.arrived(is_last || iter % args.log_freq == 0)?;
             for ((iter, lr, [begun, backward_ended, ended], pairs), [loss, correct]) in arrived {
                 let loss = loss as f32;
-                // Behind the events came the numbers, so these have been reached.
                 timing.step_took(begun.elapsed_time(&ended)?);
                 let forward_backward_seconds = begun.elapsed_time(&backward_ended)?.as_secs_f64();
                 let event = StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds };

@@ -1,4 +1,4 @@
-//! The command line, which may be that of the program that this one is made after.
+//! The command line, which also accepts the original program's flags.
 
 use clap::error::ErrorKind;
 use clap::{Command, Parser};
@@ -30,7 +30,7 @@ const LOCAL_RANK: &str = "--local-rank";
 pub fn parse<P: Parser>(originals: Originals<'_>) -> P {
     let mut command = with_originals(P::command(), originals);
     // An environment that is wrong is the process group's to refuse.
-    let local_rank = || Env::read().ok().flatten().map_or(0, |env| env.local_rank);
+    let local_rank = || Env::read().ok().map(|env| env.map_or(0, |env| env.local_rank));
     let matches = translate(std::env::args_os(), originals, local_rank)
         .map_err(|text| command.error(ErrorKind::UnknownArgument, text))
         .and_then(|words| command.try_get_matches_from_mut(words));
@@ -52,14 +52,15 @@ fn with_originals(command: Command, originals: Originals<'_>) -> Command {
     command.after_help(format!("{above}Flags of the original (_ may stand for -):{rows}"))
 }
 
-/// The words of a command line in this program's flags.
+/// The words of a command line in this program's flags. `local_rank` is this process's, if it is
+/// known.
 ///
 /// # Errors
 /// What to type instead, for a flag that is missing here.
 fn translate(
     words: impl IntoIterator<Item = OsString>,
     originals: Originals<'_>,
-    local_rank: impl Fn() -> usize,
+    local_rank: impl Fn() -> Option<usize>,
 ) -> Result<Vec<OsString>, String> {
     let mut words = words.into_iter();
     let mut translated = Vec::new();
@@ -80,8 +81,10 @@ fn translate(
         if dashed == LOCAL_RANK {
             let value = value.map(OsString::from).or_else(|| words.next());
             let value = value.map(|value| value.to_string_lossy().into_owned());
-            check_local_rank(given, &value.unwrap_or_default(), local_rank())
-                .map_err(|error| error.to_string())?;
+            if let Some(own) = local_rank() {
+                check_local_rank(given, &value.unwrap_or_default(), own)
+                    .map_err(|error| error.to_string())?;
+            }
             continue;
         }
         let name = match originals.iter().find(|(original, _)| *original == dashed) {
@@ -120,7 +123,7 @@ mod tests {
     /// The command line of local rank 1, translated.
     fn translated(line: &str) -> Result<String, String> {
         let words = line.split(' ').map(OsString::from);
-        let words = translate(words, ORIGINALS, || 1)?;
+        let words = translate(words, ORIGINALS, || Some(1))?;
         Ok(words.join(" ".as_ref()).into_string().unwrap())
     }
 
@@ -163,6 +166,8 @@ mod tests {
             let error = translated(line).unwrap_err();
             assert!(error.starts_with(found), "{error}");
         }
+        let words = ["program", "--local_rank", "3"].map(OsString::from);
+        assert_eq!(translate(words, ORIGINALS, || None).unwrap(), ["program"]);
     }
 
     #[test]

@@ -11,8 +11,9 @@ from examination.results import expect
 
 TOPIC = "unit tests"
 
-# It reads its expected values from the checkout, which is not packed.
-SKIPPED = "--skip partitions_are_those_of_pytorch"
+# One test at a time, since many of them make a group, which on a GPU is one of NCCL's. The one that is skipped reads
+# its expected values from the checkout, which is not packed.
+FLAGS = "--test-threads 1 --skip partitions_are_those_of_pytorch"
 
 
 def passed(_, processes):
@@ -27,5 +28,5 @@ def passed(_, processes):
 
 
 def parts():
-    programs = [rust("tch_parallel_tests", SKIPPED), rust("c10d_sys_tests", "")]
+    programs = [rust("tch_parallel_tests", FLAGS), rust("c10d_sys_tests", "--test-threads 1")]
     return [Part(TOPIC, "of the library, built with the feature cuda", [programs], passed, may_fail=True)]

@@ -77,7 +77,12 @@ fn unit_tests(workspace: &Workspace, target: &Path) -> Result<Vec<(PathBuf, Stri
     build.args(["--features", "tch-parallel/cuda"]).env("CARGO_TARGET_DIR", target);
     command::run(&mut build)?;
     let said = command::output(build.arg("--message-format=json"))?;
-    Ok(said.lines().filter_map(executable).collect())
+    let programs: Vec<_> = said.lines().filter_map(executable).collect();
+    let mut names: Vec<_> = programs.iter().map(|(_, name)| &**name).collect();
+    names.sort_unstable();
+    let expected = ["c10d_sys_tests", "tch_parallel_tests"];
+    ensure!(names == expected, "cargo built the test programs {names:?}, not {expected:?}");
+    Ok(programs)
 }
 
 /// A test program that one of cargo's messages names, and the name of its crate with `_tests`.

@@ -140,6 +140,9 @@ impl Args {
                         devices";
         let is_alone = env.is_none_or(|env| env.world_size == 1);
         ensure!(is_alone, Error::argument("--method", self.method, expected));
+        let expected = "left out unless --method is ddp or apex: one process has nobody to exchange \
+                        with";
+        ensure!(self.backend.is_none(), Error::argument("--backend", "given", expected));
         let expected = "left out unless --method is ddp or apex: in one process each replica \
                         normalises its own part of the batch, as in PyTorch";
         ensure!(!self.sync_bn, Error::argument("--sync-bn", "given", expected));
