@@ -121,14 +121,17 @@ def line_of(lines, mark):
 
 
 def commands(session, wraps):
-    """Blocks for the commands of a session, each a line `$ command`, and for their outputs."""
+    """Blocks for the commands of a session, each a line `$ command`, and for their outputs. A command goes on after a line
+    that ends with a backslash, and a loop until its `done`."""
     blocks = []
     continues = False
+    in_loop = False
     for line in session:
         is_command = line.startswith("$ ") or continues
         kind = "sh" if is_command else "text"
         text = line.removeprefix("$ ") if is_command else line
-        continues = is_command and line.endswith("\\")
+        in_loop = is_command and (in_loop or line.endswith("; do")) and line.strip() != "done"
+        continues = is_command and (in_loop or line.endswith("\\"))
         if blocks and blocks[-1][0] == kind and not line.startswith("$ "):
             blocks[-1][1].append(text)
         else:

@@ -1,4 +1,4 @@
-//! codertimo's flags that are others here.
+//! codertimo's flags that have another name here.
 
 use report::{Here, Originals};
 

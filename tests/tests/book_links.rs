@@ -82,8 +82,12 @@ fn mdbook() -> Result<Option<PathBuf>> {
     let test = env::current_exe()?;
     let target = test.ancestors().nth(3).context("a test lies in target/PROFILE/deps")?;
     let installed = [target.join("tools/bin/mdbook"), "mdbook".into()];
-    let runs = |program: &PathBuf| Command::new(program).arg("--version").output().is_ok();
-    Ok(installed.into_iter().find(runs))
+    // Another version hands the preprocessor another form of the book.
+    let fits = |program: &PathBuf| {
+        let version = Command::new(program).arg("--version").output();
+        version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains(" v0.5."))
+    };
+    Ok(installed.into_iter().find(fits))
 }
 
 fn chapters(book: &Path) -> Result<Chapters> {

@@ -63,7 +63,7 @@ const MAIN_PY: Original = &[
     ("--dummy", ""),
 ];
 
-/// Those that main.py has not.
+/// Those that main.py lacks.
 const MAIN_AMP_PY: Original = &[
     ("--prof", "-1"),
     ("--deterministic", ""),
@@ -209,7 +209,12 @@ impl Flags {
                     self.options.get(name)?;
                     (format!("`{here}`"), String::new())
                 }
-                Some(_) => (with_code(here), String::new()),
+                Some(_) => {
+                    let is_known =
+                        |flag| self.options.contains_key(flag) || here.contains("launch ");
+                    let mut flags = here.split([' ', ',', ';']).filter(|w| w.starts_with("--"));
+                    flags.all(is_known).then(|| (with_code(here), String::new()))?
+                }
             });
         }
         found
