@@ -21,16 +21,23 @@ const pictures = {};
   pictures.svg = (name, attributes = {}, ...children) =>
     filled(document.createElementNS(SVG, name), attributes, children);
 
-  /** A labelled slider. `of` turns its position into a value, and `words` writes the value beside it. */
-  pictures.slider = (label, { min, max, at, step = 1, of = position => position, words = String }) => {
-    const input = pictures.html("input", { type: "range", min, max, step, value: at });
+  /** A labelled slider over values. `words` writes the chosen one beside it. */
+  pictures.choice = (label, values, chosen, words = String) => {
+    const at = values.indexOf(chosen);
+    const input = pictures.html("input", { type: "range", min: 0, max: values.length - 1, value: at });
     const shown = pictures.html("output");
-    const value = () => of(input.valueAsNumber);
+    const value = () => values[input.valueAsNumber];
     const show = () => {
       shown.textContent = words(value());
       input.setAttribute("aria-valuetext", shown.textContent);
     };
     return { value, show, row: pictures.html("label", {}, pictures.html("span", {}, label), input, shown) };
+  };
+
+  /** A labelled slider over the whole numbers from `least` to `most`. */
+  pictures.slider = (label, least, most, chosen) => {
+    const values = Array.from({ length: most - least + 1 }, (_, index) => least + index);
+    return pictures.choice(label, values, chosen);
   };
 
   /** A labelled box to tick. */

@@ -16,10 +16,10 @@
   };
 
   const controls = () => ({
-    len: slider("samples", { min: 1, max: 24, at: 10 }),
-    ranks: slider("ranks", { min: 1, max: COLOURS.length, at: 3 }),
-    seed: slider("seed", { min: 0, max: 200, at: 0 }),
-    epoch: slider("epoch", { min: 0, max: 9, at: 0 }),
+    len: slider("samples", 1, 24, 10),
+    ranks: slider("ranks", 1, COLOURS.length, 3),
+    seed: slider("seed", 0, 200, 0),
+    epoch: slider("epoch", 0, 9, 0),
     shuffle: checkbox("shuffle", true),
     dropLast: checkbox("drop_last", false),
   });

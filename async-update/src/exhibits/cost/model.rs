@@ -104,6 +104,8 @@ pub fn ring_traffic(ranks: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use super::*;
 
     /// A link on which only bytes cost.
@@ -171,5 +173,21 @@ mod tests {
         assert!(link.tree(small, 1e5) < link.ring(small, 1e5));
         assert!(link.tree(small - 1, 1e5) >= link.ring(small - 1, 1e5));
         assert_eq!(BYTES.tree_overtakes_ring(1e6, 10_000), None);
+    }
+
+    #[test]
+    fn the_books_picture_is_compared_with_these_costs() {
+        let mut report = String::new();
+        for (latency, per_byte, bytes) in
+            [(3e-5, 1.4e-10, 407_080.0), (2e-5, 1e-10, 1e8), (1e-6, 1e-9, 1e3), (0.0, 1e-9, 1e6)]
+        {
+            let link = Link { latency, per_byte };
+            let overtakes = link.tree_overtakes_ring(bytes, 10_000);
+            writeln!(report, "\nlatency={latency} per_byte={per_byte} bytes={bytes} tree_overtakes_ring={overtakes:?}").unwrap();
+            for ranks in [2, 3, 8, 12, 64, 1000, 1024, 10_000] {
+                writeln!(report, "{ranks} {:?}", link.predictions(ranks, 8, bytes)).unwrap();
+            }
+        }
+        insta::assert_snapshot!(report);
     }
 }
