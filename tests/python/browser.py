@@ -7,16 +7,21 @@
 """
 
 import contextlib
+import functools
 import json
 import os
 import shutil
 import subprocess
 import tempfile
 import threading
+from pathlib import Path
 
-NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-# Longer than any page takes, also on a machine that does much else.
-PATIENCE = 60
+# Where Chromium is only a snap, `chromium-browser` is a script that starts it, or fails.
+NAMES = ["google-chrome", "google-chrome-stable", "chromium", "chromium-browser"]
+# Seconds for an answer. A busy machine can be very slow, and a caller that measures progress gives up much sooner.
+PATIENCE = 600
+# Seconds for a browser to end that has agreed to.
+CLOSING = 60
 
 # Keys that have no character of their own: the name of the key and its number.
 KEYS = {
@@ -35,9 +40,20 @@ KEYS = {
 }
 
 
+@functools.cache
 def installed():
     """The browser's program, or None."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
+    return next(filter(is_usable, filter(None, map(shutil.which, NAMES))), None)
+
+
+def is_usable(program):
+    """Whether a program on the PATH is a browser that starts. A snap cannot read books below /tmp."""
+    if any(path.startswith("/snap/") for path in [program, os.path.realpath(program)]):
+        return False
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PATIENCE)
+        return version.returncode == 0 and "snap" not in version.stdout.split()
+    return False
 
 
 class Browser:
@@ -49,13 +65,18 @@ class Browser:
         answers, theirs = os.pipe()
         self.answers = os.fdopen(answers, "rb")
         flags = ["--headless", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
+        flags += ["--disable-breakpad"]
         # As root a sandbox is refused, and a container's /dev/shm is often too small.
         flags += ["--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={self.profile.name}"]
         # The browser reads commands from descriptor 3 and writes its answers to 4.
         shell = f'exec "$@" 3<&{commands} 4>&{theirs}'
         line = ["bash", "-c", shell, "browser", installed(), *flags, "about:blank"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen(line, pass_fds=[commands, theirs], **quiet)
+        # Nothing is read from the user's settings, and nothing is left there.
+        homes = dict.fromkeys(["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"], self.profile.name)
+        self.complaints = Path(self.profile.name, "stderr.txt")
+        with self.complaints.open("wb") as stderr:
+            output = {"stdout": subprocess.DEVNULL, "stderr": stderr}
+            self.process = subprocess.Popen(line, pass_fds=[commands, theirs], env={**os.environ, **homes}, **output)
         os.close(commands)
         os.close(theirs)
         self.number = 0
@@ -66,10 +87,14 @@ class Browser:
         return self
 
     def __exit__(self, *_):
-        with contextlib.suppress(EOFError, BrokenPipeError):
+        with contextlib.suppress(EOFError):
             self.call("Browser.close")
         os.close(self.commands)
-        self.process.wait()
+        try:
+            self.process.wait(timeout=CLOSING)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.answers.close()
         self.profile.cleanup()
 
@@ -80,6 +105,7 @@ class Browser:
         page = self.pages[session] = Page(self, session)
         for domain in ["Page", "Runtime", "Network", "Log"]:
             page.call(f"{domain}.enable")
+        page.call("Page.setLifecycleEventsEnabled", enabled=True)
         page.open(url)
         return page
 
@@ -92,8 +118,11 @@ class Browser:
         return self.read_until(lambda message: message.get("id") == self.number).get("result", {})
 
     def send(self, request):
-        while request:
-            request = request[os.write(self.commands, request) :]
+        try:
+            while request:
+                request = request[os.write(self.commands, request) :]
+        except BrokenPipeError:
+            raise self.ended() from None
 
     def read_until(self, is_wanted):
         """The first message that is wanted. Those before it are events, of which a page keeps what it needs."""
@@ -117,10 +146,15 @@ class Browser:
         while b"\0" not in self.unread:
             piece = self.answers.read1()
             if not piece:
-                raise EOFError(f"the browser has ended, or did not answer for {PATIENCE} s")
+                raise self.ended()
             self.unread += piece
         message, self.unread = self.unread.split(b"\0", 1)
         return json.loads(message)
+
+    def ended(self):
+        """The error for a browser that is gone, with the end of what it wrote to stderr."""
+        what = f"{installed()} has ended, or did not answer for {PATIENCE} s"
+        return EOFError(f"{what}. Its stderr ends with:\n{self.complaints.read_text(errors='replace')[-2000:]}")
 
 
 class Page:
@@ -133,6 +167,8 @@ class Page:
         self.errors = []
         # The addresses of all that the page has asked for.
         self.requests = []
+        # What has been loaded completely, by the browser's name for each load.
+        self.loaded = set()
 
     def call(self, method, **parameters):
         return self.browser.call(method, self.session, **parameters)
@@ -148,15 +184,23 @@ class Page:
         elif event == "Runtime.consoleAPICalled" and of["type"] in ["error", "warning", "assert"]:
             self.errors.append(" ".join(str(part.get("value", part.get("description"))) for part in of["args"]))
         elif event == "Log.entryAdded" and of["entry"]["level"] in ["error", "warning"]:
-            self.errors.append(of["entry"]["text"])
+            # The browser's own plans, which are no fault of the page.
+            if of["entry"]["source"] not in ["deprecation", "intervention"]:
+                self.errors.append(of["entry"]["text"])
+        elif event == "Page.lifecycleEvent" and of["name"] == "load":
+            self.loaded.add(of["loaderId"])
 
     def open(self, url):
         """Loads another address. Errors and requests are those of this address from now on."""
         self.errors.clear()
         self.requests.clear()
-        self.call("Page.navigate", url=url)
-        is_loaded = {"method": "Page.loadEventFired", "sessionId": self.session}
-        self.browser.read_until(lambda message: is_loaded.items() <= message.items())
+        answer = self.call("Page.navigate", url=url)
+        if "errorText" in answer:
+            raise RuntimeError(f"{url}: {answer['errorText']}")
+        # A place on the same page is there at once, without a load.
+        load = answer.get("loaderId")
+        if load is not None and load not in self.loaded:
+            self.browser.read_until(lambda _: load in self.loaded)
 
     def resize(self, width, height=900):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
