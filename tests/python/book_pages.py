@@ -16,8 +16,8 @@ THEMES = ["light", "navy", "ayu"]
 CONTRAST = 4.5
 # On the widest screen at most one block in twenty may be wider than its page.
 SCROLLING = 0.05
-# Pixels on the screen, also where a chart is drawn smaller than it is.
-TEXT_IN_CHARTS = 12
+# Pixels on the screen, also where a picture or a chart is drawn smaller than it is.
+SMALLEST_TEXT = 12
 # All pages in one, the list of chapters, and what a server shows for a page that is not there.
 NOT_PAGES = ["print.html", "toc.html", "404.html"]
 
@@ -29,10 +29,8 @@ LAYOUT = """(() => {
   // A column begins after two spaces, in at least three rows.
   const isTable = block => block.textContent.split('\\n').filter(line => /\\S {2,}\\S/.test(line)).length > 2;
   const isOutput = block => block.querySelector('.language-text') !== null;
-  const sizes = [...document.querySelectorAll('main .chart svg')].flatMap(chart => {
-    const scale = chart.getBoundingClientRect().width / chart.viewBox.baseVal.width;
-    return [...chart.querySelectorAll('text')].map(text => parseFloat(getComputedStyle(text).fontSize) * scale);
-  });
+  const sizes = [...document.querySelectorAll('main svg text')]
+    .map(text => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a);
   return {
     // mdBook lets the text scroll, not the window.
     wider: Math.max(...['html', '.content', 'main'].map(name => document.querySelector(name))
@@ -42,6 +40,19 @@ LAYOUT = """(() => {
     tables: scrolling.filter(block => isOutput(block) && isTable(block)).map(block => longest(block.textContent)),
     smallest: Math.min(100, ...sizes),
   };
+})()"""
+
+# Chooses a theme. Its colours of code are a style sheet that is perhaps loaded only now.
+THEME = """(async () => {
+  const unused = [...document.querySelectorAll('link[rel=stylesheet]')].filter(sheet => sheet.disabled);
+  document.getElementById('mdbook-theme-NAME').click();
+  await Promise.all(unused.filter(link => !link.disabled && !link.sheet).map(link => new Promise((resolve, reject) => {
+    link.onload = resolve;
+    link.onerror = () => reject(new Error(`${link.href} cannot be loaded`));
+  })));
+  await document.fonts.ready;
+  // Colours that still change slowly are taken as they will be.
+  document.getAnimations().filter(change => change instanceof CSSTransition).forEach(slow => slow.finish());
 })()"""
 
 FAINT = """(() => {
@@ -61,26 +72,46 @@ FAINT = """(() => {
     .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
   const contrast = element => {
     const below = background(element);
-    const [a, b] = [over(parse(getComputedStyle(element).color), below), below].map(luminance);
+    const style = getComputedStyle(element);
+    const [a, b] = [over(parse(element.closest('svg') ? style.fill : style.color), below), below].map(luminance);
     return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
   };
   const isText = node => node.nodeType === Node.TEXT_NODE && node.textContent.trim() !== '';
   const seen = new Map();
   for (const element of document.querySelectorAll('main *, .sidebar a, .menu-title')) {
-    if (element.closest('svg, button') || !element.offsetParent || ![...element.childNodes].some(isText)) continue;
-    const kind = `${element.tagName.toLowerCase()}.${element.className}`;
+    if (element.closest('button, svg :not(text, tspan)')) continue;
+    if (!element.checkVisibility() || ![...element.childNodes].some(isText)) continue;
+    const kind = `${element.tagName.toLowerCase()}.${element.getAttribute('class') ?? ''}`;
     const found = contrast(element);
     if (!(seen.get(kind) < found)) seen.set(kind, found);
   }
   return [...seen].filter(([, found]) => found < CONTRAST).map(([kind, found]) => `${kind} ${found.toFixed(2)}`);
 })()""".replace("CONTRAST", str(CONTRAST))
 
+# How many keywords the listings have, and how many of these have a colour of their own. Only a theme's style sheet colours
+# keywords, while book/dark.css colours some other words too.
+KEYWORDS = """(() => {
+  const keywords = [...document.querySelectorAll('main code .hljs-keyword')];
+  const colour = element => getComputedStyle(element).color;
+  return [keywords.length, keywords.filter(keyword => colour(keyword) !== colour(keyword.closest('code'))).length];
+})()"""
+
+SIDEBAR = """(() => {
+  const [sidebar] = document.getElementsByTagName('mdbook-sidebar-scrollbox');
+  const links = [...sidebar.querySelectorAll('a[href]')].filter(link => link.checkVisibility());
+  return {
+    wider: sidebar.scrollWidth - sidebar.clientWidth,
+    links: links.length,
+    sources: links.map(link => link.pathname).filter(path => /\/sources\/(?!index)/.test(path)),
+  };
+})()"""
+
 
 def main(folder):
     pages = [page for page in sorted(folder.glob("*.html")) if page.name not in NOT_PAGES]
     # The pages of sources are all alike: two of them stand for the rest.
     pages += sorted((folder / "sources").rglob("*.html"))[:2]
-    wrong, blocks, scrolling = [], 0, []
+    wrong, blocks, scrolling, keywords = [], 0, [], 0
     with browser.Browser() as reader:
         page = reader.page("about:blank")
         for path in pages:
@@ -89,6 +120,7 @@ def main(folder):
             page.open(path.as_uri())
             found = examine(page)
             blocks += found["blocks"]
+            keywords += found["keywords"]
             name = path.relative_to(folder)
             scrolling += [f"{name}: {line}" for line in found["scrolling"]]
             wrong += [f"{name}: {what}" for what in found["wrong"]]
@@ -98,28 +130,42 @@ def main(folder):
         wrong += [f"{scroll}, more than {SCROLLING:.0%}; their longest lines:", *scrolling]
     if blocks < 100:
         wrong.append(f"only {blocks} blocks were found")
+    if keywords == 0:
+        wrong.append("no keyword was found")
     for what in wrong:
         print(what, file=sys.stderr)
     sys.exit(1 if wrong else 0)
 
 
 def examine(page):
-    """What is wrong with a page; how many blocks of code it has, and the longest line of each that scrolls sideways."""
+    """What is wrong with a page; its blocks of code and keywords, and the longest line of each block that scrolls
+    sideways."""
     wrong = []
+    # A page begins in the theme that was chosen last, of which the style sheet may still be on its way.
+    page.evaluate(THEME.replace("NAME", THEMES[0]))
     for width in WIDTHS:
         page.resize(width)
         layout = page.evaluate(LAYOUT)
         at = f"on a screen of {width} px"
         if layout["wider"] > 0:
             wrong.append(f"{at}, {layout['wider']} px of the page are off the screen")
-        if layout["smallest"] < TEXT_IN_CHARTS:
-            wrong.append(f"{at}, text of {layout['smallest']:.1f} px in a chart")
+        if layout["smallest"] < SMALLEST_TEXT:
+            wrong.append(f"{at}, text of {layout['smallest']:.1f} px in a picture")
         if width == WIDE:
             found = {"blocks": layout["blocks"], "scrolling": layout["scrolling"]}
             wrong += [f"{at}, a table of numbers is cut off: {line}" for line in layout["tables"]]
     page.evaluate("document.getElementById('mdbook-sidebar-toggle').click()")
+    sidebar = page.evaluate(SIDEBAR)
+    if sidebar["wider"] > 0:
+        wrong.append(f"{at}, {sidebar['wider']} px of the sidebar are off its edge")
+    if sidebar["links"] == 0:
+        wrong.append(f"{at}, the sidebar lists nothing")
+    wrong += [f"the sidebar lists {path}" for path in sidebar["sources"]]
     for theme in THEMES:
-        page.evaluate(f"document.getElementById('mdbook-theme-{theme}').click()")
+        page.evaluate(THEME.replace("NAME", theme))
+        found["keywords"], coloured = page.evaluate(KEYWORDS)
+        if coloured < found["keywords"]:
+            wrong.append(f"in the theme {theme}, {coloured} of {found['keywords']} keywords have a colour of their own")
         wrong += [f"in the theme {theme}, a contrast of {contrast}" for contrast in page.evaluate(FAINT)]
     wrong += [f"the console says: {error}" for error in page.errors]
     wrong += [f"it loads {url}" for url in page.requests if not url.startswith(("file:", "data:", "blob:"))]
