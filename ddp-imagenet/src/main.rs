@@ -193,11 +193,10 @@ fn train(args: &TrainArgs) -> Result<()> {
                 state.meters.add(loss, [top1, top5], count);
             }
             // ANCHOR_END: numbers
-            state.meters.data_time.update(data_seconds, 1);
             free_since = Instant::now();
-            clock.step();
+            clock.step(data_seconds);
             if waits {
-                clock.read(&mut state.meters.batch_time);
+                clock.read(&mut state.meters);
             }
             if args.prints(step) {
                 say(state.meters.train_line(epoch, step + 1, steps));
@@ -255,9 +254,9 @@ fn validate(
         for (count, [loss, top1, top5]) in in_flight.arrived(waits)? {
             meters.add(loss, [top1, top5], count);
         }
-        clock.step();
+        clock.step(0.0);
         if args.prints(step) {
-            clock.read(&mut meters.batch_time);
+            clock.read(&mut meters);
             report::say(group, meters.test_line(step + 1, steps));
         }
     }

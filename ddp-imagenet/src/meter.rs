@@ -29,10 +29,10 @@ pub fn accuracy<const N: usize>(
 /// What is measured in an epoch of training, or in a validation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meters {
-    /// Seconds of a step, the wait for its batch included: the last value is the mean since the line
-    /// before.
+    /// Seconds of a step, the wait for its batch included. The last value is the mean since the
+    /// [`Clock`] was last read.
     pub batch_time: AverageMeter,
-    /// Seconds for which a step waited for its batch.
+    /// Seconds for which a step waited for its batch, likewise.
     pub data_time: AverageMeter,
     pub losses: AverageMeter,
     /// Percentage of images whose class is the first guess.
@@ -74,7 +74,7 @@ impl Meters {
     }
 }
 
-/// The clock behind `Time`.
+/// The clock behind `Time` and `Data`.
 ///
 /// main.py reads it after every step. On a GPU the host is ahead of the device there, and only a step
 /// that waits for what is printed takes its time, and that of all before it. So the time from one
@@ -83,22 +83,26 @@ impl Meters {
 pub struct Clock {
     since: Instant,
     steps: usize,
+    data_seconds: f64,
 }
 
 impl Clock {
     pub fn start() -> Self {
-        Self { since: Instant::now(), steps: 0 }
+        Self { since: Instant::now(), steps: 0, data_seconds: 0.0 }
     }
 
-    /// Counts a step.
-    pub fn step(&mut self) {
+    /// Counts a step, which waited for its batch for so long.
+    pub fn step(&mut self, data_seconds: f64) {
         self.steps += 1;
+        self.data_seconds += data_seconds;
     }
 
-    /// Adds the steps since it was last read, all of which have ended, and starts again.
-    pub fn read(&mut self, batch_time: &mut AverageMeter) {
-        let Self { since, steps } = std::mem::replace(self, Self::start());
-        batch_time.update(since.elapsed().as_secs_f64() / steps as f64, steps);
+    /// Adds the steps since it was last read, at least one and all of which have ended, and starts
+    /// again.
+    pub fn read(&mut self, meters: &mut Meters) {
+        let Self { since, steps, data_seconds } = std::mem::replace(self, Self::start());
+        meters.batch_time.update(since.elapsed().as_secs_f64() / steps as f64, steps);
+        meters.data_time.update(data_seconds / steps as f64, steps);
     }
 }
 
@@ -164,17 +168,19 @@ mod tests {
 
     #[test]
     fn the_time_from_line_to_line_is_divided_by_its_steps() {
-        let mut batch_time = AverageMeter::default();
-        let begun = Instant::now();
-        let mut clock = Clock { since: begun - Duration::from_secs(40), steps: 0 };
-        (0..4).for_each(|_| clock.step());
-        clock.read(&mut batch_time);
-        assert!((10.0..11.0).contains(&batch_time.val()), "{batch_time:?}");
+        let mut meters = Meters::default();
+        let mut clock = Clock::start();
+        clock.since -= Duration::from_secs(400);
+        (0..4).for_each(|step| clock.step(f64::from(step)));
+        clock.read(&mut meters);
+        assert!((100.0..110.0).contains(&meters.batch_time.val()), "{meters:?}");
+        assert_eq!(meters.data_time.val(), 1.5);
         // From then on the clock counts anew, and each step weighs the same in the mean.
-        clock.step();
-        clock.read(&mut batch_time);
-        assert!(batch_time.val() < 1.0, "{batch_time:?}");
-        assert!((8.0..9.0).contains(&batch_time.avg()), "{batch_time:?}");
+        clock.step(6.5);
+        clock.read(&mut meters);
+        assert!(meters.batch_time.val() < 40.0, "{meters:?}");
+        assert!((80.0..100.0).contains(&meters.batch_time.avg()), "{meters:?}");
+        assert_eq!(meters.data_time.avg(), 2.5);
     }
 
     #[test]

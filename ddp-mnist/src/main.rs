@@ -22,11 +22,11 @@ use report::{InFlight, Step, Timing, exit, println, progress_bar, say};
 use serde::Serialize;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
+use tch_parallel::Event;
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, SequentialSampler};
 use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd};
-use tch_parallel::Event;
 
 fn main() {
     exit(|| train(&report::parse(&[])))

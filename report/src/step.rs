@@ -67,14 +67,15 @@ mod tests {
             ProcessGroup::with_store(&store.try_clone().unwrap(), rank, 2, options).unwrap()
         };
         let group = thread::scope(|scope| {
-            scope.spawn(|| drop(join(1)));
-            join(0)
+            let other = scope.spawn(|| join(1));
+            let group = join(0);
+            drop(other.join().unwrap());
+            group
         });
         // Rank 1 has left, and does not come.
         assert!(group.with_timeout(Duration::from_millis(100)).barrier().is_err());
         let error = USELESS.expect_finite_loss(0.5, &group).unwrap_err();
-        // On a slow machine the search for the rank may not have ended.
-        let error = error.downcast::<tch_parallel::Error>().unwrap();
-        assert!(matches!(error.culprit(), Some(1) | None), "{error}");
+        assert!(!error.to_string().contains("--lr"), "{error}");
+        assert!(error.is::<tch_parallel::Error>(), "{error}");
     }
 }

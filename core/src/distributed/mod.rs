@@ -26,7 +26,8 @@
 //! | `store` | [`Store`]: a job's key-value store |
 //!
 //! Behind these are `arguments` (what collectives refuse, and what they exchange for a tensor),
-//! `gpus` (which of them a rank sees), `rendezvous` (how ranks meet), `agreement` (how all ranks learn what one has noticed),
+//! `gpus` (which GPUs a rank sees), `rendezvous` (how ranks meet), `agreement` (how all ranks learn
+//! what one has noticed),
 //! `host_wait` and `nccl_watch` (what is different with NCCL when a rank does not come),
 //! `module_tensors` (what of a store they share), `same_model` (whether they have built the same
 //! model), `members` (which ranks of a group use this library), `post_mortem` (which rank is at
