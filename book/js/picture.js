@@ -48,6 +48,63 @@ const pictures = {};
     return { value: () => input.checked, show: () => {}, row };
   };
 
+  // How long a step is shown while a picture plays.
+  const SECONDS_PER_STEP = 1.5;
+
+  /** A labelled slider over the steps from 0 to `last(values)` of the controls before it. Buttons go to the first step, the
+      previous one, the next or the last, and play all that follow. Playing stops at the last step. Readers who prefer
+      reduced motion are not offered it. */
+  pictures.stepper = (label, last) => {
+    const input = pictures.html("input", { type: "range", min: 0, value: 0 });
+    const shown = pictures.html("output");
+    const at = () => input.valueAsNumber;
+    const end = () => Number(input.max);
+    let timer = null;
+    const go = step => {
+      input.value = step;
+      input.dispatchEvent(new Event("input", { bubbles: true }));
+    };
+    const pause = () => {
+      clearInterval(timer);
+      timer = null;
+      play.textContent = "play";
+    };
+    const advance = () => {
+      go(at() + 1);
+      if (at() === end()) pause();
+    };
+    const start = () => {
+      play.textContent = "pause";
+      timer = setInterval(advance, SECONDS_PER_STEP * 1000);
+      // At the end it plays again from the beginning.
+      if (at() === end()) go(0); else advance();
+    };
+    const button = (words, attributes, press) => {
+      const made = pictures.html("button", { type: "button", ...attributes }, words);
+      made.addEventListener("click", press);
+      return made;
+    };
+    const jump = (words, name, step) => button(words, { "aria-label": name, title: name }, () => {
+      pause();
+      go(step());
+    });
+    const play = button("play", { class: "play" }, () => timer === null ? start() : pause());
+    play.hidden = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const buttons = pictures.html("span", { class: "buttons" },
+      jump("«", "first", () => 0), jump("‹", "previous", () => at() - 1), play,
+      jump("›", "next", () => at() + 1), jump("»", "last", end));
+    const value = values => {
+      input.max = last(values);
+      return at();
+    };
+    const show = () => {
+      shown.textContent = `${at()} of ${end()}`;
+      input.setAttribute("aria-valuetext", shown.textContent);
+    };
+    const slider = pictures.html("label", {}, pictures.html("span", {}, label), input, shown);
+    return { value, show, row: pictures.html("div", { class: "stepper" }, slider, buttons) };
+  };
+
   /** Gives every picture of this name in the page its controls. `draw` returns a summary and the elements to show. */
   pictures.enhance = (name, controls, draw) => {
     for (const place of document.querySelectorAll(`[data-picture="${name}"]`)) enhance(place, controls(), draw);
@@ -58,7 +115,8 @@ const pictures = {};
     const summary = pictures.html("p", { role: "status" });
     const shown = pictures.html("div");
     const update = () => {
-      const values = Object.fromEntries(Object.entries(controls).map(([key, control]) => [key, control.value()]));
+      const values = {};
+      for (const [key, control] of Object.entries(controls)) values[key] = control.value(values);
       const drawn = draw(values);
       for (const control of Object.values(controls)) control.show();
       summary.textContent = drawn.summary;
@@ -67,7 +125,7 @@ const pictures = {};
     form.addEventListener("input", update);
     form.addEventListener("submit", event => event.preventDefault());
     update();
-    place.classList.add("controlled");
+    place.classList.add("picture", "controlled");
     place.replaceChildren(form, summary, shown);
   };
 }

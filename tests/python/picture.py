@@ -1,0 +1,66 @@
+"""A picture with controls in a page of the book, moved by keyboard."""
+
+import sys
+
+NARROW = 400
+# Pixels, on a narrow screen too.
+SMALLEST_TEXT = 12
+
+# The name of the control that the keyboard reaches.
+FOCUSED = """(active => active.closest('label')?.firstChild.textContent ?? active.ariaLabel ?? active.textContent)(
+  document.activeElement)"""
+
+LAYOUT = """(() => {
+  const hasText = element => [...element.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
+  const size = element => parseFloat(getComputedStyle(element).fontSize) * (element.getScreenCTM?.().a ?? 1);
+  return {
+    wider: Math.max(...[document.querySelector('main'), picture].map(part => part.scrollWidth - part.clientWidth)),
+    smallest: Math.min(...[...picture.querySelectorAll('*')].filter(hasText).map(size)),
+  };
+})()"""
+
+
+class Picture:
+    """A picture with controls in a page."""
+
+    def __init__(self, page, name):
+        self.page = page
+        self.name = name
+        self.press = page.press
+
+    def evaluate(self, expression):
+        """The value of a JavaScript expression with the element `picture`."""
+        element = f"""document.querySelector('[data-picture="{self.name}"]')"""
+        return self.page.evaluate(f"(picture => {expression})({element})")
+
+
+def fits(picture):
+    layout = picture.evaluate(LAYOUT)
+    expect(f"{picture.name}: pixels off the screen", layout["wider"], 0)
+    if layout["smallest"] < SMALLEST_TEXT:
+        sys.exit(f"{picture.name}: text of {layout['smallest']:.1f} px on a screen of {NARROW} px")
+
+
+def buttons(picture):
+    """The names of the buttons that are shown."""
+    return picture.evaluate("""[...picture.querySelectorAll('button')].filter(button => button.checkVisibility())
+      .map(button => button.ariaLabel ?? button.textContent)""")
+
+
+def summary(picture):
+    return picture.evaluate("picture.querySelector('[role=status]').textContent")
+
+
+def focus(picture, label):
+    """Goes to a control with the Tab key."""
+    picture.evaluate("picture.querySelector('input').focus()")
+    for _ in range(10):
+        if picture.evaluate(FOCUSED) == label:
+            return
+        picture.press("Tab")
+    sys.exit(f"the Tab key does not reach the control {label}")
+
+
+def expect(what, found, expected):
+    if found != expected:
+        sys.exit(f"{what}: {found}, expected {expected}")
