@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import book_ring
+import book_step
 import browser
 from picture import NARROW, Picture, buttons, expect, fits, focus, summary
 
@@ -34,8 +35,8 @@ ROUNDING = 1e-12
 
 
 def main(folder):
-    checks = [("sampler.html", "sampler", sampler)]
-    checks += [("all-reduce.html", "ring", book_ring.check), ("all-reduce.html", "cost", cost)]
+    checks = [("sampler.html", "sampler", sampler), ("all-reduce.html", "cost", cost)]
+    checks += [("all-reduce.html", "ring", book_ring.check), ("data-parallel.html", "data-parallel", book_step.check)]
     with browser.Browser() as reader:
         page = reader.page("about:blank")
         for name, of_picture, check in checks:
