@@ -161,14 +161,13 @@ fn train(args: &TrainArgs) -> Result<()> {
                 Parallel::OutputDevice(model) => {
                     // The targets go where the outputs are, and the loss is computed there.
                     let there = model.output_device();
+                    let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
+                    let _on = there.guard()?;
                     let (output, loss) = autocast(home.into(), precision, || -> Result<_> {
                         let output = model.forward(input, run)?;
-                        let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
-                        let _on = there.guard()?;
                         let loss = trace.span(Step::Loss, there, || bert_loss(&output, &target));
                         Ok((output, loss))
                     })??;
-                    let _on = there.guard()?;
                     optimizer.zero_grad()?;
                     model.backward(&loss)?;
                     (loss, output.0)
