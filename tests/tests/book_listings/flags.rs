@@ -210,8 +210,9 @@ impl Flags {
                     (format!("`{here}`"), String::new())
                 }
                 Some(_) => {
-                    let is_known =
-                        |flag| self.options.contains_key(flag) || here.contains("launch ");
+                    // Or another program's, or a subcommand's, which the answer names.
+                    let is_named = ["launch ", "train-cifar"].iter().any(|n| here.contains(n));
+                    let is_known = |flag| is_named || self.options.contains_key(flag);
                     let mut flags = here.split([' ', ',', ';']).filter(|w| w.starts_with("--"));
                     flags.all(is_known).then(|| (with_code(here), String::new()))?
                 }
