@@ -48,6 +48,14 @@ const pictures = {};
     return { value: () => input.checked, show: () => {}, row };
   };
 
+  /** A labelled list of values to choose from. */
+  pictures.options = (label, values, chosen) => {
+    const select = pictures.html("select", {}, ...values.map(value => pictures.html("option", {}, value)));
+    select.value = chosen;
+    const row = pictures.html("label", {}, pictures.html("span", {}, label), select);
+    return { value: () => select.value, show: () => {}, row };
+  };
+
   // How long a step is shown while a picture plays.
   const SECONDS_PER_STEP = 1.5;
 

@@ -9,10 +9,11 @@ import re
 import sys
 from pathlib import Path
 
+import book_bert_memory
 import book_ring
 import book_step
 import browser
-from picture import NARROW, Picture, buttons, expect, fits, focus, summary
+from picture import NARROW, Picture, buttons, expect, fits, focus, summary, without_scripts
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,6 +38,7 @@ ROUNDING = 1e-12
 def main(folder):
     checks = [("sampler.html", "sampler", sampler), ("all-reduce.html", "cost", cost)]
     checks += [("all-reduce.html", "ring", book_ring.check), ("data-parallel.html", "data-parallel", book_step.check)]
+    checks += [("bert-memory.html", "bert-memory", book_bert_memory.check)]
     with browser.Browser() as reader:
         page = reader.page("about:blank")
         for name, of_picture, check in checks:
@@ -49,12 +51,6 @@ def main(folder):
         page.prefer_reduced_motion()
         page.open((folder / "all-reduce.html").as_uri())
         expect("what moves by itself for readers without motion", buttons(Picture(page, "ring")), book_ring.STEPS)
-
-
-def without_scripts(picture, path):
-    """The second column of the table that a page has in the picture's place until its script runs."""
-    table = re.search(rf'data-picture="{picture.name}".*?</table>', path.read_text(), re.DOTALL)[0]
-    return re.findall(r"<tr><td.*?</td><td[^>]*>(.*?)</td>", table)
 
 
 def sampler(picture, path):

@@ -1,5 +1,6 @@
 """A picture with controls in a page of the book, moved by keyboard."""
 
+import re
 import sys
 
 NARROW = 400
@@ -59,6 +60,12 @@ def focus(picture, label):
             return
         picture.press("Tab")
     sys.exit(f"the Tab key does not reach the control {label}")
+
+
+def without_scripts(picture, path):
+    """The second column of the table that a page has in the picture's place until its script runs."""
+    table = re.search(rf'data-picture="{picture.name}".*?</table>', path.read_text(), re.DOTALL)[0]
+    return re.findall(r"<tr><td.*?</td><td[^>]*>(.*?)</td>", table)
 
 
 def expect(what, found, expected):
