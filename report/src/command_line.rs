@@ -24,7 +24,7 @@ const LOCAL_RANK: &str = "--local-rank";
 
 /// Parses the command line. Flags may be spelled with `_` for `-`, as in PyTorch's launchers, and
 /// those of the original work or are answered with what to type instead. `--local-rank` is accepted
-/// if it is this process's local rank. `--help` tells all this.
+/// if it is this process's local rank. `--help` lists them.
 ///
 /// Like [`Parser::parse`], ends the process at `--help` and for flags that are wrong.
 pub fn parse<P: Parser>(originals: Originals<'_>) -> P {
@@ -43,7 +43,7 @@ fn with_originals(command: Command, originals: Originals<'_>) -> Command {
         Here::Flag(flag) => (*name, *flag),
         Here::Instead(text) => (*name, *text),
     });
-    let local_rank = "accepted: the launcher tells it in LOCAL_RANK as well";
+    let local_rank = "accepted if it is LOCAL_RANK, which the launcher sets";
     let rows: Vec<_> = rows.chain([(LOCAL_RANK, local_rank)]).collect();
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let rows: String =
@@ -182,7 +182,7 @@ Flags of the original (_ may stand for -):
   -hs           --hidden
   --no-accel    --device=cpu
   --dist-url    launch --master-addr sets it
-  --local-rank  accepted: the launcher tells it in LOCAL_RANK as well
+  --local-rank  accepted if it is LOCAL_RANK, which the launcher sets
 ";
         assert!(help.ends_with(end), "{help}");
     }

@@ -13,7 +13,7 @@ pub trait Measured {
 }
 
 /// The contents of a column of a [`device_table`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Cell<M> {
     /// The same for all devices of a training; shown only in the first device's row.
     Training(fn(&M) -> String),

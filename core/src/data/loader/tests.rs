@@ -1,3 +1,8 @@
+//! Which batches a loader makes.
+
+mod devices;
+mod workers;
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,17 +134,6 @@ fn no_samples_make_no_batches() {
 }
 
 #[test]
-fn the_number_of_workers_does_not_change_the_batches() {
-    let sampler = DistributedSampler::new(Shard::new(1, 2).unwrap(), 7);
-    let alone = collect(&DataLoader::new(numbers(1001), sampler, 10).unwrap());
-    for num_workers in [1, 2, 5] {
-        let loader =
-            DataLoader::with_options(numbers(1001), sampler, workers(10, num_workers)).unwrap();
-        assert_eq!(collect(&loader), alone);
-    }
-}
-
-#[test]
 fn the_data_set_learns_which_epoch_it_is() {
     struct EpochNumbers;
 
@@ -168,139 +162,6 @@ fn the_data_set_learns_which_epoch_it_is() {
             }
         }
     }
-}
-
-#[test]
-fn batches_keep_their_order_though_the_first_is_ready_last() {
-    let batches = in_time(|| {
-        let (done, wait) = channel();
-        let (done, wait) = (Mutex::new(done), Mutex::new(wait));
-        let hook = move |indices: &[usize]| {
-            match indices[0] {
-                0 => wait.lock().unwrap().recv().unwrap(),
-                3 => done.lock().unwrap().send(()).unwrap(),
-                _ => {}
-            }
-            Ok(())
-        };
-        let dataset = Numbers { len: 6, hook };
-        collect(&DataLoader::with_options(dataset, SequentialSampler, workers(1, 2)).unwrap())
-    });
-    assert_eq!(batches, [[0], [1], [2], [3], [4], [5]]);
-}
-
-#[test]
-fn a_batch_that_fails_is_an_error_in_its_place() {
-    for num_workers in [0, 2] {
-        let hook = |indices: &[usize]| if indices[0] == 2 { Err(failure("two")) } else { Ok(()) };
-        let loader = DataLoader::with_options(
-            Numbers { len: 5, hook },
-            SequentialSampler,
-            workers(1, num_workers),
-        )
-        .unwrap();
-        let batches: Vec<_> = loader.epoch(0).unwrap().collect();
-        let failed: Vec<_> = batches.iter().map(Result::is_err).collect();
-        assert_eq!(failed, [false, false, true, false, false]);
-        assert_eq!(batches[2].as_ref().unwrap_err().to_string(), "two is bad, but must be good");
-    }
-}
-
-#[test]
-#[should_panic(expected = "two is too much")]
-fn a_panic_in_a_worker_goes_on_in_the_training_loop() {
-    in_time(|| {
-        let hook = |indices: &[usize]| {
-            assert_ne!(indices[0], 2, "two is too much");
-            Ok(())
-        };
-        let dataset = Numbers { len: 5, hook };
-        collect(&DataLoader::with_options(dataset, SequentialSampler, workers(1, 2)).unwrap())
-    });
-}
-
-#[test]
-fn workers_stop_when_the_loop_breaks_off() {
-    let (made_before, made_after) = in_time(|| {
-        let made = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&made);
-        let hook = move |_: &[usize]| {
-            count.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        };
-        let dataset = Numbers { len: 1000, hook };
-        let loader = DataLoader::with_options(dataset, SequentialSampler, workers(1, 2)).unwrap();
-        let mut epoch = loader.epoch(0).unwrap();
-        epoch.next();
-        drop(epoch);
-        let made_before = made.load(Ordering::SeqCst);
-        // The workers are free again: what they still had to do would come before this.
-        let batches = loader.epoch(1).unwrap().count();
-        (made_before, made.load(Ordering::SeqCst) - made_before - batches)
-    });
-    // The one that was taken, and what two workers had in flight.
-    assert!(made_before <= 1 + 2 * 2, "{made_before} batches were made");
-    assert_eq!(made_after, 0);
-}
-
-#[test]
-fn a_break_waits_for_the_batch_that_is_just_being_made() {
-    in_time(|| {
-        let (release, gate) = channel::<()>();
-        let (began, begun) = channel::<()>();
-        let finished = Arc::new(AtomicUsize::new(0));
-        let hook = {
-            let finished = Arc::clone(&finished);
-            let (gate, began): (_, Mutex<Sender<()>>) = (Mutex::new(gate), Mutex::new(began));
-            move |_: &[usize]| {
-                began.lock().unwrap().send(()).unwrap();
-                gate.lock().unwrap().recv().unwrap();
-                finished.fetch_add(1, Ordering::SeqCst);
-                Ok(())
-            }
-        };
-        let loader =
-            DataLoader::with_options(Numbers { len: 100, hook }, SequentialSampler, workers(1, 1))
-                .unwrap();
-        let epoch = loader.epoch(0).unwrap();
-        begun.recv().unwrap();
-        let releases = thread::spawn(move || {
-            // One permit for each of the two batches in flight.
-            let _ = release.send(());
-            let _ = release.send(());
-            release
-        });
-        drop(epoch);
-        let finished = finished.load(Ordering::SeqCst);
-        assert!((1..=2).contains(&finished), "{finished} batches were finished");
-        drop(releases.join());
-    });
-}
-
-#[test]
-fn a_data_set_can_spread_a_batch_over_the_workers() {
-    struct Parallel;
-
-    impl Dataset for Parallel {
-        type Batch = Tensor;
-
-        fn len(&self) -> usize {
-            64
-        }
-
-        fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
-            let name = thread::current().name().unwrap_or_default().to_owned();
-            assert!(name.starts_with("dataloader-"), "runs on {name}");
-            let numbers: Vec<i64> = indices.par_iter().map(|&index| index as i64).collect();
-            Ok(Tensor::from_slice(&numbers))
-        }
-    }
-
-    let batches = in_time(|| {
-        let loader = DataLoader::with_options(Parallel, SequentialSampler, workers(8, 2)).unwrap();
-        collect(&loader)
-    });
-    assert_eq!(batches.concat(), (0..64).collect::<Vec<i64>>());
 }
 
 #[test]
@@ -354,61 +215,4 @@ fn a_batch_sampler_determines_the_batches_alone() {
     let error = build(workers(2, 0)).unwrap_err().to_string();
     assert!(error.starts_with("batch_size with drop_last is 2 with false"), "{error}");
     assert!(build(DataLoaderOptions { drop_last: true, ..workers(1, 0) }).is_err());
-}
-
-#[test]
-fn the_loop_gets_its_batches_on_the_device_that_it_names() {
-    for num_workers in [0, 2] {
-        let loader =
-            DataLoader::with_options(numbers(4), SequentialSampler, workers(2, num_workers))
-                .unwrap();
-        for device in [Device::Cpu, Device::cuda_if_available()] {
-            for batch in loader.epoch(0).unwrap().to(device) {
-                assert_eq!(batch.unwrap().device(), device);
-            }
-        }
-        if !tch::Cuda::is_available() {
-            let batches: Vec<_> = loader.epoch(0).unwrap().to(Device::Cuda(0)).collect();
-            assert!(batches.len() == 2 && batches.iter().all(Result::is_err));
-        }
-    }
-}
-
-/// A GPU has them one ahead.
-#[test]
-fn on_a_device_the_batches_keep_their_order_and_their_errors() {
-    let fails = |indices: &[usize]| if indices[0] == 2 { Err(failure("batch")) } else { Ok(()) };
-    for num_workers in [0, 2] {
-        let numbers = Numbers { len: 5, hook: fails };
-        let loader =
-            DataLoader::with_options(numbers, SequentialSampler, workers(1, num_workers)).unwrap();
-        let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
-        for expected in [Some(0), Some(1), None, Some(3), Some(4)] {
-            let left = 5 - expected.unwrap_or(2);
-            assert_eq!(batches.size_hint(), (left, Some(left)));
-            let batch = batches.next().unwrap();
-            assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0]) as usize), expected);
-        }
-        assert!(batches.next().is_none() && batches.next().is_none());
-    }
-}
-
-/// On a GPU it comes while the batch before it is handed out, which must not be lost.
-#[test]
-fn on_a_device_a_panic_of_the_data_set_takes_the_place_of_its_batch() {
-    for num_workers in [0, 2] {
-        let hook = |indices: &[usize]| {
-            assert_ne!(indices[0], 2, "two is too much");
-            Ok(())
-        };
-        let numbers = Numbers { len: 4, hook };
-        let loader =
-            DataLoader::with_options(numbers, SequentialSampler, workers(1, num_workers)).unwrap();
-        let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
-        for expected in [Some(0), Some(1), None, Some(3)] {
-            let batch = catch_unwind(AssertUnwindSafe(|| batches.next().unwrap().unwrap()));
-            assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0])), expected);
-        }
-        assert!(batches.next().is_none());
-    }
 }
