@@ -91,7 +91,7 @@ impl Clock {
         Self { since: Instant::now(), steps: 0, data_seconds: 0.0 }
     }
 
-    /// Counts a step, which waited for its batch for so long.
+    /// Counts a step, and the seconds for which it waited for its batch.
     pub fn step(&mut self, data_seconds: f64) {
         self.steps += 1;
         self.data_seconds += data_seconds;

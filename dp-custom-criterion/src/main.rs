@@ -211,7 +211,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             let (lr, pairs) = (optimizer.lr(), is_next.size()[0] as usize);
             // The numbers of earlier steps may still be on their way from a GPU. A line that is
             // printed waits for all of them.
-            // At home, where the events are, they arrive behind these.
+            // Copied to the device of the events, they arrive after these.
             let numbers = [home.copy_of(&loss)?, home.copy_of(&correct(&next, &is_next)?)?];
             in_flight.push((iter, lr, events, pairs), numbers.each_ref())?;
             let is_last = step == last_step || iter + 1 == loader.len() as u64;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use tch_parallel::distributed::Env;
 use tch_parallel::{Error, Result};
 
-/// What stands here for a flag of the original.
+/// The counterpart of a flag of the original program.
 #[derive(Debug, Clone, Copy)]
 pub enum Here {
     /// A flag with the same meaning, perhaps with its value: `--device=cpu`.
@@ -15,8 +15,8 @@ pub enum Here {
     Instead(&'static str),
 }
 
-/// The flags of the original that are spelled otherwise here, or missing, each with what stands for
-/// it. Names have `-` for `_`.
+/// The original's flags that have another name here, or none, each with its counterpart. Names are
+/// written with `-`, not `_`.
 pub type Originals<'a> = &'a [(&'static str, Here)];
 
 /// The argument by which `torch.distributed.launch` told a script its local rank.
@@ -98,7 +98,7 @@ fn translate(
     Ok(translated)
 }
 
-/// Refuses another local rank than this process has.
+/// Refuses a local rank that is not this process's.
 fn check_local_rank(flag: &str, given: &str, local_rank: usize) -> Result<()> {
     if given.parse() == Ok(local_rank) {
         return Ok(());

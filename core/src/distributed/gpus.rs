@@ -6,7 +6,7 @@ use tch::Cuda;
 /// What this process sees of its host's GPUs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gpus {
-    /// How many CUDA shows.
+    /// How many GPUs CUDA shows.
     pub(super) count: usize,
     /// Whether CUDA_VISIBLE_DEVICES names a single one: a batch system such as SLURM, or a script,
     /// may have given each rank one of its own, which each then calls `cuda:0`.

@@ -167,8 +167,8 @@ impl<'a> Progress<'a> {
         self.epoch.in_flight.push(batch, [loss, &correct])?;
         self.epoch.event.taken += 1;
         let prints = step.is_multiple_of(self.args.print_freq as usize);
-        // The repository waits for the loss of every batch. Here only a comparison does, whose table
-        // has the wait for a batch and the work on it apart.
+        // The repository waits for the loss of every batch. Here only a comparison does: its table shows
+        // the wait for a batch and the work on it separately.
         let batch_seconds = self.take_arrived(prints || self.is_measured)?;
         if let (true, Some(batch_seconds)) = (prints, batch_seconds) {
             let loss = self.epoch.loss.all_reduce(self.group)?;
