@@ -2,24 +2,12 @@
 
 /* What an update costs by each method, with sliders: a chart over the number of ranks, and a table for one number. */
 {
-  const { html, svg, costs, choice } = pictures;
+  const { html, svg, costs, choice, roundNumbers, time, size } = pictures;
   const METHODS = Object.keys(costs);
-
-  /** 1, 2, 5, 10, 20 … times `least`, up to `most`. */
-  const roundNumbers = (least, most) => {
-    const decades = Array.from({ length: 20 }, (_, power) => 10 ** power);
-    return decades.flatMap(decade => [1, 2, 5].map(digit => digit * decade * least)).filter(value => value <= most);
-  };
 
   /** Powers of two, the numbers halfway between them, and 10,000. */
   const RANKS = [2, ...Array.from({ length: 12 }, (_, power) => [3 * 2 ** power, 4 * 2 ** power]).flat(), 10000];
 
-  const inUnits = (value, units) => {
-    const [size, unit] = units.find(([size]) => value >= size * 0.9995) ?? units.at(-1);
-    return `${Number((value / size).toPrecision(3)).toLocaleString("en")} ${unit}`;
-  };
-  const time = seconds => inUnits(seconds, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]);
-  const size = bytes => inUnits(bytes, [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]);
   const count = number => number.toLocaleString("en");
 
   const controls = () => ({

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from picture import expect, fits, focus, summary, without_scripts
+from picture import expect, fits, focus, summary, texts, without_scripts
 
 ROOT = Path(__file__).parents[2]
 BYTES = ROOT / "tests/tests/snapshots/programs__bert_memory__bytes.snap"
@@ -131,10 +131,6 @@ def obeys(picture, path):
     picture.press("Home")
     expect("the formula's limit", summary(picture).split(". ")[1].split(":")[0], "The formula does not hold here")
     expect("totals that are not known", set(texts(picture, ".total")), {"?"})
-
-
-def texts(picture, selector):
-    return picture.evaluate(f"[...picture.querySelectorAll('{selector}')].map(element => element.textContent)")
 
 
 def widths(picture):

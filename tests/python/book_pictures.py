@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import book_bert_memory
+import book_overlap
 import book_ring
 import book_step
 import browser
@@ -38,6 +39,7 @@ ROUNDING = 1e-12
 def main(folder):
     checks = [("sampler.html", "sampler", sampler), ("all-reduce.html", "cost", cost)]
     checks += [("all-reduce.html", "ring", book_ring.check), ("data-parallel.html", "data-parallel", book_step.check)]
+    checks += [("ddp-inside.html", "overlap", book_overlap.check)]
     checks += [("bert-memory.html", "bert-memory", book_bert_memory.check)]
     with browser.Browser() as reader:
         page = reader.page("about:blank")

@@ -52,6 +52,10 @@ def summary(picture):
     return picture.evaluate("picture.querySelector('[role=status]').textContent")
 
 
+def texts(picture, selector):
+    return picture.evaluate(f"[...picture.querySelectorAll('{selector}')].map(element => element.textContent)")
+
+
 def focus(picture, label):
     """Goes to a control with the Tab key."""
     picture.evaluate("picture.querySelector('input').focus()")
