@@ -35,7 +35,6 @@ pub fn zeros() -> Tensor {
     Tensor::zeros([PARAMETERS as i64], (Kind::Float, Device::Cpu))
 }
 
-// ANCHOR: forward
 /// `Linear(784, 128), ReLU, Linear(128, 10)`: images `[batch, 1, 28, 28]` become logits `[batch, 10]`.
 pub fn forward(theta: &Tensor, images: &Tensor) -> Result<Tensor> {
     let [weight_0, bias_0, weight_2, bias_2] = parameters(theta)?;
@@ -58,7 +57,6 @@ pub fn loss_and_gradient(
     let loss = f32::try_from(&loss)?;
     Ok((loss, gradient.f_to(Device::Cpu)?))
 }
-// ANCHOR_END: forward
 
 /// The parameters as views into θ.
 fn parameters(theta: &Tensor) -> Result<[Tensor; 4]> {

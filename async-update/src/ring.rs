@@ -7,6 +7,7 @@ use crate::link::Link;
 use tch::Tensor;
 use tch_parallel::Result;
 
+// ANCHOR: iteration
 /// One rank's part in one iteration. It sends to its right neighbour, rank + 1, and receives from
 /// its left one, both modulo the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,7 @@ pub enum Half {
     /// It replaces what is there. After these N − 1 iterations every rank holds all sums.
     AllGather,
 }
+// ANCHOR_END: iteration
 
 // ANCHOR: schedule
 /// One rank's part in a ring all-reduce: scatter-reduce, then all-gather, which begins one chunk

@@ -34,8 +34,8 @@ fn main() -> Result<()> {
 
 /// What two gradients have become that are 40,000 and 0.0000001 on every rank.
 fn gradients(group: &ProcessGroup, options: ApexOptions) -> Result<[f64; 2]> {
-    let mut vs = VarStore::new(group.device());
     // ANCHOR: gradients
+    let mut vs = VarStore::new(group.device());
     let weights = vs.root().var("weights", &[2], Init::Const(1.0));
     vs.half();
     let own = Tensor::from_slice(&[40_000.0, 1e-7]).to_kind(Kind::Half).to(group.device());

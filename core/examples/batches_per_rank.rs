@@ -39,7 +39,6 @@ fn main() -> Result<()> {
 }
 
 fn report(samples: usize, batch_size: usize, world_size: usize) -> Result<()> {
-    // ANCHOR: count
     let sampler = DistributedSampler::new(Shard::new(0, world_size)?, 42);
     let loader = DataLoader::new(Numbers(samples), sampler, batch_size)?;
     let mut sizes = Vec::new();
@@ -47,7 +46,6 @@ fn report(samples: usize, batch_size: usize, world_size: usize) -> Result<()> {
         sizes.push(batch?.size()[0]);
     }
     let inverse: f64 = sizes.iter().map(|&size| 1.0 / size as f64).sum();
-    // ANCHOR_END: count
     let (batches, last) = (loader.len(), sizes.last().copied().unwrap_or_default());
     println!(
         "{samples:7}  {batch_size:10}  {world_size:10}  {batches:7}  {last:10}  {inverse:21.3}"

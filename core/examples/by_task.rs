@@ -5,6 +5,7 @@
 //! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example by_task
 //! ```
 
+// ANCHOR: names
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -28,6 +29,7 @@ use tch_parallel::optim::{
 };
 use tch_parallel::profiler::profile;
 use tch_parallel::{LogicalDevice, Result as EngineResult};
+// ANCHOR_END: names
 
 type Model = DistributedDataParallel<nn::SequentialT>;
 
@@ -85,13 +87,13 @@ impl Dataset for Points {
         Ok((Tensor::from_slice2(&points), Tensor::from_slice(&inside.collect::<Vec<_>>())))
     }
 }
-// ANCHOR_END: dataset
 
 /// On a grid.
 fn points() -> Points {
     let at = |index: usize| (index as f32 - 7.5) / 8.0;
     Points((0..256).map(|index| [at(index % 16), at(index / 16)]).collect())
 }
+// ANCHOR_END: dataset
 
 fn network(vs: &VarStore) -> nn::SequentialT {
     nn::seq_t()
@@ -121,13 +123,13 @@ fn own_data(group: &ProcessGroup) -> Result<VarStore> {
     for epoch in 0..2 {
         for batch in loader.epoch(epoch)?.to(group.device()) {
             let (inputs, labels) = batch?;
-            // ANCHOR_END: loader
             let loss = model.f_forward_t(&inputs, true)?.cross_entropy_for_logits(&labels);
             optimizer.zero_grad()?;
             model.backward(&loss)?;
             optimizer.step()?;
         }
     }
+    // ANCHOR_END: loader
     Ok(vs)
 }
 
@@ -226,10 +228,10 @@ fn mixed_precision(group: &ProcessGroup) -> Result<VarStore> {
 fn scaled_gradients(group: &ProcessGroup) -> Result<VarStore> {
     let (vs, model) = wrapped(group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    let (inputs, labels) = batch(group)?;
     // ANCHOR: grad_scaler
     let mut scaler = GradScaler::new(GradScalerOptions::default())?;
     for _step in 0..2 {
-        let (inputs, labels) = batch(group)?;
         let loss = autocast(group.device(), Some(Kind::Half), || {
             model.forward_t(&inputs, true).cross_entropy_for_logits(&labels)
         })?;
@@ -244,8 +246,8 @@ fn scaled_gradients(group: &ProcessGroup) -> Result<VarStore> {
 
 fn batch_norm_over_ranks(group: &ProcessGroup) -> Result<VarStore> {
     let vs = VarStore::new(group.device());
-    let p = vs.root();
     // ANCHOR: sync_batch_norm
+    let p = vs.root();
     let network = nn::seq_t()
         .add(nn::conv2d(&p / "conv", 1, 4, 3, Default::default()))
         .add(sync_batch_norm(&p / "norm", 4, group, BatchNormOptions::default()));
@@ -270,11 +272,13 @@ fn optimizer_state_shared_out(group: &ProcessGroup) -> Result<VarStore> {
     Ok(vs)
 }
 
+// ANCHOR: progress
 /// What the program itself must know to go on.
 #[derive(Serialize, Deserialize)]
 struct Progress {
     epoch: u64,
 }
+// ANCHOR_END: progress
 
 fn checkpoint(group: &ProcessGroup) -> Result<VarStore> {
     let mut vs = VarStore::new(group.device());
@@ -311,12 +315,12 @@ fn measured(group: &ProcessGroup) -> Result<VarStore> {
     let (vs, model) = wrapped(group)?;
     let (inputs, labels) = batch(group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    // ANCHOR: profile
     let mut step = || -> Result<()> {
         optimizer.zero_grad()?;
         model.backward(&model.f_forward_t(&inputs, true)?.cross_entropy_for_logits(&labels))?;
         Ok(optimizer.step()?)
     };
-    // ANCHOR: profile
     let trace = format!("rank{}.json", group.rank());
     profile(&trace, || (0..3).try_for_each(|_| step()))??;
     // ANCHOR_END: profile

@@ -25,7 +25,6 @@ const WHOLE: usize = 2;
 
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
-    // ANCHOR: hooks
     let counted = Counted::default();
     let exact = gradients(&group, counted.clone())?;
     let report = |name: &str, bytes: usize, gradients: Vec<Tensor>| -> Result<()> {
@@ -64,7 +63,6 @@ fn main() -> Result<()> {
         let name = format!("PowerSGD, rank {matrix_approximation_rank}{feedback}");
         report(&name, bytes, approximated)?;
     }
-    // ANCHOR_END: hooks
     Ok(())
 }
 

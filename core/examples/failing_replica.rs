@@ -11,9 +11,9 @@ use tch_parallel::Devices;
 use tch_parallel::data_parallel::DataParallel;
 
 fn main() -> Result<()> {
+    // ANCHOR: fails
     let devices = Devices::cpu(3)?;
     let vs = nn::VarStore::new(devices.first().into());
-    // ANCHOR: fails
     // A table of ten rows, for the tokens 0 to 9.
     let table = |p: &nn::Path<'_>| nn::embedding(p, 10, 4, Default::default());
     let model = DataParallel::new(table, &vs, &devices)?;

@@ -13,9 +13,9 @@ use anyhow::{Context, Result};
 use tch_parallel::distributed::ProcessGroup;
 
 fn main() -> Result<()> {
+    // ANCHOR: devices
     let node =
         std::env::var("GROUP_RANK").context("start it with launch, which sets GROUP_RANK")?;
-    // ANCHOR: devices
     let group = ProcessGroup::from_env()?;
     // Each of the two hosts is to have two GPUs, cuda:0 and cuda:1.
     let verdict = if group.rank() < 2 { "there is one" } else { "there is none" };

@@ -37,9 +37,9 @@ fn run() -> Result<()> {
     let line = nn::linear(vs.root(), 1, 1, line);
     let model = DistributedDataParallel::new(line, &vs, &group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
-    let weight = &vs.trainable_variables()[0];
 
     // ANCHOR: training
+    let weight = &vs.trainable_variables()[0];
     let batches = 5 - 2 * group.rank();
     let mut training = || -> Result<()> {
         for step in 1..=batches {

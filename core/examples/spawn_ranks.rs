@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use tch_parallel::distributed::ProcessGroup;
 
+// ANCHOR: numbers
 /// This node is the first and only one.
 const NODES: usize = 1;
 const NODE_RANK: usize = 0;
@@ -18,6 +19,7 @@ const GPUS_PER_NODE: usize = 4;
 /// For the whole node, as in `main.py -b 256 -j 6`.
 const BATCH_SIZE: usize = 256;
 const WORKERS: usize = 6;
+// ANCHOR_END: numbers
 
 fn main() -> Result<()> {
     if env::var_os("RANK").is_some() {

@@ -57,7 +57,6 @@ fn main() {
 }
 
 fn train(args: &TrainArgs) -> Result<()> {
-    // ANCHOR: data
     let seed = args.seed.unwrap_or(0);
     let (train_set, val_set) = args.data.load(seed)?;
     let num_classes = train_set.source().classes().len() as i64;
@@ -74,7 +73,6 @@ fn train(args: &TrainArgs) -> Result<()> {
     let train_loader = DataLoader::with_options(train_set, sampler, options.clone())?;
     let val_sampler = ShardSampler((&group).into());
     let val_loader = DataLoader::with_options(val_set, val_sampler, options)?;
-    // ANCHOR_END: data
 
     // As in main.py: cuDNN tries which algorithms are fastest, unless the run is to be repeatable.
     cudnn::set_deterministic(args.seed.is_some());
@@ -86,7 +84,6 @@ fn train(args: &TrainArgs) -> Result<()> {
         checkpoint::check_destination(args.checkpoint())?;
     }
 
-    // ANCHOR: model
     say(format!("=> creating model '{}'", args.arch));
     tch::manual_seed(seed.wrapping_add(rank as u64) as i64);
     let mut vs = VarStore::new(device);
@@ -100,7 +97,6 @@ fn train(args: &TrainArgs) -> Result<()> {
     }
     let options = DdpOptions { comm_hook: args.recipe.comm_hook(), ..Default::default() };
     let model = DistributedDataParallel::with_options(model, &vs, &group, options)?;
-    // ANCHOR_END: model
 
     let mut metrics = args.report.metrics(&group)?;
     let mut profiler = args.report.profiler(&group)?;
@@ -140,7 +136,6 @@ fn train(args: &TrainArgs) -> Result<()> {
     }
     // ANCHOR_END: state
 
-    // ANCHOR: loop
     let precision = args.recipe.precision();
     for epoch in state.progress.epoch..args.recipe.epochs {
         let mut in_flight = InFlight::default();
@@ -219,7 +214,6 @@ fn train(args: &TrainArgs) -> Result<()> {
             checkpoint::save(args.model_best(), &state.vs, &group)?;
         }
     }
-    // ANCHOR_END: loop
     let skipped =
         train_loader.dataset().source().skipped() + val_loader.dataset().source().skipped();
     if skipped > 0 {

@@ -48,8 +48,8 @@ impl<'a> Checkpoint<'a> {
         say(self.group, format!("resumed from {}: epoch {epoch}, step {step}", file.display()));
         Ok(progress)
     }
-
     // ANCHOR_END: resume
+
     /// Whether to save the training after this step of an epoch: every `--save-every` steps.
     pub fn is_due(&self, progress: Progress) -> bool {
         self.args.save_every.is_some_and(|every| progress.step.is_multiple_of(every))

@@ -60,7 +60,6 @@ fn vocab(args: &VocabArgs) -> Result<()> {
 
 fn train(args: &TrainArgs) -> Result<()> {
     let is_measured = is_measured()?;
-    // ANCHOR: devices
     let env = Env::read()?;
     let devices = args.method.devices(env.as_ref())?;
     // What this thread allocates counts for the first of them.
@@ -72,14 +71,12 @@ fn train(args: &TrainArgs) -> Result<()> {
         // thread allocates belongs to no replica.
         tch::set_num_threads(1);
     }
-    // ANCHOR_END: devices
     let say = |line: String| {
         if env.as_ref().is_none_or(|env| env.rank == 0) {
             println!("{line}");
         }
     };
 
-    // ANCHOR: data
     if let Some(path) = &args.output {
         checkpoint::check_destination(path)?;
     }
@@ -89,7 +86,6 @@ fn train(args: &TrainArgs) -> Result<()> {
     let dataset = BertDataset::new(&corpus, &vocab, args.model.seq_len as usize, args.seed);
     let loader_options = args.loader(corpus.pairs.len(), ranks, home)?;
     let vocab_size = args.model.vocab_size(vocab.len())?;
-    // ANCHOR_END: data
 
     // ANCHOR: model
     say("Building BERT model".into());
@@ -127,7 +123,6 @@ fn train(args: &TrainArgs) -> Result<()> {
     model.set_trace(&trace);
     say("Training Start".into());
 
-    // ANCHOR: loop
     let run = |bert: &LanguageModel, (tokens, segments): (Tensor, Tensor)| {
         bert.forward_t(&tokens, &segments, true)
     };
@@ -256,7 +251,6 @@ fn train(args: &TrainArgs) -> Result<()> {
             break;
         }
     }
-    // ANCHOR_END: loop
     let waited = match &model {
         Parallel::Ddp(model) => Some(model.logging_data()?.waiting_time()),
         _ => None,

@@ -16,12 +16,12 @@ pub struct Link {
 }
 
 impl Link {
+    // ANCHOR: formulas
     /// Seconds for a message of this size.
     pub fn message(&self, bytes: f64) -> f64 {
         self.latency + self.per_byte * bytes
     }
 
-    // ANCHOR: formulas
     /// 2(N − 1)(α + βK): the server receives N − 1 gradients and sends N − 1 models, one after the
     /// other (the article; Gibiansky 2017).
     pub fn parameter_server(&self, ranks: usize, bytes: f64) -> f64 {

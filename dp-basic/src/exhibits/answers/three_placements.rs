@@ -37,6 +37,7 @@ pub fn in_the_model(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
     Ok((number(&loss), gradients(&vs)))
 }
 
+// ANCHOR: with_loss
 /// [`mlp`] with its loss.
 #[derive(Debug)]
 struct WithLoss(Sequential);
@@ -50,6 +51,7 @@ impl WithLoss {
         self.0.forward(x).cross_entropy_for_logits(y)
     }
 }
+// ANCHOR_END: with_loss
 
 /// Outputs and losses stay on their devices.
 pub fn in_parallel(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
