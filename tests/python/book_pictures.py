@@ -13,6 +13,7 @@ import book_bert_memory
 import book_overlap
 import book_ring
 import book_step
+import book_stories
 import browser
 from picture import NARROW, Picture, buttons, expect, fits, focus, summary, without_scripts
 
@@ -41,6 +42,7 @@ def main(folder):
     checks += [("all-reduce.html", "ring", book_ring.check), ("data-parallel.html", "data-parallel", book_step.check)]
     checks += [("ddp-inside.html", "overlap", book_overlap.check)]
     checks += [("bert-memory.html", "bert-memory", book_bert_memory.check)]
+    checks += [("asynchronous-updates.html", "stories", book_stories.check)]
     with browser.Browser() as reader:
         page = reader.page("about:blank")
         for name, of_picture, check in checks:
@@ -51,8 +53,9 @@ def main(folder):
             check(picture, folder / name)
             expect(f"{name}: what the console says", page.errors, [])
         page.prefer_reduced_motion()
-        page.open((folder / "all-reduce.html").as_uri())
-        expect("what moves by itself for readers without motion", buttons(Picture(page, "ring")), book_ring.STEPS)
+        for name, of_picture in [("all-reduce.html", "ring"), ("asynchronous-updates.html", "stories")]:
+            page.open((folder / name).as_uri())
+            expect(f"{name}: buttons for readers without motion", buttons(Picture(page, of_picture)), book_ring.STEPS)
 
 
 def sampler(picture, path):
