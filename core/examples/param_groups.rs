@@ -48,10 +48,10 @@ fn main() -> Result<()> {
 
 /// AdamW with weight decay for matrices only, along a cosine.
 fn no_decay(run: &mut Run) -> Result<()> {
+    let vs = &run.model.vs;
     // ANCHOR: no_decay
-    let (decay, no_decay) = named_parameters(&run.model.vs)
-        .into_iter()
-        .partition(|(_, parameter)| parameter.dim() >= 2);
+    let (decay, no_decay) =
+        named_parameters(vs).into_iter().partition(|(_, parameter)| parameter.dim() >= 2);
     let options = AdamOptions { lr: 0.01, weight_decay: 0.1, ..AdamOptions::adamw() };
     let mut optimizer = Adam::from_param_groups([
         ParamGroup::new(decay, options),
@@ -68,10 +68,11 @@ fn no_decay(run: &mut Run) -> Result<()> {
 
 /// SGD with a smaller rate for what lies below the head, by the group numbers of the store.
 fn backbone(run: &mut Run) -> Result<()> {
+    let vs = &run.model.vs;
     // ANCHOR: backbone
     let options = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
     let slow = SgdOptions { lr: 0.03, weight_decay: 0.01, ..options };
-    let mut optimizer = Sgd::with_group_options(&run.model.vs, [(0, slow), (1, options)])?;
+    let mut optimizer = Sgd::with_group_options(vs, [(0, slow), (1, options)])?;
     // ANCHOR_END: backbone
     let mut scheduler = LrScheduler::new(&mut optimizer, StepLr { step_size: 3, gamma: 0.3 })?;
     for step in 0..STEPS {

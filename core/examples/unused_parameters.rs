@@ -36,7 +36,7 @@ fn run() -> Result<()> {
             let first = heads.first.forward(&hidden);
             if with_second { first + heads.second.forward(&hidden) } else { first }
         })?;
-        vs.trainable_variables().iter_mut().for_each(clear_grad);
+        vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
         model.backward(&output.sum(Kind::Float))?;
         // ANCHOR_END: loss
         if group.rank() == 0 {
@@ -44,10 +44,6 @@ fn run() -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn clear_grad(parameter: &mut Tensor) {
-    parameter.zero_grad();
 }
 
 fn report(step: i64, model: &DistributedDataParallel<Heads>) {
