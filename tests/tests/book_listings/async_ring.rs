@@ -11,12 +11,8 @@ use super::printed;
 
 #[test]
 fn the_articles_figures_are_as_the_book_shows() -> Result<()> {
-    let job = Job::new()?;
-    let flags = "ring show --n 5 --page ring.html";
-    let text = job.run(async_update(flags.split(' '))?)?.expect_success()?.stdout;
-    let page = fs::read_to_string(job.directory().join("ring.html"))?;
-    expect_listing("ring.html", &page, EXACT)?;
-
+    let flags = "ring show --n 5";
+    let text = printed(async_update(flags.split(' '))?)?;
     let (reduce, gather) =
         text.split_once("\nThe first iteration of all-gather").context("no all-gather")?;
     let reduce = format!("$ cargo run -rq -p async-update -- {flags}\n{reduce}");

@@ -4,11 +4,9 @@
 //! |---|---|
 //! | `symbolic` | the schedule carried out on names |
 //! | `show`, `show.jinja` | the names after each iteration, in the terminal |
-//! | `page`, `page.html.jinja` | the same as an animation |
 //! | `check` | a comparison with other ways to sum |
 
 mod check;
-mod page;
 mod show;
 mod symbolic;
 

@@ -1,6 +1,5 @@
 //! The article's figures of the ring, in the terminal: who sends what, and who holds what.
 
-use super::page;
 use super::symbolic::{self, Pass};
 use crate::ring::schedule;
 use anyhow::Result;
@@ -8,37 +7,26 @@ use clap::builder::RangedU64ValueParser;
 use minijinja::context;
 use minijinja::value::Serde;
 use report::{print, template};
-use std::path::PathBuf;
-use tch_parallel::checkpoint::check_destination;
 
 /// Show how the chunks of a gradient travel around a ring of GPUs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  async-update ring show                          five GPUs, as in the article
-  async-update ring show --n 4 --page ring.html   and as an animation")]
+  async-update ring show         five GPUs, as in the article
+  async-update ring show --n 4   four GPUs")]
 pub struct Args {
     /// Number of GPUs in the ring, from 2 to 26.
     // Two make the smallest ring, and the alphabet has names for 26 chunks.
     #[arg(long, default_value_t = 5,
           value_parser = RangedU64ValueParser::<usize>::new().range(2..=26))]
     n: usize,
-    /// Write the same as an animation to this HTML file.
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    if let Some(path) = &args.page {
-        check_destination(path)?;
-    }
     // ANCHOR: symbolic
     let schedules: Vec<_> = (0..args.n).map(|rank| schedule(rank, args.n)).collect();
     let passes = symbolic::run(&schedules);
     // ANCHOR_END: symbolic
     print!("{}", text(&passes)?);
-    if let Some(path) = &args.page {
-        report::save(path, &page::html(&passes)?)?;
-    }
     Ok(())
 }
 
