@@ -7,6 +7,7 @@ mdBook calls it when it builds the book, with the book as JSON on stdin. It does
   which is added at the end of the book: the links also work offline.
 - A block of `console` becomes a block for each command and one for its output, so that each is copied alone. Output that
   goes on further down the page is a block of `text`.
+- Bars of block characters, █ to ▏, are marked, because their gaps are covered by a style.
 - A chart, `![description](output/chart.svg)`, becomes part of the page, because a picture in a file of its own cannot
   have the colours of the page's theme.
 """
@@ -23,6 +24,7 @@ INCLUDE = re.compile(r"^\{\{#include (?P<path>[^:}]+)(:(?P<anchor>[\w-]+))?\}\}$
 ANCHOR = re.compile(r"ANCHOR(_END)?: *[\w-]+")
 # The columns of a line that fits the page.
 LONGEST = 100
+BAR = re.compile("[█-▏]+")
 COLUMNS = re.compile(r"\S {2,}\S")
 CHART = re.compile(r"!\[(?P<description>[^\]]*)\]\((?P<path>output/[\w-]+\.svg)\)")
 
@@ -141,7 +143,15 @@ def commands(session, wraps):
 
 
 def fence(info, lines):
-    return "\n".join([f"```{info}", *lines, "```"])
+    text = "\n".join(lines)
+    if BAR.search(text):
+        # No block of Markdown has parts with a style of their own.
+        return f'<pre><code class="no-highlight wrap">{BAR.sub(marked, html.escape(text))}\n</code></pre>'
+    return f"```{info}\n{text}\n```"
+
+
+def marked(bar):
+    return f'<span class="bar">{bar[0]}</span>'
 
 
 def is_table(lines):

@@ -127,11 +127,11 @@ pub fn is_time(word: &str) -> bool {
     decimals == Some(3) && word.parse::<f64>().is_ok()
 }
 
-/// The words of each line that has any, without numbers, times in seconds and bars of stars.
+/// The words of each line that has any, without numbers, times in seconds and bars.
 pub fn without_numbers(text: &str) -> Vec<Vec<&str>> {
     let is_word = |word: &&str| {
         let number = word.strip_suffix('s').unwrap_or(word);
-        number.parse::<f64>().is_err() && !word.chars().all(|c| c == '*')
+        number.parse::<f64>().is_err() && !word.chars().all(|c| ('█'..='▏').contains(&c))
     };
     let lines = text.lines().map(|line| words(line).filter(is_word).collect::<Vec<_>>());
     lines.filter(|words| !words.is_empty()).collect()
@@ -237,10 +237,10 @@ fn after_the_first_step_of_a_training_only_its_form_has_to_be_the_same() {
 fn only_what_a_histogram_counts_has_to_be_the_same() {
     let histogram = |rows: &str, what: &str| format!("async-ps: 3.2 s\n{what}  updates\n{rows}");
     let words = |text: &str| without_numbers(text).concat().join(" ");
-    let first = histogram("  0  12  ****\n  1   3  *\n  2   0\n", "staleness");
+    let first = histogram("  0  12  ████\n  1   3  █\n  2   0\n", "staleness");
     assert_eq!(words(&first), "async-ps s staleness updates");
-    assert_eq!(words(&first), words(&histogram("  0  9  **\n", "staleness")));
-    assert_ne!(words(&first), words(&histogram("  0  9  **\n", "lead")));
+    assert_eq!(words(&first), words(&histogram("  0  9  █▋\n", "staleness")));
+    assert_ne!(words(&first), words(&histogram("  0  9  █▋\n", "lead")));
 }
 
 #[test]
