@@ -7,14 +7,14 @@ use svg::node::element::{Circle, Description, Group, Line, Polyline, Rectangle, 
 use super::palette::Colour;
 use super::range::Range;
 
-/// The width of every chart in pixels, if the page has room for it. A page 400 pixels wide shrinks
-/// 15-pixel text to 10, which is still legible.
-pub(super) const WIDTH: f64 = 560.0;
+/// The width of every chart. A telephone that shows it 370 pixels wide shrinks text of 15 to more
+/// than 12 pixels, which is legible.
+pub(super) const WIDTH: f64 = 440.0;
 /// The space at the edges of the card.
 pub(super) const MARGIN: f64 = 16.0;
 
 /// The widest column of names beside a chart; the chart itself needs the rest.
-pub(super) const COLUMN: f64 = 170.0;
+pub(super) const COLUMN: f64 = 140.0;
 /// The colour of text and lines: black in a file of its own, and that of a page's text in a page.
 pub(super) const INK: &str = "currentColor";
 
@@ -28,7 +28,6 @@ pub(super) struct Font {
 pub(super) const TITLE: Font = Font { size: 18.0, bold: true };
 pub(super) const HEADING: Font = Font { size: 15.0, bold: true };
 pub(super) const LABEL: Font = Font { size: 15.0, bold: false };
-pub(super) const SMALL: Font = Font { size: 13.0, bold: false };
 
 impl Font {
     /// The width of a column that holds `names`, at most [`COLUMN`]. Wider names must be shortened.
@@ -37,7 +36,7 @@ impl Font {
     }
 
     /// The distance from one line of text to the next.
-    fn line_height(self) -> f64 {
+    pub(super) fn line_height(self) -> f64 {
         self.size * 1.3
     }
 
@@ -177,11 +176,29 @@ impl Canvas {
 
     /// The axis along the lower edge of `plot`, its title below it, and a line up from each tick.
     pub(super) fn x_axis(&mut self, plot: Plot, range: &Range, title: &str) {
-        for (value, text) in &range.ticks {
+        self.x_lines(plot, range);
+        self.x_labels(plot, range);
+        self.x_title(plot, title);
+    }
+
+    /// A line up from each tick.
+    pub(super) fn x_lines(&mut self, plot: Plot, range: &Range) {
+        for (value, _) in &range.ticks {
             let x = plot.x(range, *value);
             self.grid_line((x, plot.top), (x, plot.bottom));
+        }
+    }
+
+    /// The labels of the ticks, below `plot`.
+    pub(super) fn x_labels(&mut self, plot: Plot, range: &Range) {
+        let size = |text: &str| LABEL.width(text) + 8.0;
+        for (x, text) in apart(&range.ticks, |value| plot.x(range, value), size) {
             self.text((x, plot.bottom + 19.0), Anchor::Middle, LABEL, text);
         }
+    }
+
+    /// The title of the axis, below the labels.
+    pub(super) fn x_title(&mut self, plot: Plot, title: &str) {
         let middle = ((plot.left + plot.right) / 2.0).round();
         let reach = 2.0 * (middle - MARGIN).min(WIDTH - MARGIN - middle);
         self.text(
@@ -193,13 +210,27 @@ impl Canvas {
         self.bottom = plot.bottom + 46.0;
     }
 
-    /// The axis along the left edge of `plot`, and a line to the right of each tick.
-    pub(super) fn y_axis(&mut self, plot: Plot, range: &Range) {
-        for (value, text) in &range.ticks {
+    /// A line to the right of each tick.
+    pub(super) fn y_lines(&mut self, plot: Plot, range: &Range) {
+        for (value, _) in &range.ticks {
             let y = plot.y(range, *value);
             self.grid_line((plot.left, y), (plot.right, y));
+        }
+    }
+
+    /// The labels of the ticks, to the left of `plot`.
+    pub(super) fn y_labels(&mut self, plot: Plot, range: &Range) {
+        let size = |_: &str| LABEL.line_height();
+        for (y, text) in apart(&range.ticks, |value| plot.y(range, value), size) {
             self.text((plot.left - 8.0, y + 5.0), Anchor::End, LABEL, text);
         }
+    }
+
+    /// The title of the vertical axis, above all that is drawn from here on.
+    pub(super) fn y_title(&mut self, title: &str) {
+        let title = LABEL.shorten(title, WIDTH - 2.0 * MARGIN);
+        self.text((MARGIN, self.bottom + 16.0), Anchor::Start, LABEL, &title);
+        self.bottom += 22.0;
     }
 
     fn grid_line(&mut self, from: (f64, f64), to: (f64, f64)) {
@@ -262,6 +293,24 @@ impl Canvas {
             .add(self.body)
             .to_string()
     }
+}
+
+/// The places and labels of all ticks, or of every second, third … if labels, each of a size along the
+/// axis, would overlap.
+fn apart(
+    ticks: &[(f64, String)],
+    place: impl Fn(f64) -> f64,
+    size: impl Fn(&str) -> f64,
+) -> impl Iterator<Item = (f64, &str)> {
+    let are_apart = |stride: &usize| {
+        let labels: Vec<_> = ticks.iter().step_by(*stride).collect();
+        labels.windows(2).all(|pair| {
+            let distance = (place(pair[1].0) - place(pair[0].0)).abs();
+            distance >= (size(&pair[0].1) + size(&pair[1].1)) / 2.0
+        })
+    };
+    let stride = (1..ticks.len()).find(are_apart).unwrap_or(ticks.len().max(1));
+    ticks.iter().step_by(stride).map(move |(value, text)| (place(*value), text.as_str()))
 }
 
 /// A piece of the card, which hides what is behind it. It is white, unless the page that the chart is

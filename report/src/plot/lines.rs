@@ -2,7 +2,7 @@
 
 use svg::node::element::Polyline;
 
-use super::canvas::{Anchor, Canvas, LABEL, MARGIN, Mark, Plot, WIDTH, dot, points, tooltip};
+use super::canvas::{Canvas, LABEL, MARGIN, Mark, Plot, WIDTH, dot, points, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
 use tch_parallel::Error;
@@ -17,8 +17,8 @@ pub struct Lines {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// The curves, at most nine, drawn over each other in this order. They are dashed differently,
-    /// so that a curve can still be seen if the next one covers it exactly.
+    /// The curves. [`lines()`] draws at most nine over each other, in this order. They are dashed
+    /// differently, so that a curve can still be seen if the next one covers it exactly.
     pub series: Vec<Series>,
 }
 
@@ -44,14 +44,14 @@ pub enum Scale {
 /// One curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// The name in the legend.
+    /// The name in the legend, or above the panel.
     pub name: String,
     /// `(x, y)`, joined in this order.
     pub points: Vec<(f64, f64)>,
 }
 
 /// The height of the area inside the axes.
-const HEIGHT: f64 = 300.0;
+const HEIGHT: f64 = 260.0;
 /// A chart of at most this many points has a dot at each. More dots would hide the curves.
 const DOTS: usize = 96;
 /// Lengths of dashes and of the gaps between them.
@@ -78,19 +78,15 @@ const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 pub fn lines(chart: &Lines) -> Result<String> {
     chart.check()?;
     let colours = colours("series", chart.series.len())?;
-    let points_of_all = || chart.series.iter().flat_map(|series| &series.points);
-    let x_range = Range::around(points_of_all().map(|point| point.0), chart.x.scale);
-    let y_range = Range::around(points_of_all().map(|point| point.1), chart.y.scale);
-
+    let (x_range, y_range) = chart.ranges();
     let mut canvas = Canvas::new(&chart.title);
     if chart.series.len() > 1 {
         let names = chart.series.iter().map(|series| series.name.as_str());
         let marks = (0..).zip(colours).map(|(index, colour)| Mark::Stroke(stroke(index, colour)));
         canvas.legend(names.zip(marks));
     }
-    let y_title = LABEL.shorten(&chart.y.title, WIDTH - 2.0 * MARGIN);
-    canvas.text((MARGIN, canvas.bottom + 16.0), Anchor::Start, LABEL, &y_title);
-    let top = canvas.bottom + 34.0;
+    canvas.y_title(&chart.y.title);
+    let top = canvas.bottom + 12.0;
     let plot = Plot {
         left: MARGIN + 8.0 + LABEL.column(y_range.texts()),
         // Half of the text at the last tick reaches beyond the tick.
@@ -98,9 +94,10 @@ pub fn lines(chart: &Lines) -> Result<String> {
         top,
         bottom: top + HEIGHT,
     };
-    canvas.y_axis(plot, &y_range);
+    canvas.y_lines(plot, &y_range);
+    canvas.y_labels(plot, &y_range);
     canvas.x_axis(plot, &x_range, &chart.x.title);
-    let few = points_of_all().count() <= DOTS;
+    let few = chart.points().count() <= DOTS;
     for ((index, series), colour) in chart.series.iter().enumerate().zip(colours) {
         let place = |&(x, y): &(f64, f64)| (plot.x(&x_range, x), plot.y(&y_range, y));
         let line = stroke(index, colour).set("points", points(series.points.iter().map(place)));
@@ -128,7 +125,19 @@ fn stroke(index: usize, colour: &Colour) -> Polyline {
 }
 
 impl Lines {
-    fn check(&self) -> Result<()> {
+    fn points(&self) -> impl Iterator<Item = &(f64, f64)> + Clone {
+        self.series.iter().flat_map(|series| &series.points)
+    }
+
+    /// What the two axes show.
+    pub(super) fn ranges(&self) -> (Range, Range) {
+        (
+            Range::around(self.points().map(|point| point.0), self.x.scale),
+            Range::around(self.points().map(|point| point.1), self.y.scale),
+        )
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
         if self.series.is_empty() {
             return Err(Error::argument("series", "empty", "a list of at least one"));
         }

@@ -9,6 +9,7 @@
 //! | `timeline` | [`timeline()`]: what each device did when |
 //! | `bars` | [`bars()`]: amounts side by side, each the sum of its parts |
 //! | `lines` | [`lines()`]: curves over a common axis, linear or logarithmic |
+//! | `panels` | [`panels()`]: the same, each curve in a panel of its own |
 //! | `canvas` | the card that all charts are drawn on: title, legend, text that fits |
 //! | `range` | where the ticks of an axis are, and what is written at them |
 //! | `palette` | nine colours that can be told apart |
@@ -41,6 +42,7 @@ mod bars;
 mod canvas;
 mod lines;
 mod palette;
+mod panels;
 mod range;
 #[cfg(test)]
 mod testing;
@@ -48,4 +50,5 @@ mod timeline;
 
 pub use bars::{Bars, Group, Unit, bars};
 pub use lines::{Axis, Lines, Scale, Series, lines};
+pub use panels::panels;
 pub use timeline::{Lane, Span, Timeline, timeline};

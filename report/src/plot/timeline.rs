@@ -3,9 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::canvas::{
-    Anchor, Canvas, INK, LABEL, MARGIN, Mark, Plot, SMALL, WIDTH, rectangle, tooltip,
-};
+use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, Mark, Plot, WIDTH, rectangle, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
 use tch_parallel::Error;
@@ -105,9 +103,9 @@ pub fn timeline(chart: &Timeline) -> Result<String> {
         let exact = format!("{lane}, {}: {duration:.3} ms, from {start:.3} ms", span.category);
         canvas
             .add(rectangle([left, top, width, SPAN]).set("fill", colour.fill).add(tooltip(&exact)));
-        if SMALL.width(&span.category) + 6.0 <= width {
-            let middle = (left + width / 2.0, top + SPAN / 2.0 + 4.5);
-            canvas.text_in(colour.ink, middle, Anchor::Middle, SMALL, &span.category);
+        if LABEL.width(&span.category) + 6.0 <= width {
+            let middle = (left + width / 2.0, top + SPAN / 2.0 + 5.0);
+            canvas.text_in(colour.ink, middle, Anchor::Middle, LABEL, &span.category);
         }
     }
     let lanes: Vec<_> = chart.lanes.iter().map(|lane| lane.name.as_str()).collect();

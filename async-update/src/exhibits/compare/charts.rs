@@ -57,7 +57,7 @@ fn losses(
         Series { name: found.method.into(), points: pieces.map(mean).collect() }
     };
     let with_curve = |found: &&Measured| !WITHOUT_CURVE.contains(&found.method);
-    plot::lines(&Lines {
+    plot::panels(&Lines {
         title: format!("{workers}: training loss over {over}"),
         x: Axis { title: axis.into(), scale: Scale::Linear },
         y: Axis { title: "training loss".into(), scale: Scale::Log },
@@ -103,8 +103,8 @@ fn staleness(measured: &[Measured]) -> Result<String> {
         let points = (0..=largest).map(share).collect();
         Some(Series { name: found.method.into(), points })
     };
-    let x = "updates of others since the parameters were read";
-    plot::lines(&Lines {
+    let x = "staleness (updates of others)";
+    plot::panels(&Lines {
         title: "One slow worker: how stale gradients are".into(),
         x: Axis { title: x.into(), scale: Scale::Linear },
         y: Axis { title: "share of updates (%)".into(), scale: Scale::Linear },
