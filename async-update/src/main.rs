@@ -22,6 +22,7 @@ mod exhibits;
 mod link;
 mod methods;
 mod model;
+mod originals;
 mod pace;
 mod ring;
 mod server;
@@ -31,12 +32,13 @@ use anyhow::Result;
 use command::{Args, Command, RingArgs};
 use link::Link;
 use methods::{AsyncPs, Easgd, Ring, SyncAllReduce, SyncPs, hogwild, local_sgd};
+use originals::HOGWILD;
 use report::exit;
 use server::{Gate, Rule, Service};
 use training::{asynchronous, synchronous};
 
 fn main() {
-    exit(|| run(&report::parse::<Args>(&[]).command))
+    exit(|| run(&report::parse::<Args>(&[], &[("hogwild", HOGWILD)]).command))
 }
 
 fn run(command: &Command) -> Result<()> {

@@ -26,7 +26,7 @@ use args::{Args, Command, Images, Source, TrainArgs};
 use exhibits::{compare, train_cifar};
 use layout::channels_last_weights;
 use meter::{Clock, Meters, accuracy};
-use originals::ORIGINALS;
+use originals::{ORIGINALS, TRAIN_CIFAR};
 use report::{InFlight, Resume, Step, Timing, eprintln, exit};
 use serde::Serialize;
 use shard_sampler::ShardSampler;
@@ -48,7 +48,7 @@ use train_state::{Progress, TrainState};
 
 fn main() {
     keep_freed_memory();
-    let args: Args = report::parse(ORIGINALS);
+    let args: Args = report::parse(ORIGINALS, &[("train-cifar", TRAIN_CIFAR)]);
     exit(|| match &args.command {
         Some(Command::Compare(args)) => compare::compare(args),
         Some(Command::TrainCifar(args)) => train_cifar::train(args),

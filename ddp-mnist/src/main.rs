@@ -29,7 +29,7 @@ use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, init_proc
 use tch_parallel::optim::{Optimizer, Sgd};
 
 fn main() {
-    exit(|| train(&report::parse(&[])))
+    exit(|| train(&report::parse(&[], &[])))
 }
 
 fn train(args: &Args) -> Result<()> {

@@ -50,7 +50,7 @@ enum Step {
 }
 
 fn main() {
-    exit(|| match report::parse::<Args>(&[]).step {
+    exit(|| match report::parse::<Args>(&[], &[]).step {
         Step::Sampler(args) => sampler::run(&args),
         Step::Trace(args) => trace::run(&args),
         Step::Answers(args) => answers::run(&args),

@@ -21,12 +21,12 @@ mod originals;
 mod parallel;
 
 use anyhow::Result;
-use args::{Args, Command, Method, TrainArgs, VocabArgs};
+use args::{Args, Command, Method, TrainArgs, Utf8, VocabArgs};
 use data::{BertDataset, Vocab};
 use exhibits::compare::compare;
 use loss::{bert_loss, bert_means, correct};
 use model::LanguageModel;
-use originals::ORIGINALS;
+use originals::{ORIGINALS, VOCAB};
 use parallel::{Criterion, Parallel};
 use report::comparison::is_measured;
 use report::{InFlight, Meter, Timing, exit, println, why_not_finite};
@@ -44,7 +44,7 @@ use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, Env, init
 use tch_parallel::optim::{Adam, Optimizer};
 
 fn main() {
-    let args: Args = report::parse(ORIGINALS);
+    let args: Args = report::parse(ORIGINALS, &[("vocab", VOCAB)]);
     exit(|| match &args.command {
         Some(Command::Vocab(args)) => vocab(args),
         Some(Command::Compare(args)) => compare(args),
@@ -53,9 +53,10 @@ fn main() {
 }
 
 fn vocab(args: &VocabArgs) -> Result<()> {
-    let vocab = Vocab::build(&args.corpus.load()?, args.options);
+    let VocabArgs { corpus, output, options, encoding: Utf8 } = args;
+    let vocab = Vocab::build(&corpus.load()?, *options);
     println!("VOCAB SIZE: {}", vocab.len());
-    vocab.save(&args.output)
+    vocab.save(output)
 }
 
 fn train(args: &TrainArgs) -> Result<()> {

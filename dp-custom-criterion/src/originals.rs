@@ -2,10 +2,9 @@
 
 use report::{Here, Originals};
 
-/// Those of his `bert`, and of `bert-vocab` for the subcommand `vocab`.
+/// Those of his `bert`.
 pub const ORIGINALS: Originals<'_> = &[
     ("--train-dataset", Here::Flag("--corpus")),
-    ("--corpus-path", Here::Flag("--corpus")),
     ("--vocab-path", Here::Flag("--vocab")),
     ("--output-path", Here::Flag("--output")),
     ("-hs", Here::Flag("--hidden")),
@@ -17,7 +16,13 @@ pub const ORIGINALS: Originals<'_> = &[
     ("--corpus-lines", Here::Instead("leave it out, the lines of --corpus are counted")),
     ("--on-memory", Here::Instead("leave it out, all of --corpus is always in memory")),
     ("--lr", Here::Instead("it has no effect in the original either; type --warmup N")),
-    ("--encoding", Here::Instead("leave it out, --corpus is always in UTF-8")),
+];
+
+/// Those of his `bert-vocab`.
+pub const VOCAB: Originals<'_> = &[
+    ("--corpus-path", Here::Flag("--corpus")),
+    ("--output-path", Here::Flag("--output")),
+    ("--vocab-size", Here::Flag("--size")),
 ];
 
 const NO_TEST_SET: &str = "leave it out, only the loss of --corpus is measured";

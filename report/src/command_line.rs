@@ -23,15 +23,22 @@ pub type Originals<'a> = &'a [(&'static str, Here)];
 const LOCAL_RANK: &str = "--local-rank";
 
 /// Parses the command line. Flags may be spelled with `_` for `-`, as in PyTorch's launchers, and
-/// those of the original work or are answered with what to type instead. `--local-rank` is accepted
-/// if it is this process's local rank. `--help` lists them.
+/// those of the original work or are answered with what to type instead: `originals` are the
+/// program's own, and `subcommands` those of subcommands with another original. `--local-rank` is
+/// accepted if it is this process's local rank. `--help` lists them.
 ///
 /// Like [`Parser::parse`], ends the process at `--help` and for flags that are wrong.
-pub fn parse<P: Parser>(originals: Originals<'_>) -> P {
+pub fn parse<P: Parser>(originals: Originals<'_>, subcommands: &[(&str, Originals<'_>)]) -> P {
     let mut command = with_originals(P::command(), originals);
+    for &(name, originals) in subcommands {
+        command = command.mut_subcommand(name, |command| with_originals(command, originals));
+    }
+    let words: Vec<_> = std::env::args_os().collect();
+    let subcommand = subcommands.iter().find(|(name, _)| words.get(1).is_some_and(|w| w == name));
+    let originals = subcommand.map_or(originals, |(_, originals)| originals);
     // An environment that is wrong is the process group's to refuse.
     let local_rank = || Env::read().ok().map(|env| env.map_or(0, |env| env.local_rank));
-    let matches = translate(std::env::args_os(), originals, local_rank)
+    let matches = translate(words, originals, local_rank)
         .map_err(|text| command.error(ErrorKind::UnknownArgument, text))
         .and_then(|words| command.try_get_matches_from_mut(words));
     matches.and_then(|matches| P::from_arg_matches(&matches)).unwrap_or_else(|error| error.exit())

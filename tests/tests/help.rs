@@ -134,6 +134,14 @@ fn the_originals_command_lines_are_understood() -> Result<()> {
         ("ddp-imagenet", "--learning-rate=-1", "a finite number not below 0"),
         ("ddp-imagenet", "--dist-url tcp://host:1", "type launch --master-addr HOST"),
         ("ddp-imagenet", "train-cifar --gpu_devices 0 1", "type --devices cuda:0,cuda:1"),
+        (
+            "dp-custom-criterion",
+            "vocab -c no.txt -o v.txt -s 60 --vocab_size 60 -e UTF-8 -m 2",
+            "cannot read no.txt",
+        ),
+        ("dp-custom-criterion", "vocab -o v.txt -e latin-1", "iconv -f latin-1 -t utf-8"),
+        ("async-update", "hogwild --num-processes 2 --lr 0", "0 is not a finite number above 0"),
+        ("async-update", "hogwild --save_model", "there is no --save_model: leave it out"),
     ] {
         let words: Vec<_> = line.split(' ').collect();
         let ended = Job::new()?.run(program(name, &words)?)?;

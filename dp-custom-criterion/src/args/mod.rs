@@ -14,6 +14,7 @@ use crate::exhibits::compare::CompareArgs;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 pub use method::{Method, MethodArgs};
 pub use train::TrainArgs;
@@ -59,6 +60,24 @@ pub struct VocabArgs {
     pub output: PathBuf,
     #[command(flatten)]
     pub options: VocabOptions,
+    /// Encoding of the corpus, which must be UTF-8.
+    #[arg(short, long, value_name = "NAME", default_value = "utf-8")]
+    pub encoding: Utf8,
+}
+
+/// The encoding of every corpus.
+#[derive(Debug, Clone, Copy)]
+pub struct Utf8;
+
+impl FromStr for Utf8 {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name.to_lowercase().as_str() {
+            "utf-8" | "utf8" => Ok(Utf8),
+            _ => Err(format!("a corpus is in UTF-8; convert it with iconv -f {name} -t utf-8")),
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]

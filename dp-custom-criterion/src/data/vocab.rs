@@ -14,7 +14,7 @@ const SPECIALS: [&str; 5] = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>"];
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct VocabOptions {
     /// Keep the N most frequent words [default: all].
-    #[arg(short, long, visible_alias = "vocab-size", value_name = "N")]
+    #[arg(short, long, value_name = "N")]
     pub size: Option<usize>,
     /// Drop words seen fewer than N times.
     #[arg(short, long, value_name = "N", default_value_t = 1)]

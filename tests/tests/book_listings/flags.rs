@@ -5,13 +5,16 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use tests::Job;
-use tests::programs::{ddp_imagenet, ddp_mnist, dp_custom_criterion};
+use tests::programs::{async_update, ddp_imagenet, ddp_mnist, dp_custom_criterion};
 
 use super::listing::{EXACT, expect_listing};
 use super::printed;
 
 /// An original's flags, each in its spellings and with its default.
 type Original = &'static [(&'static str, &'static str)];
+
+/// The default of a flag without a value.
+const SWITCH: &str = "off";
 
 const BOIKO: Original = &[("--local_rank", "")];
 
@@ -39,6 +42,29 @@ const BERT: Original = &[
     ("--adam_beta2", "0.999"),
 ];
 
+const BERT_VOCAB: Original = &[
+    ("-c, --corpus_path", "required"),
+    ("-o, --output_path", "required"),
+    ("-s, --vocab_size", ""),
+    ("-e, --encoding", "utf-8"),
+    ("-m, --min_freq", "1"),
+];
+
+const MNIST_HOGWILD: Original = &[
+    ("--batch-size", "64"),
+    ("--test-batch-size", "1000"),
+    ("--epochs", "10"),
+    ("--lr", "0.01"),
+    ("--momentum", "0.5"),
+    ("--seed", "1"),
+    ("--log-interval", "10"),
+    ("--num-processes", "2"),
+    ("--cuda", SWITCH),
+    ("--mps", SWITCH),
+    ("--save_model", SWITCH),
+    ("--dry-run", SWITCH),
+];
+
 const MAIN_PY: Original = &[
     ("-a, --arch", "resnet18"),
     ("-j, --workers", "4"),
@@ -50,25 +76,25 @@ const MAIN_PY: Original = &[
     ("--wd, --weight-decay", "0.0001"),
     ("-p, --print-freq", "10"),
     ("--resume", ""),
-    ("-e, --evaluate", ""),
-    ("--pretrained", ""),
+    ("-e, --evaluate", SWITCH),
+    ("--pretrained", SWITCH),
     ("--world-size", "-1"),
     ("--rank", "-1"),
     ("--dist-url", "tcp://224.66.41.62:23456"),
     ("--dist-backend", "nccl"),
     ("--seed", ""),
     ("--gpu", ""),
-    ("--no-accel", ""),
-    ("--multiprocessing-distributed", ""),
-    ("--dummy", ""),
+    ("--no-accel", SWITCH),
+    ("--multiprocessing-distributed", SWITCH),
+    ("--dummy", SWITCH),
 ];
 
 /// Those that main.py lacks.
 const MAIN_AMP_PY: Original = &[
     ("--prof", "-1"),
-    ("--deterministic", ""),
+    ("--deterministic", SWITCH),
     ("--local_rank", "0"),
-    ("--sync_bn", ""),
+    ("--sync_bn", SWITCH),
     ("--opt-level", ""),
     ("--keep-batchnorm-fp32", ""),
     ("--loss-scale", ""),
@@ -87,7 +113,7 @@ const MULTIGPU: Original = &[
     ("--dist-backend", "nccl"),
     ("--rank", "0"),
     ("--world_size", "1"),
-    ("--distributed", ""),
+    ("--distributed", SWITCH),
 ];
 
 const PYRAMIDNET: Original = &[
@@ -100,32 +126,39 @@ const PYRAMIDNET: Original = &[
     ("-p, --print-freq", "10"),
     ("--depth", "32"),
     ("--alpha", "48"),
-    ("--no-augment", ""),
-    ("--no-bottleneck", ""),
+    ("--no-augment", SWITCH),
+    ("--no-bottleneck", SWITCH),
     ("--resume", ""),
     ("--expname", "PyramidNet"),
-    ("--no-verbose", ""),
-    ("--tensorboard", ""),
+    ("--no-verbose", SWITCH),
+    ("--tensorboard", SWITCH),
     ("--dataset", "cifar100"),
 ];
 
 #[test]
 fn every_flag_of_the_originals_works_or_is_answered() -> Result<()> {
-    let imagenet = Flags::of(ddp_imagenet(["--help"])?, None)?;
-    let cifar = Flags::of(ddp_imagenet(["train-cifar", "--help"])?, Some(&imagenet))?;
+    let mnist = Flags::of(ddp_mnist(["--help"])?)?;
+    let bert = Flags::of(dp_custom_criterion(["--help"])?)?;
+    let vocab = Flags::of(dp_custom_criterion(["vocab", "--help"])?)?;
+    let imagenet = Flags::of(ddp_imagenet(["--help"])?)?;
+    let cifar = Flags::of(ddp_imagenet(["train-cifar", "--help"])?)?;
+    let hogwild = Flags::of(async_update(["hogwild", "--help"])?)?;
     for (name, original, here) in [
-        ("flags_boiko.txt", BOIKO, &Flags::of(ddp_mnist(["--help"])?, None)?),
-        ("flags_bert.txt", BERT, &Flags::of(dp_custom_criterion(["--help"])?, None)?),
+        ("flags_boiko.txt", BOIKO, &mnist),
+        ("flags_bert.txt", BERT, &bert),
+        ("flags_bert_vocab.txt", BERT_VOCAB, &vocab),
         ("flags_main_py.txt", MAIN_PY, &imagenet),
         ("flags_main_amp_py.txt", MAIN_AMP_PY, &imagenet),
         ("flags_multigpu.txt", MULTIGPU, &cifar),
         ("flags_pyramidnet.txt", PYRAMIDNET, &imagenet),
+        ("flags_hogwild.txt", MNIST_HOGWILD, &hogwild),
     ] {
         let mut table =
             "| original | default | here | default here |\n|---|---|---|---|\n".to_owned();
         for (spellings, default) in original {
-            let (here, default_here) =
-                here.find(spellings).with_context(|| format!("{name}: {spellings} is unknown"))?;
+            let (here, default_here) = here
+                .find(spellings, *default == SWITCH)
+                .with_context(|| format!("{name}: {spellings} is unknown"))?;
             table.push_str(&format!("| `{spellings}` | {default} | {here} | {default_here} |\n"));
         }
         expect_listing(name, &table, EXACT)?;
@@ -139,6 +172,7 @@ fn a_flag_that_is_missing_is_answered() -> Result<()> {
     for (line, program) in [
         ("ddp-imagenet --dist-url tcp://10.0.0.1:23456 --world-size 4", ddp_imagenet as Program),
         ("dp-custom-criterion -hs 256 --with_cuda True --cuda_devices 0 1", dp_custom_criterion),
+        ("dp-custom-criterion vocab -c corpus.txt -o vocab.txt -e latin-1", dp_custom_criterion),
     ] {
         let words: Vec<_> = line.split(' ').skip(1).collect();
         let ended = Job::new()?.run(program(words)?)?.expect_code(2)?;
@@ -153,44 +187,56 @@ type Program = fn(Vec<&'static str>) -> Result<Command>;
 
 /// What the help of a program tells.
 struct Flags {
-    /// Every flag in every spelling, with its default.
-    options: BTreeMap<String, String>,
+    /// Every flag in every spelling.
+    options: BTreeMap<String, Flag>,
     /// The original's flags, and what stands here for them.
     originals: BTreeMap<String, String>,
 }
 
+/// A flag of this program.
+#[derive(Debug, Clone)]
+struct Flag {
+    /// What it takes, such as `<DIR>`; empty for a switch.
+    value: String,
+    default: String,
+}
+
 impl Flags {
-    /// Reads them. `program`: that of a subcommand.
-    fn of(help: Command, program: Option<&Flags>) -> Result<Self> {
+    /// Reads them.
+    fn of(help: Command) -> Result<Self> {
         let help = printed(help)?;
         let (ours, originals) = help.split_once("\nFlags of the original").unwrap_or((&help, ""));
         let originals = originals.lines().filter_map(|line| line.trim().split_once("  "));
-        let mut originals: BTreeMap<_, _> =
+        let originals: BTreeMap<_, _> =
             originals.map(|(name, here)| (name.to_owned(), here.trim().to_owned())).collect();
-        originals.extend(program.iter().flat_map(|program| program.originals.clone()));
 
         let ours = ours.split("\nExamples:").next().unwrap_or_default();
-        let mut options = BTreeMap::new();
+        let mut options: BTreeMap<String, Flag> = BTreeMap::new();
         let mut names = Vec::new();
         for line in ours.lines() {
             let words = line.trim().split("  ").next().unwrap_or_default();
             let words = words.split([' ', ',']).filter(|word| word.len() > 1);
-            let spelled: Vec<_> =
-                words.filter(|word| word.starts_with('-')).map(str::to_owned).collect();
+            let (spelled, values): (Vec<_>, Vec<_>) =
+                words.map(str::to_owned).partition(|word| word.starts_with('-'));
             if line.trim().starts_with('-') && !spelled.is_empty() {
-                options.extend(spelled.iter().map(|name| (name.clone(), String::new())));
+                let value = values.concat();
+                let default = if value.is_empty() { SWITCH } else { "" }.to_owned();
+                let flag = Flag { value, default };
+                options.extend(spelled.iter().map(|name| (name.clone(), flag.clone())));
                 names = spelled;
             }
             for (_, text) in
                 line.match_indices("[default: ").map(|(at, mark)| line.split_at(at + mark.len()))
             {
                 let default = text.split(']').next().unwrap_or_default();
-                options.extend(names.iter().map(|name| (name.clone(), default.to_owned())));
+                for name in &names {
+                    options.entry(name.clone()).and_modify(|flag| flag.default = default.into());
+                }
             }
             if let Some((_, alias)) = line.split_once("[alias: ") {
                 let alias = alias.split(']').next().unwrap_or_default();
-                let default = names.first().and_then(|name| options.get(name)).cloned();
-                options.insert(alias.to_owned(), default.unwrap_or_default());
+                let flag = names.first().and_then(|name| options.get(name)).cloned();
+                options.extend(flag.map(|flag| (alias.to_owned(), flag)));
             }
         }
         ensure!(options.len() > 5, "only {options:?} were found in\n{help}");
@@ -198,21 +244,30 @@ impl Flags {
     }
 
     /// What to type for a flag, and the default. `None` if one of its spellings would be unknown.
-    fn find(&self, spellings: &str) -> Option<(String, String)> {
+    fn find(&self, spellings: &str, is_switch: bool) -> Option<(String, String)> {
         let mut found = None;
         for spelling in spellings.split(", ") {
             let dashed = spelling.replace('_', "-");
             let here = self.originals.get(&dashed).map_or(dashed.as_str(), String::as_str);
             found = Some(match here.split_once([' ', '=']) {
-                None => (format!("`{here}`"), self.options.get(here)?.clone()),
+                None => {
+                    let Flag { value, default } = self.options.get(here)?;
+                    let cell = match (is_switch, value.trim_matches(['<', '>'])) {
+                        (true, "") => format!("`{here}`"),
+                        (true, value) => format!("`{here} {value}`"),
+                        (false, "") => format!("`{here}`, without a value"),
+                        (false, _) => format!("`{here}`"),
+                    };
+                    (cell, default.clone())
+                }
                 Some((name, _)) if name.starts_with('-') => {
                     self.options.get(name)?;
                     (format!("`{here}`"), String::new())
                 }
                 Some(_) => {
-                    // Or another program's, or a subcommand's, which the answer names.
-                    let is_named = ["launch ", "train-cifar"].iter().any(|n| here.contains(n));
-                    let is_known = |flag| is_named || self.options.contains_key(flag);
+                    // Or another program's, which the answer names.
+                    let is_known =
+                        |flag| here.contains("launch ") || self.options.contains_key(flag);
                     let mut flags = here.split([' ', ',', ';']).filter(|w| w.starts_with("--"));
                     flags.all(is_known).then(|| (with_code(here), String::new()))?
                 }
