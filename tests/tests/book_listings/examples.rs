@@ -8,7 +8,7 @@ use super::listing::{EXACT, TRAINED, expect_listing};
 use super::run_by_rank;
 
 /// The example's name, its number of ranks (0: no launcher), and whether ranks other than 0 print.
-const EXAMPLES: [(&str, usize, bool); 23] = [
+const EXAMPLES: [(&str, usize, bool); 24] = [
     ("apex", 2, false),
     ("autocast", 0, false),
     ("averaged_gradient", 2, true),
@@ -28,6 +28,7 @@ const EXAMPLES: [(&str, usize, bool); 23] = [
     ("mnist_ddp", 2, false),
     ("mnist_single", 0, false),
     ("no_gradient_exchange", 2, false),
+    ("printed_losses", 0, false),
     ("same_weights_other_dropout", 2, true),
     ("shuffled_twice", 2, false),
     ("wrong_world_size", 2, false),
@@ -50,7 +51,8 @@ fn the_examples_print_what_the_book_shows() -> Result<()> {
         };
         let code = source(format!("core/examples/{name}.rs"))?;
         assert!(code.contains(&format!("//! {shown}\n")), "{name}.rs does not say `{shown}`");
-        let tolerance = if name.starts_with("mnist") { TRAINED } else { EXACT };
+        let is_training = name.starts_with("mnist") || name == "printed_losses";
+        let tolerance = if is_training { TRAINED } else { EXACT };
         expect_listing(&format!("{name}.txt"), &format!("$ {shown}\n{printed}"), tolerance)?;
     }
     Ok(())
