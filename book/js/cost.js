@@ -20,11 +20,11 @@
   };
 
   /** Null if there is more than one node and one of them is not full. */
-  const hierarchicalRing = (link, ranks, bytes, perNode) => {
-    if (ranks <= perNode) return ring(link, ranks, bytes);
-    if (ranks % perNode !== 0) return null;
-    const inNodes = 2 * (perNode - 1) * message(link, bytes / perNode);
-    return inNodes + 2 * (ranks / perNode - 1) * message(link, bytes / ranks);
+  const hierarchicalRing = (link, ranks, bytes) => {
+    if (ranks <= PER_NODE) return ring(link, ranks, bytes);
+    if (ranks % PER_NODE !== 0) return null;
+    const inNodes = 2 * (PER_NODE - 1) * message(link, bytes / PER_NODE);
+    return inNodes + 2 * (ranks / PER_NODE - 1) * message(link, bytes / ranks);
   };
 
   /** The methods by name, each a function to seconds. */
@@ -33,12 +33,12 @@
     "ring": ring,
     "tree": tree,
     "halving-doubling": halvingDoubling,
-    "hierarchical ring": (link, ranks, bytes, perNode = PER_NODE) => hierarchicalRing(link, ranks, bytes, perNode),
+    "hierarchical ring": hierarchicalRing,
   };
 
   /** The smallest number of ranks for which the tree is faster than the ring, or null if there is none. */
-  pictures.treeOvertakesRing = (link, bytes, most = MOST) => {
-    for (let ranks = 2; ranks <= most; ranks++) {
+  pictures.treeOvertakesRing = (link, bytes) => {
+    for (let ranks = 2; ranks <= MOST; ranks++) {
       if (tree(link, ranks, bytes) < ring(link, ranks, bytes)) return ranks;
     }
     return null;

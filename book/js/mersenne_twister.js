@@ -31,7 +31,7 @@
   };
 
   /** A function that returns the next 32 random bits at each call, as a number. */
-  pictures.mersenneTwister = seed => {
+  const mersenneTwister = seed => {
     const state = seeded(seed);
     let at = WORDS;
     return () => {
@@ -45,7 +45,7 @@
 
   /** The numbers below `count` in random order: `torch.randperm` with a generator of this seed. */
   pictures.randperm = (count, seed) => {
-    const random = pictures.mersenneTwister(seed);
+    const random = mersenneTwister(seed);
     const order = Array.from({ length: count }, (_, index) => index);
     for (let at = 0; at < count - 1; at++) {
       const other = at + (random() % (count - at));

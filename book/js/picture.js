@@ -21,11 +21,14 @@ const pictures = {};
   pictures.svg = (name, attributes = {}, ...children) =>
     filled(document.createElementNS(SVG, name), attributes, children);
 
+  /** What a slider's value is written into. The slider says it itself, and once is enough. */
+  const output = () => pictures.html("output", { "aria-live": "off" });
+
   /** A labelled slider over values. `words` writes the chosen one beside it. */
   pictures.choice = (label, values, chosen, words = String) => {
     const at = values.indexOf(chosen);
     const input = pictures.html("input", { type: "range", min: 0, max: values.length - 1, value: at });
-    const shown = pictures.html("output");
+    const shown = output();
     const value = () => values[input.valueAsNumber];
     const show = () => {
       shown.textContent = words(value());
@@ -64,7 +67,7 @@ const pictures = {};
       reduced motion are not offered it. */
   pictures.stepper = (label, last) => {
     const input = pictures.html("input", { type: "range", min: 0, value: 0 });
-    const shown = pictures.html("output");
+    const shown = output();
     const at = () => input.valueAsNumber;
     const end = () => Number(input.max);
     let timer = null;
@@ -101,6 +104,15 @@ const pictures = {};
     const buttons = pictures.html("span", { class: "buttons" },
       jump("«", "first", () => 0), jump("‹", "previous", () => at() - 1), play,
       jump("›", "next", () => at() + 1), jump("»", "last", end));
+    // mdBook's own arrow keys would turn the page.
+    buttons.addEventListener("keydown", event => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (by === undefined || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      event.stopPropagation();
+      pause();
+      go(at() + by);
+    });
     const value = values => {
       input.max = last(values);
       return at();
@@ -133,7 +145,18 @@ const pictures = {};
     form.addEventListener("input", update);
     form.addEventListener("submit", event => event.preventDefault());
     update();
-    place.classList.add("picture", "controlled");
-    place.replaceChildren(form, summary, shown);
+    const still = [...place.childNodes];
+    const show = () => {
+      place.classList.add("picture", "controlled");
+      place.replaceChildren(form, summary, shown);
+    };
+    show();
+    // Paper has no steps to go through: it gets what the page shows without scripts.
+    if (form.querySelector(".stepper") === null) return;
+    addEventListener("beforeprint", () => {
+      place.classList.remove("controlled");
+      place.replaceChildren(...still);
+    });
+    addEventListener("afterprint", show);
   };
 }

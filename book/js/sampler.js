@@ -18,7 +18,7 @@
   const controls = () => ({
     len: slider("samples", 1, 24, 10),
     ranks: slider("ranks", 1, COLOURS.length, 3),
-    seed: slider("seed", 0, 200, 0),
+    seed: slider("seed", 0, 120, 0),
     epoch: slider("epoch", 0, 9, 0),
     shuffle: checkbox("shuffle", true),
     dropLast: checkbox("drop_last", false),

@@ -23,6 +23,7 @@ def check(picture, path):
     equals_what_is_counted(picture)
     equals_the_table(picture)
     shares_out(picture)
+    keeps_its_colours(picture)
     obeys(picture, path)
 
 
@@ -131,6 +132,15 @@ def obeys(picture, path):
     picture.press("Home")
     expect("the formula's limit", summary(picture).split(". ")[1].split(":")[0], "The formula does not hold here")
     expect("totals that are not known", set(texts(picture, ".total")), {"?"})
+
+
+def keeps_its_colours(picture):
+    """Also for readers who have chosen the colours of all pages."""
+    picture.page.emulate(forced_colors="active")
+    bars = "[...picture.querySelectorAll('.device:first-of-type .bar span')]"
+    colours = picture.evaluate(f"{bars}.map(bar => getComputedStyle(bar).backgroundColor)")
+    expect("the colours of the parts", [len(colours), len(set(colours))], [3, 3])
+    picture.page.emulate()
 
 
 def widths(picture):

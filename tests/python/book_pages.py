@@ -9,11 +9,12 @@ from pathlib import Path
 
 import browser
 
-WIDTHS = [400, 800, 1400]
+WIDTHS = [360, 400, 800, 1400]
 WIDE = WIDTHS[-1]
-THEMES = ["light", "navy", "ayu"]
-# Of text, by the Web Content Accessibility Guidelines, level AA.
+THEMES = ["light", "rust", "coal", "navy", "ayu"]
+# Of text and of lines, by the Web Content Accessibility Guidelines, level AA.
 CONTRAST = 4.5
+CONTRAST_OF_LINES = 3
 # On the widest screen at most one block in twenty may be wider than its page.
 SCROLLING = 0.05
 # Pixels on the screen, also where a picture or a chart is drawn smaller than it is.
@@ -70,23 +71,38 @@ FAINT = """(() => {
     .map(part => part / 255)
     .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
     .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
-  const contrast = element => {
-    const below = background(element);
-    const style = getComputedStyle(element);
-    const [a, b] = [over(parse(element.closest('svg') ? style.fill : style.color), below), below].map(luminance);
+  const contrast = (colour, below) => {
+    const [a, b] = [over(colour, below), below].map(luminance);
     return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
   };
   const isText = node => node.nodeType === Node.TEXT_NODE && node.textContent.trim() !== '';
   const seen = new Map();
-  for (const element of document.querySelectorAll('main *, .sidebar a, .menu-title')) {
-    if (element.closest('button, svg :not(text, tspan)')) continue;
-    if (!element.checkVisibility() || ![...element.childNodes].some(isText)) continue;
+  const look = (element, colour, below, least) => {
+    const found = contrast(colour, below);
     const kind = `${element.tagName.toLowerCase()}.${element.getAttribute('class') ?? ''}`;
-    const found = contrast(element);
-    if (!(seen.get(kind) < found)) seen.set(kind, found);
+    if (found < least && !(seen.get(kind) < found)) seen.set(kind, found);
+  };
+  for (const element of document.querySelectorAll('main *, .sidebar a, .menu-title')) {
+    // Words on a coloured bar have a colour of their own; what is below them is not their parent.
+    if (element.closest('button') || element.matches('svg :not(text, tspan), text[fill^="#"]')) continue;
+    if (!element.checkVisibility() || ![...element.childNodes].some(isText)) continue;
+    const style = getComputedStyle(element);
+    look(element, parse(element.closest('svg') ? style.fill : style.color), background(element), CONTRAST_OF_TEXT);
   }
-  return [...seen].filter(([, found]) => found < CONTRAST).map(([kind, found]) => `${kind} ${found.toFixed(2)}`);
-})()""".replace("CONTRAST", str(CONTRAST))
+  for (const element of document.querySelectorAll('.controlled :is(.curve, .dot, line.solid, line.dashed)')) {
+    const style = getComputedStyle(element);
+    const [lane] = element.closest('svg').querySelectorAll('.lane');
+    const page = background(element);
+    const below = lane ? over([...parse(style.color).slice(0, 3), getComputedStyle(lane).fillOpacity], page) : page;
+    look(element, parse(style.stroke), below, CONTRAST_OF_LINES);
+  }
+  for (const element of document.querySelectorAll('.device .bar span')) {
+    const { boxShadow, backgroundColor } = getComputedStyle(element);
+    const edge = boxShadow.match(/rgba?\\(.*?\\)/)?.[0] ?? backgroundColor;
+    look(element, parse(edge), background(element.closest('.device')), CONTRAST_OF_LINES);
+  }
+  return [...seen].map(([kind, found]) => `${kind} ${found.toFixed(2)}`);
+})()""".replace("CONTRAST_OF_TEXT", str(CONTRAST)).replace("CONTRAST_OF_LINES", str(CONTRAST_OF_LINES))
 
 # How many keywords the listings have, and how many of these have a colour of their own. Only a theme's style sheet colours
 # keywords, while book/dark.css colours some other words too.
@@ -98,11 +114,15 @@ KEYWORDS = """(() => {
 
 SIDEBAR = """(() => {
   const [sidebar] = document.getElementsByTagName('mdbook-sidebar-scrollbox');
+  const isShown = item => getComputedStyle(item).display !== 'none';
+  const opensNothing = toggle => ![...toggle.closest('li').querySelectorAll('li')].some(isShown);
   const links = [...sidebar.querySelectorAll('a[href]')].filter(link => link.checkVisibility());
   return {
     wider: sidebar.scrollWidth - sidebar.clientWidth,
     links: links.length,
-    sources: links.map(link => link.pathname).filter(path => /\/sources\/(?!index)/.test(path)),
+    sources: links.map(link => link.pathname).filter(path => /\\/sources\\/(?!index)/.test(path)),
+    empty: [...sidebar.querySelectorAll('.chapter-fold-toggle')].filter(toggle => isShown(toggle) && opensNothing(toggle))
+      .map(toggle => toggle.closest('li').textContent.trim().split('\\n')[0]),
   };
 })()"""
 
@@ -124,6 +144,12 @@ def main(folder):
             name = path.relative_to(folder)
             scrolling += [f"{name}: {line}" for line in found["scrolling"]]
             wrong += [f"{name}: {what}" for what in found["wrong"]]
+        page.without_scripts()
+        page.resize(WIDTHS[0])
+        for path in pages:
+            page.open(path.as_uri())
+            if (wider := page.evaluate(LAYOUT)["wider"]) > 0:
+                wrong.append(f"{path.relative_to(folder)}: without scripts, {wider} px of the page are off the screen")
     scroll = f"{len(scrolling)} of {blocks} blocks scroll sideways at {WIDE} px"
     print(f"{len(pages)} pages, {scroll}")
     if len(scrolling) > SCROLLING * blocks:
@@ -161,6 +187,7 @@ def examine(page):
     if sidebar["links"] == 0:
         wrong.append(f"{at}, the sidebar lists nothing")
     wrong += [f"the sidebar lists {path}" for path in sidebar["sources"]]
+    wrong += [f"a toggle of the sidebar opens nothing: {chapter}" for chapter in sidebar["empty"]]
     for theme in THEMES:
         page.evaluate(THEME.replace("NAME", theme))
         found["keywords"], coloured = page.evaluate(KEYWORDS)

@@ -15,7 +15,18 @@ import book_ring
 import book_step
 import book_stories
 import browser
-from picture import NARROW, Picture, buttons, expect, fits, focus, summary, without_scripts
+from picture import (
+    NARROW,
+    Picture,
+    buttons,
+    expect,
+    fits,
+    focus,
+    prints,
+    says_values_once,
+    summary,
+    without_scripts,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,6 +54,14 @@ def main(folder):
     checks += [("ddp-inside.html", "overlap", book_overlap.check)]
     checks += [("bert-memory.html", "bert-memory", book_bert_memory.check)]
     checks += [("asynchronous-updates.html", "stories", book_stories.check)]
+    # A `<` in a listing is `&lt;`, so that only elements are found.
+    there = {
+        (page.name, of_picture)
+        for page in folder.glob("*.html")
+        if page.name != "print.html"
+        for of_picture in re.findall(r'<div[^>]* data-picture="([\w-]+)"', page.read_text())
+    }
+    expect("the pictures of the book", sorted(there), sorted((name, of_picture) for name, of_picture, _ in checks))
     with browser.Browser() as reader:
         page = reader.page("about:blank")
         for name, of_picture, check in checks:
@@ -50,10 +69,13 @@ def main(folder):
             page.open((folder / name).as_uri())
             picture = Picture(page, of_picture)
             fits(picture)
+            says_values_once(picture)
             check(picture, folder / name)
+            prints(picture, folder / name)
             expect(f"{name}: what the console says", page.errors, [])
-        page.prefer_reduced_motion()
-        for name, of_picture in [("all-reduce.html", "ring"), ("asynchronous-updates.html", "stories")]:
+        page.emulate(prefers_reduced_motion="reduce")
+        stepped = [("all-reduce.html", "ring"), ("data-parallel.html", "data-parallel")]
+        for name, of_picture in [*stepped, ("asynchronous-updates.html", "stories")]:
             page.open((folder / name).as_uri())
             expect(f"{name}: buttons for readers without motion", buttons(Picture(page, of_picture)), book_ring.STEPS)
 

@@ -69,6 +69,13 @@ def steps(picture, states):
         focus(picture, button)
         picture.press(" ")
         expect(f"the iteration after the button {button}", iteration_of(picture), expected)
+    # mdBook's own arrow keys would turn the page.
+    address = picture.evaluate("location.pathname")
+    focus(picture, "next")
+    for key, expected in [("ArrowRight", "8 of 8"), ("ArrowLeft", "7 of 8")]:
+        picture.press(key)
+        expect(f"the page after {key} on a button", picture.evaluate("location.pathname"), address)
+        expect(f"the iteration after {key} on a button", iteration_of(picture), expected)
 
 
 def plays(picture):

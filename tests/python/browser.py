@@ -205,8 +205,17 @@ class Page:
     def resize(self, width, height=900):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
-    def prefer_reduced_motion(self):
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+    def emulate(self, media="", **features):
+        """Shows pages as this medium does ("print"), and for readers who prefer this (`forced_colors="active"`)."""
+        preferred = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        self.call("Emulation.setEmulatedMedia", media=media, features=preferred)
+
+    def without_scripts(self):
+        """Runs no scripts of pages that are opened from now on."""
+        self.call("Emulation.setScriptExecutionDisabled", value=True)
+
+    def print(self):
+        self.call("Page.printToPDF")
 
     def press(self, key):
         """Presses and releases a key, named as JavaScript's `event.key`: "Tab", "ArrowRight", " ", "a"."""

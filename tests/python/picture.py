@@ -1,9 +1,10 @@
 """A picture with controls in a page of the book, moved by keyboard."""
 
+import json
 import re
 import sys
 
-NARROW = 400
+NARROW = 360
 # Pixels, on a narrow screen too.
 SMALLEST_TEXT = 12
 
@@ -17,6 +18,8 @@ LAYOUT = """(() => {
   return {
     wider: Math.max(...[document.querySelector('main'), picture].map(part => part.scrollWidth - part.clientWidth)),
     smallest: Math.min(...[...picture.querySelectorAll('*')].filter(hasText).map(size)),
+    coarse: [...picture.querySelectorAll('input[type=range]')].filter(input => input.clientWidth <= input.max - input.min)
+      .map(input => input.closest('label').firstChild.textContent),
   };
 })()"""
 
@@ -38,8 +41,34 @@ class Picture:
 def fits(picture):
     layout = picture.evaluate(LAYOUT)
     expect(f"{picture.name}: pixels off the screen", layout["wider"], 0)
+    expect(f"{picture.name}: sliders with more values than pixels", layout["coarse"], [])
     if layout["smallest"] < SMALLEST_TEXT:
         sys.exit(f"{picture.name}: text of {layout['smallest']:.1f} px on a screen of {NARROW} px")
+
+
+def says_values_once(picture):
+    """A slider says its value itself, and only the summary is announced besides."""
+    announced = picture.evaluate("picture.querySelectorAll('[role=status], output:not([aria-live=off])').length")
+    expect(f"{picture.name}: texts that are announced", announced, 1)
+
+
+def prints(picture, path):
+    """On paper there are no controls. A picture with steps is what the page shows without scripts, and others keep their
+    colours."""
+    has_steps = picture.evaluate("picture.querySelector('.stepper') !== null")
+    picture.evaluate("addEventListener('beforeprint', () => { window.onPaper = picture.innerHTML; })")
+    picture.page.print()
+    page = f"new DOMParser().parseFromString({json.dumps(path.read_text())}, 'text/html')"
+    still = f"""{page}.querySelector('[data-picture="{picture.name}"]').innerHTML"""
+    is_still = picture.evaluate(f"window.onPaper === {still}")
+    expect(f"{picture.name}: whether paper has what the page shows without scripts", is_still, has_steps)
+    picture.page.emulate("print")
+    controls = picture.evaluate("picture.querySelector('form').checkVisibility()")
+    expect(f"{picture.name}: whether paper has controls", controls, False)
+    coloured = "[...picture.querySelectorAll('.bar, .bar *, .cell, .example, td')]"
+    lost = picture.evaluate(f"{coloured}.filter(each => getComputedStyle(each).printColorAdjust !== 'exact').length")
+    expect(f"{picture.name}: parts without their colour on paper", lost, 0)
+    picture.page.emulate()
 
 
 def buttons(picture):
