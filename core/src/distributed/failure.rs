@@ -1,7 +1,8 @@
 //! What is known of a group in which an exchange has failed.
 
-use super::post_mortem::{ANSWER, may_be_anothers_fault};
+use super::post_mortem::{ANSWER, Blame, may_be_anothers_fault};
 use super::process_group::ProcessGroup;
+use super::record::{self, Fault};
 use crate::Error;
 use std::sync::atomic::Ordering;
 
@@ -37,6 +38,21 @@ impl ProcessGroup {
         Error::collective(self.job_rank(), operation, message, None)
     }
 
+    /// The error for a wait that has ended for this reason.
+    pub(super) fn given_up(
+        &self,
+        operation: &'static str,
+        message: String,
+        blame: Option<Blame>,
+    ) -> Error {
+        self.abandon();
+        match &blame {
+            Some(blame) => self.inner.post_mortem.remember(blame),
+            None => record::remember_fault(|| Fault::Another(Some(message.clone()))),
+        }
+        Error::collective(self.job_rank(), operation, message, blame)
+    }
+
     /// From now on the group is leaked instead of destroyed.
     pub(super) fn abandon(&self) {
         self.inner.abandoned.store(true, Ordering::Relaxed);
@@ -56,7 +72,6 @@ impl ProcessGroup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::post_mortem::Blame;
     use super::*;
 
     #[test]
