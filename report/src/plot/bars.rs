@@ -1,7 +1,8 @@
 //! Amounts beside each other, each the sum of its parts.
 
+use super::axes::Plot;
 use super::canvas::{
-    Anchor, COLUMN, Canvas, HEADING, LABEL, MARGIN, Mark, Plot, WIDTH, card, rectangle, tooltip,
+    Anchor, COLUMN, Canvas, HEADING, LABEL, MARGIN, Mark, WIDTH, card, rectangle, tooltip,
 };
 use super::palette::colours;
 use super::range::Range;

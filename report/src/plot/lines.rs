@@ -2,7 +2,8 @@
 
 use svg::node::element::Polyline;
 
-use super::canvas::{Canvas, LABEL, MARGIN, Mark, Plot, WIDTH, dot, points, tooltip};
+use super::axes::Plot;
+use super::canvas::{Canvas, LABEL, MARGIN, Mark, WIDTH, dot, points, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
 use tch_parallel::Error;

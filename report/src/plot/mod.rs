@@ -11,6 +11,7 @@
 //! | `lines` | [`lines()`]: curves over a common axis, linear or logarithmic |
 //! | `panels` | [`panels()`]: the same, each curve in a panel of its own |
 //! | `canvas` | the card that all charts are drawn on: title, legend, text that fits |
+//! | `axes` | lines at the ticks, labels that do not overlap, titles |
 //! | `range` | where the ticks of an axis are, and what is written at them |
 //! | `palette` | nine colours that can be told apart |
 //!
@@ -38,6 +39,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod axes;
 mod bars;
 mod canvas;
 mod lines;

@@ -4,7 +4,8 @@ use std::ptr;
 
 use svg::node::element::Polyline;
 
-use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, Plot, WIDTH, dot, points, tooltip};
+use super::axes::Plot;
+use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, WIDTH, dot, points, tooltip};
 use super::lines::{Lines, Series};
 use super::palette::colours;
 use tch_parallel::Result;

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, Mark, Plot, WIDTH, rectangle, tooltip};
+use super::axes::Plot;
+use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, Mark, WIDTH, rectangle, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
 use tch_parallel::Error;
