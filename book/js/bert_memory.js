@@ -3,6 +3,7 @@
 /* The memory of a BERT's training on each device, in bytes: what book/src/bert-memory.md has formulas for, with the
    outputs as in dp-custom-criterion/src/exhibits/compare/formula.rs. */
 {
+  const { sum } = pictures;
   const NUMBER = 4;
   // The rows of the table of positions, which is not trained.
   const POSITIONS = 512;
@@ -16,8 +17,6 @@
     "ddp with ZeroRedundancyOptimizer": { ranks: true, zero: true },
   };
   pictures.bertMethods = Object.keys(METHODS);
-
-  const sum = numbers => numbers.reduce((total, number) => total + number, 0);
 
   /** How many numbers each trained tensor has: the embeddings of words and segments, the blocks, and the two heads. */
   const trainedTensors = ({ words, hidden, layers }) => {

@@ -2,7 +2,7 @@
 
 /* The memory of the article's BERT: a bar for each device, with the bytes of its parts. */
 {
-  const { html, choice, slider, options, bertMethods } = pictures;
+  const { html, choice, slider, options, example, count, sum, binarySize, bertMethods } = pictures;
   const WORDS = [250, 500, 1000, 2000, 4000, 8000, 16000, 22000, 30522, 50000];
   const PAIRS = [1, 2, 5, 10, 20, 50, 100, 200];
   const ARTICLES = { hidden: 256, layers: 8, tokens: 163 };
@@ -13,19 +13,6 @@
   };
   const NAMES = { state: "Adam's state" };
 
-  const UNITS = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
-
-  /** Bytes with three digits, as report::size writes them. */
-  pictures.bytes = bytes => {
-    const unit = UNITS.find(([, least]) => bytes >= least);
-    if (unit === undefined) return `${bytes} B`;
-    const amount = bytes / unit[1];
-    const digits = amount < 9.995 ? 2 : amount < 99.95 ? 1 : 0;
-    return `${amount.toFixed(digits)} ${unit[0]}`;
-  };
-  const size = pictures.bytes;
-
-  const count = number => number.toLocaleString("en");
   const nameOf = (method, device) => `${method.startsWith("ddp") ? "rank" : "device"} ${device}`;
 
   const controls = () => ({
@@ -36,15 +23,15 @@
     moment: options("moment", Object.keys(MOMENTS), "at the peak"),
   });
 
-  const total = (device, moment) => MOMENTS[moment].reduce((bytes, part) => bytes + device[part], 0);
+  const total = (device, moment) => sum(MOMENTS[moment].map(part => device[part]));
 
-  const amount = (device, part) => html("span", {}, html("span", { class: `example ${part}` }),
-    ` ${NAMES[part] ?? part} ${size(device[part])}${part === "outputs" ? `, ${device.shares} shares` : ""}`);
+  const amount = (device, part) => html("span", {}, example(part),
+    ` ${NAMES[part] ?? part} ${binarySize(device[part])}${part === "outputs" ? `, ${device.shares} shares` : ""}`);
 
   const row = (name, device, { moment }, { widest, isKnown }) => {
     const parts = MOMENTS[moment].filter(part => device[part] > 0);
     const segments = parts.map(part => html("span", { class: part, style: `width: ${100 * device[part] / widest}%` }));
-    const bytes = isKnown ? size(total(device, moment)) : "?";
+    const bytes = isKnown ? binarySize(total(device, moment)) : "?";
     return html("div", { class: "device" },
       html("p", {}, html("span", {}, name), html("span", { class: "total" }, bytes)),
       html("div", { class: "bar", "aria-hidden": "true" }, ...segments),
@@ -55,7 +42,7 @@
     const [most, least] = [Math.max(...totals), Math.min(...totals)];
     if (most === least) return "All ranks need the same, to the byte.";
     const [full, empty] = [totals.indexOf(most), totals.indexOf(least)];
-    const more = `Rank ${full} needs ${size(most - least)} more than rank ${empty}`;
+    const more = `Rank ${full} needs ${binarySize(most - least)} more than rank ${empty}`;
     return `${more}: tensors are not cut, so shares of Adam's state differ.`;
   };
 
@@ -63,14 +50,14 @@
     const [first] = devices;
     const shares = 3 * devices.length - 3;
     const more = shares * share;
-    const state = size(first.state);
+    const state = binarySize(first.state);
     switch (method) {
       case "data-parallel":
-        return `The first device needs ${size(more + first.state)} more than any other: `
-          + `${shares} shares of the output, ${size(share)} each, and Adam's state.`;
+        return `The first device needs ${binarySize(more + first.state)} more than any other: `
+          + `${shares} shares of the output, ${binarySize(share)} each, and Adam's state.`;
       case "output-device":
         return `The second device has ${shares} shares of the output more than any other, `
-          + `${size(share)} each, ${size(more)} in all. Adam's state, ${state}, stays on the first.`;
+          + `${binarySize(share)} each, ${binarySize(more)} in all. Adam's state, ${state}, stays on the first.`;
       default:
         return `The first device needs ${state} more than any other: Adam's state.`;
     }
@@ -79,14 +66,14 @@
   const summary = ({ method, moment }, memory, totals, isKnown) => {
     const { devices, share } = memory;
     if (!isKnown) {
-      return `A share of the output takes ${size(share)}, and the weights' gradients take two shares or more. `
+      return `A share of the output takes ${binarySize(share)}, and the weights' gradients take two shares or more. `
         + "The formula does not hold here: the peak may be at another moment.";
     }
     if (devices.length === 1) return "With one device, nothing is gathered.";
     if (method.startsWith("ddp")) return ofRanks(totals);
     if (moment === "at the peak") return atThePeak(method, memory);
     const more = devices[0].gradients + devices[0].state;
-    return `The first device has ${size(more)} more than any other: the gradients and Adam's state.`;
+    return `The first device has ${binarySize(more)} more than any other: the gradients and Adam's state.`;
   };
 
   const note = ({ devices, pairs }) => html("p", { class: "legend" },

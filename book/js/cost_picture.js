@@ -2,19 +2,17 @@
 
 /* What an update costs by each method, with sliders: a chart over the number of ranks, and a table for one number. */
 {
-  const { html, svg, costs, choice, roundNumbers, time, size } = pictures;
+  const { svg, costs, choice, line, text, rowsTable, roundNumbers, count, time, decimalSize } = pictures;
   const METHODS = Object.keys(costs);
 
   /** Powers of two, the numbers halfway between them, and 10,000. */
   const RANKS = [2, ...Array.from({ length: 12 }, (_, power) => [3 * 2 ** power, 4 * 2 ** power]).flat(), 10000];
 
-  const count = number => number.toLocaleString("en");
-
   const controls = () => ({
     ranks: choice("ranks N", RANKS, 64, count),
-    bytes: choice("model K", roundNumbers(1e3, 1e10), 1e8, size),
+    bytes: choice("model K", roundNumbers(1e3, 1e10), 1e8, decimalSize),
     microseconds: choice("latency α", roundNumbers(1, 1000), 20, value => time(value * 1e-6)),
-    megabytes: choice("bandwidth 1/β", roundNumbers(100, 1e6), 1e4, value => `${size(value * 1e6)}/s`),
+    megabytes: choice("bandwidth 1/β", roundNumbers(100, 1e6), 1e4, value => `${decimalSize(value * 1e6)}/s`),
   });
 
   const WIDTH = 400;
@@ -30,21 +28,18 @@
     return exponents.map(exponent => Number(`1e${exponent}`)).filter(power => power >= least && power <= most);
   };
 
-  const line = (kind, x1, y1, x2, y2) => svg("line", { class: kind, x1, y1, x2, y2 });
-  const text = (kind, x, y, words) => svg("text", { class: kind, x, y }, words);
-
   // Beside the chart there is no room for more digits.
   const tickWords = tick => tick < 1e4 ? time(tick) : `10${"⁰¹²³⁴⁵⁶⁷⁸⁹"[Math.round(Math.log10(tick))]} s`;
 
   const timeAxis = (y, ticks) => ticks.flatMap(tick => [
-    line("grid", EDGE.left, y(tick), EDGE.right, y(tick)),
-    text("end", EDGE.left - 6, y(tick) + 5, tickWords(tick)),
+    line("grid", [EDGE.left, y(tick)], [EDGE.right, y(tick)]),
+    text("end", [EDGE.left - 6, y(tick) + 5], tickWords(tick)),
   ]);
 
   const rankAxis = x => [
-    ...[2, 10, 100, 1000].map(tick => text("", x(tick), EDGE.bottom + 19, count(tick))),
-    text("end", WIDTH, EDGE.bottom + 19, count(RANKS.at(-1))),
-    text("", (EDGE.left + EDGE.right) / 2, HEIGHT - 6, "ranks"),
+    ...[2, 10, 100, 1000].map(tick => text("", [x(tick), EDGE.bottom + 19], count(tick))),
+    text("end", [WIDTH, EDGE.bottom + 19], count(RANKS.at(-1))),
+    text("", [(EDGE.left + EDGE.right) / 2, HEIGHT - 6], "ranks"),
   ];
 
   /** A method's line, and the marker of the chosen number of ranks if it has a time there. */
@@ -69,7 +64,7 @@
       svg("rect", { class: "lane", ...area }),
       ...timeAxis(y, ticks),
       ...rankAxis(x),
-      line("faint", x(ranks), EDGE.top, x(ranks), EDGE.bottom),
+      line("faint", [x(ranks), EDGE.top], [x(ranks), EDGE.bottom]),
       ...curves.flatMap((points, at) => curve(x, y, points, ranks, at)));
   };
 
@@ -82,12 +77,11 @@
     return METHODS.filter((_, at) => seconds[at] !== null && seconds[at] <= least * (1 + 1e-9));
   };
 
-  const table = (seconds, fastest) => html("table", {}, html("tbody", {}, ...METHODS.map((method, at) => {
+  const table = (seconds, fastest) => rowsTable(METHODS.map((method, at) => {
     const isFastest = fastest.includes(method);
     const words = seconds[at] === null ? "needs full nodes" : time(seconds[at]) + (isFastest ? ", fastest" : "");
-    const name = html("th", { scope: "row" }, key(at), method);
-    return html("tr", isFastest ? { class: "fastest" } : {}, name, html("td", {}, words));
-  })));
+    return { name: [key(at), method], words, kind: isFastest ? "fastest" : "" };
+  }));
 
   const summary = ({ link, ranks, bytes }, fastest) => {
     const overtakes = pictures.treeOvertakesRing(link, bytes);

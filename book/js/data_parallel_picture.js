@@ -2,7 +2,7 @@
 
 /* A step of DataParallel in nine frames: a column for each device, and a row for each kind of thing that it holds. */
 {
-  const { html, slider, stepper } = pictures;
+  const { html, slider, stepper, example, count, sum } = pictures;
   const STEPS = pictures.dataParallelSteps;
   const COLOURS = ["a", "b", "c", "d"];
   const NAMES = { batch: "batch", weights: "weights", outputs: "outputs", outputGradients: "gradients of outputs",
@@ -14,13 +14,11 @@
     step: stepper("step", () => STEPS.length),
   });
 
-  const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-
   const list = words => words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 
   const names = devices => list(devices.map(device => `cpu:${device}`));
 
-  const bytes = frames => frames.flatMap(frame => frame.copies).reduce((sum, copy) => sum + copy.bytes, 0);
+  const bytes = frames => sum(frames.flatMap(frame => frame.copies).map(copy => copy.bytes));
 
   /** The device whose colour a row of the batch, or the gradient of a replica, has. */
   const ownerOf = (kind, item, chunks) => kind === "gradients" ? item : chunks.findIndex(chunk => chunk.includes(item));
@@ -51,11 +49,9 @@
   const copies = ({ chunks, frames }, step) => html("ul", { class: "copies", style: `--n: ${chunks.length - 1}` },
     ...frames[step].copies.map(({ from, to, bytes }) => html("li", {}, `cpu:${from} → cpu:${to}: ${count(bytes, "byte")}`)));
 
-  const sum = ({ frames }, step) => html("p", { class: "sum" },
+  const copied = ({ frames }, step) => html("p", { class: "sum" },
     html("span", {}, `Copied in this step: ${count(bytes([frames[step]]), "byte")}. `),
-    html("span", {}, `So far: ${bytes(frames.slice(0, step + 1)).toLocaleString("en")} of ${count(bytes(frames), "byte")}.`));
-
-  const example = kind => html("span", { class: `example ${kind}` });
+    html("span", {}, `So far: ${count(bytes(frames.slice(0, step + 1)))} of ${count(bytes(frames), "byte")}.`));
 
   const legend = () => html("p", { class: "legend" },
     "Numbers are rows of the batch; in the last line, replicas whose gradients are added up. ",
@@ -86,7 +82,7 @@
   pictures.enhance("data-parallel", controls, values => {
     const computed = pictures.dataParallel(values);
     const { step } = values;
-    const elements = [table(computed, step), copies(computed, step), sum(computed, step), legend()];
+    const elements = [table(computed, step), copies(computed, step), copied(computed, step), legend()];
     return { summary: summary(values, computed), elements };
   });
 }

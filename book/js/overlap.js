@@ -3,12 +3,10 @@
 /* How much of the exchange a backward pass hides: the buckets of libtorch's Reducer from step 2 on, and when each is
    complete, leaves and has arrived. */
 {
-  const MIB = 2 ** 20;
+  const { MIB, sum } = pictures;
 
   /** The bytes at which the first bucket and all others are closed, as in core/src/distributed/ddp_options.rs. */
   const limitsOf = capMb => capMb === null ? [MIB, 25 * MIB] : Array(2).fill(Math.floor(capMb * MIB));
-
-  const sum = numbers => numbers.reduce((total, number) => total + number, 0);
 
   /** The gradients in each bucket, in bytes and in the order in which they are ready. The gradient that reaches the
       limit closes the bucket. A cap of null is PyTorch's default. */

@@ -3,7 +3,7 @@
 /* The ring all-reduce, iteration by iteration: a row for each GPU, a column for each chunk, and an arrow to the next row for
    each chunk that is sent. */
 {
-  const { html, slider, stepper } = pictures;
+  const { html, slider, stepper, example } = pictures;
   const LETTERS = "abcdefgh";
   const lastIteration = n => 2 * (n - 1);
 
@@ -37,8 +37,6 @@
     const where = `Iteration ${iteration} of ${lastIteration(n)}, ${half}`;
     return `${where}: GPU 0 sends ${chunk(0)} to GPU 1${others}. ${meaning}${outcome}`;
   };
-
-  const example = kind => html("span", { class: `example ${kind}` });
 
   const legend = () => html("p", { class: "legend" },
     "The numbers in a cell are the GPUs whose parts have been added up, in this order. ",

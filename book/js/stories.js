@@ -15,7 +15,7 @@
 
   /** The loss on a GPU's data, ½ h (θ - m)². */
   pictures.lossOf = (gpu, theta) =>
-    subtract(theta, GPUS[gpu].m).reduce((sum, distance) => sum + 0.5 * GPUS[gpu].h * distance ** 2, 0);
+    pictures.sum(subtract(theta, GPUS[gpu].m).map(distance => 0.5 * GPUS[gpu].h * distance ** 2));
 
   /** What happens until GPU1 adds its step, before which GPU2 makes this many updates. A write has the version that it
       makes, the one that its step was computed for, and its staleness. With it come two other endings: with a step of GPU1

@@ -2,11 +2,9 @@
 
 /* The stories event by event: the plane of θ above, and below it a timeline of what is computed for which version. */
 {
-  const { svg, choice, stepper, gpus, lossOf, stepOf } = pictures;
+  const { svg, choice, stepper, line, text, rounded, count, gpus, lossOf, stepOf } = pictures;
   const LETTERS = "abcdefghij";
   const lastEvent = updates => 2 * updates + 2;
-
-  const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? "" : "s"}`;
 
   const controls = () => ({
     updates: choice("GPU2 makes", [1, 2, 3, 4, 5, 6, 7, 8], 4, updates => count(updates, "update")),
@@ -14,10 +12,6 @@
     event: stepper("event", ({ updates }) => lastEvent(updates)),
   });
 
-  const rounded = value => Math.round(value * 10) / 10;
-  const line = (kind, [x1, y1], [x2, y2]) =>
-    svg("line", { class: kind, x1: rounded(x1), y1: rounded(y1), x2: rounded(x2), y2: rounded(y2) });
-  const text = (kind, [x, y], words) => svg("text", { class: kind, x: rounded(x), y: rounded(y) }, words);
   const circle = (kind, [x, y], r) => svg("circle", { class: kind, cx: rounded(x), cy: rounded(y), r });
   const rect = (kind, [x, y], width, height) =>
     svg("rect", { class: kind, x: rounded(x), y: rounded(y), width: rounded(width), height });

@@ -77,7 +77,7 @@ def equals_the_table(picture):
     found = [memory(picture, method=method, devices=2, **sizes) for method in methods]
     devices = [device for each in found for device in each["devices"]]
     shown = [[between_steps(device), *(device[part] for part in LASTING)] for device in devices]
-    shown = picture.evaluate(f"{json.dumps(shown)}.map(bytes => bytes.map(pictures.bytes))")
+    shown = picture.evaluate(f"{json.dumps(shown)}.map(bytes => bytes.map(pictures.binarySize))")
     expect("the table between steps", shown, amounts[:8])
     # The chapter: besides the shares there are 32 MiB of other activations on every device.
     shown = [f"{(device['outputs'] >> 20) + 32} MiB" for device in devices]
@@ -94,7 +94,7 @@ def shares_out(picture):
         expect(f"the state of {ranks} ranks together", sum(device["state"] for device in shared), whole[0]["state"])
     # The chapter names the two that have the largest tensors.
     states = [device["state"] for device in shared[:2]]
-    expect("the largest shares", picture.evaluate(f"{states}.map(pictures.bytes)"), ["43.0 MiB"] * 2)
+    expect("the largest shares", picture.evaluate(f"{states}.map(pictures.binarySize)"), ["43.0 MiB"] * 2)
 
 
 def obeys(picture, path):
