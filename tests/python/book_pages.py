@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import browser
+from picture import NARROW, SMALLEST_TEXT
 
-WIDTHS = [360, 400, 800, 1400]
+WIDTHS = [NARROW, 400, 800, 1400]
 WIDE = WIDTHS[-1]
 THEMES = ["light", "rust", "coal", "navy", "ayu"]
 # Of text and of lines, by the Web Content Accessibility Guidelines, level AA.
@@ -17,8 +18,6 @@ CONTRAST = 4.5
 CONTRAST_OF_LINES = 3
 # On the widest screen at most one block in twenty may be wider than its page.
 SCROLLING = 0.05
-# Pixels on the screen, also where a picture or a chart is drawn smaller than it is.
-SMALLEST_TEXT = 12
 # All pages in one, the list of chapters, and what a server shows for a page that is not there.
 NOT_PAGES = ["print.html", "toc.html", "404.html"]
 
@@ -105,7 +104,7 @@ FAINT = """(() => {
 })()""".replace("CONTRAST_OF_TEXT", str(CONTRAST)).replace("CONTRAST_OF_LINES", str(CONTRAST_OF_LINES))
 
 # How many keywords the listings have, and how many of these have a colour of their own. Only a theme's style sheet colours
-# keywords, while book/dark.css colours some other words too.
+# keywords, while book/contrast.css colours some other words too.
 KEYWORDS = """(() => {
   const keywords = [...document.querySelectorAll('main code .hljs-keyword')];
   const colour = element => getComputedStyle(element).color;

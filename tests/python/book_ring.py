@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from picture import buttons, expect, fits, focus, summary
+from picture import STEP, buttons, expect, fits, focus, heights, summary
 
 # What `ring show` prints, one file for each half. `b(2,1)*` is a sum that has just been received.
 RINGS = [Path(__file__).parents[2] / f"book/src/output/ring_{half}.txt" for half in ["scatter_reduce", "all_gather"]]
@@ -107,14 +107,7 @@ def stays(picture):
     focus(picture, "GPUs N")
     picture.press("End")
     fits(picture)
-    focus(picture, "iteration")
-    picture.press("Home")
-    heights = set()
-    for _ in range(15):
-        heights.add(picture.evaluate("picture.offsetHeight"))
-        picture.press("ArrowRight")
-    expect("the last iteration of eight GPUs", iteration_of(picture), "14 of 14")
-    expect("how often the page below jumps", len(heights) - 1, 0)
+    expect("how often the page below jumps", len(heights(picture, "iteration", 14)) - 1, 0)
 
 
 def cells(picture, kind):
@@ -127,7 +120,7 @@ def columns(picture, kind):
 
 
 def iteration_of(picture):
-    return picture.evaluate("picture.querySelector('.stepper output').textContent")
+    return picture.evaluate(STEP)
 
 
 def player(picture):

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from picture import expect, fits, focus, summary
+from picture import expect, fits, focus, heights, summary, texts
 
 OUTPUT = Path(__file__).parents[2] / "book/src/output"
 TRACE = (OUTPUT / "trace_toy.txt").read_text()
@@ -111,14 +111,8 @@ def stays(picture):
     focus(picture, "rows")
     picture.press("End")
     for devices in range(1, 5):
-        focus(picture, "step")
-        picture.press("Home")
-        heights = set()
-        for _ in range(10):
-            fits(picture)
-            heights.add(picture.evaluate("picture.offsetHeight"))
-            picture.press("ArrowRight")
-        expect(f"how often the page below {devices} devices jumps", len(heights) - 1, 0)
+        expect(f"how often the page below {devices} devices jumps", len(heights(picture, "step", 9)) - 1, 0)
+        fits(picture)
         focus(picture, "devices")
         picture.press("ArrowRight")
 
@@ -143,7 +137,3 @@ def held(picture):
 
 def count(picture, kind):
     return picture.evaluate(f"picture.querySelectorAll('.cell.{kind}').length")
-
-
-def texts(picture, selector):
-    return picture.evaluate(f"[...picture.querySelectorAll('{selector}')].map(element => element.textContent)")

@@ -5,7 +5,7 @@ import re
 import sys
 
 NARROW = 360
-# Pixels, on a narrow screen too.
+# Pixels on the screen, also where a picture or a chart is drawn smaller than it is.
 SMALLEST_TEXT = 12
 
 # The name of the control that the keyboard reaches.
@@ -22,6 +22,9 @@ LAYOUT = """(() => {
       .map(input => input.closest('label').firstChild.textContent),
   };
 })()"""
+
+# What the slider over steps says.
+STEP = "picture.querySelector('.stepper output').textContent"
 
 
 class Picture:
@@ -63,7 +66,7 @@ def prints(picture, path):
     is_still = picture.evaluate(f"window.onPaper === {still}")
     expect(f"{picture.name}: whether paper has what the page shows without scripts", is_still, has_steps)
     picture.page.emulate("print")
-    controls = picture.evaluate("picture.querySelector('form').checkVisibility()")
+    controls = picture.evaluate("picture.querySelector('form')?.checkVisibility() ?? null")
     expect(f"{picture.name}: whether paper has controls", controls, False)
     coloured = "[...picture.querySelectorAll('.bar, .bar *, .cell, .example, td')]"
     lost = picture.evaluate(f"{coloured}.filter(each => getComputedStyle(each).printColorAdjust !== 'exact').length")
@@ -93,6 +96,18 @@ def focus(picture, label):
             return
         picture.press("Tab")
     sys.exit(f"the Tab key does not reach the control {label}")
+
+
+def heights(picture, label, last):
+    """All heights of the picture from the first step of a stepper to the last."""
+    focus(picture, label)
+    picture.press("Home")
+    found = set()
+    for step in range(last + 1):
+        expect(f"{picture.name}: the step", picture.evaluate(STEP), f"{step} of {last}")
+        found.add(picture.evaluate("picture.offsetHeight"))
+        picture.press("ArrowRight")
+    return found
 
 
 def without_scripts(picture, path):
