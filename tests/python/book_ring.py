@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from picture import STEP, buttons, expect, fits, focus, heights, summary
+from picture import STEP, buttons, expect, focus, heights, summary
 
 # What `ring show` prints, one file for each half. `b(2,1)*` is a sum that has just been received.
 RINGS = [Path(__file__).parents[2] / f"book/src/output/ring_{half}.txt" for half in ["scatter_reduce", "all_gather"]]
@@ -106,7 +106,6 @@ def stays(picture):
     """The largest ring fits a narrow screen, and is as high in every iteration."""
     focus(picture, "GPUs N")
     picture.press("End")
-    fits(picture)
     expect("how often the page below jumps", len(heights(picture, "iteration", 14)) - 1, 0)
 
 

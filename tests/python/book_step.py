@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from picture import expect, fits, focus, heights, summary, texts
+from picture import expect, focus, heights, summary, texts
 
 OUTPUT = Path(__file__).parents[2] / "book/src/output"
 TRACE = (OUTPUT / "trace_toy.txt").read_text()
@@ -112,7 +112,6 @@ def stays(picture):
     picture.press("End")
     for devices in range(1, 5):
         expect(f"how often the page below {devices} devices jumps", len(heights(picture, "step", 9)) - 1, 0)
-        fits(picture)
         focus(picture, "devices")
         picture.press("ArrowRight")
 

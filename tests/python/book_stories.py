@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from picture import expect, fits, focus, heights, summary, texts
+from picture import expect, focus, heights, summary, texts
 
 OUTPUT = Path(__file__).parents[2] / "book/src/output"
 ETAS = [0.0625, 0.125, 0.25]
@@ -182,7 +182,6 @@ def stays(picture):
             focus(picture, "GPU2 makes")
             picture.press("Home" if updates == 1 else "ArrowRight")
             found |= heights(picture, "event", 2 * updates + 2)
-        fits(picture)
         focus(picture, "learning rate")
         picture.press("ArrowLeft")
     expect("how often the page below jumps", len(found) - 1, 0)

@@ -99,12 +99,13 @@ def focus(picture, label):
 
 
 def heights(picture, label, last):
-    """All heights of the picture from the first step of a stepper to the last."""
+    """All heights of the picture from the first step of a stepper to the last. At each it fits the screen."""
     focus(picture, label)
     picture.press("Home")
     found = set()
     for step in range(last + 1):
         expect(f"{picture.name}: the step", picture.evaluate(STEP), f"{step} of {last}")
+        fits(picture)
         found.add(picture.evaluate("picture.offsetHeight"))
         picture.press("ArrowRight")
     return found
