@@ -1,7 +1,10 @@
 //! Where rank 0 listens, and for whom launch keeps the port.
 
 use std::net::TcpListener;
+use std::os::fd::AsRawFd;
 use std::process::Command;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, socket};
 
 use crate::job::{Job, run};
 
@@ -12,9 +15,14 @@ fn launch_python(job: &Job, flags: &str, script: &str) -> Command {
     command
 }
 
-/// A free port that no system hands out to a program that asks for any.
+/// A free port that no system hands out to a program that asks for any. It can be bound without
+/// SO_REUSEADDR, so no connection that has ended on it within the last minute is in the way.
 fn quiet_port() -> u16 {
-    (20_000..30_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+    let can_be_bound = |port: &u16| {
+        let probe = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None);
+        bind(probe.unwrap().as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, *port)).is_ok()
+    };
+    (20_000..30_000).find(can_be_bound).unwrap()
 }
 
 #[test]
