@@ -46,6 +46,7 @@ mod openness;
 mod optim_parity;
 mod output_files;
 mod param_groups_parity;
+mod printed_losses;
 mod readme;
 mod report_flags;
 mod resume_auto;
