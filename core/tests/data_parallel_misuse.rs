@@ -263,3 +263,16 @@ fn outputs_that_nobody_uses_leave_nothing_behind() {
     model.backward(&model.forward_t(&ones(&[1000, 2]), true).sum(Kind::Float)).unwrap();
     assert_eq!(live(), [before[0] + 9 * 4, before[1]]);
 }
+
+#[test]
+fn a_data_parallel_may_be_dropped_during_a_backward_pass_on_another_thread() {
+    for _ in 0..100 {
+        let (_vs, model) = model(2);
+        let loss = model.forward_t(&ones(&[4, 2]), true).sum(Kind::Float);
+        let backward =
+            std::thread::spawn(move || loss.f_backward().map(|()| loss.double_value(&[])));
+        drop(model);
+        // Whether the pass or the drop was first, the pass ends.
+        let _ = backward.join().unwrap();
+    }
+}

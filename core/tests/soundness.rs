@@ -1,4 +1,4 @@
-//! Safe code neither reaches undefined behaviour nor waits forever.
+//! Safe code of a rank neither reaches undefined behaviour nor waits forever.
 //!
 //! What was tried, by the ways in which programs get there:
 //!
@@ -11,11 +11,9 @@
 //! - panics in the closure of a forward pass and in a join;
 //! - groups dropped before their works, and works dropped without a wait;
 //! - memory that is given back during an exchange (in `collectives`), and tensors in shared memory
-//!   that outlive their group;
-//! - loaders dropped mid-epoch;
-//! - a DataParallel dropped during a backward pass on another thread (`data_parallel_misuse` has its
-//!   guards and its use within its own passes);
-//! - tensors with another handle, or saved by a graph, given to threads to write in at once.
+//!   that outlive their group.
+//!
+//! `data_parallel_misuse` does the same for DataParallel.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -26,16 +24,13 @@ mod weights;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use tch::nn::{self, ModuleT, VarStore};
+use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, with_grad};
-use tch_parallel::data::{DataLoader, DataLoaderOptions, SequentialSampler, TensorDataset};
-use tch_parallel::data_parallel::DataParallel;
 use tch_parallel::distributed::hooks::{self, CommHook};
 use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup, ReduceOp,
 };
-use tch_parallel::hogwild::AtomicTensor;
-use tch_parallel::{Devices, Error, Result};
+use tch_parallel::{Error, Result};
 use weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 
 fn loss(weights: &Weights, [matrix, vector]: &[Tensor; 2]) -> Tensor {
@@ -350,54 +345,3 @@ on_ranks!(
         }
     }
 );
-
-on_ranks!(
-    1,
-    fn a_loader_may_be_dropped_mid_epoch(_group: &ProcessGroup) {
-        let numbers = Tensor::arange(64, (Kind::Int64, Device::Cpu));
-        let options = DataLoaderOptions { batch_size: 2, num_workers: 3, ..Default::default() };
-        for _ in 0..50 {
-            let data = TensorDataset::new((numbers.copy(), numbers.copy())).unwrap();
-            let sampler = SequentialSampler;
-            let loader = DataLoader::with_options(data, sampler, options.clone()).unwrap();
-            let mut epoch = loader.epoch(0).unwrap();
-            let (first, _) = epoch.next().unwrap().unwrap();
-            drop(epoch);
-            drop(loader);
-            assert_eq!(first.int64_value(&[1]), 1);
-        }
-    }
-);
-
-#[test]
-fn a_data_parallel_may_be_dropped_during_a_backward_pass_on_another_thread() {
-    for _ in 0..100 {
-        let vs = VarStore::new(Device::Cpu);
-        let build = |path: &nn::Path<'_>| nn::linear(path, 8, 8, Default::default());
-        let model = DataParallel::new(build, &vs, &Devices::cpu(2).unwrap()).unwrap();
-        let xs = Tensor::ones([4, 8], (Kind::Float, Device::Cpu));
-        let loss = model.forward_t(&xs, true).sum(Kind::Float);
-        let backward = thread::spawn(move || loss.f_backward().map(|()| loss.double_value(&[])));
-        drop(model);
-        // Whether the pass or the drop was first, the pass ends.
-        let _ = backward.join().unwrap();
-    }
-}
-
-#[test]
-fn only_a_tensor_that_nobody_else_can_reach_is_given_to_threads_to_write_in() {
-    let of_a_graph = || {
-        let weights = Tensor::ones([3], (Kind::Float, Device::Cpu)).set_requires_grad(true);
-        let product = &weights * 2.0;
-        let saves_it = product.square();
-        (product, saves_it)
-    };
-    let (product, _saves_it) = of_a_graph();
-    assert!(AtomicTensor::new(product).is_none());
-
-    let ones = Tensor::ones([3], (Kind::Float, Device::Cpu));
-    let view = ones.view([3, 1]);
-    assert!(AtomicTensor::new(ones).is_none());
-    drop(view);
-    assert!(AtomicTensor::new(Tensor::ones([3], (Kind::Float, Device::Cpu))).is_some());
-}

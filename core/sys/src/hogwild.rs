@@ -151,6 +151,13 @@ mod tests {
     }
 
     #[test]
+    fn what_a_graph_has_saved_is_not_taken() {
+        let product = Tensor::ones([3], FLOAT_CPU).set_requires_grad(true) * 2.0;
+        let _saves_it = product.square();
+        assert!(AtomicTensor::new(product).is_none());
+    }
+
+    #[test]
     #[should_panic(expected = "a step has a float for each element")]
     fn a_step_of_another_length_is_refused() {
         let shared = AtomicTensor::new(Tensor::zeros([4], FLOAT_CPU)).unwrap();

@@ -193,7 +193,7 @@ fn tensors_are_taken_as_they_lie_in_memory() {
 }
 
 #[test]
-#[ignore = "takes minutes; the test above is a part of it"]
+#[ignore = "takes minutes; all_reduce_has_the_bits_of_gloos_ring is a part of it"]
 fn all_reduce_has_the_bits_of_gloos_ring_in_thousands_of_cases() {
     // 5,000 in all, and fewer of those that take long.
     for (ranks, cases) in [(2, 1400), (3, 1200), (4, 900), (5, 600), (6, 400), (7, 300), (8, 200)] {

@@ -29,7 +29,6 @@ const FAINT: f64 = 0.2;
 /// Those of [`lines()`](super::lines()), but there may be more than nine series.
 pub fn panels(chart: &Lines) -> Result<String> {
     chart.check()?;
-    let colour = &colours("series", 1)?[0];
     let (x_range, y_range) = chart.ranges();
     let mut canvas = Canvas::new(&chart.title);
     canvas.y_title(&chart.y.title);
@@ -43,16 +42,17 @@ pub fn panels(chart: &Lines) -> Result<String> {
     let width = (right + gap - left) / COLUMNS as f64 - gap;
     let rows = chart.series.len().div_ceil(COLUMNS);
     let height = (HEIGHT / rows as f64).clamp(PANEL[0], PANEL[1]);
-    let last = chart.series.len() - 1;
+    let columns = (0..COLUMNS).map(|column| left + column as f64 * (width + gap));
+    let columns: Vec<_> = columns.map(|left| (left, left + width)).collect();
     for (row, series) in chart.series.chunks(COLUMNS).enumerate() {
-        let name = |series: &Series| LABEL.wrap(&series.name, width + x_labels / 2.0);
-        let names: Vec<_> = series.iter().map(name).collect();
+        let room = width + x_labels / 2.0;
+        let names: Vec<_> = series.iter().map(|own| LABEL.wrap(&own.name, room)).collect();
         let lines = names.iter().map(Vec::len).max().unwrap_or(0) as f64;
         let top = canvas.bottom + lines * LABEL.line_height() + BELOW_NAME;
-        for (column, (own, name)) in series.iter().zip(&names).enumerate() {
-            let left = left + column as f64 * (width + gap);
-            let plot = Plot { left, right: left + width, top, bottom: top + height };
-            for (line, words) in name.iter().rev().enumerate() {
+        for (column, own) in series.iter().enumerate() {
+            let (left, right) = columns[column];
+            let plot = Plot { left, right, top, bottom: top + height };
+            for (line, words) in names[column].iter().rev().enumerate() {
                 let baseline = top - BELOW_NAME - line as f64 * LABEL.line_height();
                 canvas.text((left, baseline), Anchor::Start, LABEL, words);
             }
@@ -61,22 +61,12 @@ pub fn panels(chart: &Lines) -> Result<String> {
             if column == 0 {
                 canvas.y_labels(plot, &y_range);
             }
-            let index = row * COLUMNS + column;
-            if index + COLUMNS > last {
+            let is_lowest = (row + 1) * COLUMNS + column >= chart.series.len();
+            if is_lowest {
                 canvas.x_labels(plot, &x_range);
             }
             let place = |&(x, y): &(f64, f64)| (plot.x(&x_range, x), plot.y(&y_range, y));
-            let curve =
-                |series: &Series| stroke().set("points", points(series.points.iter().map(place)));
-            for other in chart.series.iter().filter(|other| !ptr::eq(*other, own)) {
-                canvas.add(curve(other).set("stroke", INK).set("stroke-opacity", FAINT));
-            }
-            let strong = curve(own).set("stroke", colour.fill).set("stroke-width", 3);
-            canvas.add(strong.add(tooltip(&own.name)));
-            // A single point makes no line.
-            if let [point] = &own.points[..] {
-                canvas.add(dot(place(point), colour));
-            }
+            curves(&mut canvas, &chart.series, own, place)?;
         }
         canvas.bottom = top + height + 8.0;
     }
@@ -92,8 +82,28 @@ pub fn panels(chart: &Lines) -> Result<String> {
     )))
 }
 
-fn stroke() -> Polyline {
-    Polyline::new().set("fill", "none").set("stroke-linejoin", "round")
+/// The panel's own curve, over all others.
+fn curves(
+    canvas: &mut Canvas,
+    all: &[Series],
+    own: &Series,
+    place: impl Fn(&(f64, f64)) -> (f64, f64),
+) -> Result<()> {
+    let colour = &colours("series", 1)?[0];
+    let curve = |series: &Series| {
+        let stroke = Polyline::new().set("fill", "none").set("stroke-linejoin", "round");
+        stroke.set("points", points(series.points.iter().map(&place)))
+    };
+    for other in all.iter().filter(|other| !ptr::eq(*other, own)) {
+        canvas.add(curve(other).set("stroke", INK).set("stroke-opacity", FAINT));
+    }
+    let strong = curve(own).set("stroke", colour.fill).set("stroke-width", 3);
+    canvas.add(strong.add(tooltip(&own.name)));
+    // A single point makes no line.
+    if let [point] = &own.points[..] {
+        canvas.add(dot(place(point), colour));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
