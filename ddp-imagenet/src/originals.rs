@@ -8,7 +8,7 @@ pub const ORIGINALS: Originals<'_> = &[
     ("--learning-rate", Here::Flag("--lr")),
     ("--dist-backend", Here::Flag("--backend")),
     ("--no-accel", Here::Flag("--device=cpu")),
-    ("--pretrained", Here::Instead("leave it out, the weights are always trained here")),
+    ("--pretrained", Here::Instead("leave it out; the weights are always trained here")),
     ("--gpu", Here::Instead("set CUDA_VISIBLE_DEVICES=0 for GPU 0")),
     ("--multiprocessing-distributed", Here::Instead("type launch -n gpu for a rank on every GPU")),
     ("--world-size", Here::Instead(WORLD_SIZE)),
@@ -16,8 +16,8 @@ pub const ORIGINALS: Originals<'_> = &[
     ("--dist-url", Here::Instead(DIST_URL)),
     // main_amp.py
     ("--opt-level", Here::Instead("type --amp fp16 or --amp bf16; without it, it is O0")),
-    ("--loss-scale", Here::Instead("leave it out, --amp fp16 finds the scale by itself")),
-    ("--keep-batchnorm-fp32", Here::Instead("leave it out, with --amp it always does")),
+    ("--loss-scale", Here::Instead("leave it out; --amp fp16 finds the scale by itself")),
+    ("--keep-batchnorm-fp32", Here::Instead("leave it out; --amp always keeps it")),
     ("--prof", Here::Instead("type --profile DIR --steps N")),
     ("--deterministic", Here::Instead("type --seed N, which makes it deterministic as well")),
     // PyramidNet's authors

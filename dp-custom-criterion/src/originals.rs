@@ -13,8 +13,8 @@ pub const ORIGINALS: Originals<'_> = &[
     ("--test-dataset", Here::Instead(NO_TEST_SET)),
     ("--with-cuda", Here::Instead("type --devices cuda:0 for a GPU; without it, it is the CPU")),
     ("--cuda-devices", Here::Instead("type --devices cuda:0,cuda:1 for GPUs 0 and 1")),
-    ("--corpus-lines", Here::Instead("leave it out, the lines of --corpus are counted")),
-    ("--on-memory", Here::Instead("leave it out, all of --corpus is always in memory")),
+    ("--corpus-lines", Here::Instead("leave it out; the lines of --corpus are counted")),
+    ("--on-memory", Here::Instead("leave it out; all of --corpus is always in memory")),
     ("--lr", Here::Instead("it has no effect in the original either; type --warmup N")),
 ];
 
@@ -25,4 +25,4 @@ pub const VOCAB: Originals<'_> = &[
     ("--vocab-size", Here::Flag("--size")),
 ];
 
-const NO_TEST_SET: &str = "leave it out, only the loss of --corpus is measured";
+const NO_TEST_SET: &str = "leave it out; only the loss of --corpus is measured";
