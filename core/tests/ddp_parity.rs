@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::hooks::PostLocalSgd;
+use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
 use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, PeriodicModelAverager, ProcessGroup,
 };
@@ -48,16 +48,17 @@ fn zero_grad(vs: &VarStore) {
     Sgd::new(vs, SgdOptions::default()).unwrap().zero_grad().unwrap();
 }
 
-fn sparse(group: &ProcessGroup, gradient_as_bucket_view: bool, saved: &mut Saved) {
+fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
     let vs = VarStore::new(Device::Cpu);
     let bag = vs.root().zeros("bag", &[20, 4]);
     let head = linear(vs.root() / "head", 4, 3, LinearOptions::default());
     fill(&vs, group);
-    let options = DdpOptions {
-        gradient_as_bucket_view,
-        sparse_gradients: ["bag".into()].into(),
-        ..Default::default()
-    };
+    let mut options = DdpOptions { sparse_gradients: ["bag".into()].into(), ..Default::default() };
+    match way {
+        "view" => options.gradient_as_bucket_view = true,
+        "hook" => options.comm_hook = Some(Box::new(AllReduce)),
+        _ => {}
+    }
     let model = DistributedDataParallel::with_options((bag, head), &vs, group, options).unwrap();
     for step in 0..3 {
         let indices = Tensor::arange(12, (Kind::Int64, Device::Cpu)) * (step + 3);
@@ -70,8 +71,7 @@ fn sparse(group: &ProcessGroup, gradient_as_bucket_view: bool, saved: &mut Saved
             head.forward_t(&sums.0, true)
         });
         model.backward(&output.unwrap().cross_entropy_for_logits(&labels())).unwrap();
-        let python = if gradient_as_bucket_view { "True" } else { "False" };
-        let name = format!("sparse.{python}.{step}");
+        let name = format!("sparse.{way}.{step}");
         let variables = vs.variables();
         assert!(variables["bag"].grad().is_sparse());
         saved.insert(format!("{name}.bag"), variables["bag"].grad().to_dense(None, false));
@@ -187,8 +187,8 @@ on_ranks!(
         group: &ProcessGroup,
     ) {
         let mut saved = Saved::new();
-        for gradient_as_bucket_view in [false, true] {
-            sparse(group, gradient_as_bucket_view, &mut saved);
+        for way in ["plain", "view", "hook"] {
+            sparse(group, way, &mut saved);
         }
         ignored(group, &mut saved);
         let alone = PostLocalSgd::without_post_local_gradient_allreduce(3);

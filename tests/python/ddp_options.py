@@ -11,6 +11,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.optim import PostLocalSGDOptimizer
@@ -35,17 +36,19 @@ def fill(model):
             parameter.copy_(numbers(parameter.size(), i + dist.get_rank()))
 
 
-def sparse(gradient_as_bucket_view):
+def sparse(way):
     rank = dist.get_rank()
     bag, head = nn.EmbeddingBag(20, 4, mode="sum", sparse=True), nn.Linear(4, 3)
     model = nn.Sequential(bag, head)
     fill(model)
-    ddp = DistributedDataParallel(model, gradient_as_bucket_view=gradient_as_bucket_view)
+    ddp = DistributedDataParallel(model, gradient_as_bucket_view=way == "view")
+    if way == "hook":
+        ddp.register_comm_hook(None, allreduce_hook)
     for step in range(3):
         indices = (torch.arange(12) * (step + 3) + 5 * rank) % 20
         ddp.zero_grad()
         F.cross_entropy(ddp(indices.view(4, 3)), torch.arange(4) % 3).backward()
-        name = f"sparse.{gradient_as_bucket_view}.{step}"
+        name = f"sparse.{way}.{step}"
         save(f"{name}.bag", bag.weight.grad.to_dense())
         save(f"{name}.head", head.weight.grad)
 
@@ -99,8 +102,8 @@ def averaged(name, averaging, use_buffers):
 
 def main(file):
     dist.init_process_group("gloo")
-    for gradient_as_bucket_view in [False, True]:
-        sparse(gradient_as_bucket_view)
+    for way in ["plain", "view", "hook"]:
+        sparse(way)
     ignored()
     local("alone", None)
     local("together", dist.new_group([0, 1]))
