@@ -103,6 +103,25 @@ fn the_output_may_be_changed_in_place() {
 }
 
 #[test]
+fn an_input_or_a_saved_output_that_is_changed_in_place_is_an_error_of_the_backward_pass() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
+    let mut inputs = rows(5);
+    let output = model.forward_t(&inputs, true);
+    let _ = inputs.fill_(1.0);
+    let error = model.backward(&output.sum(Kind::Float)).unwrap_err().to_string();
+    assert!(error.contains("modified by an inplace operation"), "{error}");
+
+    let output = model.forward_t(&rows(5), true);
+    // The square saves the output.
+    let mut output_again = output.shallow_clone();
+    let loss = output.square().sum(Kind::Float);
+    let _ = output_again.g_mul_scalar_(2.0);
+    let error = model.backward(&loss).unwrap_err().to_string();
+    assert!(error.contains("modified by an inplace operation"), "{error}");
+}
+
+#[test]
 fn the_loss_may_use_a_part_of_the_output_only() {
     assert_like_one_device(|model, xs| model(xs).narrow(0, 0, 1).sum(Kind::Float));
 }

@@ -74,6 +74,8 @@ struct Context {
 
 /// Replaces each leaf by a tensor with the same data, from which a backward pass continues to
 /// `inputs` through `hook`: a `torch.autograd.Function` whose forward pass has already been run.
+/// The backward pass no longer reaches the graph that a leaf had. As with `detach`, a change in place
+/// shows in both tensors, and is an error of a backward pass that needs the old values.
 ///
 /// The hook is called once for each backward pass that reaches a leaf, on whichever thread autograd
 /// uses, and is dropped with the last tensor whose graph leads to it. `backward` returns its
@@ -253,6 +255,25 @@ mod tests {
         .unwrap();
         let _ = leaves[0].g_mul_scalar_(2.0);
         (&leaves[0] * 3.0).f_backward().unwrap();
+    }
+
+    #[test]
+    fn a_graph_that_has_saved_a_leaf_notices_that_it_was_changed_in_place_afterwards() {
+        let x = leaf(0.5);
+        let saved = x.sigmoid();
+        let mut leaves = [saved.shallow_clone()];
+        hook_gradients(&mut leaves, &[], |_, _| Ok(Vec::new())).unwrap();
+        saved.f_backward().unwrap();
+        let sigmoid = number(&saved);
+        // A float32 derivative of 0.235 has an error of about 1e-8.
+        assert!((number(&x.grad()) - sigmoid * (1.0 - sigmoid)).abs() < 1e-7);
+
+        let saved = x.sigmoid();
+        let mut leaves = [saved.shallow_clone()];
+        hook_gradients(&mut leaves, &[], |_, _| Ok(Vec::new())).unwrap();
+        let _ = leaves[0].g_mul_scalar_(-2.0);
+        let error = saved.f_backward().unwrap_err().to_string();
+        assert!(error.contains("modified by an inplace operation"), "{error}");
     }
 
     #[test]
