@@ -4,11 +4,12 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tch::nn::VarStore;
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 use tch_parallel::checkpoint;
 use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
+use tests::wait::{past, until};
 
 /// The sum of the job's ranks in the group.
 fn sum(group: &ProcessGroup, own: usize) -> f64 {
@@ -101,5 +102,87 @@ on_ranks!(
         }
         // The next group still has the same name on all ranks.
         assert_eq!(sum(&group.new_group(&[0, 1]).unwrap().unwrap(), 1), 2.0);
+    }
+);
+
+/// What a group takes of its process.
+#[derive(Debug)]
+struct Taken {
+    threads: usize,
+    descriptors: usize,
+    mappings: usize,
+    resident_kib: usize,
+}
+
+impl Taken {
+    fn now() -> Taken {
+        let count = |directory: &str| std::fs::read_dir(directory).unwrap().count();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let resident = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        Taken {
+            threads: count("/proc/self/task"),
+            descriptors: count("/proc/self/fd"),
+            mappings: std::fs::read_to_string("/proc/self/maps").unwrap().lines().count(),
+            resident_kib: resident.split_whitespace().nth(1).unwrap().parse().unwrap(),
+        }
+    }
+}
+
+/// Ends a group in one of three ways: used to the end; with exchanges that nobody waits for; after a
+/// failure, while this rank still waits for the one that failed.
+fn end(group: ProcessGroup, way: usize) {
+    let sum =
+        |kind| group.all_reduce_async(Tensor::ones([5000], (kind, Device::Cpu)), ReduceOp::Sum);
+    // All have joined before one fails.
+    let met = group.barrier();
+    match way % 3 {
+        0 => {
+            met.unwrap();
+            assert_eq!(sum(Kind::Float).unwrap().wait().unwrap().double_value(&[4999]), 3.0);
+        }
+        1 => {
+            met.unwrap();
+            let _ = [(); 3].map(|()| sum(Kind::Float).unwrap());
+        }
+        // gloo does not support this kind.
+        _ if group.rank() == way % group.world_size() => {
+            met.unwrap();
+            assert!(sum(Kind::Int16).and_then(|sum| sum.wait()).is_err());
+        }
+        _ => {
+            let [first, _second] = [(); 2].map(|()| sum(Kind::Float));
+            assert!(met.and(first).and_then(|sum| sum.wait()).is_err());
+        }
+    }
+}
+
+on_ranks_with_each_transport!(
+    3,
+    fn a_group_leaves_nothing_behind_however_it_ends(group: &ProcessGroup) {
+        let groups = |ways: std::ops::Range<usize>| {
+            for way in ways {
+                end(group.new_group(&[0, 1, 2]).unwrap().unwrap(), way);
+            }
+        };
+        // The heap and the C library's threads have their final size after some.
+        groups(0..20);
+        let before = Taken::now();
+        groups(20..120);
+        let has_left_nothing = || {
+            let after = Taken::now();
+            let is_clean = after.threads <= before.threads
+                && after.descriptors <= before.descriptors
+                // A thread that ends leaves its stack and its heap, two mappings, to the next one. A
+                // group that leaked has 16 mappings, and 0.2 MiB of memory.
+                && after.mappings <= before.mappings + 30
+                && after.resident_kib <= before.resident_kib + 5120;
+            Ok(is_clean.then_some(()))
+        };
+        // Those with exchanges that nobody waits for end when the last rank has done its part.
+        let deadline = Instant::now() + common::TIMEOUT;
+        if let Err(error) = until("the groups were gone", past(deadline), has_left_nothing) {
+            panic!("{error}: {before:?} has become {:?}", Taken::now());
+        }
+        group.barrier().unwrap();
     }
 );

@@ -4,7 +4,6 @@ use super::post_mortem::{ANSWER, Blame, may_be_anothers_fault};
 use super::process_group::ProcessGroup;
 use super::record::{self, Fault};
 use crate::Error;
-use std::sync::atomic::Ordering;
 
 impl ProcessGroup {
     /// Why an exchange of this group has failed, if one has because of another rank.
@@ -26,7 +25,7 @@ impl ProcessGroup {
         if !may_be_anothers_fault(error) {
             return self.failed_here(operation, error.message());
         }
-        self.abandon();
+        self.inner.unfinished.set_failed();
         let blame = self.inner.post_mortem.blame();
         Error::collective(self.job_rank(), operation, error.message(), blame)
     }
@@ -45,7 +44,7 @@ impl ProcessGroup {
         message: String,
         blame: Option<Blame>,
     ) -> Error {
-        self.abandon();
+        self.inner.unfinished.set_failed();
         match &blame {
             Some(blame) => self.inner.post_mortem.remember(blame),
             None => record::remember_fault(|| Fault::Another(Some(message.clone()))),
@@ -53,19 +52,14 @@ impl ProcessGroup {
         Error::collective(self.job_rank(), operation, message, blame)
     }
 
-    /// From now on the group is leaked instead of destroyed.
-    pub(super) fn abandon(&self) {
-        self.inner.abandoned.store(true, Ordering::Relaxed);
-    }
-
     /// Whether an exchange has failed, in which case this rank may be the victim of another.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.inner.is_abandoned()
+    pub(super) fn has_failed(&self) -> bool {
+        self.inner.unfinished.has_failed()
     }
 
     /// Lets the other ranks report this rank's failure as the cause of theirs.
     pub(crate) fn report(&self, fault: &str) {
-        self.abandon();
+        self.inner.unfinished.set_failed();
         self.inner.post_mortem.report(fault, ANSWER);
     }
 }

@@ -101,7 +101,7 @@ impl<M> DistributedDataParallel<M> {
             let terminated = self.joining.get().is_some_and(|joining| joining.terminated);
             if let Err(error) = &outcome
                 && !terminated
-                && !self.group.is_abandoned()
+                && !self.group.has_failed()
             {
                 self.group.report(&error.to_string());
             }

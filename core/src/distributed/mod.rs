@@ -11,6 +11,7 @@
 //! | `point_to_point` | sends and receives, [`P2pOp`] |
 //! | `transport` | [`Transport`]: sockets or shared memory |
 //! | `failure` | a group in which an exchange has failed |
+//! | `destroy` | how a rank leaves a group |
 //! | `new_group` | groups of some ranks |
 //! | `objects` | exchanges of values that are not tensors |
 //! | `pending` | [`Pending`]: an exchange in progress, whose result must be waited for |
@@ -41,6 +42,7 @@ mod average_meter;
 mod collectives;
 mod ddp;
 mod ddp_options;
+mod destroy;
 mod device;
 mod env;
 mod failure;

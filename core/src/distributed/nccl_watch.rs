@@ -7,21 +7,21 @@
 //! reported a fault, or has ended on this host: the host goes on, and the next call on the group fails
 //! with the rank at fault. A rank of another host that ends without a report is left to the watchdog.
 
+use super::destroy::Unfinished;
 use super::post_mortem::{ANSWER, Blame, PostMortem, in_time};
 use super::store::Store;
 use super::watch::{INTERVAL, PATIENCE, Watch, has_left};
 use c10d_sys::{ProcessGroup, Progress};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Watches over a group of NCCL's, which is `abandoned` once its communicators are aborted.
+/// Watches over a group of NCCL's, which has failed once its communicators are aborted.
 pub(super) fn start(
     engine: ProcessGroup,
     store: Store,
     post_mortem: Arc<PostMortem>,
-    abandoned: Arc<AtomicBool>,
+    unfinished: Arc<Unfinished>,
 ) -> Option<Watch> {
     Watch::keep(move |stopped| {
         let progress = || engine.progress().ok();
@@ -29,7 +29,7 @@ pub(super) fn start(
         if let Some(blame) = watch(stopped, INTERVAL, PATIENCE, progress, culprit) {
             // Before the host goes on, so that nothing that follows from this is taken for the cause.
             post_mortem.remember(&blame);
-            abandoned.store(true, Ordering::Relaxed);
+            unfinished.set_failed();
             in_time(ANSWER, move || engine.abort());
         }
     })

@@ -114,8 +114,7 @@ impl ProcessGroup {
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
         if self.exchange.is_some() {
-            // The exchange may never finish.
-            self.group.abandon();
+            self.group.inner.unfinished.set_unawaited();
         }
     }
 }

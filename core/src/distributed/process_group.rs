@@ -1,5 +1,6 @@
 //! The ranks of a job: `torch.distributed`.
 
+use super::destroy::{Unfinished, destroy};
 use super::device::Backend;
 use super::init::{self, ProcessGroupOptions, init_process_group};
 use super::nccl_watch;
@@ -12,7 +13,7 @@ use crate::{Error, Result};
 use c10d_sys::Call;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tch::Device;
 
@@ -82,8 +83,7 @@ pub(super) struct Inner {
     pub(super) groups: AtomicUsize,
     /// Finds the rank at fault when an exchange fails.
     pub(super) post_mortem: Arc<PostMortem>,
-    /// Whether some exchanges may never finish: one failed, or was not waited for.
-    pub(super) abandoned: Arc<AtomicBool>,
+    pub(super) unfinished: Arc<Unfinished>,
 }
 
 /// Where in the group this rank is, and how it reaches the others.
@@ -108,7 +108,7 @@ impl ProcessGroup {
         post_mortem: PostMortem,
     ) -> ProcessGroup {
         let post_mortem = Arc::new(post_mortem);
-        let abandoned = Arc::new(AtomicBool::new(false));
+        let unfinished = Arc::new(Unfinished::default());
         let watch = match (place.world_size, place.backend) {
             (1, _) => None,
             (_, Backend::Gloo) => {
@@ -118,7 +118,7 @@ impl ProcessGroup {
                 engine.clone(),
                 store.clone(),
                 Arc::clone(&post_mortem),
-                Arc::clone(&abandoned),
+                Arc::clone(&unfinished),
             ),
         };
         let inner = Arc::new(Inner {
@@ -129,7 +129,7 @@ impl ProcessGroup {
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
             post_mortem,
-            abandoned,
+            unfinished,
         });
         record::remember_group(&inner);
         ProcessGroup { inner, timeout: None, tag: 0, is_on_host: false }
@@ -273,10 +273,6 @@ impl ProcessGroup {
 }
 
 impl Inner {
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Relaxed)
-    }
-
     pub(super) fn engine(&self) -> &c10d_sys::ProcessGroup {
         match &self.engine {
             Some(engine) => engine,
@@ -288,16 +284,9 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let failed = self.is_abandoned() || std::thread::panicking();
-        if !failed && self.place.world_size > 1 {
-            watch::leave(&self.store, self.place.rank);
-        }
         drop(self.watch.take());
-        if let Some(engine) = self.engine.take()
-            && failed
-        {
-            // The destructor would wait for exchanges that never finish.
-            engine.leak();
+        if let Some(engine) = self.engine.take() {
+            destroy(engine, self.place, &self.store, &self.unfinished);
         }
     }
 }

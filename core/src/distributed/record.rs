@@ -134,7 +134,7 @@ impl Recording {
     fn forget_dropped_groups(&mut self) {
         self.groups.retain(|recorded| recorded.group.strong_count() > 0);
         let has_failed = |recorded: &RecordedGroup| {
-            recorded.group.upgrade().is_some_and(|group| group.is_abandoned())
+            recorded.group.upgrade().is_some_and(|group| group.unfinished.has_failed())
         };
         if !self.groups.iter().any(has_failed) {
             self.fault = None;
@@ -200,7 +200,7 @@ mod tests {
         recording.remember(&lasting.inner);
         recording.remember(&failed.inner);
         recording.fault = Some(Fault::Another(Some("rank 2 has ended".into())));
-        failed.abandon();
+        failed.inner.unfinished.set_failed();
         recording.remember(&group().inner);
         assert!(recording.fault.is_some());
         drop(failed);

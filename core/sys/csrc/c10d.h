@@ -97,6 +97,10 @@ const char* c10d_process_group_no_shared_memory(const c10d_process_group* group)
 c10d_status c10d_process_group_lost_peer(c10d_process_group* group, int first, int64_t age_ms, int* out);
 // Makes all operations of gloo's fail that need this rank and are not over.
 c10d_status c10d_process_group_fail_operations_with(c10d_process_group* group, int rank);
+// Whether gloo carries out operations, so that freeing the group would wait for them.
+c10d_status c10d_process_group_is_busy(c10d_process_group* group, bool* out);
+// Makes all operations of gloo's fail, on all ranks, those to come as well.
+c10d_status c10d_process_group_fail(c10d_process_group* group);
 // For tests: calls `probe` whenever what the other ranks see of this one in shared memory has changed.
 void c10d_probe_shared_memory(void (*probe)(void));
 // like.new_empty(size), in shared memory if the group has it.

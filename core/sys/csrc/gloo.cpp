@@ -3,10 +3,13 @@
 #include <gloo/context.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace c10d_sys {
 namespace {
+
+constexpr std::chrono::milliseconds kMoment{1};
 
 // An operation that the exchange carries out: on the thread that waits for it if that waits at once,
 // otherwise on one of gloo's.
@@ -76,6 +79,12 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
 Operation operation_of(
     c10d::OpType type, const at::Tensor& tensor, const c10d::ReduceOp& op = c10d::ReduceOp::SUM, int64_t root = 0) {
   return {type, tensor.scalar_type(), op, static_cast<int>(root), static_cast<uint64_t>(tensor.numel())};
+}
+
+// Unknown for other transports than TCP.
+std::optional<bool> is_connected(gloo::Context& context, int rank) {
+  auto* pair = dynamic_cast<gloo::transport::tcp::Pair*>(context.getPair(rank).get());
+  return pair == nullptr ? std::nullopt : std::optional<bool>(pair->isConnected());
 }
 
 bool is_supported(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
@@ -190,8 +199,7 @@ std::optional<int> Gloo::lost_peer(int first, std::chrono::milliseconds age) {
       continue;
     }
     for (const auto& context : contexts_) {
-      auto* pair = dynamic_cast<gloo::transport::tcp::Pair*>(context->getPair(rank).get());
-      if (pair != nullptr && !pair->isConnected()) {
+      if (is_connected(*context, rank) == false) {
         return rank;
       }
     }
@@ -202,6 +210,33 @@ std::optional<int> Gloo::lost_peer(int first, std::chrono::milliseconds age) {
 void Gloo::fail_operations_with(int rank) {
   for (const auto& work : in_progress(rank, std::chrono::milliseconds::zero())) {
     work->abort();
+  }
+}
+
+bool Gloo::is_busy() {
+  const std::lock_guard<std::mutex> lock(workMutex_);
+  const auto is_work = [](const auto& work) { return work != nullptr; };
+  return !workQueue_.empty() || std::any_of(workInProgress_.begin(), workInProgress_.end(), is_work);
+}
+
+void Gloo::fail() {
+  if (exchange_ != nullptr) {
+    exchange_->fail("it has left the group after a failure");
+  }
+  // Where one message does not come in time, gloo closes all connections of its context.
+  for (size_t i = 0; i < contexts_.size(); ++i) {
+    const int tag = std::numeric_limits<int>::max() - static_cast<int>(i);
+    auto& context = *contexts_[tag % contexts_.size()];
+    for (int rank = 0; rank < getSize(); ++rank) {
+      if (rank != getRank() && is_connected(context, rank).value_or(true)) {
+        std::vector<at::Tensor> never = {at::empty({1}, at::kByte)};
+        try {
+          ProcessGroupGloo::recv(never, rank, tag)->wait(kMoment);
+        } catch (const std::exception&) {
+          // It has not come in time, or this connection was closed meanwhile, but perhaps not the others.
+        }
+      }
+    }
   }
 }
 

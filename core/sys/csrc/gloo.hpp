@@ -31,6 +31,13 @@ class Gloo final : public c10d::ProcessGroupGloo {
   // Makes all operations of gloo's fail that need this rank and are not over.
   void fail_operations_with(int rank);
 
+  // Whether operations are being carried out, or wait for that. Those that whoever waits for them
+  // carries out do not count.
+  bool is_busy();
+
+  // Closes all connections, so that every operation fails, here and on the other ranks.
+  void fail();
+
   WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;

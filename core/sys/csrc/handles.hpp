@@ -19,6 +19,8 @@ struct c10d_process_group {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   // Null if another backend moves the tensors.
   c10::intrusive_ptr<c10d_sys::Gloo> gloo;
+  // Null unless the ranks compare their operations, which they do over this one.
+  c10::intrusive_ptr<c10d_sys::Gloo> helper;
   // Null if tensors take another way.
   std::shared_ptr<c10d_sys::Exchange> exchange;
   // Why there is no exchange.

@@ -94,14 +94,14 @@ c10d_status c10d_process_group_add_gloo(
     if (c10d::debug_level() == c10d::DebugLevel::Detail) {
       // Before each operation the ranks check, over a second group, that all are about to do the
       // same.
-      auto helper = c10::make_intrusive<c10d::ProcessGroupGloo>(
+      handle->helper = c10::make_intrusive<c10d_sys::Gloo>(
           c10::make_intrusive<c10d::PrefixStore>(
               std::string("pg_wrapper:") + c10d_sys::kGroupName, store),
           group->getRank(),
           group->getSize(),
           // A group that connects lazily shuts its devices down with itself.
           make_options());
-      backend = c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, std::move(helper));
+      backend = c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, handle->helper);
     }
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
@@ -125,6 +125,23 @@ c10d_status c10d_process_group_fail_operations_with(c10d_process_group* handle, 
   return guarded([&] {
     if (handle->gloo != nullptr) {
       handle->gloo->fail_operations_with(rank);
+    }
+  });
+}
+
+c10d_status c10d_process_group_is_busy(c10d_process_group* handle, bool* out) {
+  return guarded([&] {
+    *out = (handle->gloo != nullptr && handle->gloo->is_busy()) ||
+        (handle->helper != nullptr && handle->helper->is_busy());
+  });
+}
+
+c10d_status c10d_process_group_fail(c10d_process_group* handle) {
+  return guarded([&] {
+    for (const auto& gloo : {handle->gloo, handle->helper}) {
+      if (gloo != nullptr) {
+        gloo->fail();
+      }
     }
   });
 }

@@ -185,6 +185,8 @@ unsafe extern "C" {
         group: *mut ProcessGroup,
         rank: c_int,
     ) -> Status;
+    pub(crate) fn c10d_process_group_is_busy(group: *mut ProcessGroup, out: *mut bool) -> Status;
+    pub(crate) fn c10d_process_group_fail(group: *mut ProcessGroup) -> Status;
     pub(crate) fn c10d_process_group_progress(
         group: *mut ProcessGroup,
         out: *mut Progress,

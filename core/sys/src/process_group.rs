@@ -161,7 +161,7 @@ impl ProcessGroup {
     }
 
     /// Makes all operations of gloo's fail that need this rank and are not over, whoever waits for
-    /// them. Gloo itself goes on waiting: [`leak`](Self::leak) the group afterwards.
+    /// them. Gloo itself goes on waiting until the group [fails](Self::fail).
     pub fn fail_operations_with(&self, rank: usize) -> Result<(), Error> {
         // SAFETY: the handle is valid.
         check(unsafe {
@@ -222,8 +222,22 @@ impl ProcessGroup {
         check(unsafe { ffi::c10d_process_group_abort(self.handle.0.as_ptr()) })
     }
 
-    /// Leaks this handle instead of destroying the group. The destructor waits for operations in
-    /// flight, which can take as long as the timeout if a peer has died.
+    /// Closes all connections of gloo's, so that every operation fails, here and on the other ranks,
+    /// those to come as well. Does nothing to NCCL's.
+    pub fn fail(&self) -> Result<(), Error> {
+        // SAFETY: the handle is valid, and its backends lock around what they keep.
+        check(unsafe { ffi::c10d_process_group_fail(self.handle.0.as_ptr()) })
+    }
+
+    /// Whether gloo carries out operations, so that the destructor would wait for them.
+    pub fn is_busy(&self) -> Result<bool, Error> {
+        let mut is_busy = false;
+        // SAFETY: the handle is valid, and `is_busy` lives through the call.
+        check(unsafe { ffi::c10d_process_group_is_busy(self.handle.0.as_ptr(), &mut is_busy) })?;
+        Ok(is_busy)
+    }
+
+    /// Leaks this handle instead of destroying the group.
     pub fn leak(self) {
         std::mem::forget(self);
     }

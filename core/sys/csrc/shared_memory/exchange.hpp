@@ -84,13 +84,13 @@ class Exchange {
   // Tells the others of an operation that gloo will carry out. A rank that waits here for another
   // operation learns that it waits in vain. Not to be called by two threads at once.
   void announce(const Operation& operation);
+  // Makes every operation fail from now on, here and on the other ranks.
+  void fail(const std::string& why);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void map(c10d::Store& store);
-  // Makes every operation fail from now on, here and on the other ranks.
-  void fail(const std::string& why);
   void say_why(const std::string& why);
   void set_deadline(Milliseconds timeout);
   void carry_out(const Operation& operation, char* data);

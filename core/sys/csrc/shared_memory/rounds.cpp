@@ -78,6 +78,7 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
     const auto now = Clock::now();
     if (now - looked_ >= kLook) {
       looked_ = now;
+      TORCH_CHECK(own().state == kWell, own().why);
       for (const auto* each = &peer; each != end; ++each) {
         look_at(*each, cell, value);
       }
