@@ -1,6 +1,7 @@
 //! The learning rates and momenta that schedules give, for each epoch and parameter group; they equal
 //! PyTorch's to the last bit. A schedule is described by PyTorch's name and keyword arguments, a function
-//! by a list of its values.
+//! by a list of its values. Several schedules of one optimizer are a list, each with the epoch in which it
+//! is created.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example lr_schedules -- 100 SGD '[0.1]' '{"StepLR": {"step_size": 30}}'
@@ -56,13 +57,20 @@ fn rates(
     mut optimizer: Box<dyn Optimizer>,
     description: &Value,
 ) -> Result<Vec<Vec<Rates>>> {
-    let mut step = scheduler(&mut *optimizer, description)?;
+    let schedules: Vec<(usize, Value)> = match description {
+        Value::Array(_) => serde_json::from_value(description.clone())?,
+        _ => vec![(0, description.clone())],
+    };
+    let mut steps = Vec::new();
     let mut rates = Vec::new();
     for epoch in 0..epochs {
+        for (_, description) in schedules.iter().filter(|(created, _)| *created == epoch) {
+            steps.push(scheduler(&mut *optimizer, description)?);
+        }
         let groups = optimizer.param_groups().into_iter();
         rates.push(groups.map(|group| (group.options.lr(), group.options.momentum())).collect());
         optimizer.step()?;
-        step(&mut *optimizer, epoch)?;
+        steps.iter_mut().try_for_each(|step| step(&mut *optimizer, epoch))?;
     }
     Ok(rates)
 }

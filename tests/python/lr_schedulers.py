@@ -36,18 +36,24 @@ def build(optimizer, description):
 def rates(epochs, name, lrs, description):
     groups = [{"params": [torch.zeros(1)], "lr": lr} for lr in json.loads(lrs)]
     optimizer = getattr(torch.optim, name)(groups)
-    ((_, arguments),) = description.items()
-    scheduler = build(optimizer, description)
+    schedules = description if isinstance(description, list) else [(0, description)]
+    schedulers = []
     for epoch in range(int(epochs)):
+        schedulers += [(build(optimizer, of), of) for created, of in schedules if created == epoch]
         momenta = [group["momentum"] if "momentum" in group else group["betas"][0] for group in optimizer.param_groups]
         yield [[group["lr"], momentum] for group, momentum in zip(optimizer.param_groups, momenta)]
         optimizer.step()
-        if "metrics" in arguments:
-            scheduler.step(arguments["metrics"][epoch % len(arguments["metrics"])])
-        elif epoch < len(arguments.get("epochs", [])) and arguments["epochs"][epoch] is not None:
-            scheduler.step(arguments["epochs"][epoch])
-        else:
-            scheduler.step()
+        for scheduler, description in schedulers:
+            step(scheduler, epoch, *description.values())
+
+
+def step(scheduler, epoch, arguments):
+    if "metrics" in arguments:
+        scheduler.step(arguments["metrics"][epoch % len(arguments["metrics"])])
+    elif epoch < len(arguments.get("epochs", [])) and arguments["epochs"][epoch] is not None:
+        scheduler.step(arguments["epochs"][epoch])
+    else:
+        scheduler.step()
 
 
 def refused(*arguments):

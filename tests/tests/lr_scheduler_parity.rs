@@ -282,6 +282,29 @@ fn chained_scheduler_equals_python() -> Result<()> {
 }
 
 #[test]
+fn several_schedulers_of_one_optimizer_equal_python_whenever_they_are_created() -> Result<()> {
+    let linear = json!({ "LinearLR": { "start_factor": 0.4 } });
+    let lambda = json!({ "LambdaLR": { "lr_lambda": [1.0, 0.9, 0.7, 1.1] } });
+    let cosine = json!({ "CosineAnnealingLR": { "T_max": 3 } });
+    let steps = json!({ "StepLR": { "step_size": 2 } });
+    let one_cycle = json!({ "OneCycleLR": { "max_lr": 0.3, "total_steps": 300 } });
+    let cyclic = json!({ "CyclicLR": { "base_lr": 0.01, "max_lr": 0.1, "step_size_up": 17 } });
+    let sequence =
+        json!({ "SequentialLR": { "schedulers": [linear, cosine], "milestones": [40] } });
+    let metrics = json!({ "ReduceLROnPlateau": { "metrics": [0.5, 0.6], "patience": 2 } });
+    let schedules = [
+        json!([[0, linear], [0, lambda]]),
+        json!([[0, linear], [0, cosine]]),
+        json!([[0, steps], [9, lambda]]),
+        json!([[0, linear], [20, cosine], [60, sequence]]),
+        json!([[0, linear], [5, one_cycle], [50, linear]]),
+        json!([[0, cyclic], [30, steps], [31, cyclic]]),
+        json!([[0, metrics], [40, lambda]]),
+    ];
+    expect_parity("SGD", &[0.05, 0.3], &schedules)
+}
+
+#[test]
 fn what_python_refuses_is_refused() -> Result<()> {
     let arguments = json!({ "max_lr": 0.1, "total_steps": 20 });
     let one_cycle = |more| with("OneCycleLR", &arguments, &more);

@@ -152,6 +152,9 @@ pub struct OptimizerState {
 pub struct ParamGroupState {
     /// The names of the parameters.
     pub param_names: Vec<String>,
+    /// [`ParamGroup::initial_lr`]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_lr: Option<f64>,
     /// The options, with the current learning rate.
     pub options: serde_json::Value,
 }
@@ -198,7 +201,7 @@ impl ParamGroupState {
             return Err(refused(&options));
         }
         let param_names = group.names().into_iter().map(str::to_owned).collect();
-        Ok(ParamGroupState { param_names, options })
+        Ok(ParamGroupState { param_names, initial_lr: group.initial_lr, options })
     }
 
     /// The options, if the state belongs to this group.

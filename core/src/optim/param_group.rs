@@ -56,6 +56,9 @@ pub trait GroupOptions: Debug {
 #[derive(Debug)]
 pub struct ParamGroup<O: ?Sized> {
     pub(super) parameters: Vec<Parameter>,
+    /// The learning rate with which the group was created, from which every schedule starts. `None`
+    /// until the first one does. `group["initial_lr"]`
+    pub initial_lr: Option<f64>,
     /// The options of all parameters of the group.
     pub options: O,
 }
@@ -75,7 +78,7 @@ impl<O> ParamGroup<O> {
             .into_iter()
             .map(|(name, tensor)| Parameter { name, tensor, state: ParameterState::default() })
             .collect();
-        ParamGroup { parameters, options }
+        ParamGroup { parameters, initial_lr: None, options }
     }
 }
 

@@ -150,7 +150,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     /// Makes a step with the parameters whose names are chosen.
     pub(super) fn step_where(&mut self, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
         // First, so that a gradient that is refused changes nothing.
-        for ParamGroup { parameters, options } in &self.groups {
+        for ParamGroup { parameters, options, .. } in &self.groups {
             for Parameter { name, tensor, .. } in parameters {
                 let gradient = tensor.grad();
                 if gradient.defined() && is_chosen(name) {
@@ -159,7 +159,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
             }
         }
         no_grad(|| {
-            for ParamGroup { parameters, options } in &mut self.groups {
+            for ParamGroup { parameters, options, .. } in &mut self.groups {
                 let with_gradient = parameters.iter_mut().filter_map(|parameter| {
                     let gradient = parameter.tensor.grad();
                     let takes_part = gradient.defined() && is_chosen(&parameter.name);
@@ -272,8 +272,11 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
         for (parameter, state) in self.parameters_mut().zip(states) {
             parameter.state = state;
         }
-        for (group, options) in self.groups.iter_mut().zip(options) {
+        for ((group, options), saved) in
+            self.groups.iter_mut().zip(options).zip(&state.param_groups)
+        {
             group.options = options;
+            group.initial_lr = saved.initial_lr;
         }
         Ok(())
     }

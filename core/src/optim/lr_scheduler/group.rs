@@ -24,14 +24,15 @@ impl GroupRates {
         self.initial_lr.unwrap_or(self.lr)
     }
 
-    /// The rates of all groups. `initial_lrs` may cover only the first of them.
-    pub(super) fn all(optimizer: &dyn Optimizer, initial_lrs: &[f64]) -> Vec<Self> {
+    /// The rates of all groups. `base_lrs` are those from which a schedule has started, if it has,
+    /// perhaps with fewer groups.
+    pub(super) fn all(optimizer: &dyn Optimizer, base_lrs: &[f64]) -> Vec<Self> {
         let groups = optimizer.param_groups().into_iter().enumerate();
         let rates = groups.map(|(index, group)| GroupRates {
             index,
             lr: group.options.lr(),
             momentum: group.options.momentum(),
-            initial_lr: initial_lrs.get(index).copied(),
+            initial_lr: base_lrs.get(index).copied().or(group.initial_lr),
         });
         rates.collect()
     }
@@ -40,6 +41,7 @@ impl GroupRates {
     pub(super) fn apply(groups: &[Self], optimizer: &mut dyn Optimizer) {
         for (rates, group) in groups.iter().zip(optimizer.param_groups_mut()) {
             group.options.set_lr(rates.lr);
+            group.initial_lr = group.initial_lr.or(rates.initial_lr);
             if let Some(momentum) = rates.momentum {
                 group.options.set_momentum(momentum);
             }

@@ -27,7 +27,11 @@ struct State {
 
 impl<S: Schedule> LrScheduler<S> {
     /// Starts the schedule: sets the learning rate of each parameter group to that of epoch 0,
-    /// which may differ from the rate that the optimizer was created with.
+    /// which may differ from the rate that the optimizer was created with. An optimizer can have
+    /// several schedulers: all start from that rate ([`ParamGroup::initial_lr`]), and each changes
+    /// what the one before has set.
+    ///
+    /// [`ParamGroup::initial_lr`]: crate::optim::ParamGroup::initial_lr
     ///
     /// # Errors
     /// [`Error::Argument`] for settings that no run could use.
@@ -37,6 +41,10 @@ impl<S: Schedule> LrScheduler<S> {
         groups.iter_mut().for_each(|group| start(&schedule, group));
         let mut scheduler = LrScheduler { schedule, state: State::default() };
         scheduler.set(optimizer, Epoch::default(), &groups)?;
+        for (rates, group) in groups.iter().zip(optimizer.param_groups_mut()) {
+            // One schedule, OneCycleLR, replaces the rate from which later ones start.
+            group.initial_lr = rates.initial_lr;
+        }
         Ok(scheduler)
     }
 

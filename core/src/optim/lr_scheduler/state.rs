@@ -23,8 +23,10 @@ pub trait Scheduler: Debug {
     ///
     /// # Errors
     /// [`Error::Argument`] for the state of another schedule, or of the same one with other
-    /// settings. PyTorch would continue with the saved settings: resuming with more epochs than
-    /// before would make a cosine rise again.
+    /// settings. PyTorch would silently continue with the saved settings: resuming with more epochs
+    /// than before would make a cosine rise again. Here the error shows both. Either create the
+    /// schedule with the saved settings, or leave the saved state and start a new schedule from the
+    /// optimizer's state, which contains the initial rates.
     fn load_state_dict(&mut self, state: &LrSchedulerState) -> Result<()>;
 }
 

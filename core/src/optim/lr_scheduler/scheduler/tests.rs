@@ -65,6 +65,26 @@ fn rates_follow_the_formulas() {
 }
 
 #[test]
+fn every_schedule_of_an_optimizer_starts_from_the_rate_that_it_was_created_with() {
+    let mut optimizer = sgd(&[0.5, 0.25]);
+    let warm_up = LinearLr { start_factor: 0.4, ..Default::default() };
+    LrScheduler::new(&mut optimizer, warm_up).unwrap();
+    assert_eq!((optimizer.lr(), optimizer.param_groups()[0].initial_lr), (0.2, Some(0.5)));
+
+    let factor = |epoch| if epoch == 0 { 1.0 } else { 0.5 };
+    let mut lambda = LrScheduler::new(&mut optimizer, LambdaLr::new(factor)).unwrap();
+    assert_eq!(lambda.last_lr(), [0.5, 0.25]);
+    lambda.step(&mut optimizer).unwrap();
+    assert_eq!(lambda.last_lr(), [0.25, 0.125]);
+
+    // The rate is part of the optimizer's state.
+    let mut resumed = sgd(&[0.001, 0.001]);
+    resumed.load_state_dict(&optimizer.state_dict().unwrap()).unwrap();
+    let lambda = LrScheduler::new(&mut resumed, LambdaLr::new(factor)).unwrap();
+    assert_eq!(lambda.last_lr(), [0.5, 0.25]);
+}
+
+#[test]
 fn the_momentum_falls_while_the_rate_rises_for_the_first_beta_of_adam_too() {
     let one_cycle = || OneCycleLr {
         pct_start: 0.5,
