@@ -68,7 +68,9 @@ impl LogicalDevice {
         Err(Error::argument("device", self, expected))
     }
 
-    /// The device of a tensor. A tensor without its own memory, empty or sparse, is on `cpu:0`.
+    /// The device of a tensor. A tensor without its own memory, empty or sparse, is on `cpu:0`, and
+    /// so is a batch that a loader's worker has made, until
+    /// [`Epoch::to`](crate::data::Epoch::to) copies it, although it is not counted there.
     pub fn of(tensor: &Tensor) -> Self {
         match tensor.device() {
             Device::Cuda(index) => LogicalDevice::Cuda(index),

@@ -222,12 +222,17 @@ fn replicas_that_are_normalised_by_halves_still_learn() -> Result<()> {
 
 /// What a training reports about its devices, without the share of time in which they are idle.
 fn devices(method: &str, optimizer: &str) -> Result<Vec<Value>> {
+    devices_with(method, optimizer, &[])
+}
+
+fn devices_with(method: &str, optimizer: &str, flags: &[&str]) -> Result<Vec<Value>> {
     let job = Job::new()?;
     // Large enough that a rank reaches its peak long after gloo's threads have freed the running
     // statistics that they sent before.
     let batch_size = if method == "apex" { "--batch-size=64" } else { "--batch-size=128" };
     let optimizer = format!("--optimizer={optimizer}");
-    let (program, ranks) = on_devices(method, &[batch_size, "--steps=3", &optimizer])?;
+    let flags = [&[batch_size, "--steps=3", &optimizer], flags].concat();
+    let (program, ranks) = on_devices(method, &flags)?;
     job.run(program)?.expect_success()?;
     let mut found = Vec::new();
     for rank in 0..ranks {
@@ -241,6 +246,24 @@ fn devices(method: &str, optimizer: &str) -> Result<Vec<Value>> {
         }
     }
     Ok(found)
+}
+
+/// Whatever loads the batches: what waits there is the host's. Before it, a rank on cpu:0 had all that its
+/// workers held, and others not even their own batch.
+#[test]
+fn all_ranks_need_the_same_memory_whether_workers_load_the_batches_or_not() -> Result<()> {
+    let without = devices("apex", "sgd")?;
+    let with = devices_with("apex", "sgd", &["--workers=2"])?;
+    let bytes = |device: &Value, name: &str| device[name].as_i64();
+    for name in ["peak", "parameters", "gradients", "optimizer_state"] {
+        let all: Vec<_> = without.iter().chain(&with).map(|device| bytes(device, name)).collect();
+        assert!(all.len() == 4 && all[0].is_some(), "{with:?}");
+        assert!(all.iter().all(|bytes| *bytes == all[0]), "{name}: {all:?}");
+    }
+    // Without workers, a rank itself keeps the memory of its last batch for the next one.
+    assert_eq!(bytes(&with[0], "live"), bytes(&with[1], "live"));
+    assert!(bytes(&with[0], "live") < bytes(&without[0], "live"));
+    Ok(())
 }
 
 /// The peaks depend on the processor, since convolutions choose a memory layout to suit it.

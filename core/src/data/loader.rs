@@ -11,6 +11,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use c10d_sys::memory;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tch::{Device, Kind, Tensor};
 
@@ -235,6 +236,8 @@ fn worker_threads(num_workers: usize) -> Result<ThreadPool> {
     ThreadPoolBuilder::new()
         .num_threads(num_workers)
         .thread_name(|worker| format!("dataloader-{worker}"))
+        // What workers hold is no device's memory, whatever device trains.
+        .start_handler(|_| memory::allocate_on_host())
         .build()
         .map_err(|error| {
             Error::argument(

@@ -436,10 +436,11 @@ c10d_status c10d_unflatten_into(const c10d_tensor* flat, c10d_tensor** targets, 
 
 // Every CPU block is charged to the device that is current on the thread that allocates it.
 
-// How many CPU devices, parts of the CPU's memory, can be counted separately.
-enum { C10D_CPU_DEVICES = 64 };
+// How many CPU devices, parts of the CPU's memory, can be counted separately. The number after the last
+// stands for none of them: the memory of a host, which has devices beside it.
+enum { C10D_CPU_DEVICES = 64, C10D_HOST = C10D_CPU_DEVICES };
 
-// Devices are numbered from 0 to C10D_CPU_DEVICES - 1; a new thread is on device 0.
+// Devices are numbered from 0 to C10D_HOST; a new thread is on device 0.
 int32_t c10d_exchange_cpu_device(int32_t device) noexcept;
 void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) noexcept;
 void c10d_reset_cpu_peak(int32_t device) noexcept;

@@ -27,7 +27,7 @@ struct Counter {
   }
 };
 
-std::array<Counter, C10D_CPU_DEVICES> counters;
+std::array<Counter, C10D_HOST + 1> counters;
 thread_local int32_t current_device = 0;
 thread_local c10d_sys::Arena* current_arena = nullptr;
 

@@ -13,6 +13,9 @@ use tch::Tensor;
 /// The number of parts into which the CPU's memory is divided; see `c10d.h`.
 pub const CPU_DEVICES: usize = 64;
 
+/// The number that stands for none of them.
+const HOST: i32 = CPU_DEVICES as i32;
+
 /// Bytes of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bytes {
@@ -29,6 +32,19 @@ pub struct Bytes {
 pub fn exchange_cpu_device(device: usize) -> usize {
     // SAFETY: the index is checked, and the call sets a thread-local number.
     unsafe { ffi::c10d_exchange_cpu_device(cpu(device)) as usize }
+}
+
+/// From now on, what this thread allocates is counted on no part of the CPU's memory, as a host's
+/// memory is on none of its GPUs.
+pub fn allocate_on_host() {
+    // SAFETY: the number is one of those that `c10d.h` names, and the call sets a thread-local number.
+    unsafe { ffi::c10d_exchange_cpu_device(HOST) };
+}
+
+/// Whether a tensor was allocated by a thread that [allocates on the host](allocate_on_host).
+pub fn is_on_host(tensor: &Tensor) -> bool {
+    // SAFETY: `tensor` lives through the call, which only reads.
+    unsafe { ffi::c10d_cpu_device_of(pointer(tensor)) == HOST }
 }
 
 /// Bytes of a part of the CPU's memory.
@@ -65,11 +81,13 @@ pub fn keep_freed_memory() {
     }
 }
 
-/// The part of the CPU's memory that a tensor's block is counted on; `None` if it has no block of
-/// its own: an empty tensor, a sparse one, or one over memory lent to libtorch.
+/// The part of the CPU's memory that a tensor's block is counted on; `None` if it is [on the
+/// host](is_on_host) or has no block of its own: an empty tensor, a sparse one, or one over memory
+/// lent to libtorch.
 pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {
     // SAFETY: `tensor` lives through the call, which only reads.
-    usize::try_from(unsafe { ffi::c10d_cpu_device_of(pointer(tensor)) }).ok()
+    let device = usize::try_from(unsafe { ffi::c10d_cpu_device_of(pointer(tensor)) }).ok();
+    device.filter(|&device| device < CPU_DEVICES)
 }
 
 /// Bytes of a CUDA device, as its caching allocator counts them.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
+use c10d_sys::memory;
 use rayon::ThreadPool;
 use tch::Device;
 
@@ -72,7 +73,9 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
     /// A GPU gets its batches one ahead: while the loop trains on one, the next is copied on a stream
     /// of its own, as with `data_prefetcher` in the ImageNet example of NVIDIA's Apex. From
     /// [pinned memory](DataLoaderOptions::pin_memory) the copy and the training overlap, and the
-    /// host waits for neither. On the CPU the batches are those of the data set.
+    /// host waits for neither. On the CPU, a worker's batch is copied to the
+    /// [logical device](crate::LogicalDevice) of the thread that asks for it; without workers, the
+    /// batches are those of the data set.
     ///
     /// If a batch does not fit there, [`Error::Tensor`](crate::Error::Tensor) takes its place.
     ///
@@ -221,6 +224,9 @@ fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> Option<Resu
 
 /// `tensor.to(device, non_blocking=True)`
 pub(super) fn moved<B: Tensors>(batch: B, device: Device) -> Result<B> {
-    let (non_blocking, copy) = (true, false);
-    replace(batch, |tensor| tensor.f_to_device_(device, tensor.kind(), non_blocking, copy))
+    let non_blocking = true;
+    replace(batch, |tensor| {
+        let copy = memory::is_on_host(tensor);
+        tensor.f_to_device_(device, tensor.kind(), non_blocking, copy)
+    })
 }

@@ -1,6 +1,8 @@
 //! Batches that come on a device.
 
 use super::*;
+use crate::LogicalDevice;
+use crate::memory::{max_memory_allocated, memory_allocated};
 
 #[test]
 fn the_loop_gets_its_batches_on_the_device_that_it_names() {
@@ -56,5 +58,23 @@ fn on_a_device_a_panic_of_the_data_set_takes_the_place_of_its_batch() {
             assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0])), expected);
         }
         assert!(batches.next().is_none());
+    }
+}
+
+/// On the CPU as on a GPU: the batches that wait are the host's, and the one that trains is the device's.
+#[test]
+fn a_batch_is_counted_on_the_device_that_trains_and_those_that_wait_on_none() {
+    // No other test of this crate uses it: tests share the process.
+    const HERE: LogicalDevice = LogicalDevice::Cpu(54);
+    let _on = HERE.guard().unwrap();
+    for num_workers in [0, 2] {
+        let options = workers(2, num_workers);
+        let loader = DataLoader::with_options(numbers(16), SequentialSampler, options).unwrap();
+        for batch in loader.epoch(0).unwrap().to(HERE) {
+            let batch = batch.unwrap();
+            assert_eq!(LogicalDevice::of(&batch), HERE);
+            assert_eq!(memory_allocated(HERE).unwrap(), 2 * size_of::<i64>());
+        }
+        assert_eq!(max_memory_allocated(HERE).unwrap(), 2 * size_of::<i64>());
     }
 }
