@@ -42,9 +42,13 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     assert_eq!(tables.next().map(|devices| devices.len()), Some(9), "{printed}");
     // Paragraphs are wrapped.
     let in_one_line = printed.split_whitespace().collect::<Vec<_>>().join(" ");
-    for text in
-        ["2 x 32", "The outputs that cpu:0 gathers, of 32 images, take 1.25 KiB.", "30,720 bytes"]
-    {
+    for text in [
+        "2 x 32",
+        "The outputs that cpu:0 gathers, of 32 images, take 1.25 KiB.",
+        "30,720 bytes",
+        // S4.49
+        "it advises distributed training with several GPUs, which is ddp and apex here",
+    ] {
         assert!(in_one_line.contains(text), "no {text}: {printed}");
     }
     assert_eq!(printed.matches("all ranks need the same, to the byte").count(), 2, "{printed}");
