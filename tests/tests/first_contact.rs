@@ -4,6 +4,7 @@ use std::env;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Result;
 use tests::programs::cargo;
@@ -45,6 +46,27 @@ fn a_build_without_libtorch_says_how_to_set_it_up() -> Result<()> {
     build(&job, &[("LIBTORCH", &job.directory().join("interrupted/torch"))])?
         .expect_code(101)?
         .expect_line(&["error:", "libtorch is not set up: run `cargo xtask setup`"])?;
+    Ok(())
+}
+
+/// With other crates compiled, torch-sys may look for libtorch before find-libtorch does.
+#[test]
+fn a_compiler_that_misses_libtorchs_header_says_how_to_set_it_up() -> Result<()> {
+    let job = Job::new()?;
+    let source = job.directory().join("includes_torch.cpp");
+    fs::write(&source, "#include<torch/torch.h>\n")?;
+    let include = job.directory().join("include");
+    let compile = || {
+        let mut compiler = Command::new("c++");
+        compiler.arg("-fsyntax-only").arg("-I").arg(&include).arg(&source);
+        job.run(compiler)
+    };
+    compile()?
+        .expect_code(1)?
+        .expect_line(&["fatal error:", "libtorch is not set up: run `cargo xtask setup`"])?;
+    fs::create_dir_all(include.join("torch"))?;
+    fs::write(include.join("torch/torch.h"), "")?;
+    compile()?.expect_success()?;
     Ok(())
 }
 
