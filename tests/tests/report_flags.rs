@@ -13,7 +13,11 @@ use tests::programs::{ddp_imagenet, ddp_mnist, dp_custom_criterion, launch, work
 fn expect_traces_and_curves(mut program: Command) -> Result<()> {
     program.args(["--profile", "traces", "--tensorboard", "curves"]);
     let job = Job::new()?;
-    job.run(launch(2, &program)?)?.expect_success()?;
+    let ended = job.run(launch(2, &program)?)?.expect_success()?;
+    // Kineto, which records, logs its own start and that there is no GPU.
+    for word in ["USDT", "ERROR"] {
+        ensure!(!ended.stderr.contains(word), "{}", ended.stderr);
+    }
     for rank in 0..2 {
         let trace = job.directory().join(format!("traces/rank{rank}.json"));
         let trace = fs::read_to_string(trace)?;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,7 +14,17 @@
 
 using c10d_sys::guarded;
 
+namespace libkineto {
+// What setLogSeverityLevel of kineto/LoggingAPI.h sets, which libtorch does not export. It exports this.
+struct Logger {
+  static std::atomic_int severityLevel_;
+};
+} // namespace libkineto
+
 namespace {
+
+// Above the severest of kineto's levels.
+constexpr int kNoLog = 6;
 
 // The name of a range in which the host waits for a device's event.
 constexpr char kWaitForDevice[] = "wait for the device";
@@ -55,6 +67,11 @@ c10d_status c10d_profiler_start(bool cuda) {
     // The backward pass of a GPU, and what is exchanged meanwhile, have threads of their own.
     config.experimental_config.profile_all_threads = true;
     torch::autograd::profiler::prepareProfiler(config, activities);
+    if (!cuda && std::getenv("KINETO_LOG_LEVEL") == nullptr) {
+      // Otherwise it logs when it starts and stops, and as an error that there is no GPU. The first call
+      // above has set a level of its own.
+      libkineto::Logger::severityLevel_ = kNoLog;
+    }
     torch::autograd::profiler::enableProfiler(config, activities);
   });
 }
