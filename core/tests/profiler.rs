@@ -38,6 +38,8 @@ on_ranks!(
         // Not "gloo:all_reduce", which ends when the work does: after those who wait for it go on.
         let (pass, exchange) = (event("my backward pass"), event("shared_memory:all_reduce"));
         assert!(pass.0 < exchange.0 && exchange.1 < pass.1, "{exchange:?} is not within {pass:?}");
+        let (forward, layer) = (event("DistributedDataParallel.forward"), event("aten::addmm"));
+        assert!(forward.0 <= layer.0 && layer.1 <= forward.1 && forward.1 <= pass.0);
         for name in ["AddmmBackward0", "aten::addmm", "my backward pass"] {
             assert!(trace.contains(name), "{name} is missing");
         }

@@ -9,6 +9,7 @@ use super::post_mortem::may_be_anothers_fault;
 use super::process_group::ProcessGroup;
 use super::same_model;
 use crate::error::without_backtrace;
+use crate::profiler::record_function;
 use crate::{Error, Result, Tensors};
 use c10d_sys::{Reducer, tensor};
 use std::cell::{Cell, RefCell};
@@ -175,6 +176,11 @@ impl<M> DistributedDataParallel<M> {
     /// [`Error::Collective`] if buffers could not be broadcast, and [`Error::Argument`] for
     /// [`no_sync`](Self::no_sync) in the first iteration of a static graph.
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
+        // As in PyTorch's traces.
+        record_function("DistributedDataParallel.forward", || self.traced_forward(f))?
+    }
+
+    fn traced_forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         let grad = tensor::grad_enabled();
         let sync = grad && self.no_sync_guards.get() == 0;
         if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {
