@@ -118,8 +118,10 @@ impl Store {
     /// Those of [every operation](Self#errors), and [`Error::Rendezvous`] if the key is not set
     /// within `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
-        let value = self.engine.get(key, timeout.min(LONGEST));
-        value.map_err(|error| self.not_in_time("get", key, &error))
+        self.engine.get(key, timeout.min(LONGEST)).map_err(|error| match error.kind() {
+            ErrorKind::Timeout => self.not_in_time("get", key, timeout),
+            _ => self.failed("get", key, &error),
+        })
     }
 
     /// Returns once all of these keys are set. `store.wait`.
@@ -133,7 +135,11 @@ impl Store {
                 error.kind() == ErrorKind::Timeout && matches!(self.engine.check(key), Ok(true))
             };
             let missing: Vec<_> = keys.iter().map(S::as_ref).filter(|key| !is_set(key)).collect();
-            self.not_in_time("wait for", &missing.join(", "), &error)
+            let missing = missing.join(", ");
+            match error.kind() {
+                ErrorKind::Timeout => self.not_in_time("wait for", &missing, timeout),
+                _ => self.failed("wait for", &missing, &error),
+            }
         })
     }
 
@@ -203,13 +209,10 @@ impl Store {
         }
     }
 
-    /// The error for a key that may not be set in time.
-    fn not_in_time(&self, operation: &str, key: &str, error: &c10d_sys::Error) -> Error {
-        match error.kind() {
-            // Nobody has set the key; the server is fine.
-            ErrorKind::Timeout => self.error(operation, key, error.message().to_owned()),
-            _ => self.failed(operation, key, error),
-        }
+    /// The error for keys that nobody has set; the server is fine. libtorch's own names those that
+    /// are set, too.
+    fn not_in_time(&self, operation: &str, keys: &str, timeout: Duration) -> Error {
+        self.error(operation, keys, format!("timed out after {timeout:?}"))
     }
 
     fn failed(&self, operation: &str, key: &str, error: &c10d_sys::Error) -> Error {
