@@ -44,6 +44,11 @@ impl ProcessGroup {
     /// Receives a tensor from rank `src` into `tensor`, which must have the shape and kind of the
     /// tensor sent. `dist.recv`.
     ///
+    /// If `tensor` is smaller than what is sent, the process ends with SIGABRT, in Python too: gloo
+    /// notices it on a thread of its own, where nothing can catch the failure. A message does not say
+    /// how large it is before it is received, and a rank that runs Python would take a size that was
+    /// sent first for the message itself.
+    ///
     /// # Errors
     /// Those of [`send`](Self::send).
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
