@@ -167,7 +167,7 @@ on_ranks_with_each_transport!(
         // The heap and the C library's threads have their final size after some.
         groups(0..20);
         let before = Taken::now();
-        groups(20..120);
+        groups(20..220);
         let has_left_nothing = || {
             let after = Taken::now();
             let is_clean = after.threads <= before.threads
