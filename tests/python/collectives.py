@@ -2,6 +2,7 @@
 
 import torch
 import torch.distributed as dist
+from ddp_mnist import end
 
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -84,3 +85,5 @@ operations = [dist.P2POp(dist.isend, own(), 0), dist.P2POp(dist.irecv, received,
 for request in dist.batch_isend_irecv(operations):
     request.wait()
 expect(received, [1, 10])
+
+end()

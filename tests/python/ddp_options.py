@@ -9,6 +9,7 @@ import sys
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from ddp_mnist import end
 from safetensors.torch import save_file
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -112,7 +113,7 @@ def main(file):
         averaged("ema", get_ema_multi_avg_fn(0.9), use_buffers)
     saved.pop("ignored.1.num_batches_tracked")
     save_file(saved, file)
-    dist.destroy_process_group()
+    end()
 
 
 if __name__ == "__main__":
