@@ -108,7 +108,7 @@ impl Job {
         self.heard.insert(id, now);
         match event {
             Event::Joined(node) => self.join(id, node, now),
-            Event::Lost(loss) => self.lose(id, loss, now),
+            Event::Lost(loss) => self.lose(id, |node| Cause::lost(node, loss, now), now),
             Event::Said(message) if self.nodes.contains_key(&id) => self.hear(id, message, now),
             Event::Said(_) => {}
         }
@@ -123,14 +123,13 @@ impl Job {
                 if remind_at.is_some_and(|at| at <= now) =>
             {
                 *remind_at = None;
-                let limit = self.terms.join_timeout;
-                let waited = limit.saturating_sub(until.saturating_duration_since(now));
-                let reason = self.terms.missing(self.nodes.values(), waited);
-                self.tell_all(&ToAgent::Wait { reason });
+                let until = *until;
+                self.tell_missing(until, now);
             }
             Phase::Gathering { last_call: None, until, .. } if *until <= now => {
-                let limit = self.terms.join_timeout;
-                let reason = self.terms.missing(self.nodes.values(), limit);
+                let limit = self.terms.join_timeout.as_secs();
+                let missing = self.terms.missing(self.nodes.values());
+                let reason = format!("waited {limit} s (join_timeout) in vain for {missing}");
                 self.finish(End { reason, code: 1, again: false }, now);
             }
             Phase::Running { decide_at: Some(at), asked, .. } if *at <= now => {
@@ -173,23 +172,28 @@ impl Job {
         matches!(self.phase, Phase::Over)
     }
 
-    fn lose(&mut self, id: NodeId, loss: Loss, now: Instant) {
+    /// A node is gone. `cause` is told its name.
+    fn lose(&mut self, id: NodeId, cause: impl FnOnce(String) -> Cause, now: Instant) {
         let rank = self.node_rank(id);
         self.heard.remove(&id);
         let Some(node) = self.nodes.remove(&id) else { return };
         let was_leaving = self.leaving.remove(&id);
-        let cause = Cause::lost(name(rank, &node), loss, now);
+        let cause = cause(name(rank, &node));
         // A host that was stopped or cut off may find this when it is back.
         let end = End { reason: cause.sentence(), code: 1, again: false };
         self.tell(id, ToAgent::End(end));
         match &mut self.phase {
-            Phase::Gathering { last_call, remind_at, .. } => {
+            Phase::Gathering { .. } | Phase::Ending { again: true, .. }
+                if self.terms.is_own(&node) =>
+            {
+                self.end(&cause, false, now);
+            }
+            Phase::Gathering { last_call, until, .. } => {
                 if self.nodes.len() < usize::from(self.terms.nodes.min) {
                     *last_call = None;
-                    *remind_at = Some(now);
-                }
-                if self.terms.is_own(&node) {
-                    self.end(&cause, false, now);
+                    let until = *until;
+                    self.tell_all(&ToAgent::Wait { reason: cause.sentence() });
+                    self.tell_missing(until, now);
                 }
             }
             Phase::Running { .. } if rank.is_none() || was_leaving => {}
@@ -199,11 +203,10 @@ impl Job {
             }
             Phase::Ending { nodes, again, .. } => {
                 nodes.remove(&id);
-                if *again && rank.is_some() && !self.terms.may_lose(&node) {
-                    self.end(&cause, false, now);
-                } else {
-                    self.go_on_if_ended(now);
+                if *again && rank.is_some() && !was_leaving {
+                    self.tell_all(&ToAgent::Wait { reason: cause.sentence() });
                 }
+                self.go_on_if_ended(now);
             }
             Phase::Refused { .. } => self.end_if_all_know(),
             Phase::Over => {}
@@ -230,7 +233,8 @@ impl Job {
             }
             (ToCoordinator::Stopped { reason, code }, phase) => {
                 let cause = Cause::stopped(name(rank, node), &reason, code, now);
-                let is_needed = !self.terms.may_lose(node);
+                let has_part = rank.is_some() || self.group.is_empty();
+                let is_needed = has_part && !self.terms.may_leave(node);
                 self.leaving.insert(id);
                 match phase {
                     Phase::Refused { .. } | Phase::Ending { again: false, .. } => {}
@@ -239,7 +243,7 @@ impl Job {
                         self.decide(now);
                     }
                     _ if is_needed => self.end(&cause, false, now),
-                    _ if rank.is_none() => self.lose(id, Loss::Closed, now),
+                    _ if rank.is_none() => self.lose(id, |_| cause, now),
                     _ => {}
                 }
             }
@@ -272,6 +276,14 @@ impl Job {
                 self.tell(id, message.clone());
             }
         }
+    }
+
+    /// Tells all nodes for whom they wait, and how long.
+    fn tell_missing(&mut self, until: Instant, now: Instant) {
+        let left = until.saturating_duration_since(now).as_secs_f64().ceil();
+        let missing = self.terms.missing(self.nodes.values());
+        let reason = format!("waiting at most {left} s for {missing}");
+        self.tell_all(&ToAgent::Wait { reason });
     }
 
     fn tell_all(&mut self, message: &ToAgent) {

@@ -28,8 +28,8 @@ impl Terms {
         node.launcher == self.own.launcher
     }
 
-    /// Whether the job can go on without this node.
-    pub(crate) fn may_lose(&self, node: &Node) -> bool {
+    /// Whether the job goes on when this node is stopped.
+    pub(crate) fn may_leave(&self, node: &Node) -> bool {
         self.nodes.elastic() && !self.is_own(node)
     }
 
@@ -75,31 +75,24 @@ impl Terms {
         Some(format!("--node-rank {rank} twice: on host {twin} and on host {host}"))
     }
 
-    /// Who has not come within this time.
-    pub(crate) fn missing<'a>(
-        &self,
-        there: impl Iterator<Item = &'a Node>,
-        limit: Duration,
-    ) -> String {
-        let limit = limit.as_secs();
+    /// Who is missing, and who is there.
+    pub(crate) fn missing<'a>(&self, there: impl Iterator<Item = &'a Node>) -> String {
         let there: Vec<&Node> = there.collect();
         let ranks: BTreeSet<u16> = there.iter().filter_map(|node| node.node_rank).collect();
         let hosts: Vec<&str> = there.iter().map(|node| node.host.as_str()).collect();
         let hosts = if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") };
-        if self.own.node_rank.is_none() {
-            let (min, count) = (self.nodes.min, there.len());
-            return format!(
-                "only {count} of at least {min} nodes have joined within {limit} s: {hosts}"
-            );
-        }
-        let missing = (0..self.nodes.max).filter(|rank| !ranks.contains(rank));
-        let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
-        format!(
-            "node{} {} of {} {} not joined within {limit} s; there are: {hosts}",
-            if missing.len() == 1 { "" } else { "s" },
-            missing.join(", "),
-            self.nodes.max,
-            if missing.len() == 1 { "has" } else { "have" },
-        )
+        let missing = if self.own.node_rank.is_some() {
+            let missing = (0..self.nodes.max).filter(|rank| !ranks.contains(rank));
+            let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
+            let s = if missing.len() == 1 { "" } else { "s" };
+            format!("node{s} {} of {}", missing.join(", "), self.nodes.max)
+        } else {
+            match usize::from(self.nodes.min).saturating_sub(there.len()) {
+                0 => "node 0".to_owned(),
+                1 => "1 more node".to_owned(),
+                count => format!("{count} more nodes"),
+            }
+        };
+        format!("{missing}; there are: {hosts}")
     }
 }

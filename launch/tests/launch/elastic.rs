@@ -108,7 +108,7 @@ fn with_too_few_nodes_left_the_rest_waits_for_others() {
         None => (second, first),
     };
     drop(other);
-    host.wait_for_stderr("launch: waiting for other nodes: 1 of at least 2 are there\n");
+    host.wait_for_stderr("launch: waiting at most 600 s for 1 more node; there are: ");
     let third = node(&nodes, &job, "c", flags);
     job.wait_for_note("pid.2.1.c");
     host.signal(Signal::SIGTERM);

@@ -171,6 +171,40 @@ fn a_launcher_that_is_killed_ends_all_nodes_which_name_its_node() {
 }
 
 #[test]
+fn a_launcher_that_is_killed_and_started_again_has_its_place_in_a_restart_if_one_is_left() {
+    for (nodes, is_lost_again) in [(Nodes::new(2), false), (Nodes::elastic("2"), true)] {
+        let job = Job::new();
+        let script = r#"
+            attempt=$TORCHELASTIC_RESTART_COUNT
+            note $$ pid.$attempt.$RANK
+            [ $attempt = 1 ] || stay
+            await go"#;
+        let start = |rank| {
+            let flags = format!("--max-restarts 1 --rdzv-conf is_host={}", 1 - rank);
+            nodes.start(&job, rank, &flags, script)
+        };
+        let (first, second) = (start(0), start(1));
+        let mut pids = job.wait_for_pids(&["pid.0.0", "pid.0.1"]);
+        drop(second);
+        first.wait_for_stderr("restart 1 of 1: starting all ranks again once 2 nodes are there\n");
+        let second = start(1);
+        pids.extend(job.wait_for_pids(&["pid.1.0", "pid.1.1"]));
+        let gone = ") has gone: its launcher closed the connection\n";
+        if is_lost_again {
+            drop(second);
+            let ended = first.finish();
+            ended.expect_code(1).expect_stderr("launch: node 1 (");
+            assert!(ended.stderr.ends_with(gone), "{ended:?}");
+        } else {
+            job.leave("go");
+            second.finish().expect_code(0);
+            first.finish().expect_code(0).expect_stderr(&format!("{gone}restart 1 of 1"));
+        }
+        wait_until_dead(&pids);
+    }
+}
+
+#[test]
 fn a_node_that_is_silent_is_lost_after_the_heartbeat_timeout_and_ends_when_it_is_back() {
     for stopped in [0, 1] {
         let (job, nodes) = (Job::new(), Nodes::new(3));
@@ -306,7 +340,8 @@ fn whoever_is_there_says_who_is_missing() {
     let (job, nodes) = (Job::new(), Nodes::new(3));
     let limit = "--rdzv-conf join_timeout=5";
     for ended in finish([0, 2].map(|rank| nodes.start(&job, rank, limit, ""))) {
-        ended.expect_code(1).expect_stderr("node 1 of 3 has not joined within 5 s; there are: ");
+        let sentence = "launch: waited 5 s (join_timeout) in vain for node 1 of 3; there are: ";
+        ended.expect_code(1).expect_stderr(sentence);
     }
     let limit = "--rdzv-conf join_timeout=1";
     let ended = nodes.start(&job, 1, limit, "").finish();

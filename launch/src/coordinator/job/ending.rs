@@ -42,16 +42,18 @@ impl Job {
             Some(culprit) => culprit,
             None => return,
         };
-        let complete = causes.iter().all(|cause| cause.is_rank()) || self.terms.nodes.elastic();
-        let own_is_there = self
-            .nodes
-            .iter()
-            .any(|(id, node)| self.terms.is_own(node) && !self.leaving.contains(id));
-        let again = match culprit.is_rank() {
-            true => complete && own_is_there && self.restarts < self.terms.max_restarts,
-            false => self.terms.nodes.elastic() && own_is_there,
-        };
+        let own_is_there = self.nodes.values().any(|node| self.terms.is_own(node));
+        let may_leave = |id| self.nodes.get(id).is_none_or(|node| self.terms.may_leave(node));
+        let again = own_is_there
+            && self.leaving.iter().all(may_leave)
+            && (!self.counts(culprit) || self.restarts < self.terms.max_restarts);
         self.end(culprit, again, now);
+    }
+
+    /// Whether to start again after this counts as a restart. An elastic job expects nodes to come and
+    /// go.
+    fn counts(&self, cause: &Cause) -> bool {
+        cause.is_rank() || !self.terms.nodes.elastic()
     }
 
     /// When a node that has missed its last beats will be lost, and may then be the culprit of ranks
@@ -68,19 +70,24 @@ impl Job {
     pub(super) fn end(&mut self, cause: &Cause, again: bool, now: Instant) {
         let mut reason = cause.sentence();
         if again {
-            self.restarts += u32::from(cause.is_rank());
+            let counts = self.counts(cause);
+            self.restarts += u32::from(counts);
             let there = self.nodes.keys().filter(|id| !self.leaving.contains(id)).count();
             let (min, max) = (self.terms.nodes.min.into(), self.terms.nodes.max.into());
-            let next = match there.min(max) {
-                nodes if nodes < min => format!("{nodes} of at least {min} nodes are left"),
-                _ if cause.is_rank() => format!(
-                    "restart {} of {}: starting all ranks again",
-                    self.restarts, self.terms.max_restarts
-                ),
-                1 => "going on with 1 node: starting all ranks again".to_owned(),
-                nodes => format!("going on with {nodes} nodes: starting all ranks again"),
+            let nodes = there.min(max);
+            let how = match nodes {
+                _ if counts => {
+                    format!("restart {} of {}: ", self.restarts, self.terms.max_restarts)
+                }
+                nodes if nodes < min => String::new(),
+                1 => "going on with 1 node: ".to_owned(),
+                nodes => format!("going on with {nodes} nodes: "),
             };
-            reason = format!("{reason}\n{next}");
+            let once = match nodes < min {
+                true => format!(" once {min} nodes are there"),
+                false => String::new(),
+            };
+            reason = format!("{reason}\n{how}starting all ranks again{once}");
         }
         let end = End { reason, code: cause.code(), again };
         if again {
@@ -119,12 +126,7 @@ impl Job {
                 } else {
                     let until = now + self.terms.join_timeout;
                     self.phase = Phase::Gathering { until, last_call: None, remind_at: None };
-                    let reason = format!(
-                        "waiting for other nodes: {} of at least {} are there",
-                        self.nodes.len(),
-                        self.terms.nodes.min
-                    );
-                    self.tell_all(&ToAgent::Wait { reason });
+                    self.tell_missing(until, now);
                 }
             }
             _ => {}

@@ -111,6 +111,18 @@ impl Scene {
         self.event(id.into(), Event::Joined(node), at);
     }
 
+    /// The node with this rank joins again, over another connection.
+    fn come_back(&mut self, rank: u16, id: NodeId, at: f64) {
+        let node = node(Some(rank), &format!("h{rank}"), self.nodes);
+        self.event(id, Event::Joined(node), at);
+    }
+
+    /// A node is lost. What it is told itself is forgotten.
+    fn lose(&mut self, id: NodeId, loss: Loss, at: f64) {
+        self.event(id, Event::Lost(loss), at);
+        self.told.retain(|(told, _)| *told != id);
+    }
+
     fn say(&mut self, id: NodeId, message: ToCoordinator, at: f64) {
         self.event(id, Event::Said(message), at);
     }
@@ -142,6 +154,20 @@ impl Scene {
         let end = told.first().expect("nobody was told to end").1.clone();
         assert!(told.iter().all(|(_, other)| *other == end), "{told:?}");
         (told.into_iter().map(|(id, _)| id).collect(), end)
+    }
+
+    /// For whom a node is told to wait, since the last call.
+    fn waits(&mut self, id: NodeId) -> Vec<String> {
+        let of_node = |(told, message): &mut (NodeId, ToAgent)| {
+            *told == id && matches!(message, ToAgent::Wait { .. })
+        };
+        let waits = self.told.extract_if(.., of_node);
+        waits
+            .filter_map(|(_, message)| match message {
+                ToAgent::Wait { reason } => Some(reason),
+                _ => None,
+            })
+            .collect()
     }
 
     fn nobody_was_told_to_end(&self) -> bool {

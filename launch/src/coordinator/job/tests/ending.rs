@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What is said of node 1 when it is lost.
+const GONE: &str = "node 1 (h1) has gone: its launcher closed the connection";
+
 #[test]
 fn a_failure_ends_all_nodes_once_the_others_have_had_time_to_notice() {
     let mut scene = Scene::running(3);
@@ -36,15 +39,15 @@ fn a_fault_of_its_own_is_blamed_before_earlier_victims_and_a_lost_node_too() {
         let mut scene = Scene::running(3);
         scene.fail(0, 0, Fault::Another, 1.0);
         match lost {
-            true => scene.event(2, Event::Lost(Loss::Closed), 1.5),
+            true => scene.lose(2, Loss::Closed, 1.5),
             false => scene.fail(2, 4, Fault::Own, 1.5),
         }
         scene.fail(1, 2, Fault::Own, 1.9);
         scene.pass(2.0);
         let (_, end) = scene.end();
         assert!(end.reason.starts_with("node 2 (h2)"), "{}", end.reason);
-        // Without a node, a job that is not elastic cannot start again.
-        assert_eq!(end.again, !lost);
+        assert!(end.again);
+        assert_eq!(end.reason.ends_with("once 3 nodes are there"), lost, "{}", end.reason);
     }
 }
 
@@ -62,10 +65,12 @@ fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats
     scene.pass(12.0);
     assert!(scene.nobody_was_told_to_end());
     let silence = Duration::from_secs(15);
-    scene.event(2, Event::Lost(Loss::Silent(silence)), 15.0);
+    scene.say(0, ToCoordinator::Beat, 15.0);
+    scene.say(1, ToCoordinator::Beat, 15.0);
+    scene.lose(2, Loss::Silent(silence), 15.0);
     scene.pass(16.0);
     let (_, end) = scene.end();
-    assert_eq!(end.reason, "node 2 (h2) has been silent for 15 s");
+    assert!(end.reason.starts_with("node 2 (h2) has been silent for 15 s\n"), "{}", end.reason);
 }
 
 #[test]
@@ -75,16 +80,16 @@ fn a_host_that_hears_of_no_other_one_blames_itself() {
     scene.say(0, ToCoordinator::Beat, 15.0);
     let silence = Duration::from_secs(15);
     scene.busy = Some(2);
-    scene.event(1, Event::Lost(Loss::Silent(silence)), 15.0);
+    scene.lose(1, Loss::Silent(silence), 15.0);
     scene.say(0, ToCoordinator::Beat, 16.0);
-    scene.told.clear();
     scene.pass(16.0);
     scene.pass(17.0);
     assert!(scene.nobody_was_told_to_end(), "node 2 is overdue");
-    scene.event(2, Event::Lost(Loss::Silent(silence)), 17.2);
-    scene.told.clear();
+    scene.lose(2, Loss::Silent(silence), 17.2);
     scene.pass(17.5);
-    assert_eq!(scene.end().1.reason, "node 0 (h0) has lost the connection to all other nodes");
+    let (_, end) = scene.end();
+    let sentence = "node 0 (h0) has lost the connection to all other nodes\nrestart 1 of 1: ";
+    assert!(end.reason.starts_with(sentence), "{}", end.reason);
 }
 
 #[test]
@@ -107,16 +112,97 @@ fn a_restart_begins_when_no_rank_is_left_and_the_restarts_are_counted() {
 }
 
 #[test]
-fn a_node_lost_between_two_generations_ends_a_job_that_needs_it() {
+fn a_lost_node_is_a_restart_for_which_the_others_wait_until_its_place_is_taken() {
     let mut scene = Scene::running(2);
+    scene.lose(1, Loss::Closed, 1.0);
+    scene.pass(2.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.again), (vec![0], true));
+    let reason = format!("{GONE}\nrestart 1 of 1: starting all ranks again once 2 nodes are there");
+    assert_eq!(end.reason, reason);
+    scene.gone(&[0], 3.0);
+    assert_eq!(scene.waits(0), ["waiting at most 600 s for node 1 of 2; there are: h0"]);
+    scene.come_back(1, 5, 4.0);
+    assert_eq!(scene.group(), [0, 5]);
+    let place = &scene.started[1][1].1;
+    assert_eq!((place.node_rank, place.generation, place.restarts), (1, 1, 1));
+
+    // No restart is left.
+    scene.lose(5, Loss::Closed, 5.0);
+    scene.pass(6.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.again, end.code), (vec![0], false, 1));
+    assert_eq!(end.reason, GONE);
+}
+
+#[test]
+fn nobody_takes_the_place_of_a_lost_node_within_the_join_timeout() {
+    let mut scene = Scene::running(2);
+    scene.lose(1, Loss::Closed, 1.0);
+    scene.pass(2.0);
+    scene.gone(&[0], 3.0);
+    scene.told.clear();
+    scene.pass(602.9);
+    assert!(scene.nobody_was_told_to_end());
+    scene.pass(603.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.again, end.code), (vec![0], false, 1));
+    let reason = "waited 600 s (join_timeout) in vain for node 1 of 2; there are: h0";
+    assert_eq!(end.reason, reason);
+}
+
+#[test]
+fn a_node_may_come_back_before_the_others_have_ended_their_ranks_and_go_again() {
+    for (loss_is_decided, stays) in [(false, true), (true, true), (true, false)] {
+        let mut scene = Scene::running(2);
+        scene.lose(1, Loss::Closed, 1.0);
+        if loss_is_decided {
+            scene.pass(2.0);
+        }
+        scene.come_back(1, 5, 2.1);
+        scene.pass(2.2);
+        let (told, end) = scene.end();
+        assert_eq!((told, end.again), (vec![0], true));
+        if !stays {
+            scene.stop(5, 2.3);
+        }
+        scene.gone(&[0], 3.0);
+        assert_eq!(scene.started.len(), if stays { 2 } else { 1 });
+        assert_eq!(scene.waits(0).len(), usize::from(!stays));
+    }
+}
+
+#[test]
+fn a_node_lost_while_ranks_end_belongs_to_the_same_restart_and_is_named() {
+    let mut scene = Scene::running(3);
     scene.fail(1, 2, Fault::Own, 1.0);
     scene.pass(2.0);
     scene.end();
     scene.gone(&[0], 3.0);
-    scene.event(1, Event::Lost(Loss::Closed), 4.0);
+    scene.lose(1, Loss::Closed, 4.0);
+    scene.gone(&[2], 5.0);
+    let wait = "waiting at most 600 s for node 1 of 3; there are: h0, h2";
+    assert_eq!(scene.waits(2), [GONE, wait]);
+    scene.come_back(1, 5, 6.0);
+    assert_eq!(scene.group(), [0, 5, 2]);
+    assert_eq!(scene.started[1][1].1.restarts, 1);
+}
+
+#[test]
+fn without_node_0_no_job_starts_again() {
+    let mut scene = Scene::running(2);
+    scene.lose(0, Loss::Closed, 1.0);
+    scene.pass(2.0);
     let (told, end) = scene.end();
-    assert_eq!((told, end.again), (vec![1, 0], false));
-    assert!(end.reason.starts_with("node 1 (h1) has gone"), "{}", end.reason);
+    assert_eq!((told, end.again), (vec![1], false));
+
+    let mut scene = Scene::running(2);
+    scene.fail(1, 2, Fault::Own, 1.0);
+    scene.pass(2.0);
+    scene.lose(0, Loss::Closed, 3.0);
+    assert!(scene.told.iter().any(|(id, it)| {
+        *id == 1 && matches!(it, ToAgent::End(end) if !end.again && end.reason.contains("h0"))
+    }));
 }
 
 #[test]

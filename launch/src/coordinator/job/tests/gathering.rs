@@ -100,27 +100,55 @@ fn nodes_that_do_not_come_are_named_after_the_join_timeout() {
     scene.join(0, -100.0);
     scene.join(2, -100.0);
     scene.pass(-90.0);
-    let reason = "nodes 1, 3 of 4 have not joined within 10 s; there are: h0, h2".to_owned();
-    let wait = ToAgent::Wait { reason };
-    assert_eq!(scene.told, [(0, wait.clone()), (2, wait)]);
+    let wait = "waiting at most 590 s for nodes 1, 3 of 4; there are: h0, h2";
+    assert_eq!([scene.waits(0), scene.waits(2)], [[wait], [wait]]);
     scene.pass(499.0);
     assert!(scene.nobody_was_told_to_end());
     scene.pass(500.0);
     let (told, end) = scene.end();
     assert_eq!(told, [0, 2]);
-    assert_eq!(end.reason, "nodes 1, 3 of 4 have not joined within 600 s; there are: h0, h2");
+    let reason = "waited 600 s (join_timeout) in vain for nodes 1, 3 of 4; there are: h0, h2";
+    assert_eq!(end.reason, reason);
 }
 
 #[test]
-fn a_node_that_is_lost_before_the_ranks_start_is_named_at_once() {
+fn a_node_that_is_lost_before_the_ranks_start_is_named_at_once_and_only_who_is_missing_waited_for()
+{
     let mut scene = Scene::new((3, 3));
     scene.join(0, -100.0);
-    scene.join(1, -100.0);
+    scene.join(2, -99.8);
+    scene.lose(2, Loss::Closed, -99.5);
+    let lost = "node 2 (h2) has gone: its launcher closed the connection";
+    let wait = "waiting at most 600 s for nodes 1, 2 of 3; there are: h0";
+    assert_eq!(scene.waits(0), [lost, wait]);
+    // One that comes right after that is no longer missing, and learns for whom it waits.
+    scene.join(1, -99.4);
     scene.pass(-90.0);
+    let wait = "waiting at most 590 s for node 2 of 3; there are: h0, h1";
+    assert_eq!([scene.waits(0), scene.waits(1)], [[wait], [wait]]);
+    scene.pass(500.0);
+    let reason = "waited 600 s (join_timeout) in vain for node 2 of 3; there are: h0, h1";
+    assert_eq!(scene.end(), (vec![0, 1], End { reason: reason.to_owned(), code: 1, again: false }));
+}
+
+#[test]
+fn a_node_without_a_number_that_is_lost_or_stopped_before_the_ranks_start_is_named_too() {
+    let mut scene = Scene::new((3, 4));
+    scene.join(0, -100.0);
+    scene.join(1, -90.0);
+    scene.join(2, -80.0);
     scene.told.clear();
-    scene.event(1, Event::Lost(Loss::Closed), -80.0);
-    scene.told.clear();
-    scene.pass(-80.0);
-    let reason = "nodes 1, 2 of 3 have not joined within 20 s; there are: h0".to_owned();
-    assert_eq!(scene.told, [(0, ToAgent::Wait { reason })]);
+    scene.lose(1, Loss::Closed, -70.0);
+    scene.stop(2, -60.0);
+    let gone = "a node on host h1 has gone: its launcher closed the connection";
+    let stopped = "a node on host h2: its launcher was stopped by SIGTERM";
+    assert_eq!(
+        scene.waits(0),
+        [
+            gone,
+            "waiting at most 570 s for 1 more node; there are: h0, h2",
+            stopped,
+            "waiting at most 560 s for 2 more nodes; there are: h0"
+        ]
+    );
 }
