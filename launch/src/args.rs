@@ -180,6 +180,11 @@ pub(crate) struct Args {
     #[arg(long, alias = "use_env")]
     pub(crate) use_env: bool,
 
+    /// Append --local_rank=N to each rank's arguments, for scripts that parse it;
+    /// torch.distributed.launch did so before PyTorch 2.0
+    #[arg(long, alias = "pass_local_rank", conflicts_with = "use_env")]
+    pub(crate) pass_local_rank: bool,
+
     /// The program and its arguments; everything after PROGRAM is passed on unchanged
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,

@@ -97,6 +97,10 @@ impl<'a> Supervisor<'a> {
 
     fn start_rank(&self, placement: &Placement, local_rank: u16, port: u16) -> Result<Rank> {
         let mut command = guard::rank_command(&self.args.command);
+        if self.args.pass_local_rank {
+            // After all other arguments: the program may be an interpreter, whose script comes next.
+            command.arg(format!("--local_rank={local_rank}"));
+        }
         rank::set_variables(&mut command, self.args, placement, local_rank, port);
         let rank = placement.rank(local_rank);
         let generation = placement.generation;

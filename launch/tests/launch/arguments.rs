@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use crate::job::{Job, run};
+use crate::job::{self, Job, run};
+use crate::nodes::Nodes;
 
 #[test]
 fn arguments_reach_the_program_byte_for_byte() {
@@ -30,6 +31,24 @@ fn arguments_reach_the_program_byte_for_byte() {
         let mut expected = arguments.map(OsStr::as_bytes).join(&b'\0');
         expected.push(0);
         assert_eq!(written, expected);
+    }
+}
+
+#[test]
+fn the_local_rank_follows_the_arguments_if_the_flag_asks_for_it() {
+    let (job, nodes) = (Job::new(), Nodes::new(2));
+    let start = |node, ranks| {
+        let flags = format!("-n {ranks} --pass-local-rank");
+        let mut command = nodes.launch(&job, node, &flags, r#"note "$*" arguments.$RANK"#);
+        command.args(["sh", "lr.py", "--lr", "0.1"]);
+        job::start(command)
+    };
+    for running in [start(0, 1), start(1, 2)] {
+        running.finish().expect_code(0);
+    }
+    for (rank, local_rank) in [(0, 0), (1, 0), (2, 1)] {
+        let expected = format!("lr.py --lr 0.1 --local_rank={local_rank}");
+        assert_eq!(job.wait_for_note(&format!("arguments.{rank}")), expected);
     }
 }
 

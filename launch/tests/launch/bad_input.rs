@@ -46,6 +46,7 @@ fn flags_that_make_no_job_are_refused() {
         ),
         ("--max-restarts -1", "'-1'"),
         ("--log-dir /proc/logs", "launch: cannot create a log directory in /proc/logs"),
+        ("--pass-local-rank --use-env", "cannot be used with '--use-env'"),
         ("--nprocs 2", "unexpected argument '--nprocs'"),
     ];
     for (flags, message) in table {
