@@ -1,7 +1,7 @@
 //! Mixed precision in libtorch: `torch.autocast`, and the check of scaled gradients.
 
+use crate::arguments::{pointer, pointers};
 use crate::error::check;
-use crate::process_group::{pointer, pointers};
 use crate::{Error, ffi};
 use std::marker::PhantomData;
 use tch::Tensor;

@@ -3,8 +3,8 @@
 //! A function of tch that takes a `Scalar` drops it before the error of the call is read. The drop
 //! finds the error and panics with it, even in the functions that return a `Result`.
 
+use crate::arguments::pointer;
 use crate::error::{check, created};
-use crate::process_group::pointer;
 use crate::{Error, ffi};
 use std::ptr::null_mut;
 use tch::{TchError, Tensor};

@@ -1,8 +1,8 @@
 //! Backward passes in parts, and a thread's state on another thread.
 
+use crate::arguments::{pointer, pointers};
 use crate::callback::call_back;
 use crate::error::{check, created};
-use crate::process_group::{pointer, pointers};
 use crate::{Error, ffi};
 use std::ffi::{CString, c_char, c_void};
 use std::mem::ManuallyDrop;

@@ -1,8 +1,7 @@
 //! The operations of a process group.
 
+use crate::arguments::{c_rank, milliseconds, pointer, pointers};
 use crate::error::{check, created};
-use crate::process_group::{c_rank, pointer, pointers};
-use crate::store::milliseconds;
 use crate::{Error, ProcessGroup, Work, ffi};
 use std::ptr::null_mut;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Communication hooks, which replace the division and sum of a gradient bucket over the ranks.
 
+use crate::arguments::{c_text, pointer};
 use crate::autograd::message_for_c;
-use crate::error::{c_text, check, created};
-use crate::process_group::pointer;
+use crate::error::{check, created};
 use crate::reducer::Reducer;
 use crate::{Error, ffi};
 use std::ffi::{c_char, c_void};

@@ -1,7 +1,7 @@
 //! libtorch's errors, and what kind of failure they are.
 
 use crate::ffi;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -107,12 +107,6 @@ pub(crate) fn created<T>(status: ffi::Status, handle: *mut T) -> Result<NonNull<
     NonNull::new(handle).ok_or_else(Error::no_handle)
 }
 
-/// Text for the C ABI, where it would end at the first NUL.
-pub(crate) fn c_text(text: &str) -> Result<CString, Error> {
-    CString::new(text)
-        .map_err(|_| Error::new(ErrorKind::Misuse, format!("{text:?} contains a NUL character")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,7 +134,7 @@ mod tests {
     fn a_wrong_argument_is_a_misuse() {
         let state = Tensor::zeros([8], (Kind::Float, tch::Device::Cpu));
         assert_eq!(set_rng_state(None, &state).unwrap_err().kind(), ErrorKind::Misuse);
-        assert_eq!(c_text("a\0b").unwrap_err().kind(), ErrorKind::Misuse);
+        assert_eq!(crate::arguments::c_text("a\0b").unwrap_err().kind(), ErrorKind::Misuse);
     }
 
     #[test]

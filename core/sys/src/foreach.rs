@@ -3,10 +3,10 @@
 //! For tensors of one kind on one GPU this is one launch, or a few, instead of one for each tensor.
 //! Elsewhere PyTorch computes one tensor after the other.
 
+use crate::arguments::{pointer, pointers};
 use crate::arithmetic::as_tchs;
 use crate::error::check;
 use crate::ffi;
-use crate::process_group::{pointer, pointers};
 use std::iter;
 use std::ptr::null_mut;
 use tch::{TchError, Tensor};

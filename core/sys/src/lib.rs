@@ -31,6 +31,7 @@
 #![deny(missing_docs)]
 
 pub mod amp;
+mod arguments;
 pub mod arithmetic;
 pub mod autograd;
 pub mod backends;

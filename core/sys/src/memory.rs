@@ -4,9 +4,9 @@
 //! whose parts exist only in the counts: every block is counted on the part that is current on the
 //! allocating thread.
 
+use crate::arguments::pointer;
 use crate::device::cuda;
 use crate::error::check;
-use crate::process_group::pointer;
 use crate::{Error, ffi};
 use tch::Tensor;
 

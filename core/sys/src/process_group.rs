@@ -1,9 +1,9 @@
 //! Groups of ranks, and how they find each other.
 
-use crate::error::{c_text, check, created};
-use crate::store::milliseconds;
+use crate::arguments::{c_rank, c_texts, milliseconds, pointer, pointers};
+use crate::error::{check, created};
 use crate::{Error, Store, ffi};
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -253,22 +253,4 @@ impl ProcessGroup {
 pub fn probe_shared_memory(probe: extern "C" fn()) {
     // SAFETY: a function lives as long as the program.
     unsafe { ffi::c10d_probe_shared_memory(probe) }
-}
-
-pub(crate) fn pointer(tensor: &Tensor) -> *mut ffi::Tensor {
-    // tch's C_tensor is at::Tensor, which is what the C ABI takes.
-    tensor.as_ptr().cast_mut().cast()
-}
-
-pub(crate) fn pointers(tensors: &[Tensor]) -> Vec<*mut ffi::Tensor> {
-    tensors.iter().map(pointer).collect()
-}
-
-pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>, Error> {
-    texts.iter().map(|text| c_text(text.as_ref())).collect()
-}
-
-/// Ranks and world sizes are ints in c10d, which rejects one that does not fit as negative.
-pub(crate) fn c_rank(rank: usize) -> c_int {
-    c_int::try_from(rank).unwrap_or(-1)
 }

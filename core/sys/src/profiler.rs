@@ -1,7 +1,8 @@
 //! PyTorch's profiler, without a policy.
 
+use crate::arguments::c_text;
 use crate::callback::call_back;
-use crate::error::{c_text, check};
+use crate::error::check;
 use crate::{Error, ffi};
 use std::ptr::null;
 

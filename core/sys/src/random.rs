@@ -1,9 +1,9 @@
 //! The state of the global generators, from which layers draw their weights and dropout its masks,
 //! and samples drawn from a generator of their own.
 
+use crate::arguments::pointer;
 use crate::device::cuda;
 use crate::error::{check, created};
-use crate::process_group::pointer;
 use crate::{Error, ffi};
 use std::ptr::null_mut;
 use tch::Tensor;

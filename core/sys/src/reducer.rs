@@ -1,7 +1,7 @@
 //! Gradient buckets, reduced while the backward pass runs.
 
-use crate::error::{c_text, check, created};
-use crate::process_group::{c_texts, pointers};
+use crate::arguments::{c_text, c_texts, pointers};
+use crate::error::{check, created};
 use crate::{Error, ProcessGroup, Work, ffi};
 use std::ffi::{CStr, c_char};
 use std::ptr::{NonNull, null, null_mut};

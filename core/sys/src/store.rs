@@ -1,7 +1,7 @@
 //! The key-value store at which ranks meet.
 
-use crate::error::{c_text, check, created};
-use crate::process_group::c_texts;
+use crate::arguments::{c_text, c_texts, milliseconds};
+use crate::error::{check, created};
 use crate::{Error, ffi};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
@@ -237,9 +237,4 @@ fn initialize() -> Result<(), Error> {
     // SAFETY: sets two variables that no other thread reads before a store exists.
     ONCE.call_once(|| result = check(unsafe { ffi::c10d_initialize() }));
     result
-}
-
-/// At least 1, because zero means no timeout to the engine.
-pub(crate) fn milliseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).max(1)
 }

@@ -1,9 +1,9 @@
 //! Streams and events of CUDA devices, without a policy.
 
+use crate::arguments::{pointer, pointers};
 use crate::callback::call_back;
 use crate::device::cuda;
 use crate::error::{check, created};
-use crate::process_group::{pointer, pointers};
 use crate::{Error, ffi};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};

@@ -1,7 +1,7 @@
 //! Tensor operations of PyTorch that tch lacks.
 
+use crate::arguments::{pointer, pointers};
 use crate::error::check;
-use crate::process_group::{pointer, pointers};
 use crate::{Error, ffi};
 use std::ptr::NonNull;
 use std::slice;

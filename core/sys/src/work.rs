@@ -1,7 +1,7 @@
 //! An exchange in progress.
 
+use crate::arguments::milliseconds;
 use crate::error::check;
-use crate::store::milliseconds;
 use crate::{Error, ffi};
 use std::ptr::NonNull;
 use std::time::Duration;

@@ -1,0 +1,36 @@
+//! Rust's values as arguments of the C ABI.
+
+use crate::error::ErrorKind;
+use crate::{Error, ffi};
+use std::ffi::{CString, c_int};
+use std::time::Duration;
+use tch::Tensor;
+
+pub(crate) fn pointer(tensor: &Tensor) -> *mut ffi::Tensor {
+    // tch's C_tensor is at::Tensor, which is what the C ABI takes.
+    tensor.as_ptr().cast_mut().cast()
+}
+
+pub(crate) fn pointers(tensors: &[Tensor]) -> Vec<*mut ffi::Tensor> {
+    tensors.iter().map(pointer).collect()
+}
+
+pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>, Error> {
+    texts.iter().map(|text| c_text(text.as_ref())).collect()
+}
+
+/// Ranks and world sizes are ints in c10d, which rejects one that does not fit as negative.
+pub(crate) fn c_rank(rank: usize) -> c_int {
+    c_int::try_from(rank).unwrap_or(-1)
+}
+
+/// At least 1, because zero means no timeout to the engine.
+pub(crate) fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).max(1)
+}
+
+/// Text for the C ABI, where it would end at the first NUL.
+pub(crate) fn c_text(text: &str) -> Result<CString, Error> {
+    CString::new(text)
+        .map_err(|_| Error::new(ErrorKind::Misuse, format!("{text:?} contains a NUL character")))
+}
