@@ -6,6 +6,7 @@
 //! | `iterable` | the loader of an [`IterableDataset`](super::IterableDataset) |
 //! | `epoch` | [`Epoch`]: the batches of one epoch, in order |
 //! | `prefetcher` | the next batch on its way to a GPU |
+//! | `transfer` | how a batch comes to a device |
 //! | `serial_queue` | jobs for worker threads that run one after the other |
 
 use std::fmt;
@@ -23,6 +24,7 @@ mod epoch;
 mod iterable;
 mod prefetcher;
 mod serial_queue;
+mod transfer;
 
 pub use epoch::Epoch;
 use epoch::Order;

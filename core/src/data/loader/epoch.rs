@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use c10d_sys::memory;
 use rayon::ThreadPool;
 use tch::Device;
 
 use super::DataLoaderOptions;
 use super::prefetcher::Prefetcher;
 use super::serial_queue::SerialQueue;
-use crate::data::dataset::replace;
+use super::transfer::{moved, pinned};
 use crate::{Result, Tensors};
 
 /// A batch that is yet to be made.
@@ -209,24 +208,4 @@ impl<B> fmt::Debug for Epoch<'_, B> {
         let in_flight = self.in_flight.len();
         f.debug_struct("Epoch").field("in_flight", &in_flight).finish_non_exhaustive()
     }
-}
-
-/// `tensor.pin_memory()`
-fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> Option<Result<B>> {
-    if !pin_memory {
-        return batch;
-    }
-    // What `Tensor::pin_memory` calls, without the warning that libtorch prints each time because
-    // tch names a device. The index does not matter: pinned memory works for every GPU.
-    let pin = |batch| replace(batch, |tensor| tensor.f_internal_pin_memory(Device::Cuda(0)));
-    batch.map(|batch| batch.and_then(pin))
-}
-
-/// `tensor.to(device, non_blocking=True)`
-pub(super) fn moved<B: Tensors>(batch: B, device: Device) -> Result<B> {
-    let non_blocking = true;
-    replace(batch, |tensor| {
-        let copy = memory::is_on_host(tensor);
-        tensor.f_to_device_(device, tensor.kind(), non_blocking, copy)
-    })
 }

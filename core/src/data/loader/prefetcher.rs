@@ -1,6 +1,6 @@
 //! The next batch on its way to a GPU, while this one trains.
 
-use super::epoch::moved;
+use super::transfer::moved;
 use crate::{Error, Result, Tensors};
 use c10d_sys::stream::Stream;
 use std::thread;
