@@ -3,10 +3,11 @@
 use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
-use super::rule_parts::{WeightDecay, as_real, decayed, downwards, each, with_values};
+use super::parameter_state::StateShape;
+use super::rule_parts::{WeightDecay, decayed, downwards, each, with_values};
 use super::state_list::StateList;
-use super::tensor_list::TensorList;
-use super::update_rule::{GradientLayout, StateShape, UpdateRule};
+use super::tensor_list::{TensorList, as_real};
+use super::update_rule::{GradientLayout, UpdateRule};
 use crate::{Error, Result};
 use c10d_sys::arithmetic::{add_number_, add_scaled_};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Parameters that share options: an entry of `optimizer.param_groups`.
 
-use super::update_rule::ParameterState;
+use super::parameter_state::ParameterState;
 use crate::nn::named_parameters;
 use crate::{Error, Result};
 use std::collections::BTreeMap;

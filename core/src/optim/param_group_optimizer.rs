@@ -2,9 +2,10 @@
 
 use super::optimizer::{Optimizer, OptimizerState, ParamGroupState};
 use super::param_group::{GroupOptions, ParamGroup, Parameter, groups_of_store};
+use super::parameter_state::ParameterState;
 use super::state_list::StateList;
 use super::tensor_list::{TensorList, by_device_and_kind};
-use super::update_rule::{GradientLayout, ParameterState, UpdateRule};
+use super::update_rule::{GradientLayout, UpdateRule};
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
 use std::collections::{BTreeMap, HashSet};
@@ -238,8 +239,9 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
     fn state_dict(&self) -> Result<OptimizerState> {
         let groups = self.groups.iter().map(ParamGroupState::new).collect::<Result<_>>()?;
         let tensors = self.groups.iter().flat_map(|group| {
+            let layout = group.options.state_layout();
             let named =
-                |parameter: &Parameter| parameter.state.named(&parameter.name, &group.options);
+                move |parameter: &Parameter| parameter.state.named(&parameter.name, &layout);
             group.parameters.iter().flat_map(named)
         });
         Ok(OptimizerState {
@@ -255,8 +257,9 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
             state.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let mut states = Vec::new();
         for (group, options) in self.groups.iter().zip(&options) {
+            let layout = options.state_layout();
             for Parameter { name, tensor, .. } in &group.parameters {
-                states.push(ParameterState::take(name, tensor, options, &mut dict)?);
+                states.push(ParameterState::take(name, tensor, &layout, &mut dict)?);
             }
         }
         if let Some(name) = dict.into_keys().next() {

@@ -3,10 +3,11 @@
 use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
+use super::parameter_state::StateShape;
 use super::rule_parts::{WeightDecay, check_betas, decayed, each, power_of_a_half};
 use super::state_list::StateList;
 use super::tensor_list::TensorList;
-use super::update_rule::{StateShape, UpdateRule};
+use super::update_rule::UpdateRule;
 use crate::Result;
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use serde::{Deserialize, Serialize};

@@ -60,12 +60,6 @@ pub(super) fn downwards(gradients: &TensorList, maximize: bool) -> Result<Tensor
     if maximize { gradients.neg() } else { Ok(gradients.shallow_clone()) }
 }
 
-/// `torch.view_as_real` of a complex tensor: PyTorch's optimizers treat a complex number as two
-/// independent real ones. Another tensor is returned as it is.
-pub(super) fn as_real(tensor: &Tensor) -> Result<Tensor, TchError> {
-    if tensor.f_is_complex()? { tensor.f_view_as_real() } else { Ok(tensor.shallow_clone()) }
-}
-
 /// Python's `number ** 0.5`, which can differ from the square root in the last bit. The compiler
 /// would replace a power with a known exponent of 0.5 by the square root.
 pub(super) fn power_of_a_half(number: f64) -> f64 {

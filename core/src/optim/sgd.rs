@@ -3,10 +3,11 @@
 use super::optimizer::check_not_negative;
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
+use super::parameter_state::StateShape;
 use super::rule_parts::downwards;
 use super::state_list::StateList;
 use super::tensor_list::TensorList;
-use super::update_rule::{GradientLayout, StateShape, UpdateRule};
+use super::update_rule::{GradientLayout, UpdateRule};
 use crate::{Error, Result};
 use c10d_sys::arithmetic::{add_scaled_, copy, mul_number_};
 use serde::{Deserialize, Serialize};

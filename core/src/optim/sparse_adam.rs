@@ -2,10 +2,11 @@
 
 use super::param_group::GroupOptions;
 use super::param_group_optimizer::ParamGroupOptimizer;
+use super::parameter_state::{ParameterState, StateShape};
 use super::rule_parts::{check_betas, downwards, with_values};
 use super::state_list::StateList;
 use super::tensor_list::TensorList;
-use super::update_rule::{GradientLayout, ParameterState, StateShape, UpdateRule};
+use super::update_rule::{GradientLayout, UpdateRule};
 use crate::{Error, Result};
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The states of several parameters at once.
 
+use super::parameter_state::ParameterState;
 use super::tensor_list::TensorList;
-use super::update_rule::ParameterState;
 use crate::{Error, Result};
 use std::ops::{Deref, DerefMut};
 use tch::Tensor;

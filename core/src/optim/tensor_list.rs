@@ -2,7 +2,6 @@
 
 mod operations;
 
-use super::rule_parts::as_real;
 use crate::{Error, Result};
 use c10d_sys::arithmetic::copy;
 use c10d_sys::foreach::{Operation, foreach, foreach_};
@@ -141,6 +140,12 @@ pub(super) fn by_device_and_kind<T>(
         }
     }
     lists.into_iter().map(|(_, list)| list).collect()
+}
+
+/// `torch.view_as_real` of a complex tensor: PyTorch's optimizers treat a complex number as two
+/// independent real ones. Another tensor is returned as it is.
+pub(super) fn as_real(tensor: &Tensor) -> Result<Tensor, TchError> {
+    if tensor.f_is_complex()? { tensor.f_view_as_real() } else { Ok(tensor.shallow_clone()) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use super::optimizer::{Optimizer, OptimizerState};
 use super::param_group::{GroupOptions, ParamGroup};
 use super::param_group_optimizer::ParamGroupOptimizer;
-use super::update_rule::{ParameterState, UpdateRule};
+use super::parameter_state::ParameterState;
+use super::update_rule::UpdateRule;
 use crate::distributed::ProcessGroup;
 use crate::named_tensors::{NamedTensors, from_bytes, to_bytes};
 use crate::{Error, Result};
