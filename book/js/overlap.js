@@ -5,7 +5,7 @@
 {
   const { MIB, sum } = pictures;
 
-  /** The bytes at which the first bucket and all others are closed, as in core/src/distributed/ddp_options.rs. */
+  /** The bytes at which the first bucket and all others are closed, as in core/src/distributed/gradients/ddp_options.rs. */
   const limitsOf = capMb => capMb === null ? [MIB, 25 * MIB] : Array(2).fill(Math.floor(capMb * MIB));
 
   /** The gradients in each bucket, in bytes and in the order in which they are ready. The gradient that reaches the

@@ -24,6 +24,9 @@ pub(crate) fn c_rank(rank: usize) -> c_int {
     c_int::try_from(rank).unwrap_or(-1)
 }
 
+/// A longer timeout would overflow clocks, so cut it to this.
+pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// At least 1, because zero means no timeout to the engine.
 pub(crate) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).max(1)

@@ -57,6 +57,7 @@ pub mod stream;
 pub mod tensor;
 mod work;
 
+pub use arguments::LONGEST_TIMEOUT;
 pub use collectives::{Call, Message, ReduceOp};
 pub use comm_hook::{Finish, GradBucket};
 pub use error::{Error, ErrorKind};

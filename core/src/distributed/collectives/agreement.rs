@@ -1,0 +1,94 @@
+//! How all ranks reach the same verdict where the engine informs only some of them.
+
+use crate::distributed::fault::blame::Blame;
+use crate::distributed::fault::vote::{Verdict, reach_verdict, stay_until_all_know, wait_for};
+use crate::distributed::group::ProcessGroup;
+use c10d_sys::Error;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Why a wait has ended, and which rank is at fault if that is known.
+type Reason = (String, Option<Blame>);
+
+impl ProcessGroup {
+    /// Tells every rank if one objects to going on. A collective of the ranks of this library.
+    pub(crate) fn agree(
+        &self,
+        operation: &'static str,
+        objection: Option<&str>,
+    ) -> crate::Result<()> {
+        let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
+        if let Some(objection) = objection {
+            self.report(objection);
+        }
+        let (store, rank, start) = (self.inner.store.engine(), self.job_rank(), Instant::now());
+        let verdict = reach_verdict(store, &subject, rank, objection, self.patience())
+            .map_err(|error| self.failed(operation, &error))?;
+        if !matches!(verdict, Verdict::GivenUp(_)) {
+            stay_until_all_know(store, &subject, rank, |knowing| {
+                start.elapsed() > self.timeout() || self.inner.post_mortem.all_gone_but(knowing)
+            });
+        }
+        match verdict {
+            Verdict::Agreed => Ok(()),
+            Verdict::Objection(message) => Err(self.given_up(operation, message, None)),
+            Verdict::GivenUp((message, blame)) => Err(self.given_up(operation, message, blame)),
+        }
+    }
+
+    /// Returns why not to wait any longer outside the engine, once there is a reason: the timeout
+    /// is over, or a rank has gone.
+    fn patience(&self) -> impl Fn() -> Option<Reason> {
+        let start = Instant::now();
+        move || {
+            let timeout = self.timeout();
+            if start.elapsed() > timeout {
+                return Some((format!("not all ranks arrived within {timeout:?}"), None));
+            }
+            let gone = self.inner.post_mortem.gone()?;
+            Some(("a rank has gone".to_owned(), Some(gone)))
+        }
+    }
+
+    /// An error if one of these ranks runs Python, which cannot answer `operation`: the call would
+    /// wait until the timeout.
+    pub(crate) fn refuse_python(
+        &self,
+        operation: &'static str,
+        ranks: impl IntoIterator<Item = usize>,
+    ) -> crate::Result<()> {
+        let python: Vec<_> = self.inner.post_mortem.python_ranks().collect();
+        match ranks.into_iter().find(|rank| python.contains(rank)) {
+            None => Ok(()),
+            Some(rank) => Err(crate::Error::argument(
+                operation,
+                format!("called with rank {rank}, which runs Python"),
+                "called where all ranks use this library, because Python cannot answer it",
+            )),
+        }
+    }
+
+    /// What rank 0 passes here, while this rank passes `own`. `None` on rank 0 itself, and if rank
+    /// 0 runs Python. Must be followed by [`agree`](Self::agree).
+    pub(crate) fn compare_with_rank_0(
+        &self,
+        operation: &'static str,
+        own: &str,
+    ) -> crate::Result<Option<String>> {
+        let key = format!("comparison/{}", self.inner.agreements.load(Ordering::Relaxed));
+        let store = self.inner.store.engine();
+        let compare = || {
+            if self.rank() == 0 {
+                return store.set(&key, own.as_bytes()).map(|()| Ok(None));
+            }
+            if self.inner.post_mortem.python_ranks().any(|rank| rank == 0) {
+                return Ok(Ok(None));
+            }
+            let theirs = wait_for(store, &key, self.patience())?;
+            Ok(theirs.map(|theirs| Some(String::from_utf8_lossy(&theirs).into_owned())))
+        };
+        compare()
+            .map_err(|error: Error| self.failed(operation, &error))?
+            .map_err(|(message, blame)| self.given_up(operation, message, blame))
+    }
+}

@@ -1,0 +1,161 @@
+//! What collectives refuse before anything is exchanged, and what they exchange for a tensor.
+
+use crate::distributed::group::{Backend, ProcessGroup};
+use crate::{Error, Result};
+use c10d_sys::ReduceOp;
+use c10d_sys::tensor::{has_overlap, is_plain};
+use tch::{Kind, Tensor};
+
+impl ProcessGroup {
+    pub(crate) fn check_rank(&self, what: &str, rank: usize) -> Result<()> {
+        if rank < self.world_size() {
+            return Ok(());
+        }
+        Err(Error::argument(
+            what,
+            format!("rank {rank}"),
+            format!("a rank below the world size, {}", self.world_size()),
+        ))
+    }
+
+    /// Refuses a message that cannot be sent to this rank, or received from it.
+    pub(crate) fn check_message(&self, tensor: &Tensor, what: &str, peer: usize) -> Result<()> {
+        self.check_rank(what, peer)?;
+        if peer == self.rank() {
+            let found = format!("rank {peer}, this rank itself");
+            return Err(Error::argument(what, found, "another rank"));
+        }
+        self.check_sendable(tensor)
+    }
+
+    /// Refuses an operation that only gloo has.
+    pub(crate) fn refuse_nccl(&self, operation: &str) -> Result<()> {
+        match self.backend() {
+            Backend::Gloo => Ok(()),
+            Backend::Nccl => {
+                Err(Error::argument(operation, "called with nccl", "called with gloo"))
+            }
+        }
+    }
+
+    /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does
+    /// not.
+    pub(crate) fn check_sendable(&self, tensor: &Tensor) -> Result<()> {
+        if self.backend() == Backend::Gloo && tensor.device().is_cuda() {
+            return Err(Error::argument(
+                "the tensor",
+                format!("on {:?}, with gloo", tensor.device()),
+                "on the CPU, because gloo sends no CUDA tensors",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what the backends would notice only in the middle of the exchange, which makes the group
+/// unusable, or not at all.
+pub(crate) fn check_reduction(tensor: &Tensor, op: ReduceOp) -> Result<()> {
+    let kind = tensor.f_kind()?;
+    let (is_float, is_complex) = (tensor.is_floating_point(), tensor.is_complex());
+    let expected = match op {
+        ReduceOp::Sum => return Ok(()),
+        ReduceOp::Avg if is_float || is_complex => return Ok(()),
+        ReduceOp::Avg => "of floating-point numbers: use the sum and divide it",
+        _ if is_complex => "of real numbers: complex ones have only a sum and a mean",
+        ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor if is_float => "of integers",
+        _ => return Ok(()),
+    };
+    Err(Error::argument(format!("ReduceOp::{op:?} of a tensor"), format!("of {kind:?}"), expected))
+}
+
+/// Refuses a list without one tensor per rank, all of the shape and kind of `like`.
+pub(crate) fn check_list(
+    what: &str,
+    list: &[Tensor],
+    like: &Tensor,
+    world_size: usize,
+) -> Result<()> {
+    check_length(what, list.len(), world_size)?;
+    list.iter().try_for_each(|tensor| check_like(what, tensor, &like.size(), like.f_kind()?))
+}
+
+pub(crate) fn check_length(what: &str, found: usize, world_size: usize) -> Result<()> {
+    if found == world_size {
+        return Ok(());
+    }
+    let found = format!("a list of {found}");
+    Err(Error::argument(what, found, format!("one per rank, {world_size}")))
+}
+
+pub(crate) fn check_like(what: &str, tensor: &Tensor, size: &[i64], kind: Kind) -> Result<()> {
+    let found = tensor.f_kind()?;
+    if tensor.size() == size && found == kind {
+        return Ok(());
+    }
+    let found = format!("of shape {:?} and kind {found:?}", tensor.size());
+    Err(Error::argument(what, found, format!("of shape {size:?} and kind {kind:?}")))
+}
+
+/// What is exchanged for a tensor that is only read: contiguous real numbers. The same memory, if it
+/// holds them.
+pub(crate) fn input(tensor: &Tensor) -> Result<Tensor> {
+    if is_plain(tensor) {
+        return Ok(tensor.shallow_clone());
+    }
+    tch::no_grad(|| {
+        if tensor.is_sparse() {
+            let mut copy = tensor.f_zeros_like()?;
+            copy.f_copy_(tensor)?;
+            return Ok(copy);
+        }
+        let plain = tensor.f_resolve_conj()?.f_resolve_neg()?.f_contiguous()?;
+        Ok(if plain.is_complex() { plain.f_view_as_real()? } else { plain })
+    })
+}
+
+pub(crate) fn inputs(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    tensors.iter().map(input).collect()
+}
+
+/// The opposite of [`input`], for a new tensor that has been received in place of one like `like`.
+pub(crate) fn received(tensor: Tensor, like: Kind) -> Result<Tensor> {
+    match like {
+        Kind::ComplexHalf | Kind::ComplexFloat | Kind::ComplexDouble => {
+            Ok(tensor.f_view_as_complex()?)
+        }
+        _ => Ok(tensor),
+    }
+}
+
+/// A tensor to which an exchange writes.
+pub(crate) struct Output {
+    /// What is exchanged for it.
+    pub tensor: Tensor,
+    /// The tensor itself, if it has other memory.
+    target: Option<Tensor>,
+}
+
+impl Output {
+    pub fn new(tensor: &Tensor) -> Result<Output> {
+        let exchanged = input(tensor)?;
+        if has_overlap(tensor) {
+            return Err(Error::argument(
+                "the tensor",
+                format!("a view of {:?} whose elements share memory", tensor.size()),
+                "one that can be written to: exchange `tensor.contiguous()`",
+            ));
+        }
+        let has_other_memory =
+            !is_plain(tensor) && (tensor.is_sparse() || exchanged.data_ptr() != tensor.data_ptr());
+        let target = has_other_memory.then(|| tensor.shallow_clone());
+        Ok(Output { tensor: exchanged, target })
+    }
+
+    /// Copies what has been exchanged into the tensor itself.
+    pub fn finish(self) -> Result<()> {
+        let Some(mut target) = self.target else { return Ok(()) };
+        let value = received(self.tensor, target.f_kind()?)?;
+        tch::no_grad(|| target.f_copy_(&value))?;
+        Ok(())
+    }
+}

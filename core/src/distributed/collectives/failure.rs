@@ -1,0 +1,84 @@
+//! What is known of a group in which an exchange has failed.
+
+use crate::Error;
+use crate::distributed::fault::blame::{Blame, may_be_anothers_fault};
+use crate::distributed::fault::first_fault::{self, Fault};
+use crate::distributed::fault::in_time::ANSWER;
+use crate::distributed::group::ProcessGroup;
+
+impl ProcessGroup {
+    /// Why an exchange of this group has failed, if one has because of another rank.
+    /// `ProcessGroup.get_error()`
+    ///
+    /// It asks nobody and waits for nothing. Over NCCL, an exchange fails after its call has returned,
+    /// and what is then read from the GPU is useless, such as a loss that is NaN. Ask here before
+    /// you look for another cause. `None` does not mean that all ranks are well: nobody looks while
+    /// no exchange waits for them, and nobody may be found to be at fault.
+    #[doc(alias = "getError")]
+    pub fn get_error(&self) -> Option<Error> {
+        let blame = self.inner.post_mortem.found()?;
+        let message = "what this rank has computed from it is useless";
+        Some(Error::collective(self.job_rank(), "an exchange", message, Some(blame.clone())))
+    }
+
+    /// The error for an operation that the engine could not carry out, with the rank at fault.
+    pub(crate) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
+        if !may_be_anothers_fault(error) {
+            return self.failed_here(operation, error.message());
+        }
+        self.inner.unfinished.set_failed();
+        let blame = self.inner.post_mortem.blame();
+        Error::collective(self.job_rank(), operation, error.message(), blame)
+    }
+
+    /// The error for an operation that failed on this rank alone.
+    pub(crate) fn failed_here(&self, operation: &'static str, message: &str) -> Error {
+        // Without a report, the others would only notice that this rank is gone.
+        self.report(message);
+        Error::collective(self.job_rank(), operation, message, None)
+    }
+
+    /// The error for a wait that has ended for this reason.
+    pub(crate) fn given_up(
+        &self,
+        operation: &'static str,
+        message: String,
+        blame: Option<Blame>,
+    ) -> Error {
+        self.inner.unfinished.set_failed();
+        match &blame {
+            Some(blame) => self.inner.post_mortem.remember(blame),
+            None => first_fault::remember(|| Fault::Another(Some(message.clone()))),
+        }
+        Error::collective(self.job_rank(), operation, message, blame)
+    }
+
+    /// Whether an exchange has failed, in which case this rank may be the victim of another.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.inner.unfinished.has_failed()
+    }
+
+    /// Lets the other ranks report this rank's failure as the cause of theirs.
+    pub(crate) fn report(&self, fault: &str) {
+        self.inner.unfinished.set_failed();
+        self.inner.post_mortem.report(fault, ANSWER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_remembers_which_rank_made_it_fail_first() {
+        let group = ProcessGroup::from_env().unwrap();
+        assert!(group.get_error().is_none());
+        // As the thread does that aborts NCCL's communicators: no call has failed yet.
+        for (rank, what) in [(1, "rank 1 (pid 7) has ended"), (2, "rank 2 (pid 8) has ended")] {
+            group.inner.post_mortem.remember(&Blame { rank: Some(rank), what: what.into() });
+        }
+        let error = group.get_error().unwrap();
+        assert_eq!(error.culprit(), Some(1));
+        assert!(error.to_string().ends_with("(rank 1 (pid 7) has ended)"), "{error}");
+    }
+}

@@ -1,0 +1,328 @@
+//! The collectives that pass tensors on as they are: gather, scatter and all-to-all.
+
+use super::arguments::{Output, check_length, check_list, input, inputs, received};
+use super::pending::Pending;
+use super::reductions::in_rows;
+use crate::distributed::group::ProcessGroup;
+use crate::{Error, Result};
+use tch::Tensor;
+
+impl ProcessGroup {
+    /// The tensors of all ranks, in the order of ranks, on every rank: one per rank, each with the
+    /// shape of `tensor`, which must be the same on all ranks. `dist.all_gather`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
+        self.start_all_gather(tensor, false)?.wait()
+    }
+
+    /// [`all_gather`](Self::all_gather) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn all_gather_async(&self, tensor: Tensor) -> Result<Pending<Vec<Tensor>>> {
+        self.start_all_gather(&tensor, true)
+    }
+
+    fn start_all_gather(&self, tensor: &Tensor, is_async: bool) -> Result<Pending<Vec<Tensor>>> {
+        let (own, kind) = (input(tensor)?, tensor.f_kind()?);
+        let outputs = self.one_like(&own)?;
+        let work = self.engine().all_gather(&outputs, &own, self.call(is_async));
+        self.pending("all_gather", work, move |_| {
+            outputs.into_iter().map(|output| received(output, kind)).collect()
+        })
+    }
+
+    /// [`all_gather`](Self::all_gather) into one tensor, one rank's after the other along its first
+    /// dimension. `dist.all_gather_into_tensor`.
+    ///
+    /// `output` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `input` of `[N, ..]`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    #[doc(alias = "all_gather_single")]
+    pub fn all_gather_into_tensor(&self, output: &mut Tensor, input: &Tensor) -> Result<()> {
+        self.start_all_gather_into_tensor(output, input, false)?.wait()
+    }
+
+    /// [`all_gather_into_tensor`](Self::all_gather_into_tensor) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn all_gather_into_tensor_async(
+        &self,
+        output: Tensor,
+        input: Tensor,
+    ) -> Result<Pending<Tensor>> {
+        Ok(self.start_all_gather_into_tensor(&output, &input, true)?.map(|()| output))
+    }
+
+    fn start_all_gather_into_tensor(
+        &self,
+        output: &Tensor,
+        part: &Tensor,
+        is_async: bool,
+    ) -> Result<Pending<()>> {
+        self.check_parts("output", output, "input", part)?;
+        let output = Output::new(output)?;
+        let part = in_rows(&input(part)?)?;
+        let whole = self.in_parts(&output.tensor, &part)?;
+        let work = self.engine().all_gather_into_tensor(&whole, &part, self.call(is_async));
+        self.pending("all_gather_into_tensor", work, |_| output.finish())
+    }
+
+    /// The tensors of all ranks, in the order of ranks, on rank `dst`; `None` on the others. All
+    /// have the same shape. `dist.gather`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn gather(&self, tensor: &Tensor, dst: usize) -> Result<Option<Vec<Tensor>>> {
+        self.start_gather(tensor, dst, false)?.wait()
+    }
+
+    /// [`gather`](Self::gather) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn gather_async(&self, tensor: Tensor, dst: usize) -> Result<Pending<Option<Vec<Tensor>>>> {
+        self.start_gather(&tensor, dst, true)
+    }
+
+    fn start_gather(
+        &self,
+        tensor: &Tensor,
+        dst: usize,
+        is_async: bool,
+    ) -> Result<Pending<Option<Vec<Tensor>>>> {
+        self.check_rank("dst", dst)?;
+        let (own, kind) = (input(tensor)?, tensor.f_kind()?);
+        let is_here = self.rank() == dst;
+        let outputs = if is_here { self.one_like(&own)? } else { Vec::new() };
+        let work = self.engine().gather(&outputs, &own, dst, self.call(is_async));
+        self.pending("gather", work, move |_| {
+            let outputs = outputs.into_iter().map(|output| received(output, kind));
+            let outputs: Vec<_> = outputs.collect::<Result<_>>()?;
+            Ok(is_here.then_some(outputs))
+        })
+    }
+
+    /// Copies `scatter_list[r]` of rank `src` into rank r's `tensor`. The list is `None` on the
+    /// other ranks. All tensors have the same shape and kind. `dist.scatter`.
+    ///
+    /// ```
+    /// use tch::Tensor;
+    /// use tch_parallel::distributed::ProcessGroup;
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// let parts: Vec<Tensor> = (0..group.world_size()).map(|r| Tensor::from(r as i64)).collect();
+    /// let mut own = Tensor::from(-1i64);
+    /// group.scatter(&mut own, (group.rank() == 0).then_some(&parts[..]), 0)?;
+    /// assert_eq!(own.int64_value(&[]), group.rank() as i64);
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn scatter(
+        &self,
+        tensor: &mut Tensor,
+        scatter_list: Option<&[Tensor]>,
+        src: usize,
+    ) -> Result<()> {
+        self.start_scatter(tensor, scatter_list, src, false)?.wait()
+    }
+
+    /// [`scatter`](Self::scatter) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn scatter_async(
+        &self,
+        tensor: Tensor,
+        scatter_list: Option<Vec<Tensor>>,
+        src: usize,
+    ) -> Result<Pending<Tensor>> {
+        let pending = self.start_scatter(&tensor, scatter_list.as_deref(), src, true)?;
+        Ok(pending.map(|()| tensor))
+    }
+
+    fn start_scatter(
+        &self,
+        tensor: &Tensor,
+        scatter_list: Option<&[Tensor]>,
+        src: usize,
+        is_async: bool,
+    ) -> Result<Pending<()>> {
+        self.check_source("scatter_list", scatter_list.map(<[_]>::len), src)?;
+        let list = scatter_list.unwrap_or_default();
+        if self.rank() == src {
+            check_list("scatter_list", list, tensor, self.world_size())?;
+        }
+        let (output, list) = (Output::new(tensor)?, inputs(list)?);
+        let work = self.engine().scatter(&output.tensor, &list, src, self.call(is_async));
+        self.pending("scatter", work, |_| output.finish())
+    }
+
+    /// Refuses a list given anywhere but on rank `src`, or without one value per rank.
+    pub(crate) fn check_source(&self, what: &str, length: Option<usize>, src: usize) -> Result<()> {
+        self.check_rank("src", src)?;
+        match (length, self.rank() == src) {
+            (None, false) => Ok(()),
+            (Some(length), true) => check_length(what, length, self.world_size()),
+            (None, true) => {
+                let expected = format!("one value per rank, {}", self.world_size());
+                Err(Error::argument(what, "None on rank src", expected))
+            }
+            (Some(_), false) => Err(Error::argument(
+                what,
+                format!("a list on rank {}", self.rank()),
+                format!("None there, because rank {src} has the values"),
+            )),
+        }
+    }
+
+    /// Copies `input_list[r]` of this rank into rank r's `output_list[q]`, where q is this rank.
+    /// All tensors have the same shape and kind, as gloo demands in Python too; for parts of any
+    /// size, there is [`all_to_all_single`](Self::all_to_all_single). `dist.all_to_all`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn all_to_all(&self, output_list: &mut [Tensor], input_list: &[Tensor]) -> Result<()> {
+        self.start_all_to_all(output_list, input_list, false)?.wait()
+    }
+
+    /// [`all_to_all`](Self::all_to_all) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn all_to_all_async(
+        &self,
+        output_list: Vec<Tensor>,
+        input_list: Vec<Tensor>,
+    ) -> Result<Pending<Vec<Tensor>>> {
+        Ok(self.start_all_to_all(&output_list, &input_list, true)?.map(|()| output_list))
+    }
+
+    fn start_all_to_all(
+        &self,
+        output_list: &[Tensor],
+        input_list: &[Tensor],
+        is_async: bool,
+    ) -> Result<Pending<()>> {
+        let ranks = self.world_size();
+        check_length("output_list", output_list.len(), ranks)?;
+        check_length("input_list", input_list.len(), ranks)?;
+        let first = &input_list[0];
+        check_list("output_list", output_list, first, ranks)?;
+        check_list("input_list", input_list, first, ranks)?;
+        let outputs: Vec<_> = output_list.iter().map(Output::new).collect::<Result<_>>()?;
+        let wire: Vec<_> = outputs.iter().map(|output| output.tensor.shallow_clone()).collect();
+        let work = self.engine().all_to_all(&wire, &inputs(input_list)?, self.call(is_async));
+        self.pending("all_to_all", work, |_| outputs.into_iter().try_for_each(Output::finish))
+    }
+
+    /// [`all_to_all`](Self::all_to_all) of the parts of one tensor, one after the other along the
+    /// first dimension. `dist.all_to_all_single`.
+    ///
+    /// Part r of `input` has `input_split_sizes[r]` rows and goes to rank r; part r of `output` has
+    /// `output_split_sizes[r]` rows and comes from rank r. If both lists are empty, all parts have
+    /// the same number of rows.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn all_to_all_single(
+        &self,
+        output: &mut Tensor,
+        input: &Tensor,
+        output_split_sizes: &[i64],
+        input_split_sizes: &[i64],
+    ) -> Result<()> {
+        let splits = [output_split_sizes, input_split_sizes];
+        self.start_all_to_all_single(output, input, splits, false)?.wait()
+    }
+
+    /// [`all_to_all_single`](Self::all_to_all_single) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn all_to_all_single_async(
+        &self,
+        output: Tensor,
+        input: Tensor,
+        output_split_sizes: &[i64],
+        input_split_sizes: &[i64],
+    ) -> Result<Pending<Tensor>> {
+        let splits = [output_split_sizes, input_split_sizes];
+        Ok(self.start_all_to_all_single(&output, &input, splits, true)?.map(|()| output))
+    }
+
+    fn start_all_to_all_single(
+        &self,
+        output: &Tensor,
+        whole: &Tensor,
+        [output_splits, input_splits]: [&[i64]; 2],
+        is_async: bool,
+    ) -> Result<Pending<()>> {
+        let kind = whole.f_kind()?;
+        check_kind("output", output, kind)?;
+        self.check_splits(["output", "output_split_sizes"], output, output_splits)?;
+        self.check_splits(["input", "input_split_sizes"], whole, input_splits)?;
+        if output.size()[1..] != whole.size()[1..] {
+            return Err(Error::argument(
+                "output",
+                format!("of shape {:?}", output.size()),
+                format!("of rows like those of the input, which is {:?}", whole.size()),
+            ));
+        }
+        let output = Output::new(output)?;
+        let work = self.engine().all_to_all_single(
+            &output.tensor,
+            &input(whole)?,
+            output_splits,
+            input_splits,
+            self.call(is_async),
+        );
+        self.pending("all_to_all_single", work, |_| output.finish())
+    }
+
+    fn check_splits(&self, [what, name]: [&str; 2], tensor: &Tensor, splits: &[i64]) -> Result<()> {
+        let ranks = self.world_size();
+        let size = tensor.size();
+        let Some(&rows) = size.first() else {
+            return Err(Error::argument(what, "a single number", "of one row or more per rank"));
+        };
+        if splits.is_empty() {
+            return match rows % ranks as i64 {
+                0 => Ok(()),
+                _ => Err(Error::argument(
+                    what,
+                    format!("of {rows} rows"),
+                    format!("of as many rows for each of {ranks} ranks: otherwise pass {name}"),
+                )),
+            };
+        }
+        check_length(name, splits.len(), ranks)?;
+        let sum = splits.iter().try_fold(0i64, |sum, &rows| sum.checked_add(rows));
+        if splits.iter().any(|&rows| rows < 0) || sum != Some(rows) {
+            return Err(Error::argument(
+                name,
+                format!("{splits:?}"),
+                format!("the parts of {rows} rows, the size of {what}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// A new tensor for each rank's.
+    fn one_like(&self, own: &Tensor) -> Result<Vec<Tensor>> {
+        (0..self.world_size()).map(|_| Ok(own.f_empty_like()?)).collect()
+    }
+}
+
+fn check_kind(what: &str, tensor: &Tensor, kind: tch::Kind) -> Result<()> {
+    match tensor.f_kind()? {
+        found if found == kind => Ok(()),
+        found => Err(Error::argument(what, format!("of {found:?}"), format!("of {kind:?}"))),
+    }
+}

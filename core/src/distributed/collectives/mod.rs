@@ -1,0 +1,29 @@
+//! What ranks exchange. Uses `group` and `fault`.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `reductions` | reductions, broadcast and barriers |
+//! | `gathering` | collectives that pass tensors on as they are |
+//! | `point_to_point` | sends and receives, [`P2pOp`] |
+//! | `objects` | exchanges of values that are not tensors |
+//! | `pending` | [`Pending`]: an exchange in progress, whose result must be waited for |
+//! | `arguments` | what collectives refuse, and what they exchange for a tensor |
+//! | `host_wait` | waiting on the host for what NCCL does on the GPU |
+//! | `failure` | a group in which an exchange has failed |
+//! | `agreement` | how all ranks learn what one has noticed |
+//! | `average_meter` | [`AverageMeter`]: a mean over the samples of all ranks |
+
+mod agreement;
+mod arguments;
+mod average_meter;
+mod failure;
+mod gathering;
+mod host_wait;
+mod objects;
+mod pending;
+mod point_to_point;
+mod reductions;
+
+pub use average_meter::AverageMeter;
+pub use pending::Pending;
+pub use point_to_point::P2pOp;

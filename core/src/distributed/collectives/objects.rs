@@ -1,0 +1,210 @@
+//! Exchanges of values that are not tensors.
+
+use crate::distributed::group::ProcessGroup;
+use crate::{Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::any::type_name;
+use tch::Tensor;
+
+/// Stands for the length of a value that cannot be exchanged, so that no rank waits for it.
+const REFUSED: i64 = -1;
+
+impl ProcessGroup {
+    /// The values of all ranks, in the order of ranks, on every rank. They may differ in size but
+    /// not in type. `dist.all_gather_object`.
+    ///
+    /// ```
+    /// use tch_parallel::distributed::ProcessGroup;
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// let hosts: Vec<String> = group.all_gather_object(&"node0".to_owned())?;
+    /// assert_eq!(hosts.len(), group.world_size());
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [every collective](ProcessGroup#errors). Also for a value of a different type than
+    /// this rank's, where that can be detected.
+    ///
+    /// [`Error::Argument`] for a value that cannot be read back, on all ranks: values are sent
+    /// without field names, so types that serde must inspect first (`serde_json::Value`, `untagged`,
+    /// `flatten`) have to be exchanged as text.
+    pub fn all_gather_object<T: Serialize + DeserializeOwned>(&self, object: &T) -> Result<Vec<T>> {
+        const OPERATION: &str = "all_gather_object";
+        let (own, lengths) = self.encode_for_all(OPERATION, object)?;
+        let all = self.on_host().all_gather(&self.padded(own, &lengths))?;
+        self.decode_all(OPERATION, all, &lengths)
+    }
+
+    /// The values of all ranks, in the order of ranks, on rank `dst`; `None` on the others.
+    /// `dist.gather_object`.
+    ///
+    /// # Errors
+    /// Those of [`all_gather_object`](Self::all_gather_object).
+    pub fn gather_object<T: Serialize + DeserializeOwned>(
+        &self,
+        object: &T,
+        dst: usize,
+    ) -> Result<Option<Vec<T>>> {
+        const OPERATION: &str = "gather_object";
+        self.check_rank("dst", dst)?;
+        let (own, lengths) = self.encode_for_all(OPERATION, object)?;
+        let all = self.on_host().gather(&self.padded(own, &lengths), dst)?;
+        all.map(|all| self.decode_all(OPERATION, all, &lengths)).transpose()
+    }
+
+    /// Replaces `object` with that of rank `src`. `dist.broadcast_object_list`.
+    ///
+    /// # Errors
+    /// Those of [`all_gather_object`](Self::all_gather_object).
+    #[doc(alias = "broadcast_object_list")]
+    pub fn broadcast_object<T: Serialize + DeserializeOwned>(
+        &self,
+        object: &mut T,
+        src: usize,
+    ) -> Result<()> {
+        const OPERATION: &str = "broadcast_object";
+        self.refuse_python(OPERATION, 0..self.world_size())?;
+        self.check_rank("src", src)?;
+        let own = if src == self.rank() { encode(object) } else { Ok(Vec::new()) };
+        let mut length = self.length(own.as_ref().map(Vec::len));
+        self.on_host().broadcast(&mut length, src)?;
+        let mut bytes = own?;
+        bytes.resize(accepted(&length, src)?, 0);
+        let mut tensor = Tensor::from_slice(&bytes).to(self.exchange_device());
+        // `()` has no bytes, and an empty tensor cannot be sent.
+        if !bytes.is_empty() {
+            self.on_host().broadcast(&mut tensor, src)?;
+        }
+        if src != self.rank() {
+            let bytes = Vec::<u8>::try_from(tensor)?;
+            *object = self.decode(OPERATION, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Rank r's value of the list that rank `src` has; it is `None` on the others.
+    /// `dist.scatter_object_list`.
+    ///
+    /// ```
+    /// use tch_parallel::distributed::ProcessGroup;
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// let shards: Vec<String> = (0..group.world_size()).map(|r| format!("shard-{r}")).collect();
+    /// let own = group.scatter_object((group.rank() == 0).then_some(&shards[..]), 0)?;
+    /// assert_eq!(own, format!("shard-{}", group.rank()));
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`all_gather_object`](Self::all_gather_object).
+    #[doc(alias = "scatter_object_list")]
+    pub fn scatter_object<T: Serialize + DeserializeOwned>(
+        &self,
+        objects: Option<&[T]>,
+        src: usize,
+    ) -> Result<T> {
+        const OPERATION: &str = "scatter_object";
+        self.refuse_python(OPERATION, 0..self.world_size())?;
+        self.check_rank("src", src)?;
+        // The others wait for the length: a refused list is like a value that cannot be read back.
+        let encoded: Result<Vec<_>> = self
+            .check_source("objects", objects.map(<[_]>::len), src)
+            .and_then(|()| objects.unwrap_or_default().iter().map(encode).collect());
+        let longest = |all: &Vec<Vec<u8>>| all.iter().map(Vec::len).max().unwrap_or_default();
+        let mut length = self.length(encoded.as_ref().map(longest));
+        self.on_host().broadcast(&mut length, src)?;
+        let encoded = encoded?;
+        // An empty tensor cannot be sent.
+        let longest = accepted(&length, src)?.max(1);
+        let is_here = src == self.rank();
+
+        let lengths: Vec<_> = encoded.iter().map(|bytes| self.length(Ok(bytes.len()))).collect();
+        self.on_host().scatter(&mut length, is_here.then_some(&lengths[..]), src)?;
+        let padded = |bytes: Vec<u8>| self.padded(bytes, &[longest]);
+        let encoded: Vec<_> = encoded.into_iter().map(padded).collect();
+        let mut own = self.padded(Vec::new(), &[longest]);
+        self.on_host().scatter(&mut own, is_here.then_some(&encoded[..]), src)?;
+        let bytes = Vec::<u8>::try_from(own)?;
+        self.decode(OPERATION, &bytes[..accepted(&length, src)?])
+    }
+
+    /// This rank's value as bytes, and the lengths of all ranks'.
+    fn encode_for_all<T: Serialize + DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        object: &T,
+    ) -> Result<(Vec<u8>, Vec<usize>)> {
+        self.refuse_python(operation, 0..self.world_size())?;
+        let own = encode(object);
+        let lengths = self.on_host().all_gather(&self.length(own.as_ref().map(Vec::len)))?;
+        let own = own?;
+        let lengths = lengths.iter().enumerate().map(|(rank, length)| accepted(length, rank));
+        Ok((own, lengths.collect::<Result<_>>()?))
+    }
+
+    /// Bytes as a tensor, as long as the longest of all ranks' and not empty, because all tensors
+    /// must have the same shape, and an empty one cannot be sent.
+    fn padded(&self, mut bytes: Vec<u8>, lengths: &[usize]) -> Tensor {
+        bytes.resize(lengths.iter().copied().max().unwrap_or_default().max(1), 0);
+        Tensor::from_slice(&bytes).to(self.exchange_device())
+    }
+
+    fn length(&self, length: std::result::Result<usize, &Error>) -> Tensor {
+        let length = length.map_or(REFUSED, |length| length as i64);
+        Tensor::from(length).to(self.exchange_device())
+    }
+
+    fn decode_all<T: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        all: Vec<Tensor>,
+        lengths: &[usize],
+    ) -> Result<Vec<T>> {
+        let object = |(bytes, &length): (Tensor, &usize)| {
+            let bytes = Vec::<u8>::try_from(bytes)?;
+            self.decode(operation, &bytes[..length])
+        };
+        all.into_iter().zip(lengths).map(object).collect()
+    }
+
+    fn decode<T: DeserializeOwned>(&self, operation: &'static str, bytes: &[u8]) -> Result<T> {
+        let (object, rest) = postcard::take_from_bytes(bytes).map_err(|error| {
+            self.failed_here(operation, &format!("cannot deserialize: {error}"))
+        })?;
+        if !rest.is_empty() {
+            return Err(self.failed_here(operation, "another rank's value is of another type"));
+        }
+        Ok(object)
+    }
+}
+
+/// A value as bytes, if it can be read back from them.
+fn encode<T: Serialize + DeserializeOwned>(object: &T) -> Result<Vec<u8>> {
+    let refused = |why: String| {
+        Error::argument(
+            "the object",
+            format!("of type {}, which cannot be read back from bytes ({why})", type_name::<T>()),
+            "of a type that serde reads without looking at the data first: exchange it as text, \
+             for instance `serde_json::to_string(&object)?`",
+        )
+    };
+    let bytes = postcard::to_stdvec(object).map_err(|error| refused(error.to_string()))?;
+    match postcard::take_from_bytes::<T>(&bytes) {
+        Ok((_, [])) => Ok(bytes),
+        Ok(_) => Err(refused("some of them are left over".into())),
+        Err(error) => Err(refused(error.to_string())),
+    }
+}
+
+/// A length that the rank at the other end has not refused to give.
+fn accepted(length: &Tensor, rank: usize) -> Result<usize> {
+    usize::try_from(length.f_int64_value(&[])?).map_err(|_| {
+        Error::argument(
+            format!("the object of rank {rank}"),
+            "one that cannot be exchanged",
+            "one that can: that rank's error says why it cannot",
+        )
+    })
+}

@@ -1,0 +1,197 @@
+//! Tensors from one rank to another.
+
+use super::arguments::{Output, input};
+use super::pending::Pending;
+use crate::Result;
+use crate::distributed::group::ProcessGroup;
+use c10d_sys::Message;
+use tch::Tensor;
+
+/// A message of [`ProcessGroup::batch_isend_irecv`]. `dist.P2POp`.
+#[derive(Debug)]
+#[doc(alias = "P2POp")]
+pub enum P2pOp {
+    /// Sends `tensor` to rank `dst`.
+    Isend {
+        /// What to send.
+        tensor: Tensor,
+        /// The rank that receives it.
+        dst: usize,
+    },
+    /// Receives from rank `src` into `tensor`.
+    Irecv {
+        /// Has the shape and kind of the tensor sent.
+        tensor: Tensor,
+        /// The rank that sends it.
+        src: usize,
+    },
+}
+
+impl ProcessGroup {
+    /// Sends `tensor` to rank `dst`, which must call [`recv`](Self::recv), with the same
+    /// [tag](Self::with_tag). `dist.send`.
+    ///
+    /// If `dst` ends, this usually fails at once. But if `dst` ends right after it has asked for
+    /// the tensor, gloo does not notice, and this fails only after the timeout.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors), and
+    /// [`Error::Argument`](crate::Error::Argument) if `dst` is this rank itself.
+    pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
+        self.start_send("send", tensor, dst)?.wait()
+    }
+
+    /// Receives a tensor from rank `src` into `tensor`, which must have the shape and kind of the
+    /// tensor sent. `dist.recv`.
+    ///
+    /// If `tensor` is smaller than what is sent, the process ends with SIGABRT, in Python too: gloo
+    /// notices it on a thread of its own, where nothing can catch the failure. A message does not say
+    /// how large it is before it is received, and a rank that runs Python would take a size that was
+    /// sent first for the message itself.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send).
+    pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
+        self.start_recv("recv", tensor, src)?.wait()
+    }
+
+    /// [`recv`](Self::recv) from whichever rank sends first; returns that rank. Gloo only.
+    /// `dist.recv(tensor, src=None)`.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send), and [`Error::Argument`](crate::Error::Argument) with NCCL.
+    pub fn recv_any(&self, tensor: &mut Tensor) -> Result<usize> {
+        self.start_recv_any("recv_any", tensor)?.wait()
+    }
+
+    /// [`send`](Self::send) that returns before it has finished. `dist.isend`.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send); later failures are returned by [`Pending::wait`].
+    pub fn isend(&self, tensor: Tensor, dst: usize) -> Result<Pending<Tensor>> {
+        Ok(self.start_send("isend", &tensor, dst)?.map(|()| tensor))
+    }
+
+    /// [`recv`](Self::recv) that returns before it has finished. `dist.irecv`.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send); later failures are returned by [`Pending::wait`].
+    pub fn irecv(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
+        Ok(self.start_recv("irecv", &tensor, src)?.map(|()| tensor))
+    }
+
+    /// [`recv_any`](Self::recv_any) that returns before it has finished. `dist.irecv(tensor)`.
+    ///
+    /// # Errors
+    /// Those of [`recv_any`](Self::recv_any); later failures are returned by [`Pending::wait`].
+    pub fn irecv_any(&self, tensor: Tensor) -> Result<Pending<(Tensor, usize)>> {
+        Ok(self.start_recv_any("irecv_any", &tensor)?.map(|src| (tensor, src)))
+    }
+
+    /// Starts several sends and receives at once, so that no order among them can make two ranks
+    /// wait for each other. Returns them in the same order. `dist.batch_isend_irecv`.
+    ///
+    /// Messages between the same two ranks arrive in the order in which they were sent.
+    ///
+    /// ```
+    /// use tch::Tensor;
+    /// use tch_parallel::distributed::{P2pOp, Pending, ProcessGroup};
+    ///
+    /// /// Passes a tensor on to the next rank, and returns the previous rank's.
+    /// fn shift(group: &ProcessGroup, own: Tensor) -> tch_parallel::Result<Tensor> {
+    ///     let (rank, ranks) = (group.rank(), group.world_size());
+    ///     let from_previous = own.zeros_like();
+    ///     let pending = group.batch_isend_irecv(vec![
+    ///         P2pOp::Isend { tensor: own, dst: (rank + 1) % ranks },
+    ///         P2pOp::Irecv { tensor: from_previous, src: (rank + ranks - 1) % ranks },
+    ///     ])?;
+    ///     let mut both = pending.into_iter().map(Pending::wait).collect::<Result<Vec<_>, _>>()?;
+    ///     Ok(both.swap_remove(1))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send); later failures are returned by [`Pending::wait`].
+    pub fn batch_isend_irecv(&self, operations: Vec<P2pOp>) -> Result<Vec<Pending<Tensor>>> {
+        const OPERATION: &str = "batch_isend_irecv";
+        let mut exchanged = Vec::with_capacity(operations.len());
+        for operation in operations {
+            exchanged.push(match operation {
+                P2pOp::Isend { tensor, dst } => {
+                    self.check_message(&tensor, "dst", dst)?;
+                    Exchanged { message: input(&tensor)?, output: None, tensor, peer: dst }
+                }
+                P2pOp::Irecv { tensor, src } => {
+                    self.check_message(&tensor, "src", src)?;
+                    let output = Output::new(&tensor)?;
+                    let message = output.tensor.shallow_clone();
+                    Exchanged { message, output: Some(output), tensor, peer: src }
+                }
+            });
+        }
+        let messages: Vec<_> = exchanged
+            .iter()
+            .map(|exchanged| Message {
+                tensor: &exchanged.message,
+                peer: exchanged.peer,
+                tag: self.tag,
+                is_send: exchanged.output.is_none(),
+            })
+            .collect();
+        let works = self.engine().batch(&messages);
+        let works = works.map_err(|error| self.failed(OPERATION, &error))?;
+        let pending = works.into_iter().zip(exchanged).map(|(work, exchanged)| {
+            let Exchanged { output, tensor, .. } = exchanged;
+            self.pending_message(OPERATION, Ok(work), |_| {
+                output.map_or(Ok(()), Output::finish)?;
+                Ok(tensor)
+            })
+        });
+        pending.collect()
+    }
+
+    fn start_send(
+        &self,
+        operation: &'static str,
+        tensor: &Tensor,
+        dst: usize,
+    ) -> Result<Pending<()>> {
+        self.check_message(tensor, "dst", dst)?;
+        let work = self.engine().send(&input(tensor)?, dst, self.tag);
+        self.pending_message(operation, work, |_| Ok(()))
+    }
+
+    fn start_recv(
+        &self,
+        operation: &'static str,
+        tensor: &Tensor,
+        src: usize,
+    ) -> Result<Pending<()>> {
+        self.check_message(tensor, "src", src)?;
+        let output = Output::new(tensor)?;
+        let work = self.engine().recv(&output.tensor, src, self.tag);
+        self.pending_message(operation, work, |_| output.finish())
+    }
+
+    fn start_recv_any(&self, operation: &'static str, tensor: &Tensor) -> Result<Pending<usize>> {
+        self.refuse_nccl(operation)?;
+        self.check_sendable(tensor)?;
+        let output = Output::new(tensor)?;
+        let work = self.engine().recv_any(&output.tensor, self.tag);
+        self.pending_message(operation, work, move |work| {
+            let source = work.source_rank();
+            let source = source.map_err(crate::Error::engine("recv_any"))?;
+            output.finish()?;
+            Ok(source)
+        })
+    }
+}
+
+/// A message of a batch, as it is exchanged.
+struct Exchanged {
+    message: Tensor,
+    /// None if it is sent.
+    output: Option<Output>,
+    tensor: Tensor,
+    peer: usize,
+}

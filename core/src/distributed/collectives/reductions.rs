@@ -1,0 +1,286 @@
+//! The collectives of tensors.
+
+use super::arguments::{
+    Output, check_length, check_like, check_list, check_reduction, input, inputs, received,
+};
+use super::pending::Pending;
+use crate::distributed::group::ProcessGroup;
+use crate::{Error, Result};
+use c10d_sys::ReduceOp;
+use tch::Tensor;
+
+impl ProcessGroup {
+    /// Reduces `tensor` over all ranks, element by element, in place on every rank. Its shape can
+    /// be any, but must be the same on all ranks. `dist.all_reduce`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn all_reduce(&self, tensor: &mut Tensor, op: ReduceOp) -> Result<()> {
+        self.start_all_reduce(tensor, op, false)?.wait()
+    }
+
+    /// [`all_reduce`](Self::all_reduce) that returns before it has finished.
+    /// `dist.all_reduce(tensor, async_op=True)`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    #[doc(alias = "async_op")]
+    pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
+        Ok(self.start_all_reduce(&tensor, op, true)?.map(|()| tensor))
+    }
+
+    fn start_all_reduce(
+        &self,
+        tensor: &Tensor,
+        op: ReduceOp,
+        is_async: bool,
+    ) -> Result<Pending<()>> {
+        check_reduction(tensor, op)?;
+        let output = Output::new(tensor)?;
+        let work = self.engine().all_reduce(&output.tensor, op, self.call(is_async));
+        self.pending("all_reduce", work, |_| output.finish())
+    }
+
+    /// Copies `tensor` of rank `src` into that of every other rank, which must have the same shape
+    /// and kind. `dist.broadcast`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn broadcast(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
+        self.start_broadcast(tensor, src, false)?.wait()
+    }
+
+    /// [`broadcast`](Self::broadcast) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn broadcast_async(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
+        Ok(self.start_broadcast(&tensor, src, true)?.map(|()| tensor))
+    }
+
+    fn start_broadcast(&self, tensor: &Tensor, src: usize, is_async: bool) -> Result<Pending<()>> {
+        self.check_rank("src", src)?;
+        let output = Output::new(tensor)?;
+        let work = self.engine().broadcast(&output.tensor, src, self.call(is_async));
+        self.pending("broadcast", work, |_| output.finish())
+    }
+
+    /// Reduces `tensor` over all ranks into that of rank `dst`. The other ranks' tensors are
+    /// undefined afterwards. `dist.reduce`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn reduce(&self, tensor: &mut Tensor, dst: usize, op: ReduceOp) -> Result<()> {
+        self.start_reduce(tensor, dst, op, false)?.wait()
+    }
+
+    /// [`reduce`](Self::reduce) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn reduce_async(
+        &self,
+        tensor: Tensor,
+        dst: usize,
+        op: ReduceOp,
+    ) -> Result<Pending<Tensor>> {
+        Ok(self.start_reduce(&tensor, dst, op, true)?.map(|()| tensor))
+    }
+
+    fn start_reduce(
+        &self,
+        tensor: &Tensor,
+        dst: usize,
+        op: ReduceOp,
+        is_async: bool,
+    ) -> Result<Pending<()>> {
+        self.check_rank("dst", dst)?;
+        check_reduction(tensor, op)?;
+        let output = Output::new(tensor)?;
+        let work = self.engine().reduce(&output.tensor, dst, op, self.call(is_async));
+        self.pending("reduce", work, |_| output.finish())
+    }
+
+    /// Reduces part r of all ranks' `input`, one after the other along its first dimension, into
+    /// rank r's `output`. `dist.reduce_scatter_tensor`.
+    ///
+    /// `input` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `output` of `[N, ..]`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    #[doc(alias = "reduce_scatter_single")]
+    pub fn reduce_scatter_tensor(
+        &self,
+        output: &mut Tensor,
+        input: &Tensor,
+        op: ReduceOp,
+    ) -> Result<()> {
+        self.start_reduce_scatter_tensor(output, input, op, false)?.wait()
+    }
+
+    /// [`reduce_scatter_tensor`](Self::reduce_scatter_tensor) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn reduce_scatter_tensor_async(
+        &self,
+        output: Tensor,
+        input: Tensor,
+        op: ReduceOp,
+    ) -> Result<Pending<Tensor>> {
+        Ok(self.start_reduce_scatter_tensor(&output, &input, op, true)?.map(|()| output))
+    }
+
+    fn start_reduce_scatter_tensor(
+        &self,
+        output: &Tensor,
+        whole: &Tensor,
+        op: ReduceOp,
+        is_async: bool,
+    ) -> Result<Pending<()>> {
+        check_reduction(whole, op)?;
+        self.check_parts("input", whole, "output", output)?;
+        let output = Output::new(output)?;
+        let part = in_rows(&output.tensor)?;
+        let whole = self.in_parts(&input(whole)?, &part)?;
+        let call = self.call(is_async);
+        let work = self.engine().reduce_scatter_tensor(&part, &whole, op, call);
+        self.pending("reduce_scatter_tensor", work, |_| output.finish())
+    }
+
+    /// Reduces all ranks' `input_list[r]` for rank r, which gets the result. `dist.reduce_scatter`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn reduce_scatter(&self, input_list: &[Tensor], op: ReduceOp) -> Result<Tensor> {
+        self.start_reduce_scatter(input_list, op, false)?.wait()
+    }
+
+    /// [`reduce_scatter`](Self::reduce_scatter) that returns before it has finished.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn reduce_scatter_async(
+        &self,
+        input_list: Vec<Tensor>,
+        op: ReduceOp,
+    ) -> Result<Pending<Tensor>> {
+        self.start_reduce_scatter(&input_list, op, true)
+    }
+
+    fn start_reduce_scatter(
+        &self,
+        input_list: &[Tensor],
+        op: ReduceOp,
+        is_async: bool,
+    ) -> Result<Pending<Tensor>> {
+        check_length("input_list", input_list.len(), self.world_size())?;
+        let own = &input_list[self.rank()];
+        check_list("input_list", input_list, own, self.world_size())?;
+        check_reduction(own, op)?;
+        let (list, kind) = (inputs(input_list)?, own.f_kind()?);
+        let output = list[self.rank()].f_empty_like()?;
+        let work = self.engine().reduce_scatter(&output, &list, op, self.call(is_async));
+        self.pending("reduce_scatter", work, move |_| received(output, kind))
+    }
+
+    /// Returns when every rank has arrived. `dist.barrier`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors).
+    pub fn barrier(&self) -> Result<()> {
+        self.start_barrier(false)?.wait()
+    }
+
+    /// [`barrier`](Self::barrier) that returns at once, and whose [`Pending::wait`] returns when
+    /// every rank has arrived.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
+    pub fn barrier_async(&self) -> Result<Pending<()>> {
+        self.start_barrier(true)
+    }
+
+    fn start_barrier(&self, is_async: bool) -> Result<Pending<()>> {
+        let work = self.engine().barrier(self.call(is_async));
+        self.on_host().pending("barrier", work, |_| Ok(()))
+    }
+
+    /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that did not arrive
+    /// within this handle's timeout ([`with_timeout`](Self::with_timeout)). Gloo only.
+    /// `dist.monitored_barrier(wait_all_ranks=True)`.
+    ///
+    /// # Errors
+    /// [`Error::Collective`] if a rank does not arrive in time, and [`Error::Argument`] with NCCL.
+    pub fn monitored_barrier(&self) -> Result<()> {
+        const OPERATION: &str = "monitored_barrier";
+        self.refuse_nccl(OPERATION)?;
+        self.engine()
+            .monitored_barrier(self.timeout(), true)
+            .map_err(|error| self.failed(OPERATION, &error))
+    }
+
+    /// Copies the tensors of rank `src` into those of every other rank, through buffers of
+    /// `buffer_bytes`. `dist._broadcast_coalesced`.
+    pub(crate) fn broadcast_coalesced(
+        &self,
+        operation: &'static str,
+        tensors: &[Tensor],
+        buffer_bytes: usize,
+        src: usize,
+    ) -> Result<()> {
+        self.engine()
+            .broadcast_coalesced(tensors, buffer_bytes, src)
+            .map_err(|error| self.failed(operation, &error))
+    }
+
+    /// Refuses a `whole` without one part of the shape and kind of `part` per rank.
+    pub(crate) fn check_parts(
+        &self,
+        what: &str,
+        whole: &Tensor,
+        part_name: &str,
+        part: &Tensor,
+    ) -> Result<()> {
+        let ranks = self.world_size() as i64;
+        let size = part.size();
+        let stacked = [&[ranks], &size[..]].concat();
+        let mut joined = size.clone();
+        match joined.first_mut() {
+            Some(rows) => *rows *= ranks,
+            None => joined.push(ranks),
+        }
+        if whole.size() == stacked {
+            return check_like(what, whole, &stacked, part.f_kind()?);
+        }
+        check_like(what, whole, &joined, part.f_kind()?).map_err(|_| {
+            let describe = |tensor: &Tensor| {
+                Ok::<_, Error>(format!(
+                    "of shape {:?} and kind {:?}",
+                    tensor.size(),
+                    tensor.f_kind()?
+                ))
+            };
+            match (describe(whole), describe(part)) {
+                (Ok(whole), Ok(part)) => Error::argument(
+                    what,
+                    whole,
+                    format!("{ranks} times the {part_name}, which is {part}"),
+                ),
+                (Err(error), _) | (_, Err(error)) => error,
+            }
+        })
+    }
+
+    /// `whole` as `[ranks * N, ..]` for parts of `[N, ..]`.
+    pub(crate) fn in_parts(&self, whole: &Tensor, part: &Tensor) -> Result<Tensor> {
+        let mut size = part.size();
+        size[0] *= self.world_size() as i64;
+        Ok(whole.f_view(size.as_slice())?)
+    }
+}
+
+/// A number as a row.
+pub(crate) fn in_rows(tensor: &Tensor) -> Result<Tensor> {
+    Ok(if tensor.dim() == 0 { tensor.f_view([1])? } else { tensor.shallow_clone() })
+}

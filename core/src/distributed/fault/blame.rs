@@ -1,0 +1,24 @@
+//! The rank at fault.
+
+use c10d_sys::{Error, ErrorKind};
+use std::fmt;
+
+/// The rank at fault, and what is known of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Blame {
+    /// Its number in the job, if it is one rank alone.
+    pub rank: Option<usize>,
+    pub what: String,
+}
+
+impl Blame {
+    pub(crate) fn of(rank: usize, how: impl fmt::Display) -> Blame {
+        Blame { rank: Some(rank), what: format!("rank {rank} {how}") }
+    }
+}
+
+/// Whether an error of the engine says that others could not be reached, rather than that this rank
+/// made a mistake.
+pub(crate) fn may_be_anothers_fault(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout)
+}

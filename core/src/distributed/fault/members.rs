@@ -1,0 +1,102 @@
+//! The ranks of a group that use this library, and their processes.
+//!
+//! Each rank appends itself to one list in the store, so that it takes one request to learn of all.
+//! Ranks that run Python are not in the list.
+
+use super::in_time::in_time;
+use super::process::{Process, State};
+use c10d_sys::{Error, Store};
+use std::sync::Arc;
+use std::time::Duration;
+
+const LIST: &str = "members";
+
+/// How long the store may take to answer when the timeout is over already.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// A rank that has signed the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Its number in the group.
+    pub(crate) rank: usize,
+    /// Its number in the job, which is the one in messages.
+    pub(crate) name: usize,
+    /// `None` if it could not be determined.
+    pub(crate) process: Option<Process>,
+}
+
+impl Member {
+    /// This process.
+    pub(crate) fn new(rank: usize, name: usize) -> Member {
+        Member { rank, name, process: Process::of(std::process::id()) }
+    }
+
+    pub(crate) fn sign(&self, store: &Store) -> Result<(), Error> {
+        let process = self.process.as_ref().map(Process::to_text).unwrap_or_default();
+        store.append(LIST, format!("{} {} {process}\n", self.rank, self.name).as_bytes())
+    }
+
+    /// What has become of its process, if it no longer runs. Only this host's can be seen.
+    pub(crate) fn gone(&self) -> Option<State> {
+        let state = self.process.as_ref()?.look()?;
+        (!matches!(state, State::Running)).then_some(state)
+    }
+}
+
+/// The member with this number in the group.
+pub(crate) fn member(members: &[Member], rank: usize) -> Option<&Member> {
+    members.iter().find(|member| member.rank == rank)
+}
+
+/// All that have signed so far, of which there is at least one.
+pub(crate) fn read(store: &Store, timeout: Duration) -> Result<Vec<Member>, Error> {
+    let list = store.get(LIST, timeout)?;
+    Ok(String::from_utf8_lossy(&list).lines().filter_map(parse).collect())
+}
+
+/// Which ranks have not signed, for an error after the timeout.
+pub(crate) fn absent(store: &Arc<Store>, world_size: usize, timeout: Duration) -> Option<String> {
+    let store = Arc::clone(store);
+    // Rank 0 serves the store, and may have ended.
+    let members = in_time(ANSWER, move || read(&store, ANSWER))?.ok()?;
+    let is_absent = |rank: &usize| members.iter().all(|member| member.rank != *rank);
+    let absent: Vec<_> = (0..world_size).filter(is_absent).collect();
+    match absent.as_slice() {
+        [] => None,
+        [rank] => Some(format!("rank {rank} did not arrive within {timeout:?}")),
+        ranks => Some(format!("ranks {ranks:?} did not arrive within {timeout:?}")),
+    }
+}
+
+fn parse(line: &str) -> Option<Member> {
+    let (rank, rest) = line.split_once(' ')?;
+    let (name, process) = rest.split_once(' ')?;
+    let process = Process::from_text(process);
+    Some(Member { rank: rank.parse().ok()?, name: name.parse().ok()?, process })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_have_signed_are_read_in_that_order() {
+        let store = Store::hash().unwrap();
+        let unknown = Member { rank: 2, name: 5, process: None };
+        let members = [Member::new(1, 4), unknown];
+        for member in &members {
+            member.sign(&store).unwrap();
+        }
+        assert_eq!(read(&store, Duration::from_secs(60)).unwrap(), members);
+    }
+
+    #[test]
+    fn ranks_that_never_came_are_absent() {
+        let store = Arc::new(Store::hash().unwrap());
+        for rank in [0, 2] {
+            Member::new(rank, rank).sign(&store).unwrap();
+        }
+        let absent = absent(&store, 3, Duration::from_secs(3));
+        assert_eq!(absent.unwrap(), "rank 1 did not arrive within 3s");
+    }
+}

@@ -1,0 +1,129 @@
+//! Ends NCCL's waits for a rank that has died.
+//!
+//! A training step only queues its exchanges. If a rank dies, the GPUs of the others wait for it, and
+//! the host hangs where it next reads something from the GPU, such as the loss. PyTorch's watchdog
+//! ends the process when the timeout is over, and cannot say whom it waited for. Here, a thread
+//! looks after the others while a collective does not end, and aborts the communicators when one has
+//! reported a fault, or has ended on this host: the host goes on, and the next call on the group fails
+//! with the rank at fault. A rank of another host that ends without a report is left to the watchdog.
+
+use super::blame::Blame;
+use super::in_time::{ANSWER, in_time};
+use super::post_mortem::PostMortem;
+use super::unfinished::Unfinished;
+use super::watch::{INTERVAL, PATIENCE, Watch, has_left};
+use c10d_sys::{ProcessGroup, Progress, Store};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Watches over a group of NCCL's, which has failed once its communicators are aborted.
+pub(crate) fn start(
+    engine: ProcessGroup,
+    store: Arc<Store>,
+    post_mortem: Arc<PostMortem>,
+    unfinished: Arc<Unfinished>,
+) -> Option<Watch> {
+    Watch::keep(move |stopped| {
+        let progress = || engine.progress().ok();
+        let culprit = || culprit(&post_mortem, &store);
+        if let Some(blame) = watch(stopped, INTERVAL, PATIENCE, progress, culprit) {
+            // Before the host goes on, so that nothing that follows from this is taken for the cause.
+            post_mortem.remember(&blame);
+            unfinished.set_failed();
+            in_time(ANSWER, move || engine.abort());
+        }
+    })
+}
+
+/// A rank that will do nothing more, and has not finished in good order.
+pub(crate) fn culprit(post_mortem: &PostMortem, store: &Arc<Store>) -> Option<Blame> {
+    let blame = post_mortem.culprit()?;
+    let member = post_mortem.members.iter().find(|member| Some(member.name) == blame.rank)?;
+    (has_left(store, member.rank) != Some(true)).then_some(blame)
+}
+
+/// Since when somebody is suspected.
+#[derive(Default)]
+pub(crate) struct Suspicion {
+    since: Option<Instant>,
+}
+
+impl Suspicion {
+    /// A rank that has done its part may end while the others still do theirs, so one is to blame
+    /// only after `patience`.
+    pub(crate) fn confirm(&mut self, suspect: Option<Blame>, patience: Duration) -> Option<Blame> {
+        let Some(suspect) = suspect else {
+            self.since = None;
+            return None;
+        };
+        let since = *self.since.get_or_insert_with(Instant::now);
+        (since.elapsed() >= patience).then_some(suspect)
+    }
+}
+
+/// Returns the rank that has gone while an exchange waits for it; `None` when it is to stop.
+/// `progress` counts the exchanges, `culprit` finds a rank that will do nothing more.
+fn watch(
+    stopped: &Receiver<()>,
+    interval: Duration,
+    patience: Duration,
+    progress: impl Fn() -> Option<Progress>,
+    culprit: impl Fn() -> Option<Blame>,
+) -> Option<Blame> {
+    let (mut finished, mut suspicion) = (None, Suspicion::default());
+    while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        let now = progress()?;
+        let stands_still = now.finished != now.begun && finished == Some(now.finished);
+        finished = Some(now.finished);
+        let suspect = if stands_still { culprit() } else { None };
+        if let Some(blame) = suspicion.confirm(suspect, patience) {
+            return Some(blame);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::mpsc;
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    fn rank_1() -> Option<Blame> {
+        Some(Blame { rank: Some(1), what: "rank 1 (pid 7) has ended".into() })
+    }
+
+    /// What is found if the numbers of begun and finished exchanges are these, and then stay. After a
+    /// hundred looks the watch is stopped.
+    fn found(numbers: &[(i64, i64)], culprit: fn() -> Option<Blame>) -> Option<Blame> {
+        let (stop, stopped) = mpsc::channel();
+        let (stop, looks) = (Cell::new(Some(stop)), Cell::new(0));
+        let progress = || {
+            let look = looks.replace(looks.get() + 1);
+            if look == 100 {
+                drop(stop.take());
+            }
+            let (begun, finished) = numbers[look.min(numbers.len() - 1)];
+            Some(Progress { begun, finished })
+        };
+        watch(&stopped, TICK, 5 * TICK, progress, culprit)
+    }
+
+    #[test]
+    fn an_exchange_that_waits_for_a_rank_that_has_gone_names_it() {
+        assert_eq!(found(&[(0, 0), (1, 0)], rank_1), rank_1());
+    }
+
+    #[test]
+    fn a_rank_may_end_when_nothing_waits_for_it() {
+        assert_eq!(found(&[(1, 0), (2, 1), (2, 2)], rank_1), None);
+    }
+
+    #[test]
+    fn a_slow_exchange_accuses_nobody_while_all_ranks_run() {
+        assert_eq!(found(&[(1, 0)], || None), None);
+    }
+}

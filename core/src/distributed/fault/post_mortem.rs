@@ -1,0 +1,220 @@
+//! Finds the rank at fault when an exchange fails.
+//!
+//! The engine only notices that a connection broke or that time ran out. The cause can be found in
+//! the store and in the process table. A rank that fails on its own leaves the reason in the store,
+//! and one that fails because of another leaves a note that it is a victim. Ranks that run Python
+//! leave nothing, so they can only be reported as silent.
+
+use super::blame::Blame;
+use super::first_fault::{self, Fault};
+use super::in_time::{ANSWER, in_time, until};
+use super::members::{Member, member};
+use super::process::State;
+use super::reports::{Report, Reports};
+use super::search::{SEARCH, SEARCHED, Search};
+use c10d_sys::{Error, ErrorKind, Store};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// The rank of the job that serves the store, unless the launcher does.
+const SERVER: usize = 0;
+
+pub(crate) struct PostMortem {
+    store: Arc<Store>,
+    rank: usize,
+    world_size: usize,
+    /// All ranks of this library that the group has.
+    pub(crate) members: Arc<[Member]>,
+    /// Whether torchrun's agent serves the store, and not rank 0 of the job.
+    agent_store: bool,
+    /// Whether this rank serves the store.
+    serves_store: bool,
+    /// Whether this rank has looked for the rank at fault.
+    has_searched: AtomicBool,
+    /// The first that was found.
+    found: OnceLock<Blame>,
+}
+
+impl PostMortem {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        rank: usize,
+        world_size: usize,
+        members: Vec<Member>,
+        agent_store: bool,
+    ) -> Self {
+        // A group need not contain rank 0 of the job.
+        let serves_store =
+            !agent_store && member(&members, rank).is_some_and(|member| member.name == SERVER);
+        PostMortem {
+            store,
+            rank,
+            world_size,
+            members: members.into(),
+            agent_store,
+            serves_store,
+            has_searched: AtomicBool::new(false),
+            found: OnceLock::new(),
+        }
+    }
+
+    /// The ranks that run Python.
+    pub(crate) fn python_ranks(&self) -> impl Iterator<Item = usize> {
+        (0..self.world_size).filter(|rank| member(&self.members, *rank).is_none())
+    }
+
+    /// Leaves this rank's own failure in the store for the others, if that answers within `limit`.
+    pub(crate) fn report(&self, fault: &str, limit: Duration) {
+        first_fault::remember(|| Fault::Own);
+        let store = Arc::clone(&self.store);
+        let (rank, report) = (self.rank, Report::Fault(fault.to_owned()));
+        in_time(limit, move || report.leave(&store, rank));
+    }
+
+    /// Looks for the rank that made this rank's exchange fail. For errors that
+    /// [`may_be_anothers_fault`](super::blame::may_be_anothers_fault).
+    pub(crate) fn blame(&self) -> Option<Blame> {
+        let search = self.search();
+        self.has_searched.store(true, Ordering::Relaxed);
+        // Rank 0 serves the store; if rank 0 is what died, an operation may never return.
+        let blame = match in_time(SEARCH + ANSWER, move || search.run()) {
+            Some(Ok(blame)) => blame,
+            Some(Err(error)) => Some(self.unusable_store(error.kind())),
+            None => Some(self.silent_store()),
+        };
+        match &blame {
+            Some(blame) => self.remember(blame),
+            None => first_fault::remember(|| Fault::Another(None)),
+        }
+        blame
+    }
+
+    /// Remembers the rank at fault, for [`found`](Self::found) and for when this rank ends.
+    pub(crate) fn remember(&self, blame: &Blame) {
+        first_fault::remember(|| Fault::Another(Some(blame.what.clone())));
+        self.found.get_or_init(|| blame.clone());
+    }
+
+    /// Why an exchange has failed, if one has because of another rank. Looks for nothing.
+    pub(crate) fn found(&self) -> Option<&Blame> {
+        self.found.get()
+    }
+
+    /// Before this rank ends with a fault of its own that it has reported: rank 0 serves the store,
+    /// so it stays until the others have had time to look, or until the deadline.
+    pub(crate) fn let_the_others_look(&self, deadline: Instant) {
+        if self.serves_store {
+            let search = Search { deadline, ..self.search() };
+            in_time(until(deadline), move || search.wait_for_the_others());
+        }
+    }
+
+    /// Before this rank ends because of another: a launcher may blame the first process that ends.
+    pub(crate) fn let_the_culprit_end_first(&self, deadline: Instant) {
+        let search = Search { deadline, ..self.search() };
+        let has_searched = self.has_searched.load(Ordering::Relaxed);
+        in_time(until(deadline), move || {
+            // One that was told without a search does not look any more either.
+            if has_searched || search.store.add(SEARCHED, 1).is_ok() {
+                search.wait_for_the_culprit();
+            }
+        });
+    }
+
+    /// What is known if an operation on the store fails with an error of this kind.
+    fn unusable_store(&self, kind: ErrorKind) -> Blame {
+        match kind {
+            ErrorKind::Connection if self.agent_store => Blame {
+                rank: None,
+                what: "the store cannot be reached: the launcher, which serves it, has ended"
+                    .into(),
+            },
+            ErrorKind::Connection => Blame {
+                rank: Some(SERVER),
+                what: "the store cannot be reached: rank 0, which serves it, has ended".into(),
+            },
+            _ => self.silent_store(),
+        }
+    }
+
+    /// What is known if the store does not answer.
+    fn silent_store(&self) -> Blame {
+        let mut servers =
+            self.members.iter().filter(|member| !self.agent_store && member.name == SERVER);
+        match servers.find_map(Member::gone) {
+            Some(how) => Blame::of(SERVER, format!("{how}; it serves the store")),
+            // The network may be slow.
+            None => Blame {
+                rank: None,
+                what: format!("the store has not answered within {:?}", SEARCH + ANSWER),
+            },
+        }
+    }
+
+    /// A rank that has reported a fault of its own, or whose process on this host has ended.
+    pub(crate) fn culprit(&self) -> Option<Blame> {
+        let store = Arc::clone(&self.store);
+        let reports = in_time(ANSWER, move || Reports::read(&store, ANSWER)).and_then(Result::ok);
+        let reports = reports.unwrap_or_default();
+        let others = || self.members.iter().filter(|member| member.rank != self.rank);
+        let mut faults = others().filter_map(|member| match reports.of(member.rank) {
+            Some(Report::Fault(fault)) => Some(Blame::of(member.name, format!("reports: {fault}"))),
+            _ => None,
+        });
+        let mut ended =
+            others().filter_map(|member| match (reports.of(member.rank), member.gone()) {
+                // One that is stopped may go on.
+                (None, Some(how @ State::Ended(_))) => Some(Blame::of(member.name, how)),
+                _ => None,
+            });
+        faults.next().or_else(|| ended.next())
+    }
+
+    /// A rank on this host whose process has ended or is stopped.
+    pub(crate) fn gone(&self) -> Option<Blame> {
+        let others = self.members.iter().filter(|member| member.rank != self.rank);
+        let gone: Vec<_> = others.filter_map(|member| Some((member, member.gone()?))).collect();
+        if gone.is_empty() {
+            return None;
+        }
+        let store = Arc::clone(&self.store);
+        let reports = in_time(SEARCH, move || Reports::read(&store, SEARCH));
+        let reports = reports.and_then(Result::ok).unwrap_or_default();
+        let blame = |(member, how): &(&Member, State)| match reports.of(member.rank) {
+            Some(Report::Fault(fault)) => Some(Blame::of(member.name, format!("reports: {fault}"))),
+            Some(Report::Victim) => None,
+            None => Some(Blame::of(member.name, how)),
+        };
+        let victims = || {
+            let names: Vec<_> = gone.iter().map(|(member, _)| member.name).collect();
+            Blame { rank: None, what: format!("the exchange has failed on ranks {names:?}") }
+        };
+        Some(gone.iter().find_map(blame).unwrap_or_else(victims))
+    }
+
+    /// Whether all ranks of this library have ended or are stopped, except these of the job.
+    pub(crate) fn all_gone_but(&self, names: &[usize]) -> bool {
+        let others = self.members.iter().filter(|member| !names.contains(&member.name));
+        others.map(Member::gone).all(|how| how.is_some())
+    }
+
+    fn search(&self) -> Search {
+        Search {
+            serves_store: self.serves_store,
+            store: Arc::clone(&self.store),
+            rank: self.rank,
+            others: (0..self.world_size).filter(|rank| *rank != self.rank).collect(),
+            members: Arc::clone(&self.members),
+            deadline: Instant::now() + SEARCH,
+        }
+    }
+}
+
+pub(crate) fn has_reported_a_fault(store: &Store, rank: usize) -> Result<bool, Error> {
+    let reports = Reports::read(store, ANSWER)?;
+    Ok(matches!(reports.of(rank), Some(Report::Fault(_))))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+use super::*;
+use crate::distributed::fault::blame::may_be_anothers_fault;
+use crate::distributed::fault::process::Process;
+use c10d_sys::Store;
+use std::process::{Command, Stdio};
+
+/// A group in one process, with these ranks of the job.
+struct World {
+    store: Arc<Store>,
+    members: Vec<Member>,
+}
+
+impl World {
+    fn new(names: &[usize]) -> World {
+        let member = |(rank, &name)| Member::new(rank, name);
+        let members = names.iter().enumerate().map(member).collect();
+        World { store: Arc::new(Store::hash().unwrap()), members }
+    }
+
+    fn rank(&self, rank: usize) -> PostMortem {
+        let store = Arc::clone(&self.store);
+        PostMortem::new(store, rank, self.members.len(), self.members.clone(), false)
+    }
+
+    fn report(&self, rank: usize, report: Report) {
+        report.leave(&self.store, rank).unwrap();
+    }
+}
+
+/// A process that has been killed, as it was before.
+fn killed() -> (u32, Option<Process>) {
+    let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+    let process = Process::of(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    (child.id(), process)
+}
+
+#[test]
+fn a_killed_process_is_named() {
+    let mut world = World::new(&[0, 1, 2]);
+    let (pid, process) = killed();
+    world.members[2].process = process;
+    let what = format!("rank 2 (pid {pid}) has ended");
+    let expected = Some(Blame { rank: Some(2), what });
+    assert_eq!(world.rank(0).gone(), expected);
+    assert_eq!(world.rank(1).blame(), expected);
+}
+
+#[test]
+fn members_of_a_group_are_named_as_the_job_knows_them() {
+    let mut world = World::new(&[2, 5, 7]);
+    let blame = |world: &World| world.rank(0).search().look_until_found().unwrap().unwrap();
+    assert!(blame(&world).what.starts_with("ranks [5, 7] run"));
+    // The processes of another host cannot be seen.
+    world.members[1].process = None;
+    assert_eq!(blame(&world).rank, Some(5));
+    world.members[2].process = None;
+    assert!(blame(&world).what.starts_with("no word from ranks [5, 7]"));
+    world.rank(2).report("no space left", ANSWER);
+    let what = "rank 7 reports: no space left".into();
+    assert_eq!(blame(&world), Blame { rank: Some(7), what });
+}
+
+#[test]
+fn a_reported_fault_is_passed_on() {
+    let mut world = World::new(&[0, 1, 2]);
+    world.rank(1).report("its weights have another shape", ANSWER);
+    let reported = "rank 1 reports: its weights have another shape";
+    assert_eq!(world.rank(2).blame().unwrap().what, reported);
+    // Even if its process has ended since.
+    world.members[1].process = killed().1;
+    assert_eq!(world.rank(2).gone().unwrap().what, reported);
+}
+
+#[test]
+fn a_victim_is_not_blamed() {
+    let mut world = World::new(&[0, 1, 2]);
+    for rank in [1, 2] {
+        world.members[rank].process = killed().1;
+    }
+    world.report(1, Report::Victim);
+    let first = world.rank(0);
+    assert_eq!(first.gone().unwrap().rank, Some(2));
+    assert_eq!(first.search().look_until_found().unwrap().unwrap().rank, Some(2));
+    world.report(2, Report::Victim);
+    assert_eq!(first.gone().unwrap().rank, None);
+}
+
+#[test]
+fn of_ranks_that_run_the_one_whose_exchange_has_not_failed_is_named() {
+    let world = World::new(&[0, 1, 2]);
+    world.report(1, Report::Victim);
+    let blame = world.rank(0).search().look_until_found().unwrap().unwrap();
+    assert_eq!(blame.rank, Some(2), "{blame:?}");
+    assert!(blame.what.starts_with("rank 2 runs, but has not failed"), "{blame:?}");
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_rank_0s_fault_only_if_rank_0_is_gone() {
+    let mut world = World::new(&[0, 1]);
+    assert_eq!(world.rank(1).silent_store().rank, None);
+    world.members[0].process = killed().1;
+    assert_eq!(world.rank(1).silent_store().rank, Some(0));
+    // torchrun serves the store.
+    let with_agent = PostMortem { agent_store: true, ..world.rank(1) };
+    assert_eq!(with_agent.silent_store().rank, None);
+}
+
+#[test]
+fn only_a_broken_connection_to_the_store_says_that_its_server_has_ended() {
+    let rank_1 = World::new(&[0, 1]).rank(1);
+    assert_eq!(rank_1.unusable_store(ErrorKind::Connection).rank, Some(0));
+    assert_eq!(rank_1.unusable_store(ErrorKind::Timeout).rank, None);
+    let with_agent = PostMortem { agent_store: true, ..rank_1 };
+    assert_eq!(with_agent.unusable_store(ErrorKind::Connection).rank, None);
+}
+
+#[test]
+fn rank_0_of_the_job_serves_the_store_in_whatever_group_it_is() {
+    let server_of = |names: &[usize]| {
+        let world = World::new(names);
+        (0..names.len()).find(|&rank| world.rank(rank).serves_store)
+    };
+    assert_eq!(server_of(&[0, 1]), Some(0));
+    assert_eq!(server_of(&[2, 0]), Some(1));
+    assert_eq!(server_of(&[1, 2]), None);
+}
+
+#[test]
+fn who_is_needed_no_longer_is_not_missed() {
+    let mut world = World::new(&[0, 1, 2]);
+    world.members[1].process = killed().1;
+    // Rank 1 knew and has ended; rank 2 still has to be told.
+    assert!(!world.rank(0).all_gone_but(&[0, 1]));
+    assert!(world.rank(0).all_gone_but(&[0, 2]));
+}
+
+#[test]
+fn only_a_broken_exchange_may_be_anothers_fault() {
+    let error = Error::from_text;
+    let broken = error("[gloo/transport/tcp/pair.cc] Connection closed by peer");
+    assert!(may_be_anothers_fault(&broken));
+    assert!(!may_be_anothers_fault(&error("mat1 and mat2 shapes cannot be multiplied")));
+}

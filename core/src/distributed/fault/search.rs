@@ -1,0 +1,153 @@
+//! The search of a rank whose exchange has failed, for the rank at fault.
+
+use super::blame::Blame;
+use super::members::{Member, member};
+use super::process::{Process, State};
+use super::reports::{Report, Reports};
+use c10d_sys::{Error, Store};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a victim looks for the cause. The launcher kills the remaining ranks one second after
+/// the first failure, so nobody would read what is found later.
+pub(crate) const SEARCH: Duration = Duration::from_millis(900);
+
+/// The key under which ranks that have looked for the rank at fault are counted.
+pub(crate) const SEARCHED: &str = "searched";
+
+/// How often it looks.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// What a victim does to find the rank at fault.
+pub(crate) struct Search {
+    pub(crate) serves_store: bool,
+    pub(crate) store: Arc<Store>,
+    pub(crate) rank: usize,
+    pub(crate) others: Vec<usize>,
+    pub(crate) members: Arc<[Member]>,
+    pub(crate) deadline: Instant,
+}
+
+/// What is known of another rank.
+enum Finding {
+    /// It has reported a fault of its own.
+    Fault(String),
+    /// It has reported that its exchange failed as well.
+    Victim,
+    /// Its process has ended or is stopped, without a report.
+    Gone(String),
+    /// It has reported nothing, and its process cannot be seen from here.
+    Silent,
+    /// It runs.
+    Alive,
+}
+
+impl Search {
+    pub(crate) fn run(self) -> Result<Option<Blame>, Error> {
+        let blame = self.look_until_found()?;
+        self.let_the_others_finish();
+        Ok(blame)
+    }
+
+    pub(crate) fn look_until_found(&self) -> Result<Option<Blame>, Error> {
+        Report::Victim.leave(&self.store, self.rank)?;
+        loop {
+            let reports = Reports::read(&self.store, SEARCH)?;
+            let (mut silent, mut alive) = (Vec::new(), Vec::new());
+            let mut gone = None;
+            for &rank in &self.others {
+                let name = self.name(rank);
+                match self.look_at(rank, &reports) {
+                    Finding::Fault(fault) => {
+                        return Ok(Some(Blame::of(name, format!("reports: {fault}"))));
+                    }
+                    Finding::Gone(how) if gone.is_none() => gone = Some(Blame::of(name, how)),
+                    Finding::Silent => silent.push(name),
+                    Finding::Alive => alive.push(name),
+                    Finding::Gone(_) | Finding::Victim => {}
+                }
+            }
+            if gone.is_some() {
+                return Ok(gone);
+            }
+            if Instant::now() >= self.deadline {
+                return Ok(without_a_trace(&silent, &alive));
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+
+    fn look_at(&self, rank: usize, reports: &Reports) -> Finding {
+        match reports.of(rank) {
+            Some(Report::Fault(fault)) => return Finding::Fault(fault.clone()),
+            Some(Report::Victim) => return Finding::Victim,
+            None => {}
+        }
+        let process = member(&self.members, rank).and_then(|member| member.process.as_ref());
+        match process.and_then(Process::look) {
+            None => Finding::Silent,
+            Some(State::Running) => Finding::Alive,
+            Some(gone) => Finding::Gone(gone.to_string()),
+        }
+    }
+
+    /// The rank in the job of a group member. Its number in the group if it runs Python.
+    fn name(&self, rank: usize) -> usize {
+        member(&self.members, rank).map_or(rank, |member| member.name)
+    }
+
+    /// Rank 0 serves the store, so it stays until the others have had time to look.
+    fn let_the_others_finish(&self) {
+        if self.store.add(SEARCHED, 1).is_ok() && self.serves_store {
+            self.wait_for_the_others();
+        }
+    }
+
+    /// Waits for the end of a rank that has reported a fault of its own, if it is on this host.
+    pub(crate) fn wait_for_the_culprit(&self) {
+        let Ok(reports) = Reports::read(&self.store, SEARCH) else { return };
+        let has_reported = |rank: usize| matches!(reports.of(rank), Some(Report::Fault(_)));
+        let Some(culprit) = self.members.iter().find(|member| has_reported(member.rank)) else {
+            return;
+        };
+        let runs = |process: &Process| matches!(process.look(), Some(State::Running));
+        while culprit.process.as_ref().is_some_and(runs) && Instant::now() < self.deadline {
+            thread::sleep(INTERVAL);
+        }
+    }
+
+    pub(crate) fn wait_for_the_others(&self) {
+        while Instant::now() < self.deadline {
+            let Ok(searched) = self.store.add(SEARCHED, 0) else { return };
+            // The rank at fault never searches: this rank itself, or another one in its place.
+            if searched >= self.others.len() as i64 {
+                return;
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+}
+
+/// What is known after the search if nobody has reported a fault and no process is known to be gone.
+fn without_a_trace(silent: &[usize], alive: &[usize]) -> Option<Blame> {
+    match (silent, alive) {
+        ([], []) => None,
+        // The exchange has failed on all others, so these have no part in it.
+        ([], &[rank]) => {
+            Some(Blame::of(rank, "runs, but has not failed: it did not come, or has gone on"))
+        }
+        ([], ranks) => Some(Blame {
+            rank: None,
+            what: format!("ranks {ranks:?} run: they did not come, or have gone on"),
+        }),
+        (&[rank], _) => Some(Blame {
+            rank: Some(rank),
+            what: format!("no word from rank {rank} within {SEARCH:?}"),
+        }),
+        (ranks, _) => Some(Blame {
+            rank: None,
+            what: format!("no word from ranks {ranks:?} within {SEARCH:?}"),
+        }),
+    }
+}

@@ -1,0 +1,197 @@
+//! The votes of all ranks on going on, in the job's store.
+
+use c10d_sys::{Error, ErrorKind, LONGEST_TIMEOUT, Store};
+use std::time::Duration;
+
+/// The key under which ranks of this library are counted. Ranks that run Python do not vote and
+/// must not be waited for.
+const RANKS: &str = "agreement/ranks";
+
+const AGREED: &str = "";
+
+/// How long a rank waits in the store before it looks whether the others still run.
+const LATE: Duration = Duration::from_millis(200);
+
+/// Each rank calls this once, before it connects to the others.
+///
+/// Returns how many have been counted so far.
+pub(crate) fn enrol(store: &Store) -> Result<usize, Error> {
+    Ok(store.add(RANKS, 1)? as usize)
+}
+
+/// Waits for the votes of all ranks on `subject`, which must be new.
+///
+/// Returns the objection of one rank, prefixed with its number, if there is one. Every rank must be
+/// connected to all others already. `give_up` is called from time to time and ends the wait when it
+/// returns something.
+pub(crate) fn reach_verdict<G>(
+    store: &Store,
+    subject: &str,
+    rank: usize,
+    own: Option<&str>,
+    give_up: impl Fn() -> Option<G>,
+) -> Result<Verdict<G>, Error> {
+    let verdict = format!("agreement/{subject}/verdict");
+    match own {
+        Some(objection) => store.set(&verdict, format!("rank {rank}: {objection}").as_bytes())?,
+        None => {
+            let agreed = store.add(&format!("agreement/{subject}/agreed"), 1)?;
+            if agreed == store.add(RANKS, 0)? {
+                store.set(&verdict, AGREED.as_bytes())?;
+            }
+        }
+    }
+    let text = match wait_for(store, &verdict, give_up)? {
+        Ok(text) => text,
+        Err(reason) => return Ok(Verdict::GivenUp(reason)),
+    };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    Ok(if text == AGREED { Verdict::Agreed } else { Verdict::Objection(text) })
+}
+
+/// The value of a key, once it is set. `give_up` is called from time to time and ends the wait when
+/// it returns something.
+pub(crate) fn wait_for<G>(
+    store: &Store,
+    key: &str,
+    give_up: impl Fn() -> Option<G>,
+) -> Result<Result<Vec<u8>, G>, Error> {
+    loop {
+        match store.wait(&[key], LATE) {
+            Err(error) if error.kind() == ErrorKind::Timeout => {}
+            Err(error) => return Err(error),
+            Ok(()) => break,
+        }
+        let reason = give_up();
+        // Last, because a rank that is missing may have set the key and then have ended. On a slow
+        // network even a key that is set takes longer than `LATE`.
+        if store.check(key)? {
+            break;
+        }
+        if let Some(reason) = reason {
+            return Ok(Err(reason));
+        }
+    }
+    store.get(key, LONGEST_TIMEOUT).map(Ok)
+}
+
+/// Rank 0 serves the store: if it ended now, the others could no longer read the verdict. Errors
+/// here do not change the verdict.
+///
+/// Each rank appends itself to a list once it knows: whether it has ended since then does not
+/// matter. `may_leave` is called with that list from time to time.
+pub(crate) fn stay_until_all_know(
+    store: &Store,
+    subject: &str,
+    rank: usize,
+    may_leave: impl Fn(&[usize]) -> bool,
+) {
+    let know = format!("agreement/{subject}/know");
+    let all_know = format!("agreement/{subject}/all_know");
+    let knowing = || -> Result<Vec<usize>, Error> {
+        let list = store.get(&know, LONGEST_TIMEOUT)?;
+        Ok(String::from_utf8_lossy(&list).lines().filter_map(|rank| rank.parse().ok()).collect())
+    };
+    let is_last = || {
+        store.append(&know, format!("{rank}\n").as_bytes())?;
+        Ok::<_, Error>(knowing()?.len() as i64 >= store.add(RANKS, 0)?)
+    };
+    match is_last() {
+        Ok(true) => drop(store.set(&all_know, &[])),
+        Ok(false) if rank == 0 => {
+            let give_up = || knowing().is_ok_and(|knowing| may_leave(&knowing)).then_some(());
+            drop(wait_for(store, &all_know, give_up));
+        }
+        _ => {}
+    }
+}
+
+/// The result of a vote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict<G> {
+    /// Nobody objects.
+    Agreed,
+    /// What one rank objects to, with its number.
+    Objection(String),
+    /// Why the wait ended.
+    GivenUp(G),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::Arc;
+    use std::thread;
+
+    /// The verdict on each rank of a world, given each rank's vote.
+    fn verdicts(opinions: &[Option<&'static str>]) -> Vec<Verdict<()>> {
+        let store = Arc::new(Store::hash().unwrap());
+        for counted in 1..=opinions.len() {
+            assert_eq!(enrol(&store).unwrap(), counted);
+        }
+        let ranks: Vec<_> = opinions
+            .iter()
+            .enumerate()
+            .map(|(rank, &own)| {
+                let store = Arc::clone(&store);
+                thread::spawn(move || reach_verdict(&store, "test", rank, own, || None).unwrap())
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    }
+
+    #[test]
+    fn where_nobody_objects_all_agree() {
+        assert_eq!(verdicts(&[None, None, None]), [const { Verdict::Agreed }; 3]);
+    }
+
+    #[test]
+    fn one_objection_reaches_every_rank() {
+        let all = verdicts(&[None, Some("too small"), None]);
+        for verdict in all {
+            assert_eq!(verdict, Verdict::Objection("rank 1: too small".into()));
+        }
+    }
+
+    #[test]
+    fn rank_0_stays_until_every_rank_knows_the_verdict_or_may_be_left() {
+        let store = Arc::new(Store::hash().unwrap());
+        for _ in 0..3 {
+            enrol(&store).unwrap();
+        }
+        let stay = |subject, may_leave: fn(&[usize]) -> bool| {
+            let served = Arc::clone(&store);
+            let stay = move || stay_until_all_know(&served, subject, 0, may_leave);
+            let rank_0 = thread::spawn(stay);
+            store.wait(&[format!("agreement/{subject}/know")], LONGEST_TIMEOUT).unwrap();
+            rank_0
+        };
+        let reads = |subject, rank| stay_until_all_know(&store, subject, rank, |_| false);
+
+        let rank_0 = stay("all", |_| false);
+        reads("all", 1);
+        assert!(!rank_0.is_finished());
+        reads("all", 2);
+        rank_0.join().unwrap();
+
+        // Rank 2 never comes. That rank 1 has come is what rank 0 leaves for.
+        let rank_0 = stay("one", |knowing| knowing.contains(&1));
+        assert!(!rank_0.is_finished());
+        reads("one", 1);
+        rank_0.join().unwrap();
+    }
+
+    #[test]
+    fn a_rank_that_stays_away_is_waited_for_until_there_is_a_reason_to_give_up() {
+        let store = Store::hash().unwrap();
+        enrol(&store).unwrap();
+        enrol(&store).unwrap();
+        let asked = Cell::new(0);
+        let verdict = reach_verdict(&store, "test", 0, None, || {
+            asked.set(asked.get() + 1);
+            (asked.get() == 3).then_some("it has died")
+        });
+        assert_eq!(verdict.unwrap(), Verdict::GivenUp("it has died"));
+    }
+}

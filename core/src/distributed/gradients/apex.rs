@@ -1,0 +1,209 @@
+//! NVIDIA Apex's DistributedDataParallel, which mixed-precision training used before PyTorch had
+//! its own, with the options that PyTorch's lacks.
+//!
+//! `apex.parallel.DistributedDataParallel`, which Apex removed in 2025.
+
+use super::hooks::{CommHook, Finish, GradBucket};
+use super::{DdpLoggingData, DdpOptions, DistributedDataParallel};
+use crate::distributed::group::ProcessGroup;
+use crate::{Error, Result, Tensors};
+use c10d_sys::ReduceOp;
+use c10d_sys::arithmetic::mul_number_;
+use tch::nn::{ModuleT, VarStore};
+use tch::{Kind, Tensor};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// Apex's keyword arguments, with its defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ApexOptions {
+    /// The minimum size of a bucket, counted in elements of the first parameter's kind.
+    pub message_size: usize,
+    /// Whether all gradients are exchanged at the end of the backward pass, grouped by kind,
+    /// instead of while others are still being computed. Parameters without a gradient are then
+    /// allowed, and skipped.
+    ///
+    /// If parameters have several kinds, each kind is exchanged once its last gradient is ready;
+    /// Apex waits for all of them. The results are the same.
+    pub delay_allreduce: bool,
+    /// Whether gradients are exchanged as `float32` whatever their kind: sums of `float16` overflow
+    /// above 65,504.
+    pub allreduce_always_fp32: bool,
+    /// Whether gradients are averaged over the ranks. Otherwise they are summed.
+    pub gradient_average: bool,
+    /// Gradients are divided by this before they are summed. With `gradient_average`, they are then
+    /// multiplied by it and divided by the number of ranks; without, the sum stays divided.
+    pub gradient_predivide_factor: f64,
+}
+
+impl Default for ApexOptions {
+    fn default() -> Self {
+        ApexOptions {
+            message_size: 10_000_000,
+            delay_allreduce: false,
+            allreduce_always_fp32: false,
+            gradient_average: true,
+            gradient_predivide_factor: 1.0,
+        }
+    }
+}
+
+/// Averages gradients over the ranks like `apex.parallel.DistributedDataParallel`, on PyTorch's
+/// engine.
+///
+/// Unlike [`DistributedDataParallel`], it broadcasts rank 0's parameters but never buffers, so each
+/// rank keeps its own running statistics. And it can exchange all gradients after the backward
+/// pass.
+///
+/// Evaluate through [`module`](Self::module).
+///
+/// ```
+/// use tch::{Kind, Tensor, nn::{self, ModuleT}};
+/// use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
+///
+/// let group = ProcessGroup::from_env()?;
+/// let vs = nn::VarStore::new(group.device());
+/// let module = nn::linear(vs.root() / "fc", 4, 3, Default::default());
+/// let options = ApexOptions { delay_allreduce: true, ..Default::default() };
+/// let model = ApexDistributedDataParallel::new(module, &vs, &group, options)?;
+///
+/// let images = Tensor::ones([8, 4], (Kind::Float, group.device()));
+/// let labels = Tensor::zeros([8], (Kind::Int64, group.device()));
+/// let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
+/// model.backward(&loss)?;
+/// assert_eq!(vs.variables()["fc.weight"].grad().size(), [3, 4]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ApexDistributedDataParallel<M> {
+    model: DistributedDataParallel<M>,
+}
+
+impl<M> ApexDistributedDataParallel<M> {
+    /// Wraps `module`, whose parameters are the trainable variables of `vs`. A collective.
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::new`], and [`Error::Argument`] for invalid options.
+    pub fn new(
+        module: M,
+        vs: &VarStore,
+        group: &ProcessGroup,
+        options: ApexOptions,
+    ) -> Result<Self> {
+        options.check()?;
+        let element =
+            vs.trainable_variables().first().map_or(0, |first| first.kind().elt_size_in_bytes());
+        let ddp = DdpOptions {
+            bucket_cap_mb: Some(match options.delay_allreduce {
+                true => f64::INFINITY,
+                false => options.message_size as f64 * element.max(1) as f64 / MIB,
+            }),
+            find_unused_parameters: options.delay_allreduce,
+            broadcast_buffers: false,
+            comm_hook: Some(Box::new(AllReduce { options })),
+            ..Default::default()
+        };
+        let model = DistributedDataParallel::with_options(module, vs, group, ddp)?;
+        Ok(ApexDistributedDataParallel { model })
+    }
+
+    /// [`DistributedDataParallel::forward`]
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::forward`].
+    pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
+        self.model.forward(f)
+    }
+
+    /// [`DistributedDataParallel::backward`]
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::backward`].
+    pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        self.model.backward(loss)
+    }
+
+    /// The module itself, without any exchange. `model.module`
+    pub fn module(&self) -> &M {
+        self.model.module()
+    }
+
+    /// [`DistributedDataParallel::parameters`]
+    pub fn parameters(&self) -> Vec<Tensor> {
+        self.model.parameters()
+    }
+
+    /// [`DistributedDataParallel::logging_data`]
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::logging_data`].
+    pub fn logging_data(&self) -> Result<DdpLoggingData> {
+        self.model.logging_data()
+    }
+}
+
+impl<M: ModuleT> ApexDistributedDataParallel<M> {
+    /// [`ModuleT::forward_t`] that returns errors.
+    ///
+    /// # Errors
+    /// Those of [`DistributedDataParallel::forward`].
+    pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
+        self.model.f_forward_t(xs, train)
+    }
+}
+
+impl<M: ModuleT> ModuleT for ApexDistributedDataParallel<M> {
+    /// # Panics
+    /// If [`f_forward_t`](Self::f_forward_t) returns an error.
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        self.model.forward_t(xs, train)
+    }
+}
+
+/// `allreduce_bucket`
+struct AllReduce {
+    options: ApexOptions,
+}
+
+impl CommHook for AllReduce {
+    fn name(&self) -> String {
+        format!("apex {:?}", self.options)
+    }
+
+    fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
+        let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = self.options;
+        let mut buffer = bucket.buffer()?;
+        let mut sent = match self.options.allreduce_always_fp32 {
+            true => buffer.f_to_kind(Kind::Float)?,
+            false => buffer.shallow_clone(),
+        };
+        if factor != 1.0 {
+            mul_number_(&mut sent, 1.0 / factor)?;
+        }
+        let sum = group.all_reduce_async(sent, ReduceOp::Sum)?;
+        let after = gradient_average.then_some(factor / group.world_size() as f64);
+        Ok(Box::new(move || {
+            let mut sum = sum.wait()?;
+            if let Some(after) = after {
+                mul_number_(&mut sum, after)?;
+            }
+            if sum.kind() != buffer.kind() {
+                buffer.f_copy_(&sum)?;
+            }
+            Ok(buffer)
+        }))
+    }
+}
+
+impl ApexOptions {
+    fn check(&self) -> Result<()> {
+        let factor = self.gradient_predivide_factor;
+        if self.message_size == 0 {
+            return Err(Error::argument("message_size", "0", "at least 1"));
+        }
+        if !factor.is_finite() || factor <= 0.0 {
+            return Err(Error::argument("gradient_predivide_factor", factor, "more than 0"));
+        }
+        Ok(())
+    }
+}

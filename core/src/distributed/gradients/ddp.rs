@@ -1,0 +1,383 @@
+//! Averages gradients over the ranks while the backward pass runs.
+
+use super::ddp_options::DdpOptions;
+use super::hooks::register::{self, Failure};
+use super::join::Joining;
+use super::logging::DdpLoggingData;
+use super::module_tensors::ModuleTensors;
+use super::same_model;
+use crate::distributed::fault::blame::may_be_anothers_fault;
+use crate::distributed::group::ProcessGroup;
+use crate::error::without_backtrace;
+use crate::profiler::record_function;
+use crate::{Error, Result, Tensors};
+use c10d_sys::{Reducer, tensor};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use tch::nn::{ModuleT, VarStore};
+use tch::{Tensor, no_grad};
+
+/// `broadcast_bucket_size` in distributed.py.
+const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
+
+/// `torch.nn.parallel.DistributedDataParallel`, driven by the same C++ `Reducer`.
+///
+/// Construction copies rank 0's parameters to every rank, and its buffers unless the options
+/// disable that. After each forward pass through this wrapper, the backward pass averages the
+/// gradients over the ranks, in buckets, while the remaining gradients are still being computed.
+/// Parameters are never sent again: they stay equal because every rank makes the same step.
+///
+/// A module with one input and one output works with tch's [`ModuleT`], any other with
+/// [`forward`](Self::forward). Evaluate with [`module`](Self::module), which exchanges nothing.
+///
+/// In a job with ranks that run Python, a module that has buffers must also have parameters, as a
+/// batch norm does: tch does not keep the order of buffers, so they are sent in the order of their
+/// modules' parameters.
+///
+/// The gradients are those of the mean of the ranks' losses. Scale a loss that sums over the batch
+/// by the world size to get the gradients of a single process.
+///
+/// ```
+/// use tch::nn::{self, ModuleT};
+/// use tch::{Kind, Tensor};
+/// use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+/// use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+///
+/// let group = ProcessGroup::from_env()?;
+/// let vs = nn::VarStore::new(group.device());
+/// let module = nn::linear(vs.root() / "fc", 4, 3, Default::default());
+/// let model = DistributedDataParallel::new(module, &vs, &group)?;
+/// let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
+///
+/// // This rank's batch.
+/// let images = Tensor::ones([8, 4], (Kind::Float, group.device()));
+/// let labels = Tensor::zeros([8], (Kind::Int64, group.device()));
+/// let mut losses = Vec::new();
+/// for _step in 0..2 {
+///     let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
+///     optimizer.zero_grad()?;
+///     model.backward(&loss)?;
+///     optimizer.step()?;
+///     losses.push(loss.double_value(&[]));
+/// }
+/// assert!(losses[1] < losses[0]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+#[doc(alias = "DDP")]
+pub struct DistributedDataParallel<M> {
+    pub(crate) reducer: RefCell<Reducer>,
+    module: M,
+    pub(crate) group: ProcessGroup,
+    /// The parameters that the reducer knows, by their numbers there.
+    names: Vec<String>,
+    /// All parameters, in the order of registration.
+    parameters: Vec<(String, Tensor)>,
+    /// What rank 0 sends before each forward pass; empty if the options disable it.
+    buffers: Vec<Tensor>,
+    /// Everything that is the same on all ranks: parameters, including frozen ones, and those
+    /// buffers.
+    state: Vec<Tensor>,
+    pub(crate) static_graph: bool,
+    /// How many guards suspend the exchange of gradients; at 0, `require_backward_grad_sync` in
+    /// distributed.py is true.
+    pub(crate) no_sync_guards: Cell<usize>,
+    /// Whether rank 0's buffers may have changed; `require_forward_param_sync`.
+    pub(crate) sync_buffers: Cell<bool>,
+    /// Where the communication hook's failures are kept, if there is a hook.
+    pub(crate) hook_failure: Option<Failure>,
+    /// Set within a join.
+    pub(crate) joining: Cell<Option<Joining>>,
+}
+
+impl<M> DistributedDataParallel<M> {
+    /// Wraps `module`, whose parameters are the trainable variables of `vs`. A collective.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: nothing in `vs` is trainable, or it is not all on one kind of device.
+    /// - [`Error::Collective`]: a rank has another model or other options, has got an
+    ///   [`Error::Argument`], or could not be reached. All ranks get the error; PyTorch compares
+    ///   only shapes, and informs only the ranks that differ from rank 0.
+    pub fn new(module: M, vs: &VarStore, group: &ProcessGroup) -> Result<Self> {
+        Self::with_options(module, vs, group, DdpOptions::default())
+    }
+
+    /// The same with PyTorch's keyword arguments.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), and [`Error::Argument`] for a bucket size that is not positive
+    /// and for a name that is not in `vs`.
+    pub fn with_options(
+        module: M,
+        vs: &VarStore,
+        group: &ProcessGroup,
+        options: DdpOptions,
+    ) -> Result<Self> {
+        let operation = "DistributedDataParallel::new";
+        let own = ModuleTensors::new(vs, &options)
+            .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
+        let description =
+            own.as_ref().map(|(tensors, _)| same_model::description(tensors, &options));
+        let agreed = same_model::check(group, operation, description);
+        let (tensors, reducer_options) = own?;
+        agreed?;
+        let (names, trained): (Vec<_>, Vec<_>) = tensors.trained().unzip();
+        // Ranks that run Python expect this check as well.
+        group.engine().verify_params(&trained).map_err(|error| group.failed(operation, &error))?;
+        let state = tensors.shared();
+        group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
+        let sparse: Vec<_> =
+            names.iter().map(|name| options.sparse_gradients.contains(name)).collect();
+        let mut reducer = Reducer::new(
+            group.engine(),
+            &trained,
+            &names,
+            &sparse,
+            std::any::type_name::<M>(),
+            reducer_options,
+        )
+        .map_err(|error| group.failed(operation, &error))?;
+        let hook_failure = match options.comm_hook {
+            Some(hook) => Some(register::register(hook, &mut reducer, group)?),
+            None => None,
+        };
+        Ok(DistributedDataParallel {
+            reducer: RefCell::new(reducer),
+            module,
+            group: group.clone(),
+            names,
+            parameters: tensors.parameters,
+            buffers: tensors.buffers.into_iter().map(|(_, buffer)| buffer).collect(),
+            state,
+            static_graph: options.static_graph,
+            no_sync_guards: Cell::new(0),
+            sync_buffers: Cell::new(true),
+            hook_failure,
+            joining: Cell::new(None),
+        })
+    }
+
+    /// Calls `f` with the module and prepares the exchange of its gradients.
+    ///
+    /// ```
+    /// # use tch::{Kind, Tensor, nn::{self, Module}};
+    /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+    /// # let group = ProcessGroup::from_env()?;
+    /// # let vs = nn::VarStore::new(group.device());
+    /// # let tower = nn::linear(vs.root(), 4, 3, Default::default());
+    /// # let model = DistributedDataParallel::new(tower, &vs, &group)?;
+    /// # let [a, b] = [2, 5].map(|rows| Tensor::ones([rows, 4], (Kind::Float, group.device())));
+    /// let (left, right) = model.forward(|tower| (tower.forward(&a), tower.forward(&b)))?;
+    /// assert_eq!((left.size(), right.size()), (vec![2, 3], vec![5, 3]));
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UnusedParameters`] if some parameters did not contribute to the last loss,
+    /// [`Error::Collective`] if buffers could not be broadcast, and [`Error::Argument`] for
+    /// [`no_sync`](Self::no_sync) in the first iteration of a static graph.
+    pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
+        // As in PyTorch's traces.
+        record_function("DistributedDataParallel.forward", || self.traced_forward(f))?
+    }
+
+    fn traced_forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
+        let grad = tensor::grad_enabled();
+        let sync = grad && self.no_sync_guards.get() == 0;
+        if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {
+            return Err(Error::argument(
+                "no_sync",
+                "in the first iteration of a static graph",
+                "used after it: the first backward pass learns the graph and must \
+                           exchange gradients",
+            ));
+        }
+        let failed = |error| self.failed("forward", &error);
+        if sync {
+            self.reducer.borrow_mut().prepare_for_forward().map_err(failed)?;
+        }
+        let joining = self.joining.get();
+        if let Some(joining) = joining {
+            self.notify_join_context(joining)?;
+        }
+        if grad {
+            self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
+        }
+        if self.syncs_buffers() {
+            // Rank 0 may be out of inputs, and its buffers stale.
+            let source = if joining.is_some() { self.common_rank(true)? } else { 0 };
+            self.broadcast_buffers(source)?;
+        }
+        if joining.is_some() {
+            self.announce_backward(sync)?;
+        }
+
+        let mut outputs = f(&self.module);
+
+        self.sync_buffers.set(sync);
+        if !grad {
+            return Ok(outputs);
+        }
+        let mut reducer = self.reducer.borrow_mut();
+        let mut tensors = Vec::new();
+        outputs.visit(&mut |tensor| tensors.push(tensor.shallow_clone()));
+        if sync {
+            reducer.prepare_for_backward(&tensors).map_err(failed)?;
+        }
+        if reducer.needs_sink() {
+            reducer.sink(&mut tensors).map_err(failed)?;
+            let mut passed = tensors.iter();
+            outputs.visit(&mut |tensor| {
+                if let Some(passed) = passed.next() {
+                    *tensor = passed.shallow_clone();
+                }
+            });
+        }
+        Ok(outputs)
+    }
+
+    /// `loss.backward()`: afterwards every parameter's gradient is averaged over the ranks.
+    ///
+    /// A plain `loss.backward()` exchanges gradients too, but panics on errors and does not name
+    /// the rank at fault.
+    ///
+    /// # Errors
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout, or if a
+    /// communication hook failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no
+    /// graph, say, or memory ran out.
+    pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        loss.f_backward().map_err(|error| {
+            if let Some(error) = self.take_hook_failure() {
+                return error;
+            }
+            // tch keeps only the text of the error.
+            let error = c10d_sys::Error::from_text(without_backtrace(&error));
+            if may_be_anothers_fault(&error) {
+                self.group.failed("backward", &error)
+            } else {
+                // The others wait in the middle of their exchange.
+                self.group.report(error.message());
+                Error::engine("backward")(error)
+            }
+        })
+    }
+
+    /// Copies rank 0's buffers to every rank, unless the options disable it. A collective.
+    ///
+    /// Call this before evaluating the module on its own. Since the last forward pass, each rank
+    /// has updated its running statistics from its own batch, so evaluation would differ between
+    /// ranks. In Python, the first forward pass in evaluation mode does this.
+    /// `model._sync_buffers()`
+    ///
+    /// # Errors
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
+    pub fn sync_buffers(&self) -> Result<()> {
+        if self.buffers.is_empty() {
+            return Ok(());
+        }
+        self.broadcast_buffers(0)
+    }
+
+    /// The module itself, without any exchange. `model.module`
+    pub fn module(&self) -> &M {
+        &self.module
+    }
+
+    /// All parameters, including frozen ones, in the order of registration: what gradient clipping
+    /// takes. An optimizer has another order as soon as it has groups. `model.parameters()`
+    pub fn parameters(&self) -> Vec<Tensor> {
+        self.parameters.iter().map(|(_, parameter)| parameter.shallow_clone()).collect()
+    }
+
+    /// The same with their names in the store. `model.module.named_parameters()`
+    pub fn named_parameters(&self) -> Vec<(String, Tensor)> {
+        let named = |(name, tensor): &(String, Tensor)| (name.clone(), tensor.shallow_clone());
+        self.parameters.iter().map(named).collect()
+    }
+
+    /// Bucket sizes and overlap times. `model._get_ddp_logging_data()`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if libtorch does not return them.
+    pub fn logging_data(&self) -> Result<DdpLoggingData> {
+        DdpLoggingData::read(&self.reducer.borrow())
+    }
+
+    /// Whether the next forward pass starts with a broadcast of buffers.
+    pub(crate) fn syncs_buffers(&self) -> bool {
+        self.sync_buffers.get() && !self.buffers.is_empty()
+    }
+
+    pub(crate) fn broadcast_buffers(&self, source: usize) -> Result<()> {
+        self.broadcast("broadcast of buffers", &self.buffers, source)
+    }
+
+    /// Copies all parameters and buffers of one rank to every rank. `_sync_module_states`
+    pub(crate) fn broadcast_state(&self, source: usize) -> Result<()> {
+        self.broadcast("broadcast of the model", &self.state, source)
+    }
+
+    fn broadcast(&self, operation: &'static str, tensors: &[Tensor], source: usize) -> Result<()> {
+        no_grad(|| {
+            self.group.broadcast_coalesced(operation, tensors, BROADCAST_BUFFER_BYTES, source)
+        })
+    }
+
+    pub(crate) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
+        if let Some(error) = self.take_hook_failure() {
+            return error;
+        }
+        if let Some(names) = unused(error.message(), &self.names) {
+            let error = Error::UnusedParameters { rank: self.group.job_rank(), names };
+            self.group.report(&error.to_string());
+            return error;
+        }
+        self.group.failed(operation, error)
+    }
+}
+
+impl<M: ModuleT> DistributedDataParallel<M> {
+    /// [`ModuleT::forward_t`] that returns errors; the name follows tch's fallible functions.
+    ///
+    /// # Errors
+    /// Those of [`forward`](Self::forward).
+    pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
+        self.forward(|module| module.forward_t(xs, train))
+    }
+}
+
+impl<M: ModuleT> ModuleT for DistributedDataParallel<M> {
+    /// # Panics
+    /// If [`f_forward_t`](Self::f_forward_t) returns an error.
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        match self.f_forward_t(xs, train) {
+            Ok(output) => output,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<M> fmt::Debug for DistributedDataParallel<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DistributedDataParallel")
+            .field("module", &std::any::type_name::<M>())
+            .field("group", &self.group)
+            .field("parameters", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The parameters without a gradient, if that is what the reducer's message is about.
+fn unused(message: &str, names: &[String]) -> Option<Vec<String>> {
+    let (_, rest) = message.split_once("which did not receive grad for rank")?;
+    let (_, listed) = rest.split_once(": ")?;
+    // Indices, or names if TORCH_DISTRIBUTED_DEBUG is set.
+    let unused: Vec<_> = listed
+        .split_whitespace()
+        .map(|word| word.trim_matches(','))
+        .map_while(|word| match word.parse::<usize>() {
+            Ok(index) => names.get(index).cloned(),
+            Err(_) => names.iter().find(|name| *name == word).cloned(),
+        })
+        .collect();
+    (!unused.is_empty()).then_some(unused)
+}

@@ -1,0 +1,80 @@
+//! Options for the exchange of gradients.
+
+use super::hooks::CommHook;
+use crate::{Error, Result};
+use c10d_sys::ReducerOptions;
+use std::collections::BTreeSet;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// PyTorch's default for `bucket_cap_mb`.
+const DEFAULT_BUCKET_MB: f64 = 25.0;
+
+/// `dist._DEFAULT_FIRST_BUCKET_BYTES`.
+const DEFAULT_FIRST_BUCKET_BYTES: usize = 1 << 20;
+
+/// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults, and settings that
+/// PyTorch takes elsewhere.
+#[derive(Debug)]
+pub struct DdpOptions {
+    /// The size of a bucket in MiB. Small buckets start early, large ones waste less time on
+    /// latency. `None`: 25, with a first bucket of 1.
+    pub bucket_cap_mb: Option<f64>,
+    /// Whether some parameters may be unused in a loss. Costs a walk over the graph in every step;
+    /// without it, an unused parameter is an error.
+    pub find_unused_parameters: bool,
+    /// Whether gradients are views into the buckets, which saves a copy and the memory for it.
+    pub gradient_as_bucket_view: bool,
+    /// Whether the graph is the same in every iteration. Unused parameters are then found only
+    /// once, and more kinds of graphs are supported.
+    pub static_graph: bool,
+    /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before each
+    /// forward pass.
+    pub broadcast_buffers: bool,
+    /// Another way of exchanging gradients than their mean; see [`hooks`](crate::distributed::hooks).
+    /// `model.register_comm_hook`
+    pub comm_hook: Option<Box<dyn CommHook>>,
+    /// The names of the parameters whose gradients are sparse: the weights of embeddings with
+    /// `sparse`. PyTorch reads that from its modules.
+    pub sparse_gradients: BTreeSet<String>,
+    /// The names of parameters that each rank trains on its own, and of buffers that stay its own.
+    /// `_set_params_and_buffers_to_ignore_for_model`
+    pub params_and_buffers_to_ignore: BTreeSet<String>,
+}
+
+impl Default for DdpOptions {
+    fn default() -> Self {
+        DdpOptions {
+            bucket_cap_mb: None,
+            find_unused_parameters: false,
+            gradient_as_bucket_view: false,
+            static_graph: false,
+            broadcast_buffers: true,
+            comm_hook: None,
+            sparse_gradients: BTreeSet::new(),
+            params_and_buffers_to_ignore: BTreeSet::new(),
+        }
+    }
+}
+
+impl DdpOptions {
+    /// In bytes, with a separate size for the first bucket.
+    pub(crate) fn for_the_reducer(&self) -> Result<ReducerOptions> {
+        let bucket_mb = self.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
+        if bucket_mb.is_nan() || bucket_mb <= 0.0 {
+            return Err(Error::argument("bucket_cap_mb", bucket_mb, "more than 0 MiB"));
+        }
+        let bucket_bytes = (bucket_mb * MIB) as usize;
+        Ok(ReducerOptions {
+            first_bucket_bytes: match self.bucket_cap_mb {
+                None => DEFAULT_FIRST_BUCKET_BYTES,
+                Some(_) => bucket_bytes,
+            },
+            bucket_bytes,
+            find_unused_parameters: self.find_unused_parameters,
+            gradient_as_bucket_view: self.gradient_as_bucket_view,
+            static_graph: self.static_graph,
+            broadcast_buffers: self.broadcast_buffers,
+        })
+    }
+}

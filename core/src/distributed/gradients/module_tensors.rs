@@ -1,0 +1,91 @@
+//! What of a variable store the ranks share.
+
+use super::ddp_options::DdpOptions;
+use crate::parameters::{named_buffers, named_parameters};
+use crate::{Error, Result};
+use std::collections::{BTreeSet, HashSet};
+use tch::Tensor;
+use tch::nn::VarStore;
+
+pub(crate) struct ModuleTensors {
+    /// All parameters, in the order of registration, which all ranks share.
+    pub parameters: Vec<(String, Tensor)>,
+    /// What rank 0 sends before each forward pass; empty if the options disable it.
+    pub buffers: Vec<(String, Tensor)>,
+    /// The parameters that are each rank's own.
+    ignored: BTreeSet<String>,
+}
+
+impl ModuleTensors {
+    /// An error if nothing is trained on all ranks, if that is not all on one device, or if the
+    /// options name something that is not there.
+    pub(crate) fn new(vs: &VarStore, options: &DdpOptions) -> Result<Self> {
+        let parameters = named_parameters(vs);
+        let mut buffers = named_buffers(vs);
+        let there: HashSet<_> = parameters.iter().chain(&buffers).map(|(name, _)| name).collect();
+        if let Some(name) =
+            options.params_and_buffers_to_ignore.iter().find(|name| !there.contains(name))
+        {
+            return Err(Error::argument(
+                "params_and_buffers_to_ignore",
+                format!("{name:?}, which is not in the store"),
+                "the names of variables of the store",
+            ));
+        }
+        let ignored = options.params_and_buffers_to_ignore.clone();
+        buffers.retain(|(name, _)| options.broadcast_buffers && !ignored.contains(name));
+        let tensors = ModuleTensors { parameters, buffers, ignored };
+        let trained: Vec<_> = tensors.trained().collect();
+        if let Some(name) =
+            options.sparse_gradients.iter().find(|name| trained.iter().all(|(own, _)| own != *name))
+        {
+            return Err(Error::argument(
+                "sparse_gradients",
+                format!("{name:?}, which is not trained on all ranks"),
+                "the names of such parameters",
+            ));
+        }
+        check_devices(&trained)?;
+        Ok(tensors)
+    }
+
+    /// The parameters that are the same on all ranks, including frozen ones.
+    pub(crate) fn shared_parameters(&self) -> impl Iterator<Item = &(String, Tensor)> {
+        self.parameters.iter().filter(|(name, _)| !self.ignored.contains(name))
+    }
+
+    /// The parameters whose gradients are exchanged.
+    pub(crate) fn trained(&self) -> impl Iterator<Item = (String, Tensor)> {
+        self.shared_parameters()
+            .filter(|(_, parameter)| parameter.requires_grad())
+            .map(|(name, parameter)| (name.clone(), parameter.shallow_clone()))
+    }
+
+    /// Everything that is the same on all ranks.
+    pub(crate) fn shared(&self) -> Vec<Tensor> {
+        let buffers = self.buffers.iter();
+        self.shared_parameters().chain(buffers).map(|(_, tensor)| tensor.shallow_clone()).collect()
+    }
+}
+
+fn check_devices(parameters: &[(String, Tensor)]) -> Result<()> {
+    let Some((name, first)) = parameters.first() else {
+        return Err(Error::argument(
+            "vs",
+            "a variable store without a variable that requires a gradient",
+            "the store of a model with trainable parameters; build the model before wrapping it",
+        ));
+    };
+    match parameters.iter().find(|(_, parameter)| parameter.device() != first.device()) {
+        None => Ok(()),
+        Some((other, parameter)) => Err(Error::argument(
+            "vs",
+            format!(
+                "a store with {name} on {:?} and {other} on {:?}",
+                first.device(),
+                parameter.device()
+            ),
+            "one whose parameters are all on the device of this rank",
+        )),
+    }
+}

@@ -1,0 +1,68 @@
+//! How a rank leaves a group: `destroy_process_group`.
+
+use super::device::Backend;
+use super::place::Place;
+use crate::distributed::fault::unfinished::Unfinished;
+use crate::distributed::fault::watch::{self, PATIENCE};
+use c10d_sys::{ProcessGroup, Store};
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the operations of a failed group may take to notice that it has failed. The exchange in
+/// shared memory looks ten times a second.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// How often they are looked at.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// Leaves a group. Does not wait for other ranks: what is unfinished ends at once if the group has
+/// failed, and otherwise when they have done their part, or have gone.
+pub(crate) fn destroy(
+    engine: ProcessGroup,
+    place: Place,
+    store: &Arc<Store>,
+    unfinished: &Unfinished,
+) {
+    let has_failed = unfinished.has_failed() || thread::panicking();
+    if !has_failed && !unfinished.is_any() {
+        if place.world_size > 1 {
+            watch::leave(store, place.rank);
+        }
+        return drop(engine);
+    }
+    if place.backend == Backend::Nccl {
+        // Its destructor waits for the GPU, which may wait for a rank that never comes.
+        return engine.leak();
+    }
+    if has_failed {
+        // It can only fail if memory is short; the thread then waits as long as gloo does.
+        let _ = engine.fail();
+        let deadline = Instant::now() + NOTICE;
+        while is_busy(&engine) && Instant::now() < deadline {
+            thread::sleep(INTERVAL);
+        }
+    }
+    if !is_busy(&engine) {
+        return drop(engine);
+    }
+    // Leaked if there is no memory for a thread.
+    let engine = ManuallyDrop::new(engine);
+    let _ = thread::Builder::new().name("destroy".into()).spawn(move || {
+        let engine = ManuallyDrop::into_inner(engine);
+        while is_busy(&engine) {
+            if let Ok(Some(_)) = engine.lost_peer(0, PATIENCE) {
+                let _ = engine.fail();
+                break;
+            }
+            thread::sleep(watch::INTERVAL);
+        }
+        drop(engine);
+    });
+}
+
+fn is_busy(engine: &ProcessGroup) -> bool {
+    // It can only fail if memory is short.
+    engine.is_busy().unwrap_or(true)
+}

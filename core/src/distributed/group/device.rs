@@ -1,0 +1,269 @@
+//! Which device a rank trains on, and which backend moves its tensors.
+
+use super::gpus::Gpus;
+use crate::device::no_gpu;
+use crate::{Devices, Error, LogicalDevice, Result};
+use std::str::FromStr;
+use std::time::Duration;
+use tch::Device;
+
+/// What moves the tensors: PyTorch's `backend`, `gloo` or `nccl` as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// TCP between processes and hosts. For CPU tensors; in collectives also for CUDA tensors, by
+    /// way of the CPU.
+    Gloo,
+    /// NVIDIA's library, from GPU to GPU. Every rank needs its own GPU.
+    Nccl,
+}
+
+impl Backend {
+    /// How long a group waits for a rank unless its options say otherwise: 30 minutes with gloo,
+    /// because loading data can take a rank that long, and 10 minutes with NCCL. PyTorch's
+    /// `default_pg_timeout` and `default_pg_nccl_timeout`.
+    pub const fn default_timeout(self) -> Duration {
+        match self {
+            Backend::Gloo => Duration::from_secs(30 * 60),
+            Backend::Nccl => Duration::from_secs(10 * 60),
+        }
+    }
+}
+
+/// The device a rank trains on: `auto`, `cpu` or `cuda` as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// A GPU if there is one, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU with index LOCAL_RANK; `cuda:0` if this process sees only one, which
+    /// CUDA_VISIBLE_DEVICES names, as under SLURM.
+    Cuda,
+}
+
+impl DeviceChoice {
+    /// The device of a worker that exchanges nothing from it: the GPU with this number, counted
+    /// around if there are fewer. For ranks of a group it is
+    /// [`ProcessGroup::device`](crate::distributed::ProcessGroup::device).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no GPU for `cuda`.
+    pub fn of_worker(self, number: usize) -> Result<Device> {
+        Ok(choose(self, Some(Backend::Gloo), number)?.0)
+    }
+}
+
+/// This rank's device, and the backend for it.
+///
+/// # Errors
+/// [`Error::Argument`] if there is no GPU, or not one for each rank on this host.
+pub(crate) fn choose(
+    device: DeviceChoice,
+    backend: Option<Backend>,
+    local_rank: usize,
+) -> Result<(Device, Backend)> {
+    choose_from(Gpus::visible(), device, backend, local_rank)
+}
+
+fn choose_from(
+    gpus: Gpus,
+    device: DeviceChoice,
+    backend: Option<Backend>,
+    local_rank: usize,
+) -> Result<(Device, Backend)> {
+    let cuda = match device {
+        DeviceChoice::Cpu => false,
+        DeviceChoice::Auto => gpus.count > 0,
+        DeviceChoice::Cuda => true,
+    };
+    if !cuda {
+        return match backend {
+            None | Some(Backend::Gloo) => Ok((Device::Cpu, Backend::Gloo)),
+            Some(Backend::Nccl) => Err(Error::argument(
+                "backend",
+                "nccl",
+                "gloo if the device is cpu: NCCL supports CUDA tensors only",
+            )),
+        };
+    }
+    if gpus.count == 0 {
+        return Err(Error::argument("device", "cuda", format!("cpu: {}", no_gpu())));
+    }
+    match (backend.unwrap_or(Backend::Nccl), gpus.own(local_rank)) {
+        (backend, Some(own)) => Ok((Device::Cuda(own), backend)),
+        (Backend::Gloo, None) => Ok((Device::Cuda(local_rank % gpus.count), Backend::Gloo)),
+        (Backend::Nccl, None) => Err(Error::argument(
+            "LOCAL_RANK",
+            local_rank,
+            format!(
+                "below {}, the number of GPUs that this process sees: NCCL needs one per rank; \
+                 with the backend gloo, ranks can share one",
+                gpus.count
+            ),
+        )),
+    }
+}
+
+/// `torch.cuda.set_device(local_rank)`, for this thread and before anything else uses CUDA: NCCL, and
+/// whatever names no index, uses the current device. It would be GPU 0, and every rank would have a
+/// context there, which takes some hundred MB each.
+pub(crate) fn make_current(device: Device) -> Result<()> {
+    match device {
+        Device::Cuda(index) => {
+            c10d_sys::device::set_cuda_device(index).map_err(Error::engine("set the device"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The device of rank `local_rank` of the `local_world_size` ranks on its host, which take
+/// `devices` in order. `None`: `cpu:0`, `cpu:1` …, each with its own count of memory.
+///
+/// If each rank sees one GPU only, which CUDA_VISIBLE_DEVICES names, as under SLURM, `cuda:0` stands
+/// for the own one of each.
+///
+/// # Errors
+/// [`Error::Argument`] if there are not as many devices as ranks, or if GPUs are not in the order
+/// of the ranks.
+pub fn device_of_rank(
+    devices: Option<&Devices>,
+    local_rank: usize,
+    local_world_size: usize,
+) -> Result<LogicalDevice> {
+    device_from(Gpus::visible(), devices, local_rank, local_world_size)
+}
+
+fn device_from(
+    gpus: Gpus,
+    devices: Option<&Devices>,
+    local_rank: usize,
+    local_world_size: usize,
+) -> Result<LogicalDevice> {
+    let device = match devices {
+        None => LogicalDevice::Cpu(local_rank),
+        Some(devices) if devices.len() == 1 && gpus.named_is_own(devices.first()) => {
+            return Ok(devices.first());
+        }
+        Some(devices) if devices.len() == local_world_size => devices.get(local_rank)?,
+        Some(devices) => {
+            let expected = format!(
+                "one for each rank on this host, here {local_world_size}: every rank has a device \
+                 of its own; `cargo launch -n {}` starts that many",
+                devices.len()
+            );
+            return Err(Error::argument("devices", devices, expected));
+        }
+    };
+    if let LogicalDevice::Cuda(index) = device
+        && index != local_rank
+    {
+        let expected = format!(
+            "cuda:{local_rank}: ranks take GPUs in order; CUDA_VISIBLE_DEVICES picks others"
+        );
+        return Err(Error::argument("device of this rank", device, expected));
+    }
+    Ok(device)
+}
+
+impl FromStr for Backend {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "gloo" => Ok(Backend::Gloo),
+            "nccl" => Ok(Backend::Nccl),
+            other => Err(Error::argument("backend", format!("{other:?}"), "gloo or nccl")),
+        }
+    }
+}
+
+impl FromStr for DeviceChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(DeviceChoice::Auto),
+            "cpu" => Ok(DeviceChoice::Cpu),
+            "cuda" => Ok(DeviceChoice::Cuda),
+            other => Err(Error::argument("device", format!("{other:?}"), "cpu, cuda or auto")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c10d_sys::pretended_cuda::{Calls, take_calls};
+
+    #[test]
+    fn a_rank_has_a_context_on_its_own_gpu_alone() {
+        if !c10d_sys::pretended_cuda::pretend() {
+            return;
+        }
+        take_calls();
+        make_current(Device::Cuda(3)).unwrap();
+        let contexts = |calls: Calls| calls.contexts;
+        assert_eq!(contexts(take_calls()), 1 << 3);
+        make_current(Device::Cpu).unwrap();
+        assert_eq!(contexts(take_calls()), 0);
+    }
+
+    const NONE: Gpus = Gpus { count: 0, one_is_named: false };
+    const ONE: Gpus = Gpus { count: 1, one_is_named: false };
+    const ONE_NAMED: Gpus = Gpus { count: 1, one_is_named: true };
+    const TWO: Gpus = Gpus { count: 2, one_is_named: false };
+
+    #[test]
+    fn a_rank_takes_the_gpu_of_its_number() {
+        let chosen = |gpus, rank| choose_from(gpus, DeviceChoice::Auto, None, rank).unwrap();
+        assert_eq!(chosen(TWO, 1), (Device::Cuda(1), Backend::Nccl));
+        assert_eq!(chosen(NONE, 1), (Device::Cpu, Backend::Gloo));
+    }
+
+    #[test]
+    fn under_slurm_a_rank_takes_the_only_gpu_that_it_sees() {
+        let chosen = choose_from(ONE_NAMED, DeviceChoice::Cuda, None, 3).unwrap();
+        assert_eq!(chosen, (Device::Cuda(0), Backend::Nccl));
+        let own = Devices(vec![LogicalDevice::Cuda(0)]);
+        assert_eq!(device_from(ONE_NAMED, Some(&own), 3, 4).unwrap(), LogicalDevice::Cuda(0));
+        device_from(ONE, Some(&own), 3, 4).unwrap_err();
+    }
+
+    #[test]
+    fn ranks_share_a_gpu_over_gloo_only() {
+        let chosen = |backend| choose_from(ONE, DeviceChoice::Cuda, backend, 1);
+        assert_eq!(chosen(Some(Backend::Gloo)).unwrap(), (Device::Cuda(0), Backend::Gloo));
+        insta::assert_snapshot!(chosen(None).unwrap_err(), @"LOCAL_RANK is 1, but must be below 1, the number of GPUs that this process sees: NCCL needs one per rank; with the backend gloo, ranks can share one");
+    }
+
+    #[test]
+    #[cfg(not(feature = "cuda"))]
+    fn a_program_without_cuda_says_how_to_build_it() {
+        let error = choose_from(NONE, DeviceChoice::Cuda, None, 0).unwrap_err();
+        insta::assert_snapshot!(error, @"device is cuda, but must be cpu: this program was built without the feature `cuda`, which `cargo launch` and `cargo xtask run` enable on a machine with a GPU");
+    }
+
+    #[test]
+    fn every_rank_has_a_device_of_its_own() {
+        let two: Devices = "2xcpu".parse().unwrap();
+        let device = |devices, rank| device_of_rank(devices, rank, 2).unwrap();
+        assert_eq!(device(None, 1), LogicalDevice::Cpu(1));
+        assert_eq!(device(Some(&two), 1), LogicalDevice::Cpu(1));
+    }
+
+    #[test]
+    fn other_numbers_of_devices_than_of_ranks_are_refused() {
+        let refused = |devices: &str, ranks| {
+            let devices = devices.parse().unwrap();
+            device_of_rank(Some(&devices), 0, ranks).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused("4xcpu", 1),
+            "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host, here \
+             1: every rank has a device of its own; `cargo launch -n 4` starts that many"
+        );
+        let error = refused("cpu:0", 2);
+        assert!(error.starts_with("devices is cpu:0, but must be one for each rank"), "{error}");
+    }
+}

@@ -1,0 +1,210 @@
+//! How a process becomes a rank: `init_process_group`.
+
+use super::device::{self, Backend, DeviceChoice};
+use super::env::Env;
+use super::open_files;
+use super::place::Place;
+use super::process_group::ProcessGroup;
+use super::store::Store;
+use super::transport::shared_memory_is_allowed;
+use crate::distributed::fault::blame::may_be_anothers_fault;
+use crate::distributed::fault::first_fault::{self, Fault};
+use crate::distributed::fault::members::{self, Member};
+use crate::distributed::fault::post_mortem::PostMortem;
+use crate::distributed::fault::vote;
+use crate::{Error, Result};
+use c10d_sys::{GlooAddress, GlooOptions, LONGEST_TIMEOUT};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+#[cfg(feature = "cuda")]
+use tch::Device;
+
+/// PyTorch's keyword arguments `backend`, `device_id` and `timeout` of [`init_process_group`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcessGroupOptions {
+    /// What moves the tensors; by default NCCL for CUDA and gloo for the CPU, as in PyTorch.
+    pub backend: Option<Backend>,
+    /// The device of this rank's tensors.
+    pub device: DeviceChoice,
+    /// How long to wait for the other ranks, at the start and in every collective. By default as
+    /// long as PyTorch does with this backend ([`Backend::default_timeout`]).
+    pub timeout: Option<Duration>,
+}
+
+/// Joins the other ranks of the job that the environment describes ([`Env`]).
+///
+/// PyTorch's counterpart is `torch.distributed.init_process_group`; Rust and Python ranks can join
+/// the same group. Python cannot answer [`all_gather_object`](ProcessGroup::all_gather_object),
+/// [`gather_object`](ProcessGroup::gather_object),
+/// [`broadcast_object`](ProcessGroup::broadcast_object),
+/// [`scatter_object`](ProcessGroup::scatter_object), [`new_group`](ProcessGroup::new_group) with
+/// its ranks, [`Training::save`], [`Training::load`], and the gathering of a
+/// [`ZeroRedundancyOptimizer`](crate::optim::ZeroRedundancyOptimizer)'s state; with a Python rank
+/// they return [`Error::Argument`] at once. Without a launcher, the world is this process alone, and every
+/// collective is the identity.
+///
+/// [`Training::save`]: crate::checkpoint::Training::save
+/// [`Training::load`]: crate::checkpoint::Training::load
+///
+/// From then on libtorch prints no warnings in this process, because it would warn of every attempt
+/// to connect. Set `TORCH_CPP_LOG_LEVEL=WARNING` to see them.
+///
+/// ```
+/// use std::time::Duration;
+/// use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, init_process_group};
+///
+/// let group = init_process_group(ProcessGroupOptions {
+///     device: DeviceChoice::Cpu,
+///     timeout: Some(Duration::from_secs(60)),
+///     ..Default::default()
+/// })?;
+/// assert_eq!((group.rank(), group.world_size()), (0, 1)); // no launcher has started this process
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// # Errors
+/// - [`Error::Environment`]: the environment is incomplete or invalid.
+/// - [`Error::Argument`]: the device or the backend is not available here, or this process may not
+///   open as many files as the job needs.
+/// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a minute,
+///   or for the timeout if that is shorter, or a rank did not arrive within the timeout.
+pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> {
+    let env = Env::read()?;
+    let (rank, world_size, local_rank) =
+        env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
+    // An unavailable device is refused before any rank is contacted.
+    let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
+    device::make_current(device)?;
+    let store = Store::from_env(options.timeout.unwrap_or(backend.default_timeout()))?;
+    ProcessGroup::with_store(&store, rank, world_size, options)
+}
+
+impl ProcessGroup {
+    /// [`init_process_group`] with its defaults.
+    ///
+    /// # Errors
+    /// Those of [`init_process_group`].
+    pub fn from_env() -> Result<ProcessGroup> {
+        init_process_group(ProcessGroupOptions::default())
+    }
+
+    /// Makes this process rank `rank` of the `world_size` that call this with the same store.
+    ///
+    /// A group of [`init_process_group`] contains all processes of the job. This one contains only
+    /// the processes that call it: it waits for nobody else, and if one of its members dies, other
+    /// groups go on. A process can be in several groups, each with its own prefix
+    /// ([`Store::with_prefix`]), under which nothing else may be stored. PyTorch's counterpart is
+    /// `init_process_group(store=…, rank=…, world_size=…)`.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: the rank is too large, the device or the backend is not available, or this
+    ///   process may not open as many files as the group needs.
+    /// - [`Error::Rendezvous`]: a member did not arrive within the timeout.
+    pub fn with_store(
+        store: &Store,
+        rank: usize,
+        world_size: usize,
+        options: ProcessGroupOptions,
+    ) -> Result<ProcessGroup> {
+        if rank >= world_size {
+            return Err(Error::argument(
+                "rank",
+                rank,
+                format!("below world_size, which is {world_size}"),
+            ));
+        }
+        join(store, rank, world_size, options)
+    }
+}
+
+/// Makes this process rank `rank` of the `world_size` ranks that meet in `store`.
+pub(crate) fn join(
+    store: &Store,
+    rank: usize,
+    world_size: usize,
+    options: ProcessGroupOptions,
+) -> Result<ProcessGroup> {
+    let (job_rank, local_rank, local_world_size) = store
+        .env()
+        .map_or((rank, rank, world_size), |env| (env.rank, env.local_rank, env.local_world_size));
+    let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
+    device::make_current(device)?;
+    let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
+    let place = Place {
+        rank,
+        world_size,
+        job_rank,
+        local_rank,
+        local_world_size,
+        device,
+        backend,
+        timeout,
+    };
+    meet(store, place)
+}
+
+/// Takes this place in the group that meets in `store`.
+pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
+    let Place { rank, world_size, job_rank, timeout, .. } = place;
+    open_files::expect_enough(world_size)?;
+    let shared_memory = shared_memory_is_allowed()?;
+    let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
+    // A connection of its own: the rank at fault must be found while others wait in the store.
+    let ours = store.try_clone()?.with_prefix("tch_parallel")?;
+    if vote::enrol(ours.engine()).map_err(failed)? > world_size {
+        return Err(place.could_not_join(
+            "more ranks have joined than the group has; a second group in the same store needs a \
+             prefix of its own: `Store::with_prefix`",
+        ));
+    }
+    Member::new(rank, job_rank).sign(ours.engine()).map_err(failed)?;
+    let start = Instant::now();
+    let engine = connect(store.engine(), store.gloo_address()?, shared_memory, &place);
+    let engine = engine.map_err(|error| {
+        if may_be_anothers_fault(&error) {
+            first_fault::remember(|| Fault::Another(None));
+        }
+        let is_over = start.elapsed() >= timeout;
+        let absent = is_over.then(|| members::absent(ours.engine(), world_size, timeout)).flatten();
+        place.could_not_join(absent.as_deref().unwrap_or(error.message()))
+    })?;
+    // Each rank has signed before it connected.
+    let members = members::read(ours.engine(), timeout).map_err(failed)?;
+    let agent_store = store.env().is_some_and(|env| env.agent_store);
+    let post_mortem =
+        PostMortem::new(Arc::clone(ours.engine()), rank, world_size, members, agent_store);
+    Ok(ProcessGroup::new(place, engine, ours, post_mortem))
+}
+
+/// Connects to all other ranks, under the keys that Python's init_process_group uses for its
+/// default group, so that ranks of either language find each other.
+fn connect(
+    store: &c10d_sys::Store,
+    address: GlooAddress,
+    shared_memory: bool,
+    place: &Place,
+) -> Result<c10d_sys::ProcessGroup, c10d_sys::Error> {
+    let store = store.with_prefix("default_pg")?.with_prefix("0/")?;
+    let Place { rank, world_size, job_rank, timeout, .. } = *place;
+    match (place.backend, place.device) {
+        #[cfg(feature = "cuda")]
+        (Backend::Nccl, Device::Cuda(index)) => {
+            c10d_sys::ProcessGroup::nccl(&store, rank, world_size, index, timeout)
+        }
+        _ => {
+            let options = GlooOptions { address, shared_memory, name: job_rank, timeout };
+            c10d_sys::ProcessGroup::gloo(&store, rank, world_size, &options)
+        }
+    }
+}
+
+impl Place {
+    fn could_not_join(&self, message: &str) -> Error {
+        Error::Rendezvous {
+            rank: self.rank,
+            world_size: self.world_size,
+            operation: "join the group".into(),
+            message: message.into(),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The limit of a process on open files, `ulimit -n`.
+
+use crate::{Error, Result};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// What a rank opens besides its connections: the program's own files, and the engine's.
+const OWN: u64 = 16;
+
+/// The most that a rank opens for each rank of the job: rank 0, with the store, needs the most.
+const PER_RANK: u64 = 6;
+
+/// The limit to raise to, where a job needs no more. Not all that is allowed: child processes
+/// inherit the limit, and some close every file up to it.
+const RAISED: u64 = 4096;
+
+/// Raises the limit if it is too low, and refuses one that a job of this size would reach.
+/// At that point, the engine would wait for connections that never come, or abort the process.
+pub(crate) fn expect_enough(world_size: usize) -> Result<()> {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
+    let needed = OWN + PER_RANK * world_size as u64;
+    if soft >= needed {
+        return Ok(());
+    }
+    if hard < needed {
+        return Err(Error::argument(
+            "the limit on open files (ulimit -n)",
+            hard,
+            format!("at least {needed} for a world size of {world_size}"),
+        ));
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, needed.max(RAISED).min(hard), hard)
+        .map_err(|error| Error::other(format!("cannot raise the limit on open files: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_no_limit_allows_is_refused() {
+        expect_enough(1).unwrap();
+        let error = expect_enough(1 << 40).unwrap_err().to_string();
+        assert!(error.starts_with("the limit on open files (ulimit -n) is "), "{error}");
+        assert!(error.ends_with(" for a world size of 1099511627776"), "{error}");
+    }
+}

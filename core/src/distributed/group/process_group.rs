@@ -1,0 +1,298 @@
+//! The ranks of a job: `torch.distributed`.
+
+use super::destroy::destroy;
+use super::device::Backend;
+use super::place::Place;
+use super::store::Store;
+use super::transport::Transport;
+use crate::data::Shard;
+use crate::distributed::fault::post_mortem::PostMortem;
+use crate::distributed::fault::unfinished::Unfinished;
+use crate::distributed::fault::watch::{self, Watch};
+use crate::distributed::fault::{nccl_watch, record};
+use crate::{Error, Result};
+use c10d_sys::{Call, LONGEST_TIMEOUT};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+use tch::{Device, Kind, Tensor};
+
+/// The ranks of a job, and how they exchange tensors. Clones share the group.
+///
+/// All ranks must call the same collectives in the same order, with tensors of the same shape and
+/// kind. Where ranks use shared memory ([`transport`](Self::transport)), they compare their calls,
+/// and a mistake is an error that says what two of them called. Over sockets gloo checks nothing:
+/// different sizes abort the process with SIGABRT from one of gloo's threads, as in Python. With
+/// `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare each operation first, and such a mistake is
+/// an error there too. After a failed collective the group is unusable: end the program.
+///
+/// Tensors are exchanged element by element, in row-major order, whatever their strides. One with
+/// gaps, such as a column (`t.select(1, 0)`), or whose values are only marked as negated or
+/// conjugated, is exchanged through a contiguous copy; Python exchanges what lies in the gaps,
+/// and does nothing for the negated. Complex numbers are exchanged as pairs of real ones.
+///
+/// Each collective has a form that returns before it has finished (`all_reduce_async`), with a
+/// [`Pending`](crate::distributed::Pending) to wait for. Rank arguments are ranks in this group: PyTorch's
+/// `group_src` and `group_dst`. Ranks that run Python can take part in everything but the exchange
+/// of [objects](Self::all_gather_object), [`new_group`](Self::new_group) with them as members, and
+/// [`checkpoint::Training`](crate::checkpoint::Training): these calls return an error at once.
+///
+/// ```
+/// use tch::Tensor;
+/// use tch_parallel::distributed::{ProcessGroup, ReduceOp};
+///
+/// let group = ProcessGroup::from_env()?; // without a launcher: a world of one
+/// let mut loss = Tensor::from_slice(&[2.0f32, 4.0]).to_device(group.device());
+/// group.all_reduce(&mut loss, ReduceOp::Sum)?;
+/// let mean = loss / group.world_size() as f64;
+/// assert_eq!(Vec::<f32>::try_from(&mean)?, [2.0, 4.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Every collective returns [`Error::Collective`] if a rank has died or did not arrive within the
+/// timeout ([`with_timeout`](Self::with_timeout)), if the backend does not support the kind
+/// (`int16` with gloo), or if it does not support the device (the CPU with NCCL). Before anything
+/// is exchanged, it returns [`Error::Argument`] for a rank that is not in the group, for a list
+/// without one tensor per rank, for shapes and kinds that do not fit together, for a result whose
+/// elements share memory (`expand`), and for a [`ReduceOp`](crate::distributed::ReduceOp) that does not suit the
+/// kind: `Avg` of integers, `Band`, `Bor` and `Bxor` of anything else, and all but `Sum` and `Avg`
+/// of complex numbers.
+#[derive(Debug, Clone)]
+#[doc(alias = "destroy_process_group")]
+pub struct ProcessGroup {
+    pub(crate) inner: Arc<Inner>,
+    /// If other than the group's.
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) tag: i32,
+    /// Whether calls on this handle wait on the host, even with NCCL.
+    pub(crate) is_on_host: bool,
+}
+
+pub(crate) struct Inner {
+    pub(crate) place: Place,
+    /// `None` only while the group is being dropped.
+    engine: Option<c10d_sys::ProcessGroup>,
+    /// `None` while the group is being dropped, and for a world of one.
+    watch: Option<Watch>,
+    /// For what ranks of this library tell each other outside the engine.
+    pub(crate) store: Store,
+    /// The number of agreements so far, which names the next one.
+    pub(crate) agreements: AtomicUsize,
+    /// The number of groups made of this one's ranks, which names the next one.
+    pub(crate) groups: AtomicUsize,
+    /// Finds the rank at fault when an exchange fails.
+    pub(crate) post_mortem: Arc<PostMortem>,
+    pub(crate) unfinished: Arc<Unfinished>,
+}
+
+impl ProcessGroup {
+    pub(crate) fn new(
+        place: Place,
+        engine: c10d_sys::ProcessGroup,
+        store: Store,
+        post_mortem: PostMortem,
+    ) -> ProcessGroup {
+        let post_mortem = Arc::new(post_mortem);
+        let unfinished = Arc::new(Unfinished::default());
+        let watch = match (place.world_size, place.backend) {
+            (1, _) => None,
+            (_, Backend::Gloo) => watch::start(
+                engine.clone(),
+                Arc::clone(store.engine()),
+                Arc::clone(&post_mortem.members),
+            ),
+            (_, Backend::Nccl) => nccl_watch::start(
+                engine.clone(),
+                Arc::clone(store.engine()),
+                Arc::clone(&post_mortem),
+                Arc::clone(&unfinished),
+            ),
+        };
+        record::remember_group(&unfinished, &post_mortem, store.first());
+        let inner = Arc::new(Inner {
+            place,
+            engine: Some(engine),
+            watch,
+            store,
+            agreements: AtomicUsize::new(0),
+            groups: AtomicUsize::new(0),
+            post_mortem,
+            unfinished,
+        });
+        ProcessGroup { inner, timeout: None, tag: 0, is_on_host: false }
+    }
+
+    /// The number of this process in the group, from 0. `dist.get_rank()`.
+    #[doc(alias = "get_rank")]
+    pub fn rank(&self) -> usize {
+        self.inner.place.rank
+    }
+
+    /// This process's rank in the job, used in messages; its rank in the group may differ.
+    pub(crate) fn job_rank(&self) -> usize {
+        self.inner.place.job_rank
+    }
+
+    /// The number of processes in the group. `dist.get_world_size()`.
+    #[doc(alias = "get_world_size")]
+    pub fn world_size(&self) -> usize {
+        self.inner.place.world_size
+    }
+
+    /// The number of this process on its host, from 0. It differs from [`rank`](Self::rank) if the
+    /// job spans several hosts.
+    pub fn local_rank(&self) -> usize {
+        self.inner.place.local_rank
+    }
+
+    /// The number of processes of the job on this host: LOCAL_WORLD_SIZE. Batch sizes and loader
+    /// threads per host are divided by it.
+    pub fn local_world_size(&self) -> usize {
+        self.inner.place.local_world_size
+    }
+
+    /// The device for this rank's tensors: the CPU, or the GPU with index LOCAL_RANK.
+    pub fn device(&self) -> Device {
+        self.inner.place.device
+    }
+
+    /// The device from which tensors are exchanged without a copy: the CPU with gloo, this rank's
+    /// GPU with NCCL. For values outside the training itself, such as counts or sums of losses.
+    pub fn exchange_device(&self) -> Device {
+        match self.backend() {
+            Backend::Gloo => Device::Cpu,
+            Backend::Nccl => self.device(),
+        }
+    }
+
+    /// The backend that moves the tensors. `dist.get_backend()`.
+    #[doc(alias = "get_backend")]
+    pub fn backend(&self) -> Backend {
+        self.inner.place.backend
+    }
+
+    /// How tensors travel between the ranks of this group.
+    ///
+    /// If all ranks of a group with the backend gloo are processes on one host, `all_reduce`,
+    /// `broadcast` and `barrier` of tensors on the CPU go through shared memory, which is several
+    /// times as fast as sockets. So do the gradients of
+    /// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel). The results equal gloo's to
+    /// the last bit. If one of the ranks is on another host or in another container, or runs
+    /// Python, all use sockets. Set `TCH_PARALLEL_SHARED_MEMORY=0`, on one rank or on all, to switch
+    /// shared memory off.
+    ///
+    /// ```
+    /// use tch_parallel::distributed::{ProcessGroup, Transport};
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// if let Transport::Sockets { reason } = group.transport() {
+    ///     println!("no shared memory: {reason}");
+    /// }
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    pub fn transport(&self) -> Transport {
+        Transport::of(self.backend(), self.engine())
+    }
+
+    /// A tensor for collectives of this group, on its [`exchange_device`](Self::exchange_device) and
+    /// with undefined values. With [`Transport::SharedMemory`] it lies in memory that all ranks can
+    /// read and write, so that `all_reduce` and `broadcast` copy nothing.
+    /// `Backend.allocate_tensor`.
+    ///
+    /// The buckets of [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) are allocated there
+    /// anyway.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] for a negative size, or if there is not enough memory.
+    pub fn allocate_tensor(&self, size: &[i64], kind: Kind) -> Result<Tensor> {
+        let allocated = self.engine().allocate_tensor(size, (kind, self.exchange_device()));
+        allocated.map_err(Error::engine("allocate_tensor"))
+    }
+
+    /// The same group, with another time limit for what is called on this handle: for a call,
+    /// `group.with_timeout(limit).all_reduce(…)`, and for a group made of its ranks,
+    /// `group.with_timeout(limit).new_group(…)`. `dist.new_group(timeout=…)`.
+    ///
+    /// A call that takes longer than its limit fails, and the group can no longer be used. Those of
+    /// [`DistributedDataParallel`] itself keep to the limit with which the group was made: give them a
+    /// group of `with_timeout(limit).new_group(…)`.
+    ///
+    /// With NCCL, a call on this handle waits until the GPU has finished, as `Work.wait(timeout)`
+    /// does in PyTorch. Without a time limit of its own, it returns as soon as later work on the GPU
+    /// is sure to see the result.
+    ///
+    /// [`DistributedDataParallel`]: crate::distributed::DistributedDataParallel
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tch_parallel::distributed::ProcessGroup;
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// group.with_timeout(Duration::from_secs(10)).barrier()?;
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> ProcessGroup {
+        ProcessGroup { timeout: Some(timeout.min(LONGEST_TIMEOUT)), ..self.clone() }
+    }
+
+    /// The same group, with a tag for the messages that are sent and received on this handle. A
+    /// message is received only with the tag with which it was sent; by default, 0.
+    /// `dist.send(tag=…)`.
+    ///
+    /// NCCL ignores tags, in Python too.
+    #[must_use]
+    pub fn with_tag(&self, tag: i32) -> ProcessGroup {
+        ProcessGroup { tag, ..self.clone() }
+    }
+
+    /// How long this handle's calls wait for the other ranks.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or(self.inner.place.timeout)
+    }
+
+    /// How the engine is to run an operation.
+    pub(crate) fn call(&self, is_async: bool) -> Call {
+        Call { timeout: self.timeout, is_async }
+    }
+
+    pub(crate) fn engine(&self) -> &c10d_sys::ProcessGroup {
+        self.inner.engine()
+    }
+}
+
+impl Inner {
+    pub(crate) fn engine(&self) -> &c10d_sys::ProcessGroup {
+        match &self.engine {
+            Some(engine) => engine,
+            // Only `drop` takes it, when no group is left to call this.
+            None => unreachable!("a group in use has an engine"),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        drop(self.watch.take());
+        if let Some(engine) = self.engine.take() {
+            destroy(engine, self.place, self.store.engine(), &self.unfinished);
+        }
+    }
+}
+
+impl From<&ProcessGroup> for Shard {
+    fn from(group: &ProcessGroup) -> Shard {
+        Shard { rank: group.rank(), num_replicas: group.world_size() }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("place", &self.place)
+            .field("transport", &Transport::of(self.place.backend, self.engine()))
+            .finish_non_exhaustive()
+    }
+}

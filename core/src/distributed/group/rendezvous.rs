@@ -1,0 +1,213 @@
+//! How ranks meet: the store that rank 0 serves, and the addresses on which ranks listen.
+
+use super::env::Env;
+use crate::{Error, Result};
+use c10d_sys::{GlooAddress, Store, TcpStoreOptions};
+use std::io::{self, ErrorKind};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
+};
+use std::time::{Duration, Instant};
+
+/// How long to wait between two attempts to reach a store that is not listening yet.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How long one attempt may take: if a host does not answer at all, it would take minutes. The
+/// system repeats a request that is lost after 1 s and after 3 s.
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+/// How long a host name may take to resolve: in a cluster it often appears after the host.
+const NAMED: Duration = Duration::from_secs(60);
+
+/// How long to wait between two lookups, which a name server answers.
+const ASK: Duration = Duration::from_millis(500);
+
+/// Serves or joins the store of the job, and claims this process's rank there.
+pub(crate) fn store(env: &Env, timeout: Duration) -> Result<Store> {
+    let start = Instant::now();
+    let master = master(env, timeout.min(NAMED))?;
+    let serves = env.rank == 0 && !env.agent_store;
+    let listener = if serves { Some(listener(env, master)?) } else { None };
+    let server = if serves { master } else { wait_for_server(env, start, timeout)? };
+    let tcp = TcpStoreOptions { server, world_size: env.world_size, listener, timeout };
+    let store = Store::tcp(tcp).map_err(|error| {
+        let master = format!("{}:{}", env.master_addr, env.master_port);
+        failed(env, format!("join the store at {master}"), error.message())
+    })?;
+    let store = match env.restart_count {
+        // Python's ranks expect no prefix; torchrun's store outlives an attempt.
+        restarts if env.agent_store && restarts > 0 => store
+            .with_prefix(&format!("attempt_{restarts}"))
+            .map_err(|error| failed(env, "join the store".into(), error.message()))?,
+        _ => store,
+    };
+
+    let claims = store
+        .with_prefix("tch_parallel")
+        .and_then(|ours| ours.add(&format!("claims/{}", env.rank), 1))
+        .map_err(|error| failed(env, "claim its rank".into(), error.message()))?;
+    if claims > 1 {
+        return Err(failed(
+            env,
+            "claim its rank".into(),
+            "another process has the same RANK, or had it; every process of a job needs one of its own, \
+             and one that has ended cannot rejoin",
+        ));
+    }
+    Ok(store)
+}
+
+/// The address on which gloo listens: the interfaces that PyTorch's variable names, else this
+/// host's address in rank 0's network. On a single host that is the loopback address, which other
+/// hosts cannot reach.
+pub(crate) fn gloo_address(env: &Env) -> Result<GlooAddress> {
+    if let Some(interface) = std::env::var("GLOO_SOCKET_IFNAME").ok().filter(|i| !i.is_empty()) {
+        return Ok(GlooAddress::Interfaces(interface.split(',').map(str::to_owned).collect()));
+    }
+    Ok(GlooAddress::Host(own_address(env, master(env, NAMED)?)?.to_string()))
+}
+
+/// MASTER_ADDR and MASTER_PORT, resolved.
+fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
+    let address = until_known(limit, || look_up(env)).map_err(|source| {
+        failed(
+            env,
+            format!("find the host MASTER_ADDR={}", env.master_addr),
+            &format!("{source}, after {limit:?}; expected a host name that this host can resolve, or an address"),
+        )
+    })?;
+    // Debian, for one, maps a host's own name to an address that only it can reach. A literal
+    // 127.0.0.1 is intended: several launchers on one host, say.
+    let is_name = env.master_addr != "localhost" && env.master_addr.parse::<IpAddr>().is_err();
+    if is_name && address.ip().is_loopback() && env.local_world_size < env.world_size {
+        return Err(failed(
+            env,
+            format!("meet the ranks of other hosts at MASTER_ADDR={}", env.master_addr),
+            &format!(
+                "that is {} here, which other hosts cannot reach; give rank 0's address in their network",
+                address.ip()
+            ),
+        ));
+    }
+    Ok(address)
+}
+
+fn look_up(env: &Env) -> io::Result<SocketAddr> {
+    let addresses = (env.master_addr.as_str(), env.master_port).to_socket_addrs()?;
+    // gloo and the store work best with IPv4, to which "localhost" resolves as well.
+    addresses.min_by_key(SocketAddr::is_ipv6).ok_or(ErrorKind::NotFound.into())
+}
+
+/// Repeats a lookup until it succeeds, as PyTorch's store client does.
+fn until_known<T>(limit: Duration, mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let start = Instant::now();
+    loop {
+        match ask() {
+            Err(_) if start.elapsed() < limit => {
+                std::thread::sleep(ASK.min(limit.saturating_sub(start.elapsed())));
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// This host's address as rank 0's host sees it: the one from which packets to it leave.
+fn own_address(env: &Env, master: SocketAddr) -> Result<IpAddr> {
+    let unspecified: SocketAddr = match master {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // Connecting a UDP socket sends nothing; it only selects a route.
+    UdpSocket::bind(unspecified)
+        .and_then(|socket| socket.connect(master).and_then(|()| socket.local_addr()))
+        .map(|address| address.ip())
+        .map_err(|source| {
+            failed(env, format!("find a way to rank 0 at {master}"), &source.to_string())
+        })
+}
+
+/// The socket on which rank 0 serves the store: inherited from the parent process, so that no other
+/// program can take the port in between, or bound here.
+fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
+    let inherited = env.listen_fd.and_then(|fd| c10d_sys::inherited_listener(fd).ok());
+    // A socket for another port belongs to a job that this one was started from.
+    let ours = |listener: &TcpListener| {
+        listener.local_addr().is_ok_and(|address| address.port() == env.master_port)
+    };
+    if let Some(listener) = inherited.filter(ours) {
+        return Ok(listener);
+    }
+    let bound = TcpListener::bind(master).or_else(|error| match error.kind() {
+        // MASTER_ADDR may be that of a gateway in front of this host.
+        ErrorKind::AddrNotAvailable => {
+            TcpListener::bind((own_address(env, master).map_err(|_| error)?, env.master_port))
+        }
+        _ => Err(error),
+    });
+    bound.map_err(|source| {
+        let hint = match source.kind() {
+            ErrorKind::AddrInUse => {
+                "; another program uses the port: choose another MASTER_PORT, or let the launcher choose one"
+            }
+            _ => "",
+        };
+        failed(env, format!("listen on {master}"), &format!("{source}{hint}"))
+    })
+}
+
+/// Waits until the store listens, and returns where. libtorch's own client would wait too, but prints
+/// C++ backtraces meanwhile. `start` is when the timeout began.
+fn wait_for_server(env: &Env, start: Instant, timeout: Duration) -> Result<SocketAddr> {
+    loop {
+        // Resolved anew: a host that comes back may have another address.
+        let attempt = look_up(env).and_then(|master| {
+            TcpStream::connect_timeout(&master, ATTEMPT.min(timeout)).map(|_| master)
+        });
+        match attempt {
+            Ok(master) => return Ok(master),
+            Err(source) if start.elapsed() >= timeout => {
+                return Err(failed(
+                    env,
+                    format!("reach rank 0 at {}:{}", env.master_addr, env.master_port),
+                    &format!(
+                        "{source}, for {timeout:?}; rank 0 never started, or MASTER_ADDR and \
+                         MASTER_PORT differ between the ranks"
+                    ),
+                ));
+            }
+            Err(_) => std::thread::sleep(RETRY),
+        }
+    }
+}
+
+fn failed(env: &Env, operation: String, message: &str) -> Error {
+    Error::Rendezvous {
+        rank: env.rank,
+        world_size: env.world_size,
+        operation,
+        message: message.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_becomes_known_is_waited_for() {
+        let mut asked = 0;
+        let answer = until_known(Duration::from_secs(60), || {
+            asked += 1;
+            if asked < 3 { Err(ErrorKind::NotFound.into()) } else { Ok(asked) }
+        });
+        assert_eq!(answer.unwrap(), 3);
+    }
+
+    #[test]
+    fn a_name_that_stays_unknown_is_an_error_after_the_limit() {
+        let (start, limit) = (Instant::now(), Duration::from_millis(30));
+        let answer = until_known(limit, || Err::<(), _>(ErrorKind::NotFound.into()));
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(start.elapsed() >= limit);
+    }
+}

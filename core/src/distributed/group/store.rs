@@ -1,0 +1,296 @@
+//! A job's key-value store, which all its processes share.
+
+use super::env::Env;
+use super::{open_files, rendezvous};
+use crate::distributed::fault::blame::may_be_anothers_fault;
+use crate::distributed::fault::first_fault::{self, Fault};
+use crate::distributed::fault::record;
+use crate::{Error, Result};
+use c10d_sys::{ErrorKind, GlooAddress, LONGEST_TIMEOUT};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Keys and values that every process of a job can set and wait for. Clones share the connection.
+///
+/// PyTorch's counterparts are `torch.distributed.TCPStore` and `PrefixStore`. Rank 0 serves the
+/// store, which ends with it. The store waits for nobody: a process can connect at any time.
+/// [`ProcessGroup::with_store`](crate::distributed::ProcessGroup::with_store) makes a group of some of them.
+///
+/// While a [`get`](Self::get) waits or a group is being made, other uses of the store in the same
+/// process block. To avoid that, [`check`](Self::check) first, or wait on a store made with
+/// [`try_clone`](Self::try_clone).
+///
+/// ```
+/// use std::time::Duration;
+/// use tch_parallel::distributed::Store;
+///
+/// let timeout = Duration::from_secs(60);
+/// let store = Store::from_env(timeout)?;
+/// let server = store.with_prefix("parameter-server")?;
+/// server.set("version", b"1")?;
+/// assert_eq!(store.get("parameter-server/version", timeout)?, b"1");
+/// assert_eq!(store.add("steps", 2)?, 2);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// # Errors
+/// Every operation returns [`Error::Rendezvous`] if rank 0 has ended, or the launcher if that
+/// serves the store.
+#[derive(Clone)]
+#[doc(alias = "TCPStore")]
+#[doc(alias = "PrefixStore")]
+pub struct Store {
+    engine: Arc<c10d_sys::Store>,
+    /// This process's first connection, which on rank 0 serves all others: clones are clients.
+    first: Arc<c10d_sys::Store>,
+    membership: Arc<Membership>,
+    /// The prefix of every key, for messages.
+    prefix: String,
+}
+
+impl Store {
+    /// The store of the job that the environment describes ([`Env`]). Rank 0 starts to serve it;
+    /// the others wait for that up to `timeout`. Without a launcher, it exists only in this
+    /// process.
+    ///
+    /// # Errors
+    /// - [`Error::Environment`]: the environment is incomplete or invalid.
+    /// - [`Error::Argument`]: rank 0 may not open as many files as the job needs.
+    /// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a
+    ///   minute, or for the timeout if that is shorter, rank 0 did not arrive within the timeout,
+    ///   another process has the same rank, or this process already has a store of the job.
+    pub fn from_env(timeout: Duration) -> Result<Store> {
+        let membership = Membership::new(Env::read()?)?;
+        record::forget_dropped_groups();
+        if let Some(env) = membership.env.as_ref().filter(|env| env.rank == 0) {
+            open_files::expect_enough(env.world_size)?;
+        }
+        let engine = match &membership.env {
+            Some(env) => rendezvous::store(env, timeout.min(LONGEST_TIMEOUT))?,
+            None => c10d_sys::Store::hash().map_err(Error::engine("make a store"))?,
+        };
+        let (engine, membership) = (Arc::new(engine), Arc::new(membership));
+        Ok(Store { first: Arc::clone(&engine), engine, membership, prefix: String::new() })
+    }
+
+    /// The same store, with `prefix/` before every key. `dist.PrefixStore`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
+        let engine = self.engine.with_prefix(prefix);
+        let engine = engine.map_err(|error| self.failed("prefix", prefix, &error))?;
+        Ok(Store {
+            engine: Arc::new(engine),
+            first: Arc::clone(&self.first),
+            membership: Arc::clone(&self.membership),
+            prefix: format!("{}{prefix}/", self.prefix),
+        })
+    }
+
+    /// The same store over its own connection: threads with one each do not block each other.
+    /// `store.clone()`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn try_clone(&self) -> Result<Store> {
+        let engine = self.engine.try_clone();
+        let engine = engine.map_err(|error| self.failed("connect again to", "", &error))?;
+        Ok(Store { engine: Arc::new(engine), ..self.clone() })
+    }
+
+    /// Sets a key, which wakes everyone waiting for it. `store.set`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.engine.set(key, value).map_err(|error| self.failed("set", key, &error))
+    }
+
+    /// The value of a key, once it is set. `store.get`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors), and [`Error::Rendezvous`] if the key is not set
+    /// within `timeout`.
+    pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
+        self.engine.get(key, timeout.min(LONGEST_TIMEOUT)).map_err(|error| match error.kind() {
+            ErrorKind::Timeout => self.not_in_time("get", key, timeout),
+            _ => self.failed("get", key, &error),
+        })
+    }
+
+    /// Returns once all of these keys are set. `store.wait`.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get). The message names the keys that are not set.
+    pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<()> {
+        self.engine.wait(keys, timeout.min(LONGEST_TIMEOUT)).map_err(|error| {
+            // After a timeout the server answers; otherwise all keys are named.
+            let is_set = |key: &&str| {
+                error.kind() == ErrorKind::Timeout && matches!(self.engine.check(key), Ok(true))
+            };
+            let missing: Vec<_> = keys.iter().map(S::as_ref).filter(|key| !is_set(key)).collect();
+            let missing = missing.join(", ");
+            match error.kind() {
+                ErrorKind::Timeout => self.not_in_time("wait for", &missing, timeout),
+                _ => self.failed("wait for", &missing, &error),
+            }
+        })
+    }
+
+    /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
+    /// empty, and returns the value that it has then: `desired` if this, or another process before,
+    /// has set it. `expected` is returned if the key is not set. `store.compare_set`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
+        let value = self.engine.compare_set(key, expected, desired);
+        value.map_err(|error| self.failed("compare and set", key, &error))
+    }
+
+    /// Deletes a key, and returns whether it was set. `store.delete_key`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn delete_key(&self, key: &str) -> Result<bool> {
+        self.engine.delete_key(key).map_err(|error| self.failed("delete", key, &error))
+    }
+
+    /// How many keys are set, whatever their prefix. The store and the groups have keys of their
+    /// own. `store.num_keys`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn num_keys(&self) -> Result<usize> {
+        self.engine.num_keys().map_err(|error| self.failed("count the keys of", "", &error))
+    }
+
+    /// Whether the key is set; does not wait. `store.check`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn check(&self, key: &str) -> Result<bool> {
+        self.engine.check(key).map_err(|error| self.failed("look for", key, &error))
+    }
+
+    /// Adds to a counter, which starts at zero, and gives its new value. `store.add`.
+    ///
+    /// # Errors
+    /// Those of [every operation](Self#errors).
+    pub fn add(&self, key: &str, amount: i64) -> Result<i64> {
+        self.engine.add(key, amount).map_err(|error| self.failed("add to", key, &error))
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<c10d_sys::Store> {
+        &self.engine
+    }
+
+    /// This process's first connection, which on rank 0 serves all others.
+    pub(crate) fn first(&self) -> &Arc<c10d_sys::Store> {
+        &self.first
+    }
+
+    /// The place of this process in the job; `None` without a launcher.
+    pub(crate) fn env(&self) -> Option<&Env> {
+        self.membership.env.as_ref()
+    }
+
+    /// Where this process's gloo listens.
+    pub(crate) fn gloo_address(&self) -> Result<GlooAddress> {
+        match self.env() {
+            Some(env) => rendezvous::gloo_address(env),
+            None => Ok(GlooAddress::Host("127.0.0.1".into())),
+        }
+    }
+
+    /// The error for keys that nobody has set; the server is fine. libtorch's own names those that
+    /// are set, too.
+    fn not_in_time(&self, operation: &str, keys: &str, timeout: Duration) -> Error {
+        self.error(operation, keys, format!("timed out after {timeout:?}"))
+    }
+
+    fn failed(&self, operation: &str, key: &str, error: &c10d_sys::Error) -> Error {
+        let server = match self.env() {
+            Some(env) if env.agent_store => "the launcher",
+            Some(_) => "rank 0",
+            None => "this process",
+        };
+        let mut message = error.message().to_owned();
+        if may_be_anothers_fault(error) {
+            // A network may be slow.
+            let what = match error.kind() {
+                ErrorKind::Timeout => "has not answered",
+                _ => "has ended",
+            };
+            message = format!("{server}, which serves the store, {what} ({message})");
+            first_fault::remember(|| Fault::Another(Some(message.clone())));
+        }
+        self.error(operation, key, message)
+    }
+
+    fn error(&self, operation: &str, key: &str, message: String) -> Error {
+        let (rank, world_size) = self.env().map_or((0, 1), |env| (env.rank, env.world_size));
+        let operation = match format!("{}{key}", self.prefix) {
+            key if key.is_empty() => format!("{operation} the store"),
+            key => format!("{operation} {key} in the store"),
+        };
+        Error::Rendezvous { rank, world_size, operation, message }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// Marks this process as a member of a job while its store or a group made with it exists.
+struct Membership {
+    env: Option<Env>,
+}
+
+/// Whether this process is a member of the job that the environment describes: it has only one
+/// rank.
+static IS_MEMBER: AtomicBool = AtomicBool::new(false);
+
+impl Membership {
+    fn new(env: Option<Env>) -> Result<Membership> {
+        match env {
+            Some(env) if IS_MEMBER.swap(true, Ordering::Relaxed) => Err(Error::Rendezvous {
+                rank: env.rank,
+                world_size: env.world_size,
+                operation: "join the job".into(),
+                message: "this process has already joined it; keep the group or the store, or a \
+                          clone of it"
+                    .into(),
+            }),
+            env => Ok(Membership { env }),
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if self.env.is_some() {
+            IS_MEMBER.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_not_answered_in_time_has_not_therefore_ended() {
+        let store = Store::from_env(Duration::from_secs(60)).unwrap();
+        let message = |error: &str| {
+            store.failed("set", "key", &c10d_sys::Error::from_text(error)).to_string()
+        };
+        assert!(message("Connection reset by peer").contains("the store, has ended (Conn"));
+        assert!(message("recv timed out").contains("the store, has not answered (recv"));
+    }
+}
