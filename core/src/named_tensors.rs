@@ -18,11 +18,12 @@ pub(crate) type Metadata = HashMap<String, String>;
 
 /// Writes the tensors to a file.
 pub(crate) fn to_file(
-    tensors: &NamedTensors,
-    metadata: Option<Metadata>,
+    tensors: &[(String, Tensor)],
+    metadata: &Metadata,
     path: &Path,
 ) -> Result<()> {
-    with_views(tensors, |views| {
+    let metadata = (!metadata.is_empty()).then(|| metadata.clone());
+    with_views(tensors.iter().map(|(name, tensor)| (name, tensor)), |views| {
         serialize_to_file(views, &metadata, path).map_err(|error| {
             let source = match error {
                 SafeTensorError::IoError(error) => error,
@@ -56,13 +57,13 @@ fn unreadable(error: SafeTensorError) -> Error {
     Error::Tensor { operation: SAFETENSORS, message: error.to_string() }
 }
 
-fn with_views<R>(
-    tensors: &NamedTensors,
+fn with_views<'a, R>(
+    tensors: impl IntoIterator<Item = (&'a String, &'a Tensor)>,
     write: impl FnOnce(Vec<(&str, Source<'_>)>) -> Result<R>,
 ) -> Result<R> {
     let failure = RefCell::new(None);
     let views = tensors
-        .iter()
+        .into_iter()
         .map(|(name, tensor)| Ok((name.as_str(), Source::new(name, tensor, &failure)?)))
         .collect::<Result<_>>()?;
     let written = write(views)?;
@@ -83,16 +84,18 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn new(name: &str, tensor: &'a Tensor, failure: &'a RefCell<Option<TchError>>) -> Result<Self> {
-        if tensor.is_sparse() {
-            return Err(Error::argument(
-                name,
-                "sparse",
-                "dense: safetensors has no sparse tensors",
-            ));
-        }
+        refuse_sparse(name, tensor)?;
         // No dimension is negative.
         let shape = tensor.size().iter().map(|&size| size as usize).collect();
         Ok(Source { tensor, shape, dtype: tensor.kind().try_into()?, failure })
+    }
+}
+
+/// Neither format of checkpoints has sparse tensors here.
+pub(crate) fn refuse_sparse(name: &str, tensor: &Tensor) -> Result<()> {
+    match tensor.is_sparse() {
+        true => Err(Error::argument(name, "sparse", "dense: sparse tensors are not saved")),
+        false => Ok(()),
     }
 }
 
@@ -131,8 +134,7 @@ mod tests {
         let error = to_bytes(&named(dense.to_kind(Kind::Double).to_sparse_sparse_dim(1)));
         assert_eq!(
             error.unwrap_err().to_string(),
-            "fc.weight.momentum_buffer is sparse, but must be dense: safetensors has no sparse \
-             tensors"
+            "fc.weight.momentum_buffer is sparse, but must be dense: sparse tensors are not saved"
         );
     }
 }

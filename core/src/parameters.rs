@@ -30,10 +30,7 @@ pub fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
 /// that run Python expect this order, provided that every module with buffers also has parameters.
 pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
     let parameters = named_parameters(vs);
-    let mut owners = HashMap::new();
-    for (position, (name, _)) in parameters.iter().enumerate() {
-        owners.entry(split(name).0).or_insert(position);
-    }
+    let owners = owners(&parameters);
     let trainable: HashSet<_> = parameters.iter().map(|(_, tensor)| identity(tensor)).collect();
     let mut buffers: Vec<_> = vs
         .variables()
@@ -47,6 +44,33 @@ pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
         (position, owner.to_owned(), place, own.to_owned())
     });
     buffers
+}
+
+/// All variables, in the order of PyTorch's `module.state_dict()`: each module's parameters, then its
+/// buffers.
+pub(crate) fn named_variables(vs: &VarStore) -> Vec<(String, Tensor)> {
+    let parameters = named_parameters(vs);
+    let owners = owners(&parameters);
+    let all = parameters
+        .iter()
+        .chain(&named_buffers(vs))
+        .enumerate()
+        .map(|(place, (name, _))| (name.clone(), place))
+        .collect::<HashMap<_, _>>();
+    let mut variables: Vec<_> = vs.variables().into_iter().collect();
+    variables.sort_by_cached_key(|(name, _)| {
+        (owners.get(split(name).0).copied().unwrap_or(usize::MAX), all.get(name).copied())
+    });
+    variables
+}
+
+/// For each module, the position of its first parameter.
+fn owners(parameters: &[(String, Tensor)]) -> HashMap<&str, usize> {
+    let mut owners = HashMap::new();
+    for (position, (name, _)) in parameters.iter().enumerate() {
+        owners.entry(split(name).0).or_insert(position);
+    }
+    owners
 }
 
 /// The buffers of `torch.nn.modules.batchnorm._NormBase`, as it registers them.
@@ -88,5 +112,11 @@ mod tests {
             ["z.running_mean", "z.running_var", "z.num_batches_tracked", "a.running_mean"];
         assert_eq!(names(named_buffers(&vs))[..4], expected);
         assert_eq!(names(named_buffers(&vs))[4..], ["a.running_var", "table"]);
+        let expected = [
+            ["z.weight", "z.bias", "z.running_mean"],
+            ["z.running_var", "z.num_batches_tracked", "a.weight"],
+            ["a.bias", "a.running_mean", "a.running_var"],
+        ];
+        assert_eq!(names(named_variables(&vs)), [expected.as_flattened(), &["table"]].concat());
     }
 }

@@ -1,15 +1,18 @@
-//! Checkpoints: safetensors files, written atomically, by rank 0 alone.
+//! Checkpoints: files that are written atomically, by rank 0 alone.
 //!
 //! - [`save`], [`load`]: the weights, to use the model elsewhere.
 //! - [`Training`]: a whole training, to continue it as if it had not been interrupted.
 //! - [`check_destination`], [`replace`]: the files themselves, which may hold anything else as well.
 //!
-//! The format contains names, shapes, numbers and text, so loading a file runs no code. Python
-//! reads it with `safetensors.torch`.
+//! If its name ends in `.pt`, `.pth` or `.pth.tar`, a file has PyTorch's format, for `torch.load`;
+//! otherwise that of safetensors, which Python reads with `safetensors.torch`. A file that is read
+//! may have either, whatever its name. Both contain names, shapes, numbers and text, so loading a
+//! file runs no code; one of PyTorch's that asks for a call is refused.
 
 mod bucket_order;
 mod destination;
 mod file;
+mod pytorch;
 mod random;
 mod training;
 mod weights;

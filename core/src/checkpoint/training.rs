@@ -10,6 +10,7 @@ use crate::error::with_causes;
 use crate::named_tensors::{Metadata, NamedTensors};
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
+use crate::parameters::named_variables;
 use crate::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -75,12 +76,12 @@ const UNREADABLE: &str = "";
 /// uninterrupted one to the last bit.
 ///
 /// In the file, the names of the model's variables start with `model.`, those of the optimizer's
-/// state with `optimizer.`, those of the generators with `rng.`; `__metadata__["training"]` is the
-/// rest as JSON. [`checkpoint::load`](super::load) can take the weights from such a file, and so
-/// can Python:
+/// state with `optimizer.`, those of the generators with `rng.`; `training`, an entry of safetensors'
+/// `__metadata__` and one of the dict in PyTorch's format, is the rest as JSON.
+/// [`checkpoint::load`](super::load) can take the weights from such a file, and so can Python:
 ///
 /// ```python
-/// saved = safetensors.torch.load_file(path)
+/// saved = torch.load(path)  # or safetensors.torch.load_file(path)
 /// model.load_state_dict({k[6:]: v for k, v in saved.items() if k.startswith("model.")})
 /// ```
 #[derive(Debug)]
@@ -172,17 +173,17 @@ impl Training<'_> {
         let header =
             serde_json::to_string(&header).map_err(not_json("the state of the training"))?;
         let parts = [
-            (MODEL, self.vs.variables().into_iter().collect()),
+            (MODEL, named_variables(self.vs)),
             (OPTIMIZER, optimizer.tensors),
             (GENERATORS, generators),
         ];
-        let tensors = parts
+        let tensors: Vec<_> = parts
             .into_iter()
             .flat_map(|(prefix, part): (_, Vec<_>)| {
                 part.into_iter().map(move |(name, tensor)| (format!("{prefix}{name}"), tensor))
             })
             .collect();
-        file::write(path, &tensors, Some(Metadata::from([(HEADER.into(), header)])))
+        file::write(path, &tensors, &Metadata::from([(HEADER.into(), header)]))
     }
 
     /// Restores all parts, and this rank's random generators, from a file that [`save`](Self::save)

@@ -3,7 +3,8 @@
 use super::file;
 use crate::distributed::ProcessGroup;
 use crate::error::with_causes;
-use crate::named_tensors::NamedTensors;
+use crate::named_tensors::{Metadata, NamedTensors};
+use crate::parameters::named_variables;
 use crate::{Error, Result};
 use std::path::Path;
 use tch::nn::VarStore;
@@ -13,7 +14,9 @@ use tch::no_grad;
 const WRAPPER_PREFIX: &str = "module.";
 
 /// Writes all variables of `vs` under their names, without any prefix. A collective. PyTorch's
-/// counterpart is `torch.save(model.module.state_dict(), path)` on rank 0.
+/// counterpart is `torch.save(model.module.state_dict(), path)` on rank 0, and a `path` that ends in
+/// `.pt`, `.pth` or `.pth.tar` makes it that: Python loads it with
+/// `model.load_state_dict(torch.load(path))`.
 ///
 /// Only rank 0 writes. Every rank returns when the file exists, so any of them may read it next.
 /// The file is written to a temporary path and renamed, so `path` always holds a complete file, old
@@ -46,7 +49,7 @@ const WRAPPER_PREFIX: &str = "module.";
 #[doc(alias = "state_dict")]
 pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
     let written = match group.rank() {
-        0 => file::write(path.as_ref(), &vs.variables(), None),
+        0 => file::write(path.as_ref(), &named_variables(vs), &Metadata::new()),
         _ => Ok(()),
     };
     let objection = written.as_ref().err().map(|error| with_causes(error));
@@ -55,8 +58,9 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 }
 
 /// Sets the variables of `vs` from a file, which must contain exactly these, by name and shape.
-/// From a whole [`Training`](super::Training) it takes only the weights. See [`save`] for an
-/// example.
+/// From a whole [`Training`](super::Training) it takes only the weights, and from a dict that
+/// `torch.save` has written, such as `{"epoch": 3, "state_dict": …}`, the one dict of tensors in it.
+/// See [`save`] for an example.
 ///
 /// Equals `model.load_state_dict(torch.load(path, map_location=…), strict=True)`: each variable
 /// keeps its device and kind, whatever they were when it was saved. To load only the variables that
@@ -150,17 +154,64 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("model.safetensors");
-        let (saved, mut loaded) = (model(3), model(3));
-        save(&path, &saved, &group()).unwrap();
-        load(&path, &mut loaded).unwrap();
-        for (name, tensor) in saved.variables() {
-            assert_eq!(tensor, loaded.variables()[&name], "{name}");
+    fn what_is_saved_is_loaded_in_the_format_that_the_name_says() {
+        for (name, begin) in [
+            ("model.safetensors", None),
+            ("model.pt", Some(b"PK")),
+            ("model.pth", Some(b"PK")),
+            ("model_best.pth.tar", Some(b"PK")),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join(name);
+            let (saved, mut loaded) = (model(3), model(3));
+            save(&path, &saved, &group()).unwrap();
+            assert_eq!(fs::read(&path).unwrap().first_chunk().filter(|b| *b == b"PK"), begin);
+            load(&path, &mut loaded).unwrap();
+            for (name, tensor) in saved.variables() {
+                assert_eq!(tensor, loaded.variables()[&name], "{name}");
+            }
+            let files: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+            assert_eq!(files.len(), 1, "nothing but the checkpoint is left");
         }
-        let files: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
-        assert_eq!(files.len(), 1, "nothing but the checkpoint is left");
+    }
+
+    #[test]
+    fn what_is_read_has_the_format_of_its_contents_whatever_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let [pt, safetensors] = ["model.pt", "model.safetensors"].map(|n| directory.path().join(n));
+        let saved = model(3);
+        for (written, read) in [(&pt, &safetensors), (&safetensors, &pt)] {
+            save(written, &saved, &group()).unwrap();
+            fs::rename(written, read).unwrap();
+            let mut loaded = model(3);
+            load(read, &mut loaded).unwrap();
+            assert_eq!(loaded.trainable_variables(), saved.trainable_variables());
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_format_is_told_from_a_damaged_one_with_what_converts_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("old.pt");
+        let legacy = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+        let line = format!(
+            "expected a state dict: python -c \"import torch; torch.save(torch.load('{}', 'cpu'), \
+             'new.pt')\"",
+            path.display()
+        );
+        for (contents, found, expected) in [
+            (&legacy[..], "a pickle, as PyTorch wrote before 1.6", &line[..]),
+            (b"", "an empty file", "expected a file that `save`, torch.save or"),
+            (
+                b"\x89HDF\r\n\x1a\n\0\0\0",
+                "neither safetensors nor PyTorch's",
+                "expected a file that",
+            ),
+        ] {
+            fs::write(&path, contents).unwrap();
+            let error = load(&path, &mut model(3)).unwrap_err().to_string();
+            assert!(error.contains(found) && error.contains(expected), "{error}");
+        }
     }
 
     #[test]
@@ -215,13 +266,16 @@ mod tests {
     #[test]
     fn a_file_that_was_cut_off_is_refused_at_every_length() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("model.safetensors");
-        save(&path, &model(3), &group()).unwrap();
-        let whole = fs::read(&path).unwrap();
-        for length in 0..whole.len() {
-            fs::write(&path, &whole[..length]).unwrap();
-            let error = load(&path, &mut model(3)).unwrap_err().to_string();
-            assert!(error.contains("not a complete safetensors file"), "{length}: {error}");
+        for (name, format) in [("model.safetensors", "safetensors"), ("model.pt", "PyTorch")] {
+            let path = directory.path().join(name);
+            save(&path, &model(3), &group()).unwrap();
+            let whole = fs::read(&path).unwrap();
+            for length in 1..whole.len() {
+                fs::write(&path, &whole[..length]).unwrap();
+                let error = load(&path, &mut model(3)).unwrap_err().to_string();
+                let found = format!("not a complete {format} file");
+                assert!(error.contains(&found), "{length}: {error}");
+            }
         }
     }
 

@@ -1,0 +1,286 @@
+//! Reads a pickle as `torch.load` does with `weights_only=True`: data, and the few functions that
+//! rebuild tensors. Whatever else a pickle names is refused by its name. Nothing is called.
+
+use super::object::{Function, Object, Objects, Storage, global};
+use super::op;
+use std::collections::HashMap;
+
+/// Why a pickle cannot be read.
+#[derive(Debug, PartialEq)]
+pub(super) enum Refusal {
+    /// It is not what any program would have written.
+    Damaged(String),
+    /// It has something that no state dict has.
+    Foreign(String),
+}
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+pub(super) fn unpickle(pickle: &[u8]) -> Result<Objects> {
+    Unpickler { rest: pickle, ..Default::default() }.run()
+}
+
+#[derive(Default)]
+struct Unpickler<'a> {
+    rest: &'a [u8],
+    objects: Vec<Object>,
+    /// Positions of objects, as are those below.
+    stack: Vec<usize>,
+    /// Heights of the stack.
+    marks: Vec<usize>,
+    memo: HashMap<u32, usize>,
+}
+
+impl<'a> Unpickler<'a> {
+    fn run(mut self) -> Result<Objects> {
+        loop {
+            match self.byte()? {
+                op::PROTO => match self.byte()? {
+                    op::PROTOCOL => {}
+                    other => return Err(Refusal::Foreign(format!("the protocol {other}"))),
+                },
+                op::STOP => return Ok(Objects { root: self.pop()?, all: self.objects }),
+                op::MARK => self.marks.push(self.stack.len()),
+
+                op::NONE | op::NEWTRUE | op::NEWFALSE | op::EMPTY_LIST => self.push(Object::Other),
+                op::BINFLOAT => {
+                    self.bytes(8)?;
+                    self.push(Object::Other);
+                }
+                op::BININT1 => {
+                    let number = self.byte()?;
+                    self.push(Object::Int(number.into()));
+                }
+                op::BININT2 => {
+                    let number = u16::from_le_bytes(self.array()?);
+                    self.push(Object::Int(number.into()));
+                }
+                op::BININT => {
+                    let number = i32::from_le_bytes(self.array()?);
+                    self.push(Object::Int(number.into()));
+                }
+                op::LONG1 => {
+                    let length = self.byte()?;
+                    let number = long(self.bytes(length.into())?);
+                    self.push(number.map_or(Object::Other, Object::Int));
+                }
+                op::BINUNICODE => {
+                    let length = self.u32()?;
+                    let text = std::str::from_utf8(self.bytes(length as usize)?);
+                    let text = text.map_err(|_| damaged("text not in UTF-8"))?.to_owned();
+                    self.push(Object::Text(text));
+                }
+                op::GLOBAL => {
+                    let (module, name) = (self.line()?, self.line()?);
+                    let global = global(module, name);
+                    let global =
+                        global.ok_or_else(|| Refusal::Foreign(format!("{module}.{name}")))?;
+                    self.push(global);
+                }
+
+                op::EMPTY_TUPLE => self.push(Object::Tuple(Vec::new())),
+                op @ (op::TUPLE1 | op::TUPLE2 | op::TUPLE3) => {
+                    let elements = self.pop_last(usize::from(op - op::TUPLE1) + 1)?;
+                    self.push(Object::Tuple(elements));
+                }
+                op::TUPLE => {
+                    let elements = self.pop_to_mark()?;
+                    self.push(Object::Tuple(elements));
+                }
+                op::EMPTY_DICT => self.push(Object::Dict(Vec::new())),
+                op::SETITEM => {
+                    let items = self.pop_last(2)?;
+                    self.set_items(&items)?;
+                }
+                op::SETITEMS => {
+                    let items = self.pop_to_mark()?;
+                    self.set_items(&items)?;
+                }
+                op::APPEND => drop(self.pop()?),
+                op::APPENDS => drop(self.pop_to_mark()?),
+                // A state sets attributes, such as the `_metadata` of a module's state dict.
+                op::BUILD => drop(self.pop()?),
+
+                op::BINPUT => {
+                    let key = self.byte()?;
+                    self.put(key.into())?;
+                }
+                op::LONG_BINPUT => {
+                    let key = self.u32()?;
+                    self.put(key)?;
+                }
+                op::BINGET => {
+                    let key = self.byte()?;
+                    self.get(key.into())?;
+                }
+                op::LONG_BINGET => {
+                    let key = self.u32()?;
+                    self.get(key)?;
+                }
+
+                op::BINPERSID => {
+                    let id = self.pop()?;
+                    let storage = self.storage(id)?;
+                    self.push(Object::Storage(storage));
+                }
+                op::REDUCE => {
+                    let (arguments, function) = (self.pop()?, self.pop()?);
+                    let object = self.call(function, arguments)?;
+                    self.push(object);
+                }
+                other => return Err(Refusal::Foreign(format!("the operation {other:#04x}"))),
+            }
+        }
+    }
+
+    // === The bytes ===
+
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (bytes, rest) = self.rest.split_at_checked(count).ok_or_else(|| damaged(CUT_OFF))?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (array, rest) = self.rest.split_first_chunk().ok_or_else(|| damaged(CUT_OFF))?;
+        self.rest = rest;
+        Ok(*array)
+    }
+
+    fn byte(&mut self) -> Result<u8> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn line(&mut self) -> Result<&'a str> {
+        let end = self.rest.iter().position(|&byte| byte == b'\n');
+        let line = self.bytes(end.ok_or_else(|| damaged(CUT_OFF))?)?;
+        self.byte()?;
+        std::str::from_utf8(line).map_err(|_| damaged("a name not in UTF-8"))
+    }
+
+    // === The stack ===
+
+    fn push(&mut self, object: Object) {
+        self.stack.push(self.objects.len());
+        self.objects.push(object);
+    }
+
+    fn pop(&mut self) -> Result<usize> {
+        self.stack.pop().ok_or_else(|| damaged(EMPTY))
+    }
+
+    fn pop_last(&mut self, count: usize) -> Result<Vec<usize>> {
+        let height = self.stack.len().checked_sub(count).ok_or_else(|| damaged(EMPTY))?;
+        Ok(self.stack.split_off(height))
+    }
+
+    fn pop_to_mark(&mut self) -> Result<Vec<usize>> {
+        let height = self.marks.pop().ok_or_else(|| damaged("no mark"))?;
+        let count = self.stack.len().checked_sub(height).ok_or_else(|| damaged(EMPTY))?;
+        self.pop_last(count)
+    }
+
+    fn put(&mut self, key: u32) -> Result<()> {
+        let last = self.stack.last().ok_or_else(|| damaged(EMPTY))?;
+        self.memo.insert(key, *last);
+        Ok(())
+    }
+
+    fn get(&mut self, key: u32) -> Result<()> {
+        let object = self.memo.get(&key).ok_or_else(|| damaged("nothing of that number"))?;
+        self.stack.push(*object);
+        Ok(())
+    }
+
+    fn set_items(&mut self, items: &[usize]) -> Result<()> {
+        let (pairs, rest) = items.as_chunks::<2>();
+        let dict = self.stack.last().map(|&dict| &mut self.objects[dict]);
+        match (dict, rest) {
+            (Some(Object::Dict(entries)), []) => {
+                entries.extend(pairs.iter().map(|&[key, value]| (key, value)));
+                Ok(())
+            }
+            _ => Err(damaged("items of no dict")),
+        }
+    }
+
+    // === Tensors ===
+
+    /// The objects in a tuple.
+    fn elements(&self, tuple: usize) -> Result<Vec<&Object>> {
+        match &self.objects[tuple] {
+            Object::Tuple(elements) => Ok(elements.iter().map(|&at| &self.objects[at]).collect()),
+            _ => Err(damaged("no tuple")),
+        }
+    }
+
+    /// `persistent_load`
+    fn storage(&self, id: usize) -> Result<Storage> {
+        let elements = self.elements(id)?;
+        let [
+            Object::Text(_),
+            Object::StorageType(kind),
+            Object::Text(key),
+            _device,
+            Object::Int(numel),
+        ] = elements[..]
+        else {
+            return Err(Refusal::Foreign("an object that is no storage".into()));
+        };
+        let numel = usize::try_from(*numel).map_err(|_| damaged("a negative size"))?;
+        Ok(Storage { key: key.clone(), kind: *kind, numel })
+    }
+
+    fn call(&self, function: usize, arguments: usize) -> Result<Object> {
+        let Object::Function(function) = self.objects[function] else {
+            return Err(damaged("a call of no function"));
+        };
+        match (function, &self.elements(arguments)?[..]) {
+            (Function::OrderedDict, []) => Ok(Object::Dict(Vec::new())),
+            (
+                Function::RebuildTensor,
+                [Object::Storage(storage), Object::Int(offset), size, stride, _grad, _hooks],
+            ) => Ok(Object::Tensor {
+                storage: storage.clone(),
+                offset: *offset,
+                size: self.numbers(size)?,
+                stride: self.numbers(stride)?,
+            }),
+            (Function::RebuildParameter, [tensor @ Object::Tensor { .. }, _grad, _hooks]) => {
+                Ok((*tensor).clone())
+            }
+            _ => Err(Refusal::Foreign(format!("unusual arguments of {function:?}"))),
+        }
+    }
+
+    fn numbers(&self, tuple: &Object) -> Result<Vec<i64>> {
+        let number = |&at: &usize| match self.objects[at] {
+            Object::Int(number) if number >= 0 => Some(number),
+            _ => None,
+        };
+        match tuple {
+            Object::Tuple(elements) => elements.iter().map(number).collect(),
+            _ => None,
+        }
+        .ok_or_else(|| damaged("a size that is no number"))
+    }
+}
+
+const CUT_OFF: &str = "its pickle is cut off";
+const EMPTY: &str = "its pickle has too few objects";
+
+fn damaged(what: &str) -> Refusal {
+    Refusal::Damaged(what.into())
+}
+
+/// A number in two's complement, if it has no more than 64 bits.
+fn long(bytes: &[u8]) -> Option<i64> {
+    let negative = bytes.last().is_some_and(|&byte| byte >= 0x80);
+    let mut number = [if negative { 0xff } else { 0 }; 8];
+    number.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(i64::from_le_bytes(number))
+}
