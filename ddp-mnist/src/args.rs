@@ -68,7 +68,8 @@ pub struct Args {
     #[command(flatten)]
     pub process_group: ProcessGroupArgs,
 
-    /// File to which rank 0 saves the weights at the end.
+    /// File to which rank 0 saves the weights at the end, in PyTorch's format if it ends in
+    /// .pt or .pth.
     #[arg(long, value_name = "FILE", default_value = "model.safetensors")]
     pub save: PathBuf,
     /// Do not save the weights.

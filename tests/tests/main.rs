@@ -51,5 +51,6 @@ mod readme;
 mod report_flags;
 mod resume_auto;
 mod snapshots;
+mod state_dict;
 mod sync_batch_norm_parity;
 mod two_hosts;

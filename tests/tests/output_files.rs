@@ -119,11 +119,17 @@ fn a_model_is_saved_through_a_link_and_keeps_the_permissions_of_the_old_one() ->
 #[test]
 fn a_model_that_is_too_large_for_a_file_leaves_nothing_behind() -> Result<()> {
     const BLOCKS_OF_512_BYTES: &str = r#"ulimit -f 200; exec "$@""#;
-    let program = ddp_mnist(["--epochs", "1", "--batch-size", "1000", "--metrics", "metrics"])?;
-    for (program, ranks) in [(launch(2, &program)?, 2), (program, 1)] {
+    let flags = ["--epochs", "1", "--batch-size", "1000", "--metrics", "metrics", "--save"];
+    let program = |file| ddp_mnist(flags.into_iter().chain([file]));
+    for (program, ranks, file) in [
+        (launch(2, &program("model.safetensors")?)?, 2, "model.safetensors"),
+        (program("model.safetensors")?, 1, "model.safetensors"),
+        (program("model.pt")?, 1, "model.pt"),
+    ] {
         let job = Job::new()?;
         let ended = job.run(in_shell(BLOCKS_OF_512_BYTES, &program))?.expect_code(1)?;
-        let ended = ended.expect_messages(&["cannot write model.safetensors", "File too large"])?;
+        let ended = ended.expect_messages(&[&format!("cannot write {file}"), "File too large"])?;
+        ensure!(!ended.stderr.contains("drop failed"), "the format's writer complains: {ended}");
         ensure!(job.files()? == ["metrics"], "{:?}: {ended}", job.files()?);
         for rank in 0..ranks {
             ensure!(losses(job.directory(), rank)?.len() == 8 / ranks, "{ended}");

@@ -17,7 +17,8 @@ pub struct TrainArgs {
     pub method: MethodArgs,
     #[command(flatten)]
     pub text: TextArgs,
-    /// Save the weights to this file after each epoch.
+    /// Save the weights to this file after each epoch, in PyTorch's format if it ends in .pt
+    /// or .pth.
     #[arg(short, long)]
     pub output: Option<PathBuf>,
 

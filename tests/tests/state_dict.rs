@@ -1,0 +1,108 @@
+//! Files of `torch.save`: Rust reads what Python writes, and Python what Rust writes, to the last bit.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use tests::programs::{ddp_mnist, example, launch};
+use tests::{Job, python, safetensors};
+
+/// What `tests/python/state_dict.py` writes: state dicts.
+const SOUND: [&str; 11] = [
+    "plain.pt",
+    "dict.pt",
+    "wrapped.pth",
+    "main_py.pth.tar",
+    "torch.float64.pt",
+    "torch.float16.pt",
+    "torch.bfloat16.pt",
+    "parameters.pt",
+    "strided.pt",
+    "one_storage.pt",
+    "cuda.pt",
+];
+
+/// What the file's error says is in it, and other files.
+const OTHERS: [(&str, &str); 4] = [
+    ("legacy.pt", "a pickle, as PyTorch wrote before 1.6"),
+    ("script.pt", "a TorchScript module"),
+    ("evil.pt", "a pickle with posix.system"),
+    ("module.pt", "a pickle with __main__.Network"),
+];
+
+/// A directory with Python's files.
+fn pythons_files() -> Result<Job> {
+    let job = Job::new()?;
+    job.run(python("state_dict", ["write"])?)?.expect_success()?;
+    Ok(job)
+}
+
+#[test]
+fn a_network_computes_the_same_from_every_state_dict_in_rust_and_in_python() -> Result<()> {
+    let job = pythons_files()?;
+    let files = ["rust.pt"].into_iter().chain(SOUND);
+    let rust = job.run(example("state_dict", files.clone())?)?.expect_success()?;
+    let python = job.run(python("state_dict", ["load"].into_iter().chain(files))?)?;
+    let python = python.expect_success()?;
+    ensure!(rust.stdout == python.stdout, "{rust}\n{python}");
+    // The last two numbers: of what Rust has trained for one batch, and Python for three.
+    let ends = |file: &str, batches| {
+        let line = rust.stdout.lines().find(|line| line.starts_with(file));
+        line.is_some_and(|line| line.ends_with(batches))
+    };
+    ensure!(ends("rust.pt", ", 1]") && ends("plain.pt", ", 3]"), "{rust}");
+    Ok(())
+}
+
+#[test]
+fn what_is_no_state_dict_is_named_and_does_not_run() -> Result<()> {
+    let job = pythons_files()?;
+    for (file, found) in OTHERS {
+        let ended = job.run(example("state_dict", ["rust.pt", file])?)?.expect_code(1)?;
+        ended.expect_messages(&[&format!("{file}: {found}"), "expected"])?;
+    }
+    ensure!(!job.directory().join("it-ran").exists(), "loading a file has run a program");
+    Ok(())
+}
+
+#[test]
+fn the_line_that_an_error_names_converts_the_file() -> Result<()> {
+    let job = pythons_files()?;
+    let interpreter = python("state_dict", [])?.get_program().to_owned();
+    for file in ["legacy.pt", "script.pt"] {
+        let ended = job.run(example("state_dict", ["rust.pt", file])?)?.expect_code(1)?;
+        let line =
+            ended.stderr.split_once("python -c \"").and_then(|(_, rest)| rest.split_once('"'));
+        let (line, _) = line.with_context(|| format!("no line in {ended}"))?;
+        let mut converts = Command::new(&interpreter);
+        converts.args(["-c", line]);
+        job.run(converts)?.expect_success()?;
+        let files = ["rust.pt", "plain.pt", "new.pt"];
+        let ended = job.run(example("state_dict", files)?)?.expect_success()?;
+        let outputs: Vec<_> =
+            ended.stdout.lines().filter_map(|line| line.split(": ").nth(1)).collect();
+        ensure!(outputs.len() == 3 && outputs[1] == outputs[2], "{file}: {ended}");
+        fs::remove_file(job.directory().join("new.pt"))?;
+    }
+    Ok(())
+}
+
+/// Tutorial 3's last line: one file, without a prefix, that a program for one device loads.
+#[test]
+fn ddp_mnist_saves_and_loads_the_tutorials_model_pt() -> Result<()> {
+    let job = Job::new()?;
+    let weights = |file: &str| safetensors::read(&job.directory().join(file));
+    for file in ["model.pt", "model.safetensors"] {
+        let program = ddp_mnist(["--epochs", "1", "--batch-size", "1000", "--save", file])?;
+        job.run(launch(2, &program)?)?.expect_success()?;
+    }
+    let convert = |from, to| job.run(python("state_dict", ["mnist", from, to])?)?.expect_success();
+    convert("model.pt", "python.safetensors")?;
+    ensure!(weights("python.safetensors")? == weights("model.safetensors")?, "Python reads others");
+
+    convert("model.safetensors", "python.pt")?;
+    let load = ["--epochs", "0", "--load", "python.pt", "--save", "rust.safetensors"];
+    job.run(ddp_mnist(load)?)?.expect_success()?;
+    ensure!(weights("rust.safetensors")? == weights("model.safetensors")?, "Rust reads others");
+    Ok(())
+}
