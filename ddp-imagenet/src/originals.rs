@@ -28,15 +28,16 @@ pub const ORIGINALS: Originals<'_> = &[
     ("--no-bottleneck", Here::Instead(DEPTH_AND_ALPHA)),
     ("--expname", Here::Instead("type --tensorboard DIR, and --checkpoint-dir DIR")),
     ("--no-verbose", Here::Instead("type --print-freq N with a large N")),
+    ("--net-type", Here::Instead(DEPTH_AND_ALPHA)),
+    ("--data", Here::Instead("type the directory alone")),
 ];
 
 /// Those of the companion repository of "Learn PyTorch Multi-GPU properly".
 pub const TRAIN_CIFAR: Originals<'_> = &[
-    ("--num-workers", Here::Flag("--workers")),
-    ("--num-worker", Here::Flag("--workers")),
     ("--dist-backend", Here::Flag("--backend")),
     ("--gpu-devices", Here::Instead(DEVICES)),
     ("--gpu", Here::Instead(DEVICES)),
+    ("--resume", Here::Instead("leave it out; the original never reads it")),
     ("--distributed", Here::Instead("type launch -n N ddp-imagenet train-cifar --method ddp")),
     ("--world-size", Here::Instead(WORLD_SIZE)),
     ("--rank", Here::Instead(RANK)),

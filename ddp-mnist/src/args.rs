@@ -62,7 +62,7 @@ pub struct Args {
     pub download: bool,
     /// Threads that load batches ahead; 0 loads them in the training loop. By default 2 with a GPU;
     /// on the CPU 0, because the ranks keep its cores busy.
-    #[arg(long)]
+    #[arg(long, visible_alias = "num-workers")]
     pub workers: Option<usize>,
 
     #[command(flatten)]

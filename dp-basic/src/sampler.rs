@@ -3,7 +3,6 @@
 
 use crate::simple_dataset::SimpleDataset;
 use anyhow::Result;
-use clap::builder::BoolishValueParser;
 use report::println;
 use std::thread;
 use std::time::Duration;
@@ -20,9 +19,8 @@ use tch_parallel::distributed::{AverageMeter, ProcessGroup};
   launch -n 2 dp-basic sampler               two share them: the even and the odd ones
   launch -n 5 dp-basic sampler --drop-last   24 numbers on 5 ranks: four are left out")]
 pub struct Args {
-    /// Shuffle the numbers: --shuffle, or --shuffle=true as in the tutorial.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    /// Shuffle the numbers: --shuffle, or --shuffle=True as in the tutorial.
+    #[arg(long)]
     shuffle: bool,
     /// Seed of the order of the samples, the same on every rank.
     #[arg(long, default_value_t = 1111)]
@@ -36,6 +34,9 @@ pub struct Args {
     /// Batch size per rank.
     #[arg(long, default_value_t = 4)]
     batch_size: usize,
+    /// Threads that load batches ahead; the order stays the same.
+    #[arg(long, visible_alias = "num-workers", default_value_t = 2)]
+    workers: usize,
     /// Do not sleep between batches.
     #[arg(long)]
     no_sleep: bool,
@@ -70,8 +71,8 @@ pub fn run(args: &Args) -> Result<()> {
         Box::new(SequentialSampler)
     };
     println!("========== device:{device}");
-    let options =
-        DataLoaderOptions { batch_size: args.batch_size, num_workers: 2, ..Default::default() };
+    let Args { batch_size, workers: num_workers, .. } = *args;
+    let options = DataLoaderOptions { batch_size, num_workers, ..Default::default() };
     let loader = DataLoader::with_options(dataset, sampler, options)?;
     // ANCHOR_END: loader
 

@@ -8,7 +8,6 @@ pub const ORIGINALS: Originals<'_> = &[
     ("--vocab-path", Here::Flag("--vocab")),
     ("--output-path", Here::Flag("--output")),
     ("-hs", Here::Flag("--hidden")),
-    ("--num-workers", Here::Flag("--workers")),
     ("-t", Here::Instead(NO_TEST_SET)),
     ("--test-dataset", Here::Instead(NO_TEST_SET)),
     ("--with-cuda", Here::Instead("type --devices cuda:0 for a GPU; without it, it is the CPU")),

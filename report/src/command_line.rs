@@ -1,29 +1,15 @@
 //! The command line, which also accepts the original program's flags.
 
+use crate::vocabulary::{Here, LOCAL_RANK, Originals, Vocabulary};
 use clap::error::ErrorKind;
 use clap::{Command, Parser};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use tch_parallel::distributed::Env;
 use tch_parallel::{Error, Result};
 
-/// The counterpart of a flag of the original program.
-#[derive(Debug, Clone, Copy)]
-pub enum Here {
-    /// A flag with the same meaning, perhaps with its value: `--device=cpu`.
-    Flag(&'static str),
-    /// What to type instead.
-    Instead(&'static str),
-}
-
-/// The original's flags that have another name here, or none, each with its counterpart. Names are
-/// written with `-`, not `_`.
-pub type Originals<'a> = &'a [(&'static str, Here)];
-
-/// The argument by which `torch.distributed.launch` told a script its local rank.
-const LOCAL_RANK: &str = "--local-rank";
-
-/// Parses the command line. Flags may be spelled with `_` for `-`, as in PyTorch's launchers, and
-/// those of the original work or are answered with what to type instead: `originals` are the
+/// Parses the command line as argparse would. Flags may be spelled with `_` for `-`, and cut short as
+/// long as no other flag begins like them; one without a value may be followed by Python's `True` or
+/// `False`. Those of the original work or are answered with what to type instead: `originals` are the
 /// program's own, and `subcommands` those of subcommands with another original. `--local-rank` is
 /// accepted if it is this process's local rank. `--help` lists them.
 ///
@@ -33,15 +19,25 @@ pub fn parse<P: Parser>(originals: Originals<'_>, subcommands: &[(&str, Original
     for &(name, originals) in subcommands {
         command = command.mut_subcommand(name, |command| with_originals(command, originals));
     }
+    command.build();
     let words: Vec<_> = std::env::args_os().collect();
     let subcommand = subcommands.iter().find(|(name, _)| words.get(1).is_some_and(|w| w == name));
     let originals = subcommand.map_or(originals, |(_, originals)| originals);
+    let vocabulary =
+        Vocabulary::new(subcommand_of(&command, words.get(1..).unwrap_or_default()), originals);
     // An environment that is wrong is the process group's to refuse.
     let local_rank = || Env::read().ok().map(|env| env.map_or(0, |env| env.local_rank));
-    let matches = translate(words, originals, local_rank)
+    let matches = translate(words, &vocabulary, local_rank)
         .map_err(|text| command.error(ErrorKind::UnknownArgument, text))
         .and_then(|words| command.try_get_matches_from_mut(words));
     matches.and_then(|matches| P::from_arg_matches(&matches)).unwrap_or_else(|error| error.exit())
+}
+
+/// The command whose flags these words are: that of the subcommands with which they begin, such as
+/// `ring check`.
+fn subcommand_of<'a>(command: &'a Command, words: &[OsString]) -> &'a Command {
+    let subcommand = words.first().and_then(|word| command.find_subcommand(word));
+    subcommand.map_or(command, |subcommand| subcommand_of(subcommand, &words[1..]))
 }
 
 /// Adds the flags of the original to the end of the help.
@@ -63,13 +59,13 @@ fn with_originals(command: Command, originals: Originals<'_>) -> Command {
 /// known.
 ///
 /// # Errors
-/// What to type instead, for a flag that is missing here.
+/// Those of [`Vocabulary::name`], and for another local rank.
 fn translate(
     words: impl IntoIterator<Item = OsString>,
-    originals: Originals<'_>,
+    vocabulary: &Vocabulary<'_>,
     local_rank: impl Fn() -> Option<usize>,
 ) -> Result<Vec<OsString>, String> {
-    let mut words = words.into_iter();
+    let mut words = words.into_iter().peekable();
     let mut translated = Vec::new();
     while let Some(word) = words.next() {
         let Some(flag) = word.to_str().filter(|word| word.starts_with('-')) else {
@@ -80,29 +76,42 @@ fn translate(
             translated.push(word);
             break;
         }
-        let (given, value) =
-            flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
-        // After a single dash, the rest may be a value: `-oa_file`.
-        let dashed =
-            if given.starts_with("--") { given.replace('_', "-") } else { given.to_owned() };
-        if dashed == LOCAL_RANK {
-            let value = value.map(OsString::from).or_else(|| words.next());
-            let value = value.map(|value| value.to_string_lossy().into_owned());
+        let (given, value) = match flag.split_once('=') {
+            Some((name, value)) => (name, Some(OsString::from(value))),
+            None => (flag, None),
+        };
+        let mut name = OsString::from(vocabulary.name(given)?);
+        let is_switch = vocabulary.is_switch(&name);
+        let value = value.or_else(|| words.next_if(|word| is_switch && truth(word).is_some()));
+        if name == LOCAL_RANK {
+            let value = value.or_else(|| words.next()).unwrap_or_default();
             if let Some(own) = local_rank() {
-                check_local_rank(given, &value.unwrap_or_default(), own)
+                check_local_rank(given, &value.to_string_lossy(), own)
                     .map_err(|error| error.to_string())?;
             }
-            continue;
+        } else if let (true, Some(is_set)) = (is_switch, value.as_deref().and_then(truth)) {
+            // The last one counts.
+            translated.retain(|earlier| *earlier != name);
+            translated.extend(is_set.then_some(name));
+        } else {
+            if let Some(value) = value {
+                name.push("=");
+                name.push(value);
+            }
+            translated.push(name);
         }
-        let name = match originals.iter().find(|(original, _)| *original == dashed) {
-            Some((_, Here::Instead(text))) => return Err(format!("there is no {given}: {text}")),
-            Some((_, Here::Flag(here))) => (*here).to_owned(),
-            None => dashed,
-        };
-        translated.push(value.map_or(name.clone(), |value| format!("{name}={value}")).into());
     }
     translated.extend(words);
     Ok(translated)
+}
+
+/// What Python's words for true and false say; python-fire and argparse give flags such values.
+fn truth(word: &OsStr) -> Option<bool> {
+    match word.to_str()? {
+        "True" | "true" => Some(true),
+        "False" | "false" => Some(false),
+        _ => None,
+    }
 }
 
 /// Refuses a local rank that is not this process's.
@@ -120,6 +129,7 @@ fn check_local_rank(flag: &str, given: &str, local_rank: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{Arg, ArgAction};
 
     const ORIGINALS: Originals<'_> = &[
         ("-hs", Here::Flag("--hidden")),
@@ -130,15 +140,21 @@ mod tests {
     /// The command line of local rank 1, translated.
     fn translated(line: &str) -> Result<String, String> {
         let words = line.split(' ').map(OsString::from);
-        let words = translate(words, ORIGINALS, || Some(1))?;
+        let words = translate(words, &vocabulary(), || Some(1))?;
         Ok(words.join(" ".as_ref()).into_string().unwrap())
     }
 
+    fn vocabulary() -> Vocabulary<'static> {
+        let shuffle = Arg::new("shuffle").long("shuffle").action(ArgAction::SetTrue);
+        let batch_size = Arg::new("batch-size").long("batch-size");
+        Vocabulary::new(&Command::new("program").arg(shuffle).arg(batch_size), ORIGINALS)
+    }
+
     #[test]
-    fn flags_may_have_underscores_and_values_keep_theirs() {
+    fn values_stay_as_they_are() {
         assert_eq!(
-            translated("program --batch_size 2 --save=a_b -oa_b c_d -- --e_f").unwrap(),
-            "program --batch-size 2 --save=a_b -oa_b c_d -- --e_f"
+            translated("program --batch_size 2 --save=a_b -oa_b c_d --batch=-1 -- --e_f").unwrap(),
+            "program --batch-size 2 --save=a_b -oa_b c_d --batch-size=-1 -- --e_f"
         );
     }
 
@@ -151,12 +167,33 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_is_missing_is_answered_as_it_was_typed() {
+    fn a_flag_that_is_missing_is_answered_with_or_without_a_value() {
         for (line, flag) in
             [("program --dist-url x", "--dist-url"), ("program --dist_url=x", "--dist_url")]
         {
             let expected = format!("there is no {flag}: launch --master-addr sets it");
             assert_eq!(translated(line).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn pythons_words_for_true_and_false_may_follow_a_switch() {
+        for (line, expected) in [
+            ("program --shuffle --x", "program --shuffle --x"),
+            ("program --shuffle=True --x", "program --shuffle --x"),
+            ("program --shuffle True --x", "program --shuffle --x"),
+            ("program --shuf=false --x", "program --x"),
+            ("program --shuffle False --x", "program --x"),
+            // The last one counts.
+            ("program --shuffle --shuffle False --x", "program --x"),
+            ("program --shuffle False --shuffle True --x", "program --shuffle --x"),
+            // Not ours to judge.
+            ("program --shuffle=maybe", "program --shuffle=maybe"),
+            ("program --shuffle maybe", "program --shuffle maybe"),
+            ("program --batch-size=True", "program --batch-size=True"),
+            ("program --batch-size False", "program --batch-size False"),
+        ] {
+            assert_eq!(translated(line).unwrap(), expected);
         }
     }
 
@@ -174,7 +211,22 @@ mod tests {
             assert!(error.starts_with(found), "{error}");
         }
         let words = ["program", "--local_rank", "3"].map(OsString::from);
-        assert_eq!(translate(words, ORIGINALS, || None).unwrap(), ["program"]);
+        assert_eq!(translate(words, &vocabulary(), || None).unwrap(), ["program"]);
+    }
+
+    #[test]
+    fn the_flags_are_those_of_the_subcommand_at_the_beginning() {
+        let check = Command::new("check");
+        let program = Command::new("program").subcommand(Command::new("ring").subcommand(check));
+        for (line, name) in [
+            ("--n 5", "program"),
+            ("ring --n 5", "ring"),
+            ("ring check --n 5", "check"),
+            ("--output ring", "program"),
+        ] {
+            let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(subcommand_of(&program, &words).get_name(), name);
+        }
     }
 
     #[test]

@@ -16,7 +16,8 @@
 //! | `progress` | [`say`], [`progress_bar`]: the progress of a training, for people |
 //! | `table` | [`table()`]: numbers in columns, for people |
 //! | [`template`] | text files with placeholders for functions and numbers |
-//! | `command_line` | [`parse`]: the command line, also in the words of the original ([`Originals`]) |
+//! | `command_line` | [`parse`]: the command line, as argparse would read it |
+//! | `vocabulary` | [`Originals`]: the original's flags, and what stands for them here ([`Here`]) |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed |
 //! | `file` | [`save`]: writes a text to a file |
@@ -47,9 +48,10 @@ mod table;
 pub mod template;
 mod tensorboard;
 mod timing;
+mod vocabulary;
 
 pub use bytes::{parse_size, size};
-pub use command_line::{Here, Originals, parse};
+pub use command_line::parse;
 pub use exit::exit;
 pub use file::save;
 pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value, say_unused_gpus};
@@ -60,3 +62,4 @@ pub use progress::{progress_bar, say};
 pub use step::{Step, why_not_finite};
 pub use table::{Column, hours, table, thousands};
 pub use timing::{Summary, Timing, median};
+pub use vocabulary::{Here, Originals};

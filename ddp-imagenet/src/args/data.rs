@@ -47,7 +47,7 @@ pub struct DataArgs {
     pub batch_size: usize,
     /// Threads that load batches ahead, for all ranks of this host together; 0 loads them in the
     /// training loop.
-    #[arg(short = 'j', long, default_value_t = 4)]
+    #[arg(short = 'j', long, visible_alias = "num-workers", default_value_t = 4)]
     pub workers: usize,
 }
 

@@ -36,7 +36,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub steps: Option<u64>,
     /// Threads that load batches ahead; 0 loads them in the training loop.
-    #[arg(short, long, default_value_t = 0)]
+    #[arg(short, long, visible_alias = "num-workers", default_value_t = 0)]
     workers: usize,
     /// Seed of weights, dropout and masking.
     #[arg(long, default_value_t = 0)]

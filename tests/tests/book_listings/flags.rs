@@ -1,6 +1,6 @@
 //! Chapter "The originals' flags".
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -101,9 +101,9 @@ const MAIN_AMP_PY: Original = &[
     ("--channels-last", "False"),
 ];
 
-/// All but `--resume`, which has no effect there either.
 const MULTIGPU: Original = &[
     ("--lr", "0.1"),
+    ("--resume", ""),
     ("--batch_size", "768"),
     ("--num_workers", "4"),
     ("--num_worker", "4"),
@@ -133,6 +133,8 @@ const PYRAMIDNET: Original = &[
     ("--no-verbose", SWITCH),
     ("--tensorboard", SWITCH),
     ("--dataset", "cifar100"),
+    ("--data", "required"),
+    ("--net_type", "pyramidnet"),
 ];
 
 #[test]
@@ -243,20 +245,26 @@ impl Flags {
         Ok(Flags { options, originals })
     }
 
+    /// The name of a flag that may be cut short. `None` for one that would be unknown.
+    fn name(&self, given: &str) -> Option<&str> {
+        let known = || self.originals.keys().chain(self.options.keys()).map(String::as_str);
+        let like: BTreeSet<_> = known().filter(|name| name.starts_with(given)).collect();
+        known().find(|name| *name == given).or(like.first().copied().filter(|_| like.len() == 1))
+    }
+
     /// What to type for a flag, and the default. `None` if one of its spellings would be unknown.
     fn find(&self, spellings: &str, is_switch: bool) -> Option<(String, String)> {
         let mut found = None;
         for spelling in spellings.split(", ") {
-            let dashed = spelling.replace('_', "-");
-            let here = self.originals.get(&dashed).map_or(dashed.as_str(), String::as_str);
+            let name = self.name(&spelling.replace('_', "-"))?;
+            let here = self.originals.get(name).map_or(name, String::as_str);
             found = Some(match here.split_once([' ', '=']) {
                 None => {
                     let Flag { value, default } = self.options.get(here)?;
-                    let cell = match (is_switch, value.trim_matches(['<', '>'])) {
-                        (true, "") => format!("`{here}`"),
-                        (true, value) => format!("`{here} {value}`"),
-                        (false, "") => format!("`{here}`, without a value"),
-                        (false, _) => format!("`{here}`"),
+                    let cell = match value.trim_matches(['<', '>']) {
+                        value if is_switch && !value.is_empty() => format!("`{here} {value}`"),
+                        // One without a value takes Python's `True` and `False`.
+                        _ => format!("`{here}`"),
                     };
                     (cell, default.clone())
                 }
