@@ -95,7 +95,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     if args.channels_last {
         channels_last_weights(&vs)?;
     }
-    let options = DdpOptions { comm_hook: args.recipe.comm_hook(), ..Default::default() };
+    let (comm_hook, find_unused_parameters) =
+        (args.recipe.comm_hook(), args.find_unused_parameters);
+    let options = DdpOptions { comm_hook, find_unused_parameters, ..Default::default() };
     let model = DistributedDataParallel::with_options(model, &vs, &group, options)?;
 
     let mut metrics = args.report.metrics(&group)?;

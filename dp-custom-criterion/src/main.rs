@@ -21,26 +21,26 @@ mod originals;
 mod parallel;
 
 use anyhow::Result;
-use args::{Args, Command, Method, TrainArgs, Utf8, VocabArgs};
+use args::{Args, Command, TrainArgs, Utf8, VocabArgs};
 use data::{BertDataset, Vocab};
 use exhibits::compare::compare;
-use loss::{bert_loss, bert_means, correct};
+use loss::{bert_loss, correct};
 use model::LanguageModel;
 use originals::{ORIGINALS, VOCAB};
-use parallel::{Criterion, Parallel};
+use parallel::Parallel;
 use report::comparison::is_measured;
-use report::{InFlight, Meter, Timing, exit, println, why_not_finite};
+use report::{
+    InFlight, Meter, Timing, exit, one_thread_each, println, process_group_on, why_not_finite,
+};
 use serde::Serialize;
+use tch::Tensor;
 use tch::nn::{Path, VarStore};
-use tch::{Device, Tensor};
 use tch_parallel::Event;
 use tch_parallel::amp::autocast;
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler};
-use tch_parallel::data_parallel::{
-    DataParallel, DataParallelModel, DataParallelOptions, Step, gather,
-};
-use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, Env, init_process_group};
+use tch_parallel::data_parallel::{Step, gather};
+use tch_parallel::distributed::{AverageMeter, Env, init_process_group};
 use tch_parallel::optim::{Adam, Optimizer};
 
 fn main() {
@@ -67,11 +67,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     let home = devices.first();
     let _on = home.guard()?;
     let ranks = env.as_ref().map_or(1, |env| env.world_size);
-    if Device::from(home) == Device::Cpu && devices.len().max(ranks) > 1 {
-        // Replicas that share OpenMP's threads do not behave like separate devices, and what such a
-        // thread allocates belongs to no replica.
-        tch::set_num_threads(1);
-    }
+    one_thread_each(&devices, ranks);
     let say = |line: String| {
         if env.as_ref().is_none_or(|env| env.rank == 0) {
             println!("{line}");
@@ -88,33 +84,16 @@ fn train(args: &TrainArgs) -> Result<()> {
     let loader_options = args.loader(corpus.pairs.len(), ranks, home)?;
     let vocab_size = args.model.vocab_size(vocab.len())?;
 
-    // ANCHOR: model
     say("Building BERT model".into());
-    let group = init_process_group(args.method.process_group(home))?;
+    let group = init_process_group(process_group_on(home, args.method.method.is_distributed()))?;
     tch::manual_seed(args.seed as i64 + group.rank() as i64);
     let vs = VarStore::new(home.into());
     let build = |path: &Path<'_>| LanguageModel::new(path, &args.model, vocab_size);
-    let model = match args.method.method {
-        Method::DataParallel => Parallel::DataParallel(DataParallel::new(build, &vs, &devices)?),
-        Method::OutputDevice => {
-            let output_device = Some(args.method.output_device(&devices)?);
-            let options = DataParallelOptions { output_device, ..Default::default() };
-            Parallel::OutputDevice(DataParallel::with_options(build, &vs, &devices, options)?)
-        }
-        Method::CustomCriterion => {
-            let criterion = match args.method.weighted {
-                true => Criterion::weighted(bert_means),
-                false => Criterion::new(bert_loss),
-            };
-            Parallel::CustomCriterion(DataParallelModel::new(build, &vs, &devices)?, criterion)
-        }
-        Method::Ddp => Parallel::Ddp(DistributedDataParallel::new(build(&vs.root()), &vs, &group)?),
-    };
+    let model = Parallel::new(&args.method, build, &vs, &devices, &group)?;
     let mut optimizer = Adam::new(&vs, args.adam())?;
     let precision = args.precision();
     let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
     say(format!("Total Parameters: {parameters}"));
-    // ANCHOR_END: model
 
     let mut metrics = args.report.metrics(&group)?;
     let mut profiler = args.report.profiler(&group)?;
@@ -125,7 +104,8 @@ fn train(args: &TrainArgs) -> Result<()> {
     say("Training Start".into());
 
     let run = |bert: &LanguageModel, (tokens, segments): (Tensor, Tensor)| {
-        bert.forward_t(&tokens, &segments, true)
+        let (next, mlm) = bert.forward_t(&tokens, &segments, true);
+        (if args.no_next_sentence { next.detach() } else { next }, mlm)
     };
     // Each rank takes its share, unshuffled as with codertimo's loader.
     let sampler = DistributedSampler { shuffle: false, ..DistributedSampler::new(&group, 0) };
@@ -143,18 +123,6 @@ fn train(args: &TrainArgs) -> Result<()> {
             let (loss, next) = match &model {
                 // ANCHOR: data_parallel
                 Parallel::DataParallel(model) => {
-                    let (output, loss) = autocast(home.into(), precision, || -> Result<_> {
-                        let output = model.forward(input, run)?;
-                        let loss = trace.span(Step::Loss, home, || bert_loss(&output, &target));
-                        Ok((output, loss))
-                    })??;
-                    optimizer.zero_grad()?;
-                    model.backward(&loss)?;
-                    (loss, output.0)
-                }
-                // ANCHOR_END: data_parallel
-                // ANCHOR: output_device
-                Parallel::OutputDevice(model) => {
                     // The targets go where the outputs are, and the loss is computed there.
                     let there = model.output_device();
                     let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
@@ -168,7 +136,7 @@ fn train(args: &TrainArgs) -> Result<()> {
                     model.backward(&loss)?;
                     (loss, output.0)
                 }
-                // ANCHOR_END: output_device
+                // ANCHOR_END: data_parallel
                 // ANCHOR: custom_criterion
                 Parallel::CustomCriterion(model, criterion) => {
                     let (loss, next) = autocast(home.into(), precision, || -> Result<_> {
@@ -194,8 +162,21 @@ fn train(args: &TrainArgs) -> Result<()> {
                     model.backward(&loss)?;
                     (loss, output.0)
                 }
+                // ANCHOR_END: ddp
+                // ANCHOR: apex
+                Parallel::Apex(model) => {
+                    // To find parameters without a gradient, the wrapper copies what is returned.
+                    let with_loss = |bert: &_| {
+                        let output = run(bert, input);
+                        (bert_loss(&output, &target), output.0)
+                    };
+                    let (loss, next) =
+                        autocast(home.into(), precision, || model.forward(with_loss))??;
+                    optimizer.zero_grad()?;
+                    model.backward(&loss)?;
+                    (loss, next)
+                } // ANCHOR_END: apex
             };
-            // ANCHOR_END: ddp
             let backward_ended = Event::record(home)?;
             step += 1;
             optimizer.set_lr(args.lr(step));
@@ -252,11 +233,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             break;
         }
     }
-    let waited = match &model {
-        Parallel::Ddp(model) => Some(model.logging_data()?.waiting_time()),
-        _ => None,
-    };
-    for report in meter.reports(&vs, optimizer.state_bytes(), waited, &timing)? {
+    for report in meter.reports(&vs, optimizer.state_bytes(), model.waiting_time()?, &timing)? {
         println!("{report}");
         metrics.log("device", &report)?;
     }

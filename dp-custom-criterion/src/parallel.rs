@@ -1,31 +1,86 @@
 //! The model, wrapped as its method requires.
 
+use crate::args::{Method, MethodArgs};
+use crate::loss::{bert_loss, bert_means};
 use crate::model::LanguageModel;
+use anyhow::Result;
+use std::time::Duration;
 use tch::Tensor;
-use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel, Trace};
-use tch_parallel::distributed::DistributedDataParallel;
+use tch::nn::{Path, VarStore};
+use tch_parallel::Devices;
+use tch_parallel::data_parallel::{
+    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Trace,
+};
+use tch_parallel::distributed::{
+    ApexDistributedDataParallel, ApexOptions, DdpOptions, DistributedDataParallel, ProcessGroup,
+};
 
 /// Takes outputs and targets, both as pairs: of the next sentence, and of the masked words.
 pub type Criterion = DataParallelCriterion<(Tensor, Tensor), (Tensor, Tensor)>;
 
-/// One variant for each [`Method`](crate::args::Method).
+/// One variant for each wrapper; the methods `data-parallel` and `output-device` share theirs.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for the whole training")]
 pub enum Parallel {
     DataParallel(DataParallel<LanguageModel>),
-    OutputDevice(DataParallel<LanguageModel>),
     CustomCriterion(DataParallelModel<LanguageModel>, Criterion),
     Ddp(DistributedDataParallel<LanguageModel>),
+    Apex(ApexDistributedDataParallel<LanguageModel>),
 }
 
 impl Parallel {
+    /// Wraps the model that `build` makes in `vs`, on the first of `devices`.
+    pub fn new(
+        args: &MethodArgs,
+        build: impl Fn(&Path<'_>) -> LanguageModel,
+        vs: &VarStore,
+        devices: &Devices,
+        group: &ProcessGroup,
+    ) -> Result<Self> {
+        // ANCHOR: new
+        Ok(match args.method {
+            Method::DataParallel | Method::OutputDevice => {
+                let output_device = Some(args.output_device(devices)?);
+                let options = DataParallelOptions { output_device, ..Default::default() };
+                Self::DataParallel(DataParallel::with_options(build, vs, devices, options)?)
+            }
+            Method::CustomCriterion => {
+                let criterion = match args.weighted {
+                    true => Criterion::weighted(bert_means),
+                    false => Criterion::new(bert_loss),
+                };
+                Self::CustomCriterion(DataParallelModel::new(build, vs, devices)?, criterion)
+            }
+            Method::Ddp => {
+                let find_unused_parameters = args.find_unused_parameters;
+                let options = DdpOptions { find_unused_parameters, ..Default::default() };
+                let bert = build(&vs.root());
+                Self::Ddp(DistributedDataParallel::with_options(bert, vs, group, options)?)
+            }
+            Method::Apex => {
+                // As in Apex's ImageNet example.
+                let options = ApexOptions { delay_allreduce: true, ..Default::default() };
+                Self::Apex(ApexDistributedDataParallel::new(build(&vs.root()), vs, group, options)?)
+            }
+        })
+        // ANCHOR_END: new
+    }
+
     /// Records in `trace` what the replicas of one process do.
     pub fn set_trace(&self, trace: &Trace) {
         match self {
-            Parallel::DataParallel(model) | Parallel::OutputDevice(model) => model.set_trace(trace),
+            Parallel::DataParallel(model) => model.set_trace(trace),
             Parallel::CustomCriterion(model, _) => model.set_trace(trace),
-            Parallel::Ddp(_) => {}
+            Parallel::Ddp(_) | Parallel::Apex(_) => {}
         }
+    }
+
+    /// How long a rank of several only waits for gradients in a step.
+    pub fn waiting_time(&self) -> Result<Option<Duration>> {
+        Ok(match self {
+            Parallel::DataParallel(_) | Parallel::CustomCriterion(..) => None,
+            Parallel::Ddp(model) => Some(model.logging_data()?.waiting_time()),
+            Parallel::Apex(model) => Some(model.logging_data()?.waiting_time()),
+        })
     }
 }
 
@@ -33,14 +88,11 @@ impl Parallel {
 mod tests {
     use super::*;
     use crate::data::{BertDataset, Corpus, Vocab, VocabOptions};
-    use crate::loss::{bert_loss, bert_means};
     use crate::model::ModelOptions;
-    use std::path::Path;
-    use tch::nn::{self, VarStore};
+    use std::path;
     use tch::{Device, Kind};
     use tch_parallel::data::Dataset;
-    use tch_parallel::data_parallel::DataParallelOptions;
-    use tch_parallel::{Devices, LogicalDevice, Tensors};
+    use tch_parallel::{LogicalDevice, Tensors};
 
     type Pair = (Tensor, Tensor);
 
@@ -57,7 +109,7 @@ mod tests {
     impl Problem {
         fn new(rows: usize) -> Self {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/pairs.txt");
-            let corpus = Corpus::load(Path::new(path)).unwrap();
+            let corpus = Corpus::load(path::Path::new(path)).unwrap();
             let vocab = Vocab::build(&corpus, VocabOptions::default());
             let options = ModelOptions {
                 hidden: 32,
@@ -82,7 +134,7 @@ mod tests {
             Self { options, vocab_size, input, target, weights }
         }
 
-        fn build(&self) -> impl Fn(&nn::Path<'_>) -> LanguageModel {
+        fn build(&self) -> impl Fn(&Path<'_>) -> LanguageModel {
             let (options, vocab_size) = (self.options, self.vocab_size);
             move |path| LanguageModel::new(path, &options, vocab_size)
         }

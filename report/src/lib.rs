@@ -18,6 +18,7 @@
 //! | [`template`] | text files with placeholders for functions and numbers |
 //! | `command_line` | [`parse`]: the command line, as argparse would read it |
 //! | `vocabulary` | [`Originals`]: the original's flags, and what stands for them here ([`Here`]) |
+//! | `devices` | [`DevicesArgs`]: the devices of a training, and those of one of its processes |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed |
 //! | `file` | [`save`]: writes a text to a file |
@@ -33,6 +34,7 @@ mod bytes;
 mod command_line;
 pub mod comparison;
 pub mod console;
+mod devices;
 mod exit;
 mod file;
 mod flags;
@@ -52,6 +54,7 @@ mod vocabulary;
 
 pub use bytes::{parse_size, size};
 pub use command_line::parse;
+pub use devices::{DevicesArgs, one_thread_each, process_group_on};
 pub use exit::exit;
 pub use file::save;
 pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value, say_unused_gpus};

@@ -40,6 +40,7 @@ def parse_args():
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--amp", choices=PRECISIONS)
     parser.add_argument("--zero", action="store_true")
+    parser.add_argument("--find-unused-parameters", action="store_true")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--seed", type=int, help="rank r takes seed + r; by default 0")
     parser.add_argument("--steps", type=int, help="batches of an epoch, by default all")
@@ -174,7 +175,8 @@ def main():
     torch.manual_seed(seed + rank)
     with device:  # as in Rust, a GPU draws its weights itself
         model = build(args.arch)
-    model = DistributedDataParallel(model.to(memory_format=layout(args)))
+    model = model.to(memory_format=layout(args))
+    model = DistributedDataParallel(model, find_unused_parameters=args.find_unused_parameters)
     sgd = {"lr": args.lr, "momentum": args.momentum, "weight_decay": args.weight_decay}
     if args.zero:
         optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, **sgd)

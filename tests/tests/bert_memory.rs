@@ -25,7 +25,7 @@ const SIZES: [&str; 6] = [
     "--steps=3",
 ];
 
-const METHODS: [&str; 4] = ["data-parallel", "output-device", "custom-criterion", "ddp"];
+const METHODS: [&str; 5] = ["data-parallel", "output-device", "custom-criterion", "ddp", "apex"];
 
 /// The memory of a device, in bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,8 +67,8 @@ fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
     let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES))?;
     program.args(["--metrics", "metrics", "--corpus"]);
     program.arg(workspace().join("tests/data/pairs.txt"));
-    let ranks = if method == "ddp" { devices } else { 1 };
-    let program = if method == "ddp" { launch(ranks, &program)? } else { program };
+    let ranks = if is_distributed(method) { devices } else { 1 };
+    let program = if is_distributed(method) { launch(ranks, &program)? } else { program };
     let job = Job::new()?;
     job.run(program)?.expect_success()?;
     let mut found = Vec::new();
@@ -85,6 +85,11 @@ fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
     let expected: Vec<_> = (0..devices).map(|index| format!("cpu:{index}")).collect();
     ensure!(names == expected, "{method} reports {names:?}");
     Ok(found)
+}
+
+/// Whether each device has a process of its own.
+fn is_distributed(method: &str) -> bool {
+    ["ddp", "apex"].contains(&method)
 }
 
 /// The result of [`train`], cached so that tests that need the same training run it only once.
@@ -163,9 +168,9 @@ fn with_a_parallel_criterion_all_devices_need_the_same_but_for_adams_state() -> 
 }
 
 #[test]
-fn with_ddp_all_ranks_need_the_same_to_the_byte() -> Result<()> {
-    for devices in [2, 4] {
-        let found = trained("ddp", devices)?;
+fn with_ddp_and_apex_all_ranks_need_the_same_to_the_byte() -> Result<()> {
+    for (method, devices) in [("ddp", 2), ("ddp", 4), ("apex", 2), ("apex", 4)] {
+        let found = trained(method, devices)?;
         for other in &found[1..] {
             assert_eq!(Device { name: found[0].name.clone(), ..other.clone() }, found[0]);
         }
@@ -179,10 +184,13 @@ fn what_lives_between_two_steps_is_known_to_the_byte() -> Result<()> {
     for (method, devices) in METHODS.into_iter().flat_map(|method| [(method, 2), (method, 4)]) {
         for (index, device) in trained(method, devices)?.into_iter().enumerate() {
             let Device { live, parameters, gradients, optimizer_state, .. } = device;
-            // DistributedDataParallel keeps gradients in buckets as well.
-            let buckets = if method == "ddp" { gradients } else { 0 };
-            assert_eq!(live, parameters + gradients + optimizer_state + buckets, "{method}");
-            let trains = method == "ddp" || index == 0;
+            // Both wrappers keep gradients in buckets as well.
+            let buckets = if is_distributed(method) { gradients } else { 0 };
+            // Apex's also keeps which parameters were used, as two i32 for each of them.
+            let used = if method == "apex" { 38 * 2 * size_of::<i32>() } else { 0 };
+            let known = parameters + gradients + optimizer_state + buckets + used;
+            assert_eq!(live, known, "{method}");
+            let trains = is_distributed(method) || index == 0;
             assert_eq!(gradients > 0, trains, "{method}, cpu:{index}");
             assert_eq!(optimizer_state > 2 * gradients, trains, "{method}, cpu:{index}");
         }
@@ -211,7 +219,7 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
 
 // === compare ===
 
-/// All four methods side by side, with the sizes of the other tests.
+/// All methods side by side, with the sizes of the other tests.
 fn compare(flags: &[&str]) -> Result<Command> {
     let sizes = SIZES.into_iter().chain(["--batch-size=8", UNHURRIED, "--corpus"]);
     let mut program = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
@@ -258,7 +266,7 @@ fn a_budget_allows_larger_batches_the_evener_the_devices_are() -> Result<()> {
         assert!(peak? <= 24.0 && next? >= 24.0, "{printed}");
         largest.push(cells[1].parse::<usize>()?);
     }
-    let [plain, output_device, custom, _] = largest[..] else { anyhow::bail!("{printed}") };
+    let [plain, output_device, custom, ..] = largest[..] else { anyhow::bail!("{printed}") };
     assert!(plain <= output_device && output_device < custom, "{printed}");
     Ok(())
 }

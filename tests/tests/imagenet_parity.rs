@@ -49,6 +49,11 @@ fn two_ranks_with_a_resnet_equal_python() -> Result<()> {
 }
 
 #[test]
+fn two_ranks_that_look_for_unused_parameters_equal_python() -> Result<()> {
+    expect_parity(2, &["--arch", "pyramidnet8_a6", "--find-unused-parameters", "--steps", "5"])
+}
+
+#[test]
 fn two_ranks_that_share_out_the_optimizers_state_equal_python() -> Result<()> {
     expect_parity(2, &["--arch", "pyramidnet8_a6", "--zero", "--steps", "5"])
 }

@@ -24,6 +24,9 @@ pub struct TrainArgs {
     /// Store the channels of a pixel side by side, which suits a GPU's tensor cores.
     #[arg(long)]
     pub channels_last: bool,
+    /// Find parameters that the loss does not depend on, which would otherwise be an error.
+    #[arg(long)]
+    pub find_unused_parameters: bool,
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// Seed of the images' order, and on rank r, plus r, of the weights [default: 0]. If given, cuDNN

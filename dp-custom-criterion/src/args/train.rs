@@ -51,6 +51,10 @@ pub struct TrainArgs {
     /// Adam's decay rate of the mean of their squares.
     #[arg(long, default_value_t = 0.999)]
     adam_beta2: f64,
+    /// Learn from the words alone: the loss of the next sentence is only shown, and its head gets no
+    /// gradient.
+    #[arg(long)]
+    pub no_next_sentence: bool,
     /// Steps of warm-up, after which the learning rate falls; a short run learns more with 100.
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u64).range(1..))]
     warmup: u64,

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{UNHURRIED, dp_custom_criterion, workspace};
+use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
 
 use super::listing::{LAST_DIGIT, expect_amounts, expect_listing};
 use super::{after_two, printed};
@@ -37,6 +37,32 @@ fn the_losses_of_the_methods_are_as_the_book_shows() -> Result<()> {
         }
     }
     expect_listing("bert_losses.txt", &listing, LAST_DIGIT)
+}
+
+#[test]
+fn a_head_that_learns_nothing_ends_ddp_unless_it_is_expected_and_apex_never() -> Result<()> {
+    let sizes = "--batch-size 16 --hidden 32 --layers 2 --steps 2 --no-next-sentence";
+    let mut listing = format!(
+        "$ BERT=\"cargo launch -n 2 dp-custom-criterion -- --corpus {CORPUS}\n    {sizes}\"\n"
+    );
+    let run = |method: &str| -> Result<_> {
+        let flags = format!("--corpus {} {sizes} --method {method}", corpus());
+        Job::new()?.run(launch(2, &dp_custom_criterion(flags.split(' '))?)?)
+    };
+    let line = |text: &str, begins: &str| -> Result<String> {
+        let line = text.lines().find(|line| line.starts_with(begins));
+        Ok(line.with_context(|| format!("no {begins} in {text}"))?.to_owned() + "\n")
+    };
+
+    let failed = line(&run("ddp")?.expect_code(1)?.stderr, "[rank 0]")?;
+    listing += &format!("$ $BERT --method ddp 2>&1 | grep '^.rank 0'\n{failed}");
+    let mut losses = Vec::new();
+    for method in ["ddp --find-unused-parameters", "apex"] {
+        losses.push(line(&run(method)?.expect_success()?.stdout, "EP0")?);
+        listing += &format!("$ $BERT --method {method} | grep EP0\n{}", losses[losses.len() - 1]);
+    }
+    assert_eq!(losses[0], losses[1]);
+    expect_listing("bert_unused_parameters.txt", &listing, LAST_DIGIT)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::runs::Measured;
 use minijinja::{Error, Value, context};
-use report::{DeviceReport, template};
+use report::{DeviceReport, flag_value, template};
 
 const TEXT: &str = include_str!("explain.jinja");
 
@@ -23,7 +23,7 @@ fn numbers(found: &Measured) -> Value {
     let gathered = found.batch_size() - found.images;
     context! {
         run => found.name.clone(),
-        method => found.method.to_string(),
+        method => flag_value(&found.method),
         images => found.images,
         images_per_second => found.images_per_second(),
         fetch_percent => 100.0 * found.fetch_seconds / found.seconds(),

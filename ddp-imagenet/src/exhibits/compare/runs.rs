@@ -4,7 +4,7 @@ use super::args::CompareArgs;
 use crate::exhibits::train_cifar::{EpochEvent, Method, OptimizerKind, StepEvent};
 use anyhow::Result;
 use report::comparison::{self, Comparison, Training, Workers};
-use report::{DeviceReport, Meter, eprintln, median};
+use report::{DeviceReport, Meter, eprintln, flag_value, median};
 use std::ffi::OsString;
 use tch_parallel::LogicalDevice;
 
@@ -69,7 +69,8 @@ pub fn train(
     method: Method,
     optimizer: OptimizerKind,
 ) -> Result<Measured> {
-    let name = format!("{method}, {optimizer}");
+    let (method_flag, optimizer) = (flag_value(&method), flag_value(&optimizer));
+    let name = format!("{method_flag}, {optimizer}");
     let CompareArgs { data, arch, devices: all, steps, seed, .. } = args;
     let on_cpu = matches!(all.first(), LogicalDevice::Cpu(_));
     let images = args.images(method)?;
@@ -80,9 +81,8 @@ pub fn train(
         // Its flags are those of one process.
         Method::Apex => (all.to_string(), images),
     };
-    let optimizer = optimizer.to_string().to_lowercase();
     let flags = format!(
-        "train-cifar --arch={arch} --method={method} --optimizer={optimizer} --devices={devices} \
+        "train-cifar --arch={arch} --method={method_flag} --optimizer={optimizer} --devices={devices} \
          --batch-size={batch_size} --workers={workers} --steps={steps} --seed={seed}"
     );
     let ranks = Workers::Ranks(all.len());

@@ -49,7 +49,7 @@ pub fn tables_of(measured: &[Measured]) -> String {
 mod tests {
     use super::*;
     use crate::exhibits::train_cifar::Method;
-    use report::DeviceReport;
+    use report::{DeviceReport, flag_value};
 
     /// S4.44 and S4.45: 22 minutes, and 5.
     #[test]
@@ -64,7 +64,7 @@ mod tests {
             idle_share: 0.01,
         };
         let article = |method: Method, images, devices, batches, batch_seconds| Measured {
-            name: format!("{method}, SGD"),
+            name: format!("{}, SGD", flag_value(&method)),
             method,
             images,
             devices: (0..devices).map(device).collect(),

@@ -4,13 +4,10 @@ use crate::args::{DataArgs, Images};
 use anyhow::{Result, ensure};
 use clap::{ValueEnum, value_parser};
 use ddp_imagenet::models::Arch;
-use report::{ReportArgs, flag_value};
-use std::fmt;
+use report::{DevicesArgs, ReportArgs, process_group_on};
 use tch::nn::VarStore;
 use tch_parallel::data::{DataLoaderOptions, ImageSource};
-use tch_parallel::distributed::{
-    Backend, DeviceChoice, Env, ProcessGroup, ProcessGroupOptions, device_of_rank,
-};
+use tch_parallel::distributed::{Backend, Env, ProcessGroup, ProcessGroupOptions};
 use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, Error, LogicalDevice};
@@ -50,7 +47,7 @@ pub struct Args {
     #[arg(long)]
     sync_bn: bool,
     /// Optimizer. The companion repository uses Adam with DataParallel.
-    #[arg(long, value_enum, default_value_t = OptimizerKind::Sgd)]
+    #[arg(long, value_enum, ignore_case = true, default_value_t = OptimizerKind::Sgd)]
     optimizer: OptimizerKind,
     /// Learning rate.
     #[arg(long, default_value_t = 0.1)]
@@ -65,10 +62,8 @@ pub struct Args {
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
-    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1 [default: cpu:0]. With
-    /// ddp and apex one for each rank of this host [default: Nxcpu for N ranks].
-    #[arg(long)]
-    devices: Option<Devices>,
+    #[command(flatten)]
+    devices: DevicesArgs,
     /// Backend of the collectives: gloo or nccl [default: nccl for GPUs, else gloo].
     #[arg(long)]
     backend: Option<Backend>,
@@ -100,29 +95,15 @@ impl Method {
     }
 }
 
-impl fmt::Display for Method {
-    /// The value of the flag.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&flag_value(self))
-    }
-}
-
 /// The optimizers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OptimizerKind {
     /// Momentum 0.9, one number per parameter, and weight decay 1e-4.
+    #[value(name = "SGD")]
     Sgd,
     /// Two numbers per parameter.
+    #[value(name = "Adam")]
     Adam,
-}
-
-impl fmt::Display for OptimizerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            OptimizerKind::Sgd => "SGD",
-            OptimizerKind::Adam => "Adam",
-        })
-    }
 }
 
 impl Args {
@@ -132,33 +113,27 @@ impl Args {
     /// [`Error::Argument`] for devices, or a number of ranks, that
     /// the method does not support.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
-        let (rank, ranks) = env.map_or((0, 1), |env| (env.local_rank, env.local_world_size));
-        if self.method.is_distributed() {
-            return Ok(Devices::new([device_of_rank(self.devices.as_ref(), rank, ranks)?])?);
+        let is_distributed = self.method.is_distributed();
+        let devices = self.devices.of_process(env, &self.method, is_distributed)?;
+        if is_distributed {
+            return Ok(devices);
         }
-        let expected = "ddp or apex where there are several ranks: one process serves all its \
-                        devices";
-        let is_alone = env.is_none_or(|env| env.world_size == 1);
-        ensure!(is_alone, Error::argument("--method", self.method, expected));
         let expected = "left out unless --method is ddp or apex: one process has nobody to exchange \
                         with";
         ensure!(self.backend.is_none(), Error::argument("--backend", "given", expected));
         let expected = "left out unless --method is ddp or apex: in one process each replica \
                         normalises its own part of the batch, as in PyTorch";
         ensure!(!self.sync_bn, Error::argument("--sync-bn", "given", expected));
-        let devices = self.devices.clone().map_or_else(|| Devices::cpu(1), Ok)?;
         let expected = "a single device; --method data-parallel trains on several";
         let are_too_many = self.method == Method::Single && devices.len() > 1;
         ensure!(!are_too_many, Error::argument("--devices", devices, expected));
         Ok(devices)
     }
 
-    /// The ranks communicate on their own devices. A single process has no peers and needs no GPU for
-    /// that.
+    /// How this process, whose first device is `device`, meets the others.
     pub fn process_group(&self, device: LogicalDevice) -> ProcessGroupOptions {
-        let on_gpu = matches!(device, LogicalDevice::Cuda(_)) && self.method.is_distributed();
-        let device = if on_gpu { DeviceChoice::Cuda } else { DeviceChoice::Cpu };
-        ProcessGroupOptions { device, backend: self.backend, ..Default::default() }
+        let options = process_group_on(device, self.method.is_distributed());
+        ProcessGroupOptions { backend: self.backend, ..options }
     }
 
     /// The images to learn from, and the number of their classes.
@@ -176,7 +151,7 @@ impl Args {
     pub fn loader(&self, device: LogicalDevice, ranks: usize) -> Result<DataLoaderOptions> {
         let pin_memory = matches!(device, LogicalDevice::Cuda(_));
         let options = DataLoaderOptions { pin_memory, ..self.data.loader(ranks)? };
-        if let (Method::DataParallel, Some(devices)) = (self.method, &self.devices) {
+        if let (Method::DataParallel, Some(devices)) = (self.method, &self.devices.devices) {
             let expected = format!("at least {}, an image for each device", devices.len());
             let batch_size = options.batch_size;
             ensure!(

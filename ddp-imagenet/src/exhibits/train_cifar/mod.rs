@@ -21,7 +21,7 @@ mod single;
 
 use anyhow::Result;
 use report::comparison::is_measured;
-use tch::Device;
+use report::one_thread_each;
 use tch_parallel::distributed::{Env, init_process_group};
 
 pub use args::{Args, Method, OptimizerKind};
@@ -35,12 +35,7 @@ pub fn train(args: &Args) -> Result<()> {
     // What this thread allocates belongs to the first of them.
     let home = devices.first();
     let _on = home.guard()?;
-    let ranks = env.as_ref().map_or(1, |env| env.world_size);
-    if Device::from(home) == Device::Cpu && devices.len().max(ranks) > 1 {
-        // Replicas that share OpenMP's threads would show nothing about devices that share nothing,
-        // and bytes that such a thread allocates would belong to no replica.
-        tch::set_num_threads(1);
-    }
+    one_thread_each(&devices, env.as_ref().map_or(1, |env| env.world_size));
     let group = init_process_group(args.process_group(home))?;
     // Before the model is built: the first weights depend on nothing else.
     tch::manual_seed((args.seed + group.rank() as u64) as i64);

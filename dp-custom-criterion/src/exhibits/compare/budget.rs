@@ -3,7 +3,7 @@
 use super::runs::{Measured, Runs};
 use anyhow::Result;
 use minijinja::{Value, context};
-use report::{size, template};
+use report::{flag_value, size, template};
 use tch_parallel::Error;
 
 /// Memory counts from the third step on, and the median time of three is not that of the first.
@@ -22,14 +22,14 @@ pub fn table_of(runs: &Runs<'_>, measured: &[Measured], budget: usize) -> Result
 
 /// Trains until a batch is found that fits while the next does not: the holes of a row.
 fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Value> {
-    let (method, devices) = (known.method, runs.args.devices.len());
+    let (method, devices) = (flag_value(&known.method), runs.args.devices.len());
     let point = |found: &Measured| Point {
         pairs: found.batch_size / devices,
         peak: found.devices.iter().map(|device| device.peak).max().unwrap_or(0),
         step_seconds: found.step_seconds,
     };
     let (fits, exceeds) = search(point(known), budget, |pairs| {
-        Ok(point(&runs.run(method, pairs * devices, STEPS)?))
+        Ok(point(&runs.run(known.method, pairs * devices, STEPS)?))
     })?;
     let Some(fits) = fits else {
         let expected = format!(
@@ -40,7 +40,7 @@ fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Value> {
     };
     let batch_size = fits.pairs * devices;
     Ok(context! {
-        method => method.to_string(),
+        method => method,
         batch_size,
         peak => fits.peak,
         next_peak => exceeds.peak,

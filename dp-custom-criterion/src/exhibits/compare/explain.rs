@@ -4,7 +4,7 @@ use super::formula;
 use super::runs::{Measured, Runs};
 use minijinja::value::Serde;
 use minijinja::{Error, context};
-use report::template;
+use report::{flag_value, template};
 
 pub const TEXT: &str = include_str!("explain.jinja");
 
@@ -18,7 +18,7 @@ pub fn explain(measured: &[Measured], runs: &Runs<'_>) -> Result<String, Error> 
         // Without Adam's state, which only the device with the trained model holds.
         let peaks = devices.iter().map(|device| device.peak.saturating_sub(device.optimizer_state));
         context! {
-            method => found.method.to_string(),
+            method => flag_value(&found.method),
             devices => Serde(devices),
             peaks => peaks.collect::<Vec<_>>(),
             buckets => first.others(),

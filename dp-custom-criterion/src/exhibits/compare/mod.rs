@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use report::Column::{self, Left, Right};
 use report::comparison::Cell::{self, Device, Training};
 use report::comparison::{device_table, memory_bars};
-use report::{plot, print, size};
+use report::{flag_value, plot, print, size};
 use runs::{Measured, Runs};
 
 pub use args::CompareArgs;
@@ -61,7 +61,7 @@ fn tables_of(measured: &[Measured]) -> String {
     ];
     let table = |columns: &[_]| {
         let names: [(Column, Cell<Measured>); 2] = [
-            (Left("method"), Training(|found| found.method.to_string())),
+            (Left("method"), Training(|found| flag_value(&found.method))),
             (Left("device"), Device(|device| device.device.clone())),
         ];
         device_table(&[&names, columns].concat(), measured)

@@ -6,7 +6,7 @@ use crate::data::Corpus;
 use crate::model::ModelOptions;
 use anyhow::Result;
 use report::comparison::{self, Comparison, Training, Workers, equal_share};
-use report::{DeviceReport, Summary, eprintln};
+use report::{DeviceReport, Summary, eprintln, flag_value};
 use std::ffi::OsString;
 
 const VOCAB: &str = "vocab.txt";
@@ -34,7 +34,7 @@ pub struct Measured {
 
 impl comparison::Measured for Measured {
     fn name(&self) -> String {
-        self.method.to_string()
+        flag_value(&self.method)
     }
 
     fn devices(&self) -> &[DeviceReport] {
@@ -57,7 +57,8 @@ impl<'a> Runs<'a> {
     /// # Errors
     /// If a process fails or takes too long. No process is left then.
     pub fn run(&self, method: Method, batch_size: usize, steps: u64) -> Result<Measured> {
-        eprintln!("{method}, batch {batch_size} …");
+        let name = flag_value(&method);
+        eprintln!("{name}, batch {batch_size} …");
         let directory = self.comparison.directory();
         let (vocab, corpus) = (directory.join(VOCAB), directory.join("corpus.txt"));
         // A corpus that does not fill a batch is repeated.
@@ -67,11 +68,10 @@ impl<'a> Runs<'a> {
         let mut flags: Vec<OsString> =
             vec!["--vocab".into(), vocab.into(), "--corpus".into(), corpus.into()];
         flags.extend(self.flags(method, batch_size, steps).into_iter().map(OsString::from));
-        let workers = match method {
-            Method::Ddp => Workers::Ranks(self.args.devices.len()),
-            _ => Workers::Process,
+        let workers = match method.is_distributed() {
+            true => Workers::Ranks(self.args.devices.len()),
+            false => Workers::Process,
         };
-        let name = method.to_string();
         let training = Training { name, flags, workers, single_threaded: false };
         let metrics = self.comparison.run(&training, |_line| {})?;
         let ends = metrics.events::<Summary>("end")?;
@@ -84,7 +84,7 @@ impl<'a> Runs<'a> {
     fn flags(&self, method: Method, batch_size: usize, steps: u64) -> Vec<String> {
         let CompareArgs { devices, seed, .. } = self.args;
         let ModelOptions { hidden, layers, attn_heads, seq_len, dropout, .. } = self.args.model;
-        let vocab_size = self.vocab_size;
+        let (method, vocab_size) = (flag_value(&method), self.vocab_size);
         // An epoch has at least one step.
         let epochs = steps;
         let flags = format!(

@@ -1,0 +1,135 @@
+//! The devices of a training, and those of one of its processes.
+
+use clap::ValueEnum;
+use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions, device_of_rank};
+use tch_parallel::{Devices, Error, LogicalDevice, Result};
+
+use crate::flag_value;
+
+/// The flag of programs whose methods serve all devices with one process, or each with its own.
+#[derive(Debug, Clone, clap::Args)]
+pub struct DevicesArgs {
+    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1 [default: cpu:0]. With
+    /// ddp and apex one for each rank of this host [default: Nxcpu for N ranks].
+    #[arg(long)]
+    pub devices: Option<Devices>,
+}
+
+impl DevicesArgs {
+    /// The devices of this process, whose place is `env`: one if the training is distributed, which
+    /// means that each device has a process of its own, and otherwise all of them. `method` is the
+    /// flag that decides it.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for several ranks of a method that is not distributed, and those of
+    /// [`device_of_rank`].
+    pub fn of_process(
+        &self,
+        env: Option<&Env>,
+        method: &impl ValueEnum,
+        is_distributed: bool,
+    ) -> Result<Devices> {
+        let place =
+            env.map_or((1, 0, 1), |env| (env.world_size, env.local_rank, env.local_world_size));
+        self.at(place, method, is_distributed)
+    }
+
+    /// The same at a place: the number of ranks, this one's number on its host, and how many that
+    /// host has.
+    fn at(
+        &self,
+        (ranks, local_rank, local_ranks): (usize, usize, usize),
+        method: &impl ValueEnum,
+        is_distributed: bool,
+    ) -> Result<Devices> {
+        let devices = self.devices.as_ref();
+        if is_distributed {
+            return Devices::new([device_of_rank(devices, local_rank, local_ranks)?]);
+        }
+        if ranks > 1 {
+            let expected = format!(
+                "ddp or apex where there are several ranks, here {ranks}: one process serves all its \
+                 devices"
+            );
+            return Err(Error::argument("--method", flag_value(method), expected));
+        }
+        devices.map_or_else(|| Devices::cpu(1), |devices| Ok(devices.clone()))
+    }
+}
+
+/// On the CPU, gives each device of the `ranks` processes one thread. Devices that shared OpenMP's
+/// threads would show nothing about devices that share nothing, and the bytes that such a thread
+/// allocates would belong to none of them.
+pub fn one_thread_each(devices: &Devices, ranks: usize) {
+    if matches!(devices.first(), LogicalDevice::Cpu(_)) && devices.len().max(ranks) > 1 {
+        tch::set_num_threads(1);
+    }
+}
+
+/// How a process with this first device meets the others. Ranks communicate on their own devices; a
+/// process on its own needs no GPU for that.
+pub fn process_group_on(device: LogicalDevice, is_distributed: bool) -> ProcessGroupOptions {
+    let on_gpu = matches!(device, LogicalDevice::Cuda(_)) && is_distributed;
+    let device = if on_gpu { DeviceChoice::Cuda } else { DeviceChoice::Cpu };
+    ProcessGroupOptions { device, ..Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Clone, ValueEnum)]
+    enum Method {
+        DataParallel,
+        Ddp,
+    }
+
+    const ALONE: (usize, usize, usize) = (1, 0, 1);
+    const RANK_1_OF_2: (usize, usize, usize) = (2, 1, 2);
+
+    fn devices(
+        given: Option<&str>,
+        method: Method,
+        place: (usize, usize, usize),
+    ) -> Result<String, String> {
+        let args = DevicesArgs { devices: given.map(|devices| devices.parse().unwrap()) };
+        let is_distributed = matches!(method, Method::Ddp);
+        let devices = args.at(place, &method, is_distributed);
+        devices.map(|devices| devices.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn one_process_has_all_devices_and_a_rank_has_one() {
+        for (given, method, place, expected) in [
+            (None, Method::DataParallel, ALONE, "cpu:0"),
+            (Some("2xcpu"), Method::DataParallel, ALONE, "cpu:0,cpu:1"),
+            (None, Method::Ddp, ALONE, "cpu:0"),
+            (None, Method::Ddp, RANK_1_OF_2, "cpu:1"),
+            (Some("2xcpu"), Method::Ddp, RANK_1_OF_2, "cpu:1"),
+        ] {
+            assert_eq!(devices(given, method, place).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn methods_and_numbers_of_ranks_that_do_not_go_together_are_refused() {
+        for (given, method, place, expected) in [
+            (
+                None,
+                Method::DataParallel,
+                RANK_1_OF_2,
+                "--method is data-parallel, but must be ddp or apex where there are several ranks",
+            ),
+            (
+                Some("4xcpu"),
+                Method::Ddp,
+                ALONE,
+                "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host",
+            ),
+            (Some("cpu:0"), Method::Ddp, RANK_1_OF_2, "devices is cpu:0, but must be one"),
+        ] {
+            let error = devices(given, method, place).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}
