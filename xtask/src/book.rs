@@ -7,7 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{command, workspace};
+use crate::checkout::{checkout, target_dir};
+use crate::command;
 
 /// The book uses admonitions and configuration keys that came with 0.5.
 const MDBOOK_VERSION: &str = "0.5.4";
@@ -16,20 +17,16 @@ const MDBOOK_VERSION: &str = "0.5.4";
 /// directive in the page and succeed.
 pub(crate) fn run(open: bool) -> Result<()> {
     let mut build = Command::new(mdbook()?);
-    build
-        .arg("build")
-        .args(open.then_some("--open"))
-        .arg("book")
-        .current_dir(workspace::checkout());
+    build.arg("build").args(open.then_some("--open")).arg("book").current_dir(checkout());
     command::run(&mut build)?;
-    let unresolved = pages_with_directives(&workspace::checkout().join("book/book"))?;
+    let unresolved = pages_with_directives(&checkout().join("book/book"))?;
     ensure!(unresolved.is_empty(), "an include was not resolved in {}", unresolved.join(", "));
     Ok(())
 }
 
 /// An mdBook of the right version: the one on the PATH, or one installed in the target folder.
 fn mdbook() -> Result<PathBuf> {
-    let tools = workspace::target_dir()?.join("tools");
+    let tools = target_dir()?.join("tools");
     let installed = tools.join("bin/mdbook");
     for candidate in [Path::new("mdbook"), &installed] {
         if command::output(Command::new(candidate).arg("--version"))
@@ -42,7 +39,7 @@ fn mdbook() -> Result<PathBuf> {
         "mdBook {MDBOOK_VERSION} is missing: installing it in {} (takes a minute or two)",
         tools.display()
     );
-    let mut install = command::cargo(workspace::checkout());
+    let mut install = command::cargo(checkout());
     install.args(["install", "mdbook", "--version", MDBOOK_VERSION, "--locked"]);
     install.args(["--no-default-features", "--features", "search", "--root"]).arg(&tools);
     command::run(&mut install)?;

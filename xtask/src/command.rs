@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace;
+use crate::checkout::checkout;
 
 /// The cargo that runs this chore, in this folder.
 pub(crate) fn cargo(folder: &Path) -> Command {
@@ -68,7 +68,7 @@ fn shown(command: &Command) -> String {
 
 fn program(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    let name = match program.strip_prefix(workspace::checkout()) {
+    let name = match program.strip_prefix(checkout()) {
         Ok(inside) => inside.as_os_str(),
         Err(_) => program.file_name().unwrap_or(program.as_os_str()),
     };

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 
 use crate::program::Program;
+use crate::release::Release;
 use crate::run::become_program;
-use crate::setup::Release;
 use crate::workspace::Workspace;
 use crate::{command, setup};
 

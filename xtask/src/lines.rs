@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::workspace;
+use crate::checkout::checkout;
 
 const TRAINERS: [&str; 5] =
     ["ddp-mnist", "ddp-imagenet", "dp-custom-criterion", "dp-basic", "async-update"];
@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<()> {
     let mut sum = Lines::default();
     for name in TRAINERS {
         let mut lines = Lines::default();
-        count(&workspace::checkout().join(name).join("src"), false, &mut lines)?;
+        count(&checkout().join(name).join("src"), false, &mut lines)?;
         print(name, &lines);
         sum.trainer += lines.trainer;
         sum.exhibits += lines.exhibits;

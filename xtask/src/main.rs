@@ -4,13 +4,16 @@
 mod bench;
 mod book;
 mod build;
+mod checkout;
 mod command;
 mod files;
 mod gpu;
 mod launch;
 mod lines;
+mod lock;
 mod package;
 mod program;
+mod release;
 mod run;
 mod setup;
 mod soak;
@@ -23,7 +26,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use setup::{Level, Release};
+use release::Release;
+use setup::Level;
 use workspace::Workspace;
 
 /// The project's chores: set-up, launching, tests, the book, benchmarks.

@@ -8,11 +8,12 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
+use crate::checkout::{checkout, target_dir};
 use crate::command;
 use crate::files::{self, write};
 use crate::launch::LAUNCHER;
 use crate::setup::{self, Level};
-use crate::workspace::{Workspace, checkout, target_dir};
+use crate::workspace::Workspace;
 
 /// Each after the ones that it depends on.
 const LIBRARIES: [&str; 3] = ["find-libtorch", "c10d-sys", "tch-parallel"];

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use tch_parallel_launch::gpus;
 
+use crate::checkout::checkout;
 use crate::workspace::{self, Workspace};
 
 /// A program of the workspace.
@@ -19,7 +20,7 @@ impl<'a> Program<'a> {
     /// The program with this name; `None` if there is no such program.
     pub(crate) fn find(name: &'a OsStr) -> Option<Self> {
         let name = name.to_str().filter(|name| !name.contains('/'))?;
-        let folder = workspace::checkout().join(name);
+        let folder = checkout().join(name);
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
         let is_program = manifest.contains(&format!("\nname = \"{name}\"\n"))
             && folder.join("src/main.rs").exists();

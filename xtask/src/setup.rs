@@ -6,9 +6,7 @@
 //! two are started at once, the second waits for the first.
 
 mod level;
-mod lock;
 mod prerequisites;
-mod release;
 mod stamp;
 mod user;
 mod venv;
@@ -16,11 +14,10 @@ mod venv;
 use anyhow::Result;
 
 pub(crate) use level::Level;
-pub(crate) use lock::Lock;
-pub(crate) use release::Release;
 pub(crate) use user::version;
 use venv::{State, Venv};
 
+use crate::lock::Lock;
 use crate::workspace::{self, Workspace};
 
 /// `cargo xtask setup`: like [`ensure`], but also prints a line if there is nothing to do.
@@ -97,6 +94,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::release::Release;
 
     #[test]
     fn a_stamp_without_the_files_counts_for_nothing() {

@@ -1,4 +1,4 @@
-//! Where things are: the checkout, what was built from it, and libtorch.
+//! What is built from the checkout with one release of PyTorch, and where its libtorch is.
 
 mod twin;
 
@@ -8,24 +8,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::checkout::{checkout, target_dir};
 use crate::command;
-use crate::setup::Release;
-
-/// The folder of this workspace's Cargo.toml.
-pub(crate) fn checkout() -> &'static Path {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask)
-}
-
-/// The target folder, wherever CARGO_TARGET_DIR or a configuration file puts it. Found through this
-/// executable, which is in the target folder's subfolder for the profile.
-pub(crate) fn target_dir() -> Result<PathBuf> {
-    let executable = env::current_exe().context("cannot find the path of this executable")?;
-    let target = executable.parent().and_then(Path::parent);
-    Ok(target
-        .with_context(|| format!("{} is not in a target folder", executable.display()))?
-        .to_owned())
-}
+use crate::release::Release;
 
 /// What is built with one release of PyTorch.
 pub(crate) struct Workspace {

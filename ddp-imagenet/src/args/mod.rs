@@ -6,15 +6,14 @@
 //! | `recipe` | how it is trained: optimizer, schedule, precision |
 //! | `train` | [`TrainArgs`]: all of it, the network, and where results go |
 
-mod data;
+pub mod data;
 mod recipe;
 mod train;
 
 use crate::exhibits::{compare::CompareArgs, train_cifar};
 use clap::{Parser, Subcommand};
 
-pub use data::{DataArgs, Images, Source};
-pub use recipe::RecipeArgs;
+pub use data::{Images, Source};
 pub use train::TrainArgs;
 
 /// Trains an image classifier on all ranks of a job, as PyTorch's ImageNet example does.

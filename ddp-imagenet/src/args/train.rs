@@ -1,6 +1,7 @@
 //! The flags of a training: data, network, recipe, and where results go.
 
-use super::{DataArgs, RecipeArgs};
+use super::data::DataArgs;
+use super::recipe::RecipeArgs;
 use crate::layout::channels_last;
 use anyhow::Result;
 use clap::value_parser;

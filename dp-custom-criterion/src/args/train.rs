@@ -1,6 +1,7 @@
 //! The training.
 
-use super::{MethodArgs, TextArgs};
+use super::method::MethodArgs;
+use super::text::TextArgs;
 use crate::model::ModelOptions;
 use anyhow::{Result, ensure};
 use clap::{ValueEnum, value_parser};

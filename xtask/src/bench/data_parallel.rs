@@ -10,7 +10,8 @@ use clap::Args;
 use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, MILLISECONDS, Sides, Table, push};
-use crate::workspace::{Workspace, checkout};
+use crate::checkout::checkout;
+use crate::workspace::Workspace;
 use crate::{command, setup};
 
 const PROGRAM: &str = "dp-custom-criterion";

@@ -11,8 +11,9 @@ use anyhow::{Context, Result};
 use super::job::{self, Log};
 use super::mnist;
 use super::report::{self, MICROSECONDS, MILLISECONDS, SECONDS, Sides, Table, push};
+use crate::checkout::checkout;
 use crate::launch::LAUNCHER;
-use crate::workspace::{Workspace, checkout};
+use crate::workspace::Workspace;
 use crate::{command, setup};
 
 /// Measures one collective; see there.

@@ -10,8 +10,9 @@ use clap::Args;
 use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, MEGABYTES, MILLISECONDS, SECONDS, Sides, Table, push};
+use crate::checkout::checkout;
 use crate::launch::LAUNCHER;
-use crate::workspace::{Workspace, checkout};
+use crate::workspace::Workspace;
 use crate::{command, setup};
 
 /// Where Debian's package dataset-fashion-mnist installs its files.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::thread;
 
-use crate::setup::Release;
+use crate::release::Release;
 
 /// The results of both sides, round by round. The side that should do better comes first.
 pub(super) type Sides<T> = [Vec<T>; 2];

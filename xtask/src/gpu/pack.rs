@@ -6,11 +6,12 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::folder::{self, copy};
+use crate::checkout::checkout;
 use crate::command;
 use crate::files::write;
 use crate::launch::LAUNCHER;
 use crate::setup::{self, Level};
-use crate::workspace::{Workspace, checkout};
+use crate::workspace::Workspace;
 
 /// Programs of the workspace, by the packages that they are in.
 const PROGRAMS: [(&str, &str); 5] = [

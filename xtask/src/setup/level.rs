@@ -2,7 +2,7 @@
 
 use tch_parallel_launch::gpus;
 
-use super::Release;
+use crate::release::Release;
 
 /// How much of PyTorch is installed. Each level includes the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,8 +5,9 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use super::{Level, Release, Venv};
+use super::{Level, Venv};
 use crate::files;
+use crate::release::Release;
 
 const FILE: &str = ".setup-complete";
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Release;
+use crate::release::Release;
 
 /// Checks that the folder holds a libtorch with the functions of the release.
 pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {

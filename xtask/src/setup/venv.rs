@@ -9,10 +9,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::lock::{self, Lock};
-use super::{Level, Release};
+use super::Level;
 use crate::command;
 use crate::files::remove;
+use crate::lock::{self, Lock};
+use crate::release::Release;
 
 /// What an inspection finds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{checkout, target_dir};
+use crate::checkout::{checkout, target_dir};
 use crate::command;
 use crate::files::{remove, write};
-use crate::setup::Lock;
+use crate::lock::Lock;
 
 const LOCK: &str = "Cargo.lock";
 

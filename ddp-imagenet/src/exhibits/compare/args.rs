@@ -1,6 +1,6 @@
 //! The flags of the comparison.
 
-use crate::args::DataArgs;
+use crate::args::data::DataArgs;
 use crate::exhibits::train_cifar::Method;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;

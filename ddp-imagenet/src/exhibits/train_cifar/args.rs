@@ -1,6 +1,6 @@
 //! The flags of one training, and what follows from them.
 
-use crate::args::{DataArgs, Images};
+use crate::args::data::{DataArgs, Images};
 use anyhow::{Result, ensure};
 use clap::{ValueEnum, value_parser};
 use ddp_imagenet::models::Arch;

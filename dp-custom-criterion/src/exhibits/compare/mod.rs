@@ -15,7 +15,7 @@ mod explain;
 mod formula;
 mod runs;
 
-use crate::args::Method;
+use crate::args::method::Method;
 use anyhow::Result;
 use clap::ValueEnum;
 use report::Column::{self, Left, Right};

@@ -9,7 +9,7 @@ pub(crate) struct Release {
     pub(crate) torch: &'static str,
     /// The version of tch that is made for it, or for its successor.
     pub(crate) tch: &'static str,
-    pub(super) torchvision: &'static str,
+    pub(crate) torchvision: &'static str,
 }
 
 /// The newest first.
@@ -37,7 +37,7 @@ impl Release {
     }
 
     /// The newest release with the same functions as this version: the third number may differ.
-    pub(super) fn like(torch: &str) -> Option<&'static Self> {
+    pub(crate) fn like(torch: &str) -> Option<&'static Self> {
         let minor = |version: &str| version.rsplit_once('.').map(|(minor, _)| minor.to_owned());
         RELEASES.iter().find(|release| minor(release.torch) == minor(torch))
     }
@@ -48,7 +48,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::workspace::checkout;
+    use crate::checkout::checkout;
 
     #[test]
     fn the_checkout_is_for_the_newest_release() {

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 
 /// The lock's file in the folder. It stays when the rest of the folder is removed.
-pub(super) const FILE: &str = ".lock";
+pub(crate) const FILE: &str = ".lock";
 
 /// The right to change the folder. Released when it is dropped, or when the last process
 /// that holds it dies.
@@ -38,7 +38,7 @@ impl Lock {
 
     /// A standard input for a child, which reads as empty and makes the child a holder of the lock.
     /// So if pip outlives a killed set-up, the next set-up waits until pip has ended too.
-    pub(super) fn as_stdin(&self) -> Result<Stdio> {
+    pub(crate) fn as_stdin(&self) -> Result<Stdio> {
         Ok(self.file.try_clone().context("cannot share the lock")?.into())
     }
 }

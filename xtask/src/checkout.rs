@@ -1,0 +1,22 @@
+//! Where the checkout is, and what was built from it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The folder of this workspace's Cargo.toml.
+pub(crate) fn checkout() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
+/// The target folder, wherever CARGO_TARGET_DIR or a configuration file puts it. Found through this
+/// executable, which is in the target folder's subfolder for the profile.
+pub(crate) fn target_dir() -> Result<PathBuf> {
+    let executable = env::current_exe().context("cannot find the path of this executable")?;
+    let target = executable.parent().and_then(Path::parent);
+    Ok(target
+        .with_context(|| format!("{} is not in a target folder", executable.display()))?
+        .to_owned())
+}
