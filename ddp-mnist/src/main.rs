@@ -9,21 +9,20 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+mod checkpoint;
 mod comm_hook;
 mod model;
-mod progress;
 #[cfg(test)]
 mod tests;
 
 use anyhow::Result;
 use args::Args;
-use progress::{Checkpoint, Progress};
-use report::{InFlight, Step, Timing, exit, println, progress_bar, say};
+use checkpoint::Checkpoint;
+use report::{InFlight, exit, println, say};
 use serde::Serialize;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
-use tch_parallel::Event;
-use tch_parallel::checkpoint;
+use tch_parallel::checkpoint::{check_destination, load, save};
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, SequentialSampler};
 use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd};
@@ -38,7 +37,7 @@ fn train(args: &Args) -> Result<()> {
     let group = init_process_group(args.process_group.options())?;
     let device = group.device();
     if group.rank() == 0 && !args.no_save {
-        checkpoint::check_destination(&args.save)?;
+        check_destination(&args.save)?;
     }
     let checkpoint = Checkpoint::new(args, &group)?;
 
@@ -58,11 +57,11 @@ fn train(args: &Args) -> Result<()> {
     let mut vs = VarStore::new(device);
     let mlp = model::mlp(&vs.root());
     if let Some(path) = &args.load {
-        checkpoint::load(path, &mut vs)?;
+        load(path, &mut vs)?;
     }
     let model = DistributedDataParallel::with_options(mlp, &vs, &group, args.ddp()?)?;
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
-    let mut progress = checkpoint.resume(&mut vs, &mut optimizer)?;
+    let progress = checkpoint.resume(&mut vs, &mut optimizer)?;
     // ANCHOR_END: model
 
     // ANCHOR: checks
@@ -71,67 +70,34 @@ fn train(args: &Args) -> Result<()> {
     println!("rank={rank} of {world_size}, device={device:?}, len(train_loader)={batches}");
     // ANCHOR_END: checks
 
-    let mut metrics = args.report.metrics(&group)?;
-    let mut profiler = args.report.profiler(&group)?;
-    let mut timing = Timing::new();
-
     // ANCHOR: loop
+    let mut run = args.report.start(&group, args.lr, progress)?;
     for epoch in progress.epoch..args.epochs {
-        let mut train_loss = AverageMeter::default();
-        let mut in_flight = InFlight::default();
-        let batches = train_loader.epoch_after(epoch, progress.samples)?.to(device);
-        let steps = progress.step + batches.size_hint().0;
-        let bar = progress_bar(batches.size_hint().0 as u64, group.rank());
-        for batch in batches {
+        for batch in run.epoch(&train_loader)? {
             let (images, labels) = batch?;
-            let begun = Event::record(device)?;
-
             let loss = model.f_forward_t(&images, true)?.cross_entropy_for_logits(&labels);
             optimizer.zero_grad()?;
             model.backward(&loss)?;
             optimizer.step()?;
-
-            timing.step_between(begun, Event::record(device)?)?;
-            profiler.step()?;
-            let samples = labels.size()[0] as usize;
-            // The losses of earlier steps may still be on their way from a GPU. What an epoch or a
-            // checkpoint ends with waits for all of them.
-            in_flight.push((progress.step, samples), [&loss])?;
-            progress.step += 1;
-            progress.samples += samples * group.world_size();
-            let waits = progress.step == steps || checkpoint.is_due(progress);
-            for ((step, samples), [loss]) in in_flight.arrived(waits)? {
-                let event = Step { epoch, step, loss: loss as f32 };
-                metrics.log("step", &event)?;
-                event.expect_finite_loss(args.lr, &group)?;
-                train_loss.update(loss, samples);
-                bar.set_message(format!("training batch_loss={loss:.4}"));
-                bar.inc(1);
-            }
-            // After the last step comes the checkpoint of the whole epoch.
-            if progress.step < steps && checkpoint.is_due(progress) {
-                checkpoint.save(&mut vs, &mut optimizer, progress)?;
-            }
+            run.step(&loss, labels.size()[0])?;
+            checkpoint.save_if_due(&mut vs, &mut optimizer, &mut run)?;
         }
-        bar.finish_and_clear();
 
-        let train_loss = train_loss.all_reduce(&group)?;
+        let train_loss = run.end_epoch()?;
         let (val_loss, accuracy) = evaluate(model.module(), &test_loader, device)?;
-        metrics.log("epoch", &Epoch { epoch, train_loss, val_loss, accuracy })?;
+        run.log("epoch", &Epoch { epoch, train_loss, val_loss, accuracy })?;
         let losses = format!("train_loss={train_loss:.4}, val_loss={val_loss:.4}");
         say(&group, format!("Epoch={epoch}, {losses}, accuracy={accuracy:.4}"));
-        progress = Progress { epoch: epoch + 1, ..Default::default() };
-        checkpoint.save(&mut vs, &mut optimizer, progress)?;
+        checkpoint.save(&mut vs, &mut optimizer, run.progress())?;
     }
     // ANCHOR_END: loop
 
     // ANCHOR: save
     if !args.no_save {
-        checkpoint::save(&args.save, &vs, &group)?;
+        save(&args.save, &vs, &group)?;
     }
     // ANCHOR_END: save
-    metrics.log("end", &timing.summary())?;
-    Ok(())
+    run.end()
 }
 
 // ANCHOR: evaluate

@@ -9,6 +9,7 @@
 //! | `tensorboard` | the same numbers for TensorBoard |
 //! | `record_file` | the file behind both: whole records, also on a full disk |
 //! | `step` | [`Step`]: the loss of a batch, an event of the metrics; [`why_not_finite`] |
+//! | `run` | [`Run`]: all that a training loop tells |
 //! | `in_flight` | [`InFlight`]: what a step measured, on its way from the device |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
 //! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |
@@ -45,6 +46,7 @@ pub mod multiprocessing;
 pub mod plot;
 mod progress;
 mod record_file;
+mod run;
 mod step;
 mod table;
 pub mod template;
@@ -62,6 +64,7 @@ pub use in_flight::InFlight;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use progress::{progress_bar, say};
+pub use run::{Batches, Progress, Run};
 pub use step::{Step, why_not_finite};
 pub use table::{Column, hours, table, thousands};
 pub use timing::{Summary, Timing, median};

@@ -1,25 +1,13 @@
-//! How far a training has come, and the checkpoint that holds all of it.
+//! The checkpoint that holds a whole training.
 
 use crate::args::Args;
 use anyhow::Result;
-use report::say;
-use serde::{Deserialize, Serialize};
+use report::{Progress, Run, say};
 use std::path::Path;
 use tch::nn::VarStore;
 use tch_parallel::checkpoint::{Training, check_destination};
 use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::optim::Sgd;
-
-/// How far a training has come.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Progress {
-    /// The epoch to continue with.
-    pub epoch: u64,
-    /// The steps of that epoch that are done.
-    pub step: usize,
-    /// The samples that all ranks together have had in it.
-    pub samples: usize,
-}
 
 /// Where the training is saved, and from where it is resumed.
 pub struct Checkpoint<'a> {
@@ -50,9 +38,22 @@ impl<'a> Checkpoint<'a> {
     }
     // ANCHOR_END: resume
 
-    /// Whether to save the training after this step of an epoch: every `--save-every` steps.
-    pub fn is_due(&self, progress: Progress) -> bool {
-        self.args.save_every.is_some_and(|every| progress.step.is_multiple_of(every))
+    /// Saves the training every `--save-every` steps; after the last one of an epoch comes the
+    /// checkpoint of all of it. A collective.
+    pub fn save_if_due(
+        &self,
+        vs: &mut VarStore,
+        optimizer: &mut Sgd,
+        run: &mut Run<'_>,
+    ) -> Result<()> {
+        let progress = run.progress();
+        let is_due = |every: usize| progress.step.is_multiple_of(every);
+        if !run.is_mid_epoch() || !self.args.save_every.is_some_and(is_due) {
+            return Ok(());
+        }
+        // A loss that is not finite ends the training before it is saved.
+        run.wait()?;
+        self.save(vs, optimizer, progress)
     }
 
     /// Saves the training, if it has a `--checkpoint`. A collective.
