@@ -1,14 +1,14 @@
 //! MNIST on several processes: compare with `mnist_single.rs`.
 //!
 //! ```text
-//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example mnist_ddp
+//! cargo launch -n 2 --tee 1 -- cargo run -rq -p tch-parallel --example mnist_ddp
 //! ```
 
 use anyhow::Result;
 use tch::nn::{self, ModuleT, Path, VarStore};
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Split};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
@@ -23,18 +23,17 @@ fn main() -> Result<()> {
     let loader = DataLoader::new(Mnist::embedded(Split::Train)?, sampler, 128)?;
 
     for epoch in 0..3 {
-        let mut last_loss = f64::NAN;
+        let mut train_loss = AverageMeter::default();
         for batch in loader.epoch(epoch)?.to(vs.device()) {
             let (images, labels) = batch?;
             let loss = model.forward_t(&images, true).cross_entropy_for_logits(&labels);
             optimizer.zero_grad()?;
             model.backward(&loss)?;
             optimizer.step()?;
-            last_loss = f64::try_from(&loss)?;
+            train_loss.update(f64::try_from(&loss)?, labels.size()[0] as usize);
         }
-        if group.rank() == 0 {
-            println!("epoch {epoch}: {} steps, last loss {last_loss:.4}", loader.len());
-        }
+        let (steps, train_loss) = (loader.len(), train_loss.avg());
+        println!("Epoch={epoch}, train_loss={train_loss:.4}, {steps} steps");
     }
     checkpoint::save("mnist.safetensors", &vs, &group)?;
     Ok(())

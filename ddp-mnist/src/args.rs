@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::comm_hook::CommHookArgs;
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, ValueEnum};
 use report::{ProcessGroupArgs, ReportArgs, Resume};
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub struct Args {
     #[arg(long, default_value_t = 10)]
     pub epochs: u64,
     /// Batch size per rank.
-    #[arg(long, default_value_t = 128, value_parser = positive)]
+    #[arg(long, default_value_t = 128, value_parser = positive())]
     pub batch_size: usize,
     /// Learning rate.
     #[arg(long, default_value_t = 0.01)]
@@ -82,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
     /// Save the training every N steps as well.
-    #[arg(long, value_name = "N", requires = "checkpoint", value_parser = positive)]
+    #[arg(long, value_name = "N", requires = "checkpoint", value_parser = positive())]
     pub save_every: Option<usize>,
     /// Resume from this checkpoint, with any number of ranks; auto: from that of --checkpoint, if it
     /// exists.
@@ -173,12 +174,8 @@ impl Args {
     }
 }
 
-fn positive(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("expected a whole number from 1".into()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}; expected a whole number from 1")),
-    }
+fn positive() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 #[cfg(test)]

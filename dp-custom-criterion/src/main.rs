@@ -89,6 +89,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     tch::manual_seed(args.seed as i64 + group.rank() as i64);
     let vs = VarStore::new(home.into());
     let build = |path: &Path<'_>| LanguageModel::new(path, &args.model, vocab_size);
+    if devices.len() > 1 {
+        say(format!("Using {} GPUS for BERT: {devices}", devices.len()));
+    }
     let model = Parallel::new(&args.method, build, &vs, &devices, &group)?;
     let mut optimizer = Adam::new(&vs, args.adam())?;
     let precision = args.precision();

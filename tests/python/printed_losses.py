@@ -37,7 +37,12 @@ def main():
             printed += loss.item() / len(y)
             total += loss.item() * len(y)
             count += len(y)
-        print(f"{epoch:5}  {printed:7.4f}  {total / count:.4f}")
+        order.manual_seed(42 + epoch)
+        val = 0
+        with torch.no_grad():
+            for x, y in DataLoader(digits, 128, sampler=sampler, generator=torch.Generator()):
+                val += criterion(model(x), y).item() / len(y)
+        print(f"{epoch:5}  {printed:7.4f}  {total / count:.4f}  {val:10.4f}")
 
 
 if __name__ == "__main__":

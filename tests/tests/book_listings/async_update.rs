@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
-use tests::programs::{as_rank, async_update, free_port, launch, start_by_hand};
+use tests::programs::{as_rank, async_update, example, free_port, launch, start_by_hand};
 use tests::training::{events, stop_after_first_step, wait_for_steps};
 use tests::{Job, Process};
 
@@ -34,6 +34,26 @@ fn the_articles_second_story_is_as_the_book_tells_it() -> Result<()> {
     let text = printed(async_update(["trace", "case2"])?)?;
     let shown = "$ cargo run -rq -p async-update -- trace case2\n";
     expect_listing("async_case2.txt", &format!("{shown}{text}"), EXACT)
+}
+
+#[test]
+fn ranks_may_be_threads_and_get_the_same_weights() -> Result<()> {
+    let (name, run) = ("ranks_as_threads", "cargo run -rq -p tch-parallel --example");
+    let (mut listing, mut weights) = (String::new(), Vec::new());
+    for processes in [1, 2] {
+        let text = printed(launch(processes, &example(name, [])?)?)?;
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        listing += &format!("$ cargo launch -n {processes} -- {run} {name} | sort\n");
+        for line in lines {
+            listing += &format!("{line}\n");
+            let sum = line.split_once("weights ").and_then(|(_, rest)| rest.split_once(','));
+            weights.push(sum.context("no weights")?.0.to_owned());
+        }
+    }
+    assert_eq!(weights.len(), 4);
+    assert!(weights.iter().all(|sum| *sum == weights[0]), "{listing}");
+    expect_listing("ranks_as_threads.txt", &listing, EXACT)
 }
 
 // === With a slow worker ===

@@ -21,6 +21,19 @@ fn a_training_on_one_device_prints_what_the_book_shows() -> Result<()> {
 }
 
 #[test]
+fn several_devices_are_announced_in_codertimos_words() -> Result<()> {
+    let using = |devices: &str| -> Result<Vec<String>> {
+        let flags = format!("--batch-size 8 --hidden 32 --layers 1 --steps 1 --devices {devices}");
+        let printed = bert(&flags)?;
+        let lines = printed.lines().skip_while(|line| !line.starts_with("Building BERT"));
+        Ok(lines.skip(1).take_while(|line| !line.starts_with("Total")).map(str::to_owned).collect())
+    };
+    assert_eq!(using("2xcpu")?, ["Using 2 GPUS for BERT: cpu:0,cpu:1"]);
+    assert_eq!(using("cpu:0")?, [""; 0]);
+    Ok(())
+}
+
+#[test]
 fn the_losses_of_the_methods_are_as_the_book_shows() -> Result<()> {
     let sizes = "--batch-size 16 --hidden 32 --layers 2 --dropout 0 --steps 1";
     let mut listing = format!(

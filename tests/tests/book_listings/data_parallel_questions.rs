@@ -1,13 +1,16 @@
 //! Chapter "Two threads of questions, answered".
 
-use anyhow::Result;
-use tests::programs::dp_basic;
+use anyhow::{Context, Result};
+use tests::programs::{dp_basic, example, launch};
 
-use super::listing::{LAST_DIGIT, expect_listing};
+use super::alike::same;
+use super::listing::{LAST_DIGIT, TRAINED, expect_listing};
 use super::printed;
 
+const RUN: &str = "cargo run -rq -p tch-parallel --example";
+
 /// The questions as the book asks them, grouped by listing.
-const QUESTIONS: [&str; 24] = [
+const QUESTIONS: [&str; 23] = [
     "S0.1",
     "S0.2",
     "S0.4",
@@ -31,7 +34,6 @@ const QUESTIONS: [&str; 24] = [
     "S2.16 S2.18",
     "S2.14 S2.17 S2.19",
     "S2.20 S2.21 S2.22",
-    "S2.23",
 ];
 
 #[test]
@@ -44,4 +46,27 @@ fn the_questions_are_answered_as_the_book_shows() -> Result<()> {
         expect_listing(&name, &(shown + text.trim_end() + "\n"), LAST_DIGIT)?;
     }
     Ok(())
+}
+
+#[test]
+fn the_forums_script_says_how_many_gpus_it_uses_and_costs_the_same_on_all() -> Result<()> {
+    let name = "using_gpus";
+    let one = printed(example(name, [])?)?;
+    let four = printed(example(name, ["4xcpu"])?)?;
+    let (using, epochs) = four.split_once('\n').context("it prints several lines")?;
+    assert_eq!(using, "Using 4 GPUs: cpu:0,cpu:1,cpu:2,cpu:3");
+    // Sums of four parts round differently.
+    let listing = format!("$ {RUN} {name}\n{one}$ {RUN} {name} -- 4xcpu\n{four}");
+    assert!(same(&one, epochs, |_, _| LAST_DIGIT), "{listing}");
+    expect_listing("using_gpus.txt", &listing, TRAINED)
+}
+
+#[test]
+fn what_both_kinds_of_data_parallelism_send_is_counted() -> Result<()> {
+    let name = "data_parallel_or_ddp";
+    let mut program = example(name, [])?;
+    program.env("TCH_PARALLEL_SHARED_MEMORY", "0");
+    let text = printed(launch(4, &program)?)?;
+    let shown = format!("$ TCH_PARALLEL_SHARED_MEMORY=0 cargo launch -n 4 -- {RUN} {name}\n");
+    expect_listing(&format!("{name}.txt"), &(shown + &text), LAST_DIGIT)
 }

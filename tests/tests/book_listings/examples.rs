@@ -8,7 +8,7 @@ use super::listing::{EXACT, TRAINED, expect_listing};
 use super::run_by_rank;
 
 /// The example's name, its number of ranks (0: no launcher), and whether ranks other than 0 print.
-const EXAMPLES: [(&str, usize, bool); 24] = [
+const EXAMPLES: [(&str, usize, bool); 25] = [
     ("apex", 2, false),
     ("autocast", 0, false),
     ("averaged_gradient", 2, true),
@@ -25,7 +25,8 @@ const EXAMPLES: [(&str, usize, bool); 24] = [
     ("half_precision", 0, false),
     ("mean_of_gradients", 0, false),
     ("mean_of_means", 5, false),
-    ("mnist_ddp", 2, false),
+    ("minimal_distributed_data", 2, true),
+    ("mnist_ddp", 2, true),
     ("mnist_single", 0, false),
     ("no_gradient_exchange", 2, false),
     ("printed_losses", 0, false),
