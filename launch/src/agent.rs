@@ -1,4 +1,4 @@
-//! A node of a job of several nodes: joins it, and starts and ends the ranks as the coordinator says.
+//! A node of a job: joins it, and starts and ends the ranks as the coordinator says.
 
 mod link;
 
@@ -9,37 +9,39 @@ use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
 use crate::args::Args;
+use crate::attempt::Attempt;
 use crate::console::say;
-use crate::coordinator::Coordinator;
 use crate::coordinator::listener::{self, Meeting};
+use crate::coordinator::{Coordinator, alone};
 use crate::program;
-use crate::protocol::connection::Outgoing;
 use crate::protocol::handshake::Key;
 use crate::protocol::{Node, ToAgent, ToCoordinator, proof};
+use crate::report;
 use crate::signals;
 use crate::supervisor::{Event, Supervisor};
 use link::Search;
 
 /// Runs this node's part of the job, and its coordinator if this is node 0.
 pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> {
-    let key = Key::new(&args.rdzv_id);
     let node = describe(args)?;
-    let (coordinator, port_is_taken) = match listener::open(args)? {
-        Meeting::Here(listener) => (Some(Coordinator::start(args, listener, &key, &node)?), false),
-        Meeting::Taken => (None, true),
-        Meeting::Elsewhere => (None, false),
-    };
-    let own = coordinator.as_ref().map(|coordinator| coordinator.address);
-    let search = Search::new(args, key, node, own, port_is_taken);
-    link::start(search, supervisor.sender())?;
     let mut agent = Agent { supervisor, link: None, is_coordinators: false };
+    let coordinator = match args.several_nodes() {
+        true => join_others(args, node, supervisor)?,
+        false => {
+            let events = supervisor.sender();
+            agent.link = Some(alone::start(args, node, move |message| {
+                // Fails only when the launcher is about to end anyway.
+                let _ = events.send(Event::Told(message));
+            })?);
+            None
+        }
+    };
     let code = agent.follow();
-    let Some(link) = agent.link else { return code };
     if let Err(error) = &code {
         // If the coordinator is lost too, its own nodes notice.
-        let _ = link.send(&ToCoordinator::Stopped { reason: format!("{error:#}"), code: 1 });
+        agent.tell(ToCoordinator::Stopped { reason: format!("{error:#}"), code: 1 });
     }
-    let _ = link.send(&ToCoordinator::Gone);
+    agent.tell(ToCoordinator::Gone);
     // Where two nodes are node 0, the job is that of the other one.
     if let Some(coordinator) = coordinator.filter(|_| agent.is_coordinators) {
         coordinator.finish()?;
@@ -47,10 +49,29 @@ pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> 
     code
 }
 
+/// Looks for the coordinator of several nodes, which is started if this is node 0.
+fn join_others(
+    args: &Args,
+    node: Node,
+    supervisor: &Supervisor<'_>,
+) -> Result<Option<Coordinator>> {
+    let key = Key::new(&args.rdzv_id);
+    let (coordinator, port_is_taken) = match listener::open(args)? {
+        Meeting::Here(listener) => (Some(Coordinator::start(args, listener, &key, &node)?), false),
+        Meeting::Taken => (None, true),
+        Meeting::Elsewhere => (None, false),
+    };
+    let own = coordinator.as_ref().map(|coordinator| coordinator.address);
+    link::start(Search::new(args, key, node, own, port_is_taken), supervisor.sender())?;
+    Ok(coordinator)
+}
+
 /// What this node brings to the job.
 fn describe(args: &Args) -> Result<Node> {
     let host = nix::unistd::gethostname().context("cannot find out the name of this host")?;
-    let program = args.rdzv_conf.check_program.then(|| digest(args)).transpose()?;
+    // The only node has nobody to compare its program with.
+    let is_compared = args.several_nodes() && args.rdzv_conf.check_program;
+    let program = is_compared.then(|| digest(args)).transpose()?;
     Ok(Node {
         launcher: proof::nonce()?,
         host: host.to_string_lossy().into_owned(),
@@ -75,8 +96,8 @@ fn digest(args: &Args) -> Result<String> {
 
 struct Agent<'a> {
     supervisor: &'a Supervisor<'a>,
-    /// The connection to the coordinator, once there is one.
-    link: Option<Outgoing>,
+    /// Tells the coordinator something, once there is one.
+    link: Option<Box<dyn Fn(ToCoordinator)>>,
     /// Whether that is the coordinator of this launcher.
     is_coordinators: bool,
 }
@@ -87,27 +108,27 @@ impl Agent<'_> {
         loop {
             match self.supervisor.next_event(None)? {
                 Some(Event::Joined { link, is_own }) => {
-                    (self.link, self.is_coordinators) = (Some(link), is_own);
+                    self.link = Some(Box::new(move |message| {
+                        // The thread that listens to the coordinator notices its loss.
+                        let _ = link.send(&message.shortened());
+                    }));
+                    self.is_coordinators = is_own;
                 }
                 Some(Event::Signal(signal)) => {
-                    self.tell(&signals::stopped_by(signal));
+                    self.tell(signals::stopped_by(signal));
                     return Ok(ExitCode::from(signals::exit_code(signal)));
                 }
                 Some(Event::Told(ToAgent::Start { placement, master_port })) => {
-                    let attempt =
-                        self.supervisor.run(&placement, master_port, self.link.as_ref())?;
-                    match (attempt.stopped_by, attempt.end) {
-                        (Some(signal), _) => {
-                            return Ok(ExitCode::from(signals::exit_code(signal)));
-                        }
-                        (None, None) => return Ok(ExitCode::SUCCESS),
-                        (None, Some(end)) if end.again => self.tell(&ToCoordinator::Gone),
-                        (None, Some(end)) => return Ok(ExitCode::from(end.code)),
+                    let ranks = self.supervisor.start(&placement, master_port)?;
+                    let tell = |message| self.tell(message);
+                    if let Some(code) = code(&Attempt::watch(self.supervisor, &tell, ranks)?) {
+                        return Ok(ExitCode::from(code));
                     }
+                    self.tell(ToCoordinator::Gone);
                 }
                 Some(Event::Told(ToAgent::End(end))) => {
-                    say(&end.reason);
-                    if !end.again {
+                    report::ended(&end, &[]);
+                    if end.next.is_none() {
                         return Ok(ExitCode::from(end.code));
                     }
                 }
@@ -117,10 +138,26 @@ impl Agent<'_> {
         }
     }
 
-    fn tell(&self, message: &ToCoordinator) {
+    fn tell(&self, message: ToCoordinator) {
         if let Some(link) = &self.link {
-            // The thread that listens to the coordinator notices its loss.
-            let _ = link.send(message);
+            link(message);
         }
+    }
+}
+
+/// Says how the attempt has ended, and returns the launcher's exit code unless another one follows.
+fn code(attempt: &Attempt<'_>) -> Option<u8> {
+    let stopped = attempt.stopped_by.map(signals::exit_code);
+    // What ends after a signal ends because of it.
+    let Some(end) = attempt.end.as_ref().filter(|_| attempt.failed || stopped.is_none()) else {
+        return Some(stopped.unwrap_or(0));
+    };
+    report::ended(end, &attempt.ranks);
+    match &end.next {
+        Some(next) if stopped.is_none() => {
+            say(next);
+            None
+        }
+        _ => Some(end.code),
     }
 }

@@ -1,29 +1,24 @@
 //! One generation of ranks on this node, from their start until all have ended: because they succeed,
-//! one fails, a signal arrives, or the coordinator of several nodes says so.
+//! one fails, a signal arrives, or the coordinator says so.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use crate::console::say;
 use crate::output::SILENCE;
-use crate::protocol::connection::Outgoing;
-use crate::protocol::{End, ToAgent, ToCoordinator};
+use crate::protocol::{End, GRACE, NOTICE, ToAgent, ToCoordinator};
 use crate::rank::Rank;
-use crate::report::{self, Failure};
+use crate::report;
 use crate::signals;
-use crate::supervisor::{Event, GRACE, NOTICE, Supervisor};
-
-/// On several nodes, how long after a failure each node tells again what its ranks have left. The
-/// coordinator, which waits for `NOTICE`, must still get it.
-const TELL: Duration = Duration::from_millis(600);
+use crate::supervisor::{Event, Supervisor};
 
 /// The stages in which ranks end, and the deadlines for the next stage.
 #[derive(Clone, Copy)]
 enum Phase {
     Running,
-    /// A rank has failed; the others have time to notice.
+    /// A rank has failed, here or elsewhere; the others have time to notice.
     Noticing(Instant),
     /// The ranks have got a signal to end.
     Ending(Instant),
@@ -33,9 +28,8 @@ enum Phase {
 
 /// The ranks of this node while they run.
 pub(crate) struct Attempt<'a> {
-    supervisor: &'a Supervisor<'a>,
-    /// The connection to the coordinator of several nodes, which then decides about failures.
-    coordinator: Option<&'a Outgoing>,
+    /// Tells the coordinator something.
+    tell: &'a dyn Fn(ToCoordinator),
     phase: Phase,
     /// The ranks.
     pub(crate) ranks: Vec<Rank>,
@@ -50,56 +44,42 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Watches ranks that have been started.
-    pub(crate) fn new(
-        supervisor: &'a Supervisor<'a>,
-        coordinator: Option<&'a Outgoing>,
+    /// Watches ranks that have been started until every one has ended, and it is known how the job
+    /// goes on.
+    pub(crate) fn watch(
+        supervisor: &Supervisor<'_>,
+        tell: &'a dyn Fn(ToCoordinator),
         ranks: Vec<Rank>,
-    ) -> Self {
-        Attempt {
-            supervisor,
-            coordinator,
+    ) -> Result<Self> {
+        let mut attempt = Attempt {
+            tell,
             phase: Phase::Running,
             ranks,
             failed: false,
             stopped_by: None,
             end: None,
             done: false,
-        }
-    }
-
-    /// Waits until every rank has ended, and with several nodes, until it is known how the job goes on.
-    pub(crate) fn watch(&mut self) -> Result<()> {
-        while !self.is_over() {
-            match self.supervisor.next_event(self.deadline())? {
-                Some(Event::RankEnded { local_rank, at }) => self.rank_ended(local_rank, at)?,
-                Some(Event::Signal(signal)) => self.stop(signal),
-                // The first that ends the job names the culprit: the coordinator is gone after it.
-                Some(Event::Told(ToAgent::End(end)))
-                    if self.end.as_ref().is_none_or(|earlier| earlier.again) =>
-                {
-                    self.end_ranks();
-                    say(&end.reason);
-                    self.end = Some(end);
-                }
-                Some(Event::Told(ToAgent::Done)) => self.done = true,
-                Some(Event::Told(ToAgent::Notice)) => {
-                    if let Phase::Running = self.phase {
-                        self.tell_reasons();
-                        self.phase = Phase::Noticing(Instant::now() + TELL);
-                    }
-                }
-                Some(Event::Told(_) | Event::Joined { .. }) => {}
-                None => self.deadline_passed(),
+        };
+        while !attempt.is_over() {
+            match supervisor.next_event(attempt.deadline())? {
+                Some(Event::RankEnded { local_rank, at }) => attempt.rank_ended(local_rank, at)?,
+                Some(Event::Signal(signal)) => attempt.stop(signal),
+                Some(Event::Told(message)) => attempt.hear(message),
+                Some(Event::Joined { .. }) => {}
+                None => attempt.deadline_passed(),
             }
         }
-        self.ranks.iter().for_each(|rank| rank.output.drain());
-        Ok(())
+        attempt.ranks.iter().for_each(|rank| rank.output.drain());
+        Ok(attempt)
     }
 
     fn is_over(&self) -> bool {
-        let decided = self.done || self.end.is_some() || self.stopped_by.is_some();
-        !self.ranks.iter().any(Rank::is_running) && (decided || self.coordinator.is_none())
+        let stopped = self.stopped_by.is_some() && !self.failed;
+        self.all_have_ended() && (self.done || self.end.is_some() || stopped)
+    }
+
+    fn all_have_ended(&self) -> bool {
+        !self.ranks.iter().any(Rank::is_running)
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -109,30 +89,51 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn rank_ended(&mut self, local_rank: u16, at: Instant) -> Result<()> {
-        let rank = &mut self.ranks[usize::from(local_rank)];
-        let success = rank.reap(at)?.status.success();
-        let running = matches!(self.phase, Phase::Running | Phase::Noticing(_));
-        match self.coordinator {
-            Some(coordinator) if running && !success => {
-                // Nobody may read the console, which must not hide the failure.
-                rank.output.drain_for(SILENCE);
-                tell(coordinator, Failure::of(rank, Instant::now()));
-            }
-            Some(coordinator) if running => {
-                let succeeded = |rank: &Rank| rank.end.is_some_and(|end| end.status.success());
-                if self.ranks.iter().all(succeeded) {
-                    // The loss of the coordinator is noticed by the thread that listens to it.
-                    let _ = coordinator.send(&ToCoordinator::Succeeded);
+    fn hear(&mut self, message: ToAgent) {
+        match message {
+            // The first that ends the job names the culprit: the coordinator is gone after it.
+            ToAgent::End(end) if self.end.as_ref().is_none_or(|earlier| earlier.next.is_some()) => {
+                self.end_ranks();
+                if let Some(earlier) = self.end.replace(end) {
+                    say(earlier.reason);
                 }
             }
-            None if matches!(self.phase, Phase::Running) && !success => {
-                self.failed = true;
-                self.phase = Phase::Noticing(Instant::now() + NOTICE);
+            ToAgent::Done => self.done = true,
+            ToAgent::Notice => {
+                if let Phase::Running = self.phase {
+                    self.tell_reasons();
+                    self.phase = Phase::Noticing(Instant::now() + NOTICE);
+                    self.tell_if_ended();
+                }
             }
             _ => {}
         }
+    }
+
+    fn rank_ended(&mut self, local_rank: u16, at: Instant) -> Result<()> {
+        let rank = &mut self.ranks[usize::from(local_rank)];
+        let success = rank.reap(at)?.status.success();
+        if let Phase::Running | Phase::Noticing(_) = self.phase {
+            if !success {
+                self.failed = true;
+                // Nobody may read the console, which must not hide the failure.
+                rank.output.drain_for(SILENCE);
+                let failure = rank.failure(Instant::now());
+                failure.into_iter().for_each(|it| (self.tell)(ToCoordinator::Failed(it)));
+            }
+            self.tell_if_ended();
+        }
         Ok(())
+    }
+
+    /// Tells how the ranks have ended, if all have.
+    fn tell_if_ended(&mut self) {
+        match self.phase {
+            _ if !self.all_have_ended() => {}
+            Phase::Noticing(_) => self.tell_noticed(),
+            Phase::Running if !self.failed => (self.tell)(ToCoordinator::Succeeded),
+            _ => {}
+        }
     }
 
     fn stop(&mut self, signal: Signal) {
@@ -143,9 +144,7 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.stopped_by = Some(signal);
-        if let Some(coordinator) = self.coordinator {
-            let _ = coordinator.send(&signals::stopped_by(signal));
-        }
+        (self.tell)(signals::stopped_by(signal));
         ask_to_end(&self.ranks, signal);
         if let Phase::Running | Phase::Noticing(_) = self.phase {
             self.phase = Phase::Ending(Instant::now() + GRACE);
@@ -154,17 +153,11 @@ impl<'a> Attempt<'a> {
     }
 
     fn deadline_passed(&mut self) {
-        match (self.phase, self.coordinator) {
-            (Phase::Noticing(_), Some(coordinator)) => {
-                self.tell_reasons();
-                // The loss of the coordinator is noticed by the thread that listens to it.
-                let _ = coordinator.send(&ToCoordinator::Noticed);
-                self.phase = Phase::Running;
-            }
-            (Phase::Noticing(_), None) => self.end_ranks(),
+        match self.phase {
+            Phase::Noticing(_) => self.tell_noticed(),
             _ => {
                 self.kill();
-                report::killed(&self.ranks, GRACE);
+                report::killed(&self.ranks);
             }
         }
     }
@@ -172,9 +165,15 @@ impl<'a> Attempt<'a> {
     /// Tells what the ranks have left that still run: such a rank may wait until the others have
     /// learned its reason.
     fn tell_reasons(&self) {
-        let Some(coordinator) = self.coordinator else { return };
         let running = self.ranks.iter().filter(|rank| rank.is_running());
-        running.for_each(|rank| tell(coordinator, Failure::of(rank, Instant::now())));
+        let failures = running.filter_map(|rank| rank.failure(Instant::now()));
+        failures.for_each(|failure| (self.tell)(ToCoordinator::Failed(failure)));
+    }
+
+    fn tell_noticed(&mut self) {
+        self.tell_reasons();
+        (self.tell)(ToCoordinator::Noticed);
+        self.phase = Phase::Running;
     }
 
     fn end_ranks(&mut self) {
@@ -187,13 +186,6 @@ impl<'a> Attempt<'a> {
     fn kill(&mut self) {
         self.ranks.iter().for_each(|rank| rank.signal(Signal::SIGKILL));
         self.phase = Phase::Killed;
-    }
-}
-
-fn tell(coordinator: &Outgoing, failure: Option<Failure>) {
-    if let Some(failure) = failure {
-        // The loss of the coordinator is noticed by the thread that listens to it.
-        let _ = coordinator.send(&ToCoordinator::Failed(failure.shortened()));
     }
 }
 

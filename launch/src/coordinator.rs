@@ -1,7 +1,8 @@
-//! Node 0's side of a job of several nodes: a thread that listens where the nodes meet, and tells
-//! them what `job` decides.
+//! Node 0's side of a job. With several nodes, a thread that listens where they meet, and tells them
+//! what `job` decides.
 //!
 //! ```text
+//! alone      the coordinator of a job of one node
 //! job        what the coordinator decides, without sockets or clocks
 //! terms      what the nodes must agree on
 //! placement  which ranks each node has
@@ -9,6 +10,7 @@
 //! listener   where the coordinator listens
 //! ```
 
+pub(crate) mod alone;
 mod cause;
 mod job;
 pub(crate) mod listener;
@@ -51,14 +53,6 @@ impl Coordinator {
     /// Starts it. `own` is what this node brings.
     pub(crate) fn start(args: &Args, listener: TcpListener, key: &Key, own: &Node) -> Result<Self> {
         let address = listener.local_addr().context("cannot use the port where the nodes meet")?;
-        let terms = Terms {
-            own: own.clone(),
-            nodes: args.nnodes,
-            max_restarts: args.max_restarts,
-            heartbeat_timeout: args.heartbeat_timeout(),
-            join_timeout: args.rdzv_conf.join_timeout,
-            last_call_timeout: args.rdzv_conf.last_call_timeout,
-        };
         let (sender, events) = channel();
         let heartbeat_timeout = args.heartbeat_timeout();
         let admission = Arc::new(Admission {
@@ -75,8 +69,8 @@ impl Coordinator {
         });
         let accept = move || admission.admit_all(&listener);
         thread::Builder::new().spawn(accept).context("cannot start a thread for connections")?;
-        let table = Table { nodes: BTreeMap::new(), ports: Vec::new() };
-        let job = Job::new(terms, Instant::now());
+        let table = Table { nodes: BTreeMap::new(), ports: Ports::new(args) };
+        let job = Job::new(Terms::new(args, own), Instant::now());
         let coordinate = move || table.coordinate(job, &events, heartbeat_timeout);
         let thread = thread::Builder::new()
             .spawn(coordinate)
@@ -171,11 +165,42 @@ impl Admission {
     }
 }
 
-/// The nodes that have joined, and the ports of rank 0.
+/// The nodes that have joined.
 struct Table {
     nodes: BTreeMap<NodeId, Outgoing>,
+    ports: Ports,
+}
+
+/// The ports of rank 0.
+struct Ports {
+    /// The one that a flag sets.
+    fixed: Option<u16>,
     /// One for each generation. All stay reserved: no generation may have the port of an earlier one.
-    ports: Vec<MasterPort>,
+    chosen: Vec<MasterPort>,
+}
+
+impl Ports {
+    fn new(args: &Args) -> Self {
+        Ports { fixed: args.fixed_port(), chosen: Vec::new() }
+    }
+}
+
+/// Does what the job has decided.
+fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgent)) -> Result<()> {
+    for action in actions {
+        match action {
+            Action::Tell(id, message) => tell(id, message),
+            Action::Start(placements) => {
+                let port = MasterPort::choose(ports.fixed)?;
+                let master_port = port.number;
+                ports.chosen.push(port);
+                for (id, placement) in placements {
+                    tell(id, ToAgent::Start { placement, master_port });
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Table {
@@ -190,7 +215,13 @@ impl Table {
         loop {
             let now = Instant::now();
             actions.extend(job.pass_time(now));
-            if let Err(error) = self.perform(actions) {
+            let performed = perform(actions, &mut self.ports, |id, message| {
+                if let Some(node) = self.nodes.get(&id) {
+                    // The thread that listens to the node notices its loss.
+                    let _ = node.send(&message);
+                }
+            });
+            if let Err(error) = performed {
                 say(format_args!("{error:#}"));
                 break;
             }
@@ -225,29 +256,5 @@ impl Table {
         }
         // Nodes that have not ended yet see that nobody decides any more.
         self.nodes.values().for_each(Outgoing::close);
-    }
-
-    fn perform(&mut self, actions: Vec<Action>) -> Result<()> {
-        for action in actions {
-            match action {
-                Action::Tell(id, message) => self.tell(id, &message),
-                Action::Start(placements) => {
-                    let port = MasterPort::free()?;
-                    let master_port = port.number;
-                    self.ports.push(port);
-                    for (id, placement) in placements {
-                        self.tell(id, &ToAgent::Start { placement, master_port });
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn tell(&self, id: NodeId, message: &ToAgent) {
-        if let Some(node) = self.nodes.get(&id) {
-            // The thread that listens to the node notices its loss.
-            let _ = node.send(message);
-        }
     }
 }

@@ -4,14 +4,14 @@
 //! The modules, from what the user sees down to the details:
 //!
 //! ```text
-//! alone        a job of one node
-//! agent        a node of a job of several nodes
-//! coordinator  node 0's side of such a job: decides when ranks start and end
-//! supervisor   starts the ranks
-//! attempt      watches them, and ends them when one fails
-//! protocol     how launchers talk to each other
-//! report       names the rank at fault
-//! rank         one rank: its environment variables and its process
+//! agent        a node of a job
+//! coordinator  node 0's side of a job: decides when ranks start and end, and names the one at fault
+//! attempt      watches the ranks of a node, and ends them when one fails
+//! supervisor   starts them
+//! report       what is said of their end
+//! protocol     how the launchers of several nodes talk to each other
+//! rank         one rank: its environment variables, its process, and why it has failed
+//! failure      what a failure of a rank is
 //! error_file   where a rank leaves the reason of its failure
 //! output       where a rank's stdout and stderr go: console, log files, memory
 //! guard        the helper processes that let no rank outlive the launcher
@@ -23,12 +23,12 @@
 //! ```
 
 mod agent;
-mod alone;
 mod args;
 mod attempt;
 mod console;
 mod coordinator;
 mod error_file;
+mod failure;
 mod guard;
 mod output;
 mod port;
@@ -64,8 +64,5 @@ fn run(args: Args) -> Result<ExitCode> {
     args.check()?;
     program::find(&args.command[0])?;
     let supervisor = Supervisor::new(&args)?;
-    match args.several_nodes() {
-        false => alone::run(&args, &supervisor),
-        true => agent::run(&args, &supervisor),
-    }
+    agent::run(&args, &supervisor)
 }

@@ -19,25 +19,20 @@ pub(crate) struct MasterPort {
     /// MASTER_PORT.
     pub(crate) number: u16,
     /// Reserves a free port for rank 0 for as long as it lives; `None` with a fixed port.
-    pub(crate) reservation: Option<OwnedFd>,
+    _reservation: Option<OwnedFd>,
 }
 
 impl MasterPort {
-    /// The port that the flags of a job of one node set, or else a free one.
-    pub(crate) fn choose(args: &Args) -> Result<Self> {
-        if let Some(number) = args.fixed_port() {
-            return Ok(MasterPort { number, reservation: None });
+    /// The port that a flag sets, or else a free one.
+    pub(crate) fn choose(fixed: Option<u16>) -> Result<Self> {
+        if let Some(number) = fixed {
+            return Ok(MasterPort { number, _reservation: None });
         }
-        Self::free()
-    }
-
-    /// A free port.
-    pub(crate) fn free() -> Result<Self> {
         // An IPv6 socket covers IPv4 too, but some machines lack IPv6.
         let reserved = reserve(Ipv6Addr::UNSPECIFIED.into())
             .or_else(|_| reserve(Ipv4Addr::UNSPECIFIED.into()));
         let (number, socket) = reserved.context("cannot reserve a free port for rank 0")?;
-        Ok(MasterPort { number, reservation: Some(socket) })
+        Ok(MasterPort { number, _reservation: Some(socket) })
     }
 }
 

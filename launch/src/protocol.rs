@@ -3,7 +3,8 @@
 //! Node 0's launcher is the *coordinator*: it listens on the address where the nodes meet. The
 //! launcher of every node, node 0 included, is an *agent*, which connects to it and keeps the
 //! connection for as long as the job lasts. Both sides send JSON objects, one a line, of at most
-//! [`connection::MAX_LINE`] bytes.
+//! [`connection::MAX_LINE`] bytes. In a job of one node, both are in one process, and call functions
+//! in place of sending anything.
 //!
 //! ```text
 //! agent                                      coordinator
@@ -43,10 +44,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Nodes;
-use crate::report::Failure;
+use crate::failure::Failure;
 
 /// The version of the protocol. It changes with every message that changes.
 pub(crate) const VERSION: u32 = 1;
+
+/// How long the other ranks have to notice a failure by themselves: their own messages, such as a
+/// closed connection, explain more than a SIGTERM.
+pub(crate) const NOTICE: Duration = Duration::from_secs(1);
+
+/// How long a rank has to end after a signal.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// How often each side sends something.
 pub(crate) fn beat_interval(heartbeat_timeout: Duration) -> Duration {
@@ -75,7 +83,8 @@ pub(crate) enum ToCoordinator {
     },
     /// A rank has failed.
     Failed(Failure),
-    /// The answer to a `Notice`: all that the ranks know of it has been told.
+    /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know
+    /// has been told.
     Noticed,
     /// All ranks have ended with exit code 0.
     Succeeded,
@@ -90,6 +99,16 @@ pub(crate) enum ToCoordinator {
     Gone,
     /// Still there.
     Beat,
+}
+
+impl ToCoordinator {
+    /// The message with what fits into a line.
+    pub(crate) fn shortened(self) -> Self {
+        match self {
+            ToCoordinator::Failed(failure) => ToCoordinator::Failed(failure.shortened()),
+            message => message,
+        }
+    }
 }
 
 /// What the coordinator sends.
@@ -182,20 +201,6 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// The place of the only node.
-    pub(crate) fn alone(ranks: u16, restarts: u32) -> Self {
-        Placement {
-            generation: restarts,
-            restarts,
-            node_rank: 0,
-            nodes: 1,
-            first_rank: 0,
-            world_size: ranks.into(),
-            first_role_rank: 0,
-            role_world_size: ranks.into(),
-        }
-    }
-
     /// RANK of a local rank: each node has consecutive ranks.
     pub(crate) fn rank(&self, local_rank: u16) -> u32 {
         self.first_rank + u32::from(local_rank)
@@ -205,10 +210,21 @@ impl Placement {
 /// The end of a generation of ranks, the same on every node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct End {
-    /// What every launcher prints: the culprit, and whether the job goes on.
+    /// What every launcher prints first: the culprit, and why.
     pub(crate) reason: String,
+    /// What helps against it.
+    pub(crate) hint: Option<String>,
+    /// RANK of the culprit, if it is a rank.
+    pub(crate) culprit: Option<u32>,
     /// The exit code, if the job does not go on.
     pub(crate) code: u8,
-    /// Whether a `Start` will follow.
-    pub(crate) again: bool,
+    /// How the job goes on, if a `Start` will follow.
+    pub(crate) next: Option<String>,
+}
+
+impl End {
+    /// The end of a job that no rank has failed.
+    pub(crate) fn because(reason: String) -> Self {
+        End { reason, hint: None, culprit: None, code: 1, next: None }
+    }
 }

@@ -1,6 +1,8 @@
 //! One rank: the environment variables that tell a program which rank it is, and its process, which
 //! leads a process group of its own.
 
+mod failure;
+
 use std::cell::OnceCell;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;

@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 
 use crate::args::Args;
-use crate::attempt::Attempt;
 use crate::error_file::ErrorFiles;
 use crate::guard::{self, Guard};
 use crate::output::{Logs, Routes};
@@ -16,16 +15,6 @@ use crate::protocol::connection::Outgoing;
 use crate::protocol::{Placement, ToAgent};
 use crate::rank::{self, Rank};
 use crate::signals;
-
-/// How long the other ranks have to notice a failure by themselves: their own messages, such as a
-/// closed connection, explain more than a SIGTERM.
-pub(crate) const NOTICE: Duration = Duration::from_secs(1);
-
-/// How long a rank has to end after a signal.
-pub(crate) const GRACE: Duration = Duration::from_secs(3);
-
-// A failed job ends within 5 s.
-const _: () = assert!(NOTICE.as_secs() + GRACE.as_secs() < 5);
 
 /// What the launcher waits for.
 pub(crate) enum Event {
@@ -80,19 +69,10 @@ impl<'a> Supervisor<'a> {
         self.sender.clone()
     }
 
-    /// Starts the ranks of this node and waits for all to end. With several nodes, `coordinator` is
-    /// the connection over which they agree.
-    pub(crate) fn run(
-        &'a self,
-        placement: &Placement,
-        master_port: u16,
-        coordinator: Option<&'a Outgoing>,
-    ) -> Result<Attempt<'a>> {
+    /// Starts the ranks of this node.
+    pub(crate) fn start(&self, placement: &Placement, master_port: u16) -> Result<Vec<Rank>> {
         let ranks = 0..self.args.nproc_per_node;
-        let ranks = ranks.map(|local_rank| self.start_rank(placement, local_rank, master_port));
-        let mut attempt = Attempt::new(self, coordinator, ranks.collect::<Result<_>>()?);
-        attempt.watch()?;
-        Ok(attempt)
+        ranks.map(|local_rank| self.start_rank(placement, local_rank, master_port)).collect()
     }
 
     fn start_rank(&self, placement: &Placement, local_rank: u16, port: u16) -> Result<Rank> {

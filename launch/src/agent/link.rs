@@ -29,10 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Joins the job on another thread. Whatever the coordinator then says goes to `events`.
 pub(crate) fn start(search: Search, events: Sender<Event>) -> Result<()> {
     let listen = move || {
-        let end = |reason| ToAgent::End(End { reason, code: 1, again: false });
         let reason = search.run().map_or_else(|reason| reason, |joined| listen(joined, &events));
         // Fails only when the launcher is about to end anyway.
-        let _ = events.send(Event::Told(end(reason)));
+        let _ = events.send(Event::Told(ToAgent::End(End::because(reason))));
     };
     thread::Builder::new().spawn(listen).context("cannot start a thread for the connection")?;
     Ok(())

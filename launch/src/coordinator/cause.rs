@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
+use crate::failure::{Failure, Fault, NOTICED_BEFORE};
 use crate::protocol::Node;
 use crate::protocol::connection::Loss;
-use crate::report::{Failure, Fault, NOTICED_BEFORE};
 
 /// One reason to end the ranks.
 pub(crate) struct Cause {
@@ -55,14 +55,22 @@ impl Cause {
         Cause { kind: Kind::Joined, node, at: now }
     }
 
-    /// Whether it is a rank that has failed, rather than a node that comes or goes.
-    pub(crate) fn is_rank(&self) -> bool {
-        matches!(self.kind, Kind::Failed(_))
+    /// How a rank has failed, unless it is a node that comes or goes.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        match &self.kind {
+            Kind::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// RANK of the rank that has failed.
+    pub(crate) fn rank(&self) -> Option<u32> {
+        Some(self.failure()?.rank)
     }
 
     /// Whether it is a rank that has failed because of another one.
     pub(crate) fn blames_another(&self) -> bool {
-        matches!(&self.kind, Kind::Failed(failure) if failure.fault == Fault::Another)
+        self.failure().is_some_and(|failure| failure.fault == Fault::Another)
     }
 
     /// Whether it is a node that has become silent.
@@ -72,10 +80,7 @@ impl Cause {
 
     /// The smallest is the one that explains the others.
     pub(crate) fn order(&self, now: Instant) -> (bool, Fault, Reverse<Duration>) {
-        let fault = match &self.kind {
-            Kind::Failed(failure) => failure.fault,
-            _ => Fault::Own,
-        };
+        let fault = self.failure().map_or(Fault::Own, |failure| failure.fault);
         // A launcher that ends by itself says so before its ranks' ends are noticed anywhere.
         let stopped = matches!(self.kind, Kind::Stopped { .. });
         (!stopped, fault, Reverse(now.saturating_duration_since(self.at)))
@@ -94,6 +99,7 @@ impl Cause {
     pub(crate) fn sentence(&self) -> String {
         let node = &self.node;
         match &self.kind {
+            Kind::Failed(failure) if node.is_empty() => failure.to_string(),
             Kind::Failed(failure) => format!("{node}: {failure}"),
             Kind::Lost(loss) => format!("{node} {loss}"),
             Kind::Stopped { reason, .. } => format!("{node}: {reason}"),
@@ -103,9 +109,11 @@ impl Cause {
     }
 }
 
-/// A node as the user knows it: by its rank, if it has one, and by its host.
+/// A node as the user knows it: by its rank, if it has one, and by its host. The only node of a job
+/// needs no name.
 pub(crate) fn name(group_rank: Option<usize>, node: &Node) -> String {
     match group_rank.or(node.node_rank.map(usize::from)) {
+        _ if node.nodes.max == 1 => String::new(),
         Some(rank) => format!("node {rank} ({})", node.host),
         None => format!("a node on host {}", node.host),
     }

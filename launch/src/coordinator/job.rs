@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use super::cause::{Cause, name};
 use super::terms::Terms;
 use crate::protocol::connection::Loss;
-use crate::protocol::{End, Node, Placement, ToAgent, ToCoordinator};
-use crate::supervisor::{GRACE, NOTICE};
+use crate::protocol::{End, GRACE, NOTICE, Node, Placement, ToAgent, ToCoordinator};
 
 /// How long the nodes wait before they are told for whom.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -70,8 +69,8 @@ pub(crate) struct Job {
 enum Phase {
     /// Too few nodes are there, or further ones may come until the last call.
     Gathering { until: Instant, last_call: Option<Instant>, remind_at: Option<Instant> },
-    /// The ranks run. Once something has gone wrong, the other nodes have until `decide_at` to say
-    /// what they know of it. Nodes that are still `asked` then have `SLOW` more.
+    /// The ranks run. Once something has gone wrong, the nodes that are `asked` have until `decide_at`
+    /// to say what they know of it.
     Running {
         succeeded: BTreeSet<NodeId>,
         causes: Vec<Cause>,
@@ -130,13 +129,10 @@ impl Job {
                 let limit = self.terms.join_timeout.as_secs();
                 let missing = self.terms.missing(self.nodes.values());
                 let reason = format!("waited {limit} s (join_timeout) in vain for {missing}");
-                self.finish(End { reason, code: 1, again: false }, now);
+                self.finish(End::because(reason), now);
             }
-            Phase::Running { decide_at: Some(at), asked, .. } if *at <= now => {
-                match std::mem::take(asked).is_empty() {
-                    true => self.decide(now),
-                    false => *at = now + SLOW,
-                }
+            Phase::Running { decide_at: Some(at), asked, .. } if *at <= now || asked.is_empty() => {
+                self.decide(now);
             }
             Phase::Ending { until, again, nodes } if *until <= now => {
                 if *again {
@@ -144,7 +140,7 @@ impl Job {
                         nodes.iter().filter_map(|id| Some(self.nodes.get(id)?.host.as_str()));
                     let late = late.collect::<Vec<_>>().join(", ");
                     let reason = format!("the ranks have not ended on {late}");
-                    self.finish(End { reason, code: 1, again: false }, now);
+                    self.finish(End::because(reason), now);
                 } else {
                     self.phase = Phase::Over;
                 }
@@ -180,8 +176,7 @@ impl Job {
         let was_leaving = self.leaving.remove(&id);
         let cause = cause(name(rank, &node));
         // A host that was stopped or cut off may find this when it is back.
-        let end = End { reason: cause.sentence(), code: 1, again: false };
-        self.tell(id, ToAgent::End(end));
+        self.tell(id, ToAgent::End(End::because(cause.sentence())));
         match &mut self.phase {
             Phase::Gathering { .. } | Phase::Ending { again: true, .. }
                 if self.terms.is_own(&node) =>
@@ -238,8 +233,12 @@ impl Job {
                 self.leaving.insert(id);
                 match phase {
                     Phase::Refused { .. } | Phase::Ending { again: false, .. } => {}
+                    // Nobody else is to be told, and a failure that came before is the reason.
+                    Phase::Ending { .. } if self.terms.alone() => {}
                     Phase::Running { causes, .. } if rank.is_some() => {
-                        causes.push(cause);
+                        if causes.is_empty() || !self.terms.alone() {
+                            causes.push(cause);
+                        }
                         self.decide(now);
                     }
                     _ if is_needed => self.end(&cause, false, now),

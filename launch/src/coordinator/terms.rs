@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::args::Nodes;
+use crate::args::{Args, Nodes};
 use crate::protocol::Node;
 
 /// The terms of a job: those of node 0.
@@ -20,9 +20,29 @@ pub(crate) struct Terms {
     pub(crate) join_timeout: Duration,
     /// How long an elastic job waits for further nodes once the fewest are there.
     pub(crate) last_call_timeout: Duration,
+    /// Whether launch reserves rank 0's port.
+    pub(crate) reserves_port: bool,
 }
 
 impl Terms {
+    /// The terms that node 0's flags set. `own` is what it brings.
+    pub(crate) fn new(args: &Args, own: &Node) -> Self {
+        Terms {
+            own: own.clone(),
+            nodes: args.nnodes,
+            max_restarts: args.max_restarts,
+            heartbeat_timeout: args.heartbeat_timeout(),
+            join_timeout: args.rdzv_conf.join_timeout,
+            last_call_timeout: args.rdzv_conf.last_call_timeout,
+            reserves_port: args.fixed_port().is_none(),
+        }
+    }
+
+    /// Whether there is only one node.
+    pub(crate) fn alone(&self) -> bool {
+        self.nodes.max == 1
+    }
+
     /// Whether this is the node of the coordinator itself.
     pub(crate) fn is_own(&self, node: &Node) -> bool {
         node.launcher == self.own.launcher

@@ -47,11 +47,13 @@ fn a_job_goes_on_without_a_node_that_leaves_and_with_one_that_comes() {
     let ended = first.finish();
     ended
         .expect_code(128 + 15)
-        .expect_stderr("joins the job\ngoing on with 2 nodes: starting all ranks again\n")
+        .expect_stderr("joins the job\nlaunch: going on with 2 nodes: starting all ranks again\n")
         .expect_stderr("going on with 3 nodes: starting all ranks again\n")
         .expect_stderr("launch: node 1 (")
-        .expect_stderr("has gone: its launcher closed the connection\ngoing on with 2 nodes")
-        .expect_stderr("): its launcher was stopped by SIGTERM\ngoing on with 1 node:");
+        .expect_stderr(
+            "has gone: its launcher closed the connection\nlaunch: going on with 2 nodes",
+        )
+        .expect_stderr("): its launcher was stopped by SIGTERM\nlaunch: going on with 1 node:");
     wait_until_dead(&one);
 }
 

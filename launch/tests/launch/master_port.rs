@@ -7,6 +7,7 @@ use std::process::Command;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, socket};
 
 use crate::job::{Job, run};
+use crate::nodes::Nodes;
 
 /// `launch FLAGS python3 -c SCRIPT`.
 fn launch_python(job: &Job, flags: &str, script: &str) -> Command {
@@ -138,6 +139,21 @@ socket.socket().bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
         .expect_code(1)
         .expect_stderr("Address already in use")
         .expect_stderr("a program that binds it without SO_REUSEADDR needs --master-port");
+}
+
+#[test]
+fn with_several_nodes_it_is_told_what_it_must_do_for_its_port_is_always_a_free_one() {
+    let (job, nodes) = (Job::new(), Nodes::new(2));
+    let script = r#"
+        [ $RANK = 0 ] || stay
+        exec python3 -c '
+import os, socket
+socket.socket().bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))'"#;
+    for running in [0, 1].map(|rank| nodes.start(&job, rank, "", script)) {
+        running.finish().expect_code(1).expect_stderr("Address already in use").expect_stderr(
+            "\nlaunch: launch reserves the port for rank 0, which must bind it with SO_REUSEADDR\n",
+        );
+    }
 }
 
 #[test]

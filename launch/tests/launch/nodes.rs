@@ -121,6 +121,25 @@ fn every_node_names_the_rank_that_failed_on_one_and_has_its_exit_code() {
 }
 
 #[test]
+fn every_node_lists_those_of_its_own_ranks_that_failed_after_the_culprit() {
+    let (job, nodes) = (Job::new(), Nodes::new(2));
+    let script = r#"
+        note $$ pid.$RANK
+        case $RANK in
+            0) stay ;;
+            1) await pid.0; await pid.2; exit 3 ;;
+        esac
+        await pid.1
+        while kill -0 "$(cat "$DIR/pid.1")" 2>/dev/null; do sleep 0.01; done
+        exit 4"#;
+    let running = [0, 1].map(|rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script));
+    let [first, second] = finish(running);
+    let culprit = "exited with code 3; it wrote nothing to stderr\nlaunch: after that, ";
+    first.expect_stderr(&format!("{culprit}rank 0 was killed by SIGTERM\n"));
+    second.expect_stderr(&format!("{culprit}rank 2 exited with code 4\n"));
+}
+
+#[test]
 fn a_rank_killed_on_one_node_ends_all_nodes_soon_though_the_others_ignore_it() {
     let (job, nodes) = (Job::new(), Nodes::new(3));
     let running = nodes.start_three(&job, "", "trap '' TERM; note $$ pid.$RANK; stay");
@@ -198,7 +217,7 @@ fn a_launcher_that_is_killed_and_started_again_has_its_place_in_a_restart_if_one
         } else {
             job.leave("go");
             second.finish().expect_code(0);
-            first.finish().expect_code(0).expect_stderr(&format!("{gone}restart 1 of 1"));
+            first.finish().expect_code(0).expect_stderr(&format!("{gone}launch: restart 1 of 1"));
         }
         wait_until_dead(&pids);
     }
@@ -260,8 +279,9 @@ fn all_nodes_restart_together_on_a_new_port_and_count_alike() {
         stay"#;
     let running = [0, 1].map(|rank| nodes.start(&job, rank, "--max-restarts 2", script));
     for ended in finish(running) {
-        ended.expect_code(0).expect_stderr("restart 1 of 2: starting all ranks again\n");
-        ended.expect_stderr("restart 2 of 2").expect_not_in_stderr("launch: restart");
+        ended.expect_code(0).expect_stderr("launch: restart 1 of 2: starting all ranks again\n");
+        ended.expect_stderr("launch: restart 2 of 2: starting all ranks again\n");
+        assert_eq!(ended.stderr.matches("restart").count(), 2, "{ended:?}");
     }
     let port = |attempt: u32, rank: u32| job.note(&format!("port.{attempt}.{rank}")).unwrap();
     for attempt in 0..3 {

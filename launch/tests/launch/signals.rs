@@ -3,7 +3,7 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::job::{Job, children, run, start, wait_until_dead};
+use crate::job::{Job, children, run, start, state, wait_until, wait_until_dead};
 
 /// Every rank, and a child of every rank, leaves its process id.
 const NOTE_PIDS: &str = r#"
@@ -64,6 +64,21 @@ fn a_signal_prevents_a_restart() {
     job.wait_for_pids(&PIDS);
     running.signal(Signal::SIGTERM);
     running.finish().expect_code(143).expect_not_in_stderr("restart");
+}
+
+#[test]
+fn a_signal_after_a_failure_prevents_a_restart_and_leaves_the_culprits_exit_code() {
+    let job = Job::new();
+    let script = "note $$ pid.$RANK; [ $RANK = 0 ] || { await pid.0; exit 3; }; trap '' TERM; stay";
+    let running = start(job.launch_sh("-n 2 --max-restarts 3", script));
+    let failed = job.wait_for_pids(&["pid.1"])[0];
+    wait_until("launch to fetch rank 1", || state(failed).is_none());
+    running.signal(Signal::SIGTERM);
+    running
+        .finish()
+        .expect_code(3)
+        .expect_stderr(&format!("launch: rank 1 (pid {failed}) exited with code 3"))
+        .expect_not_in_stderr("restart");
 }
 
 #[test]

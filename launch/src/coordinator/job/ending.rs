@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Job, Phase};
+use super::{Job, Phase, SLOW};
 use crate::coordinator::cause::{Cause, name};
-use crate::protocol::{End, ToAgent, beat_interval};
-use crate::supervisor::{GRACE, NOTICE};
+use crate::protocol::{End, GRACE, NOTICE, ToAgent, beat_interval};
 
 /// How long the coordinator waits for the last ranks of a job that does not go on. A node that is
 /// slower ends by itself.
@@ -15,9 +14,11 @@ impl Job {
     /// Takes a note of why the ranks cannot go on; the other nodes have time to tell what they know.
     pub(super) fn note(&mut self, cause: Cause, now: Instant) {
         let Phase::Running { causes, decide_at, asked, .. } = &mut self.phase else { return };
+        // A rank that had left its reason has ended now.
+        causes.retain(|earlier| cause.rank().is_none() || earlier.rank() != cause.rank());
         causes.push(cause);
         if decide_at.is_none() {
-            *decide_at = Some(now + NOTICE);
+            *decide_at = Some(now + NOTICE + SLOW);
             asked.extend(self.group.iter().filter(|id| self.nodes.contains_key(id)));
             self.tell_group(&ToAgent::Notice);
         }
@@ -53,7 +54,7 @@ impl Job {
     /// Whether to start again after this counts as a restart. An elastic job expects nodes to come and
     /// go.
     fn counts(&self, cause: &Cause) -> bool {
-        cause.is_rank() || !self.terms.nodes.elastic()
+        cause.rank().is_some() || !self.terms.nodes.elastic()
     }
 
     /// When a node that has missed its last beats will be lost, and may then be the culprit of ranks
@@ -68,8 +69,7 @@ impl Job {
 
     /// Ends the ranks on all nodes, for the same reason on each.
     pub(super) fn end(&mut self, cause: &Cause, again: bool, now: Instant) {
-        let mut reason = cause.sentence();
-        if again {
+        let next = again.then(|| {
             let counts = self.counts(cause);
             self.restarts += u32::from(counts);
             let there = self.nodes.keys().filter(|id| !self.leaving.contains(id)).count();
@@ -87,15 +87,31 @@ impl Job {
                 true => format!(" once {min} nodes are there"),
                 false => String::new(),
             };
-            reason = format!("{reason}\n{how}starting all ranks again{once}");
-        }
-        let end = End { reason, code: cause.code(), again };
+            format!("{how}starting all ranks again{once}")
+        });
+        let end = End {
+            reason: cause.sentence(),
+            hint: self.hint(cause),
+            culprit: cause.rank(),
+            code: cause.code(),
+            next,
+        };
         if again {
             self.tell_group(&ToAgent::End(end));
             self.wait_for_ranks(true, now);
         } else {
             self.finish(end, now);
         }
+    }
+
+    /// What helps if rank 0 could not open the port that is reserved for it.
+    fn hint(&self, cause: &Cause) -> Option<String> {
+        let of_rank_0 = cause.failure().filter(|failure| failure.rank == 0);
+        of_rank_0.filter(|it| it.port_is_taken() && self.terms.reserves_port)?;
+        Some(match self.terms.alone() {
+            true => "launch reserves the port for rank 0: a program that binds it without SO_REUSEADDR needs --master-port".to_owned(),
+            false => "launch reserves the port for rank 0, which must bind it with SO_REUSEADDR".to_owned(),
+        })
     }
 
     pub(super) fn finish(&mut self, end: End, now: Instant) {

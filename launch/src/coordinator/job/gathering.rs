@@ -22,9 +22,9 @@ impl Job {
                 self.tell(id, ToAgent::End(end));
             }
             (Phase::Gathering { .. }, Some(reason)) => self.refuse_all(reason, now),
-            (_, Some(reason)) => self.turn_away(id, End { reason, code: 1, again: false }),
+            (_, Some(reason)) => self.turn_away(id, End::because(reason)),
             (Phase::Ending { again: false, .. }, None) => {
-                self.turn_away(id, End { reason: OVER.to_owned(), code: 1, again: false });
+                self.turn_away(id, End::because(OVER.to_owned()));
             }
             (Phase::Gathering { .. }, None) => self.start_if_complete(now),
             (Phase::Running { succeeded, causes, .. }, None)
@@ -74,7 +74,7 @@ impl Job {
     }
 
     fn refuse_all(&mut self, reason: String, now: Instant) {
-        let end = End { reason, code: 1, again: false };
+        let end = End::because(reason);
         self.tell_all(&ToAgent::End(end.clone()));
         self.phase = Phase::Refused { end, told: self.nodes.len(), until: now + LINGER };
     }

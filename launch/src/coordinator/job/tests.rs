@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::{Action, Event, Job, NodeId};
 use crate::args::Nodes;
 use crate::coordinator::terms::Terms;
+use crate::failure::{Failure, Fault};
 use crate::protocol::connection::Loss;
-use crate::protocol::{End, Node, Placement, ToAgent, ToCoordinator};
-use crate::report::{Failure, Fault};
+use crate::protocol::{End, NOTICE, Node, Placement, ToAgent, ToCoordinator};
 
 fn node(rank: Option<u16>, host: &str, nodes: (u16, u16)) -> Node {
     Node {
@@ -35,6 +35,8 @@ struct Scene {
     elastic: bool,
     told: Vec<(NodeId, ToAgent)>,
     started: Vec<Vec<(NodeId, Placement)>>,
+    /// Who has got a notice, and when.
+    asked: Vec<(NodeId, Instant)>,
     /// The node that does not answer a notice.
     busy: Option<NodeId>,
 }
@@ -50,10 +52,12 @@ impl Scene {
             heartbeat_timeout: Duration::from_secs(15),
             join_timeout: Duration::from_secs(600),
             last_call_timeout: Duration::from_secs(30),
+            reserves_port: true,
         };
         let begin = Instant::now();
         let job = Job::new(terms, begin);
-        Scene { job, begin, nodes, elastic, told: Vec::new(), started: Vec::new(), busy: None }
+        let (told, started, asked) = (Vec::new(), Vec::new(), Vec::new());
+        Scene { job, begin, nodes, elastic, told, started, asked, busy: None }
     }
 
     /// A job of these nodes that runs at 0 s.
@@ -94,14 +98,18 @@ impl Scene {
             if let Action::Tell(id, ToAgent::Notice) = action
                 && self.busy != Some(*id)
             {
-                self.job.handle(*id, Event::Said(ToCoordinator::Noticed), now);
+                self.asked.push((*id, now));
             }
         }
         self.perform(actions);
     }
 
+    /// Nodes that have got a notice answer it once their ranks have had their time.
     fn pass(&mut self, at: f64) {
         let now = self.at(at);
+        for (id, _) in self.asked.extract_if(.., |(_, asked)| *asked + NOTICE <= now) {
+            self.job.handle(id, Event::Said(ToCoordinator::Noticed), now);
+        }
         let actions = self.job.pass_time(now);
         self.perform(actions);
     }

@@ -17,7 +17,7 @@ fn a_failure_ends_all_nodes_once_the_others_have_had_time_to_notice() {
     let (told, end) = scene.end();
     assert_eq!(told, [0, 1, 2]);
     assert!(end.reason.starts_with("node 1 (h1): rank 2 "), "{}", end.reason);
-    assert!(end.again && end.reason.ends_with("\nrestart 1 of 1: starting all ranks again"));
+    assert_eq!(end.next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn a_fault_of_its_own_is_blamed_before_earlier_victims_and_a_lost_node_too() {
         scene.pass(2.0);
         let (_, end) = scene.end();
         assert!(end.reason.starts_with("node 2 (h2)"), "{}", end.reason);
-        assert!(end.again);
-        assert_eq!(end.reason.ends_with("once 3 nodes are there"), lost, "{}", end.reason);
+        let next = end.next.unwrap();
+        assert_eq!(next.ends_with("once 3 nodes are there"), lost, "{next}");
     }
 }
 
@@ -70,7 +70,8 @@ fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats
     scene.lose(2, Loss::Silent(silence), 15.0);
     scene.pass(16.0);
     let (_, end) = scene.end();
-    assert!(end.reason.starts_with("node 2 (h2) has been silent for 15 s\n"), "{}", end.reason);
+    assert_eq!(end.reason, "node 2 (h2) has been silent for 15 s");
+    assert!(end.next.is_some());
 }
 
 #[test]
@@ -88,8 +89,8 @@ fn a_host_that_hears_of_no_other_one_blames_itself() {
     scene.lose(2, Loss::Silent(silence), 17.2);
     scene.pass(17.5);
     let (_, end) = scene.end();
-    let sentence = "node 0 (h0) has lost the connection to all other nodes\nrestart 1 of 1: ";
-    assert!(end.reason.starts_with(sentence), "{}", end.reason);
+    assert_eq!(end.reason, "node 0 (h0) has lost the connection to all other nodes");
+    assert!(end.next.unwrap().starts_with("restart 1 of 1: "));
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn a_restart_begins_when_no_rank_is_left_and_the_restarts_are_counted() {
     scene.fail(0, 0, Fault::Own, 5.0);
     scene.pass(6.0);
     let (told, end) = scene.end();
-    assert_eq!((told, end.again, end.code), (vec![0, 1], false, 3));
+    assert_eq!((told, end.next.is_some(), end.code), (vec![0, 1], false, 3));
     scene.gone(&[0, 1], 7.0);
     assert!(scene.job.is_over());
 }
@@ -117,9 +118,10 @@ fn a_lost_node_is_a_restart_for_which_the_others_wait_until_its_place_is_taken()
     scene.lose(1, Loss::Closed, 1.0);
     scene.pass(2.0);
     let (told, end) = scene.end();
-    assert_eq!((told, end.again), (vec![0], true));
-    let reason = format!("{GONE}\nrestart 1 of 1: starting all ranks again once 2 nodes are there");
-    assert_eq!(end.reason, reason);
+    assert_eq!((told, end.next.is_some()), (vec![0], true));
+    assert_eq!(end.reason, GONE);
+    let next = "restart 1 of 1: starting all ranks again once 2 nodes are there";
+    assert_eq!(end.next.as_deref(), Some(next));
     scene.gone(&[0], 3.0);
     assert_eq!(scene.waits(0), ["waiting at most 600 s for node 1 of 2; there are: h0"]);
     scene.come_back(1, 5, 4.0);
@@ -131,7 +133,7 @@ fn a_lost_node_is_a_restart_for_which_the_others_wait_until_its_place_is_taken()
     scene.lose(5, Loss::Closed, 5.0);
     scene.pass(6.0);
     let (told, end) = scene.end();
-    assert_eq!((told, end.again, end.code), (vec![0], false, 1));
+    assert_eq!((told, end.next.is_some(), end.code), (vec![0], false, 1));
     assert_eq!(end.reason, GONE);
 }
 
@@ -146,7 +148,7 @@ fn nobody_takes_the_place_of_a_lost_node_within_the_join_timeout() {
     assert!(scene.nobody_was_told_to_end());
     scene.pass(603.0);
     let (told, end) = scene.end();
-    assert_eq!((told, end.again, end.code), (vec![0], false, 1));
+    assert_eq!((told, end.next.is_some(), end.code), (vec![0], false, 1));
     let reason = "waited 600 s (join_timeout) in vain for node 1 of 2; there are: h0";
     assert_eq!(end.reason, reason);
 }
@@ -162,7 +164,7 @@ fn a_node_may_come_back_before_the_others_have_ended_their_ranks_and_go_again() 
         scene.come_back(1, 5, 2.1);
         scene.pass(2.2);
         let (told, end) = scene.end();
-        assert_eq!((told, end.again), (vec![0], true));
+        assert_eq!((told, end.next.is_some()), (vec![0], true));
         if !stays {
             scene.stop(5, 2.3);
         }
@@ -194,14 +196,15 @@ fn without_node_0_no_job_starts_again() {
     scene.lose(0, Loss::Closed, 1.0);
     scene.pass(2.0);
     let (told, end) = scene.end();
-    assert_eq!((told, end.again), (vec![1], false));
+    assert_eq!((told, end.next.is_some()), (vec![1], false));
 
     let mut scene = Scene::running(2);
     scene.fail(1, 2, Fault::Own, 1.0);
     scene.pass(2.0);
     scene.lose(0, Loss::Closed, 3.0);
     assert!(scene.told.iter().any(|(id, it)| {
-        *id == 1 && matches!(it, ToAgent::End(end) if !end.again && end.reason.contains("h0"))
+        *id == 1
+            && matches!(it, ToAgent::End(end) if end.next.is_none() && end.reason.contains("h0"))
     }));
 }
 
@@ -222,7 +225,7 @@ fn a_signal_to_one_launcher_ends_a_job_that_is_not_elastic_at_once() {
     scene.fail(0, 0, Fault::Own, 0.9);
     scene.stop(1, 1.0);
     let (told, end) = scene.end();
-    assert_eq!((told, end.again, end.code), (vec![0, 1], false, 143));
+    assert_eq!((told, end.next.is_some(), end.code), (vec![0, 1], false, 143));
     assert_eq!(end.reason, "node 1 (h1): its launcher was stopped by SIGTERM");
 }
 
@@ -235,4 +238,77 @@ fn a_node_that_does_not_answer_the_end_does_not_keep_the_coordinator() {
     assert!(!scene.job.is_over());
     scene.pass(6.0);
     assert!(scene.job.is_over());
+}
+
+#[test]
+fn the_culprit_is_named_as_soon_as_every_node_has_said_what_its_ranks_know() {
+    let mut scene = Scene::running(2);
+    scene.fail(1, 2, Fault::Own, 1.0);
+    scene.say(0, ToCoordinator::Noticed, 1.1);
+    scene.pass(1.1);
+    assert!(scene.nobody_was_told_to_end());
+    scene.say(1, ToCoordinator::Noticed, 1.2);
+    scene.pass(1.2);
+    assert_eq!(scene.end().1.culprit, Some(2));
+}
+
+#[test]
+fn a_rank_that_ends_after_it_has_left_its_reason_has_its_own_exit_code() {
+    let mut scene = Scene::running(2);
+    let age = Duration::ZERO;
+    let left = Failure { exit_code: 1, ..Failure::example(2, Fault::Own, age) };
+    scene.say(1, ToCoordinator::Failed(left), 1.0);
+    scene.say(1, ToCoordinator::Failed(Failure::example(2, Fault::Own, age)), 1.5);
+    scene.pass(2.0);
+    assert_eq!(scene.end().1.code, 3);
+}
+
+#[test]
+fn the_only_node_is_not_named() {
+    let mut scene = Scene::running(1);
+    scene.fail(0, 1, Fault::Own, 1.0);
+    scene.pass(2.0);
+    assert_eq!(scene.end().1.reason, "rank 1 (pid 1) exited with code 3: no data");
+}
+
+#[test]
+fn a_signal_to_the_only_node_is_not_the_reason_of_a_failure_that_came_before() {
+    for is_decided in [false, true] {
+        let mut scene = Scene::running(1);
+        scene.fail(0, 1, Fault::Own, 1.0);
+        if is_decided {
+            scene.pass(2.0);
+        }
+        scene.stop(0, 2.1);
+        let (told, end) = scene.end();
+        assert_eq!((told, end.culprit, end.code), (vec![0], Some(1), 3));
+        assert_eq!(end.next.is_some(), is_decided);
+        scene.gone(&[0], 3.0);
+        assert_eq!(scene.started.len(), 1);
+    }
+}
+
+#[test]
+fn rank_0_learns_what_to_do_if_the_port_reserved_for_it_is_the_trouble() {
+    let taken = |rank| Failure {
+        explanation: ": OSError: [Errno 98] Address already in use".to_owned(),
+        ..Failure::example(rank, Fault::Own, Duration::ZERO)
+    };
+    let without = "a program that binds it without SO_REUSEADDR needs --master-port";
+    let must = "which must bind it with SO_REUSEADDR";
+    for (nodes, reserved, rank, hint) in [
+        (1, true, 0, Some(without)),
+        (1, true, 1, None),
+        (1, false, 0, None),
+        (2, true, 0, Some(must)),
+        (2, true, 1, None),
+    ] {
+        let mut scene = Scene::running(nodes);
+        scene.job.terms.reserves_port = reserved;
+        scene.say(0, ToCoordinator::Failed(taken(rank)), 1.0);
+        scene.pass(2.0);
+        let found = scene.end().1.hint;
+        assert_eq!(found.is_some(), hint.is_some(), "{found:?}");
+        assert!(found.zip(hint).is_none_or(|(found, hint)| found.ends_with(hint)), "{hint:?}");
+    }
 }

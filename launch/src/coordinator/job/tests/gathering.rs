@@ -128,7 +128,7 @@ fn a_node_that_is_lost_before_the_ranks_start_is_named_at_once_and_only_who_is_m
     assert_eq!([scene.waits(0), scene.waits(1)], [[wait], [wait]]);
     scene.pass(500.0);
     let reason = "waited 600 s (join_timeout) in vain for node 2 of 3; there are: h0, h1";
-    assert_eq!(scene.end(), (vec![0, 1], End { reason: reason.to_owned(), code: 1, again: false }));
+    assert_eq!(scene.end(), (vec![0, 1], End::because(reason.to_owned())));
 }
 
 #[test]

@@ -1,0 +1,39 @@
+//! The coordinator of a job of one node: no network, and no thread.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::job::{Event, Job, NodeId};
+use super::terms::Terms;
+use super::{Ports, perform};
+use crate::args::Args;
+use crate::port;
+use crate::protocol::{End, Node, ToAgent, ToCoordinator};
+
+/// The only node.
+const ID: NodeId = 0;
+
+/// Starts it, and returns how to tell it something. `answer` gets what it says; nothing is due without
+/// a message of the node.
+pub(crate) fn start(
+    args: &Args,
+    own: Node,
+    answer: impl Fn(ToAgent) + 'static,
+) -> Result<Box<dyn Fn(ToCoordinator)>> {
+    port::check(args)?;
+    let coordinator =
+        RefCell::new((Job::new(Terms::new(args, &own), Instant::now()), Ports::new(args)));
+    let handle = move |event| {
+        let (job, ports) = &mut *coordinator.borrow_mut();
+        let now = Instant::now();
+        let mut actions = job.handle(ID, event, now);
+        actions.extend(job.pass_time(now));
+        if let Err(error) = perform(actions, ports, |_, message| answer(message)) {
+            answer(ToAgent::End(End::because(format!("{error:#}"))));
+        }
+    };
+    handle(Event::Joined(own));
+    Ok(Box::new(move |message| handle(Event::Said(message))))
+}
