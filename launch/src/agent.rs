@@ -25,16 +25,23 @@ use link::Search;
 pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> {
     let node = describe(args)?;
     let mut agent = Agent { supervisor, link: None, is_coordinators: false };
-    let coordinator = match args.several_nodes() {
-        true => join_others(args, node, supervisor)?,
-        false => {
-            let events = supervisor.sender();
-            agent.link = Some(alone::start(args, node, move |message| {
-                // Fails only when the launcher is about to end anyway.
-                let _ = events.send(Event::Told(message));
-            })?);
-            None
-        }
+    let events = supervisor.sender();
+    let coordinator = if args.several_nodes() {
+        let key = Key::new(&args.rdzv_id);
+        let (coordinator, port_is_taken) = match listener::open(args)? {
+            Meeting::Here(at) => (Some(Coordinator::start(args, at, &key, &node)?), false),
+            Meeting::Taken => (None, true),
+            Meeting::Elsewhere => (None, false),
+        };
+        let own = coordinator.as_ref().map(|coordinator| coordinator.address);
+        link::start(Search::new(args, key, node, own, port_is_taken), events)?;
+        coordinator
+    } else {
+        agent.link = Some(alone::start(args, node, move |message| {
+            // Fails only when the launcher is about to end anyway.
+            let _ = events.send(Event::Told(message));
+        })?);
+        None
     };
     let code = agent.follow();
     if let Err(error) = &code {
@@ -47,23 +54,6 @@ pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> 
         coordinator.finish()?;
     }
     code
-}
-
-/// Looks for the coordinator of several nodes, which is started if this is node 0.
-fn join_others(
-    args: &Args,
-    node: Node,
-    supervisor: &Supervisor<'_>,
-) -> Result<Option<Coordinator>> {
-    let key = Key::new(&args.rdzv_id);
-    let (coordinator, port_is_taken) = match listener::open(args)? {
-        Meeting::Here(listener) => (Some(Coordinator::start(args, listener, &key, &node)?), false),
-        Meeting::Taken => (None, true),
-        Meeting::Elsewhere => (None, false),
-    };
-    let own = coordinator.as_ref().map(|coordinator| coordinator.address);
-    link::start(Search::new(args, key, node, own, port_is_taken), supervisor.sender())?;
-    Ok(coordinator)
 }
 
 /// What this node brings to the job.
@@ -110,7 +100,7 @@ impl Agent<'_> {
                 Some(Event::Joined { link, is_own }) => {
                     self.link = Some(Box::new(move |message| {
                         // The thread that listens to the coordinator notices its loss.
-                        let _ = link.send(&message.shortened());
+                        let _ = link.send(&message);
                     }));
                     self.is_coordinators = is_own;
                 }

@@ -282,20 +282,15 @@ impl Args {
         endpoint.or(self.master_addr.as_deref()).unwrap_or("127.0.0.1")
     }
 
-    /// The port on which rank 0 listens; `None` if launch chooses a free one, as always with several
-    /// nodes.
+    /// On one node, the port on which rank 0 listens; `None` if launch chooses a free one.
     pub(crate) fn fixed_port(&self) -> Option<u16> {
-        self.port().filter(|_| !self.several_nodes())
-    }
-
-    fn port(&self) -> Option<u16> {
         let port = self.rdzv_endpoint.as_ref().map_or(self.master_port, |endpoint| endpoint.port);
         port.filter(|port| *port != 0)
     }
 
     /// On several nodes, the port on which the launcher of node 0 listens.
     pub(crate) fn meeting_port(&self) -> u16 {
-        self.port().unwrap_or(match self.rdzv_backend {
+        self.fixed_port().unwrap_or(match self.rdzv_backend {
             Backend::Static => STATIC_PORT,
             Backend::C10d => C10D_PORT,
         })

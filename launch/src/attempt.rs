@@ -69,7 +69,7 @@ impl<'a> Attempt<'a> {
                 None => attempt.deadline_passed(),
             }
         }
-        attempt.ranks.iter().for_each(|rank| rank.output.drain());
+        attempt.ranks.iter().for_each(|rank| rank.output.drain(None));
         Ok(attempt)
     }
 
@@ -117,8 +117,8 @@ impl<'a> Attempt<'a> {
             if !success {
                 self.failed = true;
                 // Nobody may read the console, which must not hide the failure.
-                rank.output.drain_for(SILENCE);
-                let failure = rank.failure(Instant::now());
+                rank.output.drain(Some(SILENCE));
+                let failure = rank.failure();
                 failure.into_iter().for_each(|it| (self.tell)(ToCoordinator::Failed(it)));
             }
             self.tell_if_ended();
@@ -166,7 +166,7 @@ impl<'a> Attempt<'a> {
     /// learned its reason.
     fn tell_reasons(&self) {
         let running = self.ranks.iter().filter(|rank| rank.is_running());
-        let failures = running.filter_map(|rank| rank.failure(Instant::now()));
+        let failures = running.filter_map(Rank::failure);
         failures.for_each(|failure| (self.tell)(ToCoordinator::Failed(failure)));
     }
 

@@ -69,9 +69,8 @@ impl Coordinator {
         });
         let accept = move || admission.admit_all(&listener);
         thread::Builder::new().spawn(accept).context("cannot start a thread for connections")?;
-        let table = Table { nodes: BTreeMap::new(), ports: Ports::new(args) };
         let job = Job::new(Terms::new(args, own), Instant::now());
-        let coordinate = move || table.coordinate(job, &events, heartbeat_timeout);
+        let coordinate = move || coordinate(job, &events, heartbeat_timeout);
         let thread = thread::Builder::new()
             .spawn(coordinate)
             .context("cannot start the coordinator's thread")?;
@@ -87,18 +86,15 @@ impl Coordinator {
     }
 }
 
-/// What the coordinator's thread hears of a connection.
-enum Message {
-    Joined(Node, Outgoing),
-    Event(Event),
-}
+/// What the coordinator's thread hears of a node, and how to tell it something once it has joined.
+type Message = (NodeId, Event, Option<Outgoing>);
 
 /// Lets nodes in, and listens to those that are in.
 struct Admission {
     key: Key,
     welcome: ToAgent,
     heartbeat_timeout: Duration,
-    sender: Sender<(NodeId, Message)>,
+    sender: Sender<Message>,
     handshakes: AtomicUsize,
     strangers: AtomicUsize,
 }
@@ -135,16 +131,16 @@ impl Admission {
     fn listen_to(&self, id: NodeId, joined: Joined<Node>) {
         let Joined { mut incoming, outgoing, peer } = joined;
         // Sending fails when the job is over, and nobody needs to know.
-        let _ = self.sender.send((id, Message::Joined(peer, outgoing)));
+        let _ = self.sender.send((id, Event::Joined(peer), Some(outgoing)));
         let loss = loop {
             match incoming.receive(self.heartbeat_timeout) {
                 Ok(message) => {
-                    let _ = self.sender.send((id, Message::Event(Event::Said(message))));
+                    let _ = self.sender.send((id, Event::Said(message), None));
                 }
                 Err(loss) => break loss,
             }
         };
-        let _ = self.sender.send((id, Message::Event(Event::Lost(loss))));
+        let _ = self.sender.send((id, Event::Lost(loss), None));
     }
 
     fn mention(&self, address: SocketAddr, failed: Failed) {
@@ -165,35 +161,19 @@ impl Admission {
     }
 }
 
-/// The nodes that have joined.
-struct Table {
-    nodes: BTreeMap<NodeId, Outgoing>,
-    ports: Ports,
-}
-
-/// The ports of rank 0.
-struct Ports {
-    /// The one that a flag sets.
-    fixed: Option<u16>,
-    /// One for each generation. All stay reserved: no generation may have the port of an earlier one.
-    chosen: Vec<MasterPort>,
-}
-
-impl Ports {
-    fn new(args: &Args) -> Self {
-        Ports { fixed: args.fixed_port(), chosen: Vec::new() }
-    }
-}
+/// The ports of rank 0, one for each generation. All stay reserved: no generation may have the port
+/// of an earlier one.
+type Ports = Vec<MasterPort>;
 
 /// Does what the job has decided.
 fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgent)) -> Result<()> {
     for action in actions {
         match action {
             Action::Tell(id, message) => tell(id, message),
-            Action::Start(placements) => {
-                let port = MasterPort::choose(ports.fixed)?;
+            Action::Start { placements, fixed_port } => {
+                let port = MasterPort::choose(fixed_port)?;
                 let master_port = port.number;
-                ports.chosen.push(port);
+                ports.push(port);
                 for (id, placement) in placements {
                     tell(id, ToAgent::Start { placement, master_port });
                 }
@@ -203,58 +183,48 @@ fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgen
     Ok(())
 }
 
-impl Table {
-    fn coordinate(
-        mut self,
-        mut job: Job,
-        events: &Receiver<(NodeId, Message)>,
-        heartbeat_timeout: Duration,
-    ) {
-        let mut next_beat = Instant::now();
-        let (mut actions, mut lost) = (Vec::new(), Vec::new());
-        loop {
-            let now = Instant::now();
-            actions.extend(job.pass_time(now));
-            let performed = perform(actions, &mut self.ports, |id, message| {
-                if let Some(node) = self.nodes.get(&id) {
-                    // The thread that listens to the node notices its loss.
-                    let _ = node.send(&message);
-                }
-            });
-            if let Err(error) = performed {
-                say(format_args!("{error:#}"));
-                break;
-            }
-            for node in lost.drain(..).filter_map(|id| self.nodes.remove(&id)) {
-                node.close();
-            }
-            if job.is_over() {
-                break;
-            }
-            if next_beat <= now {
-                next_beat = now + beat_interval(heartbeat_timeout);
-                self.nodes.values().for_each(|node| {
-                    // The thread that listens to the node notices its loss.
-                    let _ = node.send(&ToAgent::Beat);
-                });
-            }
-            let next = job.due().map_or(next_beat, |due| due.min(next_beat));
-            actions = match events.recv_timeout(next.saturating_duration_since(now)) {
-                Ok((id, Message::Joined(node, outgoing))) => {
-                    self.nodes.insert(id, outgoing);
-                    job.handle(id, Event::Joined(node), Instant::now())
-                }
-                Ok((id, Message::Event(event))) => {
-                    if let Event::Lost(_) = event {
-                        lost.push(id);
-                    }
-                    job.handle(id, event, Instant::now())
-                }
-                // Something is due. The threads that send events outlive this one.
-                Err(_) => Vec::new(),
-            };
+/// Tells the nodes that have joined what the job decides, until it is over.
+fn coordinate(mut job: Job, events: &Receiver<Message>, heartbeat_timeout: Duration) {
+    let mut nodes: BTreeMap<NodeId, Outgoing> = BTreeMap::new();
+    let (mut ports, mut next_beat) = (Ports::new(), Instant::now());
+    let (mut actions, mut lost) = (Vec::new(), Vec::new());
+    loop {
+        let now = Instant::now();
+        actions.extend(job.pass_time(now));
+        let performed = perform(actions, &mut ports, |id, message| {
+            // The thread that listens to the node notices its loss.
+            let _ = nodes.get(&id).map(|node| node.send(&message));
+        });
+        if let Err(error) = performed {
+            say(format_args!("{error:#}"));
+            break;
         }
-        // Nodes that have not ended yet see that nobody decides any more.
-        self.nodes.values().for_each(Outgoing::close);
+        for node in lost.drain(..).filter_map(|id| nodes.remove(&id)) {
+            node.close();
+        }
+        if job.is_over() {
+            break;
+        }
+        if next_beat <= now {
+            next_beat = now + beat_interval(heartbeat_timeout);
+            nodes.values().for_each(|node| {
+                // The thread that listens to the node notices its loss.
+                let _ = node.send(&ToAgent::Beat);
+            });
+        }
+        let next = job.due().map_or(next_beat, |due| due.min(next_beat));
+        actions = match events.recv_timeout(next.saturating_duration_since(now)) {
+            Ok((id, event, outgoing)) => {
+                nodes.extend(outgoing.map(|outgoing| (id, outgoing)));
+                if let Event::Lost(_) = event {
+                    lost.push(id);
+                }
+                job.handle(id, event, Instant::now())
+            }
+            // Something is due. The threads that send events outlive this one.
+            Err(_) => Vec::new(),
+        };
     }
+    // Nodes that have not ended yet see that nobody decides any more.
+    nodes.values().for_each(Outgoing::close);
 }

@@ -1,10 +1,9 @@
 //! What the failure of a rank is: what the launchers of a job tell each other, and print.
 
-use std::cmp::Reverse;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest explanation that is sent to other nodes, in characters.
 const LONGEST: usize = 5000;
@@ -22,13 +21,15 @@ pub(crate) struct Failure {
     pub(crate) pid: i32,
     /// Whose fault it is.
     pub(crate) fault: Fault,
-    /// How long ago it failed.
-    pub(crate) age: Duration,
+    /// When it failed. Sent as how long ago that was: nodes have different clocks.
+    #[serde(rename = "age", serialize_with = "age", deserialize_with = "aged")]
+    pub(crate) at: Instant,
     /// The launcher's exit code, if this rank is the one at fault.
     pub(crate) exit_code: u8,
     /// `exited with code 1`, `was killed by SIGSEGV`.
     pub(crate) ending: String,
     /// The reason, as far as it is known.
+    #[serde(serialize_with = "shortened")]
     pub(crate) explanation: String,
 }
 
@@ -46,26 +47,9 @@ pub(crate) enum Fault {
 impl Failure {
     /// A failure for tests.
     #[cfg(test)]
-    pub(crate) fn example(rank: u32, fault: Fault, age: Duration) -> Self {
+    pub(crate) fn example(rank: u32, fault: Fault, at: Instant) -> Self {
         let (ending, explanation) = ("exited with code 3".to_owned(), ": no data".to_owned());
-        Failure { rank, pid: 1, fault, age, exit_code: 3, ending, explanation }
-    }
-
-    /// The failure with an explanation that fits into a message. Its end, where errors stand, is kept.
-    pub(crate) fn shortened(mut self) -> Self {
-        let count = self.explanation.chars().count();
-        if count > LONGEST {
-            let head = LONGEST / 5;
-            let begin = self.explanation.chars().take(head);
-            let end = self.explanation.chars().skip(count - (LONGEST - head));
-            self.explanation = begin.chain("\n    ...\n    ".chars()).chain(end).collect();
-        }
-        self
-    }
-
-    /// The smallest is the failure that explains the others.
-    pub(crate) fn order(&self) -> (Fault, Reverse<Duration>) {
-        (self.fault, Reverse(self.age))
+        Failure { rank, pid: 1, fault, at, exit_code: 3, ending, explanation }
     }
 
     /// Whether another program has the port on which this one wanted to listen.
@@ -73,6 +57,26 @@ impl Failure {
         let explanation = self.explanation.to_lowercase();
         explanation.contains("eaddrinuse") || explanation.contains("address already in use")
     }
+}
+
+fn age<S: Serializer>(at: &Instant, message: S) -> Result<S::Ok, S::Error> {
+    at.elapsed().serialize(message)
+}
+
+fn aged<'de, D: Deserializer<'de>>(message: D) -> Result<Instant, D::Error> {
+    let (age, now) = (Duration::deserialize(message)?, Instant::now());
+    Ok(now.checked_sub(age).unwrap_or(now))
+}
+
+/// Sends what fits into a message. The end of the text, where errors stand, is kept.
+fn shortened<S: Serializer>(text: &str, message: S) -> Result<S::Ok, S::Error> {
+    let (count, head) = (text.chars().count(), LONGEST / 5);
+    if count <= LONGEST {
+        return message.serialize_str(text);
+    }
+    let end = text.chars().skip(count - (LONGEST - head));
+    let kept = text.chars().take(head).chain("\n    ...\n    ".chars()).chain(end);
+    message.serialize_str(&kept.collect::<String>())
 }
 
 /// `rank 1 (pid 4711) exited with code 1: cannot write model.safetensors`
@@ -89,9 +93,10 @@ mod tests {
 
     #[test]
     fn a_long_explanation_loses_its_middle_and_never_its_end() {
-        let mut failure = Failure::example(1, Fault::Own, Duration::ZERO);
+        let mut failure = Failure::example(1, Fault::Own, Instant::now());
         failure.explanation = format!(": begin {} out of memory", "\u{e9}".repeat(2 * LONGEST));
-        let text = failure.shortened().explanation;
+        let sent = serde_json::to_string(&failure).unwrap();
+        let text = serde_json::from_str::<Failure>(&sent).unwrap().explanation;
         assert!(text.starts_with(": begin ") && text.ends_with(" out of memory"), "{text}");
         assert!(text.contains("\n    ...\n") && text.chars().count() < LONGEST + 20);
     }

@@ -113,15 +113,11 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Waits until all output of the rank has been copied. The rank must have ended.
-    pub(crate) fn drain(&self) {
-        self.pumps.iter().for_each(|pump| pump.drain(None));
-    }
-
-    /// The same, but no longer than `limit`.
-    pub(crate) fn drain_for(&self, limit: Duration) {
-        let deadline = Instant::now() + limit;
-        self.pumps.iter().for_each(|pump| pump.drain(Some(deadline)));
+    /// Waits until all output of the rank has been copied, no longer than `limit`. The rank must have
+    /// ended.
+    pub(crate) fn drain(&self, limit: Option<Duration>) {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        self.pumps.iter().for_each(|pump| pump.drain(deadline));
     }
 
     /// The last lines of stderr; `None` if the rank wrote to the terminal itself.

@@ -101,16 +101,6 @@ pub(crate) enum ToCoordinator {
     Beat,
 }
 
-impl ToCoordinator {
-    /// The message with what fits into a line.
-    pub(crate) fn shortened(self) -> Self {
-        match self {
-            ToCoordinator::Failed(failure) => ToCoordinator::Failed(failure.shortened()),
-            message => message,
-        }
-    }
-}
-
 /// What the coordinator sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -1,7 +1,5 @@
 //! What a launcher says of the end of its ranks.
 
-use std::time::Instant;
-
 use crate::console::say;
 use crate::failure::Failure;
 use crate::protocol::{End, GRACE};
@@ -14,10 +12,9 @@ const LISTED: usize = 8;
 pub(crate) fn ended(end: &End, ranks: &[Rank]) {
     say(&end.reason);
     end.hint.iter().for_each(say);
-    let now = Instant::now();
-    let mut followers: Vec<_> = ranks.iter().filter_map(|rank| rank.failure(now)).collect();
+    let mut followers: Vec<_> = ranks.iter().filter_map(Rank::failure).collect();
     followers.retain(|failure| end.culprit.is_some_and(|culprit| culprit != failure.rank));
-    followers.sort_by_key(Failure::order);
+    followers.sort_by_key(|failure| (failure.fault, failure.at));
     if followers.is_empty() {
         return;
     }

@@ -24,7 +24,7 @@ pub(crate) fn start(
 ) -> Result<Box<dyn Fn(ToCoordinator)>> {
     port::check(args)?;
     let coordinator =
-        RefCell::new((Job::new(Terms::new(args, &own), Instant::now()), Ports::new(args)));
+        RefCell::new((Job::new(Terms::new(args, &own), Instant::now()), Ports::new()));
     let handle = move |event| {
         let (job, ports) = &mut *coordinator.borrow_mut();
         let now = Instant::now();

@@ -1,6 +1,5 @@
 //! Why the ranks of a job end: the culprits, and which of several it is.
 
-use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
@@ -9,50 +8,38 @@ use crate::protocol::connection::Loss;
 
 /// One reason to end the ranks.
 pub(crate) struct Cause {
-    kind: Kind,
+    /// What has happened.
+    pub(crate) kind: Kind,
     /// The node concerned, as the user knows it.
     node: String,
     at: Instant,
 }
 
-enum Kind {
+/// What has happened to a node.
+pub(crate) enum Kind {
+    /// One of its ranks has failed.
     Failed(Failure),
+    /// It is gone.
     Lost(Loss),
+    /// Its launcher ends by itself.
     Stopped { reason: String, code: u8 },
+    /// It is the coordinator's own, and hears of no other.
     Isolated,
+    /// It has joined.
     Joined,
 }
 
 impl Cause {
-    /// A rank of the node has failed.
-    pub(crate) fn failed(node: String, failure: Failure, now: Instant) -> Self {
-        let at = now.checked_sub(failure.age).unwrap_or(now);
-        Cause { kind: Kind::Failed(failure), node, at }
-    }
-
-    /// The node is gone.
-    pub(crate) fn lost(node: String, loss: Loss, now: Instant) -> Self {
-        let since = match loss {
-            Loss::Silent(time) => time,
+    /// What is known now of a node that has this name.
+    pub(crate) fn new(node: String, kind: Kind, now: Instant) -> Self {
+        let since = match &kind {
+            Kind::Failed(failure) => now.saturating_duration_since(failure.at),
+            Kind::Lost(Loss::Silent(time)) => *time,
             // The other nodes' ranks notice as soon as the coordinator does.
-            Loss::Closed | Loss::Garbage => NOTICED_BEFORE,
+            Kind::Lost(Loss::Closed | Loss::Garbage) => NOTICED_BEFORE,
+            Kind::Stopped { .. } | Kind::Isolated | Kind::Joined => Duration::ZERO,
         };
-        Cause { kind: Kind::Lost(loss), node, at: now.checked_sub(since).unwrap_or(now) }
-    }
-
-    /// The node's launcher ends by itself.
-    pub(crate) fn stopped(node: String, reason: &str, code: u8, now: Instant) -> Self {
-        Cause { kind: Kind::Stopped { reason: reason.to_owned(), code }, node, at: now }
-    }
-
-    /// The node, which is the coordinator's own, hears of no other.
-    pub(crate) fn isolated(node: String, now: Instant) -> Self {
-        Cause { kind: Kind::Isolated, node, at: now }
-    }
-
-    /// The node has joined.
-    pub(crate) fn joined(node: String, now: Instant) -> Self {
-        Cause { kind: Kind::Joined, node, at: now }
+        Cause { kind, node, at: now.checked_sub(since).unwrap_or(now) }
     }
 
     /// How a rank has failed, unless it is a node that comes or goes.
@@ -79,11 +66,10 @@ impl Cause {
     }
 
     /// The smallest is the one that explains the others.
-    pub(crate) fn order(&self, now: Instant) -> (bool, Fault, Reverse<Duration>) {
-        let fault = self.failure().map_or(Fault::Own, |failure| failure.fault);
+    pub(crate) fn order(&self) -> (bool, Fault, Instant) {
         // A launcher that ends by itself says so before its ranks' ends are noticed anywhere.
         let stopped = matches!(self.kind, Kind::Stopped { .. });
-        (!stopped, fault, Reverse(now.saturating_duration_since(self.at)))
+        (!stopped, self.failure().map_or(Fault::Own, |failure| failure.fault), self.at)
     }
 
     /// The launchers' exit code.

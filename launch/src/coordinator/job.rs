@@ -9,7 +9,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::cause::{Cause, name};
+use super::cause::{Cause, Kind, name};
 use super::terms::Terms;
 use crate::protocol::connection::Loss;
 use crate::protocol::{End, GRACE, NOTICE, Node, Placement, ToAgent, ToCoordinator};
@@ -45,8 +45,9 @@ pub(crate) enum Event {
 pub(crate) enum Action {
     /// Tell a node something.
     Tell(NodeId, ToAgent),
-    /// Start the ranks of all these nodes, with a port for rank 0 that none has had before.
-    Start(Vec<(NodeId, Placement)>),
+    /// Start the ranks of all these nodes, with a port for rank 0 that none has had before unless it
+    /// is fixed.
+    Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16> },
 }
 
 /// The job, as the coordinator sees it.
@@ -107,7 +108,7 @@ impl Job {
         self.heard.insert(id, now);
         match event {
             Event::Joined(node) => self.join(id, node, now),
-            Event::Lost(loss) => self.lose(id, |node| Cause::lost(node, loss, now), now),
+            Event::Lost(loss) => self.lose(id, Kind::Lost(loss), now),
             Event::Said(message) if self.nodes.contains_key(&id) => self.hear(id, message, now),
             Event::Said(_) => {}
         }
@@ -168,13 +169,13 @@ impl Job {
         matches!(self.phase, Phase::Over)
     }
 
-    /// A node is gone. `cause` is told its name.
-    fn lose(&mut self, id: NodeId, cause: impl FnOnce(String) -> Cause, now: Instant) {
+    /// A node is gone.
+    fn lose(&mut self, id: NodeId, kind: Kind, now: Instant) {
         let rank = self.node_rank(id);
         self.heard.remove(&id);
         let Some(node) = self.nodes.remove(&id) else { return };
         let was_leaving = self.leaving.remove(&id);
-        let cause = cause(name(rank, &node));
+        let cause = Cause::new(name(rank, &node), kind, now);
         // A host that was stopped or cut off may find this when it is back.
         self.tell(id, ToAgent::End(End::because(cause.sentence())));
         match &mut self.phase {
@@ -184,7 +185,7 @@ impl Job {
                 self.end(&cause, false, now);
             }
             Phase::Gathering { last_call, until, .. } => {
-                if self.nodes.len() < usize::from(self.terms.nodes.min) {
+                if self.nodes.len() < usize::from(self.terms.own.nodes.min) {
                     *last_call = None;
                     let until = *until;
                     self.tell_all(&ToAgent::Wait { reason: cause.sentence() });
@@ -213,7 +214,7 @@ impl Job {
         let node = &self.nodes[&id];
         match (message, &mut self.phase) {
             (ToCoordinator::Failed(failure), Phase::Running { .. }) => {
-                let cause = Cause::failed(name(rank, node), failure, now);
+                let cause = Cause::new(name(rank, node), Kind::Failed(failure), now);
                 self.note(cause, now);
             }
             (ToCoordinator::Noticed, Phase::Running { asked, .. }) => {
@@ -227,7 +228,8 @@ impl Job {
                 }
             }
             (ToCoordinator::Stopped { reason, code }, phase) => {
-                let cause = Cause::stopped(name(rank, node), &reason, code, now);
+                let kind = Kind::Stopped { reason, code };
+                let cause = Cause::new(name(rank, node), kind, now);
                 let has_part = rank.is_some() || self.group.is_empty();
                 let is_needed = has_part && !self.terms.may_leave(node);
                 self.leaving.insert(id);
@@ -242,7 +244,7 @@ impl Job {
                         self.decide(now);
                     }
                     _ if is_needed => self.end(&cause, false, now),
-                    _ if rank.is_none() => self.lose(id, |_| cause, now),
+                    _ if rank.is_none() => self.lose(id, cause.kind, now),
                     _ => {}
                 }
             }

@@ -16,7 +16,7 @@ pub(crate) fn places(
 ) -> Vec<(NodeId, Placement)> {
     let mut order: Vec<(&NodeId, &Node)> = nodes.iter().collect();
     order.sort_by_key(|(id, node)| (!terms.is_own(node), node.node_rank, **id));
-    order.truncate(terms.nodes.max.into());
+    order.truncate(terms.own.nodes.max.into());
 
     let ranks = |role: Option<&str>| -> u32 {
         let counted = order.iter().filter(|(_, node)| role.is_none_or(|role| node.role == role));

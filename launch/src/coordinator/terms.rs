@@ -3,25 +3,21 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::args::{Args, Nodes};
+use crate::args::Args;
 use crate::protocol::Node;
 
 /// The terms of a job: those of node 0.
 pub(crate) struct Terms {
     /// What node 0 says of itself.
     pub(crate) own: Node,
-    /// `--nnodes`.
-    pub(crate) nodes: Nodes,
-    /// `--max-restarts`.
-    pub(crate) max_restarts: u32,
     /// `--heartbeat-timeout`.
     pub(crate) heartbeat_timeout: Duration,
     /// How long the nodes wait for each other.
     pub(crate) join_timeout: Duration,
     /// How long an elastic job waits for further nodes once the fewest are there.
     pub(crate) last_call_timeout: Duration,
-    /// Whether launch reserves rank 0's port.
-    pub(crate) reserves_port: bool,
+    /// Rank 0's port, if launch does not choose it.
+    pub(crate) fixed_port: Option<u16>,
 }
 
 impl Terms {
@@ -29,18 +25,16 @@ impl Terms {
     pub(crate) fn new(args: &Args, own: &Node) -> Self {
         Terms {
             own: own.clone(),
-            nodes: args.nnodes,
-            max_restarts: args.max_restarts,
             heartbeat_timeout: args.heartbeat_timeout(),
             join_timeout: args.rdzv_conf.join_timeout,
             last_call_timeout: args.rdzv_conf.last_call_timeout,
-            reserves_port: args.fixed_port().is_none(),
+            fixed_port: args.fixed_port().filter(|_| !args.several_nodes()),
         }
     }
 
     /// Whether there is only one node.
     pub(crate) fn alone(&self) -> bool {
-        self.nodes.max == 1
+        self.own.nodes.max == 1
     }
 
     /// Whether this is the node of the coordinator itself.
@@ -50,7 +44,7 @@ impl Terms {
 
     /// Whether the job goes on when this node is stopped.
     pub(crate) fn may_leave(&self, node: &Node) -> bool {
-        self.nodes.elastic() && !self.is_own(node)
+        self.own.nodes.elastic() && !self.is_own(node)
     }
 
     /// Why a node cannot take part, with both hosts and both values.
@@ -102,12 +96,12 @@ impl Terms {
         let hosts: Vec<&str> = there.iter().map(|node| node.host.as_str()).collect();
         let hosts = if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") };
         let missing = if self.own.node_rank.is_some() {
-            let missing = (0..self.nodes.max).filter(|rank| !ranks.contains(rank));
+            let missing = (0..self.own.nodes.max).filter(|rank| !ranks.contains(rank));
             let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
             let s = if missing.len() == 1 { "" } else { "s" };
-            format!("node{s} {} of {}", missing.join(", "), self.nodes.max)
+            format!("node{s} {} of {}", missing.join(", "), self.own.nodes.max)
         } else {
-            match usize::from(self.nodes.min).saturating_sub(there.len()) {
+            match usize::from(self.own.nodes.min).saturating_sub(there.len()) {
                 0 => "node 0".to_owned(),
                 1 => "1 more node".to_owned(),
                 count => format!("{count} more nodes"),

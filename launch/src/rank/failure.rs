@@ -2,7 +2,6 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
@@ -11,8 +10,8 @@ use crate::failure::{Failure, Fault, NOTICED_BEFORE};
 
 impl Rank {
     /// How the rank has failed, or is about to after it has left a reason. The output of one that has
-    /// ended must have been drained. `now` is the same for all that are compared.
-    pub(crate) fn failure(&self, now: Instant) -> Option<Failure> {
+    /// ended must have been drained.
+    pub(crate) fn failure(&self) -> Option<Failure> {
         let reason = self.reason();
         let (fault, at, end) = match (&reason, self.end) {
             (_, Some(end)) if end.status.success() => return None,
@@ -32,7 +31,7 @@ impl Rank {
             rank: self.rank,
             pid: self.pid.as_raw(),
             fault,
-            age: now.saturating_duration_since(at),
+            at,
             exit_code: end.map_or(1, |end| exit_code(end.status)),
             ending: end.map_or_else(|| "failed".to_owned(), |end| ending(end.status)),
             explanation: explanation(self, reason.map(|reason| reason.message)),

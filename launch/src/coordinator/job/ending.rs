@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Job, Phase, SLOW};
-use crate::coordinator::cause::{Cause, name};
+use crate::coordinator::cause::{Cause, Kind, name};
 use crate::protocol::{End, GRACE, NOTICE, ToAgent, beat_interval};
 
 /// How long the coordinator waits for the last ranks of a job that does not go on. A node that is
@@ -37,8 +37,8 @@ impl Job {
         let causes = std::mem::take(causes);
         let others = self.group.len() - 1;
         let isolated = others > 1 && causes.iter().filter(|it| it.is_silence()).count() == others;
-        let own = Cause::isolated(name(Some(0), &self.terms.own), now);
-        let culprit = match causes.iter().min_by_key(|cause| cause.order(now)) {
+        let own = Cause::new(name(Some(0), &self.terms.own), Kind::Isolated, now);
+        let culprit = match causes.iter().min_by_key(|cause| cause.order()) {
             Some(_) if isolated => &own,
             Some(culprit) => culprit,
             None => return,
@@ -47,14 +47,14 @@ impl Job {
         let may_leave = |id| self.nodes.get(id).is_none_or(|node| self.terms.may_leave(node));
         let again = own_is_there
             && self.leaving.iter().all(may_leave)
-            && (!self.counts(culprit) || self.restarts < self.terms.max_restarts);
+            && (!self.counts(culprit) || self.restarts < self.terms.own.max_restarts);
         self.end(culprit, again, now);
     }
 
     /// Whether to start again after this counts as a restart. An elastic job expects nodes to come and
     /// go.
     fn counts(&self, cause: &Cause) -> bool {
-        cause.rank().is_some() || !self.terms.nodes.elastic()
+        cause.rank().is_some() || !self.terms.own.nodes.elastic()
     }
 
     /// When a node that has missed its last beats will be lost, and may then be the culprit of ranks
@@ -73,11 +73,11 @@ impl Job {
             let counts = self.counts(cause);
             self.restarts += u32::from(counts);
             let there = self.nodes.keys().filter(|id| !self.leaving.contains(id)).count();
-            let (min, max) = (self.terms.nodes.min.into(), self.terms.nodes.max.into());
+            let (min, max) = (self.terms.own.nodes.min.into(), self.terms.own.nodes.max.into());
             let nodes = there.min(max);
             let how = match nodes {
                 _ if counts => {
-                    format!("restart {} of {}: ", self.restarts, self.terms.max_restarts)
+                    format!("restart {} of {}: ", self.restarts, self.terms.own.max_restarts)
                 }
                 nodes if nodes < min => String::new(),
                 1 => "going on with 1 node: ".to_owned(),
@@ -106,12 +106,13 @@ impl Job {
 
     /// What helps if rank 0 could not open the port that is reserved for it.
     fn hint(&self, cause: &Cause) -> Option<String> {
-        let of_rank_0 = cause.failure().filter(|failure| failure.rank == 0);
-        of_rank_0.filter(|it| it.port_is_taken() && self.terms.reserves_port)?;
-        Some(match self.terms.alone() {
-            true => "launch reserves the port for rank 0: a program that binds it without SO_REUSEADDR needs --master-port".to_owned(),
-            false => "launch reserves the port for rank 0, which must bind it with SO_REUSEADDR".to_owned(),
-        })
+        cause.failure().filter(|failure| failure.rank == 0 && failure.port_is_taken())?;
+        let what = match self.terms.alone() {
+            _ if self.terms.fixed_port.is_some() => return None,
+            true => ": a program that binds it without SO_REUSEADDR needs --master-port",
+            false => ", which must bind it with SO_REUSEADDR",
+        };
+        Some(format!("launch reserves the port for rank 0{what}"))
     }
 
     pub(super) fn finish(&mut self, end: End, now: Instant) {
@@ -137,7 +138,7 @@ impl Job {
             Phase::Ending { again: false, .. } => self.phase = Phase::Over,
             Phase::Ending { again: true, .. } => {
                 self.group.clear();
-                if self.nodes.len() >= usize::from(self.terms.nodes.min) {
+                if self.nodes.len() >= usize::from(self.terms.own.nodes.min) {
                     self.start(now);
                 } else {
                     let until = now + self.terms.join_timeout;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::{Action, Job, NodeId, OVER, Phase};
-use crate::coordinator::cause::{Cause, name};
+use crate::coordinator::cause::{Cause, Kind, name};
 use crate::coordinator::placement::places;
 use crate::protocol::{End, Node, ToAgent};
 
@@ -28,16 +28,16 @@ impl Job {
             }
             (Phase::Gathering { .. }, None) => self.start_if_complete(now),
             (Phase::Running { succeeded, causes, .. }, None)
-                if self.group.len() < usize::from(self.terms.nodes.max)
+                if self.group.len() < usize::from(self.terms.own.nodes.max)
                     && succeeded.is_empty()
                     && causes.is_empty() =>
             {
-                let cause = Cause::joined(name(None, &self.nodes[&id]), now);
+                let cause = Cause::new(name(None, &self.nodes[&id]), Kind::Joined, now);
                 self.end(&cause, true, now);
             }
             _ => {
                 let reason =
-                    format!("waiting for a place in the job of --nnodes {}", self.terms.nodes);
+                    format!("waiting for a place in the job of --nnodes {}", self.terms.own.nodes);
                 self.tell(id, ToAgent::Wait { reason });
             }
         }
@@ -47,9 +47,9 @@ impl Job {
     fn start_if_complete(&mut self, now: Instant) {
         let count = self.nodes.len();
         let Phase::Gathering { last_call, .. } = &mut self.phase else { return };
-        if count >= usize::from(self.terms.nodes.max) {
+        if count >= usize::from(self.terms.own.nodes.max) {
             self.start(now);
-        } else if count >= usize::from(self.terms.nodes.min) && last_call.is_none() {
+        } else if count >= usize::from(self.terms.own.nodes.min) && last_call.is_none() {
             *last_call = Some(now + self.terms.last_call_timeout);
         }
     }
@@ -70,7 +70,7 @@ impl Job {
             decide_at: None,
             asked: BTreeSet::new(),
         };
-        self.actions.push(Action::Start(placed));
+        self.actions.push(Action::Start { placements: placed, fixed_port: self.terms.fixed_port });
     }
 
     fn refuse_all(&mut self, reason: String, now: Instant) {
@@ -81,7 +81,7 @@ impl Job {
 
     pub(super) fn end_if_all_know(&mut self) {
         if let Phase::Refused { told, .. } = &self.phase
-            && *told >= usize::from(self.terms.nodes.max)
+            && *told >= usize::from(self.terms.own.nodes.max)
             && self.nodes.is_empty()
         {
             self.phase = Phase::Over;

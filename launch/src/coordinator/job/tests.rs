@@ -46,13 +46,11 @@ impl Scene {
         let elastic = nodes.0 < nodes.1;
         let own = node((!elastic).then_some(0), "h0", nodes);
         let terms = Terms {
-            nodes: own.nodes,
-            max_restarts: own.max_restarts,
             own,
             heartbeat_timeout: Duration::from_secs(15),
             join_timeout: Duration::from_secs(600),
             last_call_timeout: Duration::from_secs(30),
-            reserves_port: true,
+            fixed_port: None,
         };
         let begin = Instant::now();
         let job = Job::new(terms, begin);
@@ -86,7 +84,7 @@ impl Scene {
         for action in actions {
             match action {
                 Action::Tell(id, message) => self.told.push((id, message)),
-                Action::Start(places) => self.started.push(places),
+                Action::Start { placements, .. } => self.started.push(placements),
             }
         }
     }
@@ -136,7 +134,7 @@ impl Scene {
     }
 
     fn fail(&mut self, id: NodeId, rank: u32, fault: Fault, at: f64) {
-        let failure = Failure::example(rank, fault, Duration::ZERO);
+        let failure = Failure::example(rank, fault, self.at(at));
         self.say(id, ToCoordinator::Failed(failure), at);
     }
 

@@ -255,24 +255,15 @@ fn the_culprit_is_named_as_soon_as_every_node_has_said_what_its_ranks_know() {
 #[test]
 fn a_rank_that_ends_after_it_has_left_its_reason_has_its_own_exit_code() {
     let mut scene = Scene::running(2);
-    let age = Duration::ZERO;
-    let left = Failure { exit_code: 1, ..Failure::example(2, Fault::Own, age) };
+    let left = Failure { exit_code: 1, ..Failure::example(2, Fault::Own, scene.at(1.0)) };
     scene.say(1, ToCoordinator::Failed(left), 1.0);
-    scene.say(1, ToCoordinator::Failed(Failure::example(2, Fault::Own, age)), 1.5);
+    scene.fail(1, 2, Fault::Own, 1.5);
     scene.pass(2.0);
     assert_eq!(scene.end().1.code, 3);
 }
 
 #[test]
-fn the_only_node_is_not_named() {
-    let mut scene = Scene::running(1);
-    scene.fail(0, 1, Fault::Own, 1.0);
-    scene.pass(2.0);
-    assert_eq!(scene.end().1.reason, "rank 1 (pid 1) exited with code 3: no data");
-}
-
-#[test]
-fn a_signal_to_the_only_node_is_not_the_reason_of_a_failure_that_came_before() {
+fn the_only_node_is_not_named_and_a_signal_is_not_the_reason_of_a_failure_that_came_before() {
     for is_decided in [false, true] {
         let mut scene = Scene::running(1);
         scene.fail(0, 1, Fault::Own, 1.0);
@@ -282,6 +273,7 @@ fn a_signal_to_the_only_node_is_not_the_reason_of_a_failure_that_came_before() {
         scene.stop(0, 2.1);
         let (told, end) = scene.end();
         assert_eq!((told, end.culprit, end.code), (vec![0], Some(1), 3));
+        assert_eq!(end.reason, "rank 1 (pid 1) exited with code 3: no data");
         assert_eq!(end.next.is_some(), is_decided);
         scene.gone(&[0], 3.0);
         assert_eq!(scene.started.len(), 1);
@@ -292,23 +284,21 @@ fn a_signal_to_the_only_node_is_not_the_reason_of_a_failure_that_came_before() {
 fn rank_0_learns_what_to_do_if_the_port_reserved_for_it_is_the_trouble() {
     let taken = |rank| Failure {
         explanation: ": OSError: [Errno 98] Address already in use".to_owned(),
-        ..Failure::example(rank, Fault::Own, Duration::ZERO)
+        ..Failure::example(rank, Fault::Own, Instant::now())
     };
-    let without = "a program that binds it without SO_REUSEADDR needs --master-port";
-    let must = "which must bind it with SO_REUSEADDR";
-    for (nodes, reserved, rank, hint) in [
-        (1, true, 0, Some(without)),
-        (1, true, 1, None),
-        (1, false, 0, None),
-        (2, true, 0, Some(must)),
-        (2, true, 1, None),
+    let (without, must) = ("without SO_REUSEADDR needs --master-port", "bind it with SO_REUSEADDR");
+    for (nodes, fixed, rank, hint) in [
+        (1, None, 0, without),
+        (1, None, 1, ""),
+        (1, Some(4000), 0, ""),
+        (2, None, 0, must),
+        (2, None, 1, ""),
     ] {
         let mut scene = Scene::running(nodes);
-        scene.job.terms.reserves_port = reserved;
+        scene.job.terms.fixed_port = fixed;
         scene.say(0, ToCoordinator::Failed(taken(rank)), 1.0);
         scene.pass(2.0);
-        let found = scene.end().1.hint;
-        assert_eq!(found.is_some(), hint.is_some(), "{found:?}");
-        assert!(found.zip(hint).is_none_or(|(found, hint)| found.ends_with(hint)), "{hint:?}");
+        let found = scene.end().1.hint.unwrap_or_default();
+        assert!(found.ends_with(hint) && found.is_empty() == hint.is_empty(), "{found}");
     }
 }
