@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -13,6 +14,9 @@ pub(crate) const VARIABLE: &str = "TORCHELASTIC_ERROR_FILE";
 
 /// A traceback is longer than a message, but not this long.
 const LONGEST: u64 = 1 << 20;
+
+/// Before any of the files.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// A private directory for the files of all attempts. The guard removes it.
 pub(crate) struct ErrorFiles {
@@ -23,6 +27,7 @@ impl ErrorFiles {
     /// Makes the directory. If that is impossible, on a full disk for instance, the job runs
     /// without: only the reasons are lost.
     pub(crate) fn new() -> Self {
+        LazyLock::force(&START);
         let directory = tempfile::Builder::new().prefix("launch-").tempdir();
         ErrorFiles { directory: directory.ok().map(tempfile::TempDir::keep) }
     }
@@ -53,12 +58,15 @@ impl Reason {
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let file = File::open(path).ok()?;
         // The time in the file is in whole seconds.
-        let age = SystemTime::now().duration_since(file.metadata().ok()?.modified().ok()?);
+        let modified = file.metadata().ok()?.modified().ok()?;
+        let (now, age) = (Instant::now(), SystemTime::now().duration_since(modified));
         let mut text = Vec::new();
         file.take(LONGEST).read_to_end(&mut text).ok()?;
         let (message, is_victim) = parse(&text)?;
-        let now = Instant::now();
         let at = now.checked_sub(age.unwrap_or_default()).unwrap_or(now);
+        // Files of one tick of the system's clock have one time, though two clocks were read for each.
+        let uneven = at.saturating_duration_since(*START).subsec_nanos() % 1_000_000;
+        let at = at.checked_sub(Duration::from_nanos(uneven.into())).unwrap_or(at);
         Some(Reason { message, is_victim, at })
     }
 }
