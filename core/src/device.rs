@@ -69,8 +69,8 @@ impl LogicalDevice {
     }
 
     /// The device of a tensor. A tensor without its own memory, empty or sparse, is on `cpu:0`, and
-    /// so is a batch that a loader's worker has made, until
-    /// [`Epoch::to`](crate::data::Epoch::to) copies it, although it is not counted there.
+    /// so is a batch that a loader's worker has made, although it is not counted there until
+    /// [`Epoch::to`](crate::data::Epoch::to) or [`copy_of`](Self::copy_of) copies it.
     pub fn of(tensor: &Tensor) -> Self {
         match tensor.device() {
             Device::Cuda(index) => LogicalDevice::Cuda(index),
@@ -100,7 +100,7 @@ impl LogicalDevice {
     /// # Errors
     /// [`Error::Argument`] for a device that does not exist, [`Error::Tensor`] if memory runs out.
     pub fn copy_of(self, tensor: &Tensor) -> Result<Tensor> {
-        if LogicalDevice::of(tensor) == self {
+        if LogicalDevice::of(tensor) == self && !memory::is_on_host(tensor) {
             return Ok(tensor.shallow_clone());
         }
         let _on = self.guard()?;

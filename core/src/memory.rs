@@ -2,9 +2,9 @@
 //!
 //! A GPU's numbers come from PyTorch's caching allocator. A logical device's are exact: every block
 //! of CPU memory is counted on the device of the thread that allocates it
-//! ([`LogicalDevice::guard`]), and subtracted there, whichever thread frees it. OpenMP threads are
-//! on `cpu:0`, so a kernel's allocations on those count there; with `tch::set_num_threads(1)` there
-//! are none.
+//! ([`LogicalDevice::guard`]), and subtracted there, whichever thread frees it. What a loader's
+//! workers hold is counted on none. OpenMP threads are on `cpu:0`, so a kernel's allocations on
+//! those count there; with `tch::set_num_threads(1)` there are none.
 //!
 //! ```
 //! use tch::{Tensor, kind::FLOAT_CPU};

@@ -47,7 +47,7 @@ use crate::args::Nodes;
 use crate::failure::Failure;
 
 /// The version of the protocol. It changes with every message that changes.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// How long the other ranks have to notice a failure by themselves: their own messages, such as a
 /// closed connection, explain more than a SIGTERM.

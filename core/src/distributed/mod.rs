@@ -1,6 +1,6 @@
 //! Several processes train one model: `torch.distributed`.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `group` | how ranks meet, and the group that they make: [`ProcessGroup`], [`Store`], [`Env`] |
 //! | `collectives` | what they exchange: all of [`ProcessGroup`]'s collectives, and messages |

@@ -56,8 +56,9 @@ pub trait GroupOptions: Debug {
 #[derive(Debug)]
 pub struct ParamGroup<O: ?Sized> {
     pub(super) parameters: Vec<Parameter>,
-    /// The learning rate with which the group was created, from which every schedule starts. `None`
-    /// until the first one does. `group["initial_lr"]`
+    /// The learning rate from which every schedule starts: that with which the group was created, or
+    /// the one that OneCycleLR or CyclicLR has put in its place. `None` until the first one starts.
+    /// `group["initial_lr"]`
     pub initial_lr: Option<f64>,
     /// The options of all parameters of the group.
     pub options: O,

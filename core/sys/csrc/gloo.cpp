@@ -221,7 +221,7 @@ bool Gloo::is_busy() {
 
 void Gloo::fail() {
   if (exchange_ != nullptr) {
-    exchange_->fail("it has left the group after a failure");
+    exchange_->fail("it has left the group");
   }
   // Where one message does not come in time, gloo closes all connections of its context.
   for (size_t i = 0; i < contexts_.size(); ++i) {

@@ -25,13 +25,16 @@ pub struct Bytes {
     pub peak: usize,
 }
 
-/// Makes a part of the CPU's memory current on this thread, and returns the previous one.
+/// Makes a part of the CPU's memory current on this thread, and returns what was current before: a
+/// part, or [`CPU_DEVICES`] on a thread that [allocates on the host](allocate_on_host), which this
+/// takes back.
 ///
 /// # Panics
 /// If there is no such part; see [`CPU_DEVICES`].
 pub fn exchange_cpu_device(device: usize) -> usize {
-    // SAFETY: the index is checked, and the call sets a thread-local number.
-    unsafe { ffi::c10d_exchange_cpu_device(cpu(device)) as usize }
+    let device = if device == CPU_DEVICES { HOST } else { cpu(device) };
+    // SAFETY: the number is one of those that `c10d.h` names, and the call sets a thread-local number.
+    unsafe { ffi::c10d_exchange_cpu_device(device) as usize }
 }
 
 /// From now on, what this thread allocates is counted on no part of the CPU's memory, as a host's

@@ -242,8 +242,8 @@ mod tests {
         let (stranger, here) = ends();
         let ask = thread::spawn(move || {
             let mut lines = BufReader::new(stranger.try_clone().unwrap()).lines();
-            let hello = r#"{"type":"hello","version":1,"job":"j","nonce":"aa"}"#;
-            writeln!(&stranger, "{hello}").unwrap();
+            let hello = r#""type":"hello","job":"j","nonce":"aa""#;
+            writeln!(&stranger, "{{\"version\":{VERSION},{hello}}}").unwrap();
             lines.next();
             let proof = "00".to_owned();
             let join = serde_json::to_string(&ToCoordinator::Join { proof, node: node() });
@@ -268,7 +268,8 @@ mod tests {
     fn another_version_is_refused_whatever_else_it_says() {
         let (failed, answer) = strange(b"{\"version\":99,\"more\":[1]}\n", PATIENCE);
         assert!(matches!(failed, Failed::Refused(_)), "{failed:?}");
-        assert!(answer.contains("speaks protocol 1, and another node speaks 99"), "{answer}");
+        let versions = format!("speaks protocol {VERSION}, and another node speaks 99");
+        assert!(answer.contains(&versions), "{answer}");
     }
 
     #[test]

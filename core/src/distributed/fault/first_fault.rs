@@ -3,40 +3,53 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whose fault it is that an exchange failed.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Fault {
     Own,
     /// Another rank's, and what could be found out about it.
     Another(Option<String>),
 }
 
-/// `None` outside of [`record`](fn@super::record::record), and nothing in it until something fails.
-static FIRST: Mutex<Option<Option<Fault>>> = Mutex::new(None);
+/// What this process remembers.
+enum Memory {
+    /// Nothing, outside of [`record`](fn@super::record::record).
+    Off,
+    /// The first failure, once there is one.
+    On(Option<Fault>),
+}
 
-fn first() -> MutexGuard<'static, Option<Option<Fault>>> {
-    FIRST.lock().unwrap_or_else(PoisonError::into_inner)
+static MEMORY: Mutex<Memory> = Mutex::new(Memory::Off);
+
+fn memory() -> MutexGuard<'static, Memory> {
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From now on faults are remembered.
 pub(crate) fn begin() {
-    first().get_or_insert_default();
+    let mut memory = memory();
+    if let Memory::Off = *memory {
+        *memory = Memory::On(None);
+    }
 }
 
 /// What is remembered. From now on, nothing is.
 pub(crate) fn end() -> Option<Fault> {
-    first().take().flatten()
+    match std::mem::replace(&mut *memory(), Memory::Off) {
+        Memory::Off => None,
+        Memory::On(first) => first,
+    }
 }
 
 /// Remembers whose fault the first failure is: the later ones follow from it.
 pub(crate) fn remember(fault: impl FnOnce() -> Fault) {
-    if let Some(first) = &mut *first() {
+    if let Memory::On(first) = &mut *memory() {
         first.get_or_insert_with(fault);
     }
 }
 
 /// What comes next has nothing to do with it.
 pub(crate) fn forget() {
-    if let Some(first) = &mut *first() {
+    if let Memory::On(first) = &mut *memory() {
         *first = None;
     }
 }

@@ -13,7 +13,8 @@ pub struct GroupRates {
     pub lr: f64,
     /// SGD's momentum, or the first of Adam's betas. None if the optimizer has neither.
     pub momentum: Option<f64>,
-    /// The rate that the optimizer was created with. None until the first schedule has started.
+    /// The rate that the optimizer was created with, or that OneCycleLR or CyclicLR has put in its
+    /// place. None until the first schedule has started.
     pub initial_lr: Option<f64>,
 }
 

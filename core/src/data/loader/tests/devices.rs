@@ -78,3 +78,22 @@ fn a_batch_is_counted_on_the_device_that_trains_and_those_that_wait_on_none() {
         assert_eq!(max_memory_allocated(HERE).unwrap(), 2 * size_of::<i64>());
     }
 }
+
+/// A worker has no device of its own, but what its data set does may have one.
+#[test]
+fn a_data_set_may_use_devices_on_a_worker() {
+    const THERE: LogicalDevice = LogicalDevice::Cpu(55);
+    let hook = |indices: &[usize]| {
+        let here = Tensor::from(indices[0] as i64);
+        let first = LogicalDevice::Cpu(0).copy_of(&here)?;
+        assert_ne!(first.data_ptr(), here.data_ptr());
+        assert_eq!(LogicalDevice::of(&THERE.copy_of(&first)?), THERE);
+        Ok(())
+    };
+    let numbers = Numbers { len: 4, hook };
+    let loader = DataLoader::with_options(numbers, SequentialSampler, workers(2, 1)).unwrap();
+    for batch in loader.epoch(0).unwrap().to(Device::Cpu) {
+        assert_eq!(batch.unwrap().size(), [2]);
+    }
+    assert_eq!(memory_allocated(THERE).unwrap(), 0);
+}
