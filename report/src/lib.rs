@@ -9,7 +9,7 @@
 //! | `tensorboard` | the same numbers for TensorBoard |
 //! | `record_file` | the file behind both: whole records, also on a full disk |
 //! | `step` | [`Step`]: the loss of a batch, an event of the metrics; [`why_not_finite`] |
-//! | `run` | [`Run`]: all that a training loop tells |
+//! | `run` | [`Run`]: everything that a training loop reports |
 //! | `in_flight` | [`InFlight`]: what a step measured, on its way from the device |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
 //! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |

@@ -1,4 +1,4 @@
-//! What a training loop tells: one thing for metrics, curves, traces, times and the bar.
+//! What a training loop reports: metrics, curves, traces, times and the progress bar in one object.
 
 use crate::{InFlight, MetricsLog, ReportArgs, Step, Timing, progress_bar};
 use anyhow::Result;
@@ -23,10 +23,10 @@ pub struct Progress {
     pub samples: usize,
 }
 
-/// A training, as its user sees it: the loss of every step, curves, a trace, times, and a bar.
+/// Reports a training: the loss of every step, curves, a trace, times, and a progress bar.
 ///
-/// The host never waits for the loss of a step, because a GPU would wait with it: a loss is read when
-/// it has arrived, and what is printed or saved next waits for all of them.
+/// The host does not wait for the loss of each step, because the GPU would then wait for the host. It
+/// reads a loss once it has arrived, and waits only before something is printed or saved.
 ///
 /// ```no_run
 /// # use tch::nn::{ModuleT, VarStore};
@@ -65,7 +65,7 @@ pub struct Run<'a> {
     profiler: ScheduledProfiler,
     timing: Timing,
     progress: Progress,
-    /// Of the present epoch, as are those below.
+    /// The steps of the current epoch, to which the fields below belong as well.
     steps: usize,
     begun: Begun,
     in_flight: InFlight<(usize, usize), 1>,
@@ -73,12 +73,12 @@ pub struct Run<'a> {
     bar: ProgressBar,
 }
 
-/// When the present batch was there.
+/// When the current batch arrived.
 type Begun = Rc<RefCell<Option<Event>>>;
 
 impl ReportArgs {
-    /// Begins to tell of a training that has come so far. `lr` is the flag to blame for a loss that
-    /// is not finite.
+    /// Starts to report a training, from `progress` on. `lr` is the learning rate that the error for a
+    /// loss that is not finite names.
     ///
     /// # Errors
     /// Those of [`metrics`](Self::metrics) and [`profiler`](Self::profiler).
@@ -110,7 +110,7 @@ impl Run<'_> {
         self.progress
     }
 
-    /// Begins an epoch, or resumes it: the rest of its batches, on the group's device.
+    /// Begins or resumes the current epoch: its remaining batches, on the group's device.
     ///
     /// # Errors
     /// Those of [`DataLoader::epoch_after`].
@@ -127,7 +127,7 @@ impl Run<'_> {
         Ok(Batches { batches, begun: Rc::clone(&self.begun), device: self.group.device() })
     }
 
-    /// Tells of a step, whose batch had so many `samples`.
+    /// Reports a step. `samples` is the size of this rank's batch.
     ///
     /// # Errors
     /// For a loss that is not finite, of this step or an earlier one, and those of
@@ -188,7 +188,7 @@ impl Run<'_> {
         Ok(self.metrics.log(event, fields)?)
     }
 
-    /// Tells how long it all took.
+    /// Writes how long the training took.
     ///
     /// # Errors
     /// Those of [`MetricsLog::log`].

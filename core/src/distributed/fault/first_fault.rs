@@ -24,7 +24,7 @@ fn memory() -> MutexGuard<'static, Memory> {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on faults are remembered.
+/// Starts to remember faults.
 pub(crate) fn begin() {
     let mut memory = memory();
     if let Memory::Off = *memory {
@@ -32,7 +32,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// What is remembered. From now on, nothing is.
+/// Returns what was remembered, and stops remembering.
 pub(crate) fn end() -> Option<Fault> {
     match std::mem::replace(&mut *memory(), Memory::Off) {
         Memory::Off => None,
@@ -47,7 +47,7 @@ pub(crate) fn remember(fault: impl FnOnce() -> Fault) {
     }
 }
 
-/// What comes next has nothing to do with it.
+/// Forgets the first failure: what comes next has nothing to do with it.
 pub(crate) fn forget() {
     if let Memory::On(first) = &mut *memory() {
         *first = None;
