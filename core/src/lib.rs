@@ -10,20 +10,24 @@
 //! - [`distributed`]: the process group and its collectives, [`DistributedDataParallel`], metrics
 //!   over all ranks.
 //! - [`data_parallel`]: one process, several devices: [`DataParallel`] and a parallel criterion.
-//! - [`Devices`], [`memory`]: GPUs and logical devices, and the bytes that each holds.
-//! - [`Event`], [`HostCopy`]: how far a device has come, and its numbers on their way to the host.
+//! - [`amp`]: mixed precision: autocast and gradient scaling.
+//! - [`checkpoint`]: weights, or a whole training, in a file.
+//! - [`profiler`]: what runs when, in a trace.
 //! - [`backends`]: how cuDNN chooses its algorithms.
 //! - [`hogwild`]: parameters that threads share without a lock.
-//! - [`Tensors`]: what modules can take and return.
-//! - [`data`]: data sets, [`DistributedSampler`](data::DistributedSampler) and the loader; MNIST,
-//!   CIFAR-10, image folders and torchvision's transforms.
-//! - [`nn`]: layers initialised as in PyTorch, and [`SyncBatchNorm`](nn::SyncBatchNorm).
-//! - [`optim`]: optimizers with PyTorch's order of operations and a state that can be saved,
-//!   learning-rate schedules, gradient clipping.
-//! - [`amp`]: mixed precision: autocast and gradient scaling.
-//! - [`profiler`]: what runs when, in a trace.
-//! - [`checkpoint`]: weights, or a whole training, in a file.
-//! - [`Error`]: the library's one error type.
+//!
+//! Four crates below this one can be used without it, and are named here for programs that use all:
+//!
+//! - [`data`] (`tch-parallel-data`): data sets, [`DistributedSampler`](data::DistributedSampler) and
+//!   the loader; MNIST, CIFAR-10, image folders and torchvision's transforms.
+//! - [`nn`] (`tch-parallel-nn`): layers initialised as in PyTorch. Here they have
+//!   [`SyncBatchNorm`](nn::SyncBatchNorm) too.
+//! - [`optim`] (`tch-parallel-optim`): optimizers with PyTorch's order of operations and a state that
+//!   can be saved, learning-rate schedules, gradient clipping. Here they have
+//!   [`ZeroRedundancyOptimizer`](optim::ZeroRedundancyOptimizer) too.
+//! - `tch-parallel-base`: [`Devices`] and [`memory`], GPUs and logical devices with the bytes that
+//!   each holds; [`Event`], [`HostCopy`]; [`Tensors`], what modules can take and return; [`Error`], the
+//!   one error type.
 //!
 //! # Constructors
 //!
@@ -54,29 +58,18 @@
 pub mod amp;
 pub mod backends;
 pub mod checkpoint;
-pub mod data;
 pub mod data_parallel;
-mod device;
-mod devices;
 pub mod distributed;
-mod error;
-mod event;
-mod file_size_limit;
 pub mod hogwild;
-mod host_copy;
-pub mod memory;
-mod named_tensors;
 pub mod nn;
 pub mod optim;
-mod parameters;
 pub mod profiler;
-mod random;
-mod tensors;
 
 pub use c10d_sys::exit;
-pub use device::{DeviceGuard, LogicalDevice, cuda_is_built};
-pub use devices::Devices;
-pub use error::{Error, Result};
-pub use event::Event;
-pub use host_copy::HostCopy;
-pub use tensors::{Replicated, Shared, Tensors};
+#[doc(inline)]
+pub use tch_parallel_base::{
+    DeviceGuard, Devices, Error, Event, HostCopy, LogicalDevice, Replicated, Result, Shared,
+    Tensors, cuda_is_built, memory,
+};
+#[doc(inline)]
+pub use tch_parallel_data as data;

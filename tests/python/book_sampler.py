@@ -8,8 +8,8 @@ from pathlib import Path
 from picture import expect, focus, summary, without_scripts
 
 # The snapshot is named after its test.
-SHARES = Path(__file__).parents[2] / "core/src/data/sampler/snapshots"
-SHARES /= "tch_parallel__data__sampler__tests__partitions_are_those_of_pytorch.snap"
+SHARES = Path(__file__).parents[2] / "core/data/src/sampler/snapshots"
+SHARES /= "tch_parallel_data__sampler__tests__partitions_are_those_of_pytorch.snap"
 SHARE = re.compile(
     r"len=(?P<len>\d+) world=(?P<ranks>\d+) seed=(?P<seed>\d+) epoch=(?P<epoch>\d+) "
     r"shuffle=(?P<shuffle>\w+) drop_last=(?P<dropLast>\w+)\n(?P<shards>(rank \d+: .*\n?)+)"

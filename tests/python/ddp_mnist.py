@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from device import device_of
 
-DIGITS = Path(__file__).resolve().parents[2] / "core/assets/mnist-10k"
+DIGITS = Path(__file__).resolve().parents[2] / "core/data/assets/mnist-10k"
 
 
 def parse_args():

@@ -74,7 +74,7 @@ fn a_broken_data_set_is_refused() -> Result<()> {
 #[test]
 fn a_broken_gzip_file_is_refused() -> Result<()> {
     let name = format!("{IMAGES}.gz");
-    let assets = workspace().join("core/assets/mnist-10k");
+    let assets = workspace().join("core/data/assets/mnist-10k");
     let whole = fs::read(assets.join(&name))?;
     let cases: [(&[u8], &str); 2] = [
         (b"this is no gzip file", "begins with 0x7468; expected gzip data"),

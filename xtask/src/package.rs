@@ -16,7 +16,15 @@ use crate::setup::{self, Level};
 use crate::workspace::Workspace;
 
 /// Each after the ones that it depends on.
-const LIBRARIES: [&str; 3] = ["find-libtorch", "c10d-sys", "tch-parallel"];
+const LIBRARIES: [&str; 7] = [
+    "find-libtorch",
+    "c10d-sys",
+    "tch-parallel-base",
+    "tch-parallel-data",
+    "tch-parallel-nn",
+    "tch-parallel-optim",
+    "tch-parallel",
+];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const BUILD_SCRIPT: &str = "fn main() {\n    find_libtorch::link_program();\n}\n";

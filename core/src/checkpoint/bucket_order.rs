@@ -4,9 +4,9 @@
 //! ranks' values depends on a gradient's place in its bucket, so a resumed training rounds as an
 //! uninterrupted one only with the same buckets.
 
-use crate::parameters::named_parameters;
 use crate::{Error, Result};
 use tch::nn::VarStore;
+use tch_parallel_base::parameters::named_parameters;
 
 /// The parameters' names in that order. `None` if no model is wrapped, or has made a backward pass.
 pub(super) fn state_dict(vs: &VarStore) -> Result<Option<Vec<String>>> {

@@ -1,11 +1,11 @@
 //! Where a checkpoint is written: first to a temporary file beside it, which is then renamed.
 
-use crate::file_size_limit;
 use crate::{Error, Result};
 use std::fs::{self, File, FileType, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use tch_parallel_base::file_size_limit;
 
 /// The most symbolic links that lead to a file, one after the other: Linux's own limit.
 const MAX_LINKS: usize = 40;

@@ -3,11 +3,11 @@
 
 use super::destination::replace;
 use super::pytorch;
-use crate::named_tensors::{self, Metadata, NamedTensors};
 use crate::{Error, Result};
 use std::fs;
 use std::path::Path;
 use tch::Tensor;
+use tch_parallel_base::named_tensors::{self, Metadata, NamedTensors};
 
 /// The key in the file's `__metadata__` that holds everything in a training that is not a tensor.
 pub(super) const HEADER: &str = "training";

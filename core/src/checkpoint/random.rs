@@ -1,11 +1,11 @@
 //! The state of every rank's random generators, which dropout uses.
 
 use crate::distributed::ProcessGroup;
-use crate::named_tensors::NamedTensors;
 use crate::{Error, Result};
 use c10d_sys::random::{rng_state, set_rng_state};
 use std::fmt;
 use tch::{Device, Tensor};
+use tch_parallel_base::named_tensors::NamedTensors;
 
 /// What happened to the random generators when a training was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

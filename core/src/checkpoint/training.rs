@@ -6,17 +6,17 @@ use super::random::{self, Generators};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
 use crate::distributed::ProcessGroup;
-use crate::error::with_causes;
-use crate::named_tensors::{Metadata, NamedTensors};
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
-use crate::parameters::named_variables;
 use crate::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 use tch::nn::VarStore;
+use tch_parallel_base::error::with_causes;
+use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
+use tch_parallel_base::parameters::named_variables;
 
 /// The rank that writes.
 const WRITER: usize = 0;

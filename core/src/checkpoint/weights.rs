@@ -2,13 +2,13 @@
 
 use super::file;
 use crate::distributed::ProcessGroup;
-use crate::error::with_causes;
-use crate::named_tensors::{Metadata, NamedTensors};
-use crate::parameters::named_variables;
 use crate::{Error, Result};
 use std::path::Path;
 use tch::nn::VarStore;
 use tch::no_grad;
+use tch_parallel_base::error::with_causes;
+use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
+use tch_parallel_base::parameters::named_variables;
 
 /// The prefix of every name that `DataParallel` and `DistributedDataParallel` add in Python.
 const WRAPPER_PREFIX: &str = "module.";

@@ -5,13 +5,13 @@ use super::model::SplitOutputs;
 use super::replicas::{SharedParts, SplitInput};
 use super::scatter::{length, scatter_detached};
 use super::trace::Step;
-use crate::tensors::list;
 use crate::{Error, Result, Tensors};
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use c10d_sys::autograd::{self, GraphEnd};
 use std::fmt;
 use std::sync::Arc;
 use tch::{Kind, Tensor, no_grad};
+use tch_parallel_base::tensors::list;
 
 /// A mean over some of a chunk's rows or tokens, and their number.
 #[derive(Debug)]

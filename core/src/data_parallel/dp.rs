@@ -4,13 +4,13 @@ use super::backward::Parts;
 use super::gather::gather_traced;
 use super::replicas::{Applied, ModuleGuard, Replicas, SplitInput};
 use super::trace::{Step, Trace};
-use crate::error::without_backtrace;
-use crate::tensors::{fill, list};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use c10d_sys::autograd::hook_gradients;
 use std::fmt;
 use tch::nn::{ModuleT, Path, VarStore};
 use tch::{Tensor, no_grad};
+use tch_parallel_base::error::without_backtrace;
+use tch_parallel_base::tensors::{fill, list};
 
 /// PyTorch's keyword arguments of `DataParallel`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

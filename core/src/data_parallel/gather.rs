@@ -2,9 +2,9 @@
 
 use super::scatter::length;
 use super::trace::{Step, Trace};
-use crate::tensors::{fill, list};
 use crate::{Error, LogicalDevice, Result, Tensors};
 use tch::Tensor;
+use tch_parallel_base::tensors::{fill, list};
 
 /// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a
 /// replica. Scalars become a vector, as in PyTorch, which warns about it. Values that are not

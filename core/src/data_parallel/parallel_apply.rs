@@ -1,6 +1,5 @@
 //! One thread per device: `torch.nn.parallel.parallel_apply`.
 
-use crate::error::of_panic;
 use crate::{Devices, Error, LogicalDevice, Result};
 use c10d_sys::autograd::ThreadState;
 use c10d_sys::stream::Stream;
@@ -8,6 +7,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use tch_parallel_base::error::of_panic;
 
 /// One thread per device, with that device as its current device. PyTorch's `parallel_apply` starts
 /// new threads in each call; these are kept.

@@ -6,7 +6,6 @@ use super::parallel_apply::Workers;
 use super::replicate::{ModelVariables, build_replica};
 use super::scatter::{length, scatter_detached};
 use super::trace::{Span, Step, Trace};
-use crate::tensors::list;
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use c10d_sys::tensor::grad_enabled;
 use std::collections::HashSet;
@@ -14,6 +13,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
+use tch_parallel_base::tensors::list;
 
 /// A model and its replicas, and what they need to run on their devices.
 pub(super) struct Replicas<M> {

@@ -2,12 +2,12 @@
 
 use super::coalesced::broadcast_coalesced;
 use super::trace::{Span, Step, Trace};
-use crate::parameters::{named_buffers, named_parameters};
-use crate::random::drawing_nothing;
 use crate::{Devices, Error, LogicalDevice, Result};
 use std::collections::HashSet;
 use tch::nn::{Path, VarStore};
 use tch::{Device, Tensor, no_grad};
+use tch_parallel_base::parameters::{named_buffers, named_parameters};
+use tch_parallel_base::random::drawing_nothing;
 
 /// The variables of a model and of its replicas, in the same order for all.
 pub(super) struct ModelVariables {

@@ -1,9 +1,9 @@
 //! Dividing a batch among devices: `torch.nn.parallel.scatter`.
 
 use super::trace::{Span, Step, Trace};
-use crate::tensors::{fill, list};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use tch::{TchError, Tensor};
+use tch_parallel_base::tensors::{fill, list};
 
 /// Divides every tensor of `inputs` along `dim` into equal chunks, of which the last may be
 /// smaller, and copies each to its device.

@@ -16,7 +16,6 @@ mod group;
 
 pub use c10d_sys::ReduceOp;
 pub use collectives::{AverageMeter, P2pOp, Pending};
-pub(crate) use fault::Blame;
 pub use fault::record;
 pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, DdpLoggingData, DdpOptions, DistributedDataParallel,

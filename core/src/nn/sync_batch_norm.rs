@@ -3,7 +3,7 @@
 mod cpu;
 mod cuda;
 
-use super::batch_norm::{BatchNorm, BatchNormOptions, Inputs};
+use super::{BatchNorm, BatchNormOptions, Inputs};
 use crate::distributed::{ProcessGroup, ReduceOp};
 use crate::{Error, Result};
 use c10d_sys::autograd::hook_gradients;

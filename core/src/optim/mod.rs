@@ -1,46 +1,9 @@
-//! Optimizers with PyTorch's order of operations, parameter groups and a state that can be saved,
-//! learning-rate schedules, and gradient clipping.
+//! The optimizers of [`tch_parallel_optim`], and those of several ranks.
 
-mod adadelta;
-mod adagrad;
-mod adam;
-mod averaged_model;
-mod clip_grad;
-pub mod lr_scheduler;
-mod nadam;
-mod optimizer;
-mod param_group;
-mod param_group_optimizer;
-mod parameter_state;
 mod post_local_sgd;
-#[cfg(test)]
-mod problem;
-mod radam;
-mod rmsprop;
-mod rule_parts;
-mod sgd;
-mod sparse_adam;
-mod state_list;
-mod tensor_list;
-mod update_rule;
 mod zero_redundancy;
 
-pub use adadelta::{Adadelta, AdadeltaOptions};
-pub use adagrad::{Adagrad, AdagradOptions};
-pub use adam::{Adam, AdamOptions};
-pub use averaged_model::{AveragedModel, AveragedModelOptions, Averaging};
-pub use clip_grad::{clip_grad_norm_, clip_grad_value_};
-pub use nadam::{NAdam, NAdamOptions};
-pub use optimizer::{Optimizer, OptimizerState, ParamGroupState};
-pub use param_group::{GroupOptions, ParamGroup};
-pub use param_group_optimizer::ParamGroupOptimizer;
-pub use parameter_state::{ParameterState, StateShape};
 pub use post_local_sgd::PostLocalSgdOptimizer;
-pub use radam::{RAdam, RAdamOptions};
-pub use rmsprop::{RmsProp, RmsPropOptions};
-pub use sgd::{Sgd, SgdOptions};
-pub use sparse_adam::{SparseAdam, SparseAdamOptions};
-pub use state_list::StateList;
-pub use tensor_list::TensorList;
-pub use update_rule::{GradientLayout, UpdateRule};
+#[doc(inline)]
+pub use tch_parallel_optim::*;
 pub use zero_redundancy::ZeroRedundancyOptimizer;

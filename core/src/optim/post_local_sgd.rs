@@ -1,7 +1,6 @@
 //! An optimizer that also averages parameters over the ranks.
 
-use super::optimizer::{Optimizer, OptimizerState};
-use super::param_group::{GroupOptions, ParamGroup};
+use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup};
 use crate::distributed::PeriodicModelAverager;
 use crate::{Error, Result};
 use tch::Tensor;

@@ -1,15 +1,11 @@
 //! `torch.distributed.optim.ZeroRedundancyOptimizer`: one optimizer state, sharded over the ranks.
 
-use super::optimizer::{Optimizer, OptimizerState};
-use super::param_group::{GroupOptions, ParamGroup};
-use super::param_group_optimizer::ParamGroupOptimizer;
-use super::parameter_state::ParameterState;
-use super::update_rule::UpdateRule;
+use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, UpdateRule};
 use crate::distributed::ProcessGroup;
-use crate::named_tensors::{NamedTensors, from_bytes, to_bytes};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use tch::{Kind, Tensor};
+use tch_parallel_base::named_tensors::{NamedTensors, from_bytes, to_bytes};
 
 /// The buffer size for copying parameters: the same as DistributedDataParallel's buckets of
 /// gradients.
@@ -98,11 +94,8 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         let owners = partition(&sizes, self.group.world_size());
         let names = groups.iter().flat_map(ParamGroup::names).map(str::to_owned);
         self.owners = names.zip(owners.into_iter().flatten()).collect();
-        let others = self
-            .optimizer
-            .parameters_mut()
-            .filter(|parameter| self.owners.get(&parameter.name) != Some(&self.group.rank()));
-        others.for_each(|parameter| parameter.state = ParameterState::default());
+        let (owners, rank) = (&self.owners, self.group.rank());
+        self.optimizer.retain_state(|name| owners.get(name) == Some(&rank));
     }
 
     /// The names of the parameters that this rank updates.

@@ -30,7 +30,7 @@ const FILES: [(&str, &str); 4] = [
     ("tests/gpu", ""),
     ("tests/python", "tests/python"),
     ("tests/data/pairs.txt", "tests/data/pairs.txt"),
-    ("core/assets/mnist-10k", "core/assets/mnist-10k"),
+    ("core/data/assets/mnist-10k", "core/data/assets/mnist-10k"),
 ];
 
 /// The largest folder that is worth copying to a machine that is lent for minutes.

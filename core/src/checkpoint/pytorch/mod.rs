@@ -12,8 +12,6 @@ mod pickler;
 mod tests;
 mod unpickler;
 
-use crate::error::without_backtrace;
-use crate::named_tensors::{Metadata, NamedTensors, refuse_sparse};
 use crate::{Error, Result};
 use archive::{Reader, Writer};
 use object::{Object, Objects, Storage};
@@ -24,6 +22,8 @@ use std::fmt::Display;
 use std::fs::File;
 use std::path::Path;
 use tch::{Kind, Tensor};
+use tch_parallel_base::error::without_backtrace;
+use tch_parallel_base::named_tensors::{Metadata, NamedTensors, refuse_sparse};
 use unpickler::{Refusal, unpickle};
 
 /// What pickles call the types of storages.

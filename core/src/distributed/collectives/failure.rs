@@ -1,7 +1,7 @@
 //! What is known of a group in which an exchange has failed.
 
 use crate::Error;
-use crate::distributed::fault::blame::{Blame, may_be_anothers_fault};
+use crate::distributed::fault::blame::{Blame, failed_collective, may_be_anothers_fault};
 use crate::distributed::fault::first_fault::{self, Fault};
 use crate::distributed::fault::in_time::ANSWER;
 use crate::distributed::group::ProcessGroup;
@@ -18,7 +18,7 @@ impl ProcessGroup {
     pub fn get_error(&self) -> Option<Error> {
         let blame = self.inner.post_mortem.found()?;
         let message = "what this rank has computed from it is useless";
-        Some(Error::collective(self.job_rank(), "an exchange", message, Some(blame.clone())))
+        Some(failed_collective(self.job_rank(), "an exchange", message, Some(blame.clone())))
     }
 
     /// The error for an operation that the engine could not carry out, with the rank at fault.
@@ -28,14 +28,14 @@ impl ProcessGroup {
         }
         self.inner.unfinished.set_failed();
         let blame = self.inner.post_mortem.blame();
-        Error::collective(self.job_rank(), operation, error.message(), blame)
+        failed_collective(self.job_rank(), operation, error.message(), blame)
     }
 
     /// The error for an operation that failed on this rank alone.
     pub(crate) fn failed_here(&self, operation: &'static str, message: &str) -> Error {
         // Without a report, the others would only notice that this rank is gone.
         self.report(message);
-        Error::collective(self.job_rank(), operation, message, None)
+        failed_collective(self.job_rank(), operation, message, None)
     }
 
     /// The error for a wait that has ended for this reason.
@@ -50,7 +50,7 @@ impl ProcessGroup {
             Some(blame) => self.inner.post_mortem.remember(blame),
             None => first_fault::remember(|| Fault::Another(Some(message.clone()))),
         }
-        Error::collective(self.job_rank(), operation, message, blame)
+        failed_collective(self.job_rank(), operation, message, blame)
     }
 
     /// Whether an exchange has failed, in which case this rank may be the victim of another.

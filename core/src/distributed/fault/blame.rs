@@ -1,6 +1,7 @@
 //! The rank at fault.
 
-use c10d_sys::{Error, ErrorKind};
+use crate::Error;
+use c10d_sys::ErrorKind;
 use std::fmt;
 
 /// The rank at fault, and what is known of it.
@@ -19,6 +20,17 @@ impl Blame {
 
 /// Whether an error of the engine says that others could not be reached, rather than that this rank
 /// made a mistake.
-pub(crate) fn may_be_anothers_fault(error: &Error) -> bool {
+pub(crate) fn may_be_anothers_fault(error: &c10d_sys::Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout)
+}
+
+/// A collective that failed on this rank.
+pub(crate) fn failed_collective(
+    rank: usize,
+    operation: &'static str,
+    message: impl Into<String>,
+    blame: Option<Blame>,
+) -> Error {
+    let (culprit, blame) = blame.map_or((None, None), |blame| (blame.rank, Some(blame.what)));
+    Error::Collective { rank, operation, message: message.into(), culprit, blame }
 }

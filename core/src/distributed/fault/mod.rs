@@ -29,5 +29,4 @@ pub(crate) mod unfinished;
 pub(crate) mod vote;
 pub(crate) mod watch;
 
-pub(crate) use blame::Blame;
 pub use record::record;

@@ -4,13 +4,13 @@ use super::first_fault::{self, Fault};
 use super::in_time::{ANSWER, until};
 use super::post_mortem::PostMortem;
 use super::unfinished::Unfinished;
-use crate::error::{of_panic, with_causes};
-use crate::file_size_limit;
 use serde_json::json;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tch_parallel_base::error::{of_panic, with_causes};
+use tch_parallel_base::file_size_limit;
 
 /// Runs a program's `main`. If that returns an error or panics, leaves the reason where launchers
 /// look for it, in the file that `TORCHELASTIC_ERROR_FILE` names, and tells the other ranks, before

@@ -8,7 +8,6 @@ use super::module_tensors::ModuleTensors;
 use super::same_model;
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
-use crate::error::without_backtrace;
 use crate::profiler::record_function;
 use crate::{Error, Result, Tensors};
 use c10d_sys::{Reducer, tensor};
@@ -16,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Tensor, no_grad};
+use tch_parallel_base::error::without_backtrace;
 
 /// `broadcast_bucket_size` in distributed.py.
 const BROADCAST_BUFFER_BYTES: usize = 250 << 20;

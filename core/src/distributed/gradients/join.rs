@@ -3,6 +3,7 @@
 //! `torch.distributed.algorithms.join`, with DistributedDataParallel's part of it.
 
 use super::DistributedDataParallel;
+use crate::distributed::fault::blame::failed_collective;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::ReduceOp;
@@ -224,7 +225,7 @@ impl<M> DistributedDataParallel<M> {
     }
 
     fn ended(&self, message: String) -> Error {
-        Error::collective(self.group.job_rank(), OPERATION, message, None)
+        failed_collective(self.group.job_rank(), OPERATION, message, None)
     }
 }
 

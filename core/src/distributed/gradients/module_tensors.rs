@@ -1,11 +1,11 @@
 //! What of a variable store the ranks share.
 
 use super::ddp_options::DdpOptions;
-use crate::parameters::{named_buffers, named_parameters};
 use crate::{Error, Result};
 use std::collections::{BTreeSet, HashSet};
 use tch::Tensor;
 use tch::nn::VarStore;
+use tch_parallel_base::parameters::{named_buffers, named_parameters};
 
 pub(crate) struct ModuleTensors {
     /// All parameters, in the order of registration, which all ranks share.

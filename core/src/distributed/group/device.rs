@@ -1,11 +1,11 @@
 //! Which device a rank trains on, and which backend moves its tensors.
 
 use super::gpus::Gpus;
-use crate::device::no_gpu;
 use crate::{Devices, Error, LogicalDevice, Result};
 use std::str::FromStr;
 use std::time::Duration;
 use tch::Device;
+use tch_parallel_base::no_gpu;
 
 /// What moves the tensors: PyTorch's `backend`, `gloo` or `nccl` as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,28 +131,32 @@ pub fn device_of_rank(
     local_rank: usize,
     local_world_size: usize,
 ) -> Result<LogicalDevice> {
-    device_from(Gpus::visible(), devices, local_rank, local_world_size)
+    let devices = devices.map(|devices| devices.iter().collect::<Vec<_>>());
+    device_from(Gpus::visible(), devices.as_deref(), local_rank, local_world_size)
 }
 
 fn device_from(
     gpus: Gpus,
-    devices: Option<&Devices>,
+    devices: Option<&[LogicalDevice]>,
     local_rank: usize,
     local_world_size: usize,
 ) -> Result<LogicalDevice> {
     let device = match devices {
         None => LogicalDevice::Cpu(local_rank),
-        Some(devices) if devices.len() == 1 && gpus.named_is_own(devices.first()) => {
-            return Ok(devices.first());
+        Some(&[device]) if gpus.named_is_own(device) => return Ok(device),
+        Some(devices) if devices.len() == local_world_size => {
+            *devices.get(local_rank).ok_or_else(|| {
+                Error::argument("local_rank", local_rank, format!("below {local_world_size}"))
+            })?
         }
-        Some(devices) if devices.len() == local_world_size => devices.get(local_rank)?,
         Some(devices) => {
             let expected = format!(
                 "one for each rank on this host, here {local_world_size}: every rank has a device \
                  of its own; `cargo launch -n {}` starts that many",
                 devices.len()
             );
-            return Err(Error::argument("devices", devices, expected));
+            let found: Vec<_> = devices.iter().map(ToString::to_string).collect();
+            return Err(Error::argument("devices", found.join(","), expected));
         }
     };
     if let LogicalDevice::Cuda(index) = device
@@ -225,9 +229,9 @@ mod tests {
     fn under_slurm_a_rank_takes_the_only_gpu_that_it_sees() {
         let chosen = choose_from(ONE_NAMED, DeviceChoice::Cuda, None, 3).unwrap();
         assert_eq!(chosen, (Device::Cuda(0), Backend::Nccl));
-        let own = Devices(vec![LogicalDevice::Cuda(0)]);
-        assert_eq!(device_from(ONE_NAMED, Some(&own), 3, 4).unwrap(), LogicalDevice::Cuda(0));
-        device_from(ONE, Some(&own), 3, 4).unwrap_err();
+        let own = Some(&[LogicalDevice::Cuda(0)][..]);
+        assert_eq!(device_from(ONE_NAMED, own, 3, 4).unwrap(), LogicalDevice::Cuda(0));
+        device_from(ONE, own, 3, 4).unwrap_err();
     }
 
     #[test]

@@ -284,7 +284,8 @@ impl Drop for Inner {
 
 impl From<&ProcessGroup> for Shard {
     fn from(group: &ProcessGroup) -> Shard {
-        Shard { rank: group.rank(), num_replicas: group.world_size() }
+        Shard::new(group.rank(), group.world_size())
+            .unwrap_or_else(|_| unreachable!("a rank is less than its group's size"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! SyncBatchNorm on the CPU, for which PyTorch has none.
 
-use super::super::batch_norm::{BatchNorm, RunningStats};
+use super::super::{BatchNorm, RunningStats};
 use super::{Forward, INPUT, Saved, SyncBatchNorm, kind};
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};

@@ -1,6 +1,6 @@
 //! SyncBatchNorm on GPUs: the kernels of `torch.nn.SyncBatchNorm`, in its order.
 
-use super::super::batch_norm::BatchNorm;
+use super::super::BatchNorm;
 use super::{Forward, Saved, SyncBatchNorm, kind};
 use crate::Result;
 use crate::distributed::ProcessGroup;

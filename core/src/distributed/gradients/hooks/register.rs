@@ -1,13 +1,14 @@
 //! How the engine calls a hook, and how its failures are reported.
 
 use super::{CommHook, GradBucket};
+use crate::distributed::fault::blame::failed_collective;
 use crate::distributed::{DistributedDataParallel, ProcessGroup};
-use crate::error::of_panic;
 use crate::{Error, Result};
 use c10d_sys::Reducer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use tch::Tensor;
+use tch_parallel_base::error::of_panic;
 
 /// The original error of a hook: the engine returns only its text.
 pub(in crate::distributed) type Failure = Arc<Mutex<Option<Error>>>;
@@ -84,7 +85,7 @@ impl Guard {
     fn failed(&self, what: &str) -> Error {
         let message = format!("communication hook {}: {what}", self.name);
         self.group.report(&message);
-        Error::collective(self.group.job_rank(), "backward", message, None)
+        failed_collective(self.group.job_rank(), "backward", message, None)
     }
 }
 

@@ -1,0 +1,32 @@
+//! What the crates of [tch-parallel](https://crates.io/crates/tch-parallel) share.
+//!
+//! - [`LogicalDevice`], [`Devices`], [`memory`]: GPUs and logical devices, and the bytes that each
+//!   holds.
+//! - [`Event`], [`HostCopy`]: how far a device has come, and its numbers on their way to the host.
+//! - [`Tensors`]: what modules can take and return.
+//! - [`parameters`], [`named_tensors`]: a store's variables in PyTorch's order, and as bytes.
+//! - [`random`], [`file_size_limit`]: two things about the process that several crates must respect.
+//! - [`Error`]: the one error type.
+//!
+//! Programs use it under the names of `tch_parallel`.
+
+#![deny(missing_docs)]
+
+mod device;
+mod devices;
+pub mod error;
+mod event;
+pub mod file_size_limit;
+mod host_copy;
+pub mod memory;
+pub mod named_tensors;
+pub mod parameters;
+pub mod random;
+pub mod tensors;
+
+pub use device::{DeviceGuard, LogicalDevice, cuda_is_built, no_gpu};
+pub use devices::Devices;
+pub use error::{Error, Result};
+pub use event::Event;
+pub use host_copy::HostCopy;
+pub use tensors::{Replicated, Shared, Tensors};

@@ -1,0 +1,218 @@
+use std::collections::HashSet;
+use std::sync::{Condvar, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use tch::Kind;
+
+use super::*;
+use crate::transforms::{CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop};
+use crate::{
+    DataLoader, DataLoaderOptions, RandomSampler, SequentialSampler, SyntheticImages,
+    SyntheticImagesOptions,
+};
+
+const UNCHANGED: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3] };
+
+fn noise(len: usize) -> SyntheticImages {
+    let options = SyntheticImagesOptions { len, size: 24, ..Default::default() };
+    SyntheticImages::new(options).unwrap()
+}
+
+fn augmented(len: usize) -> ImageDataset<SyntheticImages> {
+    let transforms: Vec<Box<dyn Transform>> = vec![
+        Box::new(RandomResizedCrop::new(16)),
+        Box::new(RandomHorizontalFlip::default()),
+        Box::new(RandomCrop::new(16, 2)),
+    ];
+    ImageDataset::new(noise(len), transforms, Normalize::IMAGENET, 5).unwrap()
+}
+
+/// The images of an epoch, in the order of their indices.
+fn epoch(epoch: u64, batch_size: usize, num_workers: usize) -> Tensor {
+    let options = DataLoaderOptions { batch_size, num_workers, ..Default::default() };
+    let loader = DataLoader::with_options(augmented(30), SequentialSampler, options).unwrap();
+    let images: Vec<_> = loader.epoch(epoch).unwrap().map(|batch| batch.unwrap().0).collect();
+    Tensor::cat(&images, 0)
+}
+
+#[test]
+fn augmentation_does_not_depend_on_workers_or_batches() {
+    let alone = epoch(3, 30, 0);
+    assert_eq!(alone.size(), [30, 3, 16, 16]);
+    for (batch_size, num_workers) in [(7, 0), (7, 1), (30, 4), (4, 4)] {
+        let shared = epoch(3, batch_size, num_workers);
+        assert_eq!(shared, alone, "batches of {batch_size}, {num_workers} workers");
+    }
+}
+
+#[test]
+fn every_epoch_augments_in_another_way_and_again_in_the_same() {
+    assert_ne!(epoch(0, 30, 0), epoch(1, 30, 0));
+    assert_eq!(epoch(1, 30, 0), epoch(1, 30, 0));
+}
+
+#[test]
+fn augmentation_does_not_depend_on_the_place_in_the_order() {
+    let dataset = augmented(30);
+    let (in_order, _) = dataset.batch(&(0..30).collect::<Vec<_>>(), 2).unwrap();
+    let order = crate::Sampler::indices(&RandomSampler::new(1), 30, 0).unwrap();
+    let (shuffled, _) = dataset.batch(&order, 2).unwrap();
+    for (place, &index) in order.iter().enumerate() {
+        assert_eq!(shuffled.get(place as i64), in_order.get(index as i64));
+    }
+}
+
+#[test]
+fn another_seed_augments_in_another_way() {
+    let transforms = || -> Vec<Box<dyn Transform>> { vec![Box::new(RandomCrop::new(24, 4))] };
+    let [first, second] = [1, 2].map(|seed| {
+        let dataset = ImageDataset::new(noise(8), transforms(), UNCHANGED, seed).unwrap();
+        dataset.batch(&[0, 1, 2, 3], 0).unwrap().0
+    });
+    assert_ne!(first, second);
+}
+
+#[test]
+fn a_batch_holds_normalised_planes_and_labels() {
+    let normalize = Normalize { mean: [0.1, 0.2, 0.3], std: [0.5, 0.6, 0.7] };
+    let dataset = ImageDataset::new(noise(9), Vec::new(), normalize, 0).unwrap();
+    let (images, labels) = dataset.batch(&[8, 2], 0).unwrap();
+    assert_eq!((images.size(), images.kind()), (vec![2, 3, 24, 24], Kind::Float));
+    assert_eq!((labels.size(), labels.kind()), (vec![2], Kind::Int64));
+    for (place, index) in [8, 2].into_iter().enumerate() {
+        let (image, label) = noise(9).image(index).unwrap().unwrap();
+        assert_eq!(labels.int64_value(&[place as i64]), label as i64);
+        // PyTorch's own operations, in the order of ToTensor and Normalize.
+        let mean = Tensor::from_slice(&normalize.mean).view([3, 1, 1]);
+        let std = Tensor::from_slice(&normalize.std).view([3, 1, 1]);
+        let bytes = Tensor::from_slice(image.pixels()).view([24, 24, 3]).permute([2, 0, 1]);
+        let expected = (bytes.to_kind(Kind::Float) / 255.0 - mean) / std;
+        assert_eq!(images.get(place as i64), expected);
+    }
+}
+
+#[test]
+fn one_batch_is_spread_over_the_workers() {
+    /// Images that come only when two threads are at work on them, or after a time limit.
+    #[derive(Default)]
+    struct Meeting {
+        threads: Mutex<HashSet<ThreadId>>,
+        changed: Condvar,
+    }
+
+    impl ImageSource for Meeting {
+        fn len(&self) -> usize {
+            64
+        }
+
+        fn classes(&self) -> &[String] {
+            &[]
+        }
+
+        fn image(&self, _index: usize) -> Result<Option<(Image, usize)>> {
+            let mut threads = self.threads.lock().unwrap();
+            threads.insert(thread::current().id());
+            self.changed.notify_all();
+            let limit = Duration::from_secs(20);
+            let alone = |threads: &mut HashSet<_>| threads.len() < 2;
+            let (_threads, waited) =
+                self.changed.wait_timeout_while(threads, limit, alone).unwrap();
+            assert!(!waited.timed_out(), "one thread makes the batch alone");
+            Ok(Some((Image::new(1, 1, vec![0; 3])?, 0)))
+        }
+    }
+
+    let dataset = ImageDataset::new(Meeting::default(), Vec::new(), UNCHANGED, 0).unwrap();
+    let options = DataLoaderOptions { batch_size: 64, num_workers: 2, ..Default::default() };
+    let loader = DataLoader::with_options(dataset, SequentialSampler, options).unwrap();
+    let batches: Result<Vec<_>> = loader.epoch(0).unwrap().collect();
+    assert_eq!(batches.unwrap().len(), 1);
+}
+
+#[test]
+fn without_workers_the_calling_thread_does_all_the_work() {
+    #[derive(Debug)]
+    struct SameThread(ThreadId);
+
+    impl Transform for SameThread {
+        fn apply(&self, image: Image, _rng: &mut SampleRng) -> Result<Image> {
+            assert_eq!(thread::current().id(), self.0);
+            Ok(image)
+        }
+    }
+
+    let transform = SameThread(thread::current().id());
+    let dataset = ImageDataset::new(noise(16), vec![Box::new(transform)], UNCHANGED, 0).unwrap();
+    let (images, _) = dataset.batch(&(0..16).collect::<Vec<_>>(), 0).unwrap();
+    assert_eq!(images.size()[0], 16);
+}
+
+#[test]
+fn images_of_different_sizes_make_no_batch() {
+    /// Image 1 has two pixels more than image 0.
+    struct Growing;
+
+    impl ImageSource for Growing {
+        fn len(&self) -> usize {
+            4
+        }
+
+        fn classes(&self) -> &[String] {
+            &[]
+        }
+
+        fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
+            Ok(Some((Image::new(2, index + 1, vec![0; 6 * (index + 1)])?, 0)))
+        }
+    }
+
+    let dataset = ImageDataset::new(Growing, Vec::new(), UNCHANGED, 0).unwrap();
+    assert_eq!(
+        dataset.batch(&[2, 2, 1], 0).unwrap_err().to_string(),
+        "size of image 1 is 2×2, but must be 2×3, as that of image 2: end the transforms with one \
+         that gives all images the same size"
+    );
+    let transforms: Vec<Box<dyn Transform>> = vec![Box::new(CenterCrop::new(2))];
+    let dataset = ImageDataset::new(Growing, transforms, UNCHANGED, 0).unwrap();
+    assert_eq!(dataset.batch(&[2, 2, 1], 0).unwrap().0.size(), [3, 3, 2, 2]);
+}
+
+#[test]
+fn an_image_that_the_source_leaves_out_is_missing_in_its_batch_and_nothing_else_changes() {
+    /// Of the noise, the images with even numbers.
+    struct Even(SyntheticImages);
+
+    impl ImageSource for Even {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn classes(&self) -> &[String] {
+            self.0.classes()
+        }
+
+        fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
+            if index.is_multiple_of(2) { self.0.image(index) } else { Ok(None) }
+        }
+    }
+
+    let dataset = ImageDataset::new(Even(noise(8)), Vec::new(), UNCHANGED, 0).unwrap();
+    let whole = ImageDataset::new(noise(8), Vec::new(), UNCHANGED, 0).unwrap();
+    assert_eq!(dataset.batch(&[1, 4, 3, 2], 0).unwrap(), whole.batch(&[4, 2], 0).unwrap());
+    assert_eq!(
+        dataset.batch(&[5, 1], 0).unwrap_err().to_string(),
+        "a batch is of damaged images only, [5, 1], but must be one with at least one good image: \
+         repair or remove the files, or make larger batches"
+    );
+}
+
+#[test]
+fn an_index_past_the_end_is_refused_and_no_indices_make_an_empty_batch() {
+    let dataset = ImageDataset::new(noise(4), Vec::new(), UNCHANGED, 0).unwrap();
+    assert_eq!(
+        dataset.batch(&[1, 4], 0).unwrap_err().to_string(),
+        "index is 4, but must be less than the number of images, 4"
+    );
+    assert_eq!(dataset.batch(&[], 0).unwrap().0.size(), [0, 3, 0, 0]);
+}

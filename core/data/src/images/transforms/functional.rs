@@ -1,0 +1,105 @@
+//! The transforms' operations on PIL images, as in `torchvision.transforms.functional`.
+
+use fast_image_resize as fir;
+use fir::images::{CroppedImage, ImageRef};
+use fir::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+
+use crate::images::Image;
+use crate::images::image::CHANNELS;
+use crate::{Error, Result};
+
+/// A rectangle of an image, in pixels. torchvision calls the fields i, j, h and w.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CropBox {
+    /// The rows above it.
+    pub top: usize,
+    /// The columns to its left.
+    pub left: usize,
+    /// The number of its rows.
+    pub height: usize,
+    /// The number of its columns.
+    pub width: usize,
+}
+
+/// The image with each row reversed. `functional.hflip`
+pub fn hflip(mut image: Image) -> Image {
+    for row in image.rows_mut() {
+        let (pixels, _) = row.as_chunks_mut::<CHANNELS>();
+        pixels.reverse();
+    }
+    image
+}
+
+/// A square of `size` pixels a side, `top` rows and `left` columns from the image's corner. The
+/// area outside the image is black. `functional.crop`
+///
+/// # Errors
+/// [`Error::Argument`] for a square without pixels.
+pub fn crop(image: &Image, top: isize, left: isize, size: usize) -> Result<Image> {
+    let mut pixels = vec![0; size * size * CHANNELS];
+    // The columns that both share; `left` and `top` are negative if the square starts outside.
+    let columns = overlap(left, size, image.width());
+    let rows = overlap(top, size, image.height());
+    for row in rows.clone() {
+        let from = &image.pixels()[(row * image.width() + columns.start) * CHANNELS..];
+        let bytes = columns.len() * CHANNELS;
+        let target_row = row.wrapping_add_signed(-top);
+        let target_column = columns.start.wrapping_add_signed(-left);
+        pixels[(target_row * size + target_column) * CHANNELS..][..bytes]
+            .copy_from_slice(&from[..bytes]);
+    }
+    Image::new(size, size, pixels)
+}
+
+/// The part of `0..len` in the `size` numbers from `start`.
+fn overlap(start: isize, size: usize, len: usize) -> std::ops::Range<usize> {
+    let first = start.max(0).unsigned_abs().min(len);
+    let end = start.saturating_add_unsigned(size).max(0).unsigned_abs().min(len);
+    first..end.max(first)
+}
+
+/// Resizes the image to this size in pixels: bilinear, with antialiasing when it shrinks.
+/// `functional.resize`
+///
+/// # Errors
+/// Those of [`resized_crop`].
+pub fn resize(image: &Image, height: usize, width: usize) -> Result<Image> {
+    let whole = CropBox { top: 0, left: 0, height: image.height(), width: image.width() };
+    resized_crop(image, whole, height, width)
+}
+
+/// Resizes a part of the image. Pixels outside the part have no influence.
+///
+/// The algorithm is Pillow's: in each direction a weighted mean, rounded to a byte.
+/// `functional.resized_crop`
+///
+/// # Errors
+/// [`Error::Argument`] for a part that is not inside the image, and for one without pixels.
+pub fn resized_crop(image: &Image, part: CropBox, height: usize, width: usize) -> Result<Image> {
+    let CropBox { top, left, height: rows, width: columns } = part;
+    let options = ResizeOptions::new()
+        .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
+        .use_alpha(false);
+    let resize = || -> std::result::Result<_, Box<dyn std::error::Error>> {
+        let size = |size: usize| u32::try_from(size);
+        let (source_width, source_height) = (size(image.width())?, size(image.height())?);
+        let source = ImageRef::new(source_width, source_height, image.pixels(), PixelType::U8x3)?;
+        // Not `ResizeOptions::crop`, which mixes in pixels around the part.
+        let source =
+            CroppedImage::new(&source, size(left)?, size(top)?, size(columns)?, size(rows)?)?;
+        let mut target = fir::images::Image::new(size(width)?, size(height)?, PixelType::U8x3);
+        Resizer::new().resize(&source, &mut target, &options)?;
+        Ok(target.into_vec())
+    };
+    let pixels = resize().map_err(|error| {
+        Error::argument(
+            "part of an image to resize",
+            format!("{part:?} to {height}×{width}"),
+            format!("inside of {image:?} ({error})"),
+        )
+    })?;
+    Image::new(width, height, pixels)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Transforms to a fixed size, without randomness.
+
+use super::functional::{crop, resize};
+use super::{Image, SampleRng, Transform};
+use crate::images::MAX_PIXELS;
+use crate::{Error, Result};
+
+/// Resizes an image so that its shorter edge has `size` pixels, and keeps its aspect ratio.
+/// `torchvision.transforms.Resize(size)`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resize {
+    /// The length of the shorter edge, in pixels.
+    pub size: usize,
+}
+
+impl Resize {
+    /// With a shorter edge of `size` pixels.
+    pub fn new(size: usize) -> Self {
+        Self { size }
+    }
+
+    /// Height and width of the resized image, given those of the original.
+    ///
+    /// ```
+    /// use tch_parallel::data::transforms::Resize;
+    ///
+    /// assert_eq!(Resize::new(256).output_size(480, 640), (256, 341));
+    /// ```
+    ///
+    /// # Panics
+    /// If the height or the width is 0, which no [`Image`] has.
+    pub fn output_size(&self, height: usize, width: usize) -> (usize, usize) {
+        // Rounded down, as in torchvision.
+        let longer = self.size * height.max(width) / height.min(width);
+        if height < width { (self.size, longer) } else { (longer, self.size) }
+    }
+}
+
+impl Transform for Resize {
+    fn apply(&self, image: Image, _rng: &mut SampleRng) -> Result<Image> {
+        let (height, width) = self.output_size(image.height(), image.width());
+        if (height, width) == (image.height(), image.width()) {
+            return Ok(image);
+        }
+        // A 1×65,500 image fits into a kilobyte and would be resized to gigabytes.
+        if height.checked_mul(width).is_none_or(|pixels| pixels > MAX_PIXELS) {
+            return Err(Error::argument(
+                format!("what Resize({}) makes of {image:?}", self.size),
+                format!("{width}×{height} pixels"),
+                format!("at most {MAX_PIXELS} pixels; remove the image, or crop it"),
+            ));
+        }
+        resize(&image, height, width)
+    }
+}
+
+/// Crops a square from the middle of an image. A smaller image is padded with black.
+/// `torchvision.transforms.CenterCrop(size)`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CenterCrop {
+    /// Width and height of the square, in pixels.
+    pub size: usize,
+}
+
+impl CenterCrop {
+    /// A square of `size` pixels.
+    pub fn new(size: usize) -> Self {
+        Self { size }
+    }
+
+    /// The square's position along an edge of this length; negative if the edge is shorter.
+    fn offset(&self, length: usize) -> isize {
+        if length < self.size {
+            return -((self.size - length) as isize / 2);
+        }
+        // Rounds half to even, as Python does.
+        ((length - self.size) as f64 / 2.0).round_ties_even() as isize
+    }
+}
+
+impl Transform for CenterCrop {
+    fn apply(&self, image: Image, _rng: &mut SampleRng) -> Result<Image> {
+        crop(&image, self.offset(image.height()), self.offset(image.width()), self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shorter_edge_gets_the_size_and_the_ratio_is_kept() {
+        let resize = Resize::new(256);
+        assert_eq!(resize.output_size(375, 500), (256, 341));
+        assert_eq!(resize.output_size(500, 375), (341, 256));
+        assert_eq!(resize.output_size(256, 256), (256, 256));
+        assert_eq!(resize.output_size(1, 3), (256, 768));
+    }
+
+    #[test]
+    fn a_narrow_image_that_would_take_gigabytes_is_refused() {
+        let image = Image::new(1, 65_500, vec![0; 3 * 65_500]).unwrap();
+        let error = Resize::new(224).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "what Resize(224) makes of Image(1×65500) is 224×14672000 pixels, but must be at most \
+             178956970 pixels; remove the image, or crop it"
+        );
+    }
+
+    #[test]
+    fn a_single_pixel_becomes_a_square_of_its_colour() {
+        let image = Image::new(1, 1, vec![7, 8, 9]).unwrap();
+        let result = Resize::new(3).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap();
+        assert_eq!(result, Image::new(3, 3, [7, 8, 9].repeat(9)).unwrap());
+    }
+
+    #[test]
+    fn an_odd_rest_is_halved_as_python_rounds() {
+        let crop = CenterCrop::new(224);
+        let offsets = [224, 225, 226, 227, 228, 256].map(|length| crop.offset(length));
+        assert_eq!(offsets, [0, 0, 1, 2, 2, 16]);
+    }
+
+    #[test]
+    fn a_smaller_image_gets_a_black_edge() {
+        let image = Image::new(1, 4, [5, 6, 7].repeat(4)).unwrap();
+        let result = CenterCrop::new(2).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap();
+        assert_eq!(result.pixels(), [5, 6, 7, 0, 0, 0, 5, 6, 7, 0, 0, 0]);
+        let offsets = [1, 2, 3].map(|length| CenterCrop::new(4).offset(length));
+        assert_eq!(offsets, [-1, -1, 0]);
+    }
+}

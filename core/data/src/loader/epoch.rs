@@ -1,0 +1,211 @@
+//! The batches of one epoch, in order.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use rayon::ThreadPool;
+use tch::Device;
+
+use super::DataLoaderOptions;
+use super::prefetcher::Prefetcher;
+use super::serial_queue::SerialQueue;
+use super::transfer::{moved, pinned};
+use crate::{Result, Tensors};
+
+/// A batch that is yet to be made.
+pub(super) struct Order<B> {
+    /// Makes the batch, on the thread that calls it; `None` if there turns out to be none.
+    pub(super) make: Box<dyn FnOnce() -> Option<Result<B>> + Send>,
+    /// For batches that must be made one after the other; otherwise any free worker makes them.
+    pub(super) queue: Option<SerialQueue>,
+}
+
+/// The batches of one epoch, see [`DataLoader::epoch`](super::DataLoader::epoch).
+///
+/// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a
+/// data set continues in the thread that asks for the batch. After this is dropped, no worker uses
+/// the data set any more.
+pub struct Epoch<'loader, B> {
+    /// The batches that no worker has yet.
+    orders: Box<dyn Iterator<Item = Order<B>> + Send + 'loader>,
+    /// The batches given to workers, in order. Each has its own channel, so none needs sorting.
+    in_flight: VecDeque<Receiver<thread::Result<Option<Result<B>>>>>,
+    /// The most batches in flight.
+    limit: usize,
+    workers: Option<&'loader ThreadPool>,
+    pin_memory: bool,
+    /// Where the training loop gets its batches.
+    device: Option<Device>,
+    /// What copies them to a GPU, from the first batch on.
+    prefetcher: Option<Prefetcher<B>>,
+    /// Tells workers to skip batches that are no longer wanted.
+    abandoned: Arc<AtomicBool>,
+}
+
+impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
+    pub(super) fn new(
+        orders: impl Iterator<Item = Order<B>> + Send + 'loader,
+        workers: Option<&'loader ThreadPool>,
+        options: &DataLoaderOptions,
+    ) -> Self {
+        let mut epoch = Epoch {
+            orders: Box::new(orders),
+            in_flight: VecDeque::new(),
+            limit: options.num_workers.saturating_mul(options.prefetch_factor),
+            workers,
+            pin_memory: options.pin_memory,
+            device: None,
+            prefetcher: None,
+            abandoned: Arc::default(),
+        };
+        epoch.keep_workers_busy();
+        epoch
+    }
+
+    /// Gives the training loop each batch on `device`: `tensor.to(device, non_blocking=True)`.
+    ///
+    /// A GPU gets its batches one ahead: while the loop trains on one, the next is copied on a stream
+    /// of its own, as with `data_prefetcher` in the ImageNet example of NVIDIA's Apex. From
+    /// [pinned memory](DataLoaderOptions::pin_memory) the copy and the training overlap, and the
+    /// host waits for neither. On the CPU, a worker's batch is copied to the
+    /// logical device of the thread that asks for it; without workers, the
+    /// batches are those of the data set.
+    ///
+    /// If a batch does not fit there, [`Error::Tensor`](crate::Error::Tensor) takes its place.
+    ///
+    /// ```
+    /// use tch::Device;
+    /// use tch_parallel::data::{DataLoader, Mnist, SequentialSampler, Split};
+    ///
+    /// let device = Device::cuda_if_available();
+    /// let loader = DataLoader::new(Mnist::embedded(Split::Test)?, SequentialSampler, 500)?;
+    /// for batch in loader.epoch(0)?.to(device) {
+    ///     let (images, labels) = batch?;
+    ///     assert_eq!((images.device(), labels.device()), (device, device));
+    /// }
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn to(mut self, device: impl Into<Device>) -> Self {
+        self.device = Some(device.into());
+        self
+    }
+
+    /// Assigns batches until as many are in flight as the options allow.
+    fn keep_workers_busy(&mut self) {
+        let Some(workers) = self.workers else { return };
+        while self.in_flight.len() < self.limit {
+            let Some(Order { make, queue }) = self.orders.next() else { return };
+            let (sender, receiver) = sync_channel(1);
+            let abandoned = Arc::clone(&self.abandoned);
+            let pin_memory = self.pin_memory;
+            let job = move || {
+                // The receiver may drop the data set next, so `make`, which refers to it, must be
+                // gone before the answer, or before the sender is.
+                if abandoned.load(Ordering::Relaxed) {
+                    return drop(make);
+                }
+                // A panic in a rayon job would abort the whole process.
+                let batch = catch_unwind(AssertUnwindSafe(|| pinned(make(), pin_memory)));
+                // This fails only if the epoch was dropped; then the batch is not needed.
+                let _ = sender.send(batch);
+            };
+            match queue {
+                Some(queue) => queue.spawn_fifo(workers, job),
+                None => workers.spawn_fifo(job),
+            }
+            self.in_flight.push_back(receiver);
+        }
+    }
+
+    /// The next batch, or the panic in its place. The inner `None` stands for one that turned out
+    /// not to exist.
+    fn made(&mut self) -> Option<thread::Result<Option<Result<B>>>> {
+        if self.workers.is_none() {
+            let make = self.orders.next()?.make;
+            return Some(catch_unwind(AssertUnwindSafe(|| pinned(make(), self.pin_memory))));
+        }
+        // A worker drops its sender unused only if the epoch is abandoned.
+        let batch = self.in_flight.pop_front()?.recv().ok()?;
+        self.keep_workers_busy();
+        Some(batch)
+    }
+
+    /// The next batch that exists.
+    fn next_made(&mut self) -> Option<thread::Result<Result<B>>> {
+        loop {
+            if let Some(batch) = self.made()?.transpose() {
+                return Some(batch);
+            }
+        }
+    }
+
+    /// The next batch on a GPU. That after it is on its way there when this returns.
+    fn next_prefetched(&mut self, gpu: usize) -> Option<thread::Result<Result<B>>> {
+        let mut prefetcher = match self.prefetcher.take().map_or_else(|| Prefetcher::new(gpu), Ok) {
+            Ok(prefetcher) => prefetcher,
+            Err(error) => return self.next_made().map(|batch| batch.map(|_| Err(error))),
+        };
+        let batch = match prefetcher.take() {
+            Some(batch) => batch,
+            // The first batch; the last one was taken if there is none.
+            None => {
+                prefetcher.preload(self.next_made()?);
+                prefetcher.take()?
+            }
+        };
+        if let Some(following) = self.next_made() {
+            prefetcher.preload(following);
+        }
+        self.prefetcher = Some(prefetcher);
+        Some(batch)
+    }
+}
+
+impl<B: Tensors + Send + 'static> Iterator for Epoch<'_, B> {
+    type Item = Result<B>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = match self.device {
+            None => self.next_made(),
+            Some(Device::Cuda(gpu)) => self.next_prefetched(gpu),
+            Some(device) => {
+                let moved = |batch: Result<B>| batch.and_then(|batch| moved(batch, device));
+                self.next_made().map(|batch| batch.map(moved))
+            }
+        };
+        batch.map(|batch| batch.unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let is_prefetched = self.prefetcher.as_ref().is_some_and(Prefetcher::has_batch);
+        let in_flight = self.in_flight.len() + usize::from(is_prefetched);
+        let (least, most) = self.orders.size_hint();
+        // Batches that may turn out not to exist have a lower bound of 0.
+        let least = if most.is_some() { least + in_flight } else { 0 };
+        (least, most.map(|most| most + in_flight))
+    }
+}
+
+impl<B> Drop for Epoch<'_, B> {
+    /// Waits for the batches in progress: the program may end right after this, and libtorch must
+    /// not be unloaded under running threads.
+    fn drop(&mut self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+        for batch in self.in_flight.drain(..) {
+            let _ = batch.recv();
+        }
+    }
+}
+
+impl<B> fmt::Debug for Epoch<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_flight = self.in_flight.len();
+        f.debug_struct("Epoch").field("in_flight", &in_flight).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! The loader of an iterable data set.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::serial_queue::SerialQueue;
+use super::{DataLoader, DataLoaderOptions, Epoch, Order};
+use crate::Result;
+use crate::{IterableDataset, Samples, Shard, WorkerInfo};
+
+impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
+    /// A loader of an [`IterableDataset`]. Pass this rank's [`Shard`] or a process group.
+    ///
+    /// Each worker reads its own samples, makes batches of `batch_size` of them, and drops its last
+    /// one if it is smaller and `drop_last` is set. The training loop takes a batch from each worker
+    /// in turn. So unlike with a sampler, the batches depend on the number of workers, as in Python.
+    ///
+    /// # Errors
+    /// Those of [`with_options`](DataLoader::with_options).
+    pub fn iterable(
+        dataset: D,
+        shard: impl Into<Shard>,
+        options: DataLoaderOptions,
+    ) -> Result<Self> {
+        Self::build(dataset, shard.into(), options)
+    }
+
+    /// The batches of epoch `epoch`. Workers start at once.
+    ///
+    /// # Errors
+    /// Those of [`IterableDataset::samples`]. Errors of a sample are returned in place of its batch.
+    pub fn epoch(&self, epoch: u64) -> Result<Epoch<'_, D::Batch>> {
+        self.epoch_from(epoch, 0)
+    }
+
+    /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training.
+    /// The skipped batches are made and dropped, because only reading finds the place.
+    ///
+    /// `step` counts this rank's batches, unlike the `consumed` of the map-style `epoch_after`, which
+    /// counts the samples of all ranks; so the number of ranks must be the same as before, and so
+    /// must the batch size and the number of workers.
+    ///
+    /// # Errors
+    /// Those of [`epoch`](Self::epoch), and that of the first skipped batch that has one.
+    pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D::Batch>> {
+        self.begin(step)?;
+        let num_workers = self.options.num_workers.max(1);
+        let streams = (0..num_workers).map(|id| {
+            let worker = WorkerInfo::new(self.sampler, Shard::new(id, num_workers)?);
+            let samples = self.dataset.samples(worker, epoch)?;
+            Ok(Stream::new(&self.dataset, samples, &self.options))
+        });
+        let streams = Streams(streams.collect::<Result<_>>()?);
+        let mut epoch = Epoch::new(streams, self.workers.as_ref(), &self.options);
+        for _ in 0..step {
+            epoch.next().transpose()?;
+        }
+        Ok(epoch)
+    }
+}
+
+/// The streams of all workers, in turn.
+struct Streams<D: IterableDataset>(VecDeque<Arc<Stream<D>>>);
+
+impl<D: IterableDataset + 'static> Iterator for Streams<D> {
+    type Item = Order<D::Batch>;
+
+    fn next(&mut self) -> Option<Order<D::Batch>> {
+        loop {
+            let stream = self.0.pop_front()?;
+            // It may also end between this and its turn. Then there is no batch, and this order is
+            // skipped, so the other streams' batches have the same order in either case.
+            if !stream.has_ended.load(Ordering::Relaxed) {
+                self.0.push_back(Arc::clone(&stream));
+                let queue = Some(stream.queue.clone());
+                return Some(Order { make: Box::new(move || stream.next_batch()), queue });
+            }
+        }
+    }
+}
+
+/// The batches of one worker.
+struct Stream<D: IterableDataset> {
+    dataset: Arc<D>,
+    samples: Mutex<Samples<D::Sample>>,
+    has_ended: AtomicBool,
+    batch_size: usize,
+    drop_last: bool,
+    /// A stream's samples are read one after the other.
+    queue: SerialQueue,
+}
+
+impl<D: IterableDataset> Stream<D> {
+    fn new(
+        dataset: &Arc<D>,
+        samples: Samples<D::Sample>,
+        options: &DataLoaderOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            dataset: Arc::clone(dataset),
+            samples: Mutex::new(samples),
+            has_ended: AtomicBool::new(false),
+            batch_size: options.batch_size,
+            drop_last: options.drop_last,
+            queue: SerialQueue::default(),
+        })
+    }
+
+    fn next_batch(&self) -> Option<Result<D::Batch>> {
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let samples: Result<Vec<_>> = samples.by_ref().take(self.batch_size).collect();
+        let samples = match samples {
+            Ok(samples) => samples,
+            Err(error) => return Some(Err(error)),
+        };
+        let least = if self.drop_last { self.batch_size } else { 1 };
+        if samples.len() < least {
+            self.has_ended.store(true, Ordering::Relaxed);
+            return None;
+        }
+        Some(self.dataset.collate(samples))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Which batches a loader makes.
+
+mod devices;
+mod workers;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rayon::prelude::*;
+use tch::Tensor;
+
+use super::*;
+use crate::{DistributedSampler, SequentialSampler, Shard};
+
+/// The numbers below `len`, with a hook that runs before each batch is made.
+struct Numbers<F> {
+    len: usize,
+    hook: F,
+}
+
+impl<F: Fn(&[usize]) -> Result<()> + Send + Sync> Dataset for Numbers<F> {
+    type Batch = Tensor;
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
+        (self.hook)(indices)?;
+        let numbers: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
+        Ok(Tensor::from_slice(&numbers))
+    }
+}
+
+fn numbers(len: usize) -> impl Dataset<Batch = Tensor> + 'static {
+    Numbers { len, hook: |_: &[usize]| Ok(()) }
+}
+
+fn failure(what: &str) -> Error {
+    Error::argument(what, "bad", "good")
+}
+
+fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOptions {
+    DataLoaderOptions { batch_size, num_workers, ..DataLoaderOptions::default() }
+}
+
+fn collect<D: Dataset<Batch = Tensor> + 'static>(loader: &DataLoader<D>) -> Vec<Vec<i64>> {
+    loader.epoch(0).unwrap().map(|batch| Vec::try_from(batch.unwrap()).unwrap()).collect()
+}
+
+/// Runs `test` on a thread of its own, so that one that hangs fails instead.
+pub(super) fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = channel();
+    let thread = thread::spawn(move || {
+        let _ = sender.send(test());
+    });
+    match receiver.recv_timeout(Duration::from_secs(60)) {
+        Ok(value) => value,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
+        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            resume_unwind(thread.join().unwrap_err())
+        }
+    }
+}
+
+#[test]
+fn mnist_has_pytorchs_number_of_batches() {
+    for (world, batches, last) in [(1, 469, 96), (2, 235, 48), (4, 118, 24), (8, 59, 76)] {
+        let sampler = DistributedSampler::new(Shard::new(world - 1, world).unwrap(), 42);
+        let loader = DataLoader::new(numbers(60_000), sampler, 128).unwrap();
+        assert_eq!(loader.len(), batches);
+        let sizes: Vec<_> = loader.epoch(0).unwrap().map(|batch| batch.unwrap().numel()).collect();
+        assert_eq!(sizes.len(), batches);
+        assert!(sizes[..batches - 1].iter().all(|&size| size == 128));
+        assert_eq!(sizes[batches - 1], last);
+    }
+}
+
+#[test]
+fn ten_thousand_samples_in_hundreds_are_shared_out_evenly() {
+    for (world, batches) in [(1, 100), (2, 50), (4, 25)] {
+        let sampler = DistributedSampler::new(Shard::new(0, world).unwrap(), 42);
+        assert_eq!(DataLoader::new(numbers(10_000), sampler, 100).unwrap().len(), batches);
+    }
+}
+
+#[test]
+fn the_last_small_batch_can_be_left_out() {
+    let options = DataLoaderOptions { drop_last: true, ..workers(4, 0) };
+    let loader = DataLoader::with_options(numbers(10), SequentialSampler, options).unwrap();
+    assert_eq!(loader.len(), 2);
+    assert_eq!(collect(&loader), [[0, 1, 2, 3], [4, 5, 6, 7]]);
+}
+
+#[test]
+fn an_epoch_goes_on_from_any_step_and_reads_nothing_that_lies_before() {
+    for num_workers in [0, 2] {
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&read);
+        let hook = move |indices: &[usize]| {
+            seen.lock().unwrap().extend_from_slice(indices);
+            Ok(())
+        };
+        let sampler = DistributedSampler::new(Shard::new(1, 2).unwrap(), 7);
+        let options = workers(10, num_workers);
+        let loader =
+            DataLoader::with_options(Numbers { len: 101, hook }, sampler, options).unwrap();
+        let batches = |step: usize| -> Vec<Vec<i64>> {
+            let epoch = loader.epoch_after(3, step * 2 * 10).unwrap();
+            assert_eq!(epoch.size_hint(), (6 - step, Some(6 - step)));
+            epoch.map(|batch| Vec::try_from(batch.unwrap()).unwrap()).collect()
+        };
+        let whole = batches(0);
+        read.lock().unwrap().clear();
+        assert_eq!(batches(4), whole[4..]);
+        assert_eq!(read.lock().unwrap().len(), whole[4..].concat().len());
+        assert!(batches(6).is_empty());
+    }
+}
+
+#[test]
+fn no_samples_make_no_batches() {
+    for num_workers in [0, 2] {
+        let loader =
+            DataLoader::with_options(numbers(0), SequentialSampler, workers(4, num_workers))
+                .unwrap();
+        assert!(loader.is_empty());
+        assert!(loader.epoch(0).unwrap().next().is_none());
+    }
+}
+
+#[test]
+fn the_data_set_learns_which_epoch_it_is() {
+    struct EpochNumbers;
+
+    impl Dataset for EpochNumbers {
+        type Batch = Tensor;
+
+        fn len(&self) -> usize {
+            4
+        }
+
+        fn batch(&self, indices: &[usize], epoch: u64) -> Result<Tensor> {
+            Ok(Tensor::from_slice(&vec![epoch as i64; indices.len()]))
+        }
+    }
+
+    for num_workers in [0, 2] {
+        let loader = DataLoader::with_options(
+            Arc::new(EpochNumbers),
+            SequentialSampler,
+            workers(2, num_workers),
+        )
+        .unwrap();
+        for epoch in [0, 7] {
+            for batch in loader.epoch(epoch).unwrap() {
+                assert_eq!(batch.unwrap(), Tensor::from_slice(&[epoch as i64; 2]));
+            }
+        }
+    }
+}
+
+#[test]
+fn loaders_can_share_a_data_set() {
+    let dataset = Arc::new(numbers(4));
+    let train = DataLoader::new(Arc::clone(&dataset), SequentialSampler, 2).unwrap();
+    let test = DataLoader::new(dataset, SequentialSampler, 4).unwrap();
+    assert_eq!(collect(&train).concat(), collect(&test).concat());
+}
+
+#[test]
+fn options_that_cannot_work_are_refused() {
+    let refused = |options| {
+        DataLoader::with_options(numbers(10), SequentialSampler, options)
+            .err()
+            .map(|error| error.to_string())
+    };
+    assert_eq!(refused(workers(0, 0)).unwrap(), "batch_size is 0, but must be at least 1");
+    assert_eq!(
+        refused(DataLoaderOptions { prefetch_factor: 0, ..workers(1, 1) }).unwrap(),
+        "prefetch_factor is 0, but must be at least 1 with workers"
+    );
+    if !tch::Cuda::is_available() {
+        assert_eq!(
+            refused(DataLoaderOptions { pin_memory: true, ..workers(1, 1) }).unwrap(),
+            "pin_memory is true, but must be false, because this program sees no CUDA device"
+        );
+    }
+}
+
+#[test]
+fn a_batch_sampler_determines_the_batches_alone() {
+    struct Halves;
+
+    impl BatchSampler for Halves {
+        fn batches(&self, len: usize, _epoch: u64) -> Result<Vec<Vec<usize>>> {
+            Ok(vec![(0..len / 2).collect(), (len / 2..len).collect()])
+        }
+
+        fn num_batches(&self, _len: usize) -> usize {
+            2
+        }
+    }
+
+    let build = |options| DataLoader::with_batch_sampler(numbers(5), Halves, options);
+    for num_workers in [0, 2] {
+        let loader = build(workers(1, num_workers)).unwrap();
+        assert_eq!(loader.len(), 2);
+        assert_eq!(collect(&loader), [vec![0, 1], vec![2, 3, 4]]);
+    }
+    let error = build(workers(2, 0)).unwrap_err().to_string();
+    assert!(error.starts_with("batch_size with drop_last is 2 with false"), "{error}");
+    assert!(build(DataLoaderOptions { drop_last: true, ..workers(1, 0) }).is_err());
+}

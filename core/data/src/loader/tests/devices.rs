@@ -1,0 +1,99 @@
+//! Batches that come on a device.
+
+use super::*;
+use tch_parallel_base::LogicalDevice;
+use tch_parallel_base::memory::{max_memory_allocated, memory_allocated};
+
+#[test]
+fn the_loop_gets_its_batches_on_the_device_that_it_names() {
+    for num_workers in [0, 2] {
+        let loader =
+            DataLoader::with_options(numbers(4), SequentialSampler, workers(2, num_workers))
+                .unwrap();
+        for device in [Device::Cpu, Device::cuda_if_available()] {
+            for batch in loader.epoch(0).unwrap().to(device) {
+                assert_eq!(batch.unwrap().device(), device);
+            }
+        }
+        if !tch::Cuda::is_available() {
+            let batches: Vec<_> = loader.epoch(0).unwrap().to(Device::Cuda(0)).collect();
+            assert!(batches.len() == 2 && batches.iter().all(Result::is_err));
+        }
+    }
+}
+
+/// A GPU has them one ahead.
+#[test]
+fn on_a_device_the_batches_keep_their_order_and_their_errors() {
+    let fails = |indices: &[usize]| if indices[0] == 2 { Err(failure("batch")) } else { Ok(()) };
+    for num_workers in [0, 2] {
+        let numbers = Numbers { len: 5, hook: fails };
+        let loader =
+            DataLoader::with_options(numbers, SequentialSampler, workers(1, num_workers)).unwrap();
+        let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
+        for expected in [Some(0), Some(1), None, Some(3), Some(4)] {
+            let left = 5 - expected.unwrap_or(2);
+            assert_eq!(batches.size_hint(), (left, Some(left)));
+            let batch = batches.next().unwrap();
+            assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0]) as usize), expected);
+        }
+        assert!(batches.next().is_none() && batches.next().is_none());
+    }
+}
+
+/// On a GPU it comes while the batch before it is handed out, which must not be lost.
+#[test]
+fn on_a_device_a_panic_of_the_data_set_takes_the_place_of_its_batch() {
+    for num_workers in [0, 2] {
+        let hook = |indices: &[usize]| {
+            assert_ne!(indices[0], 2, "two is too much");
+            Ok(())
+        };
+        let numbers = Numbers { len: 4, hook };
+        let loader =
+            DataLoader::with_options(numbers, SequentialSampler, workers(1, num_workers)).unwrap();
+        let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
+        for expected in [Some(0), Some(1), None, Some(3)] {
+            let batch = catch_unwind(AssertUnwindSafe(|| batches.next().unwrap().unwrap()));
+            assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0])), expected);
+        }
+        assert!(batches.next().is_none());
+    }
+}
+
+/// On the CPU as on a GPU: the batches that wait are the host's, and the one that trains is the device's.
+#[test]
+fn a_batch_is_counted_on_the_device_that_trains_and_those_that_wait_on_none() {
+    // No other test of this crate uses it: tests share the process.
+    const HERE: LogicalDevice = LogicalDevice::Cpu(54);
+    let _on = HERE.guard().unwrap();
+    for num_workers in [0, 2] {
+        let options = workers(2, num_workers);
+        let loader = DataLoader::with_options(numbers(16), SequentialSampler, options).unwrap();
+        for batch in loader.epoch(0).unwrap().to(HERE) {
+            let batch = batch.unwrap();
+            assert_eq!(LogicalDevice::of(&batch), HERE);
+            assert_eq!(memory_allocated(HERE).unwrap(), 2 * size_of::<i64>());
+        }
+        assert_eq!(max_memory_allocated(HERE).unwrap(), 2 * size_of::<i64>());
+    }
+}
+
+/// A worker has no device of its own, but what its data set does may have one.
+#[test]
+fn a_data_set_may_use_devices_on_a_worker() {
+    const THERE: LogicalDevice = LogicalDevice::Cpu(55);
+    let hook = |indices: &[usize]| {
+        let here = Tensor::from(indices[0] as i64);
+        let first = LogicalDevice::Cpu(0).copy_of(&here)?;
+        assert_ne!(first.data_ptr(), here.data_ptr());
+        assert_eq!(LogicalDevice::of(&THERE.copy_of(&first)?), THERE);
+        Ok(())
+    };
+    let numbers = Numbers { len: 4, hook };
+    let loader = DataLoader::with_options(numbers, SequentialSampler, workers(2, 1)).unwrap();
+    for batch in loader.epoch(0).unwrap().to(Device::Cpu) {
+        assert_eq!(batch.unwrap().size(), [2]);
+    }
+    assert_eq!(memory_allocated(THERE).unwrap(), 0);
+}

@@ -1,0 +1,232 @@
+//! MNIST: handwritten digits of 28×28 pixels; and Fashion-MNIST, pieces of clothing in its format.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tch::Tensor;
+
+use super::{Dataset, batch_memory::BatchMemory, idx::Idx};
+use crate::{Error, Result};
+
+/// The directory of Debian's package `dataset-fashion-mnist`.
+const FASHION_MNIST_DIR: &str = "/usr/share/datasets/fashion-mnist";
+
+/// Rows and columns of an image.
+pub(super) const SIDE: usize = 28;
+const PIXELS: usize = SIDE * SIDE;
+const CLASSES: u8 = 10;
+
+/// The mean of all pixels of MNIST's training images, with 0 for black and 1 for white.
+const MEAN: f32 = 0.1307;
+/// Its standard deviation.
+const STD: f32 = 0.3081;
+
+/// One half of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// For training.
+    Train,
+    /// For evaluation.
+    Test,
+}
+
+impl Split {
+    fn images_file(self) -> &'static str {
+        match self {
+            Split::Train => "train-images-idx3-ubyte",
+            Split::Test => "t10k-images-idx3-ubyte",
+        }
+    }
+
+    fn labels_file(self) -> &'static str {
+        match self {
+            Split::Train => "train-labels-idx1-ubyte",
+            Split::Test => "t10k-labels-idx1-ubyte",
+        }
+    }
+}
+
+/// Images with their class numbers.
+///
+/// A batch is `(images, labels)`: 32-bit floats `[batch, 1, 28, 28]` and 64-bit integers `[batch]`.
+/// The pixels equal those of torchvision's `ToTensor` and `Normalize((0.1307,), (0.3081,))` to the
+/// last bit. `torchvision.datasets.MNIST` and `FashionMNIST`.
+///
+/// ```
+/// use tch_parallel::data::{Dataset, Mnist, Split};
+///
+/// let digits = Mnist::embedded(Split::Test)?;
+/// assert_eq!(digits.len(), 2000);
+/// let (images, labels) = digits.batch(&[0, 7, 1999], 0)?;
+/// assert_eq!((images.size(), labels.size()), (vec![3, 1, 28, 28], vec![3]));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Mnist {
+    /// Bytes, a quarter of the memory that floats would take.
+    images: Vec<u8>,
+    labels: Vec<u8>,
+    /// Shared with clones.
+    memory: Arc<BatchMemory>,
+}
+
+impl Mnist {
+    /// The data set included in this library: 8,000 training and 2,000 test images of MNIST.
+    ///
+    /// # Errors
+    /// Only if the library was built with damaged data.
+    pub fn embedded(split: Split) -> Result<Self> {
+        macro_rules! asset {
+            ($file:literal) => {
+                include_bytes!(concat!("../assets/mnist-10k/", $file, ".gz"))
+            };
+        }
+        let (images, labels): (&[u8], &[u8]) = match split {
+            Split::Train => (asset!("train-images-idx3-ubyte"), asset!("train-labels-idx1-ubyte")),
+            Split::Test => (asset!("t10k-images-idx3-ubyte"), asset!("t10k-labels-idx1-ubyte")),
+        };
+        let (images_name, labels_name) = (split.images_file(), split.labels_file());
+        Self::new(
+            Idx::parse(images, Path::new(images_name))?,
+            Path::new(images_name),
+            Idx::parse(labels, Path::new(labels_name))?,
+            Path::new(labels_name),
+        )
+    }
+
+    /// Reads the files from `dir` or from torchvision's folders in it (`MNIST/raw`,
+    /// `FashionMNIST/raw`), compressed with gzip or not.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing or damaged, if
+    /// images are not 28×28, if a label is above 9, or if there are not as many labels as images.
+    pub fn from_dir(dir: impl AsRef<Path>, split: Split) -> Result<Self> {
+        let dir = dir.as_ref();
+        // A missing directory is a different mistake from an empty one.
+        std::fs::read_dir(dir).map_err(Error::io("read directory", dir))?;
+        let folders = [dir.to_owned(), dir.join("MNIST/raw"), dir.join("FashionMNIST/raw")];
+        let Some((folder, images_path)) = folders
+            .iter()
+            .find_map(|folder| Some((folder, raw_or_gz(folder, split.images_file())?)))
+        else {
+            return Err(Error::format(
+                dir,
+                format!(
+                    "holds no {0} and no {0}.gz, nor do MNIST/raw and FashionMNIST/raw below it",
+                    split.images_file()
+                ),
+                "the IDX files of MNIST or of a data set in its format",
+            ));
+        };
+        // From the same folder: labels of another data set must not be mixed in.
+        let Some(labels_path) = raw_or_gz(folder, split.labels_file()) else {
+            return Err(Error::format(
+                folder.clone(),
+                format!("holds no {0} and no {0}.gz", split.labels_file()),
+                format!("the labels of {}", images_path.display()),
+            ));
+        };
+        Self::new(Idx::read(&images_path)?, &images_path, Idx::read(&labels_path)?, &labels_path)
+    }
+
+    /// Fashion-MNIST, 60,000 training and 10,000 test images, as installed by Debian's package
+    /// `dataset-fashion-mnist`.
+    ///
+    /// # Errors
+    /// Those of [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not
+    /// installed.
+    pub fn fashion(split: Split) -> Result<Self> {
+        if !Path::new(FASHION_MNIST_DIR).is_dir() {
+            return Err(Error::format(
+                FASHION_MNIST_DIR,
+                "does not exist",
+                "Fashion-MNIST; on Debian and Ubuntu \
+                           `apt-get install dataset-fashion-mnist` puts it there",
+            ));
+        }
+        Self::from_dir(FASHION_MNIST_DIR, split)
+    }
+
+    fn new(images: Idx<3>, images_path: &Path, labels: Idx<1>, labels_path: &Path) -> Result<Self> {
+        let [count, rows, columns] = images.dims;
+        if [rows, columns] != [SIDE, SIDE] {
+            return Err(Error::format(
+                images_path,
+                format!("holds images of {rows}×{columns} pixels"),
+                format!("images of {SIDE}×{SIDE} pixels"),
+            ));
+        }
+        let [labels_count] = labels.dims;
+        if labels_count != count {
+            return Err(Error::format(
+                labels_path,
+                format!("holds {labels_count} labels"),
+                format!("{count}, one for each image in {}", images_path.display()),
+            ));
+        }
+        if let Some((index, label)) = labels.data.iter().enumerate().find(|(_, l)| **l >= CLASSES) {
+            return Err(Error::format(
+                labels_path,
+                format!("holds the label {label} at index {index}"),
+                format!("labels from 0 to {}", CLASSES - 1),
+            ));
+        }
+        Ok(Self { images: images.data, labels: labels.data, memory: Arc::default() })
+    }
+
+    /// The class of every image, from 0 to 9.
+    pub fn labels(&self) -> &[u8] {
+        &self.labels
+    }
+
+    /// The bytes of image `index`, row by row.
+    pub(super) fn pixels(&self, index: usize) -> &[u8] {
+        &self.images[index * PIXELS..][..PIXELS]
+    }
+}
+
+impl Dataset for Mnist {
+    type Batch = (Tensor, Tensor);
+
+    fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<(Tensor, Tensor)> {
+        let mut labels = Vec::with_capacity(indices.len());
+        for &index in indices {
+            let Some(&label) = self.labels.get(index) else {
+                return Err(Error::argument(
+                    "index",
+                    index,
+                    format!("less than the number of images, {}", self.len()),
+                ));
+            };
+            labels.push(i64::from(label));
+        }
+        let size = [indices.len(), 1, SIDE, SIDE].map(|dim| dim as i64);
+        let images = self.memory.tensor(&size, |elements| {
+            for (image, &index) in elements.chunks_exact_mut(PIXELS).zip(indices) {
+                for (element, &pixel) in image.iter_mut().zip(self.pixels(index)) {
+                    *element = normalized(pixel);
+                }
+            }
+        })?;
+        let labels = Tensor::f_from_slice(&labels)?;
+        Ok((images, labels))
+    }
+}
+
+/// In torchvision's order. Vector instructions make this faster than a table of all 256 values.
+fn normalized(pixel: u8) -> f32 {
+    (f32::from(pixel) / 255.0 - MEAN) / STD
+}
+
+/// The file with this name, with or without `.gz`. Uncompressed files have priority: they are
+/// faster to read.
+fn raw_or_gz(folder: &Path, name: &str) -> Option<PathBuf> {
+    [folder.join(name), folder.join(format!("{name}.gz"))].into_iter().find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Parts of a data set.
+
+use std::sync::Arc;
+
+use super::Dataset;
+use crate::{Error, Result};
+
+/// Some samples of a data set, as a data set: `torch.utils.data.Subset`.
+///
+/// Sample `i` is the data set's sample `indices[i]`. The data set sees its own indices, so an
+/// augmentation of a sample does not depend on the subset.
+#[derive(Debug, Clone)]
+pub struct Subset<D> {
+    dataset: D,
+    indices: Vec<usize>,
+}
+
+impl<D: Dataset> Subset<D> {
+    /// The samples of `indices`, in this order. Several subsets can share a data set through an
+    /// `Arc`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an index that is not below the data set's length.
+    pub fn new(dataset: D, indices: impl Into<Vec<usize>>) -> Result<Self> {
+        let (indices, len) = (indices.into(), dataset.len());
+        if let Some(index) = indices.iter().find(|&&index| index >= len) {
+            return Err(Error::argument("an index", index, format!("below the length, {len}")));
+        }
+        Ok(Self { dataset, indices })
+    }
+
+    /// The data set.
+    pub fn dataset(&self) -> &D {
+        &self.dataset
+    }
+
+    /// The indices of this part's samples in the data set.
+    pub fn indices(&self) -> &[usize] {
+        &self.indices
+    }
+}
+
+impl<D: Dataset> Dataset for Subset<D> {
+    type Batch = D::Batch;
+
+    fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    fn batch(&self, indices: &[usize], epoch: u64) -> Result<D::Batch> {
+        let of_part = |&index: &usize| {
+            let found = self.indices.get(index).copied();
+            found.ok_or_else(|| {
+                Error::argument("an index", index, format!("below the length, {}", self.len()))
+            })
+        };
+        let indices = indices.iter().map(of_part).collect::<Result<Vec<_>>>()?;
+        self.dataset.batch(&indices, epoch)
+    }
+}
+
+/// The sizes of the parts that [`random_split`] makes: made from an array of lengths or of
+/// fractions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Lengths<const N: usize> {
+    /// Numbers of samples, which add up to the data set's length.
+    Samples([usize; N]),
+    /// Parts of the whole, which add up to 1. Each is rounded down to whole samples, and the samples
+    /// left over go to the first parts, one to each.
+    Fractions([f64; N]),
+}
+
+impl<const N: usize> From<[usize; N]> for Lengths<N> {
+    fn from(lengths: [usize; N]) -> Self {
+        Lengths::Samples(lengths)
+    }
+}
+
+impl<const N: usize> From<[f64; N]> for Lengths<N> {
+    fn from(fractions: [f64; N]) -> Self {
+        Lengths::Fractions(fractions)
+    }
+}
+
+impl<const N: usize> Lengths<N> {
+    fn of(self, len: usize) -> Result<[usize; N]> {
+        match self {
+            Lengths::Samples(lengths) => {
+                let sum = lengths.iter().try_fold(0usize, |sum, &part| sum.checked_add(part));
+                if sum != Some(len) {
+                    return Err(Error::argument(
+                        "lengths",
+                        format!("{lengths:?}"),
+                        format!("numbers that add up to {len}, the data set's length"),
+                    ));
+                }
+                Ok(lengths)
+            }
+            Lengths::Fractions(fractions) => {
+                let in_range = fractions.iter().all(|fraction| (0.0..=1.0).contains(fraction));
+                let is_whole = (fractions.iter().sum::<f64>() - 1.0).abs() <= 1e-9;
+                let mut lengths = fractions.map(|fraction| (len as f64 * fraction) as usize);
+                let rest = len.checked_sub(lengths.iter().sum());
+                let Some(rest) = rest.filter(|_| in_range && is_whole) else {
+                    return Err(Error::argument(
+                        "lengths",
+                        format!("{fractions:?}"),
+                        "numbers from 0 to 1 that add up to 1",
+                    ));
+                };
+                (0..rest).for_each(|sample| lengths[sample % N] += 1);
+                Ok(lengths)
+            }
+        }
+    }
+}
+
+/// Divides a data set at random into parts without common samples: `torch.utils.data.random_split`.
+///
+/// The parts have the samples of Python's with `generator=torch.Generator().manual_seed(seed)`, in
+/// the same order. All ranks of a training need the same seed; then they have the same parts, which a
+/// [`DistributedSampler`](super::DistributedSampler) divides among them.
+///
+/// ```
+/// use tch::{Tensor, kind::INT64_CPU};
+/// use tch_parallel::data::{Dataset, TensorDataset, random_split};
+///
+/// let numbers = || TensorDataset::new(Tensor::arange(10, INT64_CPU));
+/// let [train, test] = random_split(numbers()?, [0.75, 0.25], 42)?;
+/// assert_eq!((train.len(), test.len()), (8, 2));
+///
+/// let [three, seven] = random_split(numbers()?, [3, 7], 42)?;
+/// assert_eq!((three.len(), seven.len()), (3, 7));
+/// assert_eq!(three.indices(), &train.indices()[..3]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Argument`] for lengths that do not add up to the data set's length, and for fractions
+/// that do not add up to 1.
+pub fn random_split<D: Dataset, const N: usize>(
+    dataset: D,
+    lengths: impl Into<Lengths<N>>,
+    seed: u64,
+) -> Result<[Subset<Arc<D>>; N]> {
+    let len = dataset.len();
+    let lengths = lengths.into().of(len)?;
+    let order = c10d_sys::random::randperm(len, len, seed).map_err(Error::engine("randperm"))?;
+    let (dataset, mut rest) = (Arc::new(dataset), order.as_slice());
+    Ok(lengths.map(|length| {
+        let (part, others) = rest.split_at(length);
+        rest = others;
+        Subset { dataset: Arc::clone(&dataset), indices: part.to_vec() }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TensorDataset;
+    use tch::{Kind, Tensor};
+
+    fn squares(len: i64) -> TensorDataset<Tensor> {
+        TensorDataset::new(Tensor::arange(len, tch::kind::INT64_CPU).square()).unwrap()
+    }
+
+    #[test]
+    fn a_subset_has_its_own_samples_in_its_own_order() {
+        let subset = Subset::new(squares(10), [7, 2, 2]).unwrap();
+        assert_eq!(subset.len(), 3);
+        assert_eq!(subset.batch(&[2, 0], 0).unwrap(), Tensor::from_slice(&[4i64, 49]));
+        assert_eq!(subset.indices(), [7, 2, 2]);
+    }
+
+    #[test]
+    fn a_sample_that_does_not_exist_is_refused() {
+        let error = Subset::new(squares(3), [0, 3]).unwrap_err().to_string();
+        assert_eq!(error, "an index is 3, but must be below the length, 3");
+        let error = Subset::new(squares(3), [0]).unwrap().batch(&[1], 0).unwrap_err().to_string();
+        assert_eq!(error, "an index is 1, but must be below the length, 1");
+    }
+
+    #[test]
+    fn the_parts_of_a_split_together_are_the_whole() {
+        let parts = random_split(squares(11), [0.5, 0.25, 0.25], 3).unwrap();
+        let batches = parts.map(|part| {
+            let all: Vec<_> = (0..part.len()).collect();
+            part.batch(&all, 0).unwrap()
+        });
+        assert_eq!(batches.each_ref().map(Tensor::numel), [6, 3, 2]);
+        let (sorted, _) = Tensor::cat(&batches, 0).sort(0, false);
+        assert_eq!(sorted, Tensor::arange(11, (Kind::Int64, tch::Device::Cpu)).square());
+    }
+
+    #[test]
+    fn a_split_that_is_not_the_whole_is_refused() {
+        assert_eq!(
+            random_split(squares(10), [3, 8], 0).unwrap_err().to_string(),
+            "lengths is [3, 8], but must be numbers that add up to 10, the data set's length"
+        );
+        for fractions in [[0.5, 0.4], [1.5, -0.5], [f64::NAN, 1.0]] {
+            let error = random_split(squares(10), fractions, 0).unwrap_err().to_string();
+            assert!(error.ends_with("must be numbers from 0 to 1 that add up to 1"), "{error}");
+        }
+        assert!(random_split::<_, 0>(squares(10), Lengths::Fractions([]), 0).is_err());
+    }
+}

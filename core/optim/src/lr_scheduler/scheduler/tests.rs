@@ -1,0 +1,391 @@
+//! What schedules compute, refuse, save and restore. Only the comparison with Python shows that the
+//! bits are equal.
+
+use super::super::{
+    AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CyclicLr, CyclicMode,
+    ExponentialLr, LambdaLr, LinearLr, MultiStepLr, OneCycleLr, PolynomialLr, ReduceLrOnPlateau,
+    ReduceLrOnPlateauOptions, SequentialLr, StepLr,
+};
+use super::*;
+use crate::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
+use approx::assert_relative_eq;
+
+fn sgd(lrs: &[f64]) -> Sgd {
+    let group =
+        |&lr: &f64| ParamGroup::new(vec![], SgdOptions { lr, momentum: 0.5, ..Default::default() });
+    Sgd::from_param_groups(lrs.iter().map(group)).unwrap()
+}
+
+fn warm_up_then_cosine() -> SequentialLr {
+    let warm_up = LinearLr { start_factor: 0.1, ..Default::default() };
+    let then = CosineAnnealingLr { t_max: 10, eta_min: 0.01 };
+    SequentialLr { schedules: vec![Box::new(warm_up), Box::new(then)], milestones: vec![5] }
+}
+
+fn rates(schedule: impl Schedule, epochs: usize) -> Vec<f64> {
+    let mut optimizer = sgd(&[0.5]);
+    let mut scheduler = LrScheduler::new(&mut optimizer, schedule).unwrap();
+    let rates = (0..epochs).map(|_| {
+        let lr = optimizer.lr();
+        assert_eq!(scheduler.last_lr(), [lr]);
+        scheduler.step(&mut optimizer).unwrap();
+        lr
+    });
+    rates.collect()
+}
+
+/// The learning rate and the momentum of every group.
+fn values(optimizer: &dyn Optimizer) -> Vec<(f64, Option<f64>)> {
+    let groups = optimizer.param_groups().into_iter();
+    groups.map(|group| (group.options.lr(), group.options.momentum())).collect()
+}
+
+#[test]
+fn rates_follow_the_formulas() {
+    let step = rates(StepLr { step_size: 2, gamma: 0.5 }, 5);
+    assert_eq!(step, [0.5, 0.5, 0.25, 0.25, 0.125]);
+    let multi_step = rates(MultiStepLr { milestones: vec![3, 1, 3], gamma: 0.5 }, 5);
+    assert_eq!(multi_step, [0.5, 0.25, 0.25, 0.0625, 0.0625]);
+    assert_eq!(rates(ExponentialLr { gamma: 0.5 }, 4), [0.5, 0.25, 0.125, 0.0625]);
+    assert_eq!(rates(ConstantLr { factor: 0.5, total_iters: 2 }, 4), [0.25, 0.25, 0.5, 0.5]);
+    assert_eq!(rates(PolynomialLr { total_iters: 4, power: 1.0 }, 3), [0.5, 0.375, 0.25]);
+    let lambda = rates(LambdaLr::new(|epoch| 1.0 / (epoch as f64 + 1.0)), 4);
+    assert_eq!(lambda, [0.5, 0.5 * (1.0 / 2.0), 0.5 * (1.0 / 3.0), 0.5 * (1.0 / 4.0)]);
+    let both = rates(warm_up_then_cosine(), 16);
+    for (epoch, &lr) in both.iter().enumerate() {
+        let expected = match epoch {
+            0..5 => 0.5 * (0.1 + 0.9 * epoch as f64 / 5.0),
+            _ => {
+                let angle = std::f64::consts::PI * (epoch - 5) as f64 / 10.0;
+                0.01 + 0.49 * (1.0 + angle.cos()) / 2.0
+            }
+        };
+        assert_relative_eq!(lr, expected, max_relative = 1e-12);
+    }
+}
+
+#[test]
+fn every_schedule_of_an_optimizer_starts_from_the_rate_that_it_was_created_with() {
+    let mut optimizer = sgd(&[0.5, 0.25]);
+    let warm_up = LinearLr { start_factor: 0.4, ..Default::default() };
+    LrScheduler::new(&mut optimizer, warm_up).unwrap();
+    assert_eq!((optimizer.lr(), optimizer.param_groups()[0].initial_lr), (0.2, Some(0.5)));
+
+    let factor = |epoch| if epoch == 0 { 1.0 } else { 0.5 };
+    let mut lambda = LrScheduler::new(&mut optimizer, LambdaLr::new(factor)).unwrap();
+    assert_eq!(lambda.last_lr(), [0.5, 0.25]);
+    lambda.step(&mut optimizer).unwrap();
+    assert_eq!(lambda.last_lr(), [0.25, 0.125]);
+
+    // The rate is part of the optimizer's state.
+    let mut resumed = sgd(&[0.001, 0.001]);
+    resumed.load_state_dict(&optimizer.state_dict().unwrap()).unwrap();
+    let lambda = LrScheduler::new(&mut resumed, LambdaLr::new(factor)).unwrap();
+    assert_eq!(lambda.last_lr(), [0.5, 0.25]);
+}
+
+#[test]
+fn the_momentum_falls_while_the_rate_rises_for_the_first_beta_of_adam_too() {
+    let one_cycle = || OneCycleLr {
+        pct_start: 0.5,
+        anneal_strategy: AnnealStrategy::Linear,
+        ..OneCycleLr::new([1.0, 2.0], 6)
+    };
+    let mut sgd = sgd(&[0.5, 0.5]);
+    let betas = AdamOptions { lr: 0.5, ..Default::default() };
+    let groups = [(); 2].map(|()| ParamGroup::new(vec![], betas));
+    let mut adam = Adam::from_param_groups(groups).unwrap();
+    for optimizer in [&mut sgd as &mut dyn Optimizer, &mut adam] {
+        let mut scheduler = LrScheduler::new(optimizer, one_cycle()).unwrap();
+        assert_eq!(values(optimizer), [(0.04, Some(0.95)), (0.08, Some(0.95))]);
+        (0..2).for_each(|_| scheduler.step(optimizer).unwrap());
+        assert_eq!(values(optimizer), [(1.0, Some(0.85)), (2.0, Some(0.85))]);
+    }
+    assert_eq!(adam.param_groups()[0].options.betas.0, 0.85);
+}
+
+/// Every kind of schedule, with lists where there can be lists.
+fn schedules() -> Vec<Box<dyn Schedule>> {
+    let restarts =
+        || CosineAnnealingWarmRestarts { t_mult: 2, ..CosineAnnealingWarmRestarts::new(3) };
+    vec![
+        Box::new(StepLr { step_size: 3, gamma: 0.3 }),
+        Box::new(MultiStepLr { milestones: vec![2, 7], gamma: 0.3 }),
+        Box::new(ExponentialLr { gamma: 0.9 }),
+        Box::new(PolynomialLr { total_iters: 9, power: 1.7 }),
+        Box::new(CosineAnnealingLr { t_max: 5, eta_min: 0.01 }),
+        Box::new(restarts()),
+        Box::new(LinearLr::default()),
+        Box::new(ConstantLr::default()),
+        Box::new(LambdaLr::new(|epoch| 1.0 / (epoch + 1) as f64)),
+        Box::new(OneCycleLr { three_phase: true, ..OneCycleLr::new([0.3, 0.7], 20) }),
+        Box::new(CyclicLr {
+            step_size_up: 3,
+            mode: CyclicMode::Triangular2,
+            ..CyclicLr::new([0.1, 0.2], 0.4)
+        }),
+        Box::new(warm_up_then_cosine()),
+        Box::new(SequentialLr {
+            schedules: vec![Box::new(LinearLr::default()), Box::new(restarts())],
+            milestones: vec![4],
+        }),
+        Box::new(ChainedScheduler {
+            schedules: vec![
+                Box::new(ConstantLr::default()),
+                Box::new(ExponentialLr { gamma: 0.8 }),
+            ],
+        }),
+    ]
+}
+
+const EPOCHS: usize = 12;
+
+/// Runs `begin`'s scheduler for [`EPOCHS`], in one go and interrupted after each number of epochs,
+/// with its state as text.
+fn expect_the_same_after_an_interruption<S: Scheduler>(
+    begin: impl Fn(&mut dyn Optimizer) -> S,
+    step: impl Fn(&mut S, &mut dyn Optimizer, usize),
+) {
+    let lrs = [0.5, 0.07];
+    let mut whole = sgd(&lrs);
+    let mut scheduler = begin(&mut whole);
+    let mut expected = vec![];
+    for epoch in 0..EPOCHS {
+        expected.push(values(&whole));
+        step(&mut scheduler, &mut whole, epoch);
+    }
+    for interrupted_at in 0..EPOCHS {
+        let mut before = sgd(&lrs);
+        let mut scheduler = begin(&mut before);
+        (0..interrupted_at).for_each(|epoch| step(&mut scheduler, &mut before, epoch));
+        let text = serde_json::to_string(&scheduler.state_dict().unwrap()).unwrap();
+        let state = before.state_dict().unwrap();
+
+        let mut after = sgd(&lrs);
+        let mut scheduler = begin(&mut after);
+        scheduler.load_state_dict(&serde_json::from_str(&text).unwrap()).unwrap();
+        after.load_state_dict(&state).unwrap();
+        assert_eq!(
+            scheduler.last_lr(),
+            expected[interrupted_at].iter().map(|(lr, _)| *lr).collect::<Vec<_>>()
+        );
+        for (epoch, expected) in expected.iter().enumerate().skip(interrupted_at) {
+            assert_eq!(&values(&after), expected, "{scheduler:?}");
+            step(&mut scheduler, &mut after, epoch);
+        }
+    }
+}
+
+#[test]
+fn a_schedule_goes_on_from_a_saved_state_as_if_it_had_not_been_interrupted() {
+    for number in 0..schedules().len() {
+        expect_the_same_after_an_interruption(
+            |optimizer| LrScheduler::new(optimizer, schedules().swap_remove(number)).unwrap(),
+            |scheduler, optimizer, _epoch| scheduler.step(optimizer).unwrap(),
+        );
+    }
+}
+
+#[test]
+fn a_schedule_that_was_set_to_a_fraction_of_an_epoch_goes_on_from_a_saved_state() {
+    expect_the_same_after_an_interruption(
+        |optimizer| LrScheduler::new(optimizer, CosineAnnealingWarmRestarts::new(3)).unwrap(),
+        |scheduler, optimizer, epoch| match epoch % 4 {
+            0 => scheduler.step_to(optimizer, epoch as f64 * 0.7).unwrap(),
+            _ => scheduler.step(optimizer).unwrap(),
+        },
+    );
+}
+
+#[test]
+fn a_plateau_goes_on_from_a_saved_state_even_from_before_the_first_metric() {
+    let metrics = [1.0, 0.9, 0.9, f64::NEG_INFINITY, 0.8, 0.8, 0.8, 0.7, 0.7, 0.8, 0.9, 1.0];
+    let options = ReduceLrOnPlateauOptions {
+        patience: 1,
+        cooldown: 1,
+        min_lr: [0.001, 0.05].into(),
+        ..Default::default()
+    };
+    expect_the_same_after_an_interruption(
+        |optimizer| ReduceLrOnPlateau::new(optimizer, options.clone()).unwrap(),
+        |scheduler, optimizer, epoch| scheduler.step(optimizer, metrics[epoch]).unwrap(),
+    );
+}
+
+#[test]
+fn a_lambda_goes_on_from_a_saved_state_with_the_function_that_it_has() {
+    let scheduler = |optimizer: &mut Sgd, factor: f64| {
+        LrScheduler::new(optimizer, LambdaLr::new(move |epoch| factor * epoch as f64)).unwrap()
+    };
+    let mut before = sgd(&[0.5]);
+    let mut saved = scheduler(&mut before, 1.0);
+    (0..3).for_each(|_| saved.step(&mut before).unwrap());
+    let mut after = sgd(&[0.25]);
+    let mut resumed = scheduler(&mut after, 0.1);
+    resumed.load_state_dict(&saved.state_dict().unwrap()).unwrap();
+    resumed.step(&mut after).unwrap();
+    assert_eq!(after.lr(), 0.5 * (0.1 * 4.0));
+}
+
+#[test]
+fn the_state_of_other_settings_is_refused() {
+    let mut optimizer = sgd(&[0.5]);
+    let state = LrScheduler::new(&mut optimizer, StepLr::new(30)).unwrap().state_dict().unwrap();
+    let mut other = LrScheduler::new(&mut optimizer, StepLr::new(10)).unwrap();
+    let error = other.load_state_dict(&state).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the state of the schedule is that of StepLr { step_size: 30, gamma: 0.1 }, but must be \
+         that of StepLr { step_size: 10, gamma: 0.1 }; resume with the schedule that it was \
+         saved with"
+    );
+    let mut plateau = ReduceLrOnPlateau::new(&optimizer, Default::default()).unwrap();
+    assert!(plateau.load_state_dict(&state).is_err());
+}
+
+#[test]
+fn a_group_that_was_added_follows_the_schedule_from_its_own_rate() {
+    let mut optimizer = sgd(&[0.5]);
+    let mut scheduler =
+        LrScheduler::new(&mut optimizer, StepLr { step_size: 1, gamma: 0.5 }).unwrap();
+    scheduler.step(&mut optimizer).unwrap();
+    let added = ParamGroup::new(vec![], SgdOptions { lr: 1.0, ..Default::default() });
+    optimizer.add_param_group(added).unwrap();
+    scheduler.step(&mut optimizer).unwrap();
+    assert_eq!(scheduler.last_lr(), [0.125, 0.5]);
+
+    let mut optimizer = sgd(&[0.5]);
+    let mut listed = LrScheduler::new(&mut optimizer, OneCycleLr::new([0.1], 9)).unwrap();
+    let added = ParamGroup::new(vec![], SgdOptions { lr: 1.0, ..Default::default() });
+    optimizer.add_param_group(added).unwrap();
+    let error = listed.step(&mut optimizer).unwrap_err().to_string();
+    assert_eq!(error, "the length of max_lr is 1, but must be 2, one for each parameter group");
+}
+
+#[test]
+fn the_metric_that_reduces_the_rate_is_the_first_beyond_the_patience() {
+    let options = ReduceLrOnPlateauOptions { patience: 2, ..Default::default() };
+    let mut optimizer = sgd(&[0.5]);
+    let mut scheduler = ReduceLrOnPlateau::new(&optimizer, options).unwrap();
+    for metric in [1.0, f64::NAN, 1.0] {
+        scheduler.step(&mut optimizer, metric).unwrap();
+        assert_eq!(optimizer.lr(), 0.5);
+    }
+    scheduler.step(&mut optimizer, 1.0).unwrap();
+    assert_eq!((scheduler.last_lr(), scheduler.best()), (&[0.05][..], 1.0));
+}
+
+#[test]
+fn no_step_follows_the_last_of_a_cycle_and_nothing_has_changed_then() {
+    let mut optimizer = sgd(&[0.5]);
+    let mut scheduler = LrScheduler::new(&mut optimizer, OneCycleLr::new(0.1, 4)).unwrap();
+    (0..4).for_each(|_| scheduler.step(&mut optimizer).unwrap());
+    let before = values(&optimizer);
+    let error = scheduler.step(&mut optimizer).unwrap_err().to_string();
+    assert_eq!(error, "the number of steps is 5, but must be at most total_steps, which is 4");
+    assert_eq!((values(&optimizer), scheduler.last_epoch()), (before, 4));
+}
+
+#[test]
+fn settings_that_no_run_could_work_with_are_refused() {
+    let refused = |schedule: Box<dyn Schedule>| {
+        LrScheduler::new(&mut sgd(&[0.5, 0.5]), schedule).unwrap_err().to_string()
+    };
+    let linear =
+        |start_factor, end_factor| LinearLr { start_factor, end_factor, ..Default::default() };
+    let sequential = |milestones| SequentialLr { milestones, ..warm_up_then_cosine() };
+    let restarts = CosineAnnealingWarmRestarts::new(5);
+    let chained = |schedules| ChainedScheduler { schedules };
+    let cases: Vec<(Box<dyn Schedule>, &str)> = vec![
+        (Box::new(StepLr::new(0)), "step_size is 0, but must be 1 epoch or more"),
+        (Box::new(CosineAnnealingLr::new(0)), "t_max is 0, but must be 1 epoch or more"),
+        (
+            Box::new(CosineAnnealingLr { t_max: 1, eta_min: f64::INFINITY }),
+            "eta_min is inf, but must be a learning rate, not below 0",
+        ),
+        (Box::new(linear(0.0, 1.0)), "start_factor is 0, but must be above 0 and at most 1"),
+        (Box::new(linear(1.0, 2.0)), "end_factor is 2, but must be from 0 to 1"),
+        (
+            Box::new(MultiStepLr { milestones: vec![], gamma: f64::NAN }),
+            "gamma is NaN, but must be a number not below 0",
+        ),
+        (
+            Box::new(ExponentialLr { gamma: -0.9 }),
+            "gamma is -0.9, but must be a number not below 0",
+        ),
+        (
+            Box::new(LambdaLr::new(|_| f64::NAN)),
+            "lr_lambda(0) is NaN, but must be a number not below 0",
+        ),
+        (
+            Box::new(LambdaLr::per_group(vec![Box::new(|_| 1.0)])),
+            "the length of lr_lambda is 1, but must be 2, one for each parameter group",
+        ),
+        (
+            Box::new(sequential(vec![])),
+            "the number of schedules is 2, with 0 milestones, but must be one more than the number \
+             of milestones",
+        ),
+        (
+            Box::new(sequential(vec![0])),
+            "milestones is [0], but must be epochs from 1 on, each after the one before",
+        ),
+        (Box::new(chained(vec![])), "the number of schedules is 0, but must be at least 1"),
+        (
+            Box::new(ConstantLr { factor: 1.5, total_iters: 5 }),
+            "factor is 1.5, but must be above 0 and at most 1",
+        ),
+        (
+            Box::new(PolynomialLr { total_iters: 0, power: 1.0 }),
+            "total_iters is 0, but must be 1 epoch or more",
+        ),
+        (
+            Box::new(CosineAnnealingWarmRestarts { t_0: 0, ..restarts }),
+            "t_0 is 0, but must be 1 epoch or more",
+        ),
+        (
+            Box::new(CosineAnnealingWarmRestarts { t_mult: 0, ..restarts }),
+            "t_mult is 0, but must be 1 epoch or more",
+        ),
+        (
+            Box::new(OneCycleLr { pct_start: 1.5, ..OneCycleLr::new(0.1, 9) }),
+            "pct_start is 1.5, but must be from 0 to 1",
+        ),
+        (Box::new(OneCycleLr::new(0.1, 0)), "total_steps is 0, but must be 1 epoch or more"),
+        (
+            Box::new(OneCycleLr::new([0.1], 9)),
+            "the length of max_lr is 1, but must be 2, one for each parameter group",
+        ),
+        (
+            Box::new(CyclicLr { base_momentum: [0.1; 3].into(), ..CyclicLr::new(0.1, 0.2) }),
+            "the length of base_momentum is 3, but must be 2, one for each parameter group",
+        ),
+        (
+            Box::new(CyclicLr { step_size_up: 0, ..CyclicLr::new(0.1, 0.2) }),
+            "step_size_up is 0, but must be 1 epoch or more",
+        ),
+    ];
+    for (schedule, expected) in cases {
+        assert_eq!(refused(schedule), expected);
+    }
+    // The rise takes no step: 0 / 0.
+    let error = refused(Box::new(OneCycleLr { pct_start: 0.1, ..OneCycleLr::new(0.1, 10) }));
+    assert!(error.starts_with("the rate of parameter group 0 in epoch 0 of OneCycleLr"), "{error}");
+    assert!(error.ends_with("is NaN, but must be a finite number"), "{error}");
+    let late =
+        vec![Box::new(StepLr::new(1)) as Box<dyn Schedule>, Box::new(OneCycleLr::new(0.1, 9))];
+    let error = refused(Box::new(chained(late)));
+    assert!(error.ends_with("it sets the rate that others start from"), "{error}");
+
+    let plateau = |options| ReduceLrOnPlateau::new(&sgd(&[0.5]), options).unwrap_err().to_string();
+    let error = plateau(ReduceLrOnPlateauOptions { factor: 1.0, ..Default::default() });
+    assert_eq!(error, "factor is 1, but must be below 1");
+    let min_lr = [0.1, 0.2].into();
+    let error = plateau(ReduceLrOnPlateauOptions { min_lr, ..Default::default() });
+    assert_eq!(error, "the length of min_lr is 2, but must be 1, one for each parameter group");
+
+    let mut optimizer = sgd(&[0.5]);
+    let mut scheduler = LrScheduler::new(&mut optimizer, restarts).unwrap();
+    let error = scheduler.step_to(&mut optimizer, -1.0).unwrap_err().to_string();
+    assert_eq!(error, "epoch is -1, but must be a number not below 0");
+}

@@ -1,0 +1,304 @@
+//! The optimizer of parameter groups, for any update rule.
+
+use super::optimizer::{Optimizer, OptimizerState, ParamGroupState};
+use super::param_group::{GroupOptions, ParamGroup, Parameter, groups_of_store};
+use super::parameter_state::ParameterState;
+use super::state_list::StateList;
+use super::tensor_list::{TensorList, by_device_and_kind};
+use super::update_rule::{GradientLayout, UpdateRule};
+use crate::{Error, Result};
+use c10d_sys::tensor::identity;
+use std::collections::{BTreeMap, HashSet};
+use tch::nn::VarStore;
+use tch::{Tensor, no_grad};
+
+/// Updates groups of parameters, each with options of its own: what [`Sgd`](super::Sgd),
+/// [`Adam`](super::Adam) and the other optimizers have in common.
+#[derive(Debug)]
+pub struct ParamGroupOptimizer<R> {
+    /// At least one.
+    groups: Vec<ParamGroup<R>>,
+}
+
+impl<R: UpdateRule> ParamGroupOptimizer<R> {
+    /// An optimizer for the trainable variables of `vs`.
+    ///
+    /// If some of them have a group number ([`Path::set_group`](tch::nn::Path::set_group)), each
+    /// number is a parameter group, in ascending order. All start with these options.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for values that PyTorch refuses too, and for a store without parameters.
+    pub fn new(vs: &VarStore, options: R) -> Result<Self> {
+        let groups = groups_of_store(vs)?.into_values();
+        Self::from_param_groups(groups.map(|group| ParamGroup::new(group, options.clone())))
+    }
+
+    /// An optimizer for the trainable variables of `vs`, with options for each group number that
+    /// [`Path::set_group`](tch::nn::Path::set_group) gave them; without it, the number is 0. The
+    /// parameter groups are in the order of this list.
+    ///
+    /// ```
+    /// use tch::{Device, nn::VarStore};
+    /// use tch_parallel::nn::{LinearOptions, linear};
+    /// use tch_parallel::optim::{Sgd, SgdOptions};
+    ///
+    /// let vs = VarStore::new(Device::Cpu);
+    /// let backbone = linear(vs.root() / "backbone", 8, 8, LinearOptions::default());
+    /// let head = linear(vs.root().set_group(1) / "head", 8, 3, LinearOptions::default());
+    ///
+    /// let options = SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() };
+    /// let optimizer =
+    ///     Sgd::with_group_options(&vs, [(0, SgdOptions { lr: 0.01, ..options }), (1, options)])?;
+    /// assert_eq!(optimizer.param_groups()[1].names(), ["head.weight", "head.bias"]);
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for values that PyTorch refuses too, and unless the list contains each
+    /// group number of the store once, and no other.
+    pub fn with_group_options(
+        vs: &VarStore,
+        options: impl IntoIterator<Item = (usize, R)>,
+    ) -> Result<Self> {
+        let mut of_store = groups_of_store(vs)?;
+        let numbers: Vec<_> = of_store.keys().copied().collect();
+        let mut groups = Vec::new();
+        for (number, options) in options {
+            let parameters = of_store.remove(&number).ok_or_else(|| {
+                let expected = format!("one of the variable store, each once: {numbers:?}");
+                Error::argument("a group number", number, expected)
+            })?;
+            groups.push(ParamGroup::new(parameters, options));
+        }
+        if let Some((number, parameters)) = of_store.into_iter().next() {
+            return Err(Error::argument(
+                format!("group {number} of the variable store ({} …)", parameters[0].0),
+                "without options",
+                format!("in the list, like all its groups: {numbers:?}"),
+            ));
+        }
+        Self::from_param_groups(groups)
+    }
+
+    /// An optimizer for one group of parameters; the list may be empty. The state uses their names.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for values that PyTorch refuses too, and for a parameter or a name that
+    /// appears twice.
+    pub fn from_named_parameters(parameters: Vec<(String, Tensor)>, options: R) -> Result<Self> {
+        Self::from_param_groups([ParamGroup::new(parameters, options)])
+    }
+
+    /// An optimizer for these groups. There is an example at [`ParamGroup`].
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for values that PyTorch refuses too, for an empty list, and for a
+    /// parameter or a name that appears twice.
+    pub fn from_param_groups(groups: impl IntoIterator<Item = ParamGroup<R>>) -> Result<Self> {
+        let mut optimizer = ParamGroupOptimizer { groups: Vec::new() };
+        for group in groups {
+            optimizer.add_param_group(group)?;
+        }
+        if optimizer.groups.is_empty() {
+            return Err(Error::argument("the list of parameter groups", "empty", "one or more"));
+        }
+        Ok(optimizer)
+    }
+
+    /// Adds a group, for example when layers that were frozen start to train:
+    /// `optimizer.add_param_group(group)`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for values that PyTorch refuses too, and for a parameter or a name that
+    /// another group has, or that appears twice. The optimizer is then unchanged.
+    pub fn add_param_group(&mut self, group: ParamGroup<R>) -> Result<()> {
+        group.options.check()?;
+        let mut tensors = HashSet::new();
+        let mut names = HashSet::new();
+        let mut check = |Parameter { name, tensor, .. }: &Parameter, number| {
+            if !tensors.insert(identity(tensor)) {
+                let found = format!("in parameter group {number} and before that already");
+                return Err(Error::argument(name, found, "in one place"));
+            }
+            if !names.insert(name.clone()) {
+                let found = format!("{name} for a second parameter, in parameter group {number}");
+                return Err(Error::argument("a name", found, "that of one parameter"));
+            }
+            Ok(())
+        };
+        for (number, group) in self.groups.iter().chain([&group]).enumerate() {
+            group.parameters.iter().try_for_each(|parameter| check(parameter, number))?;
+        }
+        self.groups.push(group);
+        Ok(())
+    }
+
+    /// The groups with all their options. [`Optimizer::param_groups`] returns them without the type
+    /// of the options.
+    pub fn param_groups(&self) -> &[ParamGroup<R>] {
+        &self.groups
+    }
+
+    /// The groups, to change their options.
+    pub fn param_groups_mut(&mut self) -> &mut [ParamGroup<R>] {
+        &mut self.groups
+    }
+
+    fn parameters_mut(&mut self) -> impl Iterator<Item = &mut Parameter> {
+        self.groups.iter_mut().flat_map(|group| &mut group.parameters)
+    }
+
+    /// Drops the state of all parameters but those whose names are chosen. Their next step begins anew.
+    pub fn retain_state(&mut self, is_chosen: impl Fn(&str) -> bool) {
+        let others = self.parameters_mut().filter(|parameter| !is_chosen(&parameter.name));
+        others.for_each(|parameter| parameter.state = ParameterState::default());
+    }
+
+    /// Makes a step with the parameters whose names are chosen, for an optimizer that shares its
+    /// parameters out.
+    ///
+    /// # Errors
+    /// Those of [`Optimizer::step`].
+    pub fn step_where(&mut self, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
+        // First, so that a gradient that is refused changes nothing.
+        for ParamGroup { parameters, options, .. } in &self.groups {
+            for Parameter { name, tensor, .. } in parameters {
+                let gradient = tensor.grad();
+                if gradient.defined() && is_chosen(name) {
+                    check_layout(options, name, &gradient)?;
+                }
+            }
+        }
+        no_grad(|| {
+            for ParamGroup { parameters, options, .. } in &mut self.groups {
+                let with_gradient = parameters.iter_mut().filter_map(|parameter| {
+                    let gradient = parameter.tensor.grad();
+                    let takes_part = gradient.defined() && is_chosen(&parameter.name);
+                    takes_part.then_some((parameter, gradient))
+                });
+                step_of_group(options, with_gradient.collect())?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Makes the step of parameters with their gradients: in lists, or one after the other.
+fn step_of_group<R: UpdateRule>(rule: &R, parameters: Vec<(&mut Parameter, Tensor)>) -> Result<()> {
+    let on_gpus = || parameters.iter().all(|(parameter, _)| parameter.tensor.device().is_cuda());
+    let one_by_one = |parameters: Vec<(&mut Parameter, Tensor)>| {
+        parameters.into_iter().try_for_each(|parameter| step_of_list(rule, [parameter], false))
+    };
+    if !rule.foreach().unwrap_or_else(on_gpus) {
+        return one_by_one(parameters);
+    }
+    for list in by_device_and_kind(parameters, |(parameter, _)| &parameter.tensor) {
+        match list.iter().any(|(_, gradient)| gradient.is_sparse()) {
+            true => one_by_one(list)?,
+            false => step_of_list(rule, list, true)?,
+        }
+    }
+    Ok(())
+}
+
+fn step_of_list<'a>(
+    rule: &impl UpdateRule,
+    parameters: impl IntoIterator<Item = (&'a mut Parameter, Tensor)>,
+    foreach: bool,
+) -> Result<()> {
+    let (mut tensors, mut gradients, mut states) = (Vec::new(), Vec::new(), Vec::new());
+    for (Parameter { tensor, state, .. }, gradient) in parameters {
+        tensors.push(tensor.shallow_clone());
+        gradients.push(gradient);
+        states.push(state);
+    }
+    rule.step(
+        &mut TensorList::new(tensors, foreach),
+        &TensorList::new(gradients, foreach),
+        &mut StateList::new(states, foreach),
+    )
+}
+
+fn check_layout(rule: &impl UpdateRule, parameter: &str, gradient: &Tensor) -> Result<()> {
+    let (found, expected) = match (rule.gradient_layout(), gradient.is_sparse()) {
+        (GradientLayout::Dense, true) => {
+            ("sparse", "dense; SparseAdam, Adagrad and SGD support sparse gradients")
+        }
+        (GradientLayout::Sparse, false) => ("dense", "sparse; Adam supports dense gradients"),
+        _ => return Ok(()),
+    };
+    let what = format!("the gradient of {parameter}, for {},", rule.name());
+    Err(Error::argument(what, found, expected))
+}
+
+impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
+    fn step(&mut self) -> Result<()> {
+        self.step_where(|_| true)
+    }
+
+    fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {
+        self.groups.iter().map(|group| group as _).collect()
+    }
+
+    fn param_groups_mut(&mut self) -> Vec<&mut ParamGroup<dyn GroupOptions>> {
+        self.groups.iter_mut().map(|group| group as _).collect()
+    }
+
+    /// The tensors are those that the optimizer keeps for each parameter that has made a step,
+    /// named `PARAMETER.NAME` with PyTorch's names.
+    fn state_dict(&self) -> Result<OptimizerState> {
+        let groups = self.groups.iter().map(ParamGroupState::new).collect::<Result<_>>()?;
+        let tensors = self.groups.iter().flat_map(|group| {
+            let layout = group.options.state_layout();
+            let named =
+                move |parameter: &Parameter| parameter.state.named(&parameter.name, &layout);
+            group.parameters.iter().flat_map(named)
+        });
+        Ok(OptimizerState {
+            optimizer: self.groups[0].options.name().into(),
+            param_groups: groups,
+            tensors: tensors.collect(),
+        })
+    }
+
+    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
+        let options: Vec<R> = state.options_for(&self.groups)?;
+        let mut dict: BTreeMap<&str, &Tensor> =
+            state.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+        let mut states = Vec::new();
+        for (group, options) in self.groups.iter().zip(&options) {
+            let layout = options.state_layout();
+            for Parameter { name, tensor, .. } in &group.parameters {
+                states.push(ParameterState::take(name, tensor, &layout, &mut dict)?);
+            }
+        }
+        if let Some(name) = dict.into_keys().next() {
+            let layout = options[0].state_layout().into_iter();
+            let names: Vec<_> = layout.map(|(name, _)| format!("PARAMETER.{name}")).collect();
+            let expected = match names.is_empty() {
+                true => "empty".into(),
+                false => format!("{} for a parameter of this model", names.join(" or ")),
+            };
+            return Err(Error::argument("the optimizer state", name, expected));
+        }
+        // Only now, so that a state that is refused changes nothing.
+        for (parameter, state) in self.parameters_mut().zip(states) {
+            parameter.state = state;
+        }
+        for ((group, options), saved) in
+            self.groups.iter_mut().zip(options).zip(&state.param_groups)
+        {
+            group.options = options;
+            group.initial_lr = saved.initial_lr;
+        }
+        Ok(())
+    }
+
+    fn state_bytes(&self) -> usize {
+        let parameters = self.groups.iter().flat_map(|group| &group.parameters);
+        parameters.map(|parameter| parameter.state.bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;
