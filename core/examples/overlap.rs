@@ -5,7 +5,7 @@
 //! ```
 
 use anyhow::{Context, Result};
-use report::plot::{self, Lane, Span, Timeline};
+use exhibit_kit::plot::{self, Lane, Span, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;

@@ -23,12 +23,12 @@ mod parallel;
 use anyhow::Result;
 use args::{Args, Command, TrainArgs, Utf8, VocabArgs};
 use data::{BertDataset, Vocab};
+use exhibit_kit::comparison::is_measured;
 use exhibits::compare::compare;
 use loss::{bert_loss, correct};
 use model::LanguageModel;
 use originals::{ORIGINALS, VOCAB};
 use parallel::Parallel;
-use report::comparison::is_measured;
 use report::{
     InFlight, Meter, Timing, exit, one_thread_each, println, process_group_on, why_not_finite,
 };

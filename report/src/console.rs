@@ -44,18 +44,3 @@ macro_rules! eprintln {
 pub fn write(mut stream: impl Write, text: Arguments<'_>) {
     let _ = stream.write_fmt(text);
 }
-
-/// Stdout as a stream that takes everything.
-pub(crate) struct Stdout;
-
-impl Write for Stdout {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let _ = std::io::stdout().write_all(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        let _ = std::io::stdout().flush();
-        Ok(())
-    }
-}

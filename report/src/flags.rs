@@ -10,7 +10,7 @@ use tch_parallel::data::Shard;
 use tch_parallel::distributed::{Backend, DeviceChoice, Env, ProcessGroup, ProcessGroupOptions};
 use tch_parallel::profiler::{Schedule, ScheduledProfiler};
 use tch_parallel::{Error, Result, cuda_is_built};
-use tch_parallel_launch::gpus;
+use tch_parallel_contract::gpus;
 
 use crate::{MetricsLog, eprintln, say};
 

@@ -1,7 +1,6 @@
-//! How the programs report on their runs, and how they start other processes.
+//! What a training loop tells, and the flags and the end of its program.
 //!
-//! None of this is needed to train: the library is the crate [`tch_parallel`]. The programs of this
-//! workspace share it.
+//! None of this is needed to train: the library is the crate [`tch_parallel`].
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -16,24 +15,19 @@
 //! | [`console`] | [`println!`], [`eprintln!`]: what people read, and perhaps nobody |
 //! | `progress` | [`say`], [`progress_bar`]: the progress of a training, for people |
 //! | `table` | [`table()`]: numbers in columns, for people |
-//! | [`template`] | text files with placeholders for functions and numbers |
 //! | `command_line` | [`parse`]: the command line, as argparse would read it |
 //! | `vocabulary` | [`Originals`]: the original's flags, and what stands for them here ([`Here`]) |
 //! | `devices` | [`DevicesArgs`]: the devices of a training, and those of one of its processes |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed |
 //! | `file` | [`save`]: writes a text to a file |
-//! | [`plot`] | charts as SVG files: timelines, bars, lines |
 //! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`ReportArgs`]: what it writes; [`Resume`]; [`flag_value`]; [`say_unused_gpus`] |
-//! | [`multiprocessing`] | processes that a program starts, with a time limit |
-//! | [`comparison`] | trainings that a program starts, and their devices side by side |
 
 #![deny(missing_docs)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bytes;
 mod command_line;
-pub mod comparison;
 pub mod console;
 mod devices;
 mod exit;
@@ -42,14 +36,11 @@ mod flags;
 mod in_flight;
 mod meter;
 mod metrics_log;
-pub mod multiprocessing;
-pub mod plot;
 mod progress;
 mod record_file;
 mod run;
 mod step;
 mod table;
-pub mod template;
 mod tensorboard;
 mod timing;
 mod vocabulary;
@@ -66,6 +57,6 @@ pub use metrics_log::{MetricsLog, read_events};
 pub use progress::{progress_bar, say};
 pub use run::{Batches, Progress, Run};
 pub use step::{Step, why_not_finite};
-pub use table::{Column, hours, table, thousands};
+pub use table::{Column, aligned, hours, table, thousands};
 pub use timing::{Summary, Timing, median};
 pub use vocabulary::{Here, Originals};

@@ -32,7 +32,7 @@ pub fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
 }
 
 /// Formats lines of cells, with the cells of each column aligned to the same side.
-pub(crate) fn aligned(flush_right: &[bool], lines: &[Vec<String>]) -> String {
+pub fn aligned(flush_right: &[bool], lines: &[Vec<String>]) -> String {
     let width = |index: usize| {
         let cells = lines.iter().filter_map(|line| line.get(index));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)

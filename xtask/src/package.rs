@@ -16,7 +16,7 @@ use crate::setup::{self, Level};
 use crate::workspace::Workspace;
 
 /// Each after the ones that it depends on.
-const LIBRARIES: [&str; 7] = [
+const LIBRARIES: [&str; 9] = [
     "find-libtorch",
     "c10d-sys",
     "tch-parallel-base",
@@ -24,6 +24,8 @@ const LIBRARIES: [&str; 7] = [
     "tch-parallel-nn",
     "tch-parallel-optim",
     "tch-parallel",
+    "tch-parallel-contract",
+    "tch-parallel-report",
 ];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 

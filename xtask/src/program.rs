@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use tch_parallel_launch::gpus;
+use tch_parallel_contract::gpus;
 
 use crate::checkout::checkout;
 use crate::workspace::{self, Workspace};

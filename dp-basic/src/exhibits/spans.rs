@@ -1,7 +1,7 @@
 //! Which device works when: recorded, counted, and shown as tables and as a picture.
 
 use anyhow::Result;
-use report::plot;
+use exhibit_kit::plot;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tch::Cuda;

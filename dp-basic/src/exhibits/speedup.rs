@@ -3,8 +3,9 @@
 use super::{check_batch, synthetic_batch};
 use crate::models::{CLASSES, FEATURES, classifier};
 use anyhow::{Result, ensure};
+use exhibit_kit::{plot, template};
 use minijinja::context;
-use report::{Timing, plot, print, println, template};
+use report::{Timing, print, println};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 use tch::Tensor;

@@ -30,6 +30,7 @@ fn the_index_names_tests_and_examples_that_exist() -> Result<()> {
         "ddp-mnist",
         "ddp-imagenet",
         "launch",
+        "exhibit-kit",
         "report",
         "tests",
     ];

@@ -1,6 +1,6 @@
 //! How much is installed, and how large that is.
 
-use tch_parallel_launch::gpus;
+use tch_parallel_contract::gpus;
 
 use crate::release::Release;
 

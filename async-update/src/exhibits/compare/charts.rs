@@ -2,7 +2,7 @@
 
 use super::runs::Measured;
 use crate::events::Outcome;
-use report::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
+use exhibit_kit::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
 use tch_parallel::Result;
 
 /// A curve has this many points, each the mean of several batches: the losses of single batches

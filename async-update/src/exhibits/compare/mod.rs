@@ -14,10 +14,10 @@ use crate::exhibits::check_plots;
 use anyhow::Result;
 use charts::CHARTS;
 use clap::value_parser;
+use exhibit_kit::comparison::Comparison;
+use exhibit_kit::template;
 use minijinja::context;
 use minijinja::value::Serde;
-use report::comparison::Comparison;
-use report::template;
 use runs::METHODS;
 use std::path::PathBuf;
 

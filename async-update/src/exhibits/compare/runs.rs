@@ -3,7 +3,7 @@
 use super::Args;
 use crate::events::{Outcome, Step, Update};
 use anyhow::{Context, Result, ensure};
-use report::comparison::{Comparison, Training, Workers};
+use exhibit_kit::comparison::{Comparison, Training, Workers};
 use report::eprintln;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! The cost of an update over the number of ranks, as an SVG file.
 
 use super::{Measured, RANKS};
-use report::plot::{self, Axis, Lines, Scale, Series};
+use exhibit_kit::plot::{self, Axis, Lines, Scale, Series};
 use report::thousands;
 use tch_parallel::Result;
 

@@ -20,9 +20,9 @@ mod workers;
 
 use crate::exhibits::check_plots;
 use anyhow::{Result, ensure};
+use exhibit_kit::template::{self, found};
 use minijinja::context;
 use minijinja::value::Serde;
-use report::template::{self, found};
 use ssp::View;
 use std::path::PathBuf;
 

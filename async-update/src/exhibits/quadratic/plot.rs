@@ -1,7 +1,7 @@
 //! The mean way of w, beside that of momentum SGD.
 
 use super::momentum::{Trajectory, explicit, mean};
-use report::plot::{self, Axis, Lines, Scale, Series};
+use exhibit_kit::plot::{self, Axis, Lines, Scale, Series};
 use tch_parallel::Result;
 
 /// Draws for each number of workers the mean momentum of the queue, and explicit momentum 1 - 1/M.

@@ -88,7 +88,7 @@ fn check(
 mod tests {
     use super::*;
     use crate::ring::{carry_out, schedule};
-    use report::multiprocessing::{self, Process, TimeLimit};
+    use exhibit_kit::multiprocessing::{self, Process, TimeLimit};
     use std::env::current_exe;
     use std::process::Command;
     use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};

@@ -4,9 +4,10 @@ use super::symbolic::{self, Pass};
 use crate::ring::schedule;
 use anyhow::Result;
 use clap::builder::RangedU64ValueParser;
+use exhibit_kit::template;
 use minijinja::context;
 use minijinja::value::Serde;
-use report::{print, template};
+use report::print;
 
 /// Show how the chunks of a gradient travel around a ring of GPUs.
 #[derive(Debug, clap::Args)]

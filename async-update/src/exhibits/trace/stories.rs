@@ -3,9 +3,9 @@
 use super::gpus::{ETA, GPU1, GPU2, Shared, THETA_A, Theta, add, subtract};
 use super::optimizers;
 use anyhow::Result;
+use exhibit_kit::template::{self, found};
 use minijinja::value::Serde;
 use minijinja::{Value, context};
-use report::template::{self, found};
 
 // ANCHOR: case1
 /// θ_b = θ_a + ΔP2(θ_a), then θ_c = θ_b + ΔP1(θ_a). Returns how stale the last step was as well.

@@ -4,7 +4,7 @@ use crate::args::data::DataArgs;
 use crate::exhibits::train_cifar::Method;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
-use report::comparison::equal_share;
+use exhibit_kit::comparison::equal_share;
 use std::path::PathBuf;
 use tch_parallel::{Devices, Result};
 

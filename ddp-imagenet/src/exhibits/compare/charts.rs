@@ -1,8 +1,8 @@
 //! Speed, memory and utilisation as SVG files.
 
 use super::runs::Measured;
-use report::comparison::{device_bars, memory_bars};
-use report::plot::{self, Bars, Group, Unit};
+use exhibit_kit::comparison::{device_bars, memory_bars};
+use exhibit_kit::plot::{self, Bars, Group, Unit};
 use std::path::Path;
 use tch_parallel::Result;
 

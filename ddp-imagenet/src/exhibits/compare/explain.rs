@@ -1,8 +1,9 @@
 //! What the table shows, in words, beside the article's numbers: `explain.jinja` is the text.
 
 use super::runs::Measured;
+use exhibit_kit::template;
 use minijinja::{Error, Value, context};
-use report::{DeviceReport, flag_value, template};
+use report::{DeviceReport, flag_value};
 
 const TEXT: &str = include_str!("explain.jinja");
 

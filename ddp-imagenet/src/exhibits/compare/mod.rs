@@ -16,9 +16,9 @@ mod table;
 
 use super::train_cifar::{Method, OptimizerKind};
 use anyhow::{Result, ensure};
-use report::comparison::Comparison;
+use exhibit_kit::comparison::Comparison;
+use exhibit_kit::template::paragraphs;
 use report::print;
-use report::template::paragraphs;
 use std::fs;
 use tch_parallel::Error;
 use tch_parallel::data::Dataset;

@@ -3,7 +3,7 @@
 use super::args::CompareArgs;
 use crate::exhibits::train_cifar::{EpochEvent, Method, OptimizerKind, StepEvent};
 use anyhow::Result;
-use report::comparison::{self, Comparison, Training, Workers};
+use exhibit_kit::comparison::{self, Comparison, Training, Workers};
 use report::{DeviceReport, Meter, eprintln, flag_value, median};
 use std::ffi::OsString;
 use tch_parallel::LogicalDevice;

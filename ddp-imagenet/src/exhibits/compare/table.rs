@@ -1,9 +1,9 @@
 //! Time, memory and utilisation of each device.
 
 use super::runs::Measured;
+use exhibit_kit::comparison::Cell::{self, Device, Training};
+use exhibit_kit::comparison::device_table;
 use report::Column::{self, Left, Right};
-use report::comparison::Cell::{self, Device, Training};
-use report::comparison::device_table;
 use report::{hours, size, table, thousands};
 
 /// A row for each training, and below them a row for each of its devices.

@@ -20,7 +20,7 @@ mod progress;
 mod single;
 
 use anyhow::Result;
-use report::comparison::is_measured;
+use exhibit_kit::comparison::is_measured;
 use report::one_thread_each;
 use tch_parallel::distributed::{Env, init_process_group};
 

@@ -7,8 +7,8 @@ use super::limits::*;
 use super::losses::*;
 use super::three_placements::*;
 use super::toy::equality;
+use exhibit_kit::template::{self, found};
 use minijinja::{Environment, Error};
-use report::template::{self, found};
 use tch_parallel::LogicalDevice;
 
 pub fn environment() -> Result<Environment<'static>, Error> {

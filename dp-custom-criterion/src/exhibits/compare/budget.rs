@@ -2,8 +2,9 @@
 
 use super::runs::{Measured, Runs};
 use anyhow::Result;
+use exhibit_kit::template;
 use minijinja::{Value, context};
-use report::{flag_value, size, template};
+use report::{flag_value, size};
 use tch_parallel::Error;
 
 /// Memory counts from the third step on, and the median time of three is not that of the first.

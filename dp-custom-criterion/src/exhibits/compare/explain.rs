@@ -2,9 +2,10 @@
 
 use super::formula;
 use super::runs::{Measured, Runs};
+use exhibit_kit::template;
 use minijinja::value::Serde;
 use minijinja::{Error, context};
-use report::{flag_value, template};
+use report::flag_value;
 
 pub const TEXT: &str = include_str!("explain.jinja");
 

@@ -18,10 +18,11 @@ mod runs;
 use crate::args::method::Method;
 use anyhow::Result;
 use clap::ValueEnum;
+use exhibit_kit::comparison::Cell::{self, Device, Training};
+use exhibit_kit::comparison::{device_table, memory_bars};
+use exhibit_kit::plot;
 use report::Column::{self, Left, Right};
-use report::comparison::Cell::{self, Device, Training};
-use report::comparison::{device_table, memory_bars};
-use report::{flag_value, plot, print, size};
+use report::{flag_value, print, size};
 use runs::{Measured, Runs};
 
 pub use args::CompareArgs;

@@ -5,7 +5,7 @@ use crate::args::method::Method;
 use crate::data::Corpus;
 use crate::model::ModelOptions;
 use anyhow::Result;
-use report::comparison::{self, Comparison, Training, Workers, equal_share};
+use exhibit_kit::comparison::{self, Comparison, Training, Workers, equal_share};
 use report::{DeviceReport, Summary, eprintln, flag_value};
 use std::ffi::OsString;
 

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use minijinja::context;
-//! use report::template;
+//! use exhibit_kit::template;
 //!
 //! let text = "\
 //! {% filter table %}
@@ -23,11 +23,10 @@
 //! # Ok::<(), minijinja::Error>(())
 //! ```
 
-use crate::console::Stdout;
-use crate::size;
-use crate::table::{aligned, thousands};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use report::{aligned, size, thousands};
+use std::io::{self, Write, stdout};
 use textwrap::fill;
 
 /// The width of a paragraph, in characters.
@@ -69,6 +68,21 @@ pub fn print(
     Ok(())
 }
 
+/// Stdout as a stream that takes everything.
+struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = stdout().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = stdout().flush();
+        Ok(())
+    }
+}
+
 /// Converts the result of a function that a text calls.
 ///
 /// # Errors
@@ -81,7 +95,7 @@ pub fn found(result: anyhow::Result<impl Into<Value>>) -> Result<Value, Error> {
 /// Wraps each paragraph of the text to lines of up to 100 characters. An empty line ends a paragraph.
 ///
 /// ```
-/// assert_eq!(report::template::paragraphs("one\ntwo\n\nthree"), "one two\n\nthree\n");
+/// assert_eq!(exhibit_kit::template::paragraphs("one\ntwo\n\nthree"), "one two\n\nthree\n");
 /// ```
 pub fn paragraphs(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());

@@ -10,7 +10,7 @@
 //!
 //! ```no_run
 //! use report::Summary;
-//! use report::comparison::{Comparison, Training, Workers};
+//! use exhibit_kit::comparison::{Comparison, Training, Workers};
 //!
 //! let comparison = Comparison::new(600)?;
 //! for method in ["data-parallel", "ddp"] {

@@ -18,7 +18,7 @@
 //! In a file that is opened on its own, pointing at a bar or a span shows its exact value.
 //!
 //! ```
-//! use report::plot::{self, Bars, Group, Unit};
+//! use exhibit_kit::plot::{self, Bars, Group, Unit};
 //!
 //! let chart = Bars {
 //!     title: "Peak memory of a training step".into(),

@@ -75,7 +75,7 @@ impl Unit {
 /// Draws a bar chart, as an SVG file. The sum of each bar is written at its end.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) if there are no groups, members or parts, or more
+/// [`Error::Argument`] if there are no groups, members or parts, or more
 /// than nine parts; if a group's number of members, or a member's number of parts, is not the
 /// chart's; if a value is below zero; if a value or the sum of a bar is not finite.
 pub fn bars(chart: &Bars) -> Result<String> {

@@ -50,7 +50,7 @@ pub struct Span {
 ///
 /// ```
 /// use std::time::Duration;
-/// use report::plot::{Lane, Span, Timeline, timeline};
+/// use exhibit_kit::plot::{Lane, Span, Timeline, timeline};
 ///
 /// let forward = Span {
 ///     category: "forward".into(),
@@ -67,7 +67,7 @@ pub struct Span {
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) if there is no span at all, or one whose category is
+/// [`Error::Argument`] if there is no span at all, or one whose category is
 /// not in the list, or if there are more than nine categories.
 pub fn timeline(chart: &Timeline) -> Result<String> {
     let kinds = chart.kinds()?;

@@ -61,7 +61,7 @@ const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
 /// ```
-/// use report::plot::{Axis, Lines, Scale, Series, lines};
+/// use exhibit_kit::plot::{Axis, Lines, Scale, Series, lines};
 ///
 /// let chart = Lines {
 ///     title: "Loss of one and of two ranks".into(),
@@ -74,7 +74,7 @@ const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) if there is no series or more than nine, a series
+/// [`Error::Argument`] if there is no series or more than nine, a series
 /// without a point, a value that is not finite, or one not above zero on a logarithmic axis.
 pub fn lines(chart: &Lines) -> Result<String> {
     chart.check()?;

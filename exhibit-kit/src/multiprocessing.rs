@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use std::process::Command;
-//! use report::multiprocessing::{Process, TimeLimit, run};
+//! use exhibit_kit::multiprocessing::{Process, TimeLimit, run};
 //!
 //! let rank = || {
 //!     let mut command = Command::new("sh");

@@ -1,8 +1,8 @@
 //! Runs this program again with other flags, and reads the metrics that it writes.
 
 use crate::multiprocessing::{self, Process, TimeLimit, end_with};
-use crate::{DeviceReport, read_events};
 use anyhow::{Context, Result, ensure};
+use report::{DeviceReport, read_events};
 use serde::de::DeserializeOwned;
 use std::env::{current_exe, var};
 use std::ffi::OsString;

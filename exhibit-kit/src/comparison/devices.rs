@@ -1,7 +1,7 @@
 //! The devices of all trainings side by side, as a table and as bars.
 
 use crate::plot::{Bars, Group, Unit};
-use crate::{Column, DeviceReport, table};
+use report::{Column, DeviceReport, table};
 
 /// The result of one training of a comparison.
 pub trait Measured {
