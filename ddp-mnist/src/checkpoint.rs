@@ -44,7 +44,7 @@ impl<'a> Checkpoint<'a> {
         &self,
         vs: &mut VarStore,
         optimizer: &mut Sgd,
-        run: &mut Run<'_>,
+        run: &mut Run<'_, 1>,
     ) -> Result<()> {
         let progress = run.progress();
         let is_due = |every: usize| progress.step.is_multiple_of(every);

@@ -18,13 +18,13 @@ mod tests;
 use anyhow::Result;
 use args::Args;
 use checkpoint::Checkpoint;
-use report::{InFlight, exit, println, say};
+use report::{Pass, exit, println, say};
 use serde::Serialize;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
 use tch_parallel::checkpoint::{check_destination, load, save};
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, SequentialSampler};
-use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, init_process_group};
+use tch_parallel::distributed::{DistributedDataParallel, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd};
 
 fn main() {
@@ -79,11 +79,11 @@ fn train(args: &Args) -> Result<()> {
             optimizer.zero_grad()?;
             model.backward(&loss)?;
             optimizer.step()?;
-            run.step(&loss, labels.size()[0])?;
+            run.step([&loss], labels.size()[0])?;
             checkpoint.save_if_due(&mut vs, &mut optimizer, &mut run)?;
         }
 
-        let train_loss = run.end_epoch()?;
+        let [train_loss] = run.end_epoch()?;
         let (val_loss, accuracy) = evaluate(model.module(), &test_loader, device)?;
         run.log("epoch", &Epoch { epoch, train_loss, val_loss, accuracy })?;
         let losses = format!("train_loss={train_loss:.4}, val_loss={val_loss:.4}");
@@ -108,18 +108,14 @@ fn evaluate(
     loader: &DataLoader<Mnist>,
     device: Device,
 ) -> Result<(f64, f64)> {
-    let (mut loss, mut accuracy) = (AverageMeter::default(), AverageMeter::default());
-    let mut in_flight = InFlight::default();
-    for batch in loader.epoch(0)?.to(device) {
+    let mut pass = Pass::default();
+    for batch in pass.batches(loader.epoch(0)?, device) {
         let (images, labels) = batch?;
         let logits = no_grad(|| model.forward_t(&images, false));
         let loss = logits.cross_entropy_for_logits(&labels);
-        in_flight.push(labels.size()[0], [&loss, &logits.accuracy_for_logits(&labels)])?;
+        pass.step([&loss, &logits.accuracy_for_logits(&labels)], labels.size()[0])?;
     }
-    for (count, [batch_loss, batch_accuracy]) in in_flight.arrived(true)? {
-        loss.update(batch_loss, count as usize);
-        accuracy.update(batch_accuracy, count as usize);
-    }
+    let [loss, accuracy] = pass.meters().numbers;
     Ok((loss.avg(), accuracy.avg()))
 }
 // ANCHOR_END: evaluate

@@ -8,6 +8,7 @@
 //! | `tensorboard` | the same numbers for TensorBoard |
 //! | `record_file` | the file behind both: whole records, also on a full disk |
 //! | `step` | [`Step`]: the loss of a batch, an event of the metrics; [`why_not_finite`] |
+//! | `pass` | [`Pass`], [`Meters`]: what the steps of one pass over a data set measure |
 //! | `run` | [`Run`]: everything that a training loop reports |
 //! | `in_flight` | [`InFlight`]: what a step measured, on its way from the device |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
@@ -36,6 +37,7 @@ mod flags;
 mod in_flight;
 mod meter;
 mod metrics_log;
+mod pass;
 mod progress;
 mod record_file;
 mod run;
@@ -54,8 +56,9 @@ pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value, say_unused_gpu
 pub use in_flight::InFlight;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
+pub use pass::{Batches, Meters, Pass};
 pub use progress::{progress_bar, say};
-pub use run::{Batches, Progress, Run};
+pub use run::{Progress, Run};
 pub use step::{Step, why_not_finite};
 pub use table::{Column, aligned, hours, table, thousands};
 pub use timing::{Summary, Timing, median};

@@ -1,16 +1,15 @@
 //! What a training loop reports: metrics, curves, traces, times and the progress bar in one object.
 
-use crate::{InFlight, MetricsLog, ReportArgs, Step, Timing, progress_bar};
+use crate::pass::Sent;
+use crate::{Batches, Meters, MetricsLog, Pass, ReportArgs, Step, Timing, progress_bar};
 use anyhow::Result;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
-use std::rc::Rc;
 use tch::Tensor;
-use tch_parallel::data::{DataLoader, Dataset, Epoch};
-use tch_parallel::distributed::{AverageMeter, ProcessGroup};
+use tch_parallel::Event;
+use tch_parallel::data::{DataLoader, Dataset};
+use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::profiler::ScheduledProfiler;
-use tch_parallel::{Event, Tensors};
 
 /// How far a training has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,10 +22,11 @@ pub struct Progress {
     pub samples: usize,
 }
 
-/// Reports a training: the loss of every step, curves, a trace, times, and a progress bar.
+/// Reports a training: the numbers of every step, the first of which is the loss, curves, a trace,
+/// times, and a progress bar.
 ///
-/// The host does not wait for the loss of each step, because the GPU would then wait for the host. It
-/// reads a loss once it has arrived, and waits only before something is printed or saved.
+/// The host does not wait for the numbers of each step, because the GPU would then wait for the host.
+/// It reads them once they have arrived, and waits only before something is printed or saved.
 ///
 /// ```no_run
 /// # use tch::nn::{ModuleT, VarStore};
@@ -50,31 +50,28 @@ pub struct Progress {
 ///         optimizer.zero_grad()?;
 ///         model.backward(&loss)?;
 ///         optimizer.step()?;
-///         run.step(&loss, labels.size()[0])?;
+///         run.step([&loss], labels.size()[0])?;
 ///     }
-///     println!("epoch {epoch}: the mean loss of all ranks is {}", run.end_epoch()?);
+///     let [loss] = run.end_epoch()?;
+///     println!("epoch {epoch}: the mean loss of all ranks is {loss}");
 /// }
 /// run.end()
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Run<'a> {
+pub struct Run<'a, const N: usize> {
     group: &'a ProcessGroup,
     lr: f64,
     metrics: MetricsLog,
     profiler: ScheduledProfiler,
     timing: Timing,
     progress: Progress,
-    /// The steps of the current epoch, to which the fields below belong as well.
-    steps: usize,
-    begun: Begun,
-    in_flight: InFlight<(usize, usize), 1>,
-    loss: AverageMeter,
+    /// Of the current epoch, like the bar.
+    pass: Pass<N>,
     bar: ProgressBar,
+    every: Option<usize>,
+    max_steps: Option<usize>,
 }
-
-/// When the current batch arrived.
-type Begun = Rc<RefCell<Option<Event>>>;
 
 impl ReportArgs {
     /// Starts to report a training, from `progress` on. `lr` is the learning rate that the error for a
@@ -82,12 +79,12 @@ impl ReportArgs {
     ///
     /// # Errors
     /// Those of [`metrics`](Self::metrics) and [`profiler`](Self::profiler).
-    pub fn start<'a>(
+    pub fn start<'a, const N: usize>(
         &self,
         group: &'a ProcessGroup,
         lr: f64,
         progress: Progress,
-    ) -> Result<Run<'a>> {
+    ) -> Result<Run<'a, N>> {
         Ok(Run {
             group,
             lr,
@@ -95,16 +92,21 @@ impl ReportArgs {
             profiler: self.profiler(group)?,
             timing: Timing::new(),
             progress,
-            steps: 0,
-            begun: Begun::default(),
-            in_flight: InFlight::default(),
-            loss: AverageMeter::default(),
+            pass: Pass::default(),
             bar: ProgressBar::hidden(),
+            every: None,
+            max_steps: None,
         })
     }
 }
 
-impl Run<'_> {
+impl<'a, const N: usize> Run<'a, N> {
+    /// A run that prints a line every `every` steps instead of drawing a bar, and ends each epoch
+    /// after at most `max_steps`.
+    pub fn with_lines(self, every: usize, max_steps: Option<usize>) -> Self {
+        Run { every: Some(every), max_steps, ..self }
+    }
+
     /// How far the training has come.
     pub fn progress(&self) -> Progress {
         self.progress
@@ -118,38 +120,40 @@ impl Run<'_> {
         &mut self,
         loader: &'l DataLoader<D>,
     ) -> Result<Batches<'l, D::Batch>> {
-        let Progress { epoch, samples, .. } = self.progress;
-        let batches = loader.epoch_after(epoch, samples)?.to(self.group.device());
-        let left = batches.size_hint().0;
-        self.steps = self.progress.step + left;
-        self.loss = AverageMeter::default();
-        self.bar = progress_bar(left as u64, self.group.rank());
-        Ok(Batches { batches, begun: Rc::clone(&self.begun), device: self.group.device() })
+        let Progress { epoch, step, samples } = self.progress;
+        self.pass = Pass::new(self.every, self.max_steps).resume(step, *self.pass.meters());
+        let batches = loader.epoch_after(epoch, samples)?;
+        let batches = self.pass.batches(batches, self.group.device());
+        if self.every.is_none() {
+            self.bar = progress_bar(batches.size_hint().0 as u64, self.group.rank());
+        }
+        Ok(batches)
     }
 
-    /// Reports a step. `samples` is the size of this rank's batch.
+    /// Reports a step by its numbers, the first of which is the loss, and the size of this rank's
+    /// batch. Returns whether a line is due, for which the numbers of all steps have arrived.
     ///
     /// # Errors
     /// For a loss that is not finite, of this step or an earlier one, and those of
-    /// [`MetricsLog::log`].
-    pub fn step(&mut self, loss: &Tensor, samples: i64) -> Result<()> {
-        if let Some(begun) = self.begun.take() {
+    /// [`Pass::step`] and [`MetricsLog::log`].
+    pub fn step(&mut self, numbers: [&Tensor; N], samples: i64) -> Result<bool> {
+        if let Some(begun) = self.pass.begun() {
             self.timing.step_between(begun, Event::record(self.group.device())?)?;
         }
         self.profiler.step()?;
-        let samples = samples as usize;
-        self.in_flight.push((self.progress.step, samples), [loss])?;
+        let is_due = self.pass.push(numbers, samples)?;
         self.progress.step += 1;
-        self.progress.samples += samples * self.group.world_size();
-        self.take_arrived(false)
+        self.progress.samples += samples as usize * self.group.world_size();
+        self.take_arrived(is_due || (self.every.is_some() && !self.is_mid_epoch()))?;
+        Ok(is_due)
     }
 
     /// Whether more steps of this epoch follow.
     pub fn is_mid_epoch(&self) -> bool {
-        self.progress.step < self.steps
+        self.pass.done < self.pass.steps
     }
 
-    /// Waits for the losses of all steps, which may still be on their way from a GPU.
+    /// Waits for the numbers of all steps, which may still be on their way from a GPU.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).
@@ -158,26 +162,38 @@ impl Run<'_> {
     }
 
     fn take_arrived(&mut self, waits: bool) -> Result<()> {
-        for ((step, samples), [loss]) in self.in_flight.arrived(waits)? {
+        for (Sent { step, .. }, numbers) in self.pass.arrived(waits)? {
+            let loss = numbers.first().copied().unwrap_or(f64::NAN);
             let event = Step { epoch: self.progress.epoch, step, loss: loss as f32 };
             self.metrics.log("step", &event)?;
             event.expect_finite_loss(self.lr, self.group)?;
-            self.loss.update(loss, samples);
             self.bar.set_message(format!("training batch_loss={loss:.4}"));
             self.bar.inc(1);
         }
         Ok(())
     }
 
-    /// Ends an epoch. Returns the mean loss over the samples of all ranks. A collective.
+    /// The pass over the current epoch: its meters, and its position.
+    pub fn pass(&self) -> &Pass<N> {
+        &self.pass
+    }
+
+    /// Goes on with the meters of an epoch that was interrupted. Before [`epoch`](Self::epoch).
+    pub fn set_meters(&mut self, meters: Meters<N>) {
+        self.pass = Pass::default().resume(0, meters);
+    }
+
+    /// Ends an epoch. Returns the means over the samples of all ranks. A collective.
     ///
     /// # Errors
     /// Those of [`step`](Self::step) and of a collective.
-    pub fn end_epoch(&mut self) -> Result<f64> {
+    pub fn end_epoch(&mut self) -> Result<[f64; N]> {
         self.wait()?;
         self.bar.finish_and_clear();
         self.progress = Progress { epoch: self.progress.epoch + 1, ..Default::default() };
-        Ok(self.loss.all_reduce(self.group)?)
+        let means = self.pass.all_reduce(self.group)?;
+        self.pass = Pass::default();
+        Ok(means)
     }
 
     /// Writes another event to the metrics.
@@ -194,29 +210,5 @@ impl Run<'_> {
     /// Those of [`MetricsLog::log`].
     pub fn end(mut self) -> Result<()> {
         Ok(self.metrics.log("end", &self.timing.summary())?)
-    }
-}
-
-/// The batches of an epoch, see [`Run::epoch`].
-#[derive(Debug)]
-pub struct Batches<'l, B> {
-    batches: Epoch<'l, B>,
-    begun: Begun,
-    device: tch::Device,
-}
-
-impl<B: Tensors + Send + 'static> Iterator for Batches<'_, B> {
-    type Item = tch_parallel::Result<B>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.batches.next()?;
-        Some(batch.and_then(|batch| {
-            self.begun.replace(Some(Event::record(self.device)?));
-            Ok(batch)
-        }))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.batches.size_hint()
     }
 }
