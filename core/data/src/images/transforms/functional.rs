@@ -1,8 +1,9 @@
 //! The transforms' operations on PIL images, as in `torchvision.transforms.functional`.
 
 use fast_image_resize as fir;
-use fir::images::{CroppedImage, ImageRef};
-use fir::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fir::images::{TypedCroppedImage, TypedImage, TypedImageRef};
+use fir::pixels::U8x3;
+use fir::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 
 use crate::images::Image;
 use crate::images::image::CHANNELS;
@@ -83,13 +84,21 @@ pub fn resized_crop(image: &Image, part: CropBox, height: usize, width: usize) -
     let resize = || -> std::result::Result<_, Box<dyn std::error::Error>> {
         let size = |size: usize| u32::try_from(size);
         let (source_width, source_height) = (size(image.width())?, size(image.height())?);
-        let source = ImageRef::new(source_width, source_height, image.pixels(), PixelType::U8x3)?;
-        // Not `ResizeOptions::crop`, which mixes in pixels around the part.
+        // Typed, because images of any type would compile the code for all types of pixels.
         let source =
-            CroppedImage::new(&source, size(left)?, size(top)?, size(columns)?, size(rows)?)?;
-        let mut target = fir::images::Image::new(size(width)?, size(height)?, PixelType::U8x3);
-        Resizer::new().resize(&source, &mut target, &options)?;
-        Ok(target.into_vec())
+            TypedImageRef::<U8x3>::from_buffer(source_width, source_height, image.pixels())?;
+        // Not `ResizeOptions::crop`, which mixes in pixels around the part.
+        let source = TypedCroppedImage::from_ref(
+            &source,
+            size(left)?,
+            size(top)?,
+            size(columns)?,
+            size(rows)?,
+        )?;
+        let mut pixels = vec![0; width * height * CHANNELS];
+        let mut target = TypedImage::<U8x3>::from_buffer(size(width)?, size(height)?, &mut pixels)?;
+        Resizer::new().resize_typed(&source, &mut target, &options)?;
+        Ok(pixels)
     };
     let pixels = resize().map_err(|error| {
         Error::argument(

@@ -1,9 +1,6 @@
 //! Messages between two ranks.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
+use crate::common;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -134,21 +131,15 @@ fn dies_in_the_middle(test: &str, start: fn(&ProcessGroup, Tensor) -> Pending<Te
 
 #[test]
 fn a_send_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
-    dies_in_the_middle(
-        "a_send_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it",
-        |group, tensor| match group.rank() {
-            0 => group.isend(tensor, 1).unwrap(),
-            _ => group.irecv(tensor, 0).unwrap(),
-        },
-    );
+    dies_in_the_middle(this_test!(), |group, tensor| match group.rank() {
+        0 => group.isend(tensor, 1).unwrap(),
+        _ => group.irecv(tensor, 0).unwrap(),
+    });
 }
 
 #[test]
 fn a_broadcast_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
-    dies_in_the_middle(
-        "a_broadcast_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it",
-        |group, tensor| group.broadcast_async(tensor, 0).unwrap(),
-    );
+    dies_in_the_middle(this_test!(), |group, tensor| group.broadcast_async(tensor, 0).unwrap());
 }
 
 on_ranks!(

@@ -1,9 +1,5 @@
 //! Exchanges of values that are not tensors.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use serde::{Deserialize, Serialize};
 use tch_parallel::distributed::ProcessGroup;
 

@@ -1,7 +1,5 @@
 //! A model whose gradients a test chooses.
 
-#![allow(dead_code, reason = "not every test that includes this uses all of it")]
-
 use std::collections::BTreeSet;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};

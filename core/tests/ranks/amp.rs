@@ -1,9 +1,5 @@
 //! Mixed precision on several ranks.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use tch::nn::{self, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};

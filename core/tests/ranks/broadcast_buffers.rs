@@ -1,10 +1,6 @@
 //! The running statistics of a model in DistributedDataParallel: each rank computes its own, and
 //! rank 0's are copied to all.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, nn};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};

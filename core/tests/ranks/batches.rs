@@ -1,7 +1,5 @@
 //! Batches divided over several ranks, and how close their results must be to those of one process.
 
-#![allow(dead_code, reason = "not every test that includes this uses all of it")]
-
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::ProcessGroup;

@@ -15,12 +15,7 @@
 //!
 //! `data_parallel_misuse` does the same for DataParallel.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-#[path = "common/weights.rs"]
-mod weights;
-
+use crate::weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -31,7 +26,6 @@ use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup, ReduceOp,
 };
 use tch_parallel::{Error, Result};
-use weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 
 fn loss(weights: &Weights, [matrix, vector]: &[Tensor; 2]) -> Tensor {
     (&weights.matrix * matrix).sum(Kind::Float) + (&weights.vector * vector).sum(Kind::Float)

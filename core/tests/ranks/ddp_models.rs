@@ -1,9 +1,5 @@
 //! Which models DistributedDataParallel accepts, and what it does to their variables.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use tch::nn::{Linear, VarStore};
 use tch::{Device, Kind, Tensor, nn};
 use tch_parallel::Result;

@@ -1,9 +1,6 @@
 //! Calls that a rank in Python cannot answer.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
+use crate::common;
 use std::process::{Command, Stdio};
 use tch::Device;
 use tch::nn::{self, VarStore};
@@ -24,8 +21,7 @@ fn calls_that_python_cannot_answer_say_so_at_once() {
         python.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         python
     };
-    let test = "calls_that_python_cannot_answer_say_so_at_once";
-    common::processes_from(2, test, python_on_rank_1, || {
+    common::processes_from(2, this_test!(), python_on_rank_1, || {
         let group = init_process_group(common::options()).unwrap();
         let mut vs = VarStore::new(Device::Cpu);
         let _layer = nn::linear(vs.root(), 2, 1, Default::default());

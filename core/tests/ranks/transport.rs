@@ -1,9 +1,6 @@
 //! Ranks of one host use shared memory, if all of them can.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
+use crate::common;
 use std::process::Command;
 
 use tch::{Kind, Tensor};
@@ -30,14 +27,13 @@ on_ranks!(
 
 #[test]
 fn if_one_rank_does_not_want_it_all_use_sockets() {
-    let test = "if_one_rank_does_not_want_it_all_use_sockets";
     let switch_off_on_rank_1 = |rank, mut command: Command| {
         if rank == 1 {
             command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
         }
         command
     };
-    common::processes_from(3, test, switch_off_on_rank_1, || {
+    common::processes_from(3, this_test!(), switch_off_on_rank_1, || {
         let (sum, rank, transport) = sum_and_transport();
         assert_eq!(sum, 3.0);
         let reason = match rank {
@@ -50,12 +46,11 @@ fn if_one_rank_does_not_want_it_all_use_sockets() {
 
 #[test]
 fn ranks_that_compare_their_calls_over_gloo_use_it_too() {
-    let test = "ranks_that_compare_their_calls_over_gloo_use_it_too";
     let in_detail = |_, mut command: Command| {
         command.env("TORCH_DISTRIBUTED_DEBUG", "DETAIL");
         command
     };
-    common::processes_from(2, test, in_detail, || {
+    common::processes_from(2, this_test!(), in_detail, || {
         let (sum, _, transport) = sum_and_transport();
         assert_eq!((sum, transport.as_str()), (2.0, "shared memory"));
     });
@@ -65,12 +60,11 @@ fn ranks_that_compare_their_calls_over_gloo_use_it_too() {
 // make one.
 #[test]
 fn a_rank_in_another_container_makes_all_use_sockets() {
-    let test = "a_rank_in_another_container_makes_all_use_sockets";
     let rank_1_in_a_container = |rank, command: Command| match rank {
         1 => common::under(&["unshare", "--pid", "--fork", "--kill-child"], &command),
         _ => command,
     };
-    common::processes_from(2, test, rank_1_in_a_container, || {
+    common::processes_from(2, this_test!(), rank_1_in_a_container, || {
         let (sum, rank, transport) = sum_and_transport();
         assert_eq!(sum, 2.0);
         let reason = format!("rank {} is on another host, or in another container", 1 - rank);
@@ -80,12 +74,11 @@ fn a_rank_in_another_container_makes_all_use_sockets() {
 
 #[test]
 fn a_rank_with_limited_memory_makes_all_use_sockets() {
-    let test = "a_rank_with_limited_memory_makes_all_use_sockets";
     let limit_rank_1 = |rank, command: Command| match rank {
         1 => common::under(&["prlimit", "--as=64000000000"], &command),
         _ => command,
     };
-    common::processes_from(2, test, limit_rank_1, || {
+    common::processes_from(2, this_test!(), limit_rank_1, || {
         let (sum, rank, transport) = sum_and_transport();
         assert_eq!(sum, 2.0);
         let reason = match rank {
@@ -98,13 +91,12 @@ fn a_rank_with_limited_memory_makes_all_use_sockets() {
 
 #[test]
 fn a_rank_that_cannot_map_the_others_files_makes_all_use_sockets() {
-    let test = "a_rank_that_cannot_map_the_others_files_makes_all_use_sockets";
     // Like another user, root without capabilities cannot look into a process that has some.
     let no_capabilities_on_rank_1 = |rank, command: Command| match rank {
         1 => common::under(&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], &command),
         _ => command,
     };
-    common::processes_from(2, test, no_capabilities_on_rank_1, || {
+    common::processes_from(2, this_test!(), no_capabilities_on_rank_1, || {
         let (sum, rank, transport) = sum_and_transport();
         assert_eq!(sum, 2.0);
         // Rank 0 learns why, or finds that rank 1 has already given up.
@@ -125,12 +117,11 @@ fn one_rank_alone_needs_no_other() {
 
 #[test]
 fn ranks_that_gloo_connects_late_meet_all_the_same() {
-    let test = "ranks_that_gloo_connects_late_meet_all_the_same";
     let lazily = |_, mut command: Command| {
         command.env("TORCH_GLOO_LAZY_INIT", "1");
         command
     };
-    common::processes_from(3, test, lazily, || {
+    common::processes_from(3, this_test!(), lazily, || {
         let group = init_process_group(common::options()).unwrap();
         // All have come, or shared memory would be missing.
         assert_eq!(group.transport(), Transport::SharedMemory);

@@ -1,12 +1,6 @@
 //! SyncBatchNorm between processes, compared with a batch norm of one process with all the data.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-#[path = "common/batches.rs"]
-mod batches;
-mod common;
-
-use batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
+use crate::batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
 use c10d_sys::tensor::clear_grad;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};

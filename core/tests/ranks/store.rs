@@ -1,10 +1,7 @@
 //! Groups of some of a job's processes, and the store through which they meet.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
-use common::TIMEOUT;
+use crate::common;
+use crate::common::TIMEOUT;
 use std::time::Duration;
 use tch::Tensor;
 use tch_parallel::Error;
@@ -33,7 +30,7 @@ fn recv(group: &ProcessGroup) -> Result<f32, Error> {
 
 #[test]
 fn what_one_process_sets_the_others_get() {
-    common::processes(3, "what_one_process_sets_the_others_get", || {
+    common::processes(3, this_test!(), || {
         let (store, rank) = job();
         let ours = store.with_prefix("test").unwrap();
         if rank == 1 {
@@ -54,7 +51,7 @@ fn what_one_process_sets_the_others_get() {
 
 #[test]
 fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
-    common::processes(2, "a_thread_with_a_connection_of_its_own_holds_nobody_up", || {
+    common::processes(2, this_test!(), || {
         let (store, rank) = job();
         const STEPS: i64 = 1000;
         if rank == 1 {
@@ -75,7 +72,7 @@ fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
 
 #[test]
 fn two_of_three_make_a_group_without_the_third() {
-    common::processes(3, "two_of_three_make_a_group_without_the_third", || {
+    common::processes(3, this_test!(), || {
         let (store, rank) = job();
         if rank == 2 {
             // The third comes only when the others have finished.
@@ -95,7 +92,7 @@ fn two_of_three_make_a_group_without_the_third() {
 
 #[test]
 fn a_process_is_in_several_groups_at_once() {
-    common::processes(3, "a_process_is_in_several_groups_at_once", || {
+    common::processes(3, this_test!(), || {
         let (store, rank) = job();
         if rank > 0 {
             let group = pair(&store, rank, 1);
@@ -111,8 +108,7 @@ fn a_process_is_in_several_groups_at_once() {
 
 #[test]
 fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it() {
-    let name = "a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it";
-    common::processes(3, name, || {
+    common::processes(3, this_test!(), || {
         let (store, rank) = job();
         if rank == 2 {
             let group = pair(&store, 2, 1);
@@ -169,7 +165,7 @@ fn a_member_beyond_the_group_is_refused() {
 
 #[test]
 fn of_several_processes_one_sets_a_key() {
-    common::processes(3, "of_several_processes_one_sets_a_key", || {
+    common::processes(3, this_test!(), || {
         let (store, rank) = job();
         let own = rank.to_string().into_bytes();
         let winner = store.compare_set("winner", b"", &own).unwrap();
@@ -193,7 +189,7 @@ fn of_several_processes_one_sets_a_key() {
 
 #[test]
 fn keys_can_be_counted_and_deleted() {
-    common::processes(2, "keys_can_be_counted_and_deleted", || {
+    common::processes(2, this_test!(), || {
         let (store, rank) = job();
         if rank == 1 {
             return store.set("done", b"").unwrap();

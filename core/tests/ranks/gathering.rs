@@ -1,10 +1,6 @@
 //! The collectives that pass tensors on, and `reduce_scatter`. Each of these tests fails if its
 //! collective does nothing.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use std::time::Duration;
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp};

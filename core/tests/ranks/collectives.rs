@@ -1,9 +1,5 @@
 //! The collectives between processes. Each of these tests fails if its collective does nothing.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use std::time::{Duration, SystemTime};
 use tch::Tensor;
 use tch_parallel::distributed::{AverageMeter, ProcessGroup, ReduceOp};

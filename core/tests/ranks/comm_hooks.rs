@@ -1,17 +1,11 @@
 //! Communication hooks: the results of the built-in ones, and closures as hooks.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-#[path = "common/weights.rs"]
-mod weights;
-
+use crate::weights::{TWO_BUCKETS, backward, gradients, model, own, two_buckets};
 use std::sync::mpsc;
 use tch::{Kind, Tensor};
 use tch_parallel::Result;
 use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 use tch_parallel::distributed::{DdpOptions, ProcessGroup, ReduceOp};
-use weights::{TWO_BUCKETS, backward, gradients, model, own, two_buckets};
 
 /// The exchanged gradients of two ranks with this hook, step by step.
 fn steps(

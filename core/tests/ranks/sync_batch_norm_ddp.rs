@@ -1,13 +1,7 @@
 //! A network with SyncBatchNorm under DistributedDataParallel, compared with one process that has
 //! all the data.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-#[path = "common/batches.rs"]
-mod batches;
-mod common;
-
-use batches::{Batch, CHANNELS, assert_close, vary_weights};
+use crate::batches::{Batch, CHANNELS, assert_close, vary_weights};
 use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};

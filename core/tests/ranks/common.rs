@@ -16,27 +16,34 @@ use tests::wait::until;
 /// How long a test's rank waits for another.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// The name of the test in which this stands.
+macro_rules! this_test {
+    () => {{
+        fn here() {}
+        let path = std::any::type_name_of_val(&here).trim_end_matches("::here");
+        path.split_once("::").map_or(path, |(_program, test)| test)
+    }};
+}
+
 /// Declares a test whose body runs on every rank.
-#[macro_export]
 macro_rules! on_ranks {
     ($world_size:expr, fn $name:ident($group:ident: &ProcessGroup $(,)?) $body:block) => {
         #[test]
         fn $name() {
             fn body($group: &ProcessGroup) $body
-            common::run($world_size, stringify!($name), body);
+            $crate::common::run($world_size, this_test!(), body);
         }
     };
 }
 
 /// Like `on_ranks`, once with shared memory and once without.
-#[macro_export]
 macro_rules! on_ranks_with_each_transport {
     ($world_size:expr, fn $name:ident($group:ident: &ProcessGroup $(,)?) $body:block) => {
         #[test]
         fn $name() {
             fn body($group: &ProcessGroup) $body
             for switch in ["1", "0"] {
-                common::run_with($world_size, stringify!($name), body, |command| {
+                $crate::common::run_with($world_size, this_test!(), body, |command| {
                     command.env("TCH_PARALLEL_SHARED_MEMORY", switch);
                 });
             }
@@ -45,13 +52,11 @@ macro_rules! on_ranks_with_each_transport {
 }
 
 /// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body.
-#[allow(dead_code, reason = "not every test program needs it")]
 pub fn run(world_size: usize, test: &str, body: fn(&ProcessGroup)) {
     run_with(world_size, test, body, |_| ());
 }
 
 /// Like `run`, with ranks whose commands `change` has changed.
-#[allow(dead_code, reason = "not every test program needs it")]
 pub fn run_with(
     world_size: usize,
     test: &str,
@@ -72,7 +77,6 @@ pub fn options() -> ProcessGroupOptions {
 }
 
 /// Like `run`, but for processes that are not all in one group.
-#[allow(dead_code, reason = "not every test program needs it")]
 pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
     processes_from(world_size, test, |_, command| command, body);
 }
@@ -119,7 +123,6 @@ pub fn processes_from(
 }
 
 /// The same command under another one, which takes a command as its last arguments.
-#[allow(dead_code, reason = "not every test program needs it")]
 pub fn under(outer: &[&str], inner: &Command) -> Command {
     let mut command = Command::new(outer[0]);
     command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());

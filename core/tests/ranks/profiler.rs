@@ -1,9 +1,5 @@
 //! The trace of a training shows the backward pass and the exchange of the gradients.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

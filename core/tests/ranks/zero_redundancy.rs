@@ -1,9 +1,5 @@
 //! A sharded optimizer computes what the whole one does, with only its share of the memory.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use std::path::Path;
 use tch::nn::{self, Module, VarStore};
 use tch::{Device, Kind, Tensor};

@@ -1,9 +1,5 @@
 //! DistributedDataParallel between processes, compared with one process that has all the data.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
 use tch_parallel::Error;

@@ -1,18 +1,12 @@
 //! Communication hooks that are refused or fail: every rank ends with an error that says why.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-#[path = "common/weights.rs"]
-mod weights;
-
+use crate::weights::{Weights, backward, model, own, two_buckets};
 use std::sync::{Arc, Mutex};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup, ReduceOp};
 use tch_parallel::{Error, Result};
-use weights::{Weights, backward, model, own, two_buckets};
 
 on_ranks!(
     2,

@@ -1,9 +1,5 @@
 //! Apex's wrapper: what it divides and when, what it leaves out, what it copies to all ranks.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};

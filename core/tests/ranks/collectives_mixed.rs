@@ -1,10 +1,7 @@
 //! Ranks that run Rust and ranks that run Python understand each other in every collective. Each
 //! side compares what it gets with the same numbers; `tests/python/collectives.py` is the other.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
+use crate::common;
 use std::process::{Command, Stdio};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{P2pOp, ProcessGroup, ReduceOp, init_process_group};
@@ -94,7 +91,6 @@ fn call_each(group: &ProcessGroup) {
 
 #[test]
 fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
-    let name = "a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective";
     let in_python = |rank: usize, rust: Command| {
         if rank == 0 {
             return rust;
@@ -104,7 +100,7 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
         python.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         python
     };
-    common::processes_from(2, name, in_python, || {
+    common::processes_from(2, this_test!(), in_python, || {
         call_each(&init_process_group(common::options()).unwrap());
     });
 }

@@ -1,10 +1,6 @@
 //! Sparse gradients, ignored variables, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use tch::nn::{self, ModuleT, VarStore};

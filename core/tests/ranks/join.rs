@@ -1,12 +1,7 @@
 //! Ranks that make different numbers of steps within `join`: the gradients of every step are
 //! compared with ones computed by hand.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-#[path = "common/weights.rs"]
-mod weights;
-
+use crate::weights::{TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 use std::cell::RefCell;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
@@ -15,7 +10,6 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Error, Result};
-use weights::{TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 
 const WORLD: usize = 3;
 

@@ -1,9 +1,6 @@
 //! Groups of some of a job's ranks.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
-mod common;
-
+use crate::common;
 use std::time::{Duration, Instant};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
@@ -80,7 +77,7 @@ on_ranks!(
 
 #[test]
 fn a_group_outlives_the_group_it_was_made_from() {
-    common::processes(2, "a_group_outlives_the_group_it_was_made_from", || {
+    common::processes(2, this_test!(), || {
         let world = init_process_group(common::options()).unwrap();
         let both = world.new_group(&[0, 1]).unwrap().unwrap();
         drop(world);

@@ -1,0 +1,36 @@
+//! What ranks do together. The body of a test runs on each of them, in a process of its own.
+//!
+//! One program instead of one for each subject: that many would take minutes to link.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+#[macro_use]
+mod common;
+
+mod amp;
+mod apex;
+mod batches;
+mod broadcast_buffers;
+mod checkpoint;
+mod collectives;
+mod collectives_mixed;
+mod comm_hook_failures;
+mod comm_hooks;
+mod ddp;
+mod ddp_models;
+mod ddp_parity;
+mod gathering;
+mod join;
+mod mixed;
+mod new_group;
+mod objects;
+mod point_to_point;
+mod power_sgd;
+mod profiler;
+mod soundness;
+mod store;
+mod sync_batch_norm;
+mod sync_batch_norm_ddp;
+mod transport;
+mod weights;
+mod zero_redundancy;
