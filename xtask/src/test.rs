@@ -14,12 +14,23 @@ use crate::{command, setup};
 /// The number of tests of a program that run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Sets Python up, builds the programs that the tests start, and runs the tests.
+/// Of the workspace's own code: see its Cargo.toml.
+const OPT_LEVEL: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
+
+/// Sets Python up, builds the programs that the tests start, and runs the tests. Nothing of ours is
+/// optimised, since libtorch does the computing.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let start = Instant::now();
     setup::ensure(workspace, setup::Level::Full)?;
-    command::run(workspace.cargo().args(["build", "--release", "--workspace"]))?;
-    let mut test = workspace.cargo();
+    // Commands that a test starts inherit it, and so build nothing anew.
+    let opt_level = env::var_os(OPT_LEVEL).unwrap_or_else(|| "0".into());
+    let cargo = || {
+        let mut cargo = workspace.cargo();
+        cargo.env(OPT_LEVEL, &opt_level);
+        cargo
+    };
+    command::run(cargo().args(["build", "--release", "--workspace"]))?;
+    let mut test = cargo();
     // One run shows every failure.
     test.args(["test", "--release", "--no-fail-fast"]).args(whole_workspace(args)).args(args);
     if env::var_os(THREADS).is_none() {

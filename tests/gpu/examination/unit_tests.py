@@ -28,5 +28,6 @@ def passed(_, processes):
 
 
 def parts():
-    programs = [rust("tch_parallel_tests", FLAGS), rust("c10d_sys_tests", "--test-threads 1")]
+    crates = ["c10d_sys", "tch_parallel"] + [f"tch_parallel_{name}" for name in ("base", "data", "nn", "optim")]
+    programs = [rust(f"{name}_tests", FLAGS) for name in crates]
     return [Part(TOPIC, "of the library, built with the feature cuda", [programs], passed, may_fail=True)]
