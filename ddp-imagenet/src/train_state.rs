@@ -1,7 +1,8 @@
 //! The state of a training: all that a checkpoint holds.
 
-use crate::meter::Meters;
+use crate::args::TrainArgs;
 use anyhow::Result;
+use report::{Meters, Progress, Run, say};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tch::nn::VarStore;
@@ -11,7 +12,7 @@ use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::optim::Optimizer;
 use tch_parallel::optim::lr_scheduler::LrScheduler;
 
-/// The parts of a training, and how far it has come.
+/// The parts of a training.
 pub struct TrainState {
     /// The network's name: another network's weights do not fit.
     pub arch: String,
@@ -19,20 +20,6 @@ pub struct TrainState {
     pub optimizer: Box<dyn Optimizer>,
     pub scheduler: LrScheduler,
     pub scaler: GradScaler,
-    pub progress: Progress,
-    /// The averages of the present epoch so far.
-    pub meters: Meters,
-}
-
-/// How far a training has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
-    /// The epoch to continue with.
-    pub epoch: u64,
-    /// Batches of that epoch that are done.
-    pub step: usize,
-    /// Images that all ranks together have had in it.
-    pub images: usize,
     /// The best validation accuracy so far.
     pub best_accuracy: f64,
 }
@@ -41,42 +28,76 @@ pub struct Progress {
 #[derive(Debug, Serialize, Deserialize)]
 struct Saved {
     progress: Progress,
-    /// By rank: each has seen different images.
-    meters: Vec<Meters>,
+    best_accuracy: f64,
+    /// Of the present epoch so far, by rank: each has seen different images.
+    meters: Vec<Meters<3>>,
 }
 
 impl TrainState {
+    // ANCHOR: state
+    /// The beginning of a training, or of its epoch `--start-epoch`.
+    ///
+    /// # Errors
+    /// For flags that no training could work with.
+    pub fn new(args: &TrainArgs, vs: VarStore, group: &ProcessGroup) -> Result<Self> {
+        let mut optimizer = args.recipe.optimizer(&vs, group)?;
+        let mut scheduler = LrScheduler::new(&mut *optimizer, args.recipe.schedule()?)?;
+        for _epoch in 0..args.start_epoch {
+            scheduler.step(&mut *optimizer)?;
+        }
+        let (arch, scaler) = (args.arch.to_string(), GradScaler::new(args.recipe.scaler())?);
+        Ok(TrainState { arch, vs, optimizer, scheduler, scaler, best_accuracy: 0.0 })
+    }
+    // ANCHOR_END: state
+
     /// Writes everything, and the random generators of all ranks. A collective.
-    pub fn save(&mut self, path: &Path, group: &ProcessGroup) -> Result<()> {
-        let meters = group.all_gather_object(&self.meters)?;
-        let saved = Saved { progress: self.progress, meters };
+    pub fn save(&mut self, path: &Path, run: &mut Run<'_, 3>, group: &ProcessGroup) -> Result<()> {
+        // A loss that is not finite ends the training before it is saved.
+        run.wait()?;
+        let meters = group.all_gather_object(run.pass().meters())?;
+        let saved = Saved { progress: run.progress(), best_accuracy: self.best_accuracy, meters };
         Ok(self.training().save(path, &saved, group)?)
     }
 
-    /// Continues where the file was saved, with any number of ranks and any batch size. A
-    /// collective.
+    /// Continues where the flags say, with any number of ranks and any batch size. Returns how far the
+    /// training has come, and what it has measured of its epoch. A collective.
     ///
     /// # Errors
     /// For a file that [`save`](Self::save) did not write for the same kind of training.
-    pub fn resume(&mut self, path: &Path, group: &ProcessGroup) -> Result<Generators> {
-        let Resumed { progress: Saved { progress, meters }, generators } =
-            self.training().load(path, group)?;
-        self.progress = progress;
-        // With another number of ranks, the epoch's averages start anew.
-        if meters.len() == group.world_size() {
-            self.meters = meters[group.rank()];
+    pub fn resume(
+        &mut self,
+        args: &TrainArgs,
+        group: &ProcessGroup,
+    ) -> Result<(Progress, Meters<3>)> {
+        let own = args.checkpoint();
+        let file = args.resume.as_ref().map_or(Ok(None), |resume| resume.file(&own, group))?;
+        let Some(path) = file else {
+            let progress = Progress { epoch: args.start_epoch, ..Default::default() };
+            return Ok((progress, Meters::default()));
+        };
+        say(group, format!("=> loading checkpoint '{}'", path.display()));
+        let (progress, meters, generators) = self.load(path, group)?;
+        let Progress { epoch, step, .. } = progress;
+        let loaded = format!("=> loaded checkpoint '{}'", path.display());
+        say(group, format!("{loaded} (epoch {epoch}, step {step})"));
+        if generators != Generators::Restored {
+            say(group, format!("=> not bit-identical to an uninterrupted run: {generators}"));
         }
-        Ok(generators)
+        Ok((progress, meters))
     }
 
-    /// Moves on to the next epoch. Returns whether this one was the best so far.
-    pub fn end_epoch(&mut self, accuracy: f64) -> bool {
-        let Progress { epoch, best_accuracy, .. } = self.progress;
-        let best = accuracy > best_accuracy;
-        let best_accuracy = best_accuracy.max(accuracy);
-        self.progress = Progress { epoch: epoch + 1, best_accuracy, ..Default::default() };
-        self.meters = Meters::default();
-        best
+    fn load(
+        &mut self,
+        path: &Path,
+        group: &ProcessGroup,
+    ) -> Result<(Progress, Meters<3>, Generators)> {
+        let Resumed { progress: saved, generators } = self.training().load(path, group)?;
+        let Saved { progress, best_accuracy, meters } = saved;
+        self.best_accuracy = best_accuracy;
+        // With another number of ranks, the epoch's averages start anew.
+        let has_own = meters.len() == group.world_size();
+        let meters = if has_own { meters[group.rank()] } else { Meters::default() };
+        Ok((progress, meters, generators))
     }
 
     fn training(&mut self) -> Training<'_> {
@@ -112,9 +133,8 @@ mod tests {
         let schedule: Box<dyn Schedule> = Box::new(StepLr::new(30));
         let scheduler = LrScheduler::new(&mut *optimizer, schedule).unwrap();
         let scaler = GradScaler::new(Default::default()).unwrap();
-        let (progress, meters) = (Progress::default(), Meters::default());
         let arch = "linear".into();
-        (TrainState { arch, vs, optimizer, scheduler, scaler, progress, meters }, model)
+        (TrainState { arch, vs, optimizer, scheduler, scaler, best_accuracy: 0.0 }, model)
     }
 
     /// Whether each step in fp16 was made, or skipped because of an overflow.
@@ -151,11 +171,12 @@ mod tests {
         let (mut whole, model) = begin();
         let made = train(&mut whole, &model, 0..10);
         assert!(!made[0] && made[9], "the scale shrinks until the gradients fit: {made:?}");
-        whole.save(&path, &group).unwrap();
+        whole.training().save(&path, &(), &group).unwrap();
         train(&mut whole, &model, 10..15);
 
         let (mut resumed, model) = begin();
-        assert_eq!(resumed.resume(&path, &group).unwrap(), Generators::Restored);
+        let Resumed { progress: (), generators } = resumed.training().load(&path, &group).unwrap();
+        assert_eq!(generators, Generators::Restored);
         train(&mut resumed, &model, 10..15);
         assert_eq!(outcome(&resumed), outcome(&whole));
     }

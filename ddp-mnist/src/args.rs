@@ -1,9 +1,7 @@
 //! The command line.
 
-use crate::comm_hook::CommHookArgs;
-use clap::builder::RangedU64ValueParser;
 use clap::{Parser, ValueEnum};
-use report::{ProcessGroupArgs, ReportArgs, Resume};
+use report::{CommHookArgs, ProcessGroupArgs, ReportArgs, Resume, positive};
 use std::path::PathBuf;
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoaderOptions, Mnist, Split, download};
@@ -172,10 +170,6 @@ impl Args {
             ..Default::default()
         }
     }
-}
-
-fn positive() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
 }
 
 #[cfg(test)]

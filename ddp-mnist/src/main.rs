@@ -10,7 +10,6 @@
 
 mod args;
 mod checkpoint;
-mod comm_hook;
 mod model;
 #[cfg(test)]
 mod tests;

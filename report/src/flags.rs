@@ -1,6 +1,7 @@
 //! Flags that several programs have, and what the user gives them.
 
 use clap::builder::PossibleValue;
+use clap::builder::RangedU64ValueParser;
 use clap::{ValueEnum, value_parser};
 use std::ffi::OsString;
 use std::io;
@@ -115,6 +116,14 @@ impl From<OsString> for Resume {
 }
 
 impl Resume {
+    /// The checkpoint that it names, whether it exists or not. `own` is where this training saves.
+    pub fn named<'a>(&'a self, own: &'a Path) -> &'a Path {
+        match self {
+            Resume::Auto => own,
+            Resume::File(file) => file,
+        }
+    }
+
     /// The checkpoint to load; `None` for a fresh start, which rank 0 then announces. `own` is where
     /// this training saves. A collective: rank 0, which saves, looks whether the file exists.
     ///
@@ -135,6 +144,11 @@ impl Resume {
         }
         Ok(exists.then_some(own))
     }
+}
+
+/// The parser of a flag's number, at least 1: `#[arg(long, value_parser = report::positive())]`.
+pub fn positive() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 /// The value of a flag, as the user writes it.

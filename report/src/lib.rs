@@ -18,16 +18,19 @@
 //! | `table` | [`table()`]: numbers in columns, for people |
 //! | `command_line` | [`parse`]: the command line, as argparse would read it |
 //! | `vocabulary` | [`Originals`]: the original's flags, and what stands for them here ([`Here`]) |
+//! | `comm_hook` | [`CommHookArgs`]: how gradients are compressed |
+//! | `precision` | [`Precision`]: 16-bit floats |
 //! | `devices` | [`DevicesArgs`]: the devices of a training, and those of one of its processes |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
 //! | `exit` | [`exit`](fn@exit): the end of a rank, and why it failed |
 //! | `file` | [`save`]: writes a text to a file |
-//! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`ReportArgs`]: what it writes; [`Resume`]; [`flag_value`]; [`say_unused_gpus`] |
+//! | `flags` | [`ProcessGroupArgs`]: where a rank trains and how it meets the others; [`ReportArgs`]: what it writes; [`Resume`]; [`flag_value`]; [`positive`]; [`say_unused_gpus`] |
 
 #![deny(missing_docs)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bytes;
+mod comm_hook;
 mod command_line;
 pub mod console;
 mod devices;
@@ -38,6 +41,7 @@ mod in_flight;
 mod meter;
 mod metrics_log;
 mod pass;
+mod precision;
 mod progress;
 mod record_file;
 mod run;
@@ -48,15 +52,17 @@ mod timing;
 mod vocabulary;
 
 pub use bytes::{parse_size, size};
+pub use comm_hook::CommHookArgs;
 pub use command_line::parse;
 pub use devices::{DevicesArgs, one_thread_each, process_group_on};
 pub use exit::exit;
 pub use file::save;
-pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value, say_unused_gpus};
+pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value, positive, say_unused_gpus};
 pub use in_flight::InFlight;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use pass::{Batches, Meters, Pass};
+pub use precision::Precision;
 pub use progress::{progress_bar, say};
 pub use run::{Progress, Run};
 pub use step::{Step, why_not_finite};

@@ -107,6 +107,11 @@ impl<'a, const N: usize> Run<'a, N> {
         Run { every: Some(every), max_steps, ..self }
     }
 
+    /// A run that goes on with the meters of an epoch that was interrupted.
+    pub fn with_meters(self, meters: Meters<N>) -> Self {
+        Run { pass: self.pass.resume(0, meters), ..self }
+    }
+
     /// How far the training has come.
     pub fn progress(&self) -> Progress {
         self.progress
@@ -176,11 +181,6 @@ impl<'a, const N: usize> Run<'a, N> {
     /// The pass over the current epoch: its meters, and its position.
     pub fn pass(&self) -> &Pass<N> {
         &self.pass
-    }
-
-    /// Goes on with the meters of an epoch that was interrupted. Before [`epoch`](Self::epoch).
-    pub fn set_meters(&mut self, meters: Meters<N>) {
-        self.pass = Pass::default().resume(0, meters);
     }
 
     /// Ends an epoch. Returns the means over the samples of all ranks. A collective.

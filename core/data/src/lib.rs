@@ -45,7 +45,7 @@ pub use loader::{DataLoader, DataLoaderOptions, Epoch};
 pub use mnist::{Mnist, Split};
 pub use sampler::{
     BatchSampler, DistributedSampler, DistributedSamplerWrapper, RandomSampler, Sampler,
-    SequentialSampler, Shard, SubsetRandomSampler, WeightedRandomSampler,
+    SequentialSampler, Shard, ShardSampler, SubsetRandomSampler, WeightedRandomSampler,
 };
 pub use subset::{Lengths, Subset, random_split};
 pub use tensor_dataset::TensorDataset;

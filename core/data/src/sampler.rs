@@ -6,17 +6,20 @@
 //! | `distributed` | [`DistributedSampler`], and the [`DistributedSamplerWrapper`] that divides any other among ranks |
 //! | `random` | [`RandomSampler`], [`SubsetRandomSampler`], [`WeightedRandomSampler`] |
 //! | `batch` | [`BatchSampler`] |
+//! | `shard` | [`ShardSampler`], which PyTorch lacks: every sample once, for an evaluation |
 
 use crate::Result;
 
 mod batch;
 mod distributed;
 mod random;
+mod shard;
 
 pub use batch::BatchSampler;
 pub(super) use batch::Chunks;
 pub use distributed::{DistributedSampler, DistributedSamplerWrapper, Shard};
 pub use random::{RandomSampler, SubsetRandomSampler, WeightedRandomSampler};
+pub use shard::ShardSampler;
 
 /// Selects the samples of an epoch, and their order.
 ///

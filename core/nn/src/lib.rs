@@ -23,12 +23,13 @@ mod conv;
 mod conv_transpose;
 pub mod init;
 mod layers;
+mod memory_format;
 mod norms;
 mod rnn;
 mod transformer;
 mod transformer_encoder;
 
-use tch_parallel_base::LogicalDevice;
+use tch_parallel_base::{LogicalDevice, Result};
 
 pub use attention::masks::generate_square_subsequent_mask;
 pub use attention::{
@@ -43,6 +44,7 @@ pub use conv_transpose::{
     conv_transpose1d, conv_transpose2d, conv_transpose3d,
 };
 pub use layers::{EmbeddingOptions, LinearOptions, embedding, linear};
+pub use memory_format::{channels_last, channels_last_weights};
 pub use norms::{GroupNormOptions, LayerNormOptions, group_norm, layer_norm};
 pub use rnn::{Gru, Lstm, RnnOptions, gru, lstm};
 pub use tch_parallel_base::parameters::{named_buffers, named_parameters};

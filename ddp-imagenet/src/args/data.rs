@@ -2,8 +2,6 @@
 
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
-use report::flag_value;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tch_parallel::Error;
 use tch_parallel::data::transforms::{
@@ -23,25 +21,25 @@ pub struct DataArgs {
     /// Directory of the images: with train and val for imagefolder, with their own files for the
     /// others.
     #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// Data set to train on.
     #[arg(long, value_enum, default_value_t = Source::Imagefolder)]
-    dataset: Source,
+    pub dataset: Source,
     /// Same as --dataset synthetic.
     #[arg(long, conflicts_with = "dataset")]
-    dummy: bool,
+    pub dummy: bool,
     /// Download CIFAR-10, or all 70,000 digits of MNIST, first.
     #[arg(long, conflicts_with = "dir")]
-    download: bool,
+    pub download: bool,
     /// Height and width of the network's input, for imagefolder and synthetic [default: 224].
     #[arg(long, value_name = "PIXELS")]
-    image_size: Option<usize>,
+    pub image_size: Option<usize>,
     /// Do not augment training images: at most crop their centre.
     #[arg(long)]
-    no_augment: bool,
+    pub no_augment: bool,
     /// Skip images that cannot be read, and count them, instead of stopping.
     #[arg(long)]
-    skip_bad: bool,
+    pub skip_bad: bool,
     /// Images per batch, for all ranks of this host together.
     #[arg(short, long, default_value_t = 256)]
     pub batch_size: usize,
@@ -101,11 +99,12 @@ impl DataArgs {
         ))
     }
 
-    /// How each of a host's `ranks` loads its share of the batches, divided as in main.py.
+    /// How each of a host's `ranks` loads its share of the batches, divided as in main.py. `pin_memory`:
+    /// whether batches are copied to a GPU.
     ///
     /// # Errors
     /// [`Error::Argument`] for a batch with fewer images than ranks.
-    pub fn loader(&self, ranks: usize) -> Result<DataLoaderOptions> {
+    pub fn loader(&self, ranks: usize, pin_memory: bool) -> Result<DataLoaderOptions> {
         let expected = format!("at least {ranks}, an image for each rank of this host");
         ensure!(
             self.batch_size >= ranks,
@@ -114,20 +113,9 @@ impl DataArgs {
         Ok(DataLoaderOptions {
             batch_size: self.batch_size / ranks,
             num_workers: self.workers.div_ceil(ranks),
+            pin_memory,
             ..Default::default()
         })
-    }
-
-    /// The flags that make another process use the same images, in batches of its own.
-    pub fn source_flags(&self) -> Vec<OsString> {
-        let dataset = format!("--dataset={}", flag_value(&self.source()));
-        let mut flags = vec![OsString::from(dataset)];
-        flags.extend(self.image_size.map(|pixels| format!("--image-size={pixels}").into()));
-        flags.extend(self.download.then(|| "--download".into()));
-        flags.extend(self.no_augment.then(|| "--no-augment".into()));
-        flags.extend(self.skip_bad.then(|| "--skip-bad".into()));
-        flags.extend(self.dir.clone().map(OsString::from));
-        flags
     }
 
     fn image_size(&self) -> Result<usize> {
@@ -244,7 +232,7 @@ mod tests {
     }
 
     fn shares(flags: &str, ranks: usize) -> (usize, usize) {
-        let options = data(flags).loader(ranks).unwrap();
+        let options = data(flags).loader(ranks, false).unwrap();
         (options.batch_size, options.num_workers)
     }
 
@@ -261,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_smaller_than_the_number_of_ranks_is_refused() {
-        let error = data("-b 3").loader(4).unwrap_err().to_string();
+        let error = data("-b 3").loader(4, false).unwrap_err().to_string();
         assert_eq!(
             error,
             "--batch-size is 3, but must be at least 4, an image for each rank of this host"
@@ -284,23 +272,5 @@ mod tests {
         let (train, val) = data("--dummy --image-size 64").load(0).unwrap();
         assert_eq!((train.len(), val.len()), (1_281_167, 50_000));
         assert_eq!(train.batch(&[7], 0).unwrap().0.size(), [1, 3, 64, 64]);
-    }
-
-    #[test]
-    fn flags_for_another_process_name_the_same_images() {
-        for (given, source) in [
-            ("--dataset cifar10 --download", Source::Cifar10),
-            ("--dummy --image-size 64 --no-augment", Source::Synthetic),
-            ("--skip-bad some/dir", Source::Imagefolder),
-        ] {
-            let given = data(given);
-            let flags = given.source_flags();
-            let text: Vec<_> = flags.iter().map(|flag| flag.to_str().unwrap()).collect();
-            let again = data(&text.join(" "));
-            assert_eq!(again.source(), source);
-            // Which --dummy is, in another spelling.
-            let again = DataArgs { dummy: given.dummy, dataset: given.dataset, ..again };
-            assert_eq!(format!("{again:?}"), format!("{given:?}"));
-        }
     }
 }

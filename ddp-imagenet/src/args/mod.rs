@@ -13,7 +13,7 @@ mod train;
 use crate::exhibits::{compare::CompareArgs, train_cifar};
 use clap::{Parser, Subcommand};
 
-pub use data::{Images, Source};
+pub use data::Images;
 pub use train::TrainArgs;
 
 /// Trains an image classifier on all ranks of a job, as PyTorch's ImageNet example does.

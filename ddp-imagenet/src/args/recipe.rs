@@ -1,19 +1,18 @@
 //! How a network is trained: optimizer, schedule, precision.
 
 use clap::{ValueEnum, value_parser};
+use report::{CommHookArgs, Precision};
 use std::ops::Range;
-use tch::Kind;
 use tch::nn::VarStore;
 use tch_parallel::amp::GradScalerOptions;
 use tch_parallel::distributed::ProcessGroup;
-use tch_parallel::distributed::hooks::{Bf16Compress, CommHook, Fp16Compress};
 use tch_parallel::optim::lr_scheduler::{
     CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
 use tch_parallel::{Error, Result};
 
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, clap::Args)]
 pub struct RecipeArgs {
     /// Number of passes over the training set.
     #[arg(long, default_value_t = 90, value_parser = value_parser!(u64).range(1..))]
@@ -38,10 +37,9 @@ pub struct RecipeArgs {
     accumulate: u32,
     /// Train in mixed precision, with fp16 by a scaled loss.
     #[arg(long, value_enum)]
-    amp: Option<Precision>,
-    /// Exchange gradients in 16 bits.
-    #[arg(long, value_enum)]
-    comm_hook: Option<Precision>,
+    pub amp: Option<Precision>,
+    #[command(flatten)]
+    pub comm_hook: CommHookArgs,
     /// Shard the optimizer's state over the ranks (ZeroRedundancyOptimizer).
     #[arg(long)]
     zero: bool,
@@ -54,15 +52,6 @@ pub enum Decay {
     Step,
     /// Follow half a cosine to 0 at the end.
     Cosine,
-}
-
-/// A kind of 16-bit floats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Precision {
-    /// The range of 32-bit floats with 8 bits of precision.
-    Bf16,
-    /// 11 bits of precision; small gradients vanish unless the loss is scaled.
-    Fp16,
 }
 
 impl RecipeArgs {
@@ -104,25 +93,6 @@ impl RecipeArgs {
         let warm_up = Box::new(LinearLr { start_factor, total_iters, ..Default::default() });
         let milestones = vec![self.warmup_epochs];
         Ok(Box::new(SequentialLr { schedules: vec![warm_up, decay], milestones }))
-    }
-
-    /// The hook that compresses gradients, if the flags ask for one. It has no state to save in a
-    /// checkpoint.
-    pub fn comm_hook(&self) -> Option<Box<dyn CommHook>> {
-        self.comm_hook.map(|precision| -> Box<dyn CommHook> {
-            match precision {
-                Precision::Fp16 => Box::new(Fp16Compress),
-                Precision::Bf16 => Box::new(Bf16Compress),
-            }
-        })
-    }
-
-    /// The precision of autocast, if not 32-bit floats.
-    pub fn precision(&self) -> Option<Kind> {
-        self.amp.map(|precision| match precision {
-            Precision::Bf16 => Kind::BFloat16,
-            Precision::Fp16 => Kind::Half,
-        })
     }
 
     /// Only fp16 has too small a range for gradients that are not scaled.

@@ -1,15 +1,16 @@
 //! The flags of a training: data, network, recipe, and where results go.
 
-use super::data::DataArgs;
+use super::data::{DataArgs, Source};
 use super::recipe::RecipeArgs;
-use crate::layout::channels_last;
-use anyhow::Result;
-use clap::value_parser;
 use ddp_imagenet::models::Arch;
-use report::{ProcessGroupArgs, ReportArgs, Resume};
+use report::{ProcessGroupArgs, ReportArgs, Resume, positive, say};
 use std::ops::Range;
 use std::path::PathBuf;
 use tch::Tensor;
+use tch_parallel::Result;
+use tch_parallel::backends::cudnn;
+use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::nn::{NormLayer, channels_last};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
@@ -49,23 +50,44 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     checkpoint_dir: PathBuf,
     /// Save every N batches as well as after each epoch.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    save_every: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = positive())]
+    save_every: Option<usize>,
 
     /// Print a line every N batches.
-    #[arg(short, long, default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
-    print_freq: u32,
+    #[arg(short, long, default_value_t = 10, value_parser = positive())]
+    pub print_freq: usize,
     #[command(flatten)]
     pub report: ReportArgs,
     /// Stop each epoch, and each validation, after N batches.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    steps: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = positive())]
+    pub steps: Option<usize>,
 
     #[command(flatten)]
     pub process_group: ProcessGroupArgs,
 }
 
 impl TrainArgs {
+    /// Says what a user may not expect, and lets cuDNN try which algorithms are fastest, as main.py
+    /// does, unless the run is to be repeatable.
+    pub fn announce(&self, group: &ProcessGroup) {
+        if self.data.source() == Source::Synthetic {
+            say(group, "=> Dummy data is used: noise, from which nothing can be learnt");
+        }
+        cudnn::set_deterministic(self.seed.is_some());
+        cudnn::set_benchmark(self.seed.is_none());
+        if group.device().is_cuda() && self.seed.is_some() {
+            say(
+                group,
+                "=> --seed: cuDNN takes only deterministic algorithms, which may be much slower",
+            );
+        }
+    }
+
+    /// The model's normalisation, over the batch of this rank or of all ranks.
+    pub fn norm_layer(&self, group: &ProcessGroup) -> NormLayer {
+        if self.sync_bn { NormLayer::SyncBatchNorm(group.clone()) } else { NormLayer::BatchNorm }
+    }
+
     /// The images in the memory format that the flags ask for.
     pub fn layout(&self, images: Tensor) -> Result<Tensor> {
         if self.channels_last { channels_last(&images) } else { Ok(images) }
@@ -81,20 +103,9 @@ impl TrainArgs {
         self.checkpoint_dir.join("model_best.safetensors")
     }
 
-    /// How many of a loader's batches are used.
-    pub fn steps(&self, batches: usize) -> usize {
-        self.steps.map_or(batches, |steps| batches.min(steps as usize))
-    }
-
-    /// Whether the line of batch number `step`, from 0, is printed.
-    pub fn prints(&self, step: usize) -> bool {
-        step.is_multiple_of(self.print_freq as usize)
-    }
-
     /// Whether to save a checkpoint after the step of these batches. Between the batches of a step
     /// there is nothing to save.
     pub fn saves(&self, batches: Range<usize>) -> bool {
-        let due = |every: usize| batches.start / every != batches.end / every;
-        self.save_every.is_some_and(|every| due(every as usize))
+        self.save_every.is_some_and(|every| batches.start / every != batches.end / every)
     }
 }

@@ -1,6 +1,7 @@
 //! One training in processes of its own, and what it measured.
 
 use super::args::CompareArgs;
+use crate::args::data::DataArgs;
 use crate::exhibits::train_cifar::{EpochEvent, Method, OptimizerKind, StepEvent};
 use anyhow::Result;
 use exhibit_kit::comparison::{self, Comparison, Training, Workers};
@@ -88,7 +89,7 @@ pub fn train(
     let ranks = Workers::Ranks(all.len());
     let training = Training {
         name: name.clone(),
-        flags: flags.split(' ').map(OsString::from).chain(data.source_flags()).collect(),
+        flags: flags.split(' ').map(OsString::from).chain(same_images(data)).collect(),
         workers: if method.is_distributed() { ranks } else { Workers::Process },
         single_threaded: on_cpu,
     };
@@ -111,4 +112,47 @@ pub fn train(
         fetch_seconds: slowest(|step| step.fetch_seconds),
         epoch_seconds: whole.map(|epoch| epoch.seconds).reduce(f64::max),
     })
+}
+
+/// The flags that make another process use the same images, in batches of its own.
+fn same_images(data: &DataArgs) -> Vec<OsString> {
+    let dataset = format!("--dataset={}", flag_value(&data.source()));
+    let mut flags = vec![OsString::from(dataset)];
+    flags.extend(data.image_size.map(|pixels| format!("--image-size={pixels}").into()));
+    flags.extend(data.download.then(|| "--download".into()));
+    flags.extend(data.no_augment.then(|| "--no-augment".into()));
+    flags.extend(data.skip_bad.then(|| "--skip-bad".into()));
+    flags.extend(data.dir.clone().map(OsString::from));
+    flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        data: DataArgs,
+    }
+
+    #[test]
+    fn flags_for_another_process_name_the_same_images() {
+        let data = |flags: Vec<OsString>| {
+            Line::try_parse_from([OsString::from("program")].into_iter().chain(flags)).unwrap().data
+        };
+        for given in [
+            "--dataset cifar10 --download",
+            "--dummy --image-size 64 --no-augment",
+            "--skip-bad some/dir",
+        ] {
+            let given = data(given.split(' ').map(OsString::from).collect());
+            let again = data(same_images(&given));
+            assert_eq!(again.source(), given.source());
+            // Which --dummy is, in another spelling.
+            let again = DataArgs { dummy: given.dummy, dataset: given.dataset, ..again };
+            assert_eq!(format!("{again:?}"), format!("{given:?}"));
+        }
+    }
 }

@@ -149,8 +149,7 @@ impl Args {
     /// # Errors
     /// [`Error::Argument`] for a batch with fewer images than devices.
     pub fn loader(&self, device: LogicalDevice, ranks: usize) -> Result<DataLoaderOptions> {
-        let pin_memory = matches!(device, LogicalDevice::Cuda(_));
-        let options = DataLoaderOptions { pin_memory, ..self.data.loader(ranks)? };
+        let options = self.data.loader(ranks, matches!(device, LogicalDevice::Cuda(_)))?;
         if let (Method::DataParallel, Some(devices)) = (self.method, &self.devices.devices) {
             let expected = format!("at least {}, an image for each device", devices.len());
             let batch_size = options.batch_size;

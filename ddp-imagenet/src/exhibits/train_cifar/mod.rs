@@ -8,6 +8,7 @@
 //! | `data_parallel` | several devices of one process |
 //! | `distributed` | a process for each device |
 //! | `apex` | the same with Apex's wrapper |
+//! | `originals` | [`ORIGINALS`]: the repository's flags |
 //! | `progress` | [`Progress`]: the repository's lines, and the numbers for a comparison |
 //!
 //! Read the four side by side: each differs from the last by a handful of lines.
@@ -16,6 +17,7 @@ mod apex;
 mod args;
 mod data_parallel;
 mod distributed;
+mod originals;
 mod progress;
 mod single;
 
@@ -25,6 +27,7 @@ use report::one_thread_each;
 use tch_parallel::distributed::{Env, init_process_group};
 
 pub use args::{Args, Method, OptimizerKind};
+pub use originals::ORIGINALS;
 pub use progress::{EpochEvent, Progress, StepEvent};
 
 /// Trains with the method of the flags.

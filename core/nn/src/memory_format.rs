@@ -1,6 +1,6 @@
 //! The memory format of images and weights.
 
-use anyhow::Result;
+use crate::Result;
 use tch::Tensor;
 use tch::nn::VarStore;
 

@@ -1,4 +1,4 @@
-//! The communication hooks that the command line offers.
+//! The communication hooks of DistributedDataParallel, as flags.
 
 use clap::{Args, ValueEnum};
 use tch_parallel::Result;
@@ -33,7 +33,10 @@ enum Choice {
 }
 
 impl CommHookArgs {
-    /// The chosen hook, if any.
+    /// The chosen hook, if any. PowerSGD has a state that no checkpoint contains.
+    ///
+    /// # Errors
+    /// Those of [`PowerSgd::new`].
     pub fn hook(&self) -> Result<Option<Box<dyn CommHook>>> {
         Ok(match self.comm_hook {
             None => None,

@@ -1,7 +1,7 @@
 //! Every image once, whatever the number of ranks.
 
-use tch_parallel::Result;
-use tch_parallel::data::{Sampler, Shard};
+use super::{Sampler, Shard};
+use crate::Result;
 
 /// A rank's part of a data set, in order: every `num_replicas`-th sample, and none twice.
 ///
