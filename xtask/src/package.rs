@@ -1,12 +1,12 @@
-//! `cargo xtask package`: packages the crates that are published, and builds a program from the packages
-//! as somebody else would.
+//! `cargo xtask package`: packages the crates that are published, and builds two programs from the packages
+//! as somebody else would: a small one, and a copy of ddp-mnist.
 
 use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::checkout::{checkout, target_dir};
 use crate::command;
@@ -19,18 +19,20 @@ use crate::workspace::Workspace;
 const LIBRARIES: [&str; 9] = [
     "find-libtorch",
     "c10d-sys",
+    "tch-parallel-contract",
     "tch-parallel-base",
     "tch-parallel-data",
     "tch-parallel-nn",
     "tch-parallel-optim",
     "tch-parallel",
-    "tch-parallel-contract",
     "tch-parallel-report",
 ];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const BUILD_SCRIPT: &str = "fn main() {\n    find_libtorch::link_program();\n}\n";
 const PROGRAM: &str = include_str!("../../core/examples/readme.rs");
+/// The trainer whose source needs nothing but what is published.
+const COPIED: &str = "ddp-mnist";
 
 /// What is published: the libraries and the launcher.
 fn packages() -> impl Iterator<Item = &'static str> {
@@ -56,10 +58,14 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 
 fn try_out(workspace: &Workspace, target: &Path, folder: &Path) -> Result<()> {
     let packages: Vec<_> = packages().map(|name| format!("{name}-{VERSION}")).collect();
-    write(&folder.join("Cargo.toml"), workspace_manifest(&packages))?;
+    let manifest = checkout().join("Cargo.toml");
+    let manifest = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
+    write(&folder.join("Cargo.toml"), workspace_manifest(&manifest, &packages))?;
     write(&folder.join("program/Cargo.toml"), program_manifest(workspace.release.tch))?;
     write(&folder.join("program/build.rs"), BUILD_SCRIPT)?;
     write(&folder.join("program/src/main.rs"), PROGRAM)?;
+    let mut copy = Command::new("cp");
+    command::run_quietly(copy.arg("-r").arg(checkout().join(COPIED)).arg(folder))?;
     for package in packages {
         let file = target.join(format!("package/{package}.crate"));
         let mut unpack = Command::new("tar");
@@ -72,7 +78,8 @@ fn try_out(workspace: &Workspace, target: &Path, folder: &Path) -> Result<()> {
         cargo.current_dir(folder).env("CARGO_TARGET_DIR", &target);
         cargo
     };
-    command::run(cargo().args(["build", "--release", "--package=program", "--package", LAUNCHER]))?;
+    let programs = ["--package=program", "--package", COPIED, "--package", LAUNCHER];
+    command::run(cargo().args(["build", "--release"]).args(programs))?;
     let mut launch = Command::new(target.join("release/launch"));
     let said = command::output(launch.args(["-n", "2"]).arg(target.join("release/program")))?;
     print!("{said}");
@@ -86,17 +93,21 @@ fn try_out(workspace: &Workspace, target: &Path, folder: &Path) -> Result<()> {
     command::run(document.arg("--features=tch-parallel/download,tch-parallel/images"))
 }
 
-/// Takes the packages from their folders instead of a registry.
-fn workspace_manifest(packages: &[String]) -> String {
+/// The checkout's, with the packages in place of its folders. They are taken from where they were
+/// unpacked instead of a registry.
+fn workspace_manifest(checkout: &str, packages: &[String]) -> String {
+    let members = format!("members = [\"program\", \"{COPIED}\", \"{}\"]", packages.join("\", \""));
+    let published = checkout.lines().filter_map(|line| match line.split_once("path = \"") {
+        _ if line.starts_with("default-members") => None,
+        _ if line.starts_with("members") => Some(members.clone()),
+        // Without a version, it is not published.
+        Some((before, path)) => Some(before.to_owned() + path.split_once("\", ")?.1),
+        None => Some(line.to_owned()),
+    });
     let patches = LIBRARIES.iter().zip(packages);
-    let patches = patches.map(|(name, folder)| format!("{name} = {{ path = \"{folder}\" }}\n"));
-    format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [\"program\", \"{}\"]\n\n\
-         [patch.crates-io]\n{}\n\
-         [profile.release.package.torch-sys]\nopt-level = 0\n",
-        packages.join("\", \""),
-        patches.collect::<String>()
-    )
+    let patches = patches.map(|(name, folder)| format!("{name} = {{ path = \"{folder}\" }}"));
+    let patches = ["[patch.crates-io]".to_owned()].into_iter().chain(patches);
+    published.chain(patches).collect::<Vec<_>>().join("\n")
 }
 
 /// Like README's "A crate of your own".
@@ -117,6 +128,19 @@ fn same_weights(said: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_published_loses_its_folder_and_the_rest_is_left_out() {
+        let checkout = "[workspace]\nmembers = [\"core\"]\ndefault-members = [\"core\"]\n\n\
+            [workspace.dependencies]\ntch-parallel = { path = \"core\", version = \"0.1.0\" }\n\
+            exhibit-kit = { path = \"exhibit-kit\" }\ntch = \"0.26\"\n";
+        let manifest = workspace_manifest(checkout, &["find-libtorch-0.1.0".into()]);
+        let expected = "[workspace]\nmembers = [\"program\", \"ddp-mnist\", \
+            \"find-libtorch-0.1.0\"]\n\n[workspace.dependencies]\n\
+            tch-parallel = { version = \"0.1.0\" }\ntch = \"0.26\"\n\
+            [patch.crates-io]\nfind-libtorch = { path = \"find-libtorch-0.1.0\" }";
+        assert_eq!(manifest, expected);
+    }
 
     #[test]
     fn ranks_that_differ_or_are_missing_are_noticed() {
