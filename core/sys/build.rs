@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use find_libtorch::{Libtorch, variable};
 
 const SOURCES: &[&str] = &[
+    "error_kind.cpp",
     "amp.cpp",
     "initialize.cpp",
     "store.cpp",

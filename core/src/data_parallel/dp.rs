@@ -154,7 +154,7 @@ impl<M: Send> DataParallel<M> {
         hook_gradients(&mut leaves, &wholes, move |gradients, retain_graph| {
             shared
                 .backward_gathered(&parts, gradients, &inputs, retain_graph)
-                .map_err(|error| error.to_string())
+                .map_err(|error| error.to_string().into())
         })
         .map_err(Error::engine("gather"))?;
         for (index, leaf) in wanted.into_iter().zip(leaves) {

@@ -6,6 +6,7 @@ mod cuda;
 use super::{BatchNorm, BatchNormOptions, Inputs};
 use crate::distributed::{ProcessGroup, ReduceOp};
 use crate::{Error, Result};
+use c10d_sys::ErrorKind;
 use c10d_sys::autograd::hook_gradients;
 use c10d_sys::tensor::grad_enabled;
 use std::borrow::Borrow;
@@ -132,7 +133,13 @@ impl SyncBatchNorm {
             if !keep_graph {
                 saved = None;
             }
-            gradients.map_err(|error| error.to_string())
+            // The backward pass has not failed on this rank alone.
+            gradients.map_err(|error| match error {
+                Error::Collective { .. } => {
+                    c10d_sys::Error::new(ErrorKind::Connection, error.to_string())
+                }
+                error => error.to_string().into(),
+            })
         })
         .map_err(Error::engine(FORWARD))?;
         let [output] = outputs;

@@ -61,14 +61,14 @@ struct GradientHook : torch::autograd::Function<GradientHook> {
     }
     std::vector<c10d_tensor*> given(state->inputs);
     const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
-    char* message = state->call(state->context, borrowed.data(), keep_graph, given.data());
+    const auto status = state->call(state->context, borrowed.data(), keep_graph, given.data());
     // One for the state, which is not a tensor, one for each leaf and one for each input.
     torch::autograd::variable_list results(1 + gradients.size());
     for (auto* pointer : given) {
       std::unique_ptr<at::Tensor> gradient(static_cast<at::Tensor*>(pointer));
       results.push_back(gradient ? std::move(*gradient) : at::Tensor());
     }
-    c10d_sys::raise(message);
+    c10d_sys::raise(status);
     return results;
   }
 };
@@ -92,6 +92,10 @@ struct c10d_graph_end {
 struct c10d_thread_state {
   at::ThreadLocalState state;
 };
+
+c10d_status c10d_tensor_backward(const c10d_tensor* tensor) {
+  return guarded([&] { static_cast<const at::Tensor*>(tensor)->backward(); });
+}
 
 c10d_status c10d_graph_end_new(const c10d_tensor* pointer, c10d_graph_end** out) {
   return guarded([&] {

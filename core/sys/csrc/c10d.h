@@ -21,12 +21,13 @@ typedef struct c10d_thread_state c10d_thread_state;
 typedef struct c10d_event c10d_event;
 typedef void c10d_tensor;
 
-// The kind of an exception, by its type. error.rs classifies the unclassified by their text.
+// The kind of an exception; error.rs says what each means.
 typedef enum {
-  C10D_UNCLASSIFIED = 0,
+  C10D_OTHER = 0,
   C10D_CONNECTION = 1,
   C10D_TIMEOUT = 2,
   C10D_MISUSE = 3,
+  C10D_UNFINISHED = 4,
 } c10d_error_kind;
 
 typedef struct {
@@ -216,15 +217,14 @@ c10d_status c10d_process_group_add_nccl(c10d_process_group* group, int device_in
 
 // --- comm_hook.cpp: comm.hpp ---
 
-// The functions of a communication hook. Those that return text return null on success, or a
-// message from c10d_copy_text.
+// The functions of a communication hook. The message of a failure is from c10d_copy_text.
 typedef struct {
   // Starts the exchange of a bucket, which is borrowed for the call. Sets `*pending` to what
   // `finish` will be given.
-  char* (*start)(void* context, c10d_grad_bucket* bucket, void** pending);
+  c10d_status (*start)(void* context, c10d_grad_bucket* bucket, void** pending);
   // Waits for the exchange and puts a new tensor into `*result`. Takes ownership of `pending`.
   // Called for one bucket after the other, in order, on the thread of the backward pass.
-  char* (*finish)(void* pending, c10d_tensor** result);
+  c10d_status (*finish)(void* pending, c10d_tensor** result);
   // Abandons an exchange that will not be finished.
   void (*drop_pending)(void* pending);
   void (*drop)(void* context);
@@ -267,6 +267,9 @@ c10d_status c10d_reducer_new(
 c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* reducer);
 c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* reducer, bool* out);
 c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
+// The parameters whose gradients the last backward pass has not made, if the three above fail with
+// C10D_UNFINISHED; otherwise none. `indices` has room for all parameters.
+c10d_status c10d_reducer_missing(c10d_reducer* reducer, size_t* indices, size_t* len);
 // Passes each output through an identity function whose backward tells the reducer that the
 // backward pass has begun.
 c10d_status c10d_reducer_sink(c10d_reducer* reducer, c10d_tensor** outputs, size_t count);
@@ -295,12 +298,15 @@ c10d_status c10d_set_bucket_order(c10d_tensor** parameters, size_t count);
 // Graphs that lead to the parameters keep what their backward passes need.
 void c10d_reducer_free(c10d_reducer* reducer);
 
-// --- autograd.cpp: backward passes in parts ---
+// --- autograd.cpp: backward passes, whole and in parts ---
+
+// tensor.backward()
+c10d_status c10d_tensor_backward(const c10d_tensor* tensor);
 
 // Gets the leaves' gradients, borrowed, null for a leaf without one, and whether to keep the graph.
-// Puts a new tensor, or null, into `input_gradients` for each input. Returns null on success, or a
-// message from c10d_copy_text.
-typedef char* (*c10d_gradient_hook)(
+// Puts a new tensor, or null, into `input_gradients` for each input. The message of a failure is from
+// c10d_copy_text.
+typedef c10d_status (*c10d_gradient_hook)(
     void* context, c10d_tensor** gradients, bool keep_graph, c10d_tensor** input_gradients);
 typedef void (*c10d_drop)(void* context);
 

@@ -309,11 +309,16 @@ c10d_status c10d_batch(c10d_process_group* handle, const c10d_message* messages,
 }
 
 c10d_status c10d_work_wait(c10d_work* work, int64_t timeout_ms) {
-  return guarded([&] {
+  auto status = guarded([&] {
     if (work->work) {
       work->work->wait(limit(timeout_ms, kNoTimeout));
     }
   });
+  // Work::wait throws a plain c10::Error when the time is over.
+  if (status.message != nullptr && status.kind == C10D_OTHER && !work->work->isCompleted()) {
+    status.kind = C10D_TIMEOUT;
+  }
+  return status;
 }
 
 c10d_status c10d_work_is_completed(c10d_work* work, bool* out) {

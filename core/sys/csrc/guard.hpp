@@ -1,11 +1,10 @@
-// What every function of the C ABI shares: an exception becomes a status.
+// What every function of the C ABI shares: an exception becomes a status, and the other way round.
 #pragma once
 
 #include "c10d.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/exception.h>
 
 #include <cstring>
 #include <exception>
@@ -20,30 +19,14 @@ inline char* copy_text(const std::string& text) {
   return strdup(text.c_str());
 }
 
-template <typename... Types>
-bool is_any_of(const std::exception& error) {
-  return (... || (dynamic_cast<const Types*>(&error) != nullptr));
-}
+// A failure whose kind is known where it is thrown.
+struct Failure : std::runtime_error {
+  Failure(const std::string& text, c10d_error_kind kind) : std::runtime_error(text), kind(kind) {}
 
-// Gloo, NCCL and much of libtorch throw one type for everything, so their errors stay unclassified.
-inline c10d_error_kind kind_of(const std::exception& error) {
-  // A TimeoutError is a DistNetworkError too, so it must be checked first.
-  if (is_any_of<c10d::TimeoutError>(error)) {
-    return C10D_TIMEOUT;
-  }
-  if (is_any_of<c10::DistNetworkError>(error)) {
-    return C10D_CONNECTION;
-  }
-  if (is_any_of<
-          c10::IndexError,
-          c10::NotImplementedError,
-          c10::TypeError,
-          c10::ValueError,
-          std::invalid_argument>(error)) {
-    return C10D_MISUSE;
-  }
-  return C10D_UNCLASSIFIED;
-}
+  c10d_error_kind kind;
+};
+
+c10d_error_kind kind_of(const std::exception& error);
 
 // Without C++'s backtrace.
 inline std::string text_of(const std::exception& error) {
@@ -55,20 +38,20 @@ template <typename F>
 c10d_status guarded(F&& body) noexcept {
   try {
     body();
-    return {nullptr, C10D_UNCLASSIFIED};
+    return {nullptr, C10D_OTHER};
   } catch (const std::exception& error) {
     return {copy_text(text_of(error)), kind_of(error)};
   } catch (...) {
-    return {copy_text("an exception that is no std::exception"), C10D_UNCLASSIFIED};
+    return {copy_text("an exception that is no std::exception"), C10D_OTHER};
   }
 }
 
-// Throws the message that a callback returned, if any.
-inline void raise(char* message) {
-  if (message != nullptr) {
-    std::string text(message);
-    c10d_free(message);
-    TORCH_CHECK(false, text);
+// Throws the failure that a callback returned, if any.
+inline void raise(const c10d_status& status) {
+  if (status.message != nullptr) {
+    Failure failure(status.message, status.kind);
+    c10d_free(status.message);
+    throw failure;
   }
 }
 

@@ -70,12 +70,33 @@ struct c10d_reducer {
     state->check_not_in_comm_hook();
     return *state->reducer;
   }
+
+  // For what the reducer refuses as long as gradients of the last backward pass are missing.
+  template <typename F>
+  c10d_status after_backward(F&& body) const noexcept {
+    return guarded([&] {
+      auto& own = reducer();
+      try {
+        body(own);
+      } catch (const c10::Error& error) {
+        if (own.missing().empty()) {
+          throw;
+        }
+        throw c10d_sys::Failure(error.what_without_backtrace(), C10D_UNFINISHED);
+      }
+    });
+  }
 };
 
 c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensor** parameters, size_t count) {
-  return guarded([&] {
+  auto status = guarded([&] {
     c10d::verify_params_across_processes(handle->group, tensors(parameters, count), std::nullopt);
   });
+  // The ranks have been reached, so their models differ.
+  if (status.message != nullptr && status.kind == C10D_OTHER) {
+    status.kind = C10D_MISUSE;
+  }
+  return status;
 }
 
 c10d_status c10d_reducer_new(
@@ -155,26 +176,33 @@ c10d_status c10d_reducer_new(
 }
 
 c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* handle) {
-  return guarded([&] {
-    auto& reducer = handle->reducer();
+  return handle->after_backward([&](OwnedReducer& reducer) {
     handle->state->logger->set_runtime_stats_and_log();
     reducer.prepare_for_forward();
   });
 }
 
 c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
-  return guarded([&] {
+  return handle->after_backward([&](OwnedReducer& reducer) {
     const c10d_sys::AllocateIn scope(handle->arena);
-    *out = handle->reducer().rebuild_buckets();
+    *out = reducer.rebuild_buckets();
   });
 }
 
 c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
-  return guarded([&] {
+  return handle->after_backward([&](OwnedReducer& reducer) {
     // Given outputs, the reducer walks the graph for unused parameters. Only find_unused_parameters
     // should pay for that.
-    handle->reducer().prepare_for_backward(
+    reducer.prepare_for_backward(
         handle->exchanges_used_parameters() ? tensors(outputs, count) : std::vector<at::Tensor>{});
+  });
+}
+
+c10d_status c10d_reducer_missing(c10d_reducer* handle, size_t* indices, size_t* len) {
+  return guarded([&] {
+    const auto missing = handle->reducer().missing();
+    std::copy(missing.begin(), missing.end(), indices);
+    *len = missing.size();
   });
 }
 

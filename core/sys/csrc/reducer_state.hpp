@@ -16,6 +16,17 @@
 
 namespace c10d_sys {
 
+// The reducer's own list of the parameters whose gradients the last backward pass has not made is
+// private. An explicit instantiation may name what is private; this is the function that it defines.
+std::vector<size_t> unmarked_parameters(c10d::Reducer& reducer);
+
+template <std::vector<size_t> (c10d::Reducer::*function)()>
+struct Unmarked {
+  friend std::vector<size_t> unmarked_parameters(c10d::Reducer& reducer) { return (reducer.*function)(); }
+};
+
+template struct Unmarked<&c10d::Reducer::getUnmarkedParamIndicesForIteration>;
+
 // The reducer and the gradient accumulators of its parameters own each other: accumulators through
 // `ReducerGuard`, and the reducer directly, until `release`. From then on the graphs that lead to the
 // accumulators keep them alive, and they the reducer.
@@ -28,6 +39,13 @@ class OwnedReducer : public c10d::Reducer {
   void release() {
     decltype(hooks_)().swap(hooks_);
     decltype(grad_accumulators_)().swap(grad_accumulators_);
+  }
+
+  // The parameters whose gradients are missing, if the last backward pass has not made all. The next
+  // pass fails then.
+  std::vector<size_t> missing() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return require_finalize_ ? unmarked_parameters(*this) : std::vector<size_t>{};
   }
 
   // The parameters as the buckets list them; empty as long as no backward pass has shown it.

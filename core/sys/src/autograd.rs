@@ -1,14 +1,20 @@
-//! Backward passes in parts, and a thread's state on another thread.
+//! Backward passes, whole and in parts, and a thread's state on another thread.
 
 use crate::arguments::{pointer, pointers};
 use crate::callback::call_back;
-use crate::error::{check, created};
+use crate::error::{answer, check, created};
 use crate::{Error, ffi};
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 use tch::Tensor;
+
+/// `tensor.backward()`. Unlike tch's, the error says what kind of failure it was.
+pub fn backward_from(tensor: &Tensor) -> Result<(), Error> {
+    // SAFETY: the tensor lives through the call.
+    check(unsafe { ffi::c10d_tensor_backward(pointer(tensor)) })
+}
 
 /// The end of a tensor's graph, which is all that a backward pass needs of the tensor. Does not
 /// keep the tensor's memory.
@@ -63,7 +69,7 @@ pub fn backward(
 
 /// The caller's part of a backward pass. Receives the gradients of the leaves, `None` for one that
 /// the pass has not reached, and whether to keep the graph; returns the gradients of the inputs.
-type Hook = Box<dyn FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, String> + Send>;
+type Hook = Box<dyn FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, Error> + Send>;
 
 /// What C++ holds for the graph.
 struct Context {
@@ -83,7 +89,7 @@ struct Context {
 pub fn hook_gradients(
     leaves: &mut [Tensor],
     inputs: &[Tensor],
-    hook: impl FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, String> + Send + 'static,
+    hook: impl FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, Error> + Send + 'static,
 ) -> Result<(), Error> {
     let context =
         Box::new(Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() });
@@ -109,8 +115,8 @@ extern "C" fn call(
     gradients: *mut *mut ffi::Tensor,
     keep_graph: bool,
     input_gradients: *mut *mut ffi::Tensor,
-) -> *mut c_char {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+) -> ffi::Status {
+    answer("a gradient hook", || {
         // SAFETY: see `hook_gradients`; only the calling node has this context.
         let Context { hook, leaves, inputs } = unsafe { &mut *context.cast::<Context>() };
         let gradients = (0..*leaves)
@@ -131,13 +137,8 @@ extern "C" fn call(
                 unsafe { *input_gradients.add(index) = pointer(&ManuallyDrop::new(gradient)) };
             }
         }
-        Ok::<(), String>(())
-    }));
-    match outcome {
-        Ok(Ok(())) => null_mut(),
-        Ok(Err(message)) => message_for_c(&message),
-        Err(_) => message_for_c("a gradient hook panicked"),
-    }
+        Ok(())
+    })
 }
 
 extern "C" fn drop_hook(context: *mut c_void) {
@@ -146,13 +147,6 @@ extern "C" fn drop_hook(context: *mut c_void) {
         // SAFETY: see `hook_gradients`; this is the only call that takes the box back.
         drop(unsafe { Box::from_raw(context.cast::<Context>()) });
     }));
-}
-
-/// A copy that C++ frees.
-pub(crate) fn message_for_c(message: &str) -> *mut c_char {
-    let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: copies a NUL-terminated string.
-    unsafe { ffi::c10d_copy_text(message.as_ptr()) }
 }
 
 /// A thread's own settings: grad mode, autocast and its type, profiler …; `at::ThreadLocalState`.
@@ -198,6 +192,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
     use super::*;
+    use crate::ErrorKind;
     use crate::amp::{AutocastKind, autocast};
     use crate::tensor::grad_enabled;
     use std::sync::{Arc, Mutex};
@@ -286,6 +281,17 @@ mod tests {
         hook_gradients(&mut leaves, &[], |_, _| panic!("in a hook")).unwrap();
         let error = leaves[0].f_backward().unwrap_err().to_string();
         assert!(error.contains("a gradient hook panicked"), "{error}");
+    }
+
+    #[test]
+    fn a_failure_of_a_hook_is_of_the_kind_that_the_hook_says_whatever_its_words() {
+        for kind in [ErrorKind::Connection, ErrorKind::Timeout, ErrorKind::Misuse, ErrorKind::Other]
+        {
+            let mut leaves = [leaf(1.0)];
+            let refusal = Error::new(kind, "the connection of layer 3 timed out");
+            hook_gradients(&mut leaves, &[], move |_, _| Err(refusal.clone())).unwrap();
+            assert_eq!(backward_from(&leaves[0]).unwrap_err().kind(), kind);
+        }
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! Communication hooks, which replace the division and sum of a gradient bucket over the ranks.
 
 use crate::arguments::{c_text, pointer};
-use crate::autograd::message_for_c;
-use crate::error::{check, created};
+use crate::error::{answer, check, created};
 use crate::reducer::Reducer;
 use crate::{Error, ffi};
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
@@ -78,11 +77,11 @@ impl GradBucket {
 
 /// Waits for what the hook has started, and returns the tensor that replaces the bucket's buffer,
 /// with the same shape.
-pub type Finish = Box<dyn FnOnce() -> Result<Tensor, String> + Send>;
+pub type Finish = Box<dyn FnOnce() -> Result<Tensor, Error> + Send>;
 
 /// In a mutex because the reducer's lock does not cover hooks called by `shadow_backward`, during
 /// which a backward pass may run on another thread, or within the hook itself.
-type Hook = Mutex<Box<dyn FnMut(&mut GradBucket) -> Result<Finish, String> + Send>>;
+type Hook = Mutex<Box<dyn FnMut(&mut GradBucket) -> Result<Finish, Error> + Send>>;
 
 impl Reducer {
     /// Calls `hook` with every bucket as soon as its gradients are complete. Once all buckets are,
@@ -93,7 +92,7 @@ impl Reducer {
     pub fn register_comm_hook(
         &mut self,
         name: &str,
-        hook: impl FnMut(&mut GradBucket) -> Result<Finish, String> + Send + 'static,
+        hook: impl FnMut(&mut GradBucket) -> Result<Finish, Error> + Send + 'static,
     ) -> Result<(), Error> {
         let name = c_text(name)?;
         let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_hook };
@@ -113,12 +112,15 @@ impl Reducer {
     }
 }
 
+/// What messages call it.
+const A_HOOK: &str = "a communication hook";
+
 extern "C" fn start(
     context: *mut c_void,
     bucket: *mut ffi::GradBucket,
     pending: *mut *mut c_void,
-) -> *mut c_char {
-    guarded(|| {
+) -> ffi::Status {
+    answer(A_HOOK, || {
         let handle = NonNull::new(bucket).ok_or("there is no bucket")?;
         // SAFETY: see `register_comm_hook`; the reference is shared.
         let hook = unsafe { &*context.cast::<Hook>() };
@@ -143,8 +145,8 @@ extern "C" fn start(
     })
 }
 
-extern "C" fn finish(pending: *mut c_void, result: *mut *mut ffi::Tensor) -> *mut c_char {
-    guarded(|| {
+extern "C" fn finish(pending: *mut c_void, result: *mut *mut ffi::Tensor) -> ffi::Status {
+    answer(A_HOOK, || {
         // SAFETY: `start` has made it, and C++ hands it back once, here or to `drop_pending`.
         let finish = unsafe { Box::from_raw(pending.cast::<Finish>()) };
         let tensor = ManuallyDrop::new(finish()?);
@@ -169,13 +171,4 @@ extern "C" fn drop_hook(context: *mut c_void) {
         // SAFETY: see `register_comm_hook`; this is the only call that takes the box back.
         drop(unsafe { Box::from_raw(context.cast::<Hook>()) });
     }));
-}
-
-/// Runs `body` and reports its error or panic to C++, since no panic may unwind into C++.
-fn guarded(body: impl FnOnce() -> Result<(), String>) -> *mut c_char {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => null_mut(),
-        Ok(Err(message)) => message_for_c(&message),
-        Err(_) => message_for_c("a communication hook panicked"),
-    }
 }

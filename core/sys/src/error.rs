@@ -1,15 +1,17 @@
-//! libtorch's errors, and what kind of failure they are.
+//! libtorch's errors. What kind of failure each is, `csrc/error_kind.cpp` has decided where it was caught.
 
 use crate::ffi;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, c_int};
 use std::fmt;
-use std::ptr::NonNull;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{NonNull, null_mut};
 
 /// The text of a C++ exception, without its backtrace, and the kind of failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    pub(crate) missing: Vec<usize>,
 }
 
 /// What kind of failure an [`Error`] is.
@@ -22,31 +24,17 @@ pub enum ErrorKind {
     Timeout,
     /// The call is wrong: an argument is invalid, or the ranks made different calls.
     Misuse,
+    /// The last backward pass has not made the gradients of all of a model's parameters:
+    /// [`Error::missing`] tells which.
+    Unfinished,
     /// Anything else.
     Other,
 }
 
-impl ErrorKind {
-    /// Classifies an error by its text, for errors whose type is lost or is one that libtorch uses
-    /// for everything.
-    fn of_text(message: &str) -> Self {
-        let says = |signs: &[&str]| signs.iter().any(|sign| message.contains(sign));
-        if says(&["imed out", "imeout"]) {
-            ErrorKind::Timeout
-        } else if says(&["gloo/", "NCCL", "ncclRemoteError", "onnection", "ocket"]) {
-            ErrorKind::Connection
-        } else if says(&["Detected mismatch", "appears not to match", "call different operations"])
-        {
-            ErrorKind::Misuse
-        } else {
-            ErrorKind::Other
-        }
-    }
-}
-
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into() }
+    /// An error that did not come from libtorch.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error { kind, message: message.into(), missing: Vec::new() }
     }
 
     pub(crate) fn misuse(message: impl Into<String>) -> Self {
@@ -57,15 +45,14 @@ impl Error {
         Error::new(ErrorKind::Other, "the call succeeded but gave no handle")
     }
 
-    /// An error of libtorch that did not pass through this crate, classified by its text.
-    pub fn from_text(message: impl Into<String>) -> Self {
-        let message = message.into();
-        Error { kind: ErrorKind::of_text(&message), message }
-    }
-
     /// libtorch's own message.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The positions of the parameters without a gradient, for [`ErrorKind::Unfinished`].
+    pub fn missing(&self) -> &[usize] {
+        &self.missing
     }
 
     /// What kind of failure this is.
@@ -82,6 +69,22 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// For what a hook of the caller's refuses.
+impl<T: Into<String>> From<T> for Error {
+    fn from(message: T) -> Self {
+        Error::new(ErrorKind::Other, message)
+    }
+}
+
+/// The kinds and their codes in the C ABI.
+const KINDS: [(ErrorKind, c_int); 5] = [
+    (ErrorKind::Other, ffi::OTHER),
+    (ErrorKind::Connection, ffi::CONNECTION),
+    (ErrorKind::Timeout, ffi::TIMEOUT),
+    (ErrorKind::Misuse, ffi::MISUSE),
+    (ErrorKind::Unfinished, ffi::UNFINISHED),
+];
+
 /// Turns the C ABI's status into a result.
 pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
     if status.message.is_null() {
@@ -93,12 +96,25 @@ pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
         ffi::c10d_free(status.message.cast());
         message
     };
-    Err(match status.kind {
-        ffi::CONNECTION => Error::new(ErrorKind::Connection, message),
-        ffi::TIMEOUT => Error::new(ErrorKind::Timeout, message),
-        ffi::MISUSE => Error::new(ErrorKind::Misuse, message),
-        _ => Error::from_text(message),
-    })
+    let kind = KINDS.into_iter().find(|(_, code)| *code == status.kind);
+    Err(Error::new(kind.map_or(ErrorKind::Other, |(kind, _)| kind), message))
+}
+
+/// Runs a function that C++ has called, and turns its error or panic into the C ABI's status: no panic
+/// may unwind into C++. `what` names the function.
+pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<(), Error>) -> ffi::Status {
+    let error = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => return ffi::Status { message: null_mut(), kind: ffi::OTHER },
+        Ok(Err(error)) => error,
+        Err(_) => format!("{what} panicked").into(),
+    };
+    let message = CString::new(error.message.replace('\0', " ")).unwrap_or_default();
+    let code = KINDS.into_iter().find(|(kind, _)| *kind == error.kind);
+    ffi::Status {
+        // SAFETY: copies a NUL-terminated string; C++ frees the copy.
+        message: unsafe { ffi::c10d_copy_text(message.as_ptr()) },
+        kind: code.map_or(ffi::OTHER, |(_, code)| code),
+    }
 }
 
 /// Checks the status of a call that creates a handle, and that the handle is not null.
@@ -115,20 +131,6 @@ mod tests {
     use std::net::TcpListener;
     use std::time::Duration;
     use tch::{Kind, Tensor};
-
-    #[test]
-    fn a_text_is_classified_where_there_is_no_type() {
-        let of = ErrorKind::of_text;
-        let gloo = "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] ";
-        assert_eq!(of(&format!("{gloo}Connection closed by peer")), ErrorKind::Connection);
-        assert_eq!(of(&format!("{gloo}Timed out waiting 300ms")), ErrorKind::Timeout);
-        assert_eq!(of("Application timeout caused pair closure"), ErrorKind::Timeout);
-        assert_eq!(of("NCCL error: remote process exited"), ErrorKind::Connection);
-        assert_eq!(of("Detected mismatch between collectives on ranks"), ErrorKind::Misuse);
-        assert_eq!(of("the ranks call different operations: …"), ErrorKind::Misuse);
-        assert_eq!(of("lost connection to rank 1 (pid 2), which …"), ErrorKind::Connection);
-        assert_eq!(of("mat1 and mat2 shapes cannot be multiplied"), ErrorKind::Other);
-    }
 
     #[test]
     fn a_wrong_argument_is_a_misuse() {

@@ -22,9 +22,11 @@ pub(crate) struct Status {
     pub(crate) kind: c_int,
 }
 
+pub(crate) const OTHER: c_int = 0;
 pub(crate) const CONNECTION: c_int = 1;
 pub(crate) const TIMEOUT: c_int = 2;
 pub(crate) const MISUSE: c_int = 3;
+pub(crate) const UNFINISHED: c_int = 4;
 
 #[repr(C)]
 pub(crate) struct Call {
@@ -42,8 +44,8 @@ pub(crate) struct Message {
 
 #[repr(C)]
 pub(crate) struct CommHook {
-    pub(crate) start: extern "C" fn(*mut c_void, *mut GradBucket, *mut *mut c_void) -> *mut c_char,
-    pub(crate) finish: extern "C" fn(*mut c_void, *mut *mut Tensor) -> *mut c_char,
+    pub(crate) start: extern "C" fn(*mut c_void, *mut GradBucket, *mut *mut c_void) -> Status,
+    pub(crate) finish: extern "C" fn(*mut c_void, *mut *mut Tensor) -> Status,
     pub(crate) drop_pending: extern "C" fn(*mut c_void),
     pub(crate) drop: extern "C" fn(*mut c_void),
 }
@@ -387,6 +389,11 @@ unsafe extern "C" {
         outputs: *mut *mut Tensor,
         count: usize,
     ) -> Status;
+    pub(crate) fn c10d_reducer_missing(
+        reducer: *mut Reducer,
+        indices: *mut usize,
+        len: *mut usize,
+    ) -> Status;
     pub(crate) fn c10d_reducer_sink(
         reducer: *mut Reducer,
         outputs: *mut *mut Tensor,
@@ -425,6 +432,7 @@ unsafe extern "C" {
     pub(crate) fn c10d_set_bucket_order(parameters: *mut *mut Tensor, count: usize) -> Status;
     pub(crate) fn c10d_reducer_free(reducer: *mut Reducer);
 
+    pub(crate) fn c10d_tensor_backward(tensor: *const Tensor) -> Status;
     pub(crate) fn c10d_graph_end_new(tensor: *const Tensor, out: *mut *mut GraphEnd) -> Status;
     pub(crate) fn c10d_graph_end_free(end: *mut GraphEnd);
     pub(crate) fn c10d_backward(
@@ -438,7 +446,7 @@ unsafe extern "C" {
         leaf_count: usize,
         inputs: *mut *mut Tensor,
         input_count: usize,
-        call: extern "C" fn(*mut c_void, *mut *mut Tensor, bool, *mut *mut Tensor) -> *mut c_char,
+        call: extern "C" fn(*mut c_void, *mut *mut Tensor, bool, *mut *mut Tensor) -> Status,
         context: *mut c_void,
         drop: extern "C" fn(*mut c_void),
     ) -> Status;

@@ -31,6 +31,8 @@ pub struct ReducerOptions {
 #[derive(Debug)]
 pub struct Reducer {
     pub(crate) handle: NonNull<ffi::Reducer>,
+    /// How many it has.
+    parameters: usize,
 }
 
 // SAFETY: the C++ object is not bound to a thread. It locks its own mutex in the hooks, which
@@ -79,13 +81,14 @@ impl Reducer {
                 &mut handle,
             )
         });
-        Ok(Reducer { handle: created(status, handle)? })
+        Ok(Reducer { handle: created(status, handle)?, parameters: parameters.len() })
     }
 
     /// Call this before a forward pass whose gradients are to be exchanged.
     pub fn prepare_for_forward(&mut self) -> Result<(), Error> {
         // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_reducer_prepare_for_forward(self.handle.as_ptr()) })
+        let status = unsafe { ffi::c10d_reducer_prepare_for_forward(self.handle.as_ptr()) };
+        self.after_backward(status)
     }
 
     /// Reorders the buckets by the arrival of the gradients: once, before the second forward pass.
@@ -93,7 +96,9 @@ impl Reducer {
     pub fn rebuild_buckets(&mut self) -> Result<bool, Error> {
         let mut rebuilt = false;
         // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_reducer_rebuild_buckets(self.handle.as_ptr(), &mut rebuilt) })?;
+        let status =
+            unsafe { ffi::c10d_reducer_rebuild_buckets(self.handle.as_ptr(), &mut rebuilt) };
+        self.after_backward(status)?;
         Ok(rebuilt)
     }
 
@@ -101,13 +106,27 @@ impl Reducer {
     pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
         let mut outputs = pointers(outputs);
         // SAFETY: `outputs` live through the call.
-        check(unsafe {
+        let status = unsafe {
             ffi::c10d_reducer_prepare_for_backward(
                 self.handle.as_ptr(),
                 outputs.as_mut_ptr(),
                 outputs.len(),
             )
-        })
+        };
+        self.after_backward(status)
+    }
+
+    /// For what fails if the last backward pass has not made all gradients.
+    fn after_backward(&mut self, status: ffi::Status) -> Result<(), Error> {
+        let Err(mut error) = check(status) else { return Ok(()) };
+        let (mut missing, mut len) = (vec![0; self.parameters], 0);
+        // SAFETY: the handle is valid until `self` is dropped, and there is room for each parameter.
+        check(unsafe {
+            ffi::c10d_reducer_missing(self.handle.as_ptr(), missing.as_mut_ptr(), &mut len)
+        })?;
+        missing.truncate(len);
+        error.missing = missing;
+        Err(error)
     }
 
     /// Whether outputs must pass through [`sink`](Self::sink): always when searching for unused

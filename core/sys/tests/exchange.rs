@@ -5,6 +5,7 @@
 mod common;
 
 use std::ops::Range;
+use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
@@ -192,6 +193,65 @@ fn a_rank_that_does_not_come_is_named_after_the_timeout() {
     let error = errors[0].as_ref().unwrap();
     assert_eq!(error.message(), "timed out after 3000 ms waiting for rank 1 in barrier");
     assert_eq!(error.kind(), ErrorKind::Timeout);
+}
+
+/// Gloo's errors for rank 0 if rank 1 does not come, and if it has left.
+fn late_and_gone() -> [Error; 2] {
+    let rank_0_is_done = Barrier::new(2);
+    let late = with_ranks_and_timeout(2, Duration::from_secs(3), |Rank { rank, gloo, .. }| {
+        let error = (rank == 0).then(|| gloo.barrier(NOW).now().unwrap_err());
+        rank_0_is_done.wait();
+        error
+    });
+    let gone = with_ranks(2, |Rank { rank, gloo, .. }| {
+        gloo.barrier(NOW).now().unwrap();
+        (rank == 0).then(|| gloo.barrier(NOW).now().unwrap_err())
+    });
+    [late, gone].map(|mut errors| errors.remove(0).unwrap())
+}
+
+#[test]
+fn gloo_tells_a_late_rank_from_one_that_is_gone() {
+    for (error, kind) in late_and_gone().iter().zip([ErrorKind::Timeout, ErrorKind::Connection]) {
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+}
+
+#[test]
+fn ranks_that_compare_their_calls_tell_a_missing_one_from_a_different_call() {
+    const NAME: &str = "ranks_that_compare_their_calls_tell_a_missing_one_from_a_different_call";
+    const DEBUG: (&str, &str) = ("TORCH_DISTRIBUTED_DEBUG", "DETAIL");
+    if std::env::var(DEBUG.0).as_deref() != Ok(DEBUG.1) {
+        // It is read once in a process.
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        let said = again.args(["--exact", NAME]).env(DEBUG.0, DEBUG.1).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
+        return;
+    }
+    for error in late_and_gone() {
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    }
+    let errors = with_ranks(2, |Rank { rank, gloo, .. }| {
+        let numbers = Tensor::ones([2], FLOAT);
+        let started = match rank {
+            0 => gloo.all_reduce(&numbers, ReduceOp::Sum, NOW),
+            _ => gloo.broadcast(&numbers, 0, NOW),
+        };
+        started.now().unwrap_err()
+    });
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Misuse, "{error}");
+    }
+}
+
+#[test]
+fn models_that_differ_are_a_misuse() {
+    // Rank 0 tells the others its shapes.
+    let found = with_ranks(2, |Rank { rank, gloo, .. }| {
+        gloo.verify_params(&[Tensor::ones([1 + rank as i64], FLOAT)])
+    });
+    let error = found[1].as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misuse, "{error}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::distributed::fault::in_time::{ANSWER, in_time};
 use crate::distributed::fault::nccl_watch::{Suspicion, culprit};
 use crate::distributed::fault::watch::{INTERVAL, PATIENCE};
 use crate::distributed::group::{Backend, ProcessGroup};
-use c10d_sys::{Error, Work};
+use c10d_sys::{Error, ErrorKind, Work};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,9 +44,10 @@ impl ProcessGroup {
         let outcome = wait(|| work.is_completed(), culprit, limit, INTERVAL, PATIENCE);
         let error = match outcome.map_err(|error| self.failed(operation, &error))? {
             Outcome::Over => return Ok(()),
-            Outcome::TimedOut => {
-                self.failed(operation, &Error::from_text(format!("timed out after {limit:?}")))
-            }
+            Outcome::TimedOut => self.failed(
+                operation,
+                &Error::new(ErrorKind::Timeout, format!("timed out after {limit:?}")),
+            ),
             Outcome::Gone(blame) => {
                 self.given_up(operation, "a rank has gone".to_owned(), Some(blame))
             }
@@ -124,8 +125,8 @@ mod tests {
 
     #[test]
     fn a_failure_of_the_operation_itself_ends_the_wait() {
-        let failed = || Err(Error::from_text("NCCL communicator was aborted"));
+        let failed = || Err(Error::new(ErrorKind::Connection, "NCCL communicator was aborted"));
         let error = wait(failed, || None, LONG, TICK, TICK).unwrap_err();
-        assert_eq!(error.kind(), c10d_sys::ErrorKind::Connection);
+        assert_eq!(error.kind(), ErrorKind::Connection);
     }
 }

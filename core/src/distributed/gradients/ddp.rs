@@ -10,7 +10,7 @@ use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
 use crate::profiler::record_function;
 use crate::{Error, Result, Tensors};
-use c10d_sys::{Reducer, tensor};
+use c10d_sys::{ErrorKind, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use tch::nn::{ModuleT, VarStore};
@@ -245,12 +245,10 @@ impl<M> DistributedDataParallel<M> {
     /// communication hook failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no
     /// graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
-        loss.f_backward().map_err(|error| {
+        autograd::backward_from(loss).map_err(|error| {
             if let Some(error) = self.take_hook_failure() {
                 return error;
             }
-            // tch keeps only the text of the error.
-            let error = c10d_sys::Error::from_text(without_backtrace(&error));
             if may_be_anothers_fault(&error) {
                 self.group.failed("backward", &error)
             } else {
@@ -326,8 +324,10 @@ impl<M> DistributedDataParallel<M> {
         if let Some(error) = self.take_hook_failure() {
             return error;
         }
-        if let Some(names) = unused(error.message(), &self.names) {
-            let error = Error::UnusedParameters { rank: self.group.job_rank(), names };
+        if error.kind() == ErrorKind::Unfinished {
+            let names = error.missing().iter().filter_map(|index| self.names.get(*index).cloned());
+            let rank = self.group.job_rank();
+            let error = Error::UnusedParameters { rank, names: names.collect() };
             self.group.report(&error.to_string());
             return error;
         }
@@ -364,20 +364,4 @@ impl<M> fmt::Debug for DistributedDataParallel<M> {
             .field("parameters", &self.names)
             .finish_non_exhaustive()
     }
-}
-
-/// The parameters without a gradient, if that is what the reducer's message is about.
-fn unused(message: &str, names: &[String]) -> Option<Vec<String>> {
-    let (_, rest) = message.split_once("which did not receive grad for rank")?;
-    let (_, listed) = rest.split_once(": ")?;
-    // Indices, or names if TORCH_DISTRIBUTED_DEBUG is set.
-    let unused: Vec<_> = listed
-        .split_whitespace()
-        .map(|word| word.trim_matches(','))
-        .map_while(|word| match word.parse::<usize>() {
-            Ok(index) => names.get(index).cloned(),
-            Err(_) => names.iter().find(|name| *name == word).cloned(),
-        })
-        .collect();
-    (!unused.is_empty()).then_some(unused)
 }

@@ -187,7 +187,7 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const at::T
   if (failure_ != nullptr) {
     std::rethrow_exception(failure_);
   }
-  TORCH_CHECK(own().state == kWell, own().why);
+  check_own_state();
 
   current_ = operation;
   current_sequence_ = ticket.sequence;
@@ -202,7 +202,7 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const at::T
     }
   } catch (const std::exception& error) {
     failure_ = std::current_exception();
-    fail(text_of(error));
+    fail(text_of(error), kind_of(error));
     throw;
   }
 }
@@ -215,15 +215,16 @@ void Exchange::announce(const Operation& operation) {
       compare(sequence_, operation, peer);
     }
   } catch (const std::exception& error) {
-    fail(text_of(error));
+    fail(text_of(error), kind_of(error));
     throw;
   }
 }
 
-void Exchange::fail(const std::string& why) {
+void Exchange::fail(const std::string& why, c10d_error_kind kind) {
   uint32_t well = kWell;
   if (own().state.compare_exchange_strong(well, kWriting)) {
     say_why(why);
+    failed_as_ = kind;
     own().state = kFailed;
   }
   for (auto cell : {&Board::verdict, &Board::arrived, &Board::reduced, &Board::done}) {

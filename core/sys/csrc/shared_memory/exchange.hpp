@@ -30,6 +30,7 @@
 // collectives.cpp what they do meanwhile.
 #pragma once
 
+#include "../guard.hpp"
 #include "arena.hpp"
 #include "board.hpp"
 #include "operation.hpp"
@@ -85,7 +86,7 @@ class Exchange {
   // operation learns that it waits in vain. Not to be called by two threads at once.
   void announce(const Operation& operation);
   // Makes every operation fail from now on, here and on the other ranks.
-  void fail(const std::string& why);
+  void fail(const std::string& why, c10d_error_kind kind = C10D_OTHER);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -108,6 +109,7 @@ class Exchange {
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value);
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value, const Peer* end);
   void look_at(const Peer& peer, Cell Board::*cell, uint32_t value) const;
+  void check_own_state() const;
   void check_state(const Peer& peer) const;
   void record(uint64_t sequence, const Operation& operation);
   void compare(uint64_t sequence, const Operation& operation, const Peer& peer) const;
@@ -134,6 +136,8 @@ class Exchange {
 
   // What every operation after a failed one throws.
   std::exception_ptr failure_;
+  // What kind of failure the reason on this rank's board is.
+  std::atomic<c10d_error_kind> failed_as_{C10D_OTHER};
 
   // Of the operation whose turn it is.
   uint32_t round_;

@@ -78,7 +78,7 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
     const auto now = Clock::now();
     if (now - looked_ >= kLook) {
       looked_ = now;
-      TORCH_CHECK(own().state == kWell, own().why);
+      check_own_state();
       for (const auto* each = &peer; each != end; ++each) {
         look_at(*each, cell, value);
       }
@@ -105,7 +105,6 @@ void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) cons
     compare(current_sequence_, current_, peer);
     check_state(peer);
     pollfd process{peer.pidfd, POLLIN, 0};
-    // error.rs classifies the errors of a backward pass by words such as these.
     TORCH_CHECK_WITH(
         DistNetworkError,
         peer.board->state != kLeft && poll(&process, 1, 0) <= 0,
@@ -115,6 +114,12 @@ void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) cons
     if (!awaited.has_reached(value)) {
       throw;
     }
+  }
+}
+
+void Exchange::check_own_state() const {
+  if (own().state != kWell) {
+    throw Failure(own().why, failed_as_);
   }
 }
 

@@ -138,8 +138,13 @@ fn who_is_needed_no_longer_is_not_missed() {
 
 #[test]
 fn only_a_broken_exchange_may_be_anothers_fault() {
-    let error = Error::from_text;
-    let broken = error("[gloo/transport/tcp/pair.cc] Connection closed by peer");
-    assert!(may_be_anothers_fault(&broken));
-    assert!(!may_be_anothers_fault(&error("mat1 and mat2 shapes cannot be multiplied")));
+    for (kind, may_be) in [
+        (ErrorKind::Connection, true),
+        (ErrorKind::Timeout, true),
+        (ErrorKind::Misuse, false),
+        (ErrorKind::Unfinished, false),
+        (ErrorKind::Other, false),
+    ] {
+        assert_eq!(may_be_anothers_fault(&Error::new(kind, "")), may_be, "{kind:?}");
+    }
 }

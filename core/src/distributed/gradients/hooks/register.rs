@@ -49,8 +49,9 @@ impl Guard {
     fn around(
         self,
         mut hook: Box<dyn CommHook>,
-    ) -> impl FnMut(&mut c10d_sys::GradBucket) -> Result<c10d_sys::Finish, String> + Send + 'static
-    {
+    ) -> impl FnMut(&mut c10d_sys::GradBucket) -> Result<c10d_sys::Finish, c10d_sys::Error>
+    + Send
+    + 'static {
         move |bucket| {
             let index = bucket.index();
             let (buffer, finish) = self.run(|| {
@@ -69,7 +70,7 @@ impl Guard {
     }
 
     /// C++ gets the text of an error; the error itself is kept.
-    fn run<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T, String> {
+    fn run<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T, c10d_sys::Error> {
         let error = match catch_unwind(AssertUnwindSafe(part)) {
             Ok(Ok(value)) => return Ok(value),
             // It has been reported to the other ranks.
@@ -79,7 +80,7 @@ impl Guard {
         };
         let text = error.to_string();
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        Err(text)
+        Err(text.into())
     }
 
     fn failed(&self, what: &str) -> Error {
