@@ -37,6 +37,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use tch_parallel_contract::LISTEN_FD;
 
 /// The time between two checks of processes, which run for seconds.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -88,7 +89,7 @@ impl Process {
             if let Some(listener) = listener.take() {
                 // Rank 0 gets the listening socket as its standard input, so that nobody else can
                 // take the port meanwhile.
-                process.command.env("TCH_PARALLEL_MASTER_LISTEN_FD", "0").stdin(listener);
+                process.command.env(LISTEN_FD, "0").stdin(listener);
             }
             process
         };

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
+use tch_parallel_contract::NOTICE;
 
 use crate::console::say;
 use crate::output::SILENCE;
-use crate::protocol::{End, GRACE, NOTICE, ToAgent, ToCoordinator};
+use crate::protocol::{End, GRACE, ToAgent, ToCoordinator};
 use crate::rank::Rank;
 use crate::report;
 use crate::signals;

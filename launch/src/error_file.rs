@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+use tch_parallel_contract::CULPRIT;
 
 /// The variable that names a rank's file.
 pub(crate) const VARIABLE: &str = "TORCHELASTIC_ERROR_FILE";
@@ -76,7 +77,7 @@ fn parse(text: &[u8]) -> Option<(String, bool)> {
     let content: Value = serde_json::from_slice(text).ok()?;
     let content = content.get("message")?;
     let message = content.as_str().or_else(|| content.get("message")?.as_str())?.trim();
-    let is_victim = content.pointer("/extraInfo/culprit").is_some();
+    let is_victim = content.pointer(&format!("/extraInfo/{CULPRIT}")).is_some();
     (!message.is_empty()).then(|| (message.to_owned(), is_victim))
 }
 

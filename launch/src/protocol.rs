@@ -49,10 +49,6 @@ use crate::failure::Failure;
 /// The version of the protocol. It changes with every message that changes.
 pub(crate) const VERSION: u32 = 2;
 
-/// How long the other ranks have to notice a failure by themselves: their own messages, such as a
-/// closed connection, explain more than a SIGTERM.
-pub(crate) const NOTICE: Duration = Duration::from_secs(1);
-
 /// How long a rank has to end after a signal.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 

@@ -16,6 +16,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
+use tch_parallel_contract::LISTEN_FD;
 
 use crate::args::Args;
 use crate::error_file::{self, Reason};
@@ -26,7 +27,7 @@ use crate::protocol::{Placement, proof};
 /// Variables that only an outer launcher can have set. A rank that read them would look for that
 /// launcher's store or socket.
 const FOREIGN: [&str; 3] =
-    ["TCH_PARALLEL_MASTER_LISTEN_FD", "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
+    [LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
 
 /// Sets a rank's environment variables on `command`, as torchrun does.
 pub(crate) fn set_variables(

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tch_parallel_base::error::{of_panic, with_causes};
 use tch_parallel_base::file_size_limit;
+use tch_parallel_contract::CULPRIT;
 
 /// Runs a program's `main`. If that returns an error or panics, leaves the reason where launchers
 /// look for it, in the file that `TORCHELASTIC_ERROR_FILE` names, and tells the other ranks, before
@@ -161,7 +162,7 @@ fn error_file(reason: &str, fault: Option<&Fault>, now: Duration) -> String {
     let mut extra_info = json!({ "py_callstack": reason, "timestamp": now.as_secs().to_string() });
     if let Some(Fault::Another(culprit)) = fault {
         // Null if it could not be found.
-        extra_info["culprit"] = json!(culprit);
+        extra_info[CULPRIT] = json!(culprit);
         // torchrun blames the rank with the earliest second, and in the same second the lowest rank.
         extra_info["timestamp"] = json!((now.as_secs() + 1).to_string());
     }

@@ -8,10 +8,11 @@ use c10d_sys::{Error, Store};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use tch_parallel_contract::NOTICE;
 
-/// How long a victim looks for the cause. The launcher kills the remaining ranks one second after
-/// the first failure, so nobody would read what is found later.
-pub(crate) const SEARCH: Duration = Duration::from_millis(900);
+/// How long a victim looks for the cause. The launcher then ends the ranks that are left, so nobody
+/// would read what is found later.
+pub(crate) const SEARCH: Duration = NOTICE.saturating_sub(Duration::from_millis(100));
 
 /// The key under which ranks that have looked for the rank at fault are counted.
 pub(crate) const SEARCHED: &str = "searched";

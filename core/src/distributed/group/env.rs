@@ -2,9 +2,7 @@
 
 use crate::{Error, Result};
 use std::os::fd::RawFd;
-
-/// The variable in which `multiprocessing` hands the store's listening socket to rank 0.
-const LISTEN_FD: &str = "TCH_PARALLEL_MASTER_LISTEN_FD";
+use tch_parallel_contract::LISTEN_FD;
 
 /// The port where the ranks of one host meet by default, as in torchrun.
 const DEFAULT_PORT: u16 = 29500;

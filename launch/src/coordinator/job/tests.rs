@@ -7,12 +7,14 @@ mod gathering;
 
 use std::time::{Duration, Instant};
 
+use tch_parallel_contract::NOTICE;
+
 use super::{Action, Event, Job, NodeId};
 use crate::args::Nodes;
 use crate::coordinator::terms::Terms;
 use crate::failure::{Failure, Fault};
 use crate::protocol::connection::Loss;
-use crate::protocol::{End, NOTICE, Node, Placement, ToAgent, ToCoordinator};
+use crate::protocol::{End, Node, Placement, ToAgent, ToCoordinator};
 
 fn node(rank: Option<u16>, host: &str, nodes: (u16, u16)) -> Node {
     Node {
