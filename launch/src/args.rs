@@ -1,4 +1,4 @@
-//! The command line: torchrun's flags, with torchrun's names and `PET_` variables.
+//! The command line: torchrun's flags, with torchrun's names, spellings and variables.
 
 mod nodes;
 mod nproc;
@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use clap::Parser;
 use clap::builder::FalseyValueParser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 pub(crate) use nodes::Nodes;
 use nproc::parse_nproc;
@@ -35,79 +35,48 @@ const C10D_PORT: u16 = 29400;
 pub(crate) struct Args {
     /// Number of ranks on this node: an integer, `gpu` (one per GPU), `cpu` (one per core), or `auto`
     /// (like `gpu` if there is a GPU, else like `cpu`)
-    #[arg(
-        short = 'n',
-        long,
-        alias = "nproc_per_node",
-        env = "PET_NPROC_PER_NODE",
-        default_value = "1",
-        value_parser = parse_nproc,
-        value_name = "N"
-    )]
+    #[arg(short = 'n', long, default_value = "1", value_parser = parse_nproc, value_name = "N")]
     pub(crate) nproc_per_node: u16,
 
     /// Number of nodes, or MIN:MAX for an elastic job; run launch once on each
-    #[arg(long, env = "PET_NNODES", default_value = "1", value_name = "N")]
+    #[arg(long, default_value = "1", value_name = "N")]
     pub(crate) nnodes: Nodes,
 
     /// Rank of this node, from 0; ignored with `--rdzv-backend c10d`
-    #[arg(long, alias = "node_rank", env = "PET_NODE_RANK", default_value_t = 0, value_name = "K")]
+    #[arg(long, default_value_t = 0, value_name = "K")]
     pub(crate) node_rank: u16,
 
     /// Address of node 0, which every node can reach [default: 127.0.0.1; required with several nodes]
-    #[arg(long, alias = "master_addr", env = "PET_MASTER_ADDR", value_name = "HOST")]
+    #[arg(long, value_name = "HOST")]
     pub(crate) master_addr: Option<String>,
 
     /// Port on which rank 0 listens [default: a free one]; with several nodes, the port where the
     /// launchers meet [default: 29500]
-    #[arg(
-        long,
-        alias = "master_port",
-        env = "PET_MASTER_PORT",
-        value_parser = clap::value_parser!(u16).range(1..),
-        value_name = "PORT"
-    )]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
     pub(crate) master_port: Option<u16>,
 
     /// Set --master-addr and --master-port in one [default port: a free one; with several nodes
     /// 29500, or 29400 with c10d]
     #[arg(
         long,
-        alias = "rdzv_endpoint",
-        env = "PET_RDZV_ENDPOINT",
         conflicts_with_all = ["master_addr", "master_port", "standalone"],
         value_name = "HOST[:PORT]"
     )]
     pub(crate) rdzv_endpoint: Option<Endpoint>,
 
     /// How the nodes are numbered
-    #[arg(
-        long,
-        alias = "rdzv_backend",
-        env = "PET_RDZV_BACKEND",
-        default_value = "static",
-        value_name = "NAME"
-    )]
+    #[arg(long, default_value = "static", value_name = "NAME")]
     pub(crate) rdzv_backend: Backend,
 
     /// How the nodes meet: join_timeout=SECONDS (wait for each other, 600), last_call_timeout=SECONDS
     /// (wait for more than MIN nodes, 30), is_host=0|1 (this node is node 0), check_program=0|1 (all
     /// nodes must have the same program, 1)
-    #[arg(
-        long,
-        alias = "rdzv_conf",
-        env = "PET_RDZV_CONF",
-        default_value = "",
-        hide_default_value = true,
-        value_name = "KEY=VALUE,..."
-    )]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "KEY=VALUE,...")]
     pub(crate) rdzv_conf: Conf,
 
     /// Seconds of silence after which a node counts as lost
     #[arg(
         long,
-        alias = "heartbeat_timeout",
-        env = "PET_HEARTBEAT_TIMEOUT",
         default_value_t = 15,
         value_parser = clap::value_parser!(u64).range(1..=86400),
         value_name = "SECONDS"
@@ -115,74 +84,52 @@ pub(crate) struct Args {
     pub(crate) heartbeat_timeout: u64,
 
     /// Use one node and a free port; this is already the default
-    #[arg(
-        long,
-        env = "PET_STANDALONE",
-        value_parser = FalseyValueParser::new(),
-        conflicts_with = "master_port"
-    )]
+    #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with = "master_port")]
     pub(crate) standalone: bool,
 
     /// Maximum number of restarts: after a failure, all ranks start again
-    #[arg(
-        long,
-        alias = "max_restarts",
-        env = "PET_MAX_RESTARTS",
-        default_value_t = 0,
-        value_name = "N"
-    )]
+    #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) max_restarts: u32,
 
     /// Job ID, the same on every node: the value of TORCHELASTIC_RUN_ID, and the prefix of the log
     /// directory
-    #[arg(long, alias = "rdzv_id", env = "PET_RDZV_ID", default_value = "none", value_name = "ID")]
+    #[arg(long, default_value = "none", value_name = "ID")]
     pub(crate) rdzv_id: String,
 
     /// Role of the ranks (ROLE_NAME); ROLE_RANK counts the ranks of the same role
-    #[arg(long, env = "PET_ROLE", default_value = "default", value_name = "NAME")]
+    #[arg(long, default_value = "default", value_name = "NAME")]
     pub(crate) role: String,
 
     /// Write log files to DIR/<id>_*/attempt_<n>/<local rank>/{stdout,stderr}.log; implies `--tee 3`
     /// unless --tee or --redirects is given
-    #[arg(long, alias = "log_dir", env = "PET_LOG_DIR", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) log_dir: Option<PathBuf>,
 
     /// Write these streams to log files and, with the prefix `[rank0]:`, to the console: 0 none,
     /// 1 stdout, 2 stderr, 3 both, or per local rank, as in `0:1,1:2`
-    #[arg(short, long, env = "PET_TEE", default_value = "0", value_name = "STREAMS")]
+    #[arg(short, long, default_value = "0", value_name = "STREAMS")]
     pub(crate) tee: StreamChoice,
 
     /// Write these streams to log files only; same format as --tee, which takes precedence
-    #[arg(short, long, env = "PET_REDIRECTS", default_value = "0", value_name = "STREAMS")]
+    #[arg(short, long, default_value = "0", value_name = "STREAMS")]
     pub(crate) redirects: StreamChoice,
 
     /// Show only the output of these local ranks on the console, as in `0,2` [default: all]; log
     /// files are written for every rank
-    #[arg(
-        long,
-        alias = "local_ranks_filter",
-        env = "PET_LOCAL_RANKS_FILTER",
-        value_delimiter = ',',
-        value_name = "RANKS"
-    )]
+    #[arg(long, value_delimiter = ',', value_name = "RANKS")]
     pub(crate) local_ranks_filter: Vec<u16>,
 
     /// Accepted for compatibility with torchrun; launch never adds `python`
-    #[arg(
-        long,
-        alias = "no_python",
-        env = "PET_NO_PYTHON",
-        value_parser = FalseyValueParser::new()
-    )]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     pub(crate) no_python: bool,
 
     /// Accepted for compatibility with torch.distributed.launch; LOCAL_RANK is always set
-    #[arg(long, alias = "use_env")]
+    #[arg(long)]
     pub(crate) use_env: bool,
 
     /// Append --local_rank=N to each rank's arguments, for scripts that parse it;
     /// torch.distributed.launch did so before PyTorch 2.0
-    #[arg(long, alias = "pass_local_rank", conflicts_with = "use_env")]
+    #[arg(long, conflicts_with = "use_env")]
     pub(crate) pass_local_rank: bool,
 
     /// The program and its arguments; everything after PROGRAM is passed on unchanged
@@ -190,7 +137,32 @@ pub(crate) struct Args {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Flags of torch.distributed.launch, which have no variables.
+const OLDER: [&str; 2] = ["use_env", "pass_local_rank"];
+
+/// As torchrun's, each flag may be spelled with underscores, and its default be set by a variable.
+fn command() -> clap::Command {
+    Args::command().mut_args(|arg| {
+        let Some(flag) = arg.get_long().map(|flag| flag.replace('-', "_")) else { return arg };
+        // Once in a process.
+        let flag: &str = flag.leak();
+        let arg = if flag.contains('_') { arg.alias(flag) } else { arg };
+        if OLDER.contains(&flag) {
+            return arg;
+        }
+        let variable: &str = format!("PET_{}", flag.to_uppercase()).leak();
+        arg.env(variable)
+    })
+}
+
 impl Args {
+    /// Reads a command line, the launcher's name first.
+    pub(crate) fn read<W: Into<OsString> + Clone>(
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Self, clap::Error> {
+        Args::from_arg_matches(&command().try_get_matches_from(words)?)
+    }
+
     /// Refuses flags that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         match self.rdzv_backend {
@@ -302,7 +274,7 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Args {
-        Args::try_parse_from(line.split(' ')).unwrap()
+        Args::read(line.split(' ')).unwrap()
     }
 
     #[test]
@@ -315,6 +287,18 @@ mod tests {
     }
 
     #[test]
+    fn every_flag_but_those_of_the_older_launcher_has_a_variable() {
+        let command = command();
+        let variable = |flag: &str| {
+            let arg = command.get_arguments().find(|arg| arg.get_long() == Some(flag)).unwrap();
+            arg.get_env().and_then(|name| name.to_str()).map(str::to_owned)
+        };
+        assert_eq!(variable("rdzv-endpoint").as_deref(), Some("PET_RDZV_ENDPOINT"));
+        assert_eq!(variable("tee").as_deref(), Some("PET_TEE"));
+        assert_eq!(variable("use-env"), None);
+    }
+
+    #[test]
     fn what_follows_the_program_is_passed_on() {
         let args = parse("launch -n 2 cargo run -n 3 -- --tee --help");
         assert_eq!(args.command, ["cargo", "run", "-n", "3", "--", "--tee", "--help"]);
@@ -324,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_mistyped_flag_is_not_taken_for_the_program() {
-        assert!(Args::try_parse_from(["launch", "--nproc", "2", "prog"]).is_err());
+        assert!(Args::read(["launch", "--nproc", "2", "prog"]).is_err());
     }
 
     #[test]

@@ -42,7 +42,6 @@ mod supervisor;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
 
 use crate::args::Args;
 use crate::console::say;
@@ -53,14 +52,15 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     match words.next().and_then(Helper::of) {
         Some(helper) => helper.run(words),
-        None => run(Args::parse()).unwrap_or_else(|error| {
+        None => run().unwrap_or_else(|error| {
             say(format_args!("{error:#}"));
             ExitCode::FAILURE
         }),
     }
 }
 
-fn run(args: Args) -> Result<ExitCode> {
+fn run() -> Result<ExitCode> {
+    let args = Args::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     args.check()?;
     program::find(&args.command[0])?;
     let supervisor = Supervisor::new(&args)?;
