@@ -15,7 +15,8 @@ use crate::coordinator::listener::{self, Meeting};
 use crate::coordinator::{Coordinator, alone};
 use crate::program;
 use crate::protocol::handshake::Key;
-use crate::protocol::{Node, ToAgent, ToCoordinator, proof};
+use crate::protocol::{End, Node, ToAgent, ToCoordinator, proof};
+use crate::rank::Rank;
 use crate::report;
 use crate::signals;
 use crate::supervisor::{Event, Supervisor};
@@ -117,9 +118,8 @@ impl Agent<'_> {
                     self.tell(ToCoordinator::Gone);
                 }
                 Some(Event::Told(ToAgent::End(end))) => {
-                    report::ended(&end, &[]);
-                    if end.next.is_none() {
-                        return Ok(ExitCode::from(end.code));
+                    if let Some(code) = ended(&end, &[], true) {
+                        return Ok(ExitCode::from(code));
                     }
                 }
                 Some(Event::Told(ToAgent::Done)) => return Ok(ExitCode::SUCCESS),
@@ -142,12 +142,13 @@ fn code(attempt: &Attempt<'_>) -> Option<u8> {
     let Some(end) = attempt.end.as_ref().filter(|_| attempt.failed || stopped.is_none()) else {
         return Some(stopped.unwrap_or(0));
     };
-    report::ended(end, &attempt.ranks);
-    match &end.next {
-        Some(next) if stopped.is_none() => {
-            say(next);
-            None
-        }
-        _ => Some(end.code),
-    }
+    ended(end, &attempt.ranks, stopped.is_none())
+}
+
+/// Says how these ranks have ended, and returns the launcher's exit code unless others follow here.
+fn ended(end: &End, ranks: &[Rank], goes_on: bool) -> Option<u8> {
+    report::ended(end, ranks);
+    let next = end.next.as_ref().filter(|_| goes_on);
+    next.into_iter().for_each(say);
+    next.is_none().then_some(end.code)
 }

@@ -8,7 +8,6 @@ use nix::sys::signal::Signal;
 use tch_parallel_contract::NOTICE;
 
 use crate::console::say;
-use crate::output::SILENCE;
 use crate::protocol::{End, GRACE, ToAgent, ToCoordinator};
 use crate::rank::Rank;
 use crate::report;
@@ -70,7 +69,8 @@ impl<'a> Attempt<'a> {
                 None => attempt.deadline_passed(),
             }
         }
-        attempt.ranks.iter().for_each(|rank| rank.output.drain(None));
+        let now = Instant::now();
+        attempt.ranks.iter().for_each(|rank| rank.output.drain(now, true));
         Ok(attempt)
     }
 
@@ -118,7 +118,7 @@ impl<'a> Attempt<'a> {
             if !success {
                 self.failed = true;
                 // Nobody may read the console, which must not hide the failure.
-                rank.output.drain(Some(SILENCE));
+                rank.output.drain(at, false);
                 let failure = rank.failure();
                 failure.into_iter().for_each(|it| (self.tell)(ToCoordinator::Failed(it)));
             }

@@ -1,11 +1,12 @@
 //! The files in which ranks leave the reason of their failure, as under torchrun: it names one for
 //! each rank in `TORCHELASTIC_ERROR_FILE`, and `torch.distributed.elastic`'s `record` writes it.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
-use std::time::{Duration, Instant, SystemTime};
+use std::rc::Rc;
+use std::time::{Instant, SystemTime};
 
 use serde_json::Value;
 use tch_parallel_contract::CULPRIT;
@@ -16,8 +17,22 @@ pub(crate) const VARIABLE: &str = "TORCHELASTIC_ERROR_FILE";
 /// A traceback is longer than a message, but not this long.
 const LONGEST: u64 = 1 << 20;
 
-/// Before any of the files.
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// Which instant a time of the system's clock is, for all ranks of one attempt: two files of one time
+/// have one instant.
+#[derive(Clone, Default)]
+pub(crate) struct Clock(Rc<OnceCell<(Instant, SystemTime)>>);
+
+impl Clock {
+    fn instant(&self, time: SystemTime) -> Instant {
+        // Not before the first rank fails: by then the system's clock may have been set.
+        let (now, here) = *self.0.get_or_init(|| (Instant::now(), SystemTime::now()));
+        let at = match here.duration_since(time) {
+            Ok(age) => now.checked_sub(age),
+            Err(later) => now.checked_add(later.duration()),
+        };
+        at.unwrap_or(now)
+    }
+}
 
 /// A private directory for the files of all attempts. The guard removes it.
 pub(crate) struct ErrorFiles {
@@ -28,7 +43,6 @@ impl ErrorFiles {
     /// Makes the directory. If that is impossible, on a full disk for instance, the job runs
     /// without: only the reasons are lost.
     pub(crate) fn new() -> Self {
-        LazyLock::force(&START);
         let directory = tempfile::Builder::new().prefix("launch-").tempdir();
         ErrorFiles { directory: directory.ok().map(tempfile::TempDir::keep) }
     }
@@ -56,18 +70,13 @@ pub(crate) struct Reason {
 
 impl Reason {
     /// Reads a rank's file; `None` if the rank has left no reason.
-    pub(crate) fn read(path: &Path) -> Option<Self> {
+    pub(crate) fn read(path: &Path, clock: &Clock) -> Option<Self> {
         let file = File::open(path).ok()?;
         // The time in the file is in whole seconds.
-        let modified = file.metadata().ok()?.modified().ok()?;
-        let (now, age) = (Instant::now(), SystemTime::now().duration_since(modified));
+        let at = clock.instant(file.metadata().ok()?.modified().ok()?);
         let mut text = Vec::new();
         file.take(LONGEST).read_to_end(&mut text).ok()?;
         let (message, is_victim) = parse(&text)?;
-        let at = now.checked_sub(age.unwrap_or_default()).unwrap_or(now);
-        // Files of one tick of the system's clock have one time, though two clocks were read for each.
-        let uneven = at.saturating_duration_since(*START).subsec_nanos() % 1_000_000;
-        let at = at.checked_sub(Duration::from_nanos(uneven.into())).unwrap_or(at);
         Some(Reason { message, is_victim, at })
     }
 }
@@ -83,10 +92,29 @@ fn parse(text: &[u8]) -> Option<(String, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn message(text: &str) -> Option<(String, bool)> {
         parse(text.as_bytes())
+    }
+
+    #[test]
+    fn two_reasons_of_one_time_have_one_instant_whenever_they_are_read() {
+        let time = SystemTime::now();
+        let left = |text: &str| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            file.as_file().set_modified(time).unwrap();
+            file
+        };
+        let files = [r#"{"message": "a"}"#, r#"{"message": "b"}"#].map(left);
+        let clock = Clock::default();
+        for _ in 0..10_000 {
+            let reasons = files.each_ref().map(|file| Reason::read(file.path(), &clock).unwrap());
+            assert_eq!(reasons[0].at, reasons[1].at);
+        }
     }
 
     #[test]

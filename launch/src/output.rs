@@ -21,7 +21,7 @@ use logs::LogFile;
 pub(crate) use logs::Logs;
 
 /// After a rank has ended, how long its streams may stay silent before launch gives up on them.
-pub(crate) const SILENCE: Duration = Duration::from_millis(500);
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// Where the two streams of one rank go. A stream that is `None` is inherited.
 pub(crate) struct Routes {
@@ -113,11 +113,11 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Waits until all output of the rank has been copied, no longer than `limit`. The rank must have
-    /// ended.
-    pub(crate) fn drain(&self, limit: Option<Duration>) {
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        self.pumps.iter().for_each(|pump| pump.drain(deadline));
+    /// Waits until all output of the rank, which ended at this time, has been copied. Once the streams
+    /// have had time for it, waits only for a slow console, if at all: ranks that end together have
+    /// that time together.
+    pub(crate) fn drain(&self, ended: Instant, waits_for_console: bool) {
+        self.pumps.iter().for_each(|pump| pump.drain(ended + SILENCE, waits_for_console));
     }
 
     /// The last lines of stderr; `None` if the rank wrote to the terminal itself.
@@ -164,14 +164,14 @@ impl Pump {
         Ok(Pump { over, idle })
     }
 
-    fn drain(&self, deadline: Option<Instant>) {
-        let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let limit = || left().map_or(SILENCE, |left| left.min(SILENCE));
-        while self.over.recv_timeout(limit()) == Err(RecvTimeoutError::Timeout) {
+    fn drain(&self, deadline: Instant, waits_for_console: bool) {
+        let mut limit = deadline.saturating_duration_since(Instant::now());
+        while self.over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             // A process that has left the rank's group may keep the stream open forever.
-            if self.idle.load(Ordering::SeqCst) || left() == Some(Duration::ZERO) {
+            if !waits_for_console || self.idle.load(Ordering::SeqCst) {
                 break;
             }
+            limit = SILENCE;
         }
     }
 }

@@ -19,15 +19,14 @@ use nix::unistd::Pid;
 use tch_parallel_contract::LISTEN_FD;
 
 use crate::args::Args;
-use crate::error_file::{self, Reason};
+use crate::error_file::{self, Clock, Reason};
 use crate::guard::Guard;
 use crate::output::{Output, Routes};
 use crate::protocol::{Placement, proof};
 
 /// Variables that only an outer launcher can have set. A rank that read them would look for that
 /// launcher's store or socket.
-const FOREIGN: [&str; 3] =
-    [LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
+const FOREIGN: [&str; 3] = [LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
 
 /// Sets a rank's environment variables on `command`, as torchrun does.
 pub(crate) fn set_variables(
@@ -74,7 +73,7 @@ pub(crate) struct Rank {
     /// How it ended; `None` while it runs.
     pub(crate) end: Option<End>,
     /// Where it leaves the reason of its failure.
-    error_file: Option<PathBuf>,
+    error_file: Option<(PathBuf, Clock)>,
     /// When the launcher first sent it a signal.
     signalled: OnceCell<Instant>,
     child: Child,
@@ -95,13 +94,13 @@ impl Rank {
     pub(crate) fn start(
         rank: u32,
         mut command: Command,
-        error_file: Option<PathBuf>,
+        error_file: Option<(PathBuf, Clock)>,
         routes: Routes,
         guard: &Rc<Guard>,
         on_end: impl FnOnce(Instant) + Send + 'static,
     ) -> Result<Self> {
         routes.set(&mut command);
-        if let Some(path) = &error_file {
+        if let Some((path, _)) = &error_file {
             command.env(error_file::VARIABLE, path);
         }
         // With a group of its own, a signal also reaches whatever the program has started.
@@ -140,7 +139,8 @@ impl Rank {
 
     /// Why it fails, if it has left the reason.
     pub(crate) fn reason(&self) -> Option<Reason> {
-        Reason::read(self.error_file.as_deref()?)
+        let (path, clock) = self.error_file.as_ref()?;
+        Reason::read(path, clock)
     }
 
     /// Whether the launcher had already sent it a signal at this time.

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 
 use crate::args::Args;
-use crate::error_file::ErrorFiles;
+use crate::error_file::{Clock, ErrorFiles};
 use crate::guard::{self, Guard};
 use crate::output::{Logs, Routes};
 use crate::protocol::connection::Outgoing;
@@ -71,11 +71,17 @@ impl<'a> Supervisor<'a> {
 
     /// Starts the ranks of this node.
     pub(crate) fn start(&self, placement: &Placement, master_port: u16) -> Result<Vec<Rank>> {
-        let ranks = 0..self.args.nproc_per_node;
-        ranks.map(|local_rank| self.start_rank(placement, local_rank, master_port)).collect()
+        let (ranks, clock) = (0..self.args.nproc_per_node, Clock::default());
+        ranks.map(|rank| self.start_rank(placement, rank, master_port, &clock)).collect()
     }
 
-    fn start_rank(&self, placement: &Placement, local_rank: u16, port: u16) -> Result<Rank> {
+    fn start_rank(
+        &self,
+        placement: &Placement,
+        local_rank: u16,
+        port: u16,
+        clock: &Clock,
+    ) -> Result<Rank> {
         let mut command = guard::rank_command(&self.args.command);
         if self.args.pass_local_rank {
             // After all other arguments: the program may be an interpreter, whose script comes next.
@@ -91,6 +97,7 @@ impl<'a> Supervisor<'a> {
             let _ = sender.send(Event::RankEnded { local_rank, at });
         };
         let error_file = self.error_files.of(generation, local_rank);
+        let error_file = error_file.map(|path| (path, clock.clone()));
         Rank::start(rank, command, error_file, routes, &self.guard, on_end)
     }
 

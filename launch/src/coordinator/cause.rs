@@ -10,8 +10,8 @@ use crate::protocol::connection::Loss;
 pub(crate) struct Cause {
     /// What has happened.
     pub(crate) kind: Kind,
-    /// The node concerned, as the user knows it.
-    node: String,
+    /// The node concerned, as the user knows it; `None` for the only one.
+    node: Option<String>,
     at: Instant,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 
 impl Cause {
     /// What is known now of a node that has this name.
-    pub(crate) fn new(node: String, kind: Kind, now: Instant) -> Self {
+    pub(crate) fn new(node: Option<String>, kind: Kind, now: Instant) -> Self {
         let since = match &kind {
             Kind::Failed(failure) => now.saturating_duration_since(failure.at),
             Kind::Lost(Loss::Silent(time)) => *time,
@@ -83,24 +83,23 @@ impl Cause {
 
     /// What every launcher prints.
     pub(crate) fn sentence(&self) -> String {
-        let node = &self.node;
-        match &self.kind {
-            Kind::Failed(failure) if node.is_empty() => failure.to_string(),
-            Kind::Failed(failure) => format!("{node}: {failure}"),
-            Kind::Lost(loss) => format!("{node} {loss}"),
-            Kind::Stopped { reason, .. } => format!("{node}: {reason}"),
-            Kind::Isolated => format!("{node} has lost the connection to all other nodes"),
-            Kind::Joined => format!("{node} joins the job"),
-        }
+        let (colon, what) = match &self.kind {
+            Kind::Failed(failure) => (":", failure.to_string()),
+            Kind::Lost(loss) => ("", loss.to_string()),
+            Kind::Stopped { reason, .. } => (":", reason.clone()),
+            Kind::Isolated => ("", "has lost the connection to all other nodes".to_owned()),
+            Kind::Joined => ("", "joins the job".to_owned()),
+        };
+        self.node.as_ref().map_or(what.clone(), |node| format!("{node}{colon} {what}"))
     }
 }
 
 /// A node as the user knows it: by its rank, if it has one, and by its host. The only node of a job
 /// needs no name.
-pub(crate) fn name(group_rank: Option<usize>, node: &Node) -> String {
-    match group_rank.or(node.node_rank.map(usize::from)) {
-        _ if node.nodes.max == 1 => String::new(),
+pub(crate) fn name(group_rank: Option<usize>, node: &Node) -> Option<String> {
+    let rank = group_rank.or(node.node_rank.map(usize::from));
+    (node.nodes.max > 1).then(|| match rank {
         Some(rank) => format!("node {rank} ({})", node.host),
         None => format!("a node on host {}", node.host),
-    }
+    })
 }

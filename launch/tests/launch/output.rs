@@ -1,6 +1,7 @@
 //! Where the output of the ranks goes.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -188,4 +189,22 @@ fn a_process_that_leaves_the_ranks_group_does_not_hold_the_launcher() {
     // The daemon still holds stderr when the launcher is over.
     kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
     assert_eq!(running.finish().expect_code(0).stderr, "done\n");
+}
+
+#[test]
+fn the_streams_of_ranks_that_fail_together_are_waited_for_together() {
+    let job = Job::new();
+    let script = r#"setsid sh -c 'echo $$ > "$DIR/.$RANK" && mv "$DIR/.$RANK" "$DIR/$RANK"; exec sleep 60' >/dev/null &
+        for rank in $(seq 0 19); do await $rank; done
+        exit 3"#;
+    let ranks: Vec<_> = (0..20).map(|rank| rank.to_string()).collect();
+    let mut running = start(job.launch_sh("-n 20", script));
+    let daemons = job.wait_for_pids(&ranks.iter().map(String::as_str).collect::<Vec<_>>());
+    let before = Instant::now();
+    running.wait();
+    let took = before.elapsed();
+    daemons.into_iter().for_each(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap());
+    running.finish().expect_code(3);
+    // One after the other takes 0.5 s for each, twice.
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
