@@ -5,6 +5,7 @@
 //! - [`Event`], [`HostCopy`]: how far a device has come, and its numbers on their way to the host.
 //! - [`Tensors`]: what modules can take and return.
 //! - [`parameters`], [`named_tensors`]: a store's variables in PyTorch's order, and as bytes.
+//! - [`options!`]: options with PyTorch's defaults beside them.
 //! - [`random`], [`file_size_limit`]: two things about the process that several crates must respect.
 //! - [`Error`]: the one error type.
 //!
@@ -20,6 +21,7 @@ pub mod file_size_limit;
 mod host_copy;
 pub mod memory;
 pub mod named_tensors;
+mod options;
 pub mod parameters;
 pub mod random;
 pub mod tensors;

@@ -1,52 +1,30 @@
 //! Adam and AdamW: `torch.optim.Adam`.
 
-use super::optimizer::check_not_negative;
-use super::param_group::GroupOptions;
-use super::param_group_optimizer::ParamGroupOptimizer;
-use super::parameter_state::StateShape;
-use super::rule_parts::{WeightDecay, check_betas, decayed, each, power_of_a_half};
-use super::state_list::StateList;
-use super::tensor_list::TensorList;
-use super::update_rule::UpdateRule;
-use crate::Result;
-use serde::{Deserialize, Serialize};
+use super::rule_parts::*;
 
-/// PyTorch's keyword arguments of `Adam`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct AdamOptions {
-    /// The learning rate: roughly the size of a step in every weight, whatever its gradient.
-    pub lr: f64,
-    /// The decay rates of the moving averages of the gradient and of its square.
-    pub betas: (f64, f64),
-    /// Added to the denominator of a step, which could be 0.
-    pub eps: f64,
-    /// Weight decay.
-    pub weight_decay: f64,
-    /// Whether the decay applies directly to the parameters (AdamW), instead of being added to
-    /// their gradients, where it would enter the moving averages (L2 penalty).
-    pub decoupled_weight_decay: bool,
-    /// Whether to divide by the largest of the moving averages of the square so far, instead of
-    /// the last (Reddi et al., "On the Convergence of Adam and Beyond", 2018).
-    pub amsgrad: bool,
-    /// Whether to maximize the objective instead of minimizing it.
-    pub maximize: bool,
-    /// Whether to update parameters in lists; see [`UpdateRule::foreach`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub foreach: Option<bool>,
-}
-
-impl Default for AdamOptions {
-    fn default() -> Self {
-        AdamOptions {
-            lr: 1e-3,
-            betas: (0.9, 0.999),
-            eps: 1e-8,
-            weight_decay: 0.0,
-            decoupled_weight_decay: false,
-            amsgrad: false,
-            maximize: false,
-            foreach: None,
-        }
+options! {
+    /// PyTorch's keyword arguments of `Adam`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    pub struct AdamOptions {
+        /// The learning rate: roughly the size of a step in every weight, whatever its gradient.
+        pub lr: f64 = 1e-3,
+        /// The decay rates of the moving averages of the gradient and of its square.
+        pub betas: (f64, f64) = (0.9, 0.999),
+        /// Added to the denominator of a step, which could be 0.
+        pub eps: f64 = 1e-8,
+        /// Weight decay.
+        pub weight_decay: f64 = 0.0,
+        /// Whether the decay applies directly to the parameters (AdamW), instead of being added to
+        /// their gradients, where it would enter the moving averages (L2 penalty).
+        pub decoupled_weight_decay: bool = false,
+        /// Whether to divide by the largest of the moving averages of the square so far, instead of
+        /// the last (Reddi et al., "On the Convergence of Adam and Beyond", 2018).
+        pub amsgrad: bool = false,
+        /// Whether to maximize the objective instead of minimizing it.
+        pub maximize: bool = false,
+        /// Whether to update parameters in lists; see [`GroupOptions::foreach`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub foreach: Option<bool> = None,
     }
 }
 
@@ -81,23 +59,7 @@ impl AdamOptions {
 /// ```
 pub type Adam = ParamGroupOptimizer<AdamOptions>;
 
-impl GroupOptions for AdamOptions {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn momentum(&self) -> Option<f64> {
-        Some(self.betas.0)
-    }
-
-    fn set_momentum(&mut self, momentum: f64) {
-        self.betas.0 = momentum;
-    }
-}
+group_options!(AdamOptions { lr, momentum: betas.0, maximize, foreach });
 
 impl UpdateRule for AdamOptions {
     /// PyTorch has two classes, by the kind of weight decay.
@@ -105,54 +67,32 @@ impl UpdateRule for AdamOptions {
         if self.decoupled_weight_decay { "AdamW" } else { "Adam" }
     }
 
-    fn foreach(&self) -> Option<bool> {
-        self.foreach
-    }
-
     fn check(&self) -> Result<()> {
-        check_not_negative(&[
-            ("lr", self.lr),
-            ("eps", self.eps),
-            ("weight_decay", self.weight_decay),
-        ])?;
+        check_not_negative(&named!(self.lr, self.eps, self.weight_decay))?;
         check_betas(self.betas)
     }
 
     /// The number of steps, and the moving averages of the gradient and of its square.
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
-        let mut layout = vec![
-            ("step", StateShape::Scalar),
-            ("exp_avg", StateShape::Parameter),
-            ("exp_avg_sq", StateShape::Parameter),
-        ];
+        let mut layout = vec![("step", Scalar), ("exp_avg", Parameter), ("exp_avg_sq", Parameter)];
         if self.amsgrad {
-            layout.push(("max_exp_avg_sq", StateShape::Parameter));
+            layout.push(("max_exp_avg_sq", Parameter));
         }
         layout
     }
 
     /// `_single_tensor_adam` and `_multi_tensor_adam`
-    fn step(
-        &self,
-        parameters: &mut TensorList,
-        gradients: &TensorList,
-        states: &mut StateList<'_>,
-    ) -> Result<()> {
-        let AdamOptions { lr, betas: (beta1, beta2), eps, .. } = *self;
-        let steps = states.count_step()?;
-        let mut exp_avgs = states.zeros_like("exp_avg", parameters)?.as_real()?;
-        let mut exp_avg_sqs = states.zeros_like("exp_avg_sq", parameters)?.as_real()?;
+    fn step(&self, mut step: Step<'_>) -> Result<()> {
+        let Self { lr, betas: (beta1, beta2), eps, .. } = *self;
+        let steps = step.count()?;
         let decay = WeightDecay::new(self.weight_decay, self.decoupled_weight_decay, lr);
-        let (mut weights, gradients) = decayed(parameters, gradients, self.maximize, decay)?;
-        exp_avgs.lerp_(&gradients, 1.0 - beta1)?;
-        exp_avg_sqs.mul_number_(beta2)?;
-        exp_avg_sqs.addcmul_(&gradients, &gradients, 1.0 - beta2)?;
+        let (mut weights, gradients) = decay.apply(&step)?;
+        let (exp_avgs, mut exp_avg_sqs) = moments(&mut step, &gradients, self.betas)?;
         if self.amsgrad {
-            let mut largest = states.zeros_like("max_exp_avg_sq", parameters)?.as_real()?;
+            let mut largest = step.zeros_like("max_exp_avg_sq")?;
             largest.maximum_(&exp_avg_sqs)?;
             exp_avg_sqs = largest;
         }
-
         let bias_correction2 = each(&steps, |step| power_of_a_half(1.0 - beta2.powf(step)));
         let mut denominators = exp_avg_sqs.sqrt()?;
         denominators.div_numbers_(&bias_correction2)?;
@@ -323,29 +263,5 @@ mod tests {
         parameter.square().sum(tch::Kind::Double).backward();
         let error = optimizer.step().unwrap_err().to_string();
         assert!(error.contains("dtype"), "{error}");
-    }
-
-    #[test]
-    fn what_pytorch_refuses_is_refused() {
-        let vs = Problem::new().vs;
-        let good = AdamOptions::default();
-        for (options, message) in [
-            (AdamOptions { lr: -1.0, ..good }, "lr is -1, but must be a number not below 0"),
-            (AdamOptions { eps: f64::NAN, ..good }, "eps is NaN, but must be a number not below 0"),
-            (
-                AdamOptions { weight_decay: -0.1, ..good },
-                "weight_decay is -0.1, but must be a number not below 0",
-            ),
-            (
-                AdamOptions { betas: (1.0, 0.999), ..good },
-                "betas.0 is 1, but must be at least 0 and below 1",
-            ),
-            (
-                AdamOptions { betas: (0.9, f64::NAN), ..good },
-                "betas.1 is NaN, but must be at least 0 and below 1",
-            ),
-        ] {
-            assert_eq!(Adam::new(&vs, options).unwrap_err().to_string(), message);
-        }
     }
 }

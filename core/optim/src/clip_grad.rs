@@ -1,6 +1,6 @@
 //! Gradient clipping: `torch.nn.utils.clip_grad`.
 
-use super::optimizer::check_not_negative;
+use super::check::check_not_negative;
 use super::tensor_list::{TensorList, by_device_and_kind};
 use crate::Result;
 use c10d_sys::arithmetic::{add_number_, clamp_max_, mul_number_};

@@ -229,13 +229,3 @@ impl ParamGroupState {
 fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
-
-/// Refuses the same values for a learning rate and the like as PyTorch.
-pub(super) fn check_not_negative(options: &[(&str, f64)]) -> Result<()> {
-    for (what, value) in options {
-        if value.is_nan() || *value < 0.0 {
-            return Err(Error::argument(what, value, "a number not below 0"));
-        }
-    }
-    Ok(())
-}

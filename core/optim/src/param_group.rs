@@ -9,7 +9,8 @@ use tch::Tensor;
 use tch::nn::VarStore;
 use tch_parallel_base::parameters::named_parameters;
 
-/// What a schedule sets: the options that every optimizer has, whatever else it has.
+/// The options that every optimizer has, whatever else it has: schedules set the rate and the
+/// momentum.
 pub trait GroupOptions: Debug {
     /// The learning rate. `group["lr"]`
     fn lr(&self) -> f64;
@@ -26,6 +27,22 @@ pub trait GroupOptions: Debug {
     /// Sets the momentum of later steps; does nothing for an optimizer without momentum.
     fn set_momentum(&mut self, momentum: f64) {
         let _ = momentum;
+    }
+
+    /// Whether to maximize the objective instead of minimizing it. `group["maximize"]`
+    fn maximize(&self) -> bool {
+        false
+    }
+
+    /// Whether [`UpdateRule::step`](super::UpdateRule::step) gets all parameters of one kind on one
+    /// device at once, as lists whose operations are PyTorch's `_foreach_*`, instead of one after
+    /// the other. `group["foreach"]`
+    ///
+    /// With `None`, it gets lists if all of a group's parameters with a gradient are on GPUs. Those
+    /// of a kind of which one has a sparse gradient never come as a list. Unless implemented, it
+    /// gets one parameter after the other.
+    fn foreach(&self) -> Option<bool> {
+        Some(false)
     }
 }
 

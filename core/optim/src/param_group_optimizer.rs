@@ -3,7 +3,7 @@
 use super::optimizer::{Optimizer, OptimizerState, ParamGroupState};
 use super::param_group::{GroupOptions, ParamGroup, Parameter, groups_of_store};
 use super::parameter_state::ParameterState;
-use super::state_list::StateList;
+use super::step::Step;
 use super::tensor_list::{TensorList, by_device_and_kind};
 use super::update_rule::{GradientLayout, UpdateRule};
 use crate::{Error, Result};
@@ -212,11 +212,11 @@ fn step_of_list<'a>(
         gradients.push(gradient);
         states.push(state);
     }
-    rule.step(
-        &mut TensorList::new(tensors, foreach),
-        &TensorList::new(gradients, foreach),
-        &mut StateList::new(states, foreach),
-    )
+    let mut gradients = TensorList::new(gradients, foreach);
+    if rule.maximize() {
+        gradients = gradients.neg()?;
+    }
+    rule.step(Step { parameters: TensorList::new(tensors, foreach), gradients, states })
 }
 
 fn check_layout(rule: &impl UpdateRule, parameter: &str, gradient: &Tensor) -> Result<()> {

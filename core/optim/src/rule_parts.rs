@@ -1,9 +1,53 @@
-//! What the rules of several optimizers have in common.
+//! What the rules of several optimizers have in common. The file of a rule imports all of it.
 
-use super::tensor_list::TensorList;
-use crate::{Error, Result};
+pub(super) use super::check::{check, check_not_negative, named};
+pub(super) use super::param_group::GroupOptions;
+pub(super) use super::param_group_optimizer::ParamGroupOptimizer;
+pub(super) use super::parameter_state::StateShape::{self, Parameter, Scalar};
+pub(super) use super::step::Step;
+pub(super) use super::tensor_list::TensorList;
+pub(super) use super::update_rule::{GradientLayout, UpdateRule};
+pub(super) use crate::{Error, Result};
+pub(super) use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use tch::{TchError, Tensor};
+pub(super) use tch_parallel_base::options;
+
+/// Implements [`GroupOptions`], given which of the options there are, and where the momentum is.
+macro_rules! group_options {
+    ($Options:ty { lr, $(momentum: $($momentum:tt).+,)? maximize $(, $foreach:ident)? }) => {
+        impl GroupOptions for $Options {
+            fn lr(&self) -> f64 {
+                self.lr
+            }
+
+            fn set_lr(&mut self, lr: f64) {
+                self.lr = lr;
+            }
+
+            $(
+                fn momentum(&self) -> Option<f64> {
+                    Some(self.$($momentum).+)
+                }
+
+                fn set_momentum(&mut self, momentum: f64) {
+                    self.$($momentum).+ = momentum;
+                }
+            )?
+
+            fn maximize(&self) -> bool {
+                self.maximize
+            }
+
+            $(
+                fn foreach(&self) -> Option<bool> {
+                    self.$foreach
+                }
+            )?
+        }
+    };
+}
+pub(super) use group_options;
 
 /// Weight decay: how an optimizer draws the weights towards zero.
 #[derive(Debug, Clone, Copy)]
@@ -22,42 +66,63 @@ impl WeightDecay {
             false => WeightDecay::Penalty(weight_decay),
         }
     }
+
+    /// The parameters and the gradients after the decay, complex numbers as pairs of real ones.
+    ///
+    /// PyTorch's optimizers treat a complex number as two independent real ones. Some of their
+    /// single-tensor functions do so only after the decay, which rounds differently.
+    pub(super) fn apply(self, step: &Step<'_>) -> Result<(TensorList, TensorList)> {
+        if step.parameters.is_foreach() {
+            return self.apply_to_real(step);
+        }
+        let gradients = self.decay(&mut step.parameters.shallow_clone(), &step.gradients)?;
+        Ok((step.parameters.as_real()?, gradients.as_real()?))
+    }
+
+    /// The same for optimizers whose functions all treat complex numbers as real ones before the
+    /// decay.
+    pub(super) fn apply_to_real(self, step: &Step<'_>) -> Result<(TensorList, TensorList)> {
+        let mut parameters = step.parameters.as_real()?;
+        let gradients = self.decay(&mut parameters, &step.gradients.as_real()?)?;
+        Ok((parameters, gradients))
+    }
+
+    fn decay(self, parameters: &mut TensorList, gradients: &TensorList) -> Result<TensorList> {
+        match self {
+            WeightDecay::Penalty(0.0) => {}
+            WeightDecay::Penalty(factor) => return gradients.add_scaled(parameters, factor),
+            WeightDecay::Decoupled(factor) => parameters.mul_number_(factor)?,
+        }
+        Ok(gradients.shallow_clone())
+    }
 }
 
-/// The parameters and the gradients to go down, complex numbers as pairs of real ones, after the
-/// weight decay.
-///
-/// PyTorch's optimizers treat a complex number as two independent real ones. Some of their
-/// single-tensor functions do so only after the decay, which rounds differently.
-pub(super) fn decayed(
-    parameters: &TensorList,
+/// Moves averages towards the squares of these values; `decay` is what they keep of themselves.
+pub(super) fn average_squares_(
+    averages: &mut TensorList,
+    values: &TensorList,
+    decay: f64,
+) -> Result<()> {
+    averages.mul_number_(decay)?;
+    averages.addcmul_(values, values, 1.0 - decay)
+}
+
+/// Adam's moving averages of the gradients and of their squares, with these gradients in them.
+pub(super) fn moments(
+    step: &mut Step<'_>,
     gradients: &TensorList,
-    maximize: bool,
-    decay: WeightDecay,
+    (beta1, beta2): (f64, f64),
 ) -> Result<(TensorList, TensorList)> {
-    let (mut parameters, gradients) = match parameters.is_foreach() {
-        true => (parameters.as_real()?, gradients.as_real()?),
-        false => (parameters.shallow_clone(), gradients.shallow_clone()),
-    };
-    let mut gradients = downwards(&gradients, maximize)?;
-    match decay {
-        WeightDecay::Penalty(0.0) => {}
-        WeightDecay::Penalty(weight_decay) => {
-            gradients = gradients.add_scaled(&parameters, weight_decay)?;
-        }
-        WeightDecay::Decoupled(factor) => parameters.mul_number_(factor)?,
-    }
-    Ok((parameters.as_real()?, gradients.as_real()?))
+    let mut exp_avgs = step.zeros_like("exp_avg")?;
+    let mut exp_avg_sqs = step.zeros_like("exp_avg_sq")?;
+    exp_avgs.lerp_(gradients, 1.0 - beta1)?;
+    average_squares_(&mut exp_avg_sqs, gradients, beta2)?;
+    Ok((exp_avgs, exp_avg_sqs))
 }
 
 /// Applies `f` to each number.
 pub(super) fn each(numbers: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
     numbers.iter().copied().map(f).collect()
-}
-
-/// The gradients with the sign for going down: `-gradient` for `maximize`.
-pub(super) fn downwards(gradients: &TensorList, maximize: bool) -> Result<TensorList> {
-    if maximize { gradients.neg() } else { Ok(gradients.shallow_clone()) }
 }
 
 /// Python's `number ** 0.5`, which can differ from the square root in the last bit. The compiler
@@ -68,12 +133,10 @@ pub(super) fn power_of_a_half(number: f64) -> f64 {
 
 /// Refuses the same decay rates of moving averages as PyTorch.
 pub(super) fn check_betas(betas: (f64, f64)) -> Result<()> {
-    for (what, beta) in [("betas.0", betas.0), ("betas.1", betas.1)] {
-        if !(0.0..1.0).contains(&beta) {
-            return Err(Error::argument(what, beta, "at least 0 and below 1"));
-        }
-    }
-    Ok(())
+    let checked =
+        |what, beta| check((0.0..1.0).contains(&beta), what, beta, "at least 0 and below 1");
+    checked("betas.0", betas.0)?;
+    checked("betas.1", betas.1)
 }
 
 /// A sparse tensor of the gradient's shape, with these values where the gradient has its own.

@@ -1,48 +1,27 @@
 //! Stochastic gradient descent: `torch.optim.SGD`.
 
-use super::optimizer::check_not_negative;
-use super::param_group::GroupOptions;
-use super::param_group_optimizer::ParamGroupOptimizer;
-use super::parameter_state::StateShape;
-use super::rule_parts::downwards;
-use super::state_list::StateList;
-use super::tensor_list::TensorList;
-use super::update_rule::{GradientLayout, UpdateRule};
-use crate::{Error, Result};
+use super::rule_parts::*;
 use c10d_sys::arithmetic::{add_scaled_, copy, mul_number_};
-use serde::{Deserialize, Serialize};
 
-/// PyTorch's keyword arguments of `SGD`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct SgdOptions {
-    /// The learning rate: a step is the gradient times this.
-    pub lr: f64,
-    /// Momentum: the fraction of the last step that is kept; with 0, it uses no memory.
-    pub momentum: f64,
-    /// Dampening: the fraction of the gradient that does not enter the momentum.
-    pub dampening: f64,
-    /// Weight decay (L2 penalty, added to the gradient).
-    pub weight_decay: f64,
-    /// Nesterov momentum, which looks one step ahead; requires momentum and no dampening.
-    pub nesterov: bool,
-    /// Whether to maximize the objective instead of minimizing it.
-    pub maximize: bool,
-    /// Whether to update parameters in lists; see [`UpdateRule::foreach`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub foreach: Option<bool>,
-}
-
-impl Default for SgdOptions {
-    fn default() -> Self {
-        SgdOptions {
-            lr: 1e-3,
-            momentum: 0.0,
-            dampening: 0.0,
-            weight_decay: 0.0,
-            nesterov: false,
-            maximize: false,
-            foreach: None,
-        }
+options! {
+    /// PyTorch's keyword arguments of `SGD`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    pub struct SgdOptions {
+        /// The learning rate: a step is the gradient times this.
+        pub lr: f64 = 1e-3,
+        /// Momentum: the fraction of the last step that is kept; with 0, it uses no memory.
+        pub momentum: f64 = 0.0,
+        /// Dampening: the fraction of the gradient that does not enter the momentum.
+        pub dampening: f64 = 0.0,
+        /// Weight decay (L2 penalty, added to the gradient).
+        pub weight_decay: f64 = 0.0,
+        /// Nesterov momentum, which looks one step ahead; requires momentum and no dampening.
+        pub nesterov: bool = false,
+        /// Whether to maximize the objective instead of minimizing it.
+        pub maximize: bool = false,
+        /// Whether to update parameters in lists; see [`GroupOptions::foreach`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub foreach: Option<bool> = None,
     }
 }
 
@@ -69,52 +48,27 @@ impl Default for SgdOptions {
 /// ```
 pub type Sgd = ParamGroupOptimizer<SgdOptions>;
 
-impl GroupOptions for SgdOptions {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn momentum(&self) -> Option<f64> {
-        Some(self.momentum)
-    }
-
-    fn set_momentum(&mut self, momentum: f64) {
-        self.momentum = momentum;
-    }
-}
+group_options!(SgdOptions { lr, momentum: momentum, maximize, foreach });
 
 impl UpdateRule for SgdOptions {
     fn name(&self) -> &'static str {
         "SGD"
     }
 
-    fn foreach(&self) -> Option<bool> {
-        self.foreach
-    }
-
     fn check(&self) -> Result<()> {
-        check_not_negative(&[
-            ("lr", self.lr),
-            ("momentum", self.momentum),
-            ("weight_decay", self.weight_decay),
-        ])?;
-        if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
-            return Err(Error::argument(
-                "nesterov",
-                format!("set with momentum {} and dampening {}", self.momentum, self.dampening),
-                "used with a momentum above 0 and a dampening of 0",
-            ));
-        }
-        Ok(())
+        check_not_negative(&named!(self.lr, self.momentum, self.weight_decay))?;
+        let Self { momentum, dampening, nesterov, .. } = *self;
+        check(
+            !nesterov || (momentum != 0.0 && dampening == 0.0),
+            "nesterov",
+            format!("set with momentum {momentum} and dampening {dampening}"),
+            "used with a momentum above 0 and a dampening of 0",
+        )
     }
 
     /// None without momentum, or before the first step.
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
-        vec![("momentum_buffer", StateShape::Parameter)]
+        vec![("momentum_buffer", Parameter)]
     }
 
     fn gradient_layout(&self) -> GradientLayout {
@@ -122,52 +76,44 @@ impl UpdateRule for SgdOptions {
     }
 
     /// `_single_tensor_sgd` and `_multi_tensor_sgd`
-    fn step(
-        &self,
-        parameters: &mut TensorList,
-        gradients: &TensorList,
-        states: &mut StateList<'_>,
-    ) -> Result<()> {
-        let mut gradients = downwards(gradients, self.maximize)?;
+    fn step(&self, mut step: Step<'_>) -> Result<()> {
+        let mut gradients = step.gradients.shallow_clone();
         if self.weight_decay != 0.0 {
-            gradients = gradients.add_scaled(parameters, self.weight_decay)?;
+            gradients = gradients.add_scaled(&step.parameters, self.weight_decay)?;
         }
         if self.momentum != 0.0 {
-            let buffers = self.momentum_buffers(&gradients, states)?;
+            let buffers = self.momentum_buffers(&gradients, &mut step)?;
             gradients = match self.nesterov {
                 true => gradients.add_scaled(&buffers, self.momentum)?,
                 false => buffers,
             };
         }
-        parameters.add_scaled_(&gradients, -self.lr)
+        step.parameters.add_scaled_(&gradients, -self.lr)
     }
 }
 
 impl SgdOptions {
     /// The momentum with these gradients in it.
-    fn momentum_buffers(
-        &self,
-        gradients: &TensorList,
-        states: &mut StateList<'_>,
-    ) -> Result<TensorList> {
+    fn momentum_buffers(&self, gradients: &TensorList, step: &mut Step<'_>) -> Result<TensorList> {
         const NAME: &str = "momentum_buffer";
-        if let Some(mut buffers) = states.get(NAME) {
+        if let Some(mut buffers) = step.get(NAME) {
             buffers.mul_number_(self.momentum)?;
             buffers.add_scaled_(gradients, 1.0 - self.dampening)?;
             return Ok(buffers);
         }
-        for (state, gradient) in states.iter_mut().zip(gradients.iter()) {
-            match state.get(NAME) {
+        let mut buffers = Vec::new();
+        for (state, gradient) in step.states.iter_mut().zip(gradients.iter()) {
+            buffers.push(match state.get(NAME) {
                 Some(mut buffer) => {
                     mul_number_(&mut buffer, self.momentum)?;
                     add_scaled_(&mut buffer, gradient, 1.0 - self.dampening)?;
+                    buffer
                 }
                 // The first step initialises it with the gradient itself.
-                None => state.insert(NAME, copy(gradient)?),
-            }
+                None => state.get_or_insert_with(NAME, || copy(gradient))?,
+            });
         }
-        // All of them have one now, so nothing is inserted.
-        states.get_or_insert_with(NAME, |i| copy(&gradients[i]))
+        Ok(TensorList::new(buffers, gradients.is_foreach()))
     }
 }
 
@@ -323,24 +269,5 @@ mod tests {
             run(&problem, &mut optimizer, 0..2);
             assert_eq!(optimizer.state_bytes(), bytes);
         }
-    }
-
-    #[test]
-    fn what_pytorch_refuses_is_refused() {
-        let vs = Problem::new().vs;
-        let refused = |options| Sgd::new(&vs, options).unwrap_err().to_string();
-        let options = SgdOptions { lr: -1.0, ..Default::default() };
-        assert_eq!(refused(options), "lr is -1, but must be a number not below 0");
-        let options = SgdOptions { lr: f64::NAN, ..Default::default() };
-        assert_eq!(refused(options), "lr is NaN, but must be a number not below 0");
-        let options = SgdOptions { nesterov: true, ..Default::default() };
-        assert_eq!(
-            refused(options),
-            "nesterov is set with momentum 0 and dampening 0, but must be used with a momentum \
-             above 0 and a dampening of 0"
-        );
-        let nothing = VarStore::new(Device::Cpu);
-        let error = Sgd::new(&nothing, SgdOptions::default()).unwrap_err().to_string();
-        assert!(error.contains("without a trainable variable"), "{error}");
     }
 }

@@ -1,33 +1,22 @@
 //! Adam for sparse gradients: `torch.optim.SparseAdam`.
 
-use super::param_group::GroupOptions;
-use super::param_group_optimizer::ParamGroupOptimizer;
-use super::parameter_state::{ParameterState, StateShape};
-use super::rule_parts::{check_betas, downwards, with_values};
-use super::state_list::StateList;
-use super::tensor_list::TensorList;
-use super::update_rule::{GradientLayout, UpdateRule};
-use crate::{Error, Result};
+use super::parameter_state::ParameterState;
+use super::rule_parts::*;
 use c10d_sys::arithmetic::{add_number_, mul_number_};
-use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-/// PyTorch's keyword arguments of `SparseAdam`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct SparseAdamOptions {
-    /// The learning rate.
-    pub lr: f64,
-    /// The decay rates of the moving averages of the gradient and of its square.
-    pub betas: (f64, f64),
-    /// Added to the denominator of a step, which could be 0.
-    pub eps: f64,
-    /// Whether to maximize the objective instead of minimizing it.
-    pub maximize: bool,
-}
-
-impl Default for SparseAdamOptions {
-    fn default() -> Self {
-        SparseAdamOptions { lr: 1e-3, betas: (0.9, 0.999), eps: 1e-8, maximize: false }
+options! {
+    /// PyTorch's keyword arguments of `SparseAdam`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    pub struct SparseAdamOptions {
+        /// The learning rate.
+        pub lr: f64 = 1e-3,
+        /// The decay rates of the moving averages of the gradient and of its square.
+        pub betas: (f64, f64) = (0.9, 0.999),
+        /// Added to the denominator of a step, which could be 0.
+        pub eps: f64 = 1e-8,
+        /// Whether to maximize the objective instead of minimizing it.
+        pub maximize: bool = false,
     }
 }
 
@@ -52,23 +41,7 @@ impl Default for SparseAdamOptions {
 /// ```
 pub type SparseAdam = ParamGroupOptimizer<SparseAdamOptions>;
 
-impl GroupOptions for SparseAdamOptions {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn momentum(&self) -> Option<f64> {
-        Some(self.betas.0)
-    }
-
-    fn set_momentum(&mut self, momentum: f64) {
-        self.betas.0 = momentum;
-    }
-}
+group_options!(SparseAdamOptions { lr, momentum: betas.0, maximize });
 
 impl UpdateRule for SparseAdamOptions {
     fn name(&self) -> &'static str {
@@ -76,34 +49,22 @@ impl UpdateRule for SparseAdamOptions {
     }
 
     fn check(&self) -> Result<()> {
-        for (what, value) in [("lr", self.lr), ("eps", self.eps)] {
-            if value.is_nan() || value <= 0.0 {
-                return Err(Error::argument(what, value, "a number above 0"));
-            }
+        for (what, value) in named!(self.lr, self.eps) {
+            check(value > 0.0, what, value, "a number above 0")?;
         }
         check_betas(self.betas)
     }
 
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
-        vec![
-            ("step", StateShape::Scalar),
-            ("exp_avg", StateShape::Parameter),
-            ("exp_avg_sq", StateShape::Parameter),
-        ]
+        vec![("step", Scalar), ("exp_avg", Parameter), ("exp_avg_sq", Parameter)]
     }
 
     fn gradient_layout(&self) -> GradientLayout {
         GradientLayout::Sparse
     }
 
-    fn step(
-        &self,
-        parameters: &mut TensorList,
-        gradients: &TensorList,
-        states: &mut StateList<'_>,
-    ) -> Result<()> {
-        let gradients = downwards(gradients, self.maximize)?;
-        let parameters = parameters.iter_mut().zip(gradients.iter()).zip(states.iter_mut());
+    fn step(&self, mut step: Step<'_>) -> Result<()> {
+        let parameters = step.parameters.iter_mut().zip(step.gradients.iter()).zip(step.states);
         for ((parameter, gradient), state) in parameters {
             self.step_of_one(parameter, gradient, state)?;
         }
@@ -204,28 +165,5 @@ mod tests {
         let options = SgdOptions { weight_decay: 0.1, ..Default::default() };
         let error = Sgd::new(&embedding(), options).unwrap().step().unwrap_err().to_string();
         assert!(error.contains("add(sparse, dense) is not supported"), "{error}");
-    }
-
-    #[test]
-    fn what_pytorch_refuses_is_refused() {
-        let good = SparseAdamOptions::default();
-        for (options, message) in [
-            (SparseAdamOptions { lr: 0.0, ..good }, "lr is 0, but must be a number above 0"),
-            (
-                SparseAdamOptions { eps: f64::NAN, ..good },
-                "eps is NaN, but must be a number above 0",
-            ),
-            (
-                SparseAdamOptions { betas: (1.0, 0.999), ..good },
-                "betas.0 is 1, but must be at least 0 and below 1",
-            ),
-            (
-                SparseAdamOptions { betas: (0.9, -0.1), ..good },
-                "betas.1 is -0.1, but must be at least 0 and below 1",
-            ),
-        ] {
-            let refused = SparseAdam::from_named_parameters(Vec::new(), options).unwrap_err();
-            assert_eq!(refused.to_string(), message);
-        }
     }
 }

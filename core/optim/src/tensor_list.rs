@@ -8,13 +8,11 @@ use c10d_sys::foreach::{Operation, foreach, foreach_};
 use std::ops::{Deref, DerefMut};
 use tch::{Device, Kind, TchError, Tensor};
 
-/// Tensors that an optimizer treats alike: an argument of [`UpdateRule::step`].
+/// Tensors that an optimizer treats alike: what a [`Step`](super::Step) consists of.
 ///
 /// An operation either runs as one of PyTorch's `_foreach_*` operations, which on a GPU is one
 /// launch for the whole list, or as the usual operation for one tensor after the other. The results
 /// can differ in the last bit, as they do in Python. Dereferences to a slice of tensors.
-///
-/// [`UpdateRule::step`]: super::UpdateRule::step
 #[derive(Debug)]
 pub struct TensorList {
     tensors: Vec<Tensor>,

@@ -2,8 +2,7 @@
 
 use super::param_group::GroupOptions;
 use super::parameter_state::StateShape;
-use super::state_list::StateList;
-use super::tensor_list::TensorList;
+use super::step::Step;
 use crate::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,9 +16,7 @@ use serde::de::DeserializeOwned;
 /// use serde::{Deserialize, Serialize};
 /// use tch::{Device, Kind, Tensor, nn::VarStore};
 /// use tch_parallel::Result;
-/// use tch_parallel::optim::{
-///     GroupOptions, Optimizer, ParamGroupOptimizer, StateList, TensorList, UpdateRule,
-/// };
+/// use tch_parallel::optim::{GroupOptions, Optimizer, ParamGroupOptimizer, Step, UpdateRule};
 ///
 /// /// Moves each weight by the learning rate, against its gradient's sign.
 /// #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,16 +37,8 @@ use serde::de::DeserializeOwned;
 ///     fn name(&self) -> &'static str {
 ///         "SignSGD"
 ///     }
-///     fn check(&self) -> Result<()> {
-///         Ok(())
-///     }
-///     fn step(
-///         &self,
-///         parameters: &mut TensorList,
-///         gradients: &TensorList,
-///         _states: &mut StateList<'_>,
-///     ) -> Result<()> {
-///         for (parameter, gradient) in parameters.iter_mut().zip(gradients.iter()) {
+///     fn step(&self, mut step: Step<'_>) -> Result<()> {
+///         for (parameter, gradient) in step.parameters.iter_mut().zip(step.gradients.iter()) {
 ///             // tch's operators panic where this should return an error.
 ///             let _ = parameter.f_sub_(&gradient.f_sign()?.f_mul(&Tensor::from(self.lr))?)?;
 ///         }
@@ -70,11 +59,13 @@ pub trait UpdateRule: GroupOptions + Clone + Serialize + DeserializeOwned + 'sta
     /// optimizer whose name it has.
     fn name(&self) -> &'static str;
 
-    /// Refuses options that PyTorch refuses.
+    /// Refuses options that PyTorch refuses. None unless implemented.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument), naming the option.
-    fn check(&self) -> Result<()>;
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// The tensors that these options keep for a parameter that has made a step, with PyTorch's
     /// names. None unless implemented.
@@ -87,28 +78,12 @@ pub trait UpdateRule: GroupOptions + Clone + Serialize + DeserializeOwned + 'sta
         GradientLayout::Dense
     }
 
-    /// Whether [`step`](Self::step) gets all parameters of one kind on one device at once, as lists
-    /// whose operations are PyTorch's `_foreach_*`, instead of one after the other: the option
-    /// `foreach` of PyTorch's optimizers. With `None`, it gets lists if all of a group's parameters
-    /// with a gradient are on GPUs. Those of a kind of which one has a sparse gradient
-    /// never come as a list.
-    ///
-    /// Unless implemented, it gets one parameter after the other.
-    fn foreach(&self) -> Option<bool> {
-        Some(false)
-    }
-
-    /// Updates parameters by their gradients, without a graph. The lists have the same length.
+    /// Updates parameters by their gradients, without a graph.
     ///
     /// # Errors
     /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails; parameters may already have
     /// changed.
-    fn step(
-        &self,
-        parameters: &mut TensorList,
-        gradients: &TensorList,
-        states: &mut StateList<'_>,
-    ) -> Result<()>;
+    fn step(&self, step: Step<'_>) -> Result<()>;
 }
 
 /// The layouts of gradients that an optimizer supports. An embedding with `sparse` has sparse

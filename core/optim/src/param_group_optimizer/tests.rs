@@ -1,6 +1,7 @@
 //! Which parameters are in which group, with which options, and what is refused.
 
 mod foreach;
+mod refused;
 
 use super::*;
 use crate::lr_scheduler::{LrScheduler, Scheduler, StepLr};

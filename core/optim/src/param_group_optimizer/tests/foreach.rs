@@ -16,6 +16,10 @@ impl GroupOptions for Counting {
     }
 
     fn set_lr(&mut self, _lr: f64) {}
+
+    fn foreach(&self) -> Option<bool> {
+        self.foreach
+    }
 }
 
 impl UpdateRule for Counting {
@@ -23,26 +27,14 @@ impl UpdateRule for Counting {
         "Counting"
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn gradient_layout(&self) -> GradientLayout {
         GradientLayout::Any
     }
 
-    fn foreach(&self) -> Option<bool> {
-        self.foreach
-    }
-
-    fn step(
-        &self,
-        parameters: &mut TensorList,
-        gradients: &TensorList,
-        states: &mut StateList<'_>,
-    ) -> Result<()> {
-        assert_eq!([gradients.len(), states.len()], [parameters.len(); 2]);
-        self.lengths.borrow_mut().push(parameters.len());
+    fn step(&self, step: Step<'_>) -> Result<()> {
+        let count = step.parameters.len();
+        assert_eq!([step.gradients.len(), step.states.len()], [count; 2]);
+        self.lengths.borrow_mut().push(count);
         Ok(())
     }
 }
