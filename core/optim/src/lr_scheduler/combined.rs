@@ -2,6 +2,7 @@
 
 use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule};
+use crate::check::check;
 use crate::{Error, Result};
 
 /// Several schedules in sequence. Each starts at its own epoch 0, from the optimizer's initial
@@ -37,24 +38,20 @@ pub struct SequentialLr {
 
 impl Schedule for SequentialLr {
     fn check(&self, groups: &[GroupRates]) -> Result<()> {
-        if self.schedules.len() != self.milestones.len() + 1 {
-            let found =
-                format!("{}, with {} milestones", self.schedules.len(), self.milestones.len());
-            return Err(Error::argument(
-                "the number of schedules",
-                found,
-                "one more than the number of milestones",
-            ));
-        }
-        let after = [0].iter().chain(&self.milestones);
-        if after.zip(&self.milestones).any(|(before, milestone)| milestone <= before) {
-            let found = format!("{:?}", self.milestones);
-            return Err(Error::argument(
-                "milestones",
-                found,
-                "epochs from 1 on, each after the one before",
-            ));
-        }
+        let (schedules, milestones) = (self.schedules.len(), self.milestones.len());
+        check(
+            schedules == milestones + 1,
+            "the number of schedules",
+            format!("{schedules}, with {milestones} milestones"),
+            "one more than the number of milestones",
+        )?;
+        let mut pairs = [0].iter().chain(&self.milestones).zip(&self.milestones);
+        check(
+            pairs.all(|(before, milestone)| before < milestone),
+            "milestones",
+            format!("{:?}", self.milestones),
+            "epochs from 1 on, each after the one before",
+        )?;
         check_all(&self.schedules, groups)
     }
 
@@ -116,9 +113,7 @@ pub struct ChainedScheduler {
 
 impl Schedule for ChainedScheduler {
     fn check(&self, groups: &[GroupRates]) -> Result<()> {
-        if self.schedules.is_empty() {
-            return Err(Error::argument("the number of schedules", 0, "at least 1"));
-        }
+        check(!self.schedules.is_empty(), "the number of schedules", 0, "at least 1")?;
         check_all(&self.schedules, groups)
     }
 

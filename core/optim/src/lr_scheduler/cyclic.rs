@@ -138,9 +138,7 @@ impl Schedule for CyclicLr {
         self.base_lr.check("base_lr", groups.len())?;
         self.max_lr.check("max_lr", groups.len())?;
         if self.cycle_momentum {
-            check_momentum(groups)?;
-            self.base_momentum.check("base_momentum", groups.len())?;
-            self.max_momentum.check("max_momentum", groups.len())?;
+            check_momentum(&self.base_momentum, &self.max_momentum, groups)?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_eta_min, check_factor, check_length};
 use crate::Result;
 use std::f64::consts::PI;
+use tch_parallel_base::options;
 
 /// Multiplies the learning rate by `gamma` every `step_size` epochs. `StepLR(step_size, gamma)`
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,10 +51,10 @@ impl MultiStepLr {
         MultiStepLr { milestones: milestones.into(), gamma: 0.1 }
     }
 
-    fn set(&self, epoch: u64, group: &mut GroupRates) {
+    fn factor(&self, epoch: u64) -> f64 {
         let times = self.milestones.iter().filter(|&&milestone| milestone == epoch).count();
         // Not powi, which multiplies in a different order.
-        group.lr *= self.gamma.powf(times as f64);
+        self.gamma.powf(times as f64)
     }
 }
 
@@ -63,11 +64,11 @@ impl Schedule for MultiStepLr {
     }
 
     fn start(&self, group: &mut GroupRates) {
-        self.set(0, group);
+        group.lr *= self.factor(0);
     }
 
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        self.set(epoch.number(), group);
+        group.lr *= self.factor(epoch.number());
         Ok(())
     }
 }
@@ -90,19 +91,15 @@ impl Schedule for ExponentialLr {
     }
 }
 
-/// Lowers the learning rate to 0 along a power of the epochs that are left.
-/// `PolynomialLR(total_iters, power)`
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PolynomialLr {
-    /// The epoch in which the rate reaches 0.
-    pub total_iters: u64,
-    /// The power: 1 for a straight line.
-    pub power: f64,
-}
-
-impl Default for PolynomialLr {
-    fn default() -> Self {
-        PolynomialLr { total_iters: 5, power: 1.0 }
+options! {
+    /// Lowers the learning rate to 0 along a power of the epochs that are left.
+    /// `PolynomialLR(total_iters, power)`
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct PolynomialLr {
+        /// The epoch in which the rate reaches 0.
+        pub total_iters: u64 = 5,
+        /// The power: 1 for a straight line.
+        pub power: f64 = 1.0,
     }
 }
 

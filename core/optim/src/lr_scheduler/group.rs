@@ -2,7 +2,8 @@
 //! group.
 
 use crate::Optimizer;
-use crate::{Error, Result};
+use crate::Result;
+use crate::check::check;
 
 /// What a [`Schedule`](super::Schedule) sees and sets of one parameter group.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,18 +119,16 @@ impl PerGroup {
 
 /// Refuses a list with another length than that of the groups.
 pub(super) fn check_one_each(what: &str, values: usize, groups: usize) -> Result<()> {
-    if values == groups {
-        return Ok(());
-    }
     let expected = format!("{groups}, one for each parameter group");
-    Err(Error::argument(format!("the length of {what}"), values, expected))
+    check(values == groups, &format!("the length of {what}"), values, &expected)
 }
 
-/// Refuses to cycle a momentum that the optimizer does not have.
-pub(super) fn check_momentum(groups: &[GroupRates]) -> Result<()> {
-    if groups.iter().all(|group| group.momentum.is_some()) {
-        return Ok(());
-    }
+/// Refuses momenta to cycle between that do not fit the groups, and to cycle a momentum that the
+/// optimizer does not have.
+pub(super) fn check_momentum(base: &PerGroup, max: &PerGroup, groups: &[GroupRates]) -> Result<()> {
     let expected = "false for an optimizer with neither momentum nor betas";
-    Err(Error::argument("cycle_momentum", true, expected))
+    let all_have_one = groups.iter().all(|group| group.momentum.is_some());
+    check(all_have_one, "cycle_momentum", true, expected)?;
+    base.check("base_momentum", groups.len())?;
+    max.check("max_momentum", groups.len())
 }

@@ -148,9 +148,7 @@ impl Schedule for OneCycleLr {
         check_fraction("pct_start", self.pct_start)?;
         self.max_lr.check("max_lr", groups.len())?;
         if self.cycle_momentum {
-            check_momentum(groups)?;
-            self.base_momentum.check("base_momentum", groups.len())?;
-            self.max_momentum.check("max_momentum", groups.len())?;
+            check_momentum(&self.base_momentum, &self.max_momentum, groups)?;
         }
         Ok(())
     }

@@ -4,28 +4,32 @@ use super::group::{GroupRates, PerGroup};
 use super::schedule::check_factor;
 use super::state::{LrSchedulerState, Scheduler};
 use crate::Optimizer;
-use crate::{Error, Result};
+use crate::Result;
+use crate::check::check;
 use serde::{Deserialize, Serialize};
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `ReduceLROnPlateau`, with its defaults.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReduceLrOnPlateauOptions {
-    /// Which metrics are better.
-    pub mode: PlateauMode,
-    /// The factor of a reduction, below 1.
-    pub factor: f64,
-    /// The number of epochs without an improvement that are tolerated.
-    pub patience: u64,
-    /// How much better a metric must be to count as an improvement.
-    pub threshold: f64,
-    /// What the threshold means.
-    pub threshold_mode: ThresholdMode,
-    /// The number of epochs after a reduction in which no epoch counts as bad.
-    pub cooldown: u64,
-    /// The lowest rate.
-    pub min_lr: PerGroup,
-    /// Smaller reductions than this are not made.
-    pub eps: f64,
+options! {
+    /// PyTorch's keyword arguments of `ReduceLROnPlateau`, with its defaults.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct ReduceLrOnPlateauOptions {
+        /// Which metrics are better.
+        pub mode: PlateauMode = PlateauMode::Min,
+        /// The factor of a reduction, below 1.
+        pub factor: f64 = 0.1,
+        /// The number of epochs without an improvement that are tolerated.
+        pub patience: u64 = 10,
+        /// How much better a metric must be to count as an improvement.
+        pub threshold: f64 = 1e-4,
+        /// What the threshold means.
+        pub threshold_mode: ThresholdMode = ThresholdMode::Rel,
+        /// The number of epochs after a reduction in which no epoch counts as bad.
+        pub cooldown: u64 = 0,
+        /// The lowest rate.
+        pub min_lr: PerGroup = 0.0.into(),
+        /// Smaller reductions than this are not made.
+        pub eps: f64 = 1e-8,
+    }
 }
 
 /// Which metrics are better.
@@ -44,21 +48,6 @@ pub enum ThresholdMode {
     Rel,
     /// A difference from it.
     Abs,
-}
-
-impl Default for ReduceLrOnPlateauOptions {
-    fn default() -> Self {
-        ReduceLrOnPlateauOptions {
-            mode: PlateauMode::Min,
-            factor: 0.1,
-            patience: 10,
-            threshold: 1e-4,
-            threshold_mode: ThresholdMode::Rel,
-            cooldown: 0,
-            min_lr: 0.0.into(),
-            eps: 1e-8,
-        }
-    }
 }
 
 /// Reduces the learning rate when a metric has stopped improving.
@@ -116,9 +105,7 @@ impl ReduceLrOnPlateau {
     /// and for a list of lowest rates that does not fit the optimizer's parameter groups.
     pub fn new(optimizer: &dyn Optimizer, options: ReduceLrOnPlateauOptions) -> Result<Self> {
         check_factor("factor", options.factor)?;
-        if options.factor >= 1.0 {
-            return Err(Error::argument("factor", options.factor, "below 1"));
-        }
+        check(options.factor < 1.0, "factor", options.factor, "below 1")?;
         let groups = GroupRates::all(optimizer, &[]);
         options.min_lr.check("min_lr", groups.len())?;
         let best = match options.mode {

@@ -2,7 +2,8 @@
 //! (`get_lr` of PyTorch's schedulers).
 
 use super::group::GroupRates;
-use crate::{Error, Result};
+use crate::Result;
+use crate::check::check;
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 
@@ -88,32 +89,21 @@ impl From<u64> for Epoch {
 
 /// Refuses to divide by 0.
 pub(super) fn check_length(what: &str, epochs: u64) -> Result<()> {
-    if epochs > 0 {
-        return Ok(());
-    }
-    Err(Error::argument(what, "0", "1 epoch or more"))
+    check(epochs > 0, what, epochs, "1 epoch or more")
 }
 
 /// Refuses a factor that would make the rate negative, infinite or NaN.
 pub(super) fn check_factor(what: &str, factor: f64) -> Result<()> {
-    if factor.is_finite() && factor >= 0.0 {
-        return Ok(());
-    }
-    Err(Error::argument(what, factor, "a number not below 0"))
+    check(factor.is_finite() && factor >= 0.0, what, factor, "a number not below 0")
 }
 
 /// Refuses a factor that would raise the rate or change its sign.
 pub(super) fn check_fraction(what: &str, factor: f64) -> Result<()> {
-    if (0.0..=1.0).contains(&factor) {
-        return Ok(());
-    }
-    Err(Error::argument(what, factor, "from 0 to 1"))
+    check((0.0..=1.0).contains(&factor), what, factor, "from 0 to 1")
 }
 
 /// Refuses a lowest rate that is negative or not finite.
 pub(super) fn check_eta_min(eta_min: f64) -> Result<()> {
-    if eta_min.is_finite() && eta_min >= 0.0 {
-        return Ok(());
-    }
-    Err(Error::argument("eta_min", eta_min, "a learning rate, not below 0"))
+    let ok = eta_min.is_finite() && eta_min >= 0.0;
+    check(ok, "eta_min", eta_min, "a learning rate, not below 0")
 }

@@ -2,7 +2,7 @@
 
 use super::combined::start;
 use super::group::GroupRates;
-use super::schedule::{Epoch, Schedule};
+use super::schedule::{Epoch, Schedule, check_factor};
 use super::state::{LrSchedulerState, Scheduler};
 use super::warm_restarts::CosineAnnealingWarmRestarts;
 use crate::Optimizer;
@@ -131,9 +131,7 @@ impl LrScheduler<CosineAnnealingWarmRestarts> {
     /// # Errors
     /// [`Error::Argument`] for an epoch that is negative or not finite.
     pub fn step_to(&mut self, optimizer: &mut dyn Optimizer, epoch: f64) -> Result<()> {
-        if !epoch.is_finite() || epoch < 0.0 {
-            return Err(Error::argument("epoch", epoch, "a number not below 0"));
-        }
+        check_factor("epoch", epoch)?;
         self.advance(optimizer, Epoch { origin: epoch, steps: 0 })
     }
 }

@@ -2,26 +2,24 @@
 
 use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_fraction, check_length};
-use crate::{Error, Result};
+use crate::Result;
+use crate::check::check;
+use tch_parallel_base::options;
 
-/// Changes the learning rate linearly from one factor to another, and keeps it there.
-/// `LinearLR(start_factor, end_factor, total_iters)`
-///
-/// The large batch of many ranks needs a large rate, at which the initial weights would diverge:
-/// hence a warm-up (Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LinearLr {
-    /// The factor of the optimizer's rate in epoch 0; above 0 and at most 1.
-    pub start_factor: f64,
-    /// The final factor, from 0 to 1.
-    pub end_factor: f64,
-    /// The epoch in which it is reached.
-    pub total_iters: u64,
-}
-
-impl Default for LinearLr {
-    fn default() -> Self {
-        LinearLr { start_factor: 1.0 / 3.0, end_factor: 1.0, total_iters: 5 }
+options! {
+    /// Changes the learning rate linearly from one factor to another, and keeps it there.
+    /// `LinearLR(start_factor, end_factor, total_iters)`
+    ///
+    /// The large batch of many ranks needs a large rate, at which the initial weights would diverge:
+    /// hence a warm-up (Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2).
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct LinearLr {
+        /// The factor of the optimizer's rate in epoch 0; above 0 and at most 1.
+        pub start_factor: f64 = 1.0 / 3.0,
+        /// The final factor, from 0 to 1.
+        pub end_factor: f64 = 1.0,
+        /// The epoch in which it is reached.
+        pub total_iters: u64 = 5,
     }
 }
 
@@ -47,19 +45,15 @@ impl Schedule for LinearLr {
     }
 }
 
-/// Multiplies the learning rate by a factor, and takes it back after some epochs.
-/// `ConstantLR(factor, total_iters)`
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ConstantLr {
-    /// The factor; above 0 and at most 1. PyTorch accepts 0, by which it divides in the end.
-    pub factor: f64,
-    /// The first epoch without the factor.
-    pub total_iters: u64,
-}
-
-impl Default for ConstantLr {
-    fn default() -> Self {
-        ConstantLr { factor: 1.0 / 3.0, total_iters: 5 }
+options! {
+    /// Multiplies the learning rate by a factor, and takes it back after some epochs.
+    /// `ConstantLR(factor, total_iters)`
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ConstantLr {
+        /// The factor; above 0 and at most 1. PyTorch accepts 0, by which it divides in the end.
+        pub factor: f64 = 1.0 / 3.0,
+        /// The first epoch without the factor.
+        pub total_iters: u64 = 5,
     }
 }
 
@@ -83,8 +77,5 @@ impl Schedule for ConstantLr {
 
 /// Refuses a factor from which no other factor could lead back to the rate.
 fn check_positive_fraction(what: &str, factor: f64) -> Result<()> {
-    if factor > 0.0 && factor <= 1.0 {
-        return Ok(());
-    }
-    Err(Error::argument(what, factor, "above 0 and at most 1"))
+    check(factor > 0.0 && factor <= 1.0, what, factor, "above 0 and at most 1")
 }
