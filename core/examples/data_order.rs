@@ -14,7 +14,7 @@ use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::Result as EngineResult;
 use tch_parallel::data::{
-    BatchSampler, ConcatDataset, DataLoader, DataLoaderOptions, DistributedSamplerWrapper,
+    BatchSampler, ConcatDataset, DataLoader, DataLoaderOptions, Dataset, DistributedSamplerWrapper,
     IterableDataset, RandomSampler, Sampler, Samples, SequentialSampler, Shard,
     SubsetRandomSampler, TensorDataset, WeightedRandomSampler, WorkerInfo, random_split,
 };
@@ -67,25 +67,11 @@ fn run(description: &Value) -> Result<Value> {
                 TensorDataset::new(Tensor::arange_start(start, end, (Kind::Int64, Device::Cpu)))
             });
             let data = ConcatDataset::new(parts.collect::<EngineResult<Vec<_>>>()?)?;
-            let loader = DataLoader::with_options(
-                data,
-                sampler(&arguments["sampler"])?,
-                options(arguments)?,
-            )?;
-            batches(|epoch| loader.epoch(epoch))?
+            sampled(data, arguments)?
         }
-        "BatchSampler" => {
-            let data = numbers(get(arguments, "len")?)?;
-            let loader = DataLoader::with_options(
-                data,
-                sampler(&arguments["sampler"])?,
-                options(arguments)?,
-            )?;
-            batches(|epoch| loader.epoch(epoch))?
-        }
+        "BatchSampler" => sampled(numbers(get(arguments, "len")?)?, arguments)?,
         "batch_sampler" => {
-            let shard = shard(arguments)?;
-            let own = DistributedSamplerWrapper::new(Growing, shard);
+            let own = DistributedSamplerWrapper::new(Growing, shard(arguments)?);
             let data = numbers(get(arguments, "len")?)?;
             let loader = DataLoader::with_batch_sampler(data, own, options(arguments)?)?;
             batches(|epoch| loader.epoch(epoch))?
@@ -152,6 +138,13 @@ fn numbers(len: i64) -> Result<TensorDataset<Tensor>> {
     Ok(TensorDataset::new(Tensor::arange(len, (Kind::Int64, Device::Cpu)))?)
 }
 
+/// What a loader with a sampler gives in all epochs.
+fn sampled(data: impl Dataset<Batch = Tensor> + 'static, arguments: &Value) -> Result<Value> {
+    let sampler = sampler(&arguments["sampler"])?;
+    let loader = DataLoader::with_options(data, sampler, options(arguments)?)?;
+    batches(|epoch| loader.epoch(epoch))
+}
+
 /// What a loader gives in all epochs.
 fn batches<E: Iterator<Item = EngineResult<Tensor>>>(
     epoch: impl Fn(u64) -> EngineResult<E>,
@@ -180,10 +173,7 @@ impl BatchSampler for Growing {
     }
 
     fn num_batches(&self, len: usize) -> usize {
-        (1..)
-            .scan(0, |sum, size| Some(std::mem::replace(sum, *sum + size)))
-            .take_while(|&begin| begin < len)
-            .count()
+        (0..).take_while(|batch| batch * (batch + 1) / 2 < len).count()
     }
 }
 
@@ -220,11 +210,10 @@ fn losses(arguments: &Value) -> Result<Vec<f64>> {
     let options = options(arguments)?;
     let batch_size = options.batch_size;
     let loader = DataLoader::with_options(TensorDataset::new(inputs)?, sampler, options)?;
-    let resume = or_default(arguments, "resume")?;
+    let resume = Some(or_default(arguments, "resume")?).filter(|&batches| batches > 0);
     let mut losses = Vec::new();
     for epoch in 0..EPOCHS {
-        let begun = loader.epoch(epoch)?.take(if resume > 0 { resume } else { usize::MAX });
-        let rest = (resume > 0).then_some(resume);
+        let begun = loader.epoch(epoch)?.take(resume.unwrap_or(usize::MAX));
         let mut train = |batch: EngineResult<Tensor>| -> Result<()> {
             let batch = batch?;
             let loss = (model.forward_t(&batch, true)
@@ -238,7 +227,7 @@ fn losses(arguments: &Value) -> Result<Vec<f64>> {
             Ok(())
         };
         begun.into_iter().try_for_each(&mut train)?;
-        if let Some(step) = rest {
+        if let Some(step) = resume {
             loader.epoch_after(epoch, step * batch_size)?.try_for_each(&mut train)?;
         }
     }

@@ -156,77 +156,58 @@ fn recurrent_layers(saved: &mut Saved) {
 fn attention(saved: &mut Saved) {
     let dropout = nn::MultiheadAttentionOptions { dropout: 0.2, ..Default::default() };
     let batch_first = nn::MultiheadAttentionOptions { batch_first: true, ..dropout };
-    for (name, need_weights) in [("attention", true), ("attention_without_weights", false)] {
-        saved.layer(name, &[&[2, 5, 8]], |p| {
-            let layer = nn::multihead_attention(p, 8, 2, batch_first);
+    let all = nn::MultiheadAttentionOptions {
+        add_bias_kv: true,
+        add_zero_attn: true,
+        kdim: Some(3),
+        vdim: Some(7),
+        ..dropout
+    };
+    let without_bias = nn::MultiheadAttentionOptions { bias: false, ..dropout };
+    type Masked = fn(&[Tensor; 2]) -> AttentionOptions<'_>;
+    let plain: Masked = |_| AttentionOptions::default();
+    // The query, and the key and the value if they are others.
+    let cases: [(&str, &[&[i64]], nn::MultiheadAttentionOptions, Masked); 6] = [
+        ("attention", &[&[2, 5, 8]], batch_first, plain),
+        ("attention_without_weights", &[&[2, 5, 8]], batch_first, |_| AttentionOptions {
+            need_weights: false,
+            ..Default::default()
+        }),
+        ("attention_with_masks", &[&[2, 5, 8]], batch_first, |[mask, padding]| AttentionOptions {
+            attn_mask: Some(mask),
+            key_padding_mask: Some(padding),
+            average_attn_weights: false,
+            ..Default::default()
+        }),
+        ("attention_to_others", &[&[4, 2, 8], &[5, 2, 8]], dropout, plain),
+        ("attention_of_all_options", &[&[4, 2, 8], &[5, 2, 3], &[5, 2, 7]], all, |[_, padding]| {
+            AttentionOptions {
+                key_padding_mask: Some(padding),
+                need_weights: false,
+                ..Default::default()
+            }
+        }),
+        ("attention_of_one_sequence", &[&[4, 8], &[5, 8], &[5, 8]], without_bias, plain),
+    ];
+    for (name, sizes, options, masked) in cases {
+        saved.layer(name, sizes, |p| {
+            let layer = nn::multihead_attention(p, 8, 2, options);
             Box::new(move |inputs, train| {
-                let xs = &inputs[0];
-                let options = AttentionOptions { need_weights, ..Default::default() };
-                let (outputs, weights) = layer.forward(xs, xs, xs, options, train);
+                let query = &inputs[0];
+                let key = inputs.get(1).unwrap_or(query);
+                let value = inputs.get(2).unwrap_or(key);
+                let (outputs, weights) = layer.forward(query, key, value, masked(&masks()), train);
                 [Some(outputs), weights].into_iter().flatten().collect()
             })
         });
     }
-    saved.layer("attention_with_masks", &[&[2, 5, 8]], |p| {
-        let layer = nn::multihead_attention(p, 8, 2, batch_first);
-        Box::new(move |inputs, train| {
-            let (mask, padding) = masks();
-            let xs = &inputs[0];
-            let options = AttentionOptions {
-                attn_mask: Some(&mask),
-                key_padding_mask: Some(&padding),
-                average_attn_weights: false,
-                ..Default::default()
-            };
-            let (outputs, weights) = layer.forward(xs, xs, xs, options, train);
-            [Some(outputs), weights].into_iter().flatten().collect()
-        })
-    });
-    saved.layer("attention_to_others", &[&[4, 2, 8], &[5, 2, 8]], |p| {
-        let layer = nn::multihead_attention(p, 8, 2, dropout);
-        Box::new(move |inputs, train| {
-            let [query, key] = [&inputs[0], &inputs[1]];
-            let (outputs, weights) =
-                layer.forward(query, key, key, AttentionOptions::default(), train);
-            [Some(outputs), weights].into_iter().flatten().collect()
-        })
-    });
-    saved.layer("attention_of_all_options", &[&[4, 2, 8], &[5, 2, 3], &[5, 2, 7]], |p| {
-        let options = nn::MultiheadAttentionOptions {
-            add_bias_kv: true,
-            add_zero_attn: true,
-            kdim: Some(3),
-            vdim: Some(7),
-            ..dropout
-        };
-        let layer = nn::multihead_attention(p, 8, 2, options);
-        Box::new(move |inputs, train| {
-            let (_, padding) = masks();
-            let options = AttentionOptions {
-                key_padding_mask: Some(&padding),
-                need_weights: false,
-                ..Default::default()
-            };
-            vec![layer.forward(&inputs[0], &inputs[1], &inputs[2], options, train).0]
-        })
-    });
-    saved.layer("attention_of_one_sequence", &[&[4, 8], &[5, 8], &[5, 8]], |p| {
-        let options = nn::MultiheadAttentionOptions { bias: false, ..dropout };
-        let layer = nn::multihead_attention(p, 8, 2, options);
-        Box::new(move |inputs, train| {
-            let [query, key, value] = [&inputs[0], &inputs[1], &inputs[2]];
-            let (outputs, weights) =
-                layer.forward(query, key, value, AttentionOptions::default(), train);
-            [Some(outputs), weights].into_iter().flatten().collect()
-        })
-    });
 }
 
 /// A causal mask of five elements, and the padding of two sequences.
-fn masks() -> (Tensor, Tensor) {
+fn masks() -> [Tensor; 2] {
     let causal = nn::generate_square_subsequent_mask(5, Device::Cpu).isneginf();
     let padding = Tensor::from_slice2(&[[false, false, false, false, true], [false; 5]]);
-    (causal, padding)
+    [causal, padding]
 }
 
 fn transformers(saved: &mut Saved) {
@@ -264,7 +245,7 @@ fn transformers(saved: &mut Saved) {
             let mut encoder = nn::transformer_encoder(&p, 8, 2, 2, batch_first);
             encoder.norm = Some(nn::layer_norm(p / "norm", &[8], Default::default()));
             Box::new(move |inputs, train| {
-                let (mask, padding) = masks();
+                let [mask, padding] = masks();
                 let masks = EncoderMasks {
                     src_mask: causal.then_some(&mask),
                     src_key_padding_mask: padded.then_some(&padding),

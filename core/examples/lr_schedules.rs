@@ -82,14 +82,14 @@ fn scheduler(optimizer: &mut dyn Optimizer, description: &Value) -> Result<Step>
     let (name, arguments) = Arguments::of(description)?;
     match name {
         "ReduceLROnPlateau" => {
-            let metrics: Vec<f64> = arguments.get("metrics")?.context("no metrics")?;
+            let metrics: Vec<f64> = arguments.need("metrics")?;
             let mut scheduler = ReduceLrOnPlateau::new(optimizer, plateau(&arguments)?)?;
             Ok(Box::new(move |optimizer, epoch| {
                 scheduler.step(optimizer, metrics[epoch % metrics.len()])
             }))
         }
         "CosineAnnealingWarmRestarts" => {
-            let epochs: Vec<Option<f64>> = arguments.get_or("epochs", vec![])?;
+            let epochs: Vec<Option<f64>> = arguments.get("epochs")?.unwrap_or_default();
             let mut scheduler = LrScheduler::new(optimizer, warm_restarts(&arguments)?)?;
             Ok(Box::new(move |optimizer, epoch| match epochs.get(epoch).copied().flatten() {
                 Some(epoch) => scheduler.step_to(optimizer, epoch),
@@ -103,135 +103,113 @@ fn scheduler(optimizer: &mut dyn Optimizer, description: &Value) -> Result<Step>
     }
 }
 
+/// The defaults, with PyTorch's keyword arguments in their place.
+macro_rules! with {
+    (
+        $arguments:ident, $defaults:expr, [$($name:ident),*]
+        $(, per group: [$($of_groups:ident),*])?
+    ) => {{
+        let mut given = $defaults;
+        $(given.$name = $arguments.get(stringify!($name))?.unwrap_or(given.$name);)*
+        $($(given.$of_groups = $arguments.per_group(stringify!($of_groups), given.$of_groups)?;)*)?
+        given
+    }};
+}
+
 fn schedule(description: &Value) -> Result<Box<dyn Schedule>> {
     let (name, arguments) = Arguments::of(description)?;
     let schedules = || -> Result<Vec<Box<dyn Schedule>>> {
-        let parts: Vec<Value> = arguments.get("schedulers")?.context("no schedulers")?;
-        parts.iter().map(schedule).collect()
+        arguments.need::<Vec<Value>>("schedulers")?.iter().map(schedule).collect()
     };
-    let milestones = || arguments.get("milestones")?.context("no milestones");
-    let count = |name: &str| arguments.get(name)?.with_context(|| format!("no {name}"));
-    let number = |name: &str, default: f64| arguments.get_or(name, default);
     Ok(match name {
-        "StepLR" => {
-            let default = StepLr::new(count("step_size")?);
-            Box::new(StepLr { gamma: number("gamma", default.gamma)?, ..default })
-        }
+        "StepLR" => Box::new(with!(arguments, StepLr::new(arguments.need("step_size")?), [gamma])),
         "MultiStepLR" => {
-            let default = MultiStepLr::new(milestones()?);
-            Box::new(MultiStepLr { gamma: number("gamma", default.gamma)?, ..default })
+            let milestones: Vec<u64> = arguments.need("milestones")?;
+            Box::new(with!(arguments, MultiStepLr::new(milestones), [gamma]))
         }
-        "ExponentialLR" => {
-            Box::new(ExponentialLr { gamma: arguments.get("gamma")?.context("no gamma")? })
-        }
+        "ExponentialLR" => Box::new(ExponentialLr { gamma: arguments.need("gamma")? }),
         "LambdaLR" => Box::new(match arguments.0["lr_lambda"][0].is_array() {
             true => {
-                let values: Vec<_> = arguments.get_or("lr_lambda", vec![])?;
+                let values: Vec<_> = arguments.need("lr_lambda")?;
                 LambdaLr::per_group(values.into_iter().map(function).collect())
             }
-            false => LambdaLr::new(function(arguments.get_or("lr_lambda", vec![])?)),
+            false => LambdaLr::new(function(arguments.need("lr_lambda")?)),
         }),
-        "PolynomialLR" => {
-            let PolynomialLr { total_iters, power } = PolynomialLr::default();
-            Box::new(PolynomialLr {
-                total_iters: arguments.get_or("total_iters", total_iters)?,
-                power: number("power", power)?,
-            })
-        }
-        "ConstantLR" => {
-            let ConstantLr { factor, total_iters } = ConstantLr::default();
-            Box::new(ConstantLr {
-                factor: number("factor", factor)?,
-                total_iters: arguments.get_or("total_iters", total_iters)?,
-            })
-        }
+        "PolynomialLR" => Box::new(with!(arguments, PolynomialLr::default(), [total_iters, power])),
+        "ConstantLR" => Box::new(with!(arguments, ConstantLr::default(), [factor, total_iters])),
         "LinearLR" => {
-            let LinearLr { start_factor, end_factor, total_iters } = LinearLr::default();
-            Box::new(LinearLr {
-                start_factor: number("start_factor", start_factor)?,
-                end_factor: number("end_factor", end_factor)?,
-                total_iters: arguments.get_or("total_iters", total_iters)?,
-            })
+            Box::new(with!(arguments, LinearLr::default(), [start_factor, end_factor, total_iters]))
         }
         "CosineAnnealingLR" => {
-            let default = CosineAnnealingLr::new(count("T_max")?);
-            Box::new(CosineAnnealingLr { eta_min: number("eta_min", default.eta_min)?, ..default })
+            Box::new(with!(arguments, CosineAnnealingLr::new(arguments.need("T_max")?), [eta_min]))
         }
         "CosineAnnealingWarmRestarts" => Box::new(warm_restarts(&arguments)?),
         "OneCycleLR" => {
-            let default =
-                OneCycleLr::new(arguments.per_group("max_lr", 0.0)?, count("total_steps")?);
+            let max_lr = arguments.per_group("max_lr", 0.0)?;
             Box::new(OneCycleLr {
-                pct_start: number("pct_start", default.pct_start)?,
                 anneal_strategy: match arguments.0["anneal_strategy"].as_str() {
                     Some("linear") => AnnealStrategy::Linear,
                     _ => AnnealStrategy::Cos,
                 },
-                cycle_momentum: arguments.get_or("cycle_momentum", default.cycle_momentum)?,
-                base_momentum: arguments.per_group("base_momentum", default.base_momentum)?,
-                max_momentum: arguments.per_group("max_momentum", default.max_momentum)?,
-                div_factor: number("div_factor", default.div_factor)?,
-                final_div_factor: number("final_div_factor", default.final_div_factor)?,
-                three_phase: arguments.get_or("three_phase", default.three_phase)?,
-                ..default
+                ..with!(
+                    arguments,
+                    OneCycleLr::new(max_lr, arguments.need("total_steps")?),
+                    [pct_start, cycle_momentum, div_factor, final_div_factor, three_phase],
+                    per group: [base_momentum, max_momentum]
+                )
             })
         }
         "CyclicLR" => {
-            let [base_lr, max_lr] =
-                [arguments.per_group("base_lr", 0.0)?, arguments.per_group("max_lr", 0.0)?];
-            let default = CyclicLr::new(base_lr, max_lr);
-            let scale_fn = || anyhow::Ok(function(arguments.get_or("scale_fn", vec![])?));
+            let scale_fn = || anyhow::Ok(function(arguments.need("scale_fn")?));
             let mode = arguments.0["mode"].as_str();
             Box::new(CyclicLr {
-                step_size_up: arguments.get_or("step_size_up", default.step_size_up)?,
                 step_size_down: arguments.get("step_size_down")?,
                 mode: match mode.or(arguments.0["scale_mode"].as_str()) {
                     Some("triangular2") => CyclicMode::Triangular2,
-                    Some("exp_range") => CyclicMode::ExpRange { gamma: number("gamma", 1.0)? },
+                    Some("exp_range") => CyclicMode::ExpRange { gamma: arguments.need("gamma")? },
                     Some("cycle") => CyclicMode::Cycle(scale_fn()?),
                     Some("iterations") => CyclicMode::Iterations(scale_fn()?),
                     _ => CyclicMode::Triangular,
                 },
-                cycle_momentum: arguments.get_or("cycle_momentum", default.cycle_momentum)?,
-                base_momentum: arguments.per_group("base_momentum", default.base_momentum)?,
-                max_momentum: arguments.per_group("max_momentum", default.max_momentum)?,
-                ..default
+                ..with!(
+                    arguments,
+                    CyclicLr::new(0.0, 0.0),
+                    [step_size_up, cycle_momentum],
+                    per group: [base_lr, max_lr, base_momentum, max_momentum]
+                )
             })
         }
-        "SequentialLR" => {
-            Box::new(SequentialLr { schedules: schedules()?, milestones: milestones()? })
-        }
+        "SequentialLR" => Box::new(SequentialLr {
+            schedules: schedules()?,
+            milestones: arguments.need("milestones")?,
+        }),
         "ChainedScheduler" => Box::new(ChainedScheduler { schedules: schedules()? }),
         other => bail!("there is no schedule {other}"),
     })
 }
 
 fn warm_restarts(arguments: &Arguments<'_>) -> Result<CosineAnnealingWarmRestarts> {
-    let default = CosineAnnealingWarmRestarts::new(arguments.get("T_0")?.context("no T_0")?);
-    Ok(CosineAnnealingWarmRestarts {
-        t_mult: arguments.get_or("T_mult", default.t_mult)?,
-        eta_min: arguments.get_or("eta_min", default.eta_min)?,
-        ..default
-    })
+    let default = CosineAnnealingWarmRestarts::new(arguments.need("T_0")?);
+    let t_mult = arguments.get("T_mult")?.unwrap_or(default.t_mult);
+    Ok(with!(arguments, CosineAnnealingWarmRestarts { t_mult, ..default }, [eta_min]))
 }
 
 fn plateau(arguments: &Arguments<'_>) -> Result<ReduceLrOnPlateauOptions> {
-    let default = ReduceLrOnPlateauOptions::default();
     Ok(ReduceLrOnPlateauOptions {
         mode: match arguments.0["mode"].as_str() {
             Some("max") => PlateauMode::Max,
             _ => PlateauMode::Min,
         },
-        factor: arguments.get_or("factor", default.factor)?,
-        patience: arguments.get_or("patience", default.patience)?,
-        threshold: arguments.get_or("threshold", default.threshold)?,
         threshold_mode: match arguments.0["threshold_mode"].as_str() {
             Some("abs") => ThresholdMode::Abs,
             _ => ThresholdMode::Rel,
         },
-        cooldown: arguments.get_or("cooldown", default.cooldown)?,
-        min_lr: arguments.per_group("min_lr", default.min_lr)?,
-        eps: arguments.get_or("eps", default.eps)?,
+        ..with!(
+            arguments,
+            ReduceLrOnPlateauOptions::default(),
+            [factor, patience, threshold, cooldown, eps],
+            per group: [min_lr]
+        )
     })
 }
 
@@ -255,15 +233,15 @@ impl<'a> Arguments<'a> {
         value.map(serde_json::from_value).transpose().with_context(|| name.to_owned())
     }
 
-    fn get_or<T: DeserializeOwned>(&self, name: &str, default: T) -> Result<T> {
-        Ok(self.get(name)?.unwrap_or(default))
+    fn need<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
+        self.get(name)?.with_context(|| format!("no {name}"))
     }
 
     fn per_group(&self, name: &str, default: impl Into<PerGroup>) -> Result<PerGroup> {
         Ok(match &self.0[name] {
             Value::Null => default.into(),
             Value::Number(value) => value.as_f64().context("a number")?.into(),
-            _ => self.get_or(name, Vec::new())?.into(),
+            _ => self.need::<Vec<f64>>(name)?.into(),
         })
     }
 }

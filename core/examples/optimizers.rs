@@ -10,8 +10,7 @@ use std::env;
 use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tch::nn::{Module, VarStore};
 use tch::{Device, Kind, Reduction, Tensor};
@@ -96,34 +95,35 @@ fn plain(tensor: &Tensor) -> Tensor {
 }
 
 fn optimizer(case: &Case, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
-    let Case { optimizer, options, .. } = case;
-    Ok(match optimizer.as_str() {
-        "SGD" => Box::new(Sgd::new(vs, given(options, SgdOptions::default())?)?),
-        "Adam" => Box::new(Adam::new(vs, given(options, AdamOptions::default())?)?),
-        "AdamW" => Box::new(Adam::new(vs, given(options, AdamOptions::adamw())?)?),
-        "RMSprop" => Box::new(RmsProp::new(vs, given(options, RmsPropOptions::default())?)?),
-        "Adagrad" => Box::new(Adagrad::new(vs, given(options, AdagradOptions::default())?)?),
-        "Adadelta" => Box::new(Adadelta::new(vs, given(options, AdadeltaOptions::default())?)?),
-        "RAdam" => Box::new(RAdam::new(vs, given(options, RAdamOptions::default())?)?),
-        "NAdam" => Box::new(NAdam::new(vs, given(options, NAdamOptions::default())?)?),
-        "SparseAdam" => {
-            Box::new(SparseAdam::new(vs, given(options, SparseAdamOptions::default())?)?)
-        }
+    match case.optimizer.as_str() {
+        "SGD" => with_options(case, vs, SgdOptions::default()),
+        "Adam" => with_options(case, vs, AdamOptions::default()),
+        "AdamW" => with_options(case, vs, AdamOptions::adamw()),
+        "RMSprop" => with_options(case, vs, RmsPropOptions::default()),
+        "Adagrad" => with_options(case, vs, AdagradOptions::default()),
+        "Adadelta" => with_options(case, vs, AdadeltaOptions::default()),
+        "RAdam" => with_options(case, vs, RAdamOptions::default()),
+        "NAdam" => with_options(case, vs, NAdamOptions::default()),
+        "SparseAdam" => with_options(case, vs, SparseAdamOptions::default()),
         other => bail!("no optimizer is called {other}"),
-    })
+    }
 }
 
-/// The defaults, with Python's keyword arguments in their place.
-fn given<O: Serialize + DeserializeOwned>(options: &Map<String, Value>, defaults: O) -> Result<O> {
+/// An optimizer with Python's keyword arguments in the place of defaults.
+fn with_options<R: UpdateRule>(
+    case: &Case,
+    vs: &VarStore,
+    defaults: R,
+) -> Result<Box<dyn Optimizer>> {
     let mut all = json!(defaults);
-    for (name, value) in options {
+    for (name, value) in &case.options {
         all[name] = value.clone();
     }
-    let given = serde_json::from_value(all)?;
-    if let Some(name) = options.keys().find(|name| json!(given).get(name).is_none()) {
+    let given: R = serde_json::from_value(all)?;
+    if let Some(name) = case.options.keys().find(|name| json!(given).get(name).is_none()) {
         bail!("no option is called {name}");
     }
-    Ok(given)
+    Ok(Box::new(ParamGroupOptimizer::new(vs, given)?))
 }
 
 /// The loss of a step, on the device to which the model has been moved.

@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions};
 use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear, named_parameters};
 use tch_parallel::optim::lr_scheduler::{
-    CosineAnnealingLr, ExponentialLr, LrScheduler, OneCycleLr, StepLr,
+    CosineAnnealingLr, ExponentialLr, LrScheduler, OneCycleLr, Schedule, StepLr,
 };
 use tch_parallel::optim::{
     Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions, clip_grad_norm_,
@@ -58,12 +58,7 @@ fn no_decay(run: &mut Run) -> Result<()> {
         ParamGroup::new(no_decay, AdamOptions { weight_decay: 0.0, ..options }),
     ])?;
     // ANCHOR_END: no_decay
-    let mut scheduler = LrScheduler::new(&mut optimizer, CosineAnnealingLr::new(8))?;
-    for step in 0..STEPS {
-        run.step(step, &mut optimizer)?;
-        scheduler.step(&mut optimizer)?;
-    }
-    run.save_state(&optimizer)
+    run.train(&mut optimizer, CosineAnnealingLr::new(8))
 }
 
 /// SGD with a smaller rate for what lies below the head, by the group numbers of the store.
@@ -74,26 +69,13 @@ fn backbone(run: &mut Run) -> Result<()> {
     let slow = SgdOptions { lr: 0.03, weight_decay: 0.01, ..options };
     let mut optimizer = Sgd::with_group_options(vs, [(0, slow), (1, options)])?;
     // ANCHOR_END: backbone
-    let mut scheduler = LrScheduler::new(&mut optimizer, StepLr { step_size: 3, gamma: 0.3 })?;
-    for step in 0..STEPS {
-        run.step(step, &mut optimizer)?;
-        scheduler.step(&mut optimizer)?;
-    }
-    run.save_state(&optimizer)
+    run.train(&mut optimizer, StepLr { step_size: 3, gamma: 0.3 })
 }
 
 /// One cycle of the rate and of the first beta, to another height in each group.
 fn one_cycle(run: &mut Run) -> Result<()> {
     let mut optimizer = Adam::new(&run.model.vs, AdamOptions::adamw())?;
-    let schedule = OneCycleLr::new([0.01, 0.1], STEPS as u64);
-    let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
-    for step in 0..STEPS {
-        run.step(step, &mut optimizer)?;
-        if step < STEPS - 1 {
-            scheduler.step(&mut optimizer)?;
-        }
-    }
-    run.save_state(&optimizer)
+    run.train(&mut optimizer, OneCycleLr::new([0.01, 0.1], STEPS as u64))
 }
 
 /// One group without gradients, one with the rate 0, and one that learns, whose options change.
@@ -173,6 +155,16 @@ impl Run {
         optimizer.zero_grad()?;
         loss.backward();
         Ok(optimizer.step()?)
+    }
+
+    /// All steps with a schedule, and the state after them.
+    fn train(&mut self, optimizer: &mut dyn Optimizer, schedule: impl Schedule) -> Result<()> {
+        let mut scheduler = LrScheduler::new(optimizer, schedule)?;
+        for step in 0..STEPS {
+            self.step(step, optimizer)?;
+            scheduler.step(optimizer)?;
+        }
+        self.save_state(optimizer)
     }
 
     fn save_state(&mut self, optimizer: &dyn Optimizer) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Options with their defaults beside them, as in the signature of a Python function.
 
-/// Declares a struct of options, each with its default, which its documentation then names:
+/// Declares a struct of options, each with its default, which its documentation then names. If some
+/// must be given, they have none, and a constructor takes them:
 ///
 /// ```
 /// tch_parallel_base::options! {
@@ -12,27 +13,58 @@
 ///     }
 /// }
 /// assert!(LayerOptions::default().bias);
+///
+/// tch_parallel_base::options! {
+///     /// Multiplies the learning rate.
+///     #[derive(Debug)]
+///     pub struct StepLr {
+///         /// After this many epochs.
+///         pub step_size: u64,
+///         /// By this.
+///         pub gamma: f64 = 0.1,
+///     }
+///     /// With PyTorch's default `gamma`.
+///     pub fn new(step_size: u64);
+/// }
+/// assert_eq!(StepLr::new(30).gamma, 0.1);
 /// ```
 #[macro_export]
 macro_rules! options {
     (
         $(#[$attribute:meta])*
         pub struct $Options:ident {
-            $($(#[$about:meta])* pub $option:ident: $Type:ty = $default:expr,)+
+            $($(#[$about:meta])* pub $option:ident: $Type:ty $(= $default:expr)?,)+
         }
+        $($(#[$how:meta])* pub fn new($($given:ident: $Given:ty),+);)?
     ) => {
         $(#[$attribute])*
         pub struct $Options {
             $(
                 $(#[$about])*
-                #[doc = concat!("\n\nDefault: `", stringify!($default), "`.")]
+                $(#[doc = concat!("\n\nDefault: `", stringify!($default), "`.")])?
                 pub $option: $Type,
             )+
         }
 
+        $crate::options! {
+            @$Options { $($($option: $default,)?)+ } $($(#[$how])* ($($given: $Given),+))?
+        }
+    };
+    (@$Options:ident { $($option:ident: $default:expr,)+ }) => {
         impl Default for $Options {
             fn default() -> Self {
                 $Options { $($option: $default,)+ }
+            }
+        }
+    };
+    (
+        @$Options:ident { $($option:ident: $default:expr,)+ }
+        $(#[$how:meta])* ($($given:ident: $Given:ty),+)
+    ) => {
+        impl $Options {
+            $(#[$how])*
+            pub fn new($($given: $Given),+) -> Self {
+                $Options { $($given: $given.into(),)+ $($option: $default,)+ }
             }
         }
     };

@@ -5,40 +5,29 @@ use super::layers::{LinearOptions, linear};
 use std::borrow::Borrow;
 use tch::Tensor;
 use tch::nn::{Init, Linear, Path};
+use tch_parallel_base::options;
 
 mod forward;
 pub(super) mod masks;
 
-/// PyTorch's keyword arguments of `nn.MultiheadAttention`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MultiheadAttentionOptions {
-    /// In training, the share of the attention's weights that is set to 0.
-    pub dropout: f64,
-    /// Whether the projections have biases.
-    pub bias: bool,
-    /// Whether to add a trainable key and value to every sequence.
-    pub add_bias_kv: bool,
-    /// Whether to add a key and a value of zeros to every sequence.
-    pub add_zero_attn: bool,
-    /// The size of a key; `None` for `embed_dim`.
-    pub kdim: Option<i64>,
-    /// The size of a value; `None` for `embed_dim`.
-    pub vdim: Option<i64>,
-    /// Whether inputs and outputs are `[N, L, E]` instead of `[L, N, E]`.
-    pub batch_first: bool,
-}
-
-impl Default for MultiheadAttentionOptions {
-    fn default() -> Self {
-        MultiheadAttentionOptions {
-            dropout: 0.0,
-            bias: true,
-            add_bias_kv: false,
-            add_zero_attn: false,
-            kdim: None,
-            vdim: None,
-            batch_first: false,
-        }
+options! {
+    /// PyTorch's keyword arguments of `nn.MultiheadAttention`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct MultiheadAttentionOptions {
+        /// In training, the share of the attention's weights that is set to 0.
+        pub dropout: f64 = 0.0,
+        /// Whether the projections have biases.
+        pub bias: bool = true,
+        /// Whether to add a trainable key and value to every sequence.
+        pub add_bias_kv: bool = false,
+        /// Whether to add a key and a value of zeros to every sequence.
+        pub add_zero_attn: bool = false,
+        /// The size of a key; `None` for `embed_dim`.
+        pub kdim: Option<i64> = None,
+        /// The size of a value; `None` for `embed_dim`.
+        pub vdim: Option<i64> = None,
+        /// Whether inputs and outputs are `[N, L, E]` instead of `[L, N, E]`.
+        pub batch_first: bool = false,
     }
 }
 

@@ -4,24 +4,21 @@ use std::borrow::Borrow;
 use std::ops::RangeInclusive;
 use tch::nn::{Init, ModuleT, Path};
 use tch::{Kind, TchError, Tensor};
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `nn.BatchNorm1d`, 2d and 3d, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BatchNormOptions {
-    /// Added to the variance, so that a constant channel causes no division by zero.
-    pub eps: f64,
-    /// The weight of each new batch in the running statistics.
-    pub momentum: f64,
-    /// Whether each channel is then scaled and shifted by a trainable weight and bias.
-    pub affine: bool,
-    /// Whether to keep running statistics. Without them, evaluation uses its own batch's
-    /// statistics.
-    pub track_running_stats: bool,
-}
-
-impl Default for BatchNormOptions {
-    fn default() -> Self {
-        BatchNormOptions { eps: 1e-5, momentum: 0.1, affine: true, track_running_stats: true }
+options! {
+    /// PyTorch's keyword arguments of `nn.BatchNorm1d`, 2d and 3d, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct BatchNormOptions {
+        /// Added to the variance, so that a constant channel causes no division by zero.
+        pub eps: f64 = 1e-5,
+        /// The weight of each new batch in the running statistics.
+        pub momentum: f64 = 0.1,
+        /// Whether each channel is then scaled and shifted by a trainable weight and bias.
+        pub affine: bool = true,
+        /// Whether to keep running statistics. Without them, evaluation uses its own batch's
+        /// statistics.
+        pub track_running_stats: bool = true,
     }
 }
 
@@ -133,7 +130,8 @@ pub fn batch_norm3d<'a>(
 }
 
 impl BatchNorm {
-    /// The layer behind all these functions, and behind layers that compute statistics of their own.
+    /// The layer behind all these functions, and behind layers that compute statistics of their
+    /// own.
     pub fn new(
         path: &Path<'_>,
         num_features: i64,

@@ -4,27 +4,24 @@ use super::init::{default_bias, default_weight};
 use std::borrow::Borrow;
 use tch::Tensor;
 use tch::nn::{Module, Path};
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `nn.Conv1d`, 2d and 3d, with its defaults; each applies to all
-/// dimensions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConvOptions {
-    /// How many pixels the kernel moves between outputs: 2 halves the image.
-    pub stride: i64,
-    /// How many zeros are added on every side: half the kernel size preserves the image's size.
-    pub padding: i64,
-    /// The distance between the kernel's elements.
-    pub dilation: i64,
-    /// The number of groups into which the channels are split, each with its own kernels.
-    pub groups: i64,
-    /// Whether to add a bias to each output channel; before a batch norm, which subtracts the mean,
-    /// it is useless.
-    pub bias: bool,
-}
-
-impl Default for ConvOptions {
-    fn default() -> Self {
-        ConvOptions { stride: 1, padding: 0, dilation: 1, groups: 1, bias: true }
+options! {
+    /// PyTorch's keyword arguments of `nn.Conv1d`, 2d and 3d, with its defaults; each applies to
+    /// all dimensions.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ConvOptions {
+        /// How many pixels the kernel moves between outputs: 2 halves the image.
+        pub stride: i64 = 1,
+        /// How many zeros are added on every side: half the kernel size preserves the image's size.
+        pub padding: i64 = 0,
+        /// The distance between the kernel's elements.
+        pub dilation: i64 = 1,
+        /// The number of groups into which the channels are split, each with its own kernels.
+        pub groups: i64 = 1,
+        /// Whether to add a bias to each output channel; before a batch norm, which subtracts the
+        /// mean, it is useless.
+        pub bias: bool = true,
     }
 }
 

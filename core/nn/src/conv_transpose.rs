@@ -5,35 +5,25 @@ use super::conv::{check_groups, kernel, variables};
 use std::borrow::Borrow;
 use tch::Tensor;
 use tch::nn::{Module, Path};
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `nn.ConvTranspose1d`, 2d and 3d, with its defaults; each applies
-/// to all dimensions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConvTransposeOptions {
-    /// The distance between the places of neighbouring inputs: 2 doubles the image.
-    pub stride: i64,
-    /// How many pixels are cut off every side of the output.
-    pub padding: i64,
-    /// How many pixels are then added on one side of each dimension, below `stride`.
-    pub output_padding: i64,
-    /// The number of groups into which the channels are split, each with its own kernels.
-    pub groups: i64,
-    /// Whether to add a bias to each output channel.
-    pub bias: bool,
-    /// The distance between the kernel's elements.
-    pub dilation: i64,
-}
-
-impl Default for ConvTransposeOptions {
-    fn default() -> Self {
-        ConvTransposeOptions {
-            stride: 1,
-            padding: 0,
-            output_padding: 0,
-            groups: 1,
-            bias: true,
-            dilation: 1,
-        }
+options! {
+    /// PyTorch's keyword arguments of `nn.ConvTranspose1d`, 2d and 3d, with its defaults; each
+    /// applies to all dimensions.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ConvTransposeOptions {
+        /// The distance between the places of neighbouring inputs: 2 doubles the image.
+        pub stride: i64 = 1,
+        /// How many pixels are cut off every side of the output.
+        pub padding: i64 = 0,
+        /// How many pixels are then added on one side of each dimension, below `stride`.
+        pub output_padding: i64 = 0,
+        /// The number of groups into which the channels are split, each with its own kernels.
+        pub groups: i64 = 1,
+        /// Whether to add a bias to each output channel.
+        pub bias: bool = true,
+        /// The distance between the kernel's elements.
+        pub dilation: i64 = 1,
     }
 }
 

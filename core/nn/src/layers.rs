@@ -4,17 +4,14 @@ use super::init::{default_bias, default_weight};
 use std::borrow::Borrow;
 use tch::nn::{self, Embedding, EmbeddingConfig, Linear, Path};
 use tch::no_grad;
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `nn.Linear`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LinearOptions {
-    /// Whether to add a bias; some last layers have none.
-    pub bias: bool,
-}
-
-impl Default for LinearOptions {
-    fn default() -> Self {
-        LinearOptions { bias: true }
+options! {
+    /// PyTorch's keyword arguments of `nn.Linear`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct LinearOptions {
+        /// Whether to add a bias; some last layers have none.
+        pub bias: bool = true,
     }
 }
 

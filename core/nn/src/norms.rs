@@ -2,21 +2,19 @@
 
 use std::borrow::Borrow;
 use tch::nn::{self, GroupNorm, GroupNormConfig, Init, LayerNorm, LayerNormConfig, Path};
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `nn.LayerNorm`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LayerNormOptions {
-    /// Added to the variance, so that a constant row causes no division by zero.
-    pub eps: f64,
-    /// Whether each element is then scaled, and shifted if `bias` says so, by trainable numbers.
-    pub elementwise_affine: bool,
-    /// Whether it is shifted.
-    pub bias: bool,
-}
-
-impl Default for LayerNormOptions {
-    fn default() -> Self {
-        LayerNormOptions { eps: 1e-5, elementwise_affine: true, bias: true }
+options! {
+    /// PyTorch's keyword arguments of `nn.LayerNorm`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct LayerNormOptions {
+        /// Added to the variance, so that a constant row causes no division by zero.
+        pub eps: f64 = 1e-5,
+        /// Whether each element is then scaled, and shifted if `bias` says so, by trainable
+        /// numbers.
+        pub elementwise_affine: bool = true,
+        /// Whether it is shifted.
+        pub bias: bool = true,
     }
 }
 
@@ -42,18 +40,14 @@ pub fn layer_norm<'a>(
     layer
 }
 
-/// PyTorch's keyword arguments of `nn.GroupNorm`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GroupNormOptions {
-    /// Added to the variance, so that a constant group causes no division by zero.
-    pub eps: f64,
-    /// Whether each channel is then scaled and shifted by a trainable weight and bias.
-    pub affine: bool,
-}
-
-impl Default for GroupNormOptions {
-    fn default() -> Self {
-        GroupNormOptions { eps: 1e-5, affine: true }
+options! {
+    /// PyTorch's keyword arguments of `nn.GroupNorm`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct GroupNormOptions {
+        /// Added to the variance, so that a constant group causes no division by zero.
+        pub eps: f64 = 1e-5,
+        /// Whether each channel is then scaled and shifted by a trainable weight and bias.
+        pub affine: bool = true,
     }
 }
 

@@ -4,31 +4,24 @@ use super::init::default_bias;
 use std::borrow::Borrow;
 use tch::nn::{ModuleT, Path};
 use tch::{Tensor, no_grad};
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `nn.LSTM` and `nn.GRU`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RnnOptions {
-    /// The number of layers, each of which reads the outputs of the one before.
-    pub num_layers: i64,
-    /// Whether to add biases, two for each weight.
-    pub bias: bool,
-    /// Whether inputs and outputs are `[N, L, …]` instead of `[L, N, …]`; states are not affected.
-    pub batch_first: bool,
-    /// In training, the share of every layer's outputs, except the last one's, that is set to 0.
-    pub dropout: f64,
-    /// Whether a second set of weights reads every sequence from its end.
-    pub bidirectional: bool,
-}
-
-impl Default for RnnOptions {
-    fn default() -> Self {
-        RnnOptions {
-            num_layers: 1,
-            bias: true,
-            batch_first: false,
-            dropout: 0.0,
-            bidirectional: false,
-        }
+options! {
+    /// PyTorch's keyword arguments of `nn.LSTM` and `nn.GRU`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct RnnOptions {
+        /// The number of layers, each of which reads the outputs of the one before.
+        pub num_layers: i64 = 1,
+        /// Whether to add biases, two for each weight.
+        pub bias: bool = true,
+        /// Whether inputs and outputs are `[N, L, …]` instead of `[L, N, …]`; states are not
+        /// affected.
+        pub batch_first: bool = false,
+        /// In training, the share of every layer's outputs, except the last one's, that is set to
+        /// 0.
+        pub dropout: f64 = 0.0,
+        /// Whether a second set of weights reads every sequence from its end.
+        pub bidirectional: bool = false,
     }
 }
 

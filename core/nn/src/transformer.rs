@@ -10,6 +10,7 @@ use super::norms::{LayerNormOptions, layer_norm};
 use std::borrow::Borrow;
 use tch::Tensor;
 use tch::nn::{LayerNorm, Linear, Module, ModuleT, Path};
+use tch_parallel_base::options;
 
 /// The function between the two linear layers.
 #[derive(Debug, Clone, Copy)]
@@ -32,37 +33,25 @@ impl Activation {
     }
 }
 
-/// PyTorch's keyword arguments of `nn.TransformerEncoderLayer`, with its defaults.
-#[derive(Debug, Clone, Copy)]
-pub struct TransformerEncoderLayerOptions {
-    /// The size between the two linear layers.
-    pub dim_feedforward: i64,
-    /// In training, the share that is set to 0 of the attention's weights, between the linear
-    /// layers, and of what each half adds.
-    pub dropout: f64,
-    /// The function between the two linear layers.
-    pub activation: Activation,
-    /// Added to the variance in the layer norms.
-    pub layer_norm_eps: f64,
-    /// Whether inputs and outputs are `[N, L, d_model]` instead of `[L, N, d_model]`.
-    pub batch_first: bool,
-    /// Whether the layer norms come before attention and linear layers instead of after.
-    pub norm_first: bool,
-    /// Whether linear layers and layer norms have biases.
-    pub bias: bool,
-}
-
-impl Default for TransformerEncoderLayerOptions {
-    fn default() -> Self {
-        TransformerEncoderLayerOptions {
-            dim_feedforward: 2048,
-            dropout: 0.1,
-            activation: Activation::Relu,
-            layer_norm_eps: 1e-5,
-            batch_first: false,
-            norm_first: false,
-            bias: true,
-        }
+options! {
+    /// PyTorch's keyword arguments of `nn.TransformerEncoderLayer`, with its defaults.
+    #[derive(Debug, Clone, Copy)]
+    pub struct TransformerEncoderLayerOptions {
+        /// The size between the two linear layers.
+        pub dim_feedforward: i64 = 2048,
+        /// In training, the share that is set to 0 of the attention's weights, between the linear
+        /// layers, and of what each half adds.
+        pub dropout: f64 = 0.1,
+        /// The function between the two linear layers.
+        pub activation: Activation = Activation::Relu,
+        /// Added to the variance in the layer norms.
+        pub layer_norm_eps: f64 = 1e-5,
+        /// Whether inputs and outputs are `[N, L, d_model]` instead of `[L, N, d_model]`.
+        pub batch_first: bool = false,
+        /// Whether the layer norms come before attention and linear layers instead of after.
+        pub norm_first: bool = false,
+        /// Whether linear layers and layer norms have biases.
+        pub bias: bool = true,
     }
 }
 
@@ -74,8 +63,8 @@ pub struct EncoderMasks<'a> {
     pub src_mask: Option<&'a Tensor>,
     /// Which elements to ignore, `[N, L]`, in the same forms.
     pub src_key_padding_mask: Option<&'a Tensor>,
-    /// Says that `src_mask` lets every element see only those up to its own place. `None`: false for
-    /// a layer; an encoder looks at the mask.
+    /// Says that `src_mask` lets every element see only those up to its own place. `None`: false
+    /// for a layer; an encoder looks at the mask.
     pub is_causal: Option<bool>,
 }
 
@@ -140,7 +129,8 @@ impl TransformerEncoderLayer {
     /// The output for `src`, with masks.
     ///
     /// # Panics
-    /// Like tch's layers, if the input or the masks do not fit; if `is_causal` comes without a mask.
+    /// Like tch's layers, if the input or the masks do not fit; if `is_causal` comes without a
+    /// mask.
     pub fn forward(&self, src: &Tensor, masks: EncoderMasks<'_>, train: bool) -> Tensor {
         let EncoderMasks { src_mask, src_key_padding_mask, is_causal } = masks;
         let canonical = |mask: &Tensor| canonical_mask(mask, src.kind());

@@ -3,9 +3,8 @@
 use super::rule_parts::*;
 use tch::Tensor;
 
-options! {
+optimizer_options! {
     /// PyTorch's keyword arguments of `Adadelta`, with its defaults.
-    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     pub struct AdadeltaOptions {
         /// The learning rate: what a step is multiplied by in the end.
         pub lr: f64 = 1.0,
@@ -15,19 +14,12 @@ options! {
         pub eps: f64 = 1e-6,
         /// Weight decay (L2 penalty, added to the gradient).
         pub weight_decay: f64 = 0.0,
-        /// Whether to maximize the objective instead of minimizing it.
-        pub maximize: bool = false,
-        /// Whether to update parameters in lists; see [`GroupOptions::foreach`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub foreach: Option<bool> = None,
     }
 }
 
 /// `torch.optim.Adadelta`, bit for bit: a step is the gradient, scaled from the root mean square
 /// of the last gradients to that of the last steps.
 pub type Adadelta = ParamGroupOptimizer<AdadeltaOptions>;
-
-group_options!(AdadeltaOptions { lr, maximize, foreach });
 
 impl UpdateRule for AdadeltaOptions {
     fn name(&self) -> &'static str {

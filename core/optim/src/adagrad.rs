@@ -5,9 +5,8 @@ use super::tensor_list::as_real;
 use c10d_sys::arithmetic::{add_number_, add_scaled_};
 use tch::{TchError, Tensor};
 
-options! {
+optimizer_options! {
     /// PyTorch's keyword arguments of `Adagrad`, with its defaults.
-    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     pub struct AdagradOptions {
         /// The learning rate of the first step.
         pub lr: f64 = 1e-2,
@@ -19,19 +18,12 @@ options! {
         pub initial_accumulator_value: f64 = 0.0,
         /// Added to the denominator of a step, which could be 0.
         pub eps: f64 = 1e-10,
-        /// Whether to maximize the objective instead of minimizing it.
-        pub maximize: bool = false,
-        /// Whether to update parameters in lists; see [`GroupOptions::foreach`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub foreach: Option<bool> = None,
     }
 }
 
 /// `torch.optim.Adagrad`, bit for bit: a step is the gradient divided by the root of the sum of
 /// the squares of all gradients so far. Supports sparse gradients.
 pub type Adagrad = ParamGroupOptimizer<AdagradOptions>;
-
-group_options!(AdagradOptions { lr, maximize, foreach });
 
 impl UpdateRule for AdagradOptions {
     fn name(&self) -> &'static str {

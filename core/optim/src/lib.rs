@@ -17,8 +17,6 @@ mod optimizer;
 mod param_group;
 mod param_group_optimizer;
 mod parameter_state;
-#[cfg(test)]
-mod problem;
 mod radam;
 mod rmsprop;
 mod rule_parts;

@@ -3,10 +3,9 @@
 use super::rule_parts::*;
 use tch::{Device, Kind, Tensor};
 
-options! {
+optimizer_options! {
     /// PyTorch's keyword arguments of `NAdam`, with its defaults.
-    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-    pub struct NAdamOptions {
+    pub struct NAdamOptions (momentum: betas.0) {
         /// The learning rate.
         pub lr: f64 = 2e-3,
         /// The decay rates of the moving averages of the gradient and of its square.
@@ -20,18 +19,11 @@ options! {
         /// Whether the decay applies directly to the parameters, instead of being added to their
         /// gradients (L2 penalty).
         pub decoupled_weight_decay: bool = false,
-        /// Whether to maximize the objective instead of minimizing it.
-        pub maximize: bool = false,
-        /// Whether to update parameters in lists; see [`GroupOptions::foreach`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub foreach: Option<bool> = None,
     }
 }
 
 /// `torch.optim.NAdam`, bit for bit: Adam with Nesterov momentum, which looks one step ahead.
 pub type NAdam = ParamGroupOptimizer<NAdamOptions>;
-
-group_options!(NAdamOptions { lr, momentum: betas.0, maximize, foreach });
 
 impl UpdateRule for NAdamOptions {
     fn name(&self) -> &'static str {

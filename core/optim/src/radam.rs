@@ -3,10 +3,9 @@
 use super::rule_parts::*;
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 
-options! {
+optimizer_options! {
     /// PyTorch's keyword arguments of `RAdam`, with its defaults.
-    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-    pub struct RAdamOptions {
+    pub struct RAdamOptions (momentum: betas.0) {
         /// The learning rate.
         pub lr: f64 = 1e-3,
         /// The decay rates of the moving averages of the gradient and of its square.
@@ -18,19 +17,12 @@ options! {
         /// Whether the decay applies directly to the parameters, instead of being added to their
         /// gradients (L2 penalty).
         pub decoupled_weight_decay: bool = false,
-        /// Whether to maximize the objective instead of minimizing it.
-        pub maximize: bool = false,
-        /// Whether to update parameters in lists; see [`GroupOptions::foreach`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub foreach: Option<bool> = None,
     }
 }
 
 /// `torch.optim.RAdam`, bit for bit: Adam that does not divide by the average of the squares until
 /// enough steps have entered it.
 pub type RAdam = ParamGroupOptimizer<RAdamOptions>;
-
-group_options!(RAdamOptions { lr, momentum: betas.0, maximize, foreach });
 
 impl UpdateRule for RAdamOptions {
     fn name(&self) -> &'static str {

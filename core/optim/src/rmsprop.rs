@@ -2,11 +2,10 @@
 
 use super::rule_parts::*;
 
-options! {
+optimizer_options! {
     /// PyTorch's keyword arguments of `RMSprop`, with its defaults.
     #[doc(alias = "RMSprop")]
-    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-    pub struct RmsPropOptions {
+    pub struct RmsPropOptions (momentum: momentum) {
         /// The learning rate.
         pub lr: f64 = 1e-2,
         /// The decay rate of the moving average of the squared gradient.
@@ -17,14 +16,9 @@ options! {
         pub weight_decay: f64 = 0.0,
         /// Momentum: the fraction of the last step that is kept; with 0, it uses no memory.
         pub momentum: f64 = 0.0,
-        /// Whether to divide by the gradient's standard deviation, which takes a moving average of the
-        /// gradient too, instead of its root mean square.
+        /// Whether to divide by the gradient's standard deviation, which takes a moving average of
+        /// the gradient too, instead of its root mean square.
         pub centered: bool = false,
-        /// Whether to maximize the objective instead of minimizing it.
-        pub maximize: bool = false,
-        /// Whether to update parameters in lists; see [`GroupOptions::foreach`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub foreach: Option<bool> = None,
     }
 }
 
@@ -46,8 +40,6 @@ options! {
 /// ```
 #[doc(alias = "RMSprop")]
 pub type RmsProp = ParamGroupOptimizer<RmsPropOptions>;
-
-group_options!(RmsPropOptions { lr, momentum: momentum, maximize, foreach });
 
 impl UpdateRule for RmsPropOptions {
     fn name(&self) -> &'static str {

@@ -13,6 +13,31 @@ use std::hint::black_box;
 use tch::{TchError, Tensor};
 pub(super) use tch_parallel_base::options;
 
+/// Declares the options of an optimizer, with PyTorch's defaults: those given, and `maximize` and
+/// `foreach`. With them, schedules and the frame find the rate and, where given, the momentum.
+macro_rules! optimizer_options {
+    (
+        $(#[$attribute:meta])*
+        pub struct $Options:ident $((momentum: $($momentum:tt).+))? { $($options:tt)+ }
+    ) => {
+        options! {
+            $(#[$attribute])*
+            #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+            pub struct $Options {
+                $($options)+
+                /// Whether to maximize the objective instead of minimizing it.
+                pub maximize: bool = false,
+                /// Whether to update parameters in lists; see [`GroupOptions::foreach`].
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub foreach: Option<bool> = None,
+            }
+        }
+
+        group_options!($Options { lr, $(momentum: $($momentum).+,)? maximize, foreach });
+    };
+}
+pub(super) use optimizer_options;
+
 /// Implements [`GroupOptions`], given which of the options there are, and where the momentum is.
 macro_rules! group_options {
     ($Options:ty { lr, $(momentum: $($momentum:tt).+,)? maximize $(, $foreach:ident)? }) => {

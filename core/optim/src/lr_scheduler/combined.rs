@@ -55,27 +55,24 @@ impl Schedule for SequentialLr {
         check_all(&self.schedules, groups)
     }
 
-    /// PyTorch creates all schedulers, which may set the momentum, and then starts the first again.
-    fn start(&self, group: &mut GroupRates) {
-        start_all(&self.schedules, group);
-        group.lr = group.base_lr();
-        self.schedules[0].start(group);
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         let number = epoch.number();
+        if number == 0 {
+            // PyTorch creates all schedulers, which may set the momentum, and starts the first again.
+            start_all(&self.schedules, group)?;
+            group.lr = group.base_lr();
+        }
         let passed = self.milestones.partition_point(|&milestone| milestone <= number);
         let schedule = &self.schedules[passed];
         match passed.checked_sub(1).map(|last| number - self.milestones[last]) {
             Some(0) => schedule.restart(group),
-            Some(since) => schedule.step(since.into(), group)?,
-            None => schedule.step(epoch, group)?,
+            Some(since) => schedule.step(since.into(), group),
+            None => schedule.step(epoch, group),
         }
-        Ok(())
     }
 
-    fn restart(&self, group: &mut GroupRates) {
-        self.schedules[0].restart(group);
+    fn restart(&self, group: &mut GroupRates) -> Result<()> {
+        self.schedules[0].restart(group)
     }
 }
 
@@ -117,27 +114,25 @@ impl Schedule for ChainedScheduler {
         check_all(&self.schedules, groups)
     }
 
-    fn start(&self, group: &mut GroupRates) {
-        start_all(&self.schedules, group);
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        self.schedules.iter().try_for_each(|schedule| schedule.step(epoch, group))
+        match epoch.number() {
+            0 => start_all(&self.schedules, group),
+            _ => self.schedules.iter().try_for_each(|schedule| schedule.step(epoch, group)),
+        }
     }
 }
 
 /// Starts a schedule as PyTorch creates a scheduler: the first of an optimizer notes the rate that
 /// all others start from.
-pub(super) fn start(schedule: &dyn Schedule, group: &mut GroupRates) {
+pub(super) fn start(schedule: &dyn Schedule, group: &mut GroupRates) -> Result<()> {
     let lr = group.lr;
-    schedule.start(group);
+    schedule.step(Epoch::default(), group)?;
     group.initial_lr.get_or_insert(lr);
+    Ok(())
 }
 
-fn start_all(schedules: &[Box<dyn Schedule>], group: &mut GroupRates) {
-    for schedule in schedules {
-        start(schedule, group);
-    }
+fn start_all(schedules: &[Box<dyn Schedule>], group: &mut GroupRates) -> Result<()> {
+    schedules.iter().try_for_each(|schedule| start(schedule, group))
 }
 
 /// Refuses schedules that refuse their settings, and one that would change the rate from which
@@ -147,7 +142,7 @@ fn check_all(schedules: &[Box<dyn Schedule>], groups: &[GroupRates]) -> Result<(
     for mut group in groups.iter().copied() {
         let mut initial_lr = None;
         for schedule in schedules {
-            start(schedule, &mut group);
+            start(schedule, &mut group)?;
             if *initial_lr.get_or_insert(group.initial_lr) != group.initial_lr {
                 return Err(Error::argument(
                     "the schedules",

@@ -4,49 +4,56 @@ use super::group::{GroupRates, PerGroup, check_momentum};
 use super::schedule::{Epoch, Schedule, check_factor, check_length};
 use crate::Result;
 use std::fmt::{self, Debug};
+use tch_parallel_base::options;
 
-/// Moves the learning rate up and down between two boundaries, and the momentum in the opposite
-/// direction (Smith, "Cyclical Learning Rates for Training Neural Networks", 2015).
-/// `CyclicLR(base_lr, max_lr, …)`
-///
-/// The schedule counts batches: call [`LrScheduler::step`](super::LrScheduler::step) after each
-/// step of the optimizer. The rate that the optimizer was created with has no influence.
-///
-/// ```
-/// use tch_parallel::optim::lr_scheduler::{CyclicLr, LrScheduler};
-/// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-/// # let weight = vs.root().zeros("weight", &[3]);
-/// # let mut optimizer = Sgd::new(&vs, SgdOptions { momentum: 0.9, ..Default::default() })?;
-///
-/// let schedule = CyclicLr { step_size_up: 2, ..CyclicLr::new(0.5, 1.0) };
-/// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
-/// let mut rates = Vec::new();
-/// for _batch in 0..5 {
-///     rates.push(optimizer.lr());
-///     scheduler.step(&mut optimizer)?;
-/// }
-/// assert_eq!(rates, [0.5, 0.75, 1.0, 0.75, 0.5]);
-/// # Ok::<(), tch_parallel::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct CyclicLr {
-    /// The lower boundary, at which a cycle begins and ends.
-    pub base_lr: PerGroup,
-    /// The upper boundary.
-    pub max_lr: PerGroup,
-    /// The number of steps in which the rate rises.
-    pub step_size_up: u64,
-    /// The number of steps in which it falls. `None`: the same as `step_size_up`.
-    pub step_size_down: Option<u64>,
-    /// How the height of the cycles changes.
-    pub mode: CyclicMode,
-    /// Whether to move the momentum (Adam's first beta) against the rate. If not, it is left alone.
-    pub cycle_momentum: bool,
-    /// The momentum at the upper boundary of the rate.
-    pub base_momentum: PerGroup,
-    /// The momentum at the lower boundary.
-    pub max_momentum: PerGroup,
+options! {
+    /// Moves the learning rate up and down between two boundaries, and the momentum in the opposite
+    /// direction (Smith, "Cyclical Learning Rates for Training Neural Networks", 2015).
+    /// `CyclicLR(base_lr, max_lr, …)`
+    ///
+    /// The schedule counts batches: call [`LrScheduler::step`](super::LrScheduler::step) after each
+    /// step of the optimizer. The rate that the optimizer was created with has no influence.
+    ///
+    /// ```
+    /// use tch_parallel::optim::lr_scheduler::{CyclicLr, LrScheduler};
+    /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+    /// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
+    /// # let weight = vs.root().zeros("weight", &[3]);
+    /// # let mut optimizer = Sgd::new(&vs, SgdOptions { momentum: 0.9, ..Default::default() })?;
+    ///
+    /// let schedule = CyclicLr { step_size_up: 2, ..CyclicLr::new(0.5, 1.0) };
+    /// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
+    /// let mut rates = Vec::new();
+    /// for _batch in 0..5 {
+    ///     rates.push(optimizer.lr());
+    ///     scheduler.step(&mut optimizer)?;
+    /// }
+    /// assert_eq!(rates, [0.5, 0.75, 1.0, 0.75, 0.5]);
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    #[derive(Debug)]
+    pub struct CyclicLr {
+        /// The lower boundary, at which a cycle begins and ends.
+        pub base_lr: PerGroup,
+        /// The upper boundary.
+        pub max_lr: PerGroup,
+        /// The number of steps in which the rate rises.
+        pub step_size_up: u64 = 2000,
+        /// The number of steps in which it falls. `None`: the same as `step_size_up`.
+        pub step_size_down: Option<u64> = None,
+        /// How the height of the cycles changes.
+        pub mode: CyclicMode = CyclicMode::Triangular,
+        /// Whether to move the momentum (Adam's first beta) against the rate. If not, it is left
+        /// alone.
+        pub cycle_momentum: bool = true,
+        /// The momentum at the upper boundary of the rate.
+        pub base_momentum: PerGroup = PerGroup::All(0.8),
+        /// The momentum at the lower boundary.
+        pub max_momentum: PerGroup = PerGroup::All(0.9),
+    }
+    /// With PyTorch's defaults: triangles of 2000 steps up and as many down, and momentum from 0.9
+    /// to 0.8 and back.
+    pub fn new(base_lr: impl Into<PerGroup>, max_lr: impl Into<PerGroup>);
 }
 
 /// How the height of the cycles changes. `mode`, or `scale_fn` and `scale_mode`
@@ -87,21 +94,6 @@ impl Debug for CyclicMode {
 }
 
 impl CyclicLr {
-    /// With PyTorch's defaults: triangles of 2000 steps up and as many down, and momentum from 0.9
-    /// to 0.8 and back.
-    pub fn new(base_lr: impl Into<PerGroup>, max_lr: impl Into<PerGroup>) -> Self {
-        CyclicLr {
-            base_lr: base_lr.into(),
-            max_lr: max_lr.into(),
-            step_size_up: 2000,
-            step_size_down: None,
-            mode: CyclicMode::Triangular,
-            cycle_momentum: true,
-            base_momentum: 0.8.into(),
-            max_momentum: 0.9.into(),
-        }
-    }
-
     fn set(&self, step: u64, group: &mut GroupRates) {
         let up = self.step_size_up as f64;
         let total = up + self.step_size_down.unwrap_or(self.step_size_up) as f64;
@@ -143,19 +135,18 @@ impl Schedule for CyclicLr {
         Ok(())
     }
 
-    /// The first schedule of an optimizer sets the rate that others start from. A later one has to
-    /// start from it, although it goes on from `base_lr`: as in PyTorch.
-    fn start(&self, group: &mut GroupRates) {
-        self.set(0, group);
-        group.lr = *group.initial_lr.get_or_insert(group.lr);
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         self.set(epoch.number(), group);
+        if epoch.number() == 0 {
+            // The first schedule of an optimizer sets the rate that others start from. A later one
+            // has to start from it, although it goes on from `base_lr`: as in PyTorch.
+            group.lr = *group.initial_lr.get_or_insert(group.lr);
+        }
         Ok(())
     }
 
-    fn restart(&self, group: &mut GroupRates) {
+    fn restart(&self, group: &mut GroupRates) -> Result<()> {
         self.set(0, group);
+        Ok(())
     }
 }

@@ -6,20 +6,17 @@ use crate::Result;
 use std::f64::consts::PI;
 use tch_parallel_base::options;
 
-/// Multiplies the learning rate by `gamma` every `step_size` epochs. `StepLR(step_size, gamma)`
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StepLr {
-    /// The number of epochs between two reductions.
-    pub step_size: u64,
-    /// The factor of a reduction.
-    pub gamma: f64,
-}
-
-impl StepLr {
-    /// With PyTorch's default `gamma`, 0.1.
-    pub fn new(step_size: u64) -> Self {
-        StepLr { step_size, gamma: 0.1 }
+options! {
+    /// Multiplies the learning rate by `gamma` every `step_size` epochs. `StepLR(step_size, gamma)`
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct StepLr {
+        /// The number of epochs between two reductions.
+        pub step_size: u64,
+        /// The factor of a reduction.
+        pub gamma: f64 = 0.1,
     }
+    /// With PyTorch's default `gamma`, 0.1.
+    pub fn new(step_size: u64);
 }
 
 impl Schedule for StepLr {
@@ -29,33 +26,24 @@ impl Schedule for StepLr {
     }
 
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        if epoch.number().is_multiple_of(self.step_size) {
+        if epoch.number() > 0 && epoch.number().is_multiple_of(self.step_size) {
             group.lr *= self.gamma;
         }
         Ok(())
     }
 }
 
-/// Multiplies the learning rate by `gamma` at each milestone. `MultiStepLR(milestones, gamma)`
-#[derive(Debug, Clone, PartialEq)]
-pub struct MultiStepLr {
-    /// The epochs at which the rate is reduced, in any order. A duplicate counts twice.
-    pub milestones: Vec<u64>,
-    /// The factor of a reduction.
-    pub gamma: f64,
-}
-
-impl MultiStepLr {
+options! {
+    /// Multiplies the learning rate by `gamma` at each milestone. `MultiStepLR(milestones, gamma)`
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct MultiStepLr {
+        /// The epochs at which the rate is reduced, in any order. A duplicate counts twice.
+        pub milestones: Vec<u64>,
+        /// The factor of a reduction.
+        pub gamma: f64 = 0.1,
+    }
     /// With PyTorch's default `gamma`, 0.1.
-    pub fn new(milestones: impl Into<Vec<u64>>) -> Self {
-        MultiStepLr { milestones: milestones.into(), gamma: 0.1 }
-    }
-
-    fn factor(&self, epoch: u64) -> f64 {
-        let times = self.milestones.iter().filter(|&&milestone| milestone == epoch).count();
-        // Not powi, which multiplies in a different order.
-        self.gamma.powf(times as f64)
-    }
+    pub fn new(milestones: impl Into<Vec<u64>>);
 }
 
 impl Schedule for MultiStepLr {
@@ -63,12 +51,11 @@ impl Schedule for MultiStepLr {
         check_factor("gamma", self.gamma)
     }
 
-    fn start(&self, group: &mut GroupRates) {
-        group.lr *= self.factor(0);
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        group.lr *= self.factor(epoch.number());
+        let times =
+            self.milestones.iter().filter(|&&milestone| milestone == epoch.number()).count();
+        // Not powi, which multiplies in a different order.
+        group.lr *= self.gamma.powf(times as f64);
         Ok(())
     }
 }
@@ -85,8 +72,10 @@ impl Schedule for ExponentialLr {
         check_factor("gamma", self.gamma)
     }
 
-    fn step(&self, _epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        group.lr *= self.gamma;
+    fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
+        if epoch.number() > 0 {
+            group.lr *= self.gamma;
+        }
         Ok(())
     }
 }
@@ -112,29 +101,28 @@ impl Schedule for PolynomialLr {
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         let left = |epoch: u64| 1.0 - epoch as f64 / self.total_iters as f64;
         let epoch = epoch.number();
-        if epoch <= self.total_iters {
+        if (1..=self.total_iters).contains(&epoch) {
             group.lr *= (left(epoch) / left(epoch - 1)).powf(self.power);
         }
         Ok(())
     }
 }
 
-/// Lowers the learning rate along half a cosine wave (Loshchilov and Hutter, "SGDR", 2016, without
-/// restarts). After `t_max` epochs it rises again. `CosineAnnealingLR(T_max, eta_min)`
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CosineAnnealingLr {
-    /// The epoch in which the rate is lowest: PyTorch's `T_max`.
-    pub t_max: u64,
-    /// The lowest rate.
-    pub eta_min: f64,
+options! {
+    /// Lowers the learning rate along half a cosine wave (Loshchilov and Hutter, "SGDR", 2016,
+    /// without restarts). After `t_max` epochs it rises again. `CosineAnnealingLR(T_max, eta_min)`
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct CosineAnnealingLr {
+        /// The epoch in which the rate is lowest: PyTorch's `T_max`.
+        pub t_max: u64,
+        /// The lowest rate.
+        pub eta_min: f64 = 0.0,
+    }
+    /// With PyTorch's default `eta_min`, 0.
+    pub fn new(t_max: u64);
 }
 
 impl CosineAnnealingLr {
-    /// With PyTorch's default `eta_min`, 0.
-    pub fn new(t_max: u64) -> Self {
-        CosineAnnealingLr { t_max, eta_min: 0.0 }
-    }
-
     /// 1 plus the cosine at an epoch: 2 at the maximum, 0 at the minimum.
     fn height(&self, epoch: u64) -> f64 {
         1.0 + (PI * epoch as f64 / self.t_max as f64).cos()
@@ -150,6 +138,9 @@ impl Schedule for CosineAnnealingLr {
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         let Self { t_max, eta_min } = *self;
         let epoch = epoch.number();
+        if epoch == 0 {
+            return Ok(());
+        }
         // At the minimum the factor is 0, and no factor can raise the rate again.
         if epoch > t_max && (epoch - 1 - t_max).is_multiple_of(2 * t_max) {
             let rise = 1.0 - (PI / t_max as f64).cos();
@@ -161,7 +152,8 @@ impl Schedule for CosineAnnealingLr {
         Ok(())
     }
 
-    fn restart(&self, group: &mut GroupRates) {
+    fn restart(&self, group: &mut GroupRates) -> Result<()> {
         group.lr = self.eta_min + (group.base_lr() - self.eta_min) * self.height(0) / 2.0;
+        Ok(())
     }
 }

@@ -75,10 +75,6 @@ impl Schedule for LambdaLr {
         groups.iter().try_for_each(|group| check_factor("lr_lambda(0)", self.factor(0, group)))
     }
 
-    fn start(&self, group: &mut GroupRates) {
-        group.lr = group.base_lr() * self.factor(0, group);
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         group.lr = group.base_lr() * self.factor(epoch.number(), group);
         Ok(())

@@ -4,57 +4,64 @@ use super::group::{GroupRates, PerGroup, check_momentum};
 use super::schedule::{Epoch, Schedule, check_fraction, check_length};
 use crate::{Error, Result};
 use std::f64::consts::PI;
+use tch_parallel_base::options;
 
-/// Raises the learning rate to `max_lr`, and lowers it to a small fraction of its start, while the
-/// momentum does the opposite (Smith and Topin, "Super-Convergence", 2017). `OneCycleLR(max_lr,
-/// total_steps, …)`
-///
-/// The schedule counts batches: call [`LrScheduler::step`](super::LrScheduler::step) after each
-/// step of the optimizer. The rate that the optimizer was created with has no influence.
-///
-/// If a [`CyclicLr`](super::CyclicLr) follows in a sequence, both keep their own momenta; in
-/// PyTorch the second replaces those of the first.
-///
-/// ```
-/// use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr};
-/// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-/// # let weight = vs.root().zeros("weight", &[3]);
-/// # let mut optimizer = Sgd::new(&vs, SgdOptions { momentum: 0.9, ..Default::default() })?;
-///
-/// let (epochs, steps_per_epoch) = (10, 100);
-/// let schedule = OneCycleLr::new(0.5, epochs * steps_per_epoch);
-/// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
-/// assert!((optimizer.lr() - 0.5 / 25.0).abs() < 1e-12);
-/// for _batch in 0..299 {
-///     // … a step …
-///     scheduler.step(&mut optimizer)?;
-/// }
-/// assert_eq!(optimizer.lr(), 0.5);
-/// # Ok::<(), tch_parallel::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct OneCycleLr {
-    /// The highest rate.
-    pub max_lr: PerGroup,
-    /// The number of steps in the cycle: epochs times steps per epoch. No step can follow.
-    pub total_steps: u64,
-    /// The fraction of the steps in which the rate rises, from 0 to 1.
-    pub pct_start: f64,
-    /// The shape of rise and fall.
-    pub anneal_strategy: AnnealStrategy,
-    /// Whether to move the momentum (Adam's first beta) against the rate. If not, it is left alone.
-    pub cycle_momentum: bool,
-    /// The momentum at the highest rate.
-    pub base_momentum: PerGroup,
-    /// The momentum at the lowest rates.
-    pub max_momentum: PerGroup,
-    /// `max_lr` divided by the initial rate.
-    pub div_factor: f64,
-    /// The initial rate divided by the last.
-    pub final_div_factor: f64,
-    /// Whether to fall to the initial rate as slowly as it rose, and only then to the last one.
-    pub three_phase: bool,
+options! {
+    /// Raises the learning rate to `max_lr`, and lowers it to a small fraction of its start, while
+    /// the momentum does the opposite (Smith and Topin, "Super-Convergence", 2017).
+    /// `OneCycleLR(max_lr, total_steps, …)`
+    ///
+    /// The schedule counts batches: call [`LrScheduler::step`](super::LrScheduler::step) after each
+    /// step of the optimizer. The rate that the optimizer was created with has no influence.
+    ///
+    /// If a [`CyclicLr`](super::CyclicLr) follows in a sequence, both keep their own momenta; in
+    /// PyTorch the second replaces those of the first.
+    ///
+    /// ```
+    /// use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr};
+    /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+    /// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
+    /// # let weight = vs.root().zeros("weight", &[3]);
+    /// # let mut optimizer = Sgd::new(&vs, SgdOptions { momentum: 0.9, ..Default::default() })?;
+    ///
+    /// let (epochs, steps_per_epoch) = (10, 100);
+    /// let schedule = OneCycleLr::new(0.5, epochs * steps_per_epoch);
+    /// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;
+    /// assert!((optimizer.lr() - 0.5 / 25.0).abs() < 1e-12);
+    /// for _batch in 0..299 {
+    ///     // … a step …
+    ///     scheduler.step(&mut optimizer)?;
+    /// }
+    /// assert_eq!(optimizer.lr(), 0.5);
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct OneCycleLr {
+        /// The highest rate.
+        pub max_lr: PerGroup,
+        /// The number of steps in the cycle: epochs times steps per epoch. No step can follow.
+        pub total_steps: u64,
+        /// The fraction of the steps in which the rate rises, from 0 to 1.
+        pub pct_start: f64 = 0.3,
+        /// The shape of rise and fall.
+        pub anneal_strategy: AnnealStrategy = AnnealStrategy::Cos,
+        /// Whether to move the momentum (Adam's first beta) against the rate. If not, it is left
+        /// alone.
+        pub cycle_momentum: bool = true,
+        /// The momentum at the highest rate.
+        pub base_momentum: PerGroup = PerGroup::All(0.85),
+        /// The momentum at the lowest rates.
+        pub max_momentum: PerGroup = PerGroup::All(0.95),
+        /// `max_lr` divided by the initial rate.
+        pub div_factor: f64 = 25.0,
+        /// The initial rate divided by the last.
+        pub final_div_factor: f64 = 1e4,
+        /// Whether to fall to the initial rate as slowly as it rose, and only then to the last one.
+        pub three_phase: bool = false,
+    }
+    /// With PyTorch's defaults: a rise of 30 % of the steps, from 1/25 of the highest rate, and a
+    /// fall to 1/10,000 of the initial one, along cosines; momentum from 0.95 to 0.85 and back.
+    pub fn new(max_lr: impl Into<PerGroup>, total_steps: u64);
 }
 
 /// The curve between two rates.
@@ -75,23 +82,6 @@ struct Phase {
 }
 
 impl OneCycleLr {
-    /// With PyTorch's defaults: a rise of 30 % of the steps, from 1/25 of the highest rate, and a
-    /// fall to 1/10,000 of the initial one, along cosines; momentum from 0.95 to 0.85 and back.
-    pub fn new(max_lr: impl Into<PerGroup>, total_steps: u64) -> Self {
-        OneCycleLr {
-            max_lr: max_lr.into(),
-            total_steps,
-            pct_start: 0.3,
-            anneal_strategy: AnnealStrategy::Cos,
-            cycle_momentum: true,
-            base_momentum: 0.85.into(),
-            max_momentum: 0.95.into(),
-            div_factor: 25.0,
-            final_div_factor: 1e4,
-            three_phase: false,
-        }
-    }
-
     fn initial_lr(&self, group: &GroupRates) -> f64 {
         self.max_lr.of(group.index) / self.div_factor
     }
@@ -153,15 +143,13 @@ impl Schedule for OneCycleLr {
         Ok(())
     }
 
-    fn start(&self, group: &mut GroupRates) {
-        group.initial_lr = Some(self.initial_lr(group));
-        self.set(0, group);
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         if epoch.number() > self.total_steps {
             let expected = format!("at most total_steps, which is {}", self.total_steps);
             return Err(Error::argument("the number of steps", epoch.number(), expected));
+        }
+        if epoch.number() == 0 {
+            group.initial_lr = Some(self.initial_lr(group));
         }
         self.set(epoch.number(), group);
         Ok(())

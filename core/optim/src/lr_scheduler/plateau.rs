@@ -26,7 +26,7 @@ options! {
         /// The number of epochs after a reduction in which no epoch counts as bad.
         pub cooldown: u64 = 0,
         /// The lowest rate.
-        pub min_lr: PerGroup = 0.0.into(),
+        pub min_lr: PerGroup = PerGroup::All(0.0),
         /// Smaller reductions than this are not made.
         pub eps: f64 = 1e-8,
     }

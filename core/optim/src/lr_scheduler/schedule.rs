@@ -23,13 +23,8 @@ pub trait Schedule: Debug + Send {
     /// [`Error::Argument`](crate::Error::Argument), naming the setting.
     fn check(&self, groups: &[GroupRates]) -> Result<()>;
 
-    /// Sets a group's rate in epoch 0. By default it stays the one that the optimizer was created
-    /// with.
-    fn start(&self, group: &mut GroupRates) {
-        let _ = group;
-    }
-
-    /// Sets a group's rate in `epoch`, from 1 on; the group has the values of the previous epoch.
+    /// Sets a group's rate in `epoch`. The group has the values of the previous epoch; in epoch 0,
+    /// those of the optimizer when the schedule is created.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) for an epoch after the schedule's last.
@@ -37,9 +32,12 @@ pub trait Schedule: Debug + Send {
 
     /// Sets a group's rate in epoch 0 of a schedule that follows another one. PyTorch computes it
     /// with a closed form, which may round differently.
-    fn restart(&self, group: &mut GroupRates) {
+    ///
+    /// # Errors
+    /// Those of [`step`](Self::step).
+    fn restart(&self, group: &mut GroupRates) -> Result<()> {
         group.lr = group.base_lr();
-        self.start(group);
+        self.step(Epoch::default(), group)
     }
 }
 
@@ -49,16 +47,12 @@ impl Schedule for Box<dyn Schedule> {
         (**self).check(groups)
     }
 
-    fn start(&self, group: &mut GroupRates) {
-        (**self).start(group);
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         (**self).step(epoch, group)
     }
 
-    fn restart(&self, group: &mut GroupRates) {
-        (**self).restart(group);
+    fn restart(&self, group: &mut GroupRates) -> Result<()> {
+        (**self).restart(group)
     }
 }
 

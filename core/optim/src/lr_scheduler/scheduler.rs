@@ -38,7 +38,7 @@ impl<S: Schedule> LrScheduler<S> {
     pub fn new(optimizer: &mut dyn Optimizer, schedule: S) -> Result<Self> {
         let mut groups = GroupRates::all(optimizer, &[]);
         schedule.check(&groups)?;
-        groups.iter_mut().for_each(|group| start(&schedule, group));
+        groups.iter_mut().try_for_each(|group| start(&schedule, group))?;
         let mut scheduler = LrScheduler { schedule, state: State::default() };
         scheduler.set(optimizer, Epoch::default(), &groups)?;
         for (rates, group) in groups.iter().zip(optimizer.param_groups_mut()) {

@@ -4,29 +4,29 @@ use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_eta_min, check_length};
 use crate::Result;
 use std::f64::consts::PI;
+use tch_parallel_base::options;
 
-/// Lowers the learning rate along half a cosine wave, starts from the top again, and so on, each
-/// time with a cycle `t_mult` times as long (Loshchilov and Hutter, "SGDR", 2016).
-/// `CosineAnnealingWarmRestarts(T_0, T_mult, eta_min)`
-///
-/// Its scheduler can also be set to any epoch, in the middle of one too, with
-/// [`step_to`](super::LrScheduler::step_to).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CosineAnnealingWarmRestarts {
-    /// The length of the first cycle in epochs: PyTorch's `T_0`.
-    pub t_0: u64,
-    /// By how much longer each cycle is than the one before: PyTorch's `T_mult`.
-    pub t_mult: u64,
-    /// The lowest rate.
-    pub eta_min: f64,
+options! {
+    /// Lowers the learning rate along half a cosine wave, starts from the top again, and so on,
+    /// each time with a cycle `t_mult` times as long (Loshchilov and Hutter, "SGDR", 2016).
+    /// `CosineAnnealingWarmRestarts(T_0, T_mult, eta_min)`
+    ///
+    /// Its scheduler can also be set to any epoch, in the middle of one too, with
+    /// [`step_to`](super::LrScheduler::step_to).
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct CosineAnnealingWarmRestarts {
+        /// The length of the first cycle in epochs: PyTorch's `T_0`.
+        pub t_0: u64,
+        /// By how much longer each cycle is than the one before: PyTorch's `T_mult`.
+        pub t_mult: u64 = 1,
+        /// The lowest rate.
+        pub eta_min: f64 = 0.0,
+    }
+    /// With PyTorch's defaults: cycles of the same length, down to 0.
+    pub fn new(t_0: u64);
 }
 
 impl CosineAnnealingWarmRestarts {
-    /// With PyTorch's defaults: cycles of the same length, down to 0.
-    pub fn new(t_0: u64) -> Self {
-        CosineAnnealingWarmRestarts { t_0, t_mult: 1, eta_min: 0.0 }
-    }
-
     /// The epoch in its cycle, and the cycle's length: PyTorch's `T_cur` and `T_i`.
     fn cycle(&self, epoch: Epoch) -> (f64, f64) {
         let (mut t_cur, mut t_i) = self.cycle_of(epoch.origin);
@@ -59,12 +59,6 @@ impl CosineAnnealingWarmRestarts {
         let growth = t_mult.powf(cycles);
         (epoch - t_0 * (growth - 1.0) / (t_mult - 1.0), t_0 * growth)
     }
-
-    fn set(&self, epoch: Epoch, group: &mut GroupRates) {
-        let (t_cur, t_i) = self.cycle(epoch);
-        let height = 1.0 + (PI * t_cur / t_i).cos();
-        group.lr = self.eta_min + (group.base_lr() - self.eta_min) * height / 2.0;
-    }
 }
 
 impl Schedule for CosineAnnealingWarmRestarts {
@@ -74,12 +68,10 @@ impl Schedule for CosineAnnealingWarmRestarts {
         check_eta_min(self.eta_min)
     }
 
-    fn start(&self, group: &mut GroupRates) {
-        self.set(Epoch::default(), group);
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        self.set(epoch, group);
+        let (t_cur, t_i) = self.cycle(epoch);
+        let height = 1.0 + (PI * t_cur / t_i).cos();
+        group.lr = self.eta_min + (group.base_lr() - self.eta_min) * height / 2.0;
         Ok(())
     }
 }

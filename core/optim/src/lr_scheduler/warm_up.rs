@@ -30,13 +30,11 @@ impl Schedule for LinearLr {
         check_length("total_iters", self.total_iters)
     }
 
-    fn start(&self, group: &mut GroupRates) {
-        group.lr *= self.start_factor;
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         let epoch = epoch.number();
-        if epoch <= self.total_iters {
+        if epoch == 0 {
+            group.lr *= self.start_factor;
+        } else if epoch <= self.total_iters {
             let rise = self.end_factor - self.start_factor;
             let (total, before) = (self.total_iters as f64, (epoch - 1) as f64);
             group.lr *= 1.0 + rise / (total * self.start_factor + before * rise);
@@ -63,12 +61,10 @@ impl Schedule for ConstantLr {
         check_positive_fraction("factor", self.factor)
     }
 
-    fn start(&self, group: &mut GroupRates) {
-        group.lr *= self.factor;
-    }
-
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        if epoch.number() == self.total_iters {
+        if epoch.number() == 0 {
+            group.lr *= self.factor;
+        } else if epoch.number() == self.total_iters {
             group.lr *= 1.0 / self.factor;
         }
         Ok(())

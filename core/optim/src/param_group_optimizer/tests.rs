@@ -2,6 +2,7 @@
 
 mod foreach;
 mod refused;
+mod training;
 
 use super::*;
 use crate::lr_scheduler::{LrScheduler, Scheduler, StepLr};
@@ -9,15 +10,9 @@ use crate::{Adam, AdamOptions, Sgd, SgdOptions};
 use tch::{Device, Kind};
 use tch_parallel_nn::{LinearOptions, linear, named_parameters};
 
-const SGD: SgdOptions = SgdOptions {
-    lr: 0.5,
-    momentum: 0.9,
-    dampening: 0.0,
-    weight_decay: 0.0,
-    nesterov: false,
-    maximize: false,
-    foreach: None,
-};
+fn sgd() -> SgdOptions {
+    SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }
+}
 
 /// The backbone is in group 0 of the store, the head in group 2.
 fn store() -> VarStore {
@@ -61,21 +56,21 @@ fn moves(vs: &VarStore, optimizer: &mut dyn Optimizer) -> [f64; 2] {
 #[test]
 fn the_groups_of_a_store_become_the_optimizers() {
     let vs = store();
-    let mut optimizer = Sgd::new(&vs, SGD).unwrap();
+    let mut optimizer = Sgd::new(&vs, sgd()).unwrap();
     let expected = [["backbone.weight", "backbone.bias"], ["head.weight", "head.bias"]];
     assert_eq!(names(&optimizer), expected);
     assert_eq!(moves(&vs, &mut optimizer), [0.5, 0.5]);
 
     let ungrouped = VarStore::new(Device::Cpu);
     let _ = linear(ungrouped.root(), 3, 2, LinearOptions::default());
-    assert_eq!(names(&Sgd::new(&ungrouped, SGD).unwrap()), [["weight", "bias"]]);
+    assert_eq!(names(&Sgd::new(&ungrouped, sgd()).unwrap()), [["weight", "bias"]]);
 }
 
 #[test]
 fn each_group_moves_by_its_own_options() {
     let vs = store();
-    let slow = SgdOptions { lr: 0.125, momentum: 0.0, ..SGD };
-    let mut optimizer = Sgd::with_group_options(&vs, [(2, slow), (0, SGD)]).unwrap();
+    let slow = SgdOptions { lr: 0.125, momentum: 0.0, ..sgd() };
+    let mut optimizer = Sgd::with_group_options(&vs, [(2, slow), (0, sgd())]).unwrap();
     assert_eq!(names(&optimizer)[0], ["head.weight", "head.bias"]);
     assert_eq!(moves(&vs, &mut optimizer), [0.5, 0.125]);
     assert_eq!(moves(&vs, &mut optimizer), [0.95, 0.125]);
@@ -86,7 +81,7 @@ fn each_group_moves_by_its_own_options() {
 #[test]
 fn set_lr_is_for_all_groups_and_lr_is_that_of_the_first() {
     let vs = store();
-    let options = [(0, SGD), (2, SgdOptions { lr: 0.25, ..SGD })];
+    let options = [(0, sgd()), (2, SgdOptions { lr: 0.25, ..sgd() })];
     let mut optimizer: Box<dyn Optimizer> =
         Box::new(Sgd::with_group_options(&vs, options).unwrap());
     let rates = |optimizer: &dyn Optimizer| -> Vec<f64> {
@@ -106,7 +101,7 @@ fn set_lr_is_for_all_groups_and_lr_is_that_of_the_first() {
 #[test]
 fn a_schedule_multiplies_the_rate_of_each_group() {
     let vs = store();
-    let options = [(0, SGD), (2, SgdOptions { lr: 0.25, ..SGD })];
+    let options = [(0, sgd()), (2, SgdOptions { lr: 0.25, ..sgd() })];
     let mut optimizer = Sgd::with_group_options(&vs, options).unwrap();
     let schedule = StepLr { step_size: 1, gamma: 0.5 };
     let mut scheduler = LrScheduler::new(&mut optimizer, schedule).unwrap();
@@ -140,9 +135,9 @@ fn a_frozen_group_does_not_move() {
 #[test]
 fn a_group_can_be_added_after_steps_of_the_others() {
     let vs = store();
-    let mut optimizer = Sgd::from_named_parameters(named(&vs, "head"), SGD).unwrap();
+    let mut optimizer = Sgd::from_named_parameters(named(&vs, "head"), sgd()).unwrap();
     assert_eq!(moves(&vs, &mut optimizer), [0.0, 0.5]);
-    let slow = SgdOptions { lr: 0.25, ..SGD };
+    let slow = SgdOptions { lr: 0.25, ..sgd() };
     optimizer.add_param_group(ParamGroup::new(named(&vs, "backbone"), slow)).unwrap();
     vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
     assert_eq!(moves(&vs, &mut optimizer), [0.25, 0.95]);
@@ -151,9 +146,9 @@ fn a_group_can_be_added_after_steps_of_the_others() {
 #[test]
 fn a_parameter_or_a_name_in_two_places_is_refused_and_named() {
     let vs = store();
-    let mut optimizer = Sgd::from_named_parameters(named(&vs, "head"), SGD).unwrap();
+    let mut optimizer = Sgd::from_named_parameters(named(&vs, "head"), sgd()).unwrap();
     let mut refused = |parameters| {
-        let error = optimizer.add_param_group(ParamGroup::new(parameters, SGD)).unwrap_err();
+        let error = optimizer.add_param_group(ParamGroup::new(parameters, sgd())).unwrap_err();
         assert_eq!(optimizer.param_groups().len(), 1);
         error.to_string()
     };
@@ -178,7 +173,7 @@ fn a_parameter_or_a_name_in_two_places_is_refused_and_named() {
 fn groups_that_the_store_lacks_or_that_lack_options_are_refused() {
     let vs = store();
     let refused = |numbers: &[usize]| {
-        let options = numbers.iter().map(|&number| (number, SGD));
+        let options = numbers.iter().map(|&number| (number, sgd()));
         Sgd::with_group_options(&vs, options).unwrap_err().to_string()
     };
     let one_of = "one of the variable store, each once: [0, 2]";
@@ -191,15 +186,15 @@ fn groups_that_the_store_lacks_or_that_lack_options_are_refused() {
     );
     let error = Sgd::from_param_groups([]).unwrap_err().to_string();
     assert_eq!(error, "the list of parameter groups is empty, but must be one or more");
-    let wrong = SgdOptions { momentum: -1.0, ..SGD };
-    let error = Sgd::with_group_options(&vs, [(0, SGD), (2, wrong)]).unwrap_err().to_string();
+    let wrong = SgdOptions { momentum: -1.0, ..sgd() };
+    let error = Sgd::with_group_options(&vs, [(0, sgd()), (2, wrong)]).unwrap_err().to_string();
     assert_eq!(error, "momentum is -1, but must be a number not below 0");
 }
 
 #[test]
 fn the_state_says_which_parameter_is_in_which_group_with_which_options() {
     let vs = store();
-    let options = [(0, SGD), (2, SgdOptions { lr: 0.25, ..SGD })];
+    let options = [(0, sgd()), (2, SgdOptions { lr: 0.25, ..sgd() })];
     let mut before = Sgd::with_group_options(&vs, options).unwrap();
     step(&vs, &mut before);
     let state = before.state_dict().unwrap();
@@ -208,17 +203,17 @@ fn the_state_says_which_parameter_is_in_which_group_with_which_options() {
 
     let mut after = Sgd::new(&vs, SgdOptions::default()).unwrap();
     after.load_state_dict(&state).unwrap();
-    assert_eq!(after.param_groups()[1].options, SgdOptions { lr: 0.25, ..SGD });
+    assert_eq!(after.param_groups()[1].options, SgdOptions { lr: 0.25, ..sgd() });
     assert_eq!(after.state_dict().unwrap(), state);
 }
 
 #[test]
 fn the_state_of_other_groups_is_refused_and_the_parameter_named() {
     let vs = store();
-    let state = Sgd::new(&vs, SGD).unwrap().state_dict().unwrap();
+    let state = Sgd::new(&vs, sgd()).unwrap().state_dict().unwrap();
     let groups = |first: &[&str], second: &[&str]| {
         let group = |names: &[&str]| {
-            ParamGroup::new(names.iter().flat_map(|name| named(&vs, name)).collect(), SGD)
+            ParamGroup::new(names.iter().flat_map(|name| named(&vs, name)).collect(), sgd())
         };
         Sgd::from_param_groups([group(first), group(second)]).unwrap()
     };
@@ -229,7 +224,7 @@ fn the_state_of_other_groups_is_refused_and_the_parameter_named() {
         error
     };
     assert_eq!(
-        refused(Sgd::from_named_parameters(named(&vs, "head"), SGD).unwrap()),
+        refused(Sgd::from_named_parameters(named(&vs, "head"), sgd()).unwrap()),
         "the optimizer state is that of 2 parameter groups, but must be that of 1 parameter group, \
          which this optimizer has"
     );

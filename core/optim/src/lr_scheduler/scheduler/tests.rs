@@ -286,95 +286,88 @@ fn no_step_follows_the_last_of_a_cycle_and_nothing_has_changed_then() {
     assert_eq!((values(&optimizer), scheduler.last_epoch()), (before, 4));
 }
 
+/// Why the schedule is refused for two parameter groups.
+fn refused(schedule: impl Schedule) -> String {
+    LrScheduler::new(&mut sgd(&[0.5, 0.5]), schedule).unwrap_err().to_string()
+}
+
 #[test]
 fn settings_that_no_run_could_work_with_are_refused() {
-    let refused = |schedule: Box<dyn Schedule>| {
-        LrScheduler::new(&mut sgd(&[0.5, 0.5]), schedule).unwrap_err().to_string()
-    };
     let linear =
         |start_factor, end_factor| LinearLr { start_factor, end_factor, ..Default::default() };
-    let sequential = |milestones| SequentialLr { milestones, ..warm_up_then_cosine() };
+    let cosine = |eta_min| CosineAnnealingLr { t_max: 1, eta_min };
+    let gamma = |gamma| MultiStepLr { milestones: vec![], gamma };
+    let polynomial = PolynomialLr { total_iters: 0, power: 1.0 };
     let restarts = CosineAnnealingWarmRestarts::new(5);
+    let one_cycle = |pct_start| OneCycleLr { pct_start, ..OneCycleLr::new(0.1, 10) };
+    let cyclic = || CyclicLr::new(0.1, 0.2);
+    let lambda = LambdaLr::per_group(vec![Box::new(|_| 1.0)]);
+    let sequential = |milestones| SequentialLr { milestones, ..warm_up_then_cosine() };
     let chained = |schedules| ChainedScheduler { schedules };
-    let cases: Vec<(Box<dyn Schedule>, &str)> = vec![
-        (Box::new(StepLr::new(0)), "step_size is 0, but must be 1 epoch or more"),
-        (Box::new(CosineAnnealingLr::new(0)), "t_max is 0, but must be 1 epoch or more"),
+    for (refused, expected) in [
+        (refused(StepLr::new(0)), "step_size is 0, but must be 1 epoch or more"),
+        (refused(CosineAnnealingLr::new(0)), "t_max is 0, but must be 1 epoch or more"),
+        (refused(polynomial), "total_iters is 0, but must be 1 epoch or more"),
+        (refused(OneCycleLr::new(0.1, 0)), "total_steps is 0, but must be 1 epoch or more"),
         (
-            Box::new(CosineAnnealingLr { t_max: 1, eta_min: f64::INFINITY }),
+            refused(CosineAnnealingWarmRestarts { t_0: 0, ..restarts }),
+            "t_0 is 0, but must be 1 epoch or more",
+        ),
+        (
+            refused(CosineAnnealingWarmRestarts { t_mult: 0, ..restarts }),
+            "t_mult is 0, but must be 1 epoch or more",
+        ),
+        (
+            refused(CyclicLr { step_size_up: 0, ..cyclic() }),
+            "step_size_up is 0, but must be 1 epoch or more",
+        ),
+        (
+            refused(cosine(f64::INFINITY)),
             "eta_min is inf, but must be a learning rate, not below 0",
         ),
-        (Box::new(linear(0.0, 1.0)), "start_factor is 0, but must be above 0 and at most 1"),
-        (Box::new(linear(1.0, 2.0)), "end_factor is 2, but must be from 0 to 1"),
+        (refused(linear(0.0, 1.0)), "start_factor is 0, but must be above 0 and at most 1"),
         (
-            Box::new(MultiStepLr { milestones: vec![], gamma: f64::NAN }),
-            "gamma is NaN, but must be a number not below 0",
+            refused(ConstantLr { factor: 1.5, total_iters: 5 }),
+            "factor is 1.5, but must be above 0 and at most 1",
         ),
+        (refused(linear(1.0, 2.0)), "end_factor is 2, but must be from 0 to 1"),
+        (refused(one_cycle(1.5)), "pct_start is 1.5, but must be from 0 to 1"),
+        (refused(gamma(f64::NAN)), "gamma is NaN, but must be a number not below 0"),
+        (refused(ExponentialLr { gamma: -0.9 }), "gamma is -0.9, but must be a number not below 0"),
         (
-            Box::new(ExponentialLr { gamma: -0.9 }),
-            "gamma is -0.9, but must be a number not below 0",
-        ),
-        (
-            Box::new(LambdaLr::new(|_| f64::NAN)),
+            refused(LambdaLr::new(|_| f64::NAN)),
             "lr_lambda(0) is NaN, but must be a number not below 0",
         ),
         (
-            Box::new(LambdaLr::per_group(vec![Box::new(|_| 1.0)])),
+            refused(lambda),
             "the length of lr_lambda is 1, but must be 2, one for each parameter group",
         ),
         (
-            Box::new(sequential(vec![])),
+            refused(OneCycleLr::new([0.1], 9)),
+            "the length of max_lr is 1, but must be 2, one for each parameter group",
+        ),
+        (
+            refused(CyclicLr { base_momentum: [0.1; 3].into(), ..cyclic() }),
+            "the length of base_momentum is 3, but must be 2, one for each parameter group",
+        ),
+        (
+            refused(sequential(vec![])),
             "the number of schedules is 2, with 0 milestones, but must be one more than the number \
              of milestones",
         ),
         (
-            Box::new(sequential(vec![0])),
+            refused(sequential(vec![0])),
             "milestones is [0], but must be epochs from 1 on, each after the one before",
         ),
-        (Box::new(chained(vec![])), "the number of schedules is 0, but must be at least 1"),
-        (
-            Box::new(ConstantLr { factor: 1.5, total_iters: 5 }),
-            "factor is 1.5, but must be above 0 and at most 1",
-        ),
-        (
-            Box::new(PolynomialLr { total_iters: 0, power: 1.0 }),
-            "total_iters is 0, but must be 1 epoch or more",
-        ),
-        (
-            Box::new(CosineAnnealingWarmRestarts { t_0: 0, ..restarts }),
-            "t_0 is 0, but must be 1 epoch or more",
-        ),
-        (
-            Box::new(CosineAnnealingWarmRestarts { t_mult: 0, ..restarts }),
-            "t_mult is 0, but must be 1 epoch or more",
-        ),
-        (
-            Box::new(OneCycleLr { pct_start: 1.5, ..OneCycleLr::new(0.1, 9) }),
-            "pct_start is 1.5, but must be from 0 to 1",
-        ),
-        (Box::new(OneCycleLr::new(0.1, 0)), "total_steps is 0, but must be 1 epoch or more"),
-        (
-            Box::new(OneCycleLr::new([0.1], 9)),
-            "the length of max_lr is 1, but must be 2, one for each parameter group",
-        ),
-        (
-            Box::new(CyclicLr { base_momentum: [0.1; 3].into(), ..CyclicLr::new(0.1, 0.2) }),
-            "the length of base_momentum is 3, but must be 2, one for each parameter group",
-        ),
-        (
-            Box::new(CyclicLr { step_size_up: 0, ..CyclicLr::new(0.1, 0.2) }),
-            "step_size_up is 0, but must be 1 epoch or more",
-        ),
-    ];
-    for (schedule, expected) in cases {
-        assert_eq!(refused(schedule), expected);
+        (refused(chained(vec![])), "the number of schedules is 0, but must be at least 1"),
+    ] {
+        assert_eq!(refused, expected);
     }
     // The rise takes no step: 0 / 0.
-    let error = refused(Box::new(OneCycleLr { pct_start: 0.1, ..OneCycleLr::new(0.1, 10) }));
+    let error = refused(one_cycle(0.1));
     assert!(error.starts_with("the rate of parameter group 0 in epoch 0 of OneCycleLr"), "{error}");
     assert!(error.ends_with("is NaN, but must be a finite number"), "{error}");
-    let late =
-        vec![Box::new(StepLr::new(1)) as Box<dyn Schedule>, Box::new(OneCycleLr::new(0.1, 9))];
-    let error = refused(Box::new(chained(late)));
+    let error = refused(chained(vec![Box::new(StepLr::new(1)), Box::new(OneCycleLr::new(0.1, 9))]));
     assert!(error.ends_with("it sets the rate that others start from"), "{error}");
 
     let plateau = |options| ReduceLrOnPlateau::new(&sgd(&[0.5]), options).unwrap_err().to_string();

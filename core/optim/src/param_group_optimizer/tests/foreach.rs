@@ -68,11 +68,11 @@ fn with_foreach_a_step_gets_all_dense_parameters_of_a_kind_at_once_and_otherwise
 #[test]
 fn foreach_is_saved_if_it_is_set_and_older_states_are_loaded_without_it() {
     let vs = store();
-    let options = SgdOptions { foreach: Some(true), ..SGD };
+    let options = SgdOptions { foreach: Some(true), ..sgd() };
     let mut optimizer = Sgd::new(&vs, options).unwrap();
     let state = optimizer.state_dict().unwrap();
     assert_eq!(state.param_groups[0].options["foreach"], true);
-    let older = Sgd::new(&vs, SGD).unwrap().state_dict().unwrap();
+    let older = Sgd::new(&vs, sgd()).unwrap().state_dict().unwrap();
     assert_eq!(older.param_groups[0].options.get("foreach"), None);
     optimizer.load_state_dict(&older).unwrap();
     assert_eq!(optimizer.param_groups()[0].options.foreach, None);
