@@ -17,18 +17,16 @@ mod data;
 mod exhibits;
 mod loss;
 mod model;
-mod originals;
 mod parallel;
 
 use anyhow::Result;
-use args::{Args, Command, TrainArgs, Utf8, VocabArgs};
-use data::{BertDataset, Vocab};
+use args::{Args, Command, ORIGINALS, TrainArgs, Utf8, VocabArgs};
+use data::{BertDataset, Corpus, Vocab};
 use exhibit_kit::comparison::is_measured;
 use exhibits::compare::compare;
-use loss::{bert_loss, correct};
+use loss::correct;
 use model::LanguageModel;
-use originals::{ORIGINALS, VOCAB};
-use parallel::Parallel;
+use parallel::{Parallel, Pass};
 use report::{
     InFlight, Meter, Timing, exit, one_thread_each, println, process_group_on, why_not_finite,
 };
@@ -39,12 +37,12 @@ use tch_parallel::Event;
 use tch_parallel::amp::autocast;
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler};
-use tch_parallel::data_parallel::{Step, gather};
+use tch_parallel::data_parallel::Step;
 use tch_parallel::distributed::{AverageMeter, Env, init_process_group};
 use tch_parallel::optim::{Adam, Optimizer};
 
 fn main() {
-    let args: Args = report::parse(ORIGINALS, &[("vocab", VOCAB)]);
+    let args: Args = report::parse(ORIGINALS, &[("vocab", &[])]);
     exit(|| match &args.command {
         Some(Command::Vocab(args)) => vocab(args),
         Some(Command::Compare(args)) => compare(args),
@@ -54,7 +52,7 @@ fn main() {
 
 fn vocab(args: &VocabArgs) -> Result<()> {
     let VocabArgs { corpus, output, options, encoding: Utf8 } = args;
-    let vocab = Vocab::build(&corpus.load()?, *options);
+    let vocab = Vocab::build(&Corpus::load(corpus.as_deref())?, *options);
     println!("VOCAB SIZE: {}", vocab.len());
     vocab.save(output)
 }
@@ -92,18 +90,16 @@ fn train(args: &TrainArgs) -> Result<()> {
     if devices.len() > 1 {
         say(format!("Using {} GPUS for BERT: {devices}", devices.len()));
     }
-    let model = Parallel::new(&args.method, build, &vs, &devices, &group)?;
+    let mut meter = Meter::new(&devices);
+    let trace = meter.trace().clone();
+    let model = Parallel::new(&args.method, build, &vs, &devices, &group, &trace)?;
     let mut optimizer = Adam::new(&vs, args.adam())?;
-    let precision = args.precision();
     let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
     say(format!("Total Parameters: {parameters}"));
 
     let mut metrics = args.report.metrics(&group)?;
     let mut profiler = args.report.profiler(&group)?;
     let mut timing = Timing::new();
-    let mut meter = Meter::new(&devices);
-    let trace = meter.trace().clone();
-    model.set_trace(&trace);
     say("Training Start".into());
 
     let run = |bert: &LanguageModel, (tokens, segments): (Tensor, Tensor)| {
@@ -123,63 +119,10 @@ fn train(args: &TrainArgs) -> Result<()> {
             meter.begin_step()?;
             let begun = Event::record(home)?;
 
-            let (loss, next) = match &model {
-                // ANCHOR: data_parallel
-                Parallel::DataParallel(model) => {
-                    // The targets go where the outputs are, and the loss is computed there.
-                    let there = model.output_device();
-                    let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
-                    let _on = there.guard()?;
-                    let (output, loss) = autocast(home.into(), precision, || -> Result<_> {
-                        let output = model.forward(input, run)?;
-                        let loss = trace.span(Step::Loss, there, || bert_loss(&output, &target));
-                        Ok((output, loss))
-                    })??;
-                    optimizer.zero_grad()?;
-                    model.backward(&loss)?;
-                    (loss, output.0)
-                }
-                // ANCHOR_END: data_parallel
-                // ANCHOR: custom_criterion
-                Parallel::CustomCriterion(model, criterion) => {
-                    let (loss, next) = autocast(home.into(), precision, || -> Result<_> {
-                        let outputs = model.forward(input, run)?;
-                        let next = outputs.parts().iter().map(|(next, _)| next.shallow_clone());
-                        let next = gather(&next.collect::<Vec<_>>(), home, 0)?;
-                        Ok((criterion.forward(outputs, target)?, next))
-                    })??;
-                    let value = loss.value().shallow_clone();
-                    optimizer.zero_grad()?;
-                    loss.backward()?;
-                    (value, next)
-                }
-                // ANCHOR_END: custom_criterion
-                // ANCHOR: ddp
-                Parallel::Ddp(model) => {
-                    let (output, loss) = autocast(home.into(), precision, || -> Result<_> {
-                        let output = model.forward(|bert| run(bert, input))?;
-                        let loss = bert_loss(&output, &target);
-                        Ok((output, loss))
-                    })??;
-                    optimizer.zero_grad()?;
-                    model.backward(&loss)?;
-                    (loss, output.0)
-                }
-                // ANCHOR_END: ddp
-                // ANCHOR: apex
-                Parallel::Apex(model) => {
-                    // To find parameters without a gradient, the wrapper copies what is returned.
-                    let with_loss = |bert: &_| {
-                        let output = run(bert, input);
-                        (bert_loss(&output, &target), output.0)
-                    };
-                    let (loss, next) =
-                        autocast(home.into(), precision, || model.forward(with_loss))??;
-                    optimizer.zero_grad()?;
-                    model.backward(&loss)?;
-                    (loss, next)
-                } // ANCHOR_END: apex
-            };
+            let Pass { loss, output, backward } =
+                autocast(home.into(), args.amp, || model.forward(run, input, target))??;
+            optimizer.zero_grad()?;
+            backward()?;
             let backward_ended = Event::record(home)?;
             step += 1;
             optimizer.set_lr(args.lr(step));
@@ -192,7 +135,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             // The numbers of earlier steps may still be on their way from a GPU. A line that is
             // printed waits for all of them.
             // Copied to the device of the events, they arrive after these.
-            let numbers = [home.copy_of(&loss)?, home.copy_of(&correct(&next, &is_next)?)?];
+            let numbers = [home.copy_of(&loss)?, home.copy_of(&correct(&output.0, &is_next)?)?];
             in_flight.push((iter, lr, events, pairs), numbers.each_ref())?;
             let is_last = step == last_step || iter + 1 == loader.len() as u64;
             let arrived = in_flight.arrived(is_last || iter % args.log_freq == 0)?;

@@ -1,4 +1,4 @@
-//! The model, wrapped as its method requires.
+//! The model, wrapped as its method requires: the one place where the methods differ.
 
 use crate::args::{Method, MethodArgs};
 use crate::loss::{bert_loss, bert_means};
@@ -9,46 +9,73 @@ use tch::Tensor;
 use tch::nn::{Path, VarStore};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::{
-    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Trace,
+    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Step, Trace,
+    gather,
 };
 use tch_parallel::distributed::{
     ApexDistributedDataParallel, ApexOptions, DdpOptions, DistributedDataParallel, ProcessGroup,
 };
 
-/// Takes outputs and targets, both as pairs: of the next sentence, and of the masked words.
-pub type Criterion = DataParallelCriterion<(Tensor, Tensor), (Tensor, Tensor)>;
+/// Tokens and segments; next sentence and masked words, as outputs and as targets.
+pub type Pair = (Tensor, Tensor);
 
 /// One variant for each wrapper; the methods `data-parallel` and `output-device` share theirs.
-#[derive(Debug)]
 pub enum Parallel {
-    DataParallel(DataParallel<LanguageModel>),
-    CustomCriterion(DataParallelModel<LanguageModel>, Criterion),
+    DataParallel(DataParallel<LanguageModel>, Trace),
+    CustomCriterion(DataParallelModel<LanguageModel>, DataParallelCriterion<Pair, Pair>),
     Ddp(DistributedDataParallel<LanguageModel>),
     Apex(ApexDistributedDataParallel<LanguageModel>),
 }
 
+/// A forward pass, and the backward pass that belongs to it.
+pub struct Pass<'a> {
+    /// A scalar.
+    pub loss: Tensor,
+    /// The model's: of the next sentence, and of the words where one device has them all.
+    pub output: (Tensor, Option<Tensor>),
+    pub backward: Box<dyn FnOnce() -> tch_parallel::Result<()> + 'a>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(
+        loss: Tensor,
+        output: (Tensor, Option<Tensor>),
+        backward: impl FnOnce(&Tensor) -> tch_parallel::Result<()> + 'a,
+    ) -> Self {
+        let whole = loss.shallow_clone();
+        Self { loss, output, backward: Box::new(move || backward(&whole)) }
+    }
+}
+
 impl Parallel {
-    /// Wraps the model that `build` makes in `vs`, on the first of `devices`.
+    /// Wraps the model that `build` makes in `vs`, on the first of `devices`. `trace` records what the
+    /// devices of one process do.
     pub fn new(
         args: &MethodArgs,
         build: impl Fn(&Path<'_>) -> LanguageModel,
         vs: &VarStore,
         devices: &Devices,
         group: &ProcessGroup,
+        trace: &Trace,
     ) -> Result<Self> {
         // ANCHOR: new
         Ok(match args.method {
             Method::DataParallel | Method::OutputDevice => {
-                let output_device = Some(args.output_device(devices)?);
+                let position = if args.method == Method::OutputDevice { 1 } else { 0 };
+                let output_device = Some(devices.get(position)?);
                 let options = DataParallelOptions { output_device, ..Default::default() };
-                Self::DataParallel(DataParallel::with_options(build, vs, devices, options)?)
+                let model = DataParallel::with_options(build, vs, devices, options)?;
+                model.set_trace(trace);
+                Self::DataParallel(model, trace.clone())
             }
             Method::CustomCriterion => {
                 let criterion = match args.weighted {
-                    true => Criterion::weighted(bert_means),
-                    false => Criterion::new(bert_loss),
+                    true => DataParallelCriterion::weighted(bert_means),
+                    false => DataParallelCriterion::new(bert_loss),
                 };
-                Self::CustomCriterion(DataParallelModel::new(build, vs, devices)?, criterion)
+                let model = DataParallelModel::new(build, vs, devices)?;
+                model.set_trace(trace);
+                Self::CustomCriterion(model, criterion)
             }
             Method::Ddp => {
                 let find_unused_parameters = args.find_unused_parameters;
@@ -65,21 +92,60 @@ impl Parallel {
         // ANCHOR_END: new
     }
 
-    /// Records in `trace` what the replicas of one process do.
-    pub fn set_trace(&self, trace: &Trace) {
-        match self {
-            Parallel::DataParallel(model) => model.set_trace(trace),
-            Parallel::CustomCriterion(model, _) => model.set_trace(trace),
-            Parallel::Ddp(_) | Parallel::Apex(_) => {}
-        }
+    /// The loss of a batch. `run` calls the model on a part of it.
+    pub fn forward(
+        &self,
+        run: impl Fn(&LanguageModel, Pair) -> Pair + Sync,
+        input: Pair,
+        target: Pair,
+    ) -> Result<Pass<'_>> {
+        Ok(match self {
+            Self::DataParallel(model, trace) => {
+                // ANCHOR: data_parallel
+                let output = model.forward(input, run)?;
+                // The targets go where the outputs are, and the loss is computed there.
+                let there = model.output_device();
+                let _on = there.guard()?;
+                let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
+                let loss = trace.span(Step::Loss, there, || bert_loss(&output, &target));
+                Pass::new(loss, (output.0, Some(output.1)), |loss| model.backward(loss))
+                // ANCHOR_END: data_parallel
+            }
+            Self::CustomCriterion(model, criterion) => {
+                // ANCHOR: custom_criterion
+                let output = model.forward(input, run)?;
+                let next = output.parts().iter().map(|(next, _)| next.shallow_clone());
+                let next = gather(&next.collect::<Vec<_>>(), model.devices().first(), 0)?;
+                let loss = criterion.forward(output, target)?;
+                Pass::new(loss.value().shallow_clone(), (next, None), |_value| loss.backward())
+                // ANCHOR_END: custom_criterion
+            }
+            Self::Ddp(model) => {
+                // ANCHOR: ddp
+                let output = model.forward(|bert| run(bert, input))?;
+                let loss = bert_loss(&output, &target);
+                Pass::new(loss, (output.0, Some(output.1)), |loss| model.backward(loss))
+                // ANCHOR_END: ddp
+            }
+            Self::Apex(model) => {
+                // ANCHOR: apex
+                // To find parameters without a gradient, the wrapper copies what is returned.
+                let (loss, next) = model.forward(|bert| {
+                    let output = run(bert, input);
+                    (bert_loss(&output, &target), output.0)
+                })?;
+                Pass::new(loss, (next, None), |loss| model.backward(loss))
+                // ANCHOR_END: apex
+            }
+        })
     }
 
     /// How long a rank of several only waits for gradients in a step.
     pub fn waiting_time(&self) -> Result<Option<Duration>> {
         Ok(match self {
-            Parallel::DataParallel(_) | Parallel::CustomCriterion(..) => None,
-            Parallel::Ddp(model) => Some(model.logging_data()?.waiting_time()),
-            Parallel::Apex(model) => Some(model.logging_data()?.waiting_time()),
+            Self::DataParallel(..) | Self::CustomCriterion(..) => None,
+            Self::Ddp(model) => Some(model.logging_data()?.waiting_time()),
+            Self::Apex(model) => Some(model.logging_data()?.waiting_time()),
         })
     }
 }
@@ -89,12 +155,11 @@ mod tests {
     use super::*;
     use crate::data::{BertDataset, Corpus, Vocab, VocabOptions};
     use crate::model::ModelOptions;
+    use clap::Parser;
     use std::path;
     use tch::{Device, Kind};
+    use tch_parallel::Tensors;
     use tch_parallel::data::Dataset;
-    use tch_parallel::{LogicalDevice, Tensors};
-
-    type Pair = (Tensor, Tensor);
 
     /// BERT-tiny, and a batch in which chunks differ in how many words are to be guessed.
     struct Problem {
@@ -109,7 +174,7 @@ mod tests {
     impl Problem {
         fn new(rows: usize) -> Self {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/pairs.txt");
-            let corpus = Corpus::load(path::Path::new(path)).unwrap();
+            let corpus = Corpus::load(Some(path::Path::new(path))).unwrap();
             let vocab = Vocab::build(&corpus, VocabOptions::default());
             let options = ModelOptions {
                 hidden: 32,
@@ -149,30 +214,25 @@ mod tests {
             (loss.double_value(&[]), gradients(&vs))
         }
 
-        fn data_parallel(&self, devices: usize, output: usize) -> (f64, Vec<Tensor>) {
-            let devices = Devices::cpu(devices).unwrap();
-            let mut vs = VarStore::new(Device::Cpu);
-            let output_device = Some(LogicalDevice::Cpu(output));
-            let options = DataParallelOptions { output_device, ..Default::default() };
-            let model = DataParallel::with_options(self.build(), &vs, &devices, options).unwrap();
+        /// The same with a method.
+        fn train(&self, flags: &str) -> (f64, Vec<Tensor>) {
+            let words = ["program"].into_iter().chain(flags.split(' '));
+            let args = Line::try_parse_from(words).unwrap().method;
+            let (mut vs, devices) = (VarStore::new(Device::Cpu), args.devices(None).unwrap());
+            let (group, trace) = (ProcessGroup::from_env().unwrap(), Trace::new());
+            let model = Parallel::new(&args, self.build(), &vs, &devices, &group, &trace).unwrap();
             vs.copy(&self.weights).unwrap();
-            let output = model.forward(self.input.shallow_clone(), run).unwrap();
-            let loss = bert_loss(&output, &self.target);
-            model.backward(&loss).unwrap();
+            let [input, target] = [&self.input, &self.target].map(Tensors::shallow_clone);
+            let Pass { loss, backward, .. } = model.forward(run, input, target).unwrap();
+            backward().unwrap();
             (loss.double_value(&[]), gradients(&vs))
         }
+    }
 
-        fn custom_criterion(&self, devices: usize, criterion: &Criterion) -> (f64, Vec<Tensor>) {
-            let mut vs = VarStore::new(Device::Cpu);
-            let devices = Devices::cpu(devices).unwrap();
-            let model = DataParallelModel::new(self.build(), &vs, &devices).unwrap();
-            vs.copy(&self.weights).unwrap();
-            let outputs = model.forward(self.input.shallow_clone(), run).unwrap();
-            let loss = criterion.forward(outputs, self.target.shallow_clone()).unwrap();
-            let value = loss.value().double_value(&[]);
-            loss.backward().unwrap();
-            (value, gradients(&vs))
-        }
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        method: MethodArgs,
     }
 
     fn run(model: &LanguageModel, (tokens, segments): Pair) -> Pair {
@@ -200,18 +260,15 @@ mod tests {
         for (rows, devices) in [(8, 2), (7, 3), (7, 4)] {
             let problem = Problem::new(rows);
             let (loss, expected) = problem.reference();
-            for (method, (found_loss, found)) in [
-                ("data-parallel", problem.data_parallel(devices, 0)),
-                ("output-device", problem.data_parallel(devices, 1)),
-                (
-                    "custom-criterion",
-                    problem.custom_criterion(devices, &Criterion::weighted(bert_means)),
-                ),
-            ] {
+            let methods =
+                ["-m data-parallel", "-m output-device", "-m custom-criterion --weighted"]
+                    .map(|method| format!("{method} --devices {devices}xcpu"));
+            for method in methods.into_iter().chain(["-m ddp".into(), "-m apex".into()]) {
+                let (found_loss, found) = problem.train(&method);
                 // Sums in another order, of f32.
                 assert!((found_loss / loss - 1.0).abs() < 1e-6, "{method}: {found_loss} {loss}");
                 let distance = distance(&found, &expected);
-                assert!(distance < 1e-6, "{method}, {rows} rows on {devices}: {distance}");
+                assert!(distance < 1e-6, "{method}, {rows} rows: {distance}");
             }
         }
     }
@@ -228,7 +285,7 @@ mod tests {
         };
         assert_eq!((counts(is_next), counts(labels)), (vec![1, 2], vec![6, 11]));
         let (loss, gradients) = problem.reference();
-        let (mean, found) = problem.custom_criterion(2, &Criterion::new(bert_loss));
+        let (mean, found) = problem.train("-m custom-criterion --devices 2xcpu");
         // To four decimals: processors differ in the last bits.
         assert!((loss - 6.0108).abs() < 1e-4, "{loss}");
         assert!((mean - 5.9749).abs() < 1e-4, "{mean}");

@@ -4,14 +4,14 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use report::{DevicesArgs, flag_value};
 use tch_parallel::distributed::Env;
-use tch_parallel::{Devices, Error, LogicalDevice};
+use tch_parallel::{Devices, Error};
 
 /// The article's ways to train on several GPUs, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     /// One process; the first device gathers the outputs and computes the loss.
     DataParallel,
-    /// One process; another device gathers the outputs and computes the loss.
+    /// One process; the second device gathers the outputs and computes the loss.
     OutputDevice,
     /// One process; every device computes the loss of its own outputs.
     CustomCriterion,
@@ -36,10 +36,6 @@ pub struct MethodArgs {
     pub method: Method,
     #[command(flatten)]
     devices: DevicesArgs,
-    /// Position among the devices, from 0, of the one that gathers the outputs and computes the loss
-    /// [default: 1]. For the method output-device.
-    #[arg(long)]
-    output_device: Option<usize>,
     /// Weight each device's losses by the pairs and words that count in them, which gives the loss of
     /// the whole batch rather than the devices' mean. For the method custom-criterion.
     #[arg(long)]
@@ -54,11 +50,10 @@ impl MethodArgs {
     /// The devices of this process.
     ///
     /// # Errors
-    /// [`Error::Argument`] for flags of another method, and for a
-    /// method that does not support the number of ranks.
+    /// [`Error::Argument`] for flags of another method, and for a method that does not support the
+    /// number of ranks or devices.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         for (flag, is_given, method) in [
-            ("--output-device", self.output_device.is_some(), Method::OutputDevice),
             ("--weighted", self.weighted, Method::CustomCriterion),
             ("--find-unused-parameters", self.find_unused_parameters, Method::Ddp),
         ] {
@@ -66,22 +61,11 @@ impl MethodArgs {
             let is_right = !is_given || self.method == method;
             ensure!(is_right, Error::argument(flag, "given", expected));
         }
-        Ok(self.devices.of_process(env, &self.method, self.method.is_distributed())?)
-    }
-
-    /// Where DataParallel gathers its outputs.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a position beyond the last device.
-    pub fn output_device(&self, devices: &Devices) -> Result<LogicalDevice> {
-        let default = usize::from(self.method == Method::OutputDevice);
-        let position = self.output_device.unwrap_or(default);
-        let (count, last) = (devices.len(), devices.len() - 1);
-        let expected = format!(
-            "from 0 to {last}, a position among the {count} of --devices, which is {devices}"
-        );
-        ensure!(position < count, Error::argument("--output-device", position, expected));
-        Ok(devices.get(position)?)
+        let devices = self.devices.of_process(env, &self.method, self.method.is_distributed())?;
+        let expected = "two or more with --method output-device, such as 2xcpu: the second gathers";
+        let is_enough = self.method != Method::OutputDevice || devices.len() > 1;
+        ensure!(is_enough, Error::argument("--devices", devices, expected));
+        Ok(devices)
     }
 }
 
@@ -103,26 +87,19 @@ mod tests {
     }
 
     #[test]
-    fn outputs_go_to_the_first_device_or_to_the_second_unless_told_otherwise() {
-        let three = Devices::cpu(3).unwrap();
-        let output_device = |flags| method(flags).output_device(&three);
-        assert_eq!(output_device("").unwrap(), LogicalDevice::Cpu(0));
-        assert_eq!(output_device("-m output-device").unwrap(), LogicalDevice::Cpu(1));
-        assert_eq!(output_device("--output-device 2").unwrap(), LogicalDevice::Cpu(2));
+    fn outputs_go_to_another_device_only_where_there_is_one() {
+        let devices = |flags| method(flags).devices(None);
+        assert_eq!(devices("-m output-device --devices 3xcpu").unwrap().len(), 3);
         assert_eq!(
-            output_device("--output-device 3").unwrap_err().to_string(),
-            "--output-device is 3, but must be from 0 to 2, a position among the 3 of --devices, \
-             which is cpu:0,cpu:1,cpu:2"
+            devices("-m output-device").unwrap_err().to_string(),
+            "--devices is cpu:0, but must be two or more with --method output-device, such as 2xcpu: \
+             the second gathers"
         );
     }
 
     #[test]
     fn flags_of_another_method_are_refused() {
         for (flags, expected) in [
-            (
-                "--output-device 1",
-                "--output-device is given, but must be left out unless --method is output-device",
-            ),
             (
                 "-m ddp --weighted",
                 "--weighted is given, but must be left out unless --method is custom-criterion",

@@ -6,15 +6,16 @@
 //! | `text` | [`TextArgs`]: what to learn from, and [`VocabArgs`]: the subcommand that builds a vocabulary |
 //! | `train` | [`TrainArgs`]: the training |
 
-pub mod method;
-pub mod text;
+mod method;
+mod text;
 mod train;
 
 use crate::exhibits::compare::CompareArgs;
 use clap::{Parser, Subcommand};
+use report::{Here, Originals};
 
 pub use method::{Method, MethodArgs};
-pub use text::{Utf8, VocabArgs};
+pub use text::{TextArgs, Utf8, VocabArgs};
 pub use train::TrainArgs;
 
 /// Trains codertimo's BERT on pairs of sentences, on one device or several.
@@ -44,6 +45,20 @@ pub enum Command {
     Vocab(VocabArgs),
     Compare(Box<CompareArgs>),
 }
+
+/// The flags of codertimo's `bert` that have no counterpart of the same name.
+pub const ORIGINALS: Originals<'_> = &[
+    ("-hs", Here::Flag("--hidden")),
+    ("-t", Here::Instead(NO_TEST_SET)),
+    ("--test-dataset", Here::Instead(NO_TEST_SET)),
+    ("--with-cuda", Here::Instead("type --devices cuda:0 for a GPU; without it, it is the CPU")),
+    ("--cuda-devices", Here::Instead("type --devices cuda:0,cuda:1 for GPUs 0 and 1")),
+    ("--corpus-lines", Here::Instead("leave it out; the lines of --corpus are counted")),
+    ("--on-memory", Here::Instead("leave it out; all of --corpus is always in memory")),
+    ("--lr", Here::Instead("it has no effect in the original either; type --warmup N")),
+];
+
+const NO_TEST_SET: &str = "leave it out; only the loss of --corpus is measured";
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,8 @@ use super::method::MethodArgs;
 use super::text::TextArgs;
 use crate::model::ModelOptions;
 use anyhow::{Result, ensure};
-use clap::{ValueEnum, value_parser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::value_parser;
 use report::ReportArgs;
 use std::path::PathBuf;
 use tch::{Device, Kind};
@@ -20,7 +21,7 @@ pub struct TrainArgs {
     pub text: TextArgs,
     /// Save the weights to this file after each epoch, in PyTorch's format if it ends in .pt
     /// or .pth.
-    #[arg(short, long)]
+    #[arg(short, long, visible_alias = "output-path")]
     pub output: Option<PathBuf>,
 
     #[command(flatten)]
@@ -59,22 +60,16 @@ pub struct TrainArgs {
     /// Steps of warm-up, after which the learning rate falls; a short run learns more with 100.
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u64).range(1..))]
     warmup: u64,
-    /// Train in mixed precision.
-    #[arg(long, value_enum)]
-    amp: Option<Precision>,
+    /// Train in mixed precision, with floats of 16 bits: bf16 has the range of 32-bit floats with 8
+    /// bits of precision.
+    #[arg(long, value_parser = PossibleValuesParser::new(["bf16"]).map(|_bf16| Kind::BFloat16))]
+    pub amp: Option<Kind>,
 
     /// Print a line every N steps.
     #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
     pub log_freq: u64,
     #[command(flatten)]
     pub report: ReportArgs,
-}
-
-/// A kind of 16-bit floats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Precision {
-    /// The range of 32-bit floats with 8 bits of precision.
-    Bf16,
 }
 
 impl TrainArgs {
@@ -107,11 +102,6 @@ impl TrainArgs {
             pin_memory: Device::from(home).is_cuda(),
             ..Default::default()
         })
-    }
-
-    /// The precision of autocast, if not 32-bit floats.
-    pub fn precision(&self) -> Option<Kind> {
-        self.amp.map(|Precision::Bf16| Kind::BFloat16)
     }
 
     pub fn adam(&self) -> AdamOptions {

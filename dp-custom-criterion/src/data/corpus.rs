@@ -5,9 +5,6 @@ use std::fs;
 use std::path::Path;
 use tch_parallel::Error;
 
-/// Sentences of this project's book: a text that is at hand wherever the program is.
-const BOOK: &[u8] = include_bytes!("book.txt");
-
 /// Two consecutive sentences, as words.
 pub type Pair = [Vec<String>; 2];
 
@@ -19,27 +16,23 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// The default corpus.
-    pub fn book() -> Result<Self> {
-        Self::parse(BOOK, Path::new("book.txt"))
-    }
-
     /// Reads codertimo's format: one pair per line, the sentences separated by a tab, the words by
-    /// spaces.
+    /// spaces. Without a path, the sentences of this project's book, a text that is at hand wherever
+    /// the program is.
     ///
     /// # Errors
     /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for an empty one, and for the
     /// first line that is not a pair.
-    pub fn load(path: &Path) -> Result<Self> {
-        Self::parse(&fs::read(path).map_err(Error::io("read", path))?, path)
-    }
-
-    fn parse(text: &[u8], path: &Path) -> Result<Self> {
+    pub fn load(path: Option<&Path>) -> Result<Self> {
+        let (text, path) = match path {
+            Some(path) => (fs::read(path).map_err(Error::io("read", path))?, path),
+            None => (include_bytes!("book.txt").to_vec(), Path::new("book.txt")),
+        };
         let refuse = |found: &str| {
             Error::format(path, found, "two sentences per line, separated by one tab, in UTF-8")
         };
         ensure!(!text.is_empty(), refuse("the file is empty"));
-        let lines = text.strip_suffix(b"\n").unwrap_or(text).split(|&byte| byte == b'\n');
+        let lines = text.strip_suffix(b"\n").unwrap_or(&text).split(|&byte| byte == b'\n');
         let pairs = lines.zip(1..).map(|(line, number)| {
             pair(line).map_err(|found| refuse(&format!("line {number} {found}")))
         });
@@ -76,7 +69,7 @@ mod tests {
     fn load(content: &[u8]) -> Result<Corpus> {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), content).unwrap();
-        Corpus::load(file.path())
+        Corpus::load(Some(file.path()))
     }
 
     #[test]
@@ -103,7 +96,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         corpus.save(file.path()).unwrap();
         assert_eq!(fs::read(file.path()).unwrap(), b"a b\tc\nd\te f\n");
-        assert_eq!(Corpus::load(file.path()).unwrap(), corpus);
+        assert_eq!(Corpus::load(Some(file.path())).unwrap(), corpus);
     }
 
     #[test]
@@ -129,13 +122,13 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = Corpus::load(Path::new("nowhere/corpus.txt")).unwrap_err().to_string();
+        let error = Corpus::load(Some(Path::new("nowhere/corpus.txt"))).unwrap_err().to_string();
         assert_eq!(error, "cannot read nowhere/corpus.txt");
     }
 
     #[test]
     fn the_book_gives_pairs_enough_for_several_batches() {
-        let pairs = Corpus::book().unwrap().pairs;
+        let pairs = Corpus::load(None).unwrap().pairs;
         assert!(pairs.len() > 200, "{}", pairs.len());
     }
 }

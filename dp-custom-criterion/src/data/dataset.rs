@@ -109,7 +109,7 @@ mod tests {
     use tch_parallel::data::{DataLoader, DataLoaderOptions, SequentialSampler};
 
     fn book(seq_len: usize) -> BertDataset {
-        let corpus = Corpus::book().unwrap();
+        let corpus = Corpus::load(None).unwrap();
         let vocab = Vocab::build(&corpus, VocabOptions::default());
         BertDataset::new(&corpus, &vocab, seq_len, 0)
     }

@@ -14,7 +14,7 @@ const SPECIALS: [&str; 5] = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>"];
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct VocabOptions {
     /// Keep the N most frequent words [default: all].
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", visible_alias = "vocab-size")]
     pub size: Option<usize>,
     /// Drop words seen fewer than N times.
     #[arg(short, long, value_name = "N", default_value_t = 1)]
@@ -90,19 +90,15 @@ impl Vocab {
         let count: usize = count.and_then(|count| count.parse().ok()).ok_or_else(|| {
             refuse(format!("it begins with {header:?}"), "a vocabulary of this program")
         })?;
-        let words: Vec<_> = rest.split_terminator('\n').collect();
         // The last line counts only if it is whole.
-        let whole = rest.matches('\n').count();
-        ensure!(
-            whole == count && words.len() == count,
-            refuse(
-                format!("it holds {whole} of {count} words"),
-                "a file that was written to its end; build it again with the subcommand vocab",
-            )
-        );
-        let specials = SPECIALS.join(", ");
-        let found = "it does not begin with them";
-        ensure!(words.starts_with(&SPECIALS), Error::format(path, found, specials));
+        let words: Vec<_> =
+            rest.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
+        let expected =
+            "a file that was written to its end; build it again with the subcommand vocab";
+        let found = format!("it holds {} of {count} words", words.len());
+        ensure!(words.len() == count, refuse(found, expected));
+        let found = "it does not begin with them".into();
+        ensure!(words.starts_with(&SPECIALS), refuse(found, &SPECIALS.join(", ")));
         let mut line_of = HashMap::new();
         for (word, line) in words.iter().zip(2..) {
             let is_word = word.split_whitespace().count() == 1;

@@ -1,18 +1,16 @@
 //! The embedding, a stack of blocks, and two heads.
 
 use super::ModelOptions;
-use super::embedding::BertEmbedding;
-use super::transformer::TransformerBlock;
+use super::transformer::{Layer, transformer_block};
 use tch::nn::{Linear, Module, Path};
-use tch::{Kind, Tensor};
-use tch_parallel::nn::{LinearOptions, linear};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear};
 
 /// codertimo's `BERT`, and his `BERTLM` around it: guesses whether the second sentence follows the
 /// first, and which tokens were masked.
-#[derive(Debug)]
 pub struct LanguageModel {
-    embedding: BertEmbedding,
-    transformer_blocks: Vec<TransformerBlock>,
+    embedding: Layer,
+    transformer_blocks: Vec<Layer>,
     next_sentence: Linear,
     mask_lm: Linear,
 }
@@ -20,14 +18,13 @@ pub struct LanguageModel {
 impl LanguageModel {
     /// Draws the initial weights in codertimo's order.
     pub fn new(path: &Path<'_>, options: &ModelOptions, vocab_size: i64) -> Self {
-        let bert = path / "bert";
-        let blocks = &bert / "transformer_blocks";
-        let block = |number| TransformerBlock::new(&(&blocks / number), options);
-        let head = |name: &str, classes| {
-            linear(path / name / "linear", options.hidden, classes, LinearOptions::default())
+        let (bert, hidden) = (path / "bert", options.hidden);
+        let block = |number| transformer_block(&(&bert / "transformer_blocks" / number), options);
+        let head = |name, classes| {
+            linear(path / name / "linear", hidden, classes, LinearOptions::default())
         };
         Self {
-            embedding: BertEmbedding::new(&(&bert / "embedding"), options, vocab_size),
+            embedding: bert_embedding(&(&bert / "embedding"), options, vocab_size),
             transformer_blocks: (0..options.layers).map(block).collect(),
             next_sentence: head("next_sentence", 2),
             mask_lm: head("mask_lm", vocab_size),
@@ -53,15 +50,51 @@ impl LanguageModel {
         // No position attends to padding, which is token 0. The mask has the same row for every
         // position.
         let mask = tokens.gt(0).unsqueeze(1).repeat([1, tokens.size()[1], 1]).unsqueeze(1);
-        let x = self.embedding.forward_t(tokens, segments, train);
-        self.transformer_blocks.iter().fold(x, |x, block| block.forward_t(&x, &mask, train))
+        let x = (self.embedding)(tokens, segments, train);
+        self.transformer_blocks.iter().fold(x, |x, block| block(&x, &mask, train))
     }
+}
+
+/// The length of the table of positions: no sequence may be longer.
+pub const MAX_LEN: i64 = 512;
+
+/// 0 for padding, 1 for the first sentence, 2 for the second.
+const SEGMENTS: i64 = 3;
+
+/// codertimo's `BERTEmbedding`: the sum of three vectors for each position. Tokens and segments
+/// `[batch, seq_len]` to vectors `[batch, seq_len, hidden]`.
+fn bert_embedding(path: &Path<'_>, options: &ModelOptions, vocab_size: i64) -> Layer {
+    let padded = EmbeddingOptions { padding_idx: Some(0), ..Default::default() };
+    let ModelOptions { hidden, dropout, .. } = *options;
+    let token = embedding(path / "token", vocab_size, hidden, padded);
+    // A variable that is not trained, PyTorch's buffer: so it is saved, and reaches replicas.
+    let trainable = false;
+    let table = sinusoids(hidden).to_device(path.device());
+    let position = (path / "position").add("pe", table, trainable);
+    let segment = embedding(path / "segment", SEGMENTS, hidden, padded);
+    Box::new(move |tokens, segments, train| {
+        let position = position.narrow(1, 0, tokens.size()[1]);
+        let sum = token.forward(tokens) + position + segment.forward(segments);
+        sum.dropout(dropout, train)
+    })
+}
+
+/// The positions' vectors from "Attention is all you need": sines in the even columns, cosines in
+/// the odd ones, of wavelengths that grow from column to column.
+fn sinusoids(hidden: i64) -> Tensor {
+    let integers = (Kind::Int64, Device::Cpu);
+    let position = Tensor::arange(MAX_LEN, integers).to_kind(Kind::Float).unsqueeze(1);
+    let even = Tensor::arange_start_step(0, hidden, 2, integers).to_kind(Kind::Float);
+    let frequency = (even * -(10000f64.ln() / hidden as f64)).exp();
+    let angle = position * frequency;
+    // [MAX_LEN, hidden / 2, 2] in memory is sine, cosine, sine, cosine …
+    Tensor::stack(&[angle.sin(), angle.cos()], 2).view([1, MAX_LEN, hidden])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::{Device, nn::VarStore};
+    use tch::nn::VarStore;
 
     const TINY: ModelOptions = ModelOptions {
         hidden: 16,
@@ -149,5 +182,17 @@ mod tests {
     fn a_replica_may_live_on_a_thread_of_its_own() {
         fn is_send<T: Send>() {}
         is_send::<LanguageModel>();
+    }
+
+    #[test]
+    fn the_first_position_is_zeros_and_ones_and_the_second_turns_by_a_radian() {
+        let table = sinusoids(4);
+        let row = |position| Vec::<f32>::try_from(table.get(0).get(position)).unwrap();
+        assert_eq!(row(0), [0.0, 1.0, 0.0, 1.0]);
+        let expected = [1f32.sin(), 1f32.cos(), 0.01f32.sin(), 0.01f32.cos()];
+        for (found, expected) in row(1).into_iter().zip(expected) {
+            // An f32 of this size is known to half of 1.2e-7, twice: the angle and its sine.
+            assert!((found - expected).abs() < 1.2e-7, "{found} {expected}");
+        }
     }
 }

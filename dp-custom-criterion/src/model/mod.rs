@@ -4,16 +4,14 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `options` | [`ModelOptions`]: how large the model is |
-//! | `bert` | [`LanguageModel`]: BERT and its two heads, which is what is trained |
-//! | `embedding` | tokens, positions and segments become vectors |
+//! | `bert` | [`LanguageModel`]: the embedding, the blocks and two heads, which is what is trained |
 //! | `transformer` | one block: an attention and a feed-forward network |
 
 mod bert;
-mod embedding;
 mod options;
 mod transformer;
 
-use embedding::MAX_LEN;
+use bert::MAX_LEN;
 
 pub use bert::LanguageModel;
 pub use options::ModelOptions;

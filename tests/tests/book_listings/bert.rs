@@ -4,10 +4,14 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
+use tests::programs::{UNHURRIED, dp_custom_criterion, launch, source, workspace};
 
-use super::listing::{LAST_DIGIT, expect_amounts, expect_listing};
+use super::ladder::diff;
+use super::listing::{EXACT, LAST_DIGIT, expect_amounts, expect_listing};
 use super::{after_two, printed};
+
+/// The indentation of an arm of the methods' `match`.
+const ARM: &str = "                ";
 
 /// The corpus of all runs in this chapter, which is smaller than the program's default.
 const CORPUS: &str = "tests/data/pairs.txt";
@@ -30,6 +34,25 @@ fn several_devices_are_announced_in_codertimos_words() -> Result<()> {
     };
     assert_eq!(using("2xcpu")?, ["Using 2 GPUS for BERT: cpu:0,cpu:1"]);
     assert_eq!(using("cpu:0")?, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn the_methods_differ_in_these_lines() -> Result<()> {
+    let parallel = source("dp-custom-criterion/src/parallel.rs")?;
+    let arm = |method: &str| -> Result<String> {
+        let (_, rest) = parallel.split_once(&format!("// ANCHOR: {method}\n")).context("no arm")?;
+        let (arm, _) = rest.split_once("// ANCHOR_END").context("an arm without an end")?;
+        let lines =
+            arm.lines().map(|line| line.strip_prefix(ARM).unwrap_or(line).to_owned() + "\n");
+        Ok(lines.collect::<String>().trim_end().to_owned() + "\n")
+    };
+    for (from, to) in
+        [("data_parallel", "custom_criterion"), ("data_parallel", "ddp"), ("ddp", "apex")]
+    {
+        let diff = diff([from, to], [&arm(from)?, &arm(to)?])?;
+        expect_listing(&format!("bert_{to}.diff"), &diff, EXACT)?;
+    }
     Ok(())
 }
 

@@ -26,11 +26,12 @@ const STEPS: [(&str, &str, Option<&str>); 4] = [
 fn from_step_to_step_these_lines_differ() -> Result<()> {
     let mut table = "lines  out   in\n".to_owned();
     for (from, to, listing) in STEPS {
-        let diff = diff(from, to)?;
+        let [from_file, to_file] = [from, to].map(|name| format!("{name}.rs"));
+        let diff = diff([&from_file, &to_file], [&code(from)?, &code(to)?])?;
         let count = |sign| diff.lines().skip(2).filter(|line| line.starts_with(sign)).count();
         let lines = code(from)?.lines().filter(|line| !line.is_empty()).count();
         let (out, new) = (count('-'), count('+'));
-        table.push_str(&format!("{lines:5}{out:5}{new:5}  {from}.rs → {to}.rs\n"));
+        table.push_str(&format!("{lines:5}{out:5}{new:5}  {from_file} → {to_file}\n"));
         if let Some(listing) = listing {
             expect_listing(listing, &diff, EXACT)?;
         }
@@ -82,16 +83,14 @@ fn two_nodes_can_be_tried_on_one_machine() -> Result<()> {
     expect_listing("ladder_two_nodes.txt", &shown, LOSS)
 }
 
-/// The difference between the code of two examples.
-fn diff(from: &str, to: &str) -> Result<String> {
+/// The difference between two texts with these names.
+pub(super) fn diff([from, to]: [&str; 2], texts: [&str; 2]) -> Result<String> {
     let job = Job::new()?;
-    let (from_file, to_file) = (format!("{from}.rs"), format!("{to}.rs"));
-    for (name, file) in [(from, &from_file), (to, &to_file)] {
-        fs::write(job.directory().join(file), code(name)?)?;
+    for (name, text) in [from, to].iter().zip(texts) {
+        fs::write(job.directory().join(name), text)?;
     }
     let mut diff = Command::new("diff");
-    diff.args(["-U", "1", "--label", &from_file, "--label", &to_file, &from_file, &to_file])
-        .current_dir(job.directory());
+    diff.args(["-U", "1", "--label", from, "--label", to, from, to]).current_dir(job.directory());
     // diff exits with 1 if it finds differences.
     Ok(job.run(diff)?.expect_code(1)?.stdout)
 }

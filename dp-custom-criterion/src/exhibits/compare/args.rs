@@ -1,6 +1,6 @@
 //! The flags of the comparison.
 
-use crate::args::text::TextArgs;
+use crate::args::TextArgs;
 use crate::model::ModelOptions;
 use clap::value_parser;
 use report::parse_size;
@@ -42,9 +42,6 @@ pub struct CompareArgs {
     /// Stop each method after N steps. Memory counts from the third on; a step's time is the median.
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(3..))]
     pub steps: u64,
-    /// Seed of weights, dropout and masking.
-    #[arg(long, default_value_t = 0)]
-    pub seed: u64,
     /// Draw a bar chart of the devices' memory to this file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,

@@ -58,7 +58,7 @@ pub fn holds(output: usize, devices: usize, gradients: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::explain::TEXT;
+    use super::super::TEXT;
     use super::*;
 
     #[test]

@@ -2,38 +2,37 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | this one | runs all methods, and prints memory, time and idleness of each device |
+//! | this one | runs all methods, and prints memory, time and idleness of each device, in tables and in words; `compare.jinja`: its text |
 //! | `args` | [`CompareArgs`]: the flags |
 //! | `runs` | [`Runs`]: a training of some steps with a method, and what its metrics say |
-//! | `explain` | the same in words, with the formula's numbers; `explain.jinja`: these words |
 //! | `formula` | how much more memory the device that gathers the outputs needs |
 //! | `budget` | the largest batch that a device's memory allows; `budget.jinja`: its table |
 
 mod args;
 mod budget;
-mod explain;
 mod formula;
 mod runs;
 
-use crate::args::method::Method;
+use crate::args::Method;
 use anyhow::Result;
 use clap::ValueEnum;
-use exhibit_kit::comparison::Cell::{self, Device, Training};
-use exhibit_kit::comparison::{device_table, memory_bars};
-use exhibit_kit::plot;
-use report::Column::{self, Left, Right};
-use report::{flag_value, print, size};
+use exhibit_kit::comparison::memory_bars;
+use exhibit_kit::{plot, template};
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+use report::{DeviceReport, flag_value, print};
 use runs::{Measured, Runs};
 
 pub use args::CompareArgs;
+
+const TEXT: &str = include_str!("compare.jinja");
 
 /// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
     let runs = Runs::new(args)?;
     let run = |method: &Method| runs.run(*method, args.batch_size, args.steps);
     let measured = Method::value_variants().iter().map(run).collect::<Result<Vec<_>>>()?;
-    print!("{}", tables_of(&measured));
-    print!("\n{}", explain::explain(&measured, &runs)?);
+    print!("{}", template::environment()?.render_str(TEXT, numbers(&measured, &runs))?);
     if let Some(path) = &args.svg {
         let names =
             ["Adam's state", "buckets of gradients", "activations, outputs and their gradients"];
@@ -45,27 +44,36 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     Ok(())
 }
 
-/// What stays between steps, a row for each method and device, and below it what a step takes.
-fn tables_of(measured: &[Measured]) -> String {
-    let between_steps: [(Column, Cell<Measured>); 5] = [
-        (Right("between steps"), Device(|device| size(device.live))),
-        (Right("parameters"), Device(|device| size(device.parameters))),
-        (Right("gradients"), Device(|device| size(device.gradients))),
-        (Right("Adam's state"), Device(|device| size(device.optimizer_state))),
-        (Right("buckets"), Device(|device| size(device.others()))),
-    ];
-    let step: [(Column, Cell<Measured>); 4] = [
-        (Right("at the peak"), Device(|device| size(device.peak))),
-        (Right("activations, outputs"), Device(|device| size(device.activations()))),
-        (Right("s/step"), Training(|found| format!("{:.2}", found.step_seconds))),
-        (Right("idle"), Device(|device| format!("{:.0} %", 100.0 * device.idle_share))),
-    ];
-    let table = |columns: &[_]| {
-        let names: [(Column, Cell<Measured>); 2] = [
-            (Left("method"), Training(|found| flag_value(&found.method))),
-            (Left("device"), Device(|device| device.device.clone())),
-        ];
-        device_table(&[&names, columns].concat(), measured)
+/// What was measured, with the formula's numbers.
+fn numbers(measured: &[Measured], runs: &Runs<'_>) -> Value {
+    let (batch_size, seq_len) = (runs.args.batch_size, runs.args.model.seq_len as usize);
+    let (vocab_size, count) = (runs.vocab_size as usize, runs.args.devices.len());
+    let output = formula::output_bytes(batch_size, seq_len, vocab_size);
+    let gradients = measured.iter().flat_map(|found| &found.devices).map(|found| found.gradients);
+    let device = |found: &DeviceReport| {
+        context! {
+            others => found.others(),
+            activations => found.activations(),
+            // Only the device with the trained model holds the state.
+            peak_without_state => found.peak.saturating_sub(found.optimizer_state),
+            bytes => vec![found.live, found.peak],
+            ..Value::from(Serde(found))
+        }
     };
-    format!("{}\n{}", table(&between_steps), table(&step))
+    let training = |found: &Measured| {
+        context! {
+            method => flag_value(&found.method),
+            devices => found.devices.iter().map(device).collect::<Vec<_>>(),
+            step_seconds => found.step_seconds,
+        }
+    };
+    context! {
+        batch_size,
+        seq_len,
+        vocab_size,
+        output,
+        surplus => formula::surplus(output, count),
+        formula_holds => formula::holds(output, count, gradients.max().unwrap_or(0)),
+        trainings => measured.iter().map(training).collect::<Vec<_>>(),
+    }
 }

@@ -1,7 +1,7 @@
 //! A training of some steps with a method, and what its metrics say.
 
 use super::args::CompareArgs;
-use crate::args::method::Method;
+use crate::args::Method;
 use crate::data::Corpus;
 use crate::model::ModelOptions;
 use anyhow::Result;
@@ -65,35 +65,31 @@ impl<'a> Runs<'a> {
         let pairs = &self.corpus.pairs;
         let count = pairs.len().max(batch_size);
         Corpus { pairs: pairs.iter().cycle().take(count).cloned().collect() }.save(&corpus)?;
-        let mut flags: Vec<OsString> =
-            vec!["--vocab".into(), vocab.into(), "--corpus".into(), corpus.into()];
-        flags.extend(self.flags(method, batch_size, steps).into_iter().map(OsString::from));
-        let workers = match method.is_distributed() {
-            true => Workers::Ranks(self.args.devices.len()),
-            false => Workers::Process,
-        };
+        let flags = self.flags(method, batch_size, steps);
+        let mut flags: Vec<_> = flags.split(' ').map(OsString::from).collect();
+        flags.extend(["--vocab".into(), vocab.into(), "--corpus".into(), corpus.into()]);
+        let count = self.args.devices.len();
+        let ranks = Workers::Ranks(count);
+        let workers = if method.is_distributed() { ranks } else { Workers::Process };
         let training = Training { name, flags, workers, single_threaded: false };
         let metrics = self.comparison.run(&training, |_line| {})?;
         let ends = metrics.events::<Summary>("end")?;
         let step_seconds =
             ends.iter().filter_map(|end| end.step_seconds_median).fold(0.0, f64::max);
-        let devices = metrics.devices(self.args.devices.len())?;
-        Ok(Measured { method, batch_size, devices, step_seconds })
+        Ok(Measured { method, batch_size, devices: metrics.devices(count)?, step_seconds })
     }
 
-    fn flags(&self, method: Method, batch_size: usize, steps: u64) -> Vec<String> {
-        let CompareArgs { devices, seed, .. } = self.args;
+    fn flags(&self, method: Method, batch_size: usize, steps: u64) -> String {
+        let devices = &self.args.devices;
         let ModelOptions { hidden, layers, attn_heads, seq_len, dropout, .. } = self.args.model;
         let (method, vocab_size) = (flag_value(&method), self.vocab_size);
         // An epoch has at least one step.
         let epochs = steps;
-        let flags = format!(
+        format!(
             "--method={method} --devices={devices} --batch-size={batch_size} --steps={steps} \
-             --epochs={epochs} --seed={seed} --hidden={hidden} --layers={layers} \
-             --attn-heads={attn_heads} --seq-len={seq_len} --vocab-size={vocab_size} \
-             --dropout={dropout}"
-        );
-        flags.split(' ').map(str::to_owned).collect()
+             --epochs={epochs} --hidden={hidden} --layers={layers} --attn-heads={attn_heads} \
+             --seq-len={seq_len} --vocab-size={vocab_size} --dropout={dropout}"
+        )
     }
 }
 
@@ -111,7 +107,8 @@ mod tests {
             let Some(Command::Compare(args)) = Args::parse_from(line).command else { panic!() };
             let runs = Runs::new(&args).unwrap();
             let flags = runs.flags(Method::Ddp, 8, 3);
-            let trained = Args::parse_from(["program".into()].into_iter().chain(flags)).train;
+            let words = ["program"].into_iter().chain(flags.split(' '));
+            let trained = Args::parse_from(words).train;
             let vocab_size = Some(runs.vocab_size);
             assert_eq!(trained.model, ModelOptions { vocab_size, ..args.model });
             assert_eq!((trained.steps, trained.epochs), (Some(3), 3));
