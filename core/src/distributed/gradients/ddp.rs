@@ -15,7 +15,6 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Tensor, no_grad};
-use tch_parallel_base::error::without_backtrace;
 
 /// `broadcast_bucket_size` in distributed.py.
 const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
