@@ -42,11 +42,12 @@ fn nll_loss(log_probabilities: &Tensor, target: &Tensor) -> Tensor {
     log_probabilities.nll_loss_nd::<Tensor>(target, None, Reduction::Mean, IGNORE_INDEX)
 }
 
-/// How many pairs were judged correctly, a number on the device of `next`. `next` and `is_next` as
-/// in [`bert_loss`], on any device.
-pub fn correct(next: &Tensor, is_next: &Tensor) -> Result<Tensor> {
+/// The percentage of pairs that were judged correctly, a number on the device of `next`. `next` and
+/// `is_next` as in [`bert_loss`], on any device.
+pub fn accuracy(next: &Tensor, is_next: &Tensor) -> Result<Tensor> {
     let is_next = is_next.f_to_device(next.device())?;
-    Ok(next.f_argmax(-1, false)?.f_eq_tensor(&is_next)?.f_sum(Kind::Int64)?)
+    let is_right = next.f_argmax(-1, false)?.f_eq_tensor(&is_next)?;
+    Ok((is_right.f_to_kind(Kind::Double)? * 100.0).f_mean(Kind::Double)?)
 }
 
 #[cfg(test)]
@@ -79,8 +80,8 @@ mod tests {
     fn the_likelier_answer_counts() {
         let next = Tensor::from_slice(&[0.9f32, 0.1, 0.2, 0.8]).view([2, 2]);
         let correct = |is_next: [i64; 2]| {
-            correct(&next, &Tensor::from_slice(&is_next)).unwrap().int64_value(&[])
+            accuracy(&next, &Tensor::from_slice(&is_next)).unwrap().double_value(&[])
         };
-        assert_eq!([correct([0, 1]), correct([1, 1]), correct([1, 0])], [2, 1, 0]);
+        assert_eq!([correct([0, 1]), correct([1, 1]), correct([1, 0])], [100.0, 50.0, 0.0]);
     }
 }

@@ -24,22 +24,21 @@ use args::{Args, Command, ORIGINALS, TrainArgs, Utf8, VocabArgs};
 use data::{BertDataset, Corpus, Vocab};
 use exhibit_kit::comparison::is_measured;
 use exhibits::compare::compare;
-use loss::correct;
+use loss::accuracy;
 use model::LanguageModel;
-use parallel::{Parallel, Pass};
-use report::{
-    InFlight, Meter, Timing, exit, one_thread_each, println, process_group_on, why_not_finite,
-};
-use serde::Serialize;
-use tch::Tensor;
+use parallel::{Forward, Pair, Wrapped};
+use report::{Meter, Progress, exit, one_thread_each, println, process_group_on, say};
 use tch::nn::{Path, VarStore};
-use tch_parallel::Event;
+use tch::{Device, Tensor};
 use tch_parallel::amp::autocast;
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler};
-use tch_parallel::data_parallel::Step;
-use tch_parallel::distributed::{AverageMeter, Env, init_process_group};
+use tch_parallel::distributed::{Env, init_process_group};
 use tch_parallel::optim::{Adam, Optimizer};
+
+/// What helps if a loss is not finite.
+const NOT_FINITE: &str = "if no pair of the batch counts (is_next = 1), or no word of it is to be \
+                          guessed, a larger --batch-size helps";
 
 fn main() {
     let args: Args = report::parse(ORIGINALS, &[("vocab", &[])]);
@@ -64,135 +63,80 @@ fn train(args: &TrainArgs) -> Result<()> {
     // What this thread allocates counts for the first of them.
     let home = devices.first();
     let _on = home.guard()?;
-    let ranks = env.as_ref().map_or(1, |env| env.world_size);
+    let ranks = env.map_or(1, |env| env.world_size);
     one_thread_each(&devices, ranks);
-    let say = |line: String| {
-        if env.as_ref().is_none_or(|env| env.rank == 0) {
-            println!("{line}");
-        }
-    };
-
     if let Some(path) = &args.output {
         checkpoint::check_destination(path)?;
     }
-    say("Loading Train Dataset".into());
     let (corpus, vocab) = args.text.load()?;
-    say(format!("Vocab Size: {}", vocab.len()));
-    let dataset = BertDataset::new(&corpus, &vocab, args.model.seq_len as usize, args.seed);
-    let loader_options = args.loader(corpus.pairs.len(), ranks, home)?;
     let vocab_size = args.model.vocab_size(vocab.len())?;
-
-    say("Building BERT model".into());
+    let options = args.loader(corpus.pairs.len(), ranks, Device::from(home).is_cuda())?;
     let group = init_process_group(process_group_on(home, args.method.method.is_distributed()))?;
+
+    say(&group, "Loading Train Dataset");
+    say(&group, format!("Vocab Size: {}", vocab.len()));
+    let dataset = BertDataset::new(&corpus, &vocab, args.model.seq_len as usize, args.seed);
+    // Each rank takes its share, unshuffled as with codertimo's loader.
+    let sampler = DistributedSampler { shuffle: false, ..DistributedSampler::new(&group, 0) };
+    let loader = DataLoader::with_options(dataset, sampler, options)?;
+
+    say(&group, "Building BERT model");
     tch::manual_seed(args.seed as i64 + group.rank() as i64);
     let vs = VarStore::new(home.into());
     let build = |path: &Path<'_>| LanguageModel::new(path, &args.model, vocab_size);
     if devices.len() > 1 {
-        say(format!("Using {} GPUS for BERT: {devices}", devices.len()));
+        say(&group, format!("Using {} GPUS for BERT: {devices}", devices.len()));
     }
-    let mut meter = Meter::new(&devices);
-    let trace = meter.trace().clone();
-    let model = Parallel::new(&args.method, build, &vs, &devices, &group, &trace)?;
+    let meter = Meter::new(&devices);
+    let model = Wrapped::new(&args.method, build, &vs, &devices, &group, meter.trace())?;
     let mut optimizer = Adam::new(&vs, args.adam())?;
     let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
-    say(format!("Total Parameters: {parameters}"));
+    say(&group, format!("Total Parameters: {parameters}"));
 
-    let mut metrics = args.report.metrics(&group)?;
-    let mut profiler = args.report.profiler(&group)?;
-    let mut timing = Timing::new();
-    say("Training Start".into());
-
-    let run = |bert: &LanguageModel, (tokens, segments): (Tensor, Tensor)| {
+    say(&group, "Training Start");
+    let run = args.report.start(&group, args.lr(1), Progress::default())?.with_meter(meter);
+    let advice = (!is_measured).then_some(NOT_FINITE);
+    let mut run = run.with_lines(args.log_freq as usize, None).with_advice(advice);
+    let bert = |bert: &LanguageModel, (tokens, segments): Pair| {
         let (next, mlm) = bert.forward_t(&tokens, &segments, true);
         (if args.no_next_sentence { next.detach() } else { next }, mlm)
     };
-    // Each rank takes its share, unshuffled as with codertimo's loader.
-    let sampler = DistributedSampler { shuffle: false, ..DistributedSampler::new(&group, 0) };
-    let loader = DataLoader::with_options(dataset, sampler, loader_options)?;
-    let (mut step, last_step) = (0, args.steps.unwrap_or(u64::MAX));
+    let (mut step, last) = (0, args.steps.unwrap_or(u64::MAX));
     for epoch in 0..args.epochs {
-        let (mut avg_loss, mut avg_acc) = (AverageMeter::default(), AverageMeter::default());
-        let mut in_flight = InFlight::default();
-        for (iter, batch) in (0..).zip(loader.epoch(epoch)?.to(home)) {
+        for batch in run.epoch(&loader)?.take((last - step) as usize) {
+            // ANCHOR: step
             let (input, target) = batch?;
-            let is_next = target.0.shallow_clone();
-            meter.begin_step()?;
-            let begun = Event::record(home)?;
-
-            let Pass { loss, output, backward } =
-                autocast(home.into(), args.amp, || model.forward(run, input, target))??;
+            let Forward { loss, output, backward } =
+                autocast(home.into(), args.amp, || model.forward(bert, input, &target))??;
             optimizer.zero_grad()?;
             backward()?;
-            let backward_ended = Event::record(home)?;
+            run.mark("forward_backward_seconds")?;
             step += 1;
             optimizer.set_lr(args.lr(step));
-            trace.span(Step::OptimizerStep, home, || optimizer.step())?;
-            let events = [begun, backward_ended, Event::record(home)?];
-            meter.end_step()?;
-
-            profiler.step()?;
-            let (lr, pairs) = (optimizer.lr(), is_next.size()[0] as usize);
-            // The numbers of earlier steps may still be on their way from a GPU. A line that is
-            // printed waits for all of them.
-            // Copied to the device of the events, they arrive after these.
-            let numbers = [home.copy_of(&loss)?, home.copy_of(&correct(&output.0, &is_next)?)?];
-            in_flight.push((iter, lr, events, pairs), numbers.each_ref())?;
-            let is_last = step == last_step || iter + 1 == loader.len() as u64;
-            let arrived = in_flight.arrived(is_last || iter % args.log_freq == 0)?;
-            for ((iter, lr, [begun, backward_ended, ended], pairs), [loss, correct]) in arrived {
-                let loss = loss as f32;
-                timing.step_took(begun.elapsed_time(&ended)?);
-                let forward_backward_seconds = begun.elapsed_time(&backward_ended)?.as_secs_f64();
-                let event = StepEvent { epoch, step: iter, loss, lr, forward_backward_seconds };
-                metrics.log("step", &event)?;
-                if !loss.is_finite() && !is_measured {
-                    let advice = format!(
-                        "the loss is {loss} at epoch {epoch}, step {iter}; if no pair of the batch \
-                         counts (is_next = 1), or no word of it is to be guessed, a larger \
-                         --batch-size helps"
-                    );
-                    return Err(why_not_finite(&group, advice));
-                }
-                avg_loss.update(loss.into(), 1);
-                let correct = correct as usize;
-                avg_acc.update(100.0, correct);
-                avg_acc.update(0.0, pairs - correct);
-                if iter % args.log_freq == 0 {
-                    let (avg_loss, avg_acc) = (avg_loss.avg(), avg_acc.avg());
-                    say(format!(
-                        "{{'epoch': {epoch}, 'iter': {iter}, 'avg_loss': {avg_loss:.4}, \
-                         'avg_acc': {avg_acc:.4}, 'loss': {loss:.4}}}"
-                    ));
-                }
-            }
-            if step == last_step {
-                break;
+            optimizer.step()?;
+            // ANCHOR_END: step
+            run.field("lr", optimizer.lr());
+            let accuracy = accuracy(&output.0, &target.0)?;
+            if run.step([&loss, &accuracy], target.0.size()[0])? {
+                let (iter, [loss, acc]) = (run.progress().step - 1, run.pass().meters().numbers);
+                let (avg_loss, avg_acc, loss) = (loss.avg(), acc.avg(), loss.val());
+                let line = format!(
+                    "{{'epoch': {epoch}, 'iter': {iter}, 'avg_loss': {avg_loss:.4}, \
+                     'avg_acc': {avg_acc:.4}, 'loss': {loss:.4}}}"
+                );
+                say(&group, line);
             }
         }
-        let (avg_loss, total_acc) = (avg_loss.avg(), avg_acc.avg());
-        say(format!("EP{epoch}_train, avg_loss= {avg_loss:.4} total_acc= {total_acc:.4}"));
+        let [loss, acc] = run.end_pass()?.meters().numbers.map(|meter| meter.avg());
+        say(&group, format!("EP{epoch}_train, avg_loss= {loss:.4} total_acc= {acc:.4}"));
         if let Some(path) = &args.output {
             checkpoint::save(path, &vs, &group)?;
-            say(format!("EP:{epoch} Model Saved on: {}", path.display()));
+            say(&group, format!("EP:{epoch} Model Saved on: {}", path.display()));
         }
-        if step == last_step {
+        if step == last {
             break;
         }
     }
-    for report in meter.reports(&vs, optimizer.state_bytes(), model.waiting_time()?, &timing)? {
-        println!("{report}");
-        metrics.log("device", &report)?;
-    }
-    metrics.log("end", &timing.summary())?;
-    Ok(())
-}
-
-#[derive(Serialize)]
-struct StepEvent {
-    epoch: u64,
-    step: u64,
-    loss: f32,
-    lr: f64,
-    /// The time of the forward pass, the loss, `zero_grad` and the backward pass.
-    forward_backward_seconds: f64,
+    run.report_devices(&vs, optimizer.state_bytes(), model.waiting_time()?)?;
+    run.end()
 }

@@ -7,7 +7,6 @@ use anyhow::Result;
 use std::time::Duration;
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
-use tch_parallel::Devices;
 use tch_parallel::data_parallel::{
     DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Step, Trace,
     gather,
@@ -15,12 +14,13 @@ use tch_parallel::data_parallel::{
 use tch_parallel::distributed::{
     ApexDistributedDataParallel, ApexOptions, DdpOptions, DistributedDataParallel, ProcessGroup,
 };
+use tch_parallel::{Devices, Tensors};
 
 /// Tokens and segments; next sentence and masked words, as outputs and as targets.
 pub type Pair = (Tensor, Tensor);
 
 /// One variant for each wrapper; the methods `data-parallel` and `output-device` share theirs.
-pub enum Parallel {
+pub enum Wrapped {
     DataParallel(DataParallel<LanguageModel>, Trace),
     CustomCriterion(DataParallelModel<LanguageModel>, DataParallelCriterion<Pair, Pair>),
     Ddp(DistributedDataParallel<LanguageModel>),
@@ -28,7 +28,7 @@ pub enum Parallel {
 }
 
 /// A forward pass, and the backward pass that belongs to it.
-pub struct Pass<'a> {
+pub struct Forward<'a> {
     /// A scalar.
     pub loss: Tensor,
     /// The model's: of the next sentence, and of the words where one device has them all.
@@ -36,7 +36,7 @@ pub struct Pass<'a> {
     pub backward: Box<dyn FnOnce() -> tch_parallel::Result<()> + 'a>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> Forward<'a> {
     fn new(
         loss: Tensor,
         output: (Tensor, Option<Tensor>),
@@ -47,7 +47,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-impl Parallel {
+impl Wrapped {
     /// Wraps the model that `build` makes in `vs`, on the first of `devices`. `trace` records what the
     /// devices of one process do.
     pub fn new(
@@ -97,8 +97,8 @@ impl Parallel {
         &self,
         run: impl Fn(&LanguageModel, Pair) -> Pair + Sync,
         input: Pair,
-        target: Pair,
-    ) -> Result<Pass<'_>> {
+        target: &Pair,
+    ) -> Result<Forward<'_>> {
         Ok(match self {
             Self::DataParallel(model, trace) => {
                 // ANCHOR: data_parallel
@@ -108,7 +108,7 @@ impl Parallel {
                 let _on = there.guard()?;
                 let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
                 let loss = trace.span(Step::Loss, there, || bert_loss(&output, &target));
-                Pass::new(loss, (output.0, Some(output.1)), |loss| model.backward(loss))
+                Forward::new(loss, (output.0, Some(output.1)), |loss| model.backward(loss))
                 // ANCHOR_END: data_parallel
             }
             Self::CustomCriterion(model, criterion) => {
@@ -116,15 +116,15 @@ impl Parallel {
                 let output = model.forward(input, run)?;
                 let next = output.parts().iter().map(|(next, _)| next.shallow_clone());
                 let next = gather(&next.collect::<Vec<_>>(), model.devices().first(), 0)?;
-                let loss = criterion.forward(output, target)?;
-                Pass::new(loss.value().shallow_clone(), (next, None), |_value| loss.backward())
+                let loss = criterion.forward(output, target.shallow_clone())?;
+                Forward::new(loss.value().shallow_clone(), (next, None), |_value| loss.backward())
                 // ANCHOR_END: custom_criterion
             }
             Self::Ddp(model) => {
                 // ANCHOR: ddp
                 let output = model.forward(|bert| run(bert, input))?;
-                let loss = bert_loss(&output, &target);
-                Pass::new(loss, (output.0, Some(output.1)), |loss| model.backward(loss))
+                let loss = bert_loss(&output, target);
+                Forward::new(loss, (output.0, Some(output.1)), |loss| model.backward(loss))
                 // ANCHOR_END: ddp
             }
             Self::Apex(model) => {
@@ -132,9 +132,9 @@ impl Parallel {
                 // To find parameters without a gradient, the wrapper copies what is returned.
                 let (loss, next) = model.forward(|bert| {
                     let output = run(bert, input);
-                    (bert_loss(&output, &target), output.0)
+                    (bert_loss(&output, target), output.0)
                 })?;
-                Pass::new(loss, (next, None), |loss| model.backward(loss))
+                Forward::new(loss, (next, None), |loss| model.backward(loss))
                 // ANCHOR_END: apex
             }
         })
@@ -158,7 +158,6 @@ mod tests {
     use clap::Parser;
     use std::path;
     use tch::{Device, Kind};
-    use tch_parallel::Tensors;
     use tch_parallel::data::Dataset;
 
     /// BERT-tiny, and a batch in which chunks differ in how many words are to be guessed.
@@ -220,10 +219,10 @@ mod tests {
             let args = Line::try_parse_from(words).unwrap().method;
             let (mut vs, devices) = (VarStore::new(Device::Cpu), args.devices(None).unwrap());
             let (group, trace) = (ProcessGroup::from_env().unwrap(), Trace::new());
-            let model = Parallel::new(&args, self.build(), &vs, &devices, &group, &trace).unwrap();
+            let model = Wrapped::new(&args, self.build(), &vs, &devices, &group, &trace).unwrap();
             vs.copy(&self.weights).unwrap();
-            let [input, target] = [&self.input, &self.target].map(Tensors::shallow_clone);
-            let Pass { loss, backward, .. } = model.forward(run, input, target).unwrap();
+            let input = self.input.shallow_clone();
+            let Forward { loss, backward, .. } = model.forward(run, input, &self.target).unwrap();
             backward().unwrap();
             (loss.double_value(&[]), gradients(&vs))
         }

@@ -1,11 +1,19 @@
 //! What a training loop reports: metrics, curves, traces, times and the progress bar in one object.
 
 use crate::pass::Sent;
-use crate::{Batches, Meters, MetricsLog, Pass, ReportArgs, Step, Timing, progress_bar};
+use crate::{
+    Batches, Meter, Meters, MetricsLog, Pass, ReportArgs, Step, Timing, println, progress_bar,
+};
 use anyhow::Result;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use tch::Tensor;
+use std::array::from_fn;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::take;
+use std::rc::Rc;
+use std::time::Duration;
+use tch::nn::VarStore;
+use tch::{Device, Tensor};
 use tch_parallel::Event;
 use tch_parallel::data::{DataLoader, Dataset};
 use tch_parallel::distributed::ProcessGroup;
@@ -61,7 +69,9 @@ pub struct Progress {
 #[derive(Debug)]
 pub struct Run<'a, const N: usize> {
     group: &'a ProcessGroup,
-    lr: f64,
+    device: Device,
+    /// What helps if a loss is not finite. `None` if that is of no interest.
+    advice: Option<String>,
     metrics: MetricsLog,
     profiler: ScheduledProfiler,
     timing: Timing,
@@ -71,6 +81,28 @@ pub struct Run<'a, const N: usize> {
     bar: ProgressBar,
     every: Option<usize>,
     max_steps: Option<usize>,
+    meter: Option<Meter>,
+    /// Those of the current step.
+    fields: Fields,
+    /// Those of the steps whose numbers are on their way, oldest first.
+    sent: VecDeque<Fields>,
+}
+
+/// What the event of a step has beside the fields of [`Step`].
+#[derive(Debug, Default)]
+struct Fields {
+    values: BTreeMap<&'static str, f64>,
+    mark: Option<(&'static str, Event)>,
+    begun: Option<Rc<Event>>,
+}
+
+/// The event `step` of the metrics.
+#[derive(Debug, Serialize)]
+struct StepEvent {
+    #[serde(flatten)]
+    step: Step,
+    #[serde(flatten)]
+    fields: BTreeMap<&'static str, f64>,
 }
 
 impl ReportArgs {
@@ -87,7 +119,8 @@ impl ReportArgs {
     ) -> Result<Run<'a, N>> {
         Ok(Run {
             group,
-            lr,
+            device: group.device(),
+            advice: Some(format!("try a smaller --lr than {lr}")),
             metrics: self.metrics(group)?,
             profiler: self.profiler(group)?,
             timing: Timing::new(),
@@ -96,6 +129,9 @@ impl ReportArgs {
             bar: ProgressBar::hidden(),
             every: None,
             max_steps: None,
+            meter: None,
+            fields: Fields::default(),
+            sent: VecDeque::new(),
         })
     }
 }
@@ -112,15 +148,26 @@ impl<'a, const N: usize> Run<'a, N> {
         Run { pass: self.pass.resume(0, meters), ..self }
     }
 
+    /// A run on the devices of this meter, which measures every step.
+    pub fn with_meter(self, meter: Meter) -> Self {
+        Run { device: meter.home().into(), meter: Some(meter), ..self }
+    }
+
+    /// A run that ends with this advice if a loss is not finite, or with `None` goes on.
+    pub fn with_advice(self, advice: Option<&str>) -> Self {
+        Run { advice: advice.map(str::to_owned), ..self }
+    }
+
     /// How far the training has come.
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// Begins or resumes the current epoch: its remaining batches, on the group's device.
+    /// Begins or resumes the current epoch: its remaining batches, on the group's device or the first
+    /// of the meter.
     ///
     /// # Errors
-    /// Those of [`DataLoader::epoch_after`].
+    /// Those of [`DataLoader::epoch_after`] and [`Meter::begin_step`].
     pub fn epoch<'l, D: Dataset + 'static>(
         &mut self,
         loader: &'l DataLoader<D>,
@@ -128,11 +175,28 @@ impl<'a, const N: usize> Run<'a, N> {
         let Progress { epoch, step, samples } = self.progress;
         self.pass = Pass::new(self.every, self.max_steps).resume(step, *self.pass.meters());
         let batches = loader.epoch_after(epoch, samples)?;
-        let batches = self.pass.batches(batches, self.group.device());
+        let batches = self.pass.batches(batches, self.device);
         if self.every.is_none() {
             self.bar = progress_bar(batches.size_hint().0 as u64, self.group.rank());
         }
+        if let Some(meter) = &mut self.meter {
+            meter.begin_step()?;
+        }
         Ok(batches)
+    }
+
+    /// Adds a number to the event of the current step.
+    pub fn field(&mut self, name: &'static str, value: f64) {
+        self.fields.values.insert(name, value);
+    }
+
+    /// Adds the seconds from the arrival of the current step's batch to here to its event.
+    ///
+    /// # Errors
+    /// Those of [`Event::record`].
+    pub fn mark(&mut self, name: &'static str) -> Result<()> {
+        self.fields.mark = Some((name, Event::record(self.device)?));
+        Ok(())
     }
 
     /// Reports a step by its numbers, the first of which is the loss, and the size of this rank's
@@ -142,11 +206,20 @@ impl<'a, const N: usize> Run<'a, N> {
     /// For a loss that is not finite, of this step or an earlier one, and those of
     /// [`Pass::step`] and [`MetricsLog::log`].
     pub fn step(&mut self, numbers: [&Tensor; N], samples: i64) -> Result<bool> {
-        if let Some(begun) = self.pass.begun() {
-            self.timing.step_between(begun, Event::record(self.group.device())?)?;
+        // Copied to the device of the events, they arrive after these.
+        let numbers = numbers.into_iter().map(|number| number.f_to_device(self.device));
+        let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
+        let begun = self.pass.begun().map(Rc::new);
+        if let Some(begun) = &begun {
+            self.timing.step_between(Rc::clone(begun), Event::record(self.device)?)?;
+        }
+        if let Some(meter) = &mut self.meter {
+            meter.end_step()?;
+            meter.begin_step()?;
         }
         self.profiler.step()?;
-        let is_due = self.pass.push(numbers, samples)?;
+        self.sent.push_back(Fields { begun, ..take(&mut self.fields) });
+        let is_due = self.pass.push(from_fn(|index| &numbers[index]), samples)?;
         self.progress.step += 1;
         self.progress.samples += samples as usize * self.group.world_size();
         self.take_arrived(is_due || (self.every.is_some() && !self.is_mid_epoch()))?;
@@ -169,9 +242,16 @@ impl<'a, const N: usize> Run<'a, N> {
     fn take_arrived(&mut self, waits: bool) -> Result<()> {
         for (Sent { step, .. }, numbers) in self.pass.arrived(waits)? {
             let loss = numbers.first().copied().unwrap_or(f64::NAN);
-            let event = Step { epoch: self.progress.epoch, step, loss: loss as f32 };
-            self.metrics.log("step", &event)?;
-            event.expect_finite_loss(self.lr, self.group)?;
+            let step = Step { epoch: self.progress.epoch, step, loss: loss as f32 };
+            let Fields { values: mut fields, mark, begun } =
+                self.sent.pop_front().unwrap_or_default();
+            if let (Some((name, mark)), Some(begun)) = (mark, begun) {
+                fields.insert(name, begun.elapsed_time(&mark)?.as_secs_f64());
+            }
+            self.metrics.log("step", &StepEvent { step, fields })?;
+            if let Some(advice) = &self.advice {
+                step.expect_finite(advice, self.group)?;
+            }
             self.bar.set_message(format!("training batch_loss={loss:.4}"));
             self.bar.inc(1);
         }
@@ -188,12 +268,18 @@ impl<'a, const N: usize> Run<'a, N> {
     /// # Errors
     /// Those of [`step`](Self::step) and of a collective.
     pub fn end_epoch(&mut self) -> Result<[f64; N]> {
+        Ok(self.end_pass()?.all_reduce(self.group)?)
+    }
+
+    /// Ends an epoch without the other ranks. Returns its pass, with this rank's meters.
+    ///
+    /// # Errors
+    /// Those of [`step`](Self::step).
+    pub fn end_pass(&mut self) -> Result<Pass<N>> {
         self.wait()?;
         self.bar.finish_and_clear();
         self.progress = Progress { epoch: self.progress.epoch + 1, ..Default::default() };
-        let means = self.pass.all_reduce(self.group)?;
-        self.pass = Pass::default();
-        Ok(means)
+        Ok(take(&mut self.pass))
     }
 
     /// Writes another event to the metrics.
@@ -202,6 +288,25 @@ impl<'a, const N: usize> Run<'a, N> {
     /// Those of [`MetricsLog::log`].
     pub fn log(&mut self, event: &str, fields: &impl Serialize) -> Result<()> {
         Ok(self.metrics.log(event, fields)?)
+    }
+
+    /// Prints and writes what each device of the meter held and did. The arguments are those of
+    /// [`Meter::reports`].
+    ///
+    /// # Errors
+    /// Those of [`Meter::reports`] and [`MetricsLog::log`].
+    pub fn report_devices(
+        &mut self,
+        vs: &VarStore,
+        optimizer_state: usize,
+        waited: Option<Duration>,
+    ) -> Result<()> {
+        let Some(meter) = &self.meter else { return Ok(()) };
+        for report in meter.reports(vs, optimizer_state, waited, &self.timing)? {
+            println!("{report}");
+            self.metrics.log("device", &report)?;
+        }
+        Ok(())
     }
 
     /// Writes how long the training took.

@@ -22,13 +22,16 @@ impl Step {
     /// For a loss that is not finite. `lr` is the flag that was too large, unless the `group` knows
     /// of a rank that made an exchange fail.
     pub fn expect_finite_loss(&self, lr: f64, group: &ProcessGroup) -> Result<()> {
+        self.expect_finite(&format!("try a smaller --lr than {lr}"), group)
+    }
+
+    /// The same, with advice of another kind.
+    pub(crate) fn expect_finite(&self, advice: &str, group: &ProcessGroup) -> Result<()> {
         let Self { epoch, step, loss } = self;
         if loss.is_finite() {
             return Ok(());
         }
-        let advice = format!(
-            "the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr than {lr}"
-        );
+        let advice = format!("the loss is {loss} at epoch {epoch}, step {step}; {advice}");
         Err(why_not_finite(group, advice))
     }
 }

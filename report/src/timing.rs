@@ -1,6 +1,7 @@
 //! How long a run took to begin, and how long its steps take.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub struct Timing {
     first_step_ended: Option<SystemTime>,
     steps: Vec<Duration>,
     /// Steps that a device has not ended yet, oldest first.
-    in_flight: VecDeque<[Event; 2]>,
+    in_flight: VecDeque<(Rc<Event>, Event)>,
 }
 
 /// The fields of the event `end`.
@@ -57,17 +58,17 @@ impl Timing {
     ///
     /// # Errors
     /// [`Error::Tensor`](tch_parallel::Error::Tensor) if the device's work has failed.
-    pub fn step_between(&mut self, begun: Event, ended: Event) -> Result<()> {
+    pub fn step_between(&mut self, begun: impl Into<Rc<Event>>, ended: Event) -> Result<()> {
         if self.first_step_ended.is_none() {
             ended.synchronize()?;
         }
-        self.in_flight.push_back([begun, ended]);
+        self.in_flight.push_back((begun.into(), ended));
         self.take_ended()
     }
 
     /// Records the steps that the device has ended.
     fn take_ended(&mut self) -> Result<()> {
-        while let Some([begun, ended]) = self.in_flight.front()
+        while let Some((begun, ended)) = self.in_flight.front()
             && ended.query()?
         {
             let took = begun.elapsed_time(ended)?;
@@ -79,7 +80,7 @@ impl Timing {
 
     /// Waits for the last step, unless the device has ended it, and so for all of them.
     fn wait_for_last(&mut self) -> Result<()> {
-        if let Some([_, last]) = self.in_flight.back()
+        if let Some((_, last)) = self.in_flight.back()
             && !last.query()?
         {
             last.synchronize()?;

@@ -47,10 +47,8 @@ pub struct TextArgs {
 impl TextArgs {
     pub fn load(&self) -> Result<(Corpus, Vocab)> {
         let corpus = Corpus::load(self.corpus.as_deref())?;
-        let vocab = match &self.vocab {
-            Some(path) => Vocab::load(path)?,
-            None => Vocab::build(&corpus, VocabOptions::default()),
-        };
+        let built = || Ok(Vocab::build(&corpus, VocabOptions::default()));
+        let vocab = self.vocab.as_deref().map_or_else(built, Vocab::load)?;
         Ok((corpus, vocab))
     }
 }

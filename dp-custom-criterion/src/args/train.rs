@@ -8,10 +8,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::value_parser;
 use report::ReportArgs;
 use std::path::PathBuf;
-use tch::{Device, Kind};
+use tch::Kind;
+use tch_parallel::Error;
 use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::optim::AdamOptions;
-use tch_parallel::{Error, LogicalDevice};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
@@ -73,33 +73,25 @@ pub struct TrainArgs {
 }
 
 impl TrainArgs {
-    /// How a rank loads its share of each batch for `home`, its first device. The total is divided
-    /// as in PyTorch's ImageNet example, where `--batch-size` is the total of a host and every
+    /// How a rank loads its share of each batch. The total is divided as in PyTorch's ImageNet example, where `--batch-size` is the total of a host and every
     /// process takes its share.
     ///
     /// # Errors
     /// If `pairs`, the size of the corpus, does not fill a batch, or the ranks cannot share one
     /// evenly.
-    pub fn loader(
-        &self,
-        pairs: usize,
-        ranks: usize,
-        home: LogicalDevice,
-    ) -> Result<DataLoaderOptions> {
+    pub fn loader(&self, pairs: usize, ranks: usize, on_gpu: bool) -> Result<DataLoaderOptions> {
         let batch_size = self.batch_size as usize;
         let at_most = format!("at most {pairs}, the pairs of the corpus");
         ensure!(batch_size <= pairs, Error::argument("--batch-size", batch_size, at_most));
         let multiple = format!("a multiple of {ranks}, the ranks that share a batch");
-        ensure!(
-            batch_size.is_multiple_of(ranks),
-            Error::argument("--batch-size", batch_size, multiple)
-        );
+        let is_shared = batch_size.is_multiple_of(ranks);
+        ensure!(is_shared, Error::argument("--batch-size", batch_size, multiple));
         Ok(DataLoaderOptions {
             batch_size: batch_size / ranks,
             num_workers: self.workers,
             // A small last batch may hold no pair that counts, and then has no loss.
             drop_last: true,
-            pin_memory: Device::from(home).is_cuda(),
+            pin_memory: on_gpu,
             ..Default::default()
         })
     }
@@ -129,8 +121,6 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    const CPU: LogicalDevice = LogicalDevice::Cpu(0);
-
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
@@ -154,8 +144,8 @@ mod tests {
 
     #[test]
     fn ranks_divide_a_batch() {
-        assert_eq!(train(&["-b", "8"]).loader(43, 1, CPU).unwrap().batch_size, 8);
-        assert_eq!(train(&["-b", "8"]).loader(43, 4, CPU).unwrap().batch_size, 2);
+        assert_eq!(train(&["-b", "8"]).loader(43, 1, false).unwrap().batch_size, 8);
+        assert_eq!(train(&["-b", "8"]).loader(43, 4, false).unwrap().batch_size, 2);
     }
 
     #[test]
@@ -164,7 +154,7 @@ mod tests {
             (7, 1, "--batch-size is 8, but must be at most 7, the pairs of the corpus"),
             (43, 3, "--batch-size is 8, but must be a multiple of 3, the ranks that share a batch"),
         ] {
-            let error = train(&["-b", "8"]).loader(pairs, ranks, CPU).unwrap_err().to_string();
+            let error = train(&["-b", "8"]).loader(pairs, ranks, false).unwrap_err().to_string();
             assert_eq!(error, expected);
         }
     }

@@ -38,13 +38,6 @@ impl Corpus {
         });
         Ok(Self { pairs: pairs.collect::<Result<_, _>>()? })
     }
-
-    /// Writes what [`load`](Self::load) reads.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        let line = |[one, two]: &Pair| format!("{}\t{}\n", one.join(" "), two.join(" "));
-        let lines: String = self.pairs.iter().map(line).collect();
-        Ok(fs::write(path, lines).map_err(Error::io("write", path))?)
-    }
 }
 
 /// The error says what is wrong with the line.
@@ -56,10 +49,8 @@ fn pair(line: &[u8]) -> Result<Pair, String> {
         let beginning: String = line.chars().take(40).collect();
         format!("has {} tabs: {beginning:?}", sentences.len() - 1)
     })?;
-    if pair.iter().any(Vec::is_empty) {
-        return Err("has no words on one side of its tab".into());
-    }
-    Ok(pair)
+    let has_words = pair.iter().all(|words| !words.is_empty());
+    has_words.then_some(pair).ok_or_else(|| "has no words on one side of its tab".into())
 }
 
 #[cfg(test)]
@@ -88,15 +79,6 @@ mod tests {
     #[test]
     fn the_last_line_may_lack_its_end() {
         assert_eq!(load(b"a\tb\nc\td").unwrap(), load(b"a\tb\nc\td\n").unwrap());
-    }
-
-    #[test]
-    fn what_is_saved_is_loaded() {
-        let corpus = load(b"a b\tc\nd\te  f").unwrap();
-        let file = tempfile::NamedTempFile::new().unwrap();
-        corpus.save(file.path()).unwrap();
-        assert_eq!(fs::read(file.path()).unwrap(), b"a b\tc\nd\te f\n");
-        assert_eq!(Corpus::load(Some(file.path())).unwrap(), corpus);
     }
 
     #[test]

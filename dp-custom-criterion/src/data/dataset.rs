@@ -91,11 +91,10 @@ impl Dataset for BertDataset {
     }
 
     fn batch(&self, indices: &[usize], epoch: u64) -> Result<BertBatch> {
-        let items: Vec<_> = indices.iter().map(|&index| self.item(index, epoch)).collect();
-        let is_next: Vec<_> = items.iter().map(|(is_next, _)| *is_next).collect();
+        let items = indices.iter().map(|&index| self.item(index, epoch));
+        let (is_next, positions): (Vec<_>, Vec<_>) = items.unzip();
         let column = |number: usize| {
-            let values: Vec<_> =
-                items.iter().flat_map(|(_, positions)| positions).map(|row| row[number]).collect();
+            let values: Vec<_> = positions.iter().flatten().map(|row| row[number]).collect();
             Tensor::from_slice(&values).view([-1, self.seq_len as i64])
         };
         Ok(((column(0), column(1)), (Tensor::from_slice(&is_next), column(2))))

@@ -13,6 +13,6 @@ mod dataset;
 mod random;
 mod vocab;
 
-pub use corpus::Corpus;
+pub use corpus::{Corpus, Pair};
 pub use dataset::BertDataset;
 pub use vocab::{Vocab, VocabOptions};

@@ -55,8 +55,8 @@ impl Vocab {
             .filter(|(word, count)| *count >= options.min_freq && !SPECIALS.contains(word))
             .collect();
         counts.sort_unstable_by_key(|&(word, count)| (std::cmp::Reverse(count), word));
-        let frequent = counts.into_iter().map(|(word, _)| word);
-        let words = frequent.take(options.size.unwrap_or(usize::MAX));
+        let words =
+            counts.into_iter().map(|(word, _)| word).take(options.size.unwrap_or(usize::MAX));
         Self::from_words(SPECIALS.into_iter().chain(words).map(str::to_owned).collect())
     }
 

@@ -1,6 +1,6 @@
 //! The embedding, a stack of blocks, and two heads.
 
-use super::ModelOptions;
+use super::options::{MAX_LEN, ModelOptions};
 use super::transformer::{Layer, transformer_block};
 use tch::nn::{Linear, Module, Path};
 use tch::{Device, Kind, Tensor};
@@ -55,12 +55,6 @@ impl LanguageModel {
     }
 }
 
-/// The length of the table of positions: no sequence may be longer.
-pub const MAX_LEN: i64 = 512;
-
-/// 0 for padding, 1 for the first sentence, 2 for the second.
-const SEGMENTS: i64 = 3;
-
 /// codertimo's `BERTEmbedding`: the sum of three vectors for each position. Tokens and segments
 /// `[batch, seq_len]` to vectors `[batch, seq_len, hidden]`.
 fn bert_embedding(path: &Path<'_>, options: &ModelOptions, vocab_size: i64) -> Layer {
@@ -71,7 +65,8 @@ fn bert_embedding(path: &Path<'_>, options: &ModelOptions, vocab_size: i64) -> L
     let trainable = false;
     let table = sinusoids(hidden).to_device(path.device());
     let position = (path / "position").add("pe", table, trainable);
-    let segment = embedding(path / "segment", SEGMENTS, hidden, padded);
+    // 0 for padding, 1 for the first sentence, 2 for the second.
+    let segment = embedding(path / "segment", 3, hidden, padded);
     Box::new(move |tokens, segments, train| {
         let position = position.narrow(1, 0, tokens.size()[1]);
         let sum = token.forward(tokens) + position + segment.forward(segments);

@@ -11,7 +11,5 @@ mod bert;
 mod options;
 mod transformer;
 
-use bert::MAX_LEN;
-
 pub use bert::LanguageModel;
 pub use options::ModelOptions;

@@ -1,9 +1,11 @@
 //! How large the model is.
 
-use super::MAX_LEN;
 use anyhow::{Result, ensure};
 use clap::value_parser;
 use tch_parallel::Error;
+
+/// The length of the table of positions: no sequence may be longer.
+pub const MAX_LEN: i64 = 512;
 
 /// codertimo's arguments of `BERT` and of its data set.
 #[derive(Debug, Clone, Copy, PartialEq, clap::Args)]

@@ -15,7 +15,7 @@ use tch::Tensor;
 use tch::nn::VarStore;
 use tch_parallel::data_parallel::Trace;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::{Devices, Result};
+use tch_parallel::{Devices, LogicalDevice, Result};
 
 pub use device_report::DeviceReport;
 
@@ -81,6 +81,11 @@ impl Meter {
             home_idle: Duration::ZERO,
             busy: vec![Duration::ZERO; devices.len()],
         }
+    }
+
+    /// The first of its devices.
+    pub fn home(&self) -> LogicalDevice {
+        self.devices.first()
     }
 
     /// Records what the devices do. Pass it to a model with several replicas.

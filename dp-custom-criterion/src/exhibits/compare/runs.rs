@@ -2,12 +2,15 @@
 
 use super::args::CompareArgs;
 use crate::args::Method;
-use crate::data::Corpus;
+use crate::data::{Corpus, Pair};
 use crate::model::ModelOptions;
 use anyhow::Result;
 use exhibit_kit::comparison::{self, Comparison, Training, Workers, equal_share};
 use report::{DeviceReport, Summary, eprintln, flag_value};
 use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use tch_parallel::Error;
 
 const VOCAB: &str = "vocab.txt";
 
@@ -64,7 +67,7 @@ impl<'a> Runs<'a> {
         // A corpus that does not fill a batch is repeated.
         let pairs = &self.corpus.pairs;
         let count = pairs.len().max(batch_size);
-        Corpus { pairs: pairs.iter().cycle().take(count).cloned().collect() }.save(&corpus)?;
+        save(pairs.iter().cycle().take(count), &corpus)?;
         let flags = self.flags(method, batch_size, steps);
         let mut flags: Vec<_> = flags.split(' ').map(OsString::from).collect();
         flags.extend(["--vocab".into(), vocab.into(), "--corpus".into(), corpus.into()]);
@@ -93,11 +96,27 @@ impl<'a> Runs<'a> {
     }
 }
 
+/// Writes what [`Corpus::load`] reads.
+fn save<'a>(pairs: impl Iterator<Item = &'a Pair>, path: &Path) -> Result<()> {
+    let lines: String = pairs.map(|[a, b]| format!("{}\t{}\n", a.join(" "), b.join(" "))).collect();
+    Ok(fs::write(path, lines).map_err(Error::io("write", path))?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use clap::Parser;
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), b"a b\tc\nd\te  f").unwrap();
+        let corpus = Corpus::load(Some(file.path())).unwrap();
+        save(corpus.pairs.iter(), file.path()).unwrap();
+        assert_eq!(fs::read(file.path()).unwrap(), b"a b\tc\nd\te f\n");
+        assert_eq!(Corpus::load(Some(file.path())).unwrap(), corpus);
+    }
 
     #[test]
     fn a_training_gets_the_sizes_of_the_comparison() {
