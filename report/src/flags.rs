@@ -63,6 +63,7 @@ fn unused_gpus(device: DeviceChoice, cuda_is_built: bool, gpus: usize) -> Option
 }
 
 /// What a training writes for others to look at.
+#[allow(rustdoc::bare_urls, reason = "--help shows the text as it is")]
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ReportArgs {
     /// Write the loss of every step, and whatever else is measured, to this directory as JSON

@@ -6,8 +6,8 @@
 //! | `text` | [`TextArgs`]: what to learn from, and [`VocabArgs`]: the subcommand that builds a vocabulary |
 //! | `train` | [`TrainArgs`]: the training |
 
-mod method;
-mod text;
+pub mod method;
+pub mod text;
 mod train;
 
 use crate::exhibits::compare::CompareArgs;

@@ -108,7 +108,7 @@ impl PerGroup {
     /// calls this in [`Schedule::check`](super::Schedule::check); `what` is the setting's name.
     ///
     /// # Errors
-    /// [`Error::Argument`], naming the setting.
+    /// [`Error::Argument`](crate::Error::Argument), naming the setting.
     pub fn check(&self, what: &str, groups: usize) -> Result<()> {
         match self {
             PerGroup::All(_) => Ok(()),

@@ -101,7 +101,7 @@ impl ReduceLrOnPlateau {
     /// A scheduler that has not seen a metric yet. It leaves the rates as they are.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a factor of 1 or more, which would reduce nothing, for one below 0,
+    /// [`Error::Argument`](crate::Error::Argument) for a factor of 1 or more, which would reduce nothing, for one below 0,
     /// and for a list of lowest rates that does not fit the optimizer's parameter groups.
     pub fn new(optimizer: &dyn Optimizer, options: ReduceLrOnPlateauOptions) -> Result<Self> {
         check_factor("factor", options.factor)?;
@@ -121,7 +121,7 @@ impl ReduceLrOnPlateau {
     /// NaN is not an improvement.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a parameter group was added to the optimizer, and the lowest rates
+    /// [`Error::Argument`](crate::Error::Argument) if a parameter group was added to the optimizer, and the lowest rates
     /// are a list without one for it. Nothing has changed then.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, metric: f64) -> Result<()> {
         let options = &self.options;

@@ -1,6 +1,6 @@
 //! The flags of the comparison.
 
-use crate::args::TextArgs;
+use crate::args::text::TextArgs;
 use crate::model::ModelOptions;
 use clap::value_parser;
 use report::parse_size;

@@ -13,7 +13,7 @@ mod budget;
 mod formula;
 mod runs;
 
-use crate::args::Method;
+use crate::args::method::Method;
 use anyhow::Result;
 use clap::ValueEnum;
 use exhibit_kit::comparison::memory_bars;

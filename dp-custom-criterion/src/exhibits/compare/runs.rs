@@ -1,7 +1,7 @@
 //! A training of some steps with a method, and what its metrics say.
 
 use super::args::CompareArgs;
-use crate::args::Method;
+use crate::args::method::Method;
 use crate::data::{Corpus, Pair};
 use crate::model::ModelOptions;
 use anyhow::Result;
