@@ -94,7 +94,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     say(&group, format!("Total Parameters: {parameters}"));
 
     say(&group, "Training Start");
-    let run = args.report.start(&group, args.lr(1), Progress::default())?.with_meter(meter);
+    let run = args.report.start(&group, args.lr(1), Progress::default())?.with_device_meter(meter);
     let advice = (!is_measured).then_some(NOT_FINITE);
     let mut run = run.with_lines(args.log_freq as usize, None).with_advice(advice);
     let bert = |bert: &LanguageModel, (tokens, segments): Pair| {

@@ -149,7 +149,7 @@ impl<'a, const N: usize> Run<'a, N> {
     }
 
     /// A run on the devices of this meter, which measures every step.
-    pub fn with_meter(self, meter: Meter) -> Self {
+    pub fn with_device_meter(self, meter: Meter) -> Self {
         Run { device: meter.home().into(), meter: Some(meter), ..self }
     }
 
@@ -250,7 +250,7 @@ impl<'a, const N: usize> Run<'a, N> {
             }
             self.metrics.log("step", &StepEvent { step, fields })?;
             if let Some(advice) = &self.advice {
-                step.expect_finite(advice, self.group)?;
+                step.expect_finite_loss(advice, self.group)?;
             }
             self.bar.set_message(format!("training batch_loss={loss:.4}"));
             self.bar.inc(1);

@@ -19,14 +19,9 @@ impl Step {
     /// Ends a training that has diverged.
     ///
     /// # Errors
-    /// For a loss that is not finite. `lr` is the flag that was too large, unless the `group` knows
-    /// of a rank that made an exchange fail.
-    pub fn expect_finite_loss(&self, lr: f64, group: &ProcessGroup) -> Result<()> {
-        self.expect_finite(&format!("try a smaller --lr than {lr}"), group)
-    }
-
-    /// The same, with advice of another kind.
-    pub(crate) fn expect_finite(&self, advice: &str, group: &ProcessGroup) -> Result<()> {
+    /// For a loss that is not finite: with `advice` on what helps, unless the `group` knows of a rank
+    /// that made an exchange fail.
+    pub fn expect_finite_loss(&self, advice: &str, group: &ProcessGroup) -> Result<()> {
         let Self { epoch, step, loss } = self;
         if loss.is_finite() {
             return Ok(());
@@ -57,9 +52,16 @@ mod tests {
     #[test]
     fn a_loss_that_is_not_finite_blames_the_learning_rate() {
         let group = ProcessGroup::from_env().unwrap();
-        let error = USELESS.expect_finite_loss(0.5, &group).unwrap_err().to_string();
+        let error = USELESS
+            .expect_finite_loss("try a smaller --lr than 0.5", &group)
+            .unwrap_err()
+            .to_string();
         assert!(error.ends_with("epoch 2, step 7; try a smaller --lr than 0.5"), "{error}");
-        assert!(Step { loss: 1.0, ..USELESS }.expect_finite_loss(0.5, &group).is_ok());
+        assert!(
+            Step { loss: 1.0, ..USELESS }
+                .expect_finite_loss("try a smaller --lr than 0.5", &group)
+                .is_ok()
+        );
     }
 
     #[test]
@@ -77,7 +79,7 @@ mod tests {
         });
         // Rank 1 has left, and does not come.
         assert!(group.with_timeout(Duration::from_millis(100)).barrier().is_err());
-        let error = USELESS.expect_finite_loss(0.5, &group).unwrap_err();
+        let error = USELESS.expect_finite_loss("try a smaller --lr than 0.5", &group).unwrap_err();
         assert!(!error.to_string().contains("--lr"), "{error}");
         assert!(error.is::<tch_parallel::Error>(), "{error}");
     }

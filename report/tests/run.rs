@@ -81,7 +81,7 @@ fn a_run_with_a_meter_reports_its_devices() -> Result<()> {
     let devices: Devices = "cpu:1".parse()?;
     let _on = devices.first().guard()?;
     let run = args(directory.path()).start(&group, 0.1, Progress::default())?;
-    let mut run = run.with_meter(Meter::new(&devices));
+    let mut run = run.with_device_meter(Meter::new(&devices));
     for batch in run.epoch(&loader()?)? {
         let large = Tensor::zeros([1 << 20], (Kind::Uint8, Device::Cpu));
         run.step([&(large.sum(Kind::Float) + batch?.sum(Kind::Float))], 2)?;
