@@ -206,9 +206,13 @@ impl<'a, const N: usize> Run<'a, N> {
     /// For a loss that is not finite, of this step or an earlier one, and those of
     /// [`Pass::step`] and [`MetricsLog::log`].
     pub fn step(&mut self, numbers: [&Tensor; N], samples: i64) -> Result<bool> {
-        // Copied to the device of the events, they arrive after these.
-        let numbers = numbers.into_iter().map(|number| number.f_to_device(self.device));
-        let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
+        // Copied to the device of the events, they arrive after these. Asking for a copy where a number
+        // is already would make the host wait for it.
+        let there = |number: &Tensor| match number.device() == self.device {
+            true => Ok(number.shallow_clone()),
+            false => number.f_to_device(self.device),
+        };
+        let numbers = numbers.into_iter().map(there).collect::<Result<Vec<_>, _>>()?;
         let begun = self.pass.begun().map(Rc::new);
         if let Some(begun) = &begun {
             self.timing.step_between(Rc::clone(begun), Event::record(self.device)?)?;
