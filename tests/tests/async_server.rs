@@ -146,7 +146,7 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
         let (fast, slow) = (servers, servers + 1);
         let flags =
             ["async-ps", "--sync-every=30", "--epochs=1", "--batch-size=128", "--timeout=5"];
-        let own = [format!("--servers={servers}"), format!("--straggle={slow}:250")];
+        let own = [format!("--servers={servers}"), format!("--straggle={slow}:350")];
         let flags: Vec<_> = flags.into_iter().chain(own.iter().map(String::as_str)).collect();
         let reads = |directory: &Path| {
             let read = |read: &Value| Some((read["worker"] == fast, read["at"].as_f64()?));
