@@ -30,7 +30,11 @@ pub fn parse<P: Parser>(originals: Originals<'_>, subcommands: &[(&str, Original
     let matches = translate(words, &vocabulary, local_rank)
         .map_err(|text| command.error(ErrorKind::UnknownArgument, text))
         .and_then(|words| command.try_get_matches_from_mut(words));
-    matches.and_then(|matches| P::from_arg_matches(&matches)).unwrap_or_else(|error| error.exit())
+    matches.and_then(|matches| P::from_arg_matches(&matches)).unwrap_or_else(|error| {
+        // What cannot be written now cannot be reported either.
+        let _ = error.print();
+        tch_parallel::exit(error.exit_code() as u8)
+    })
 }
 
 /// The command whose flags these words are: that of the subcommands with which they begin, such as
