@@ -9,7 +9,7 @@ use tests::programs::{ddp_imagenet, launch};
 use super::listing::{BY_FORM, expect_listing, expect_training};
 
 /// A small network and few images, so that the chapter takes seconds.
-const SMALL: &str = "--dataset mnist -a pyramidnet14_a24 -b 64 --lr 0.05 --steps 20";
+const SMALL: &str = "--dataset mnist -a pyramidnet8_a12 -b 64 --lr 0.05 --steps 20";
 
 /// One test, since all listings are about the same training.
 #[test]
@@ -20,7 +20,7 @@ fn a_training_its_evaluation_and_its_resumption_are_as_the_book_shows() -> Resul
 
     let mut listing = String::new();
     for ranks in 1..=3 {
-        let flags = "--dataset mnist -a pyramidnet14_a24 -e --resume model_best.safetensors";
+        let flags = "--dataset mnist -a pyramidnet8_a12 -e --resume model_best.safetensors";
         let text = train(&job, ranks, flags)?;
         let shown = |line: &&str| line.starts_with('$') || line.starts_with(" *");
         text.lines().filter(shown).for_each(|line| listing += &format!("{line}\n"));
