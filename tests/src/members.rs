@@ -69,12 +69,10 @@ impl Members {
             // Processes that cannot be read belong to other users or have just ended, so they are
             // not ours.
             let Ok(bytes) = environment(pid) else { continue };
-            let variables: Vec<String> = bytes
-                .split(|&byte| byte == 0)
-                .map(|variable| String::from_utf8_lossy(variable).into_owned())
-                .collect();
-            if variables.contains(&tag) {
-                found.insert(pid, variables);
+            let variables = || bytes.split(|&byte| byte == 0);
+            if variables().any(|variable| variable == tag.as_bytes()) {
+                let text = |variable| String::from_utf8_lossy(variable).into_owned();
+                found.insert(pid, variables().map(text).collect());
             }
         }
         Ok(found)

@@ -1,9 +1,9 @@
 //! The Python originals of the programs. They run with the torch that the Rust programs are linked
 //! with, because results can only be equal to the last bit if both sides use the same kernels.
 //!
-//! A job that starts a script of `tests/python` forks it from a process that has already imported
-//! PyTorch (`tests/python/forkserver.py`), because the import takes two seconds. Under a launcher a
-//! script is a program like any other.
+//! A job that starts a script of `tests/python`, or torchrun, forks it from a process that has already
+//! imported PyTorch (`tests/python/forkserver.py`), because the import takes two seconds. Under a
+//! launcher a script is a program like any other.
 
 use std::collections::HashMap;
 use std::env;
@@ -23,6 +23,9 @@ use crate::programs::{clean, workspace};
 
 const ADVICE: &str = "run `cargo xtask test`, which sets Python up with all that the tests need";
 
+/// PyTorch's launcher, a script next to the interpreter.
+const TORCHRUN: &str = "torchrun";
+
 /// `python tests/python/SCRIPT.py ARGUMENTS …`
 pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(interpreter()?);
@@ -35,7 +38,7 @@ pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) ->
 
 /// PyTorch's own launcher with these flags, for any program.
 pub(crate) fn torchrun(flags: &[&str]) -> Result<Command> {
-    let mut launcher = clean(&interpreter()?.with_file_name("torchrun"));
+    let mut launcher = clean(&interpreter()?.with_file_name(TORCHRUN));
     launcher.arg("--no-python").args(flags);
     Ok(launcher)
 }
@@ -88,14 +91,17 @@ pub(crate) struct Forked {
 }
 
 impl Forked {
-    /// Starts the command's script in the command's directory. None if the command was not made by
-    /// [`python`].
+    /// Starts the command's script in the command's directory. None if the command was made neither
+    /// by [`python`] nor by [`torchrun`].
     pub(crate) fn start(command: &Command, [stdout, stderr]: [&Path; 2]) -> Result<Option<Self>> {
+        let program = Path::new(command.get_program());
         let mut arguments = command.get_args();
-        let script = arguments.next().map(Path::new);
-        let Some(script) = script.filter(|script| script.starts_with(scripts())) else {
-            return Ok(None);
+        let script = if program.ends_with(TORCHRUN) {
+            Some(program)
+        } else {
+            arguments.next().map(Path::new).filter(|script| script.starts_with(scripts()))
         };
+        let Some(script) = script else { return Ok(None) };
         let environment = environment(command);
         let text = |text: &OsStr| text.to_string_lossy().into_owned();
         let request = json!({

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
-use crate::job::{Job, Process};
+use crate::job::{Job, Process, expect_all_succeed};
+use crate::programs::start_by_hand;
 use crate::safetensors::{self, Tensor};
 
 /// The flags that make a training to be compared write its metrics and its weights to the job's
@@ -28,6 +30,22 @@ pub struct Training {
 }
 
 impl Training {
+    /// Trains with a command that was given [`OUTPUTS`], and is one rank or starts them all.
+    pub fn run(command: Command, world_size: usize) -> Result<Self> {
+        let job = Job::new()?;
+        job.run(command)?.expect_success()?;
+        Self::of(&job, world_size)
+    }
+
+    /// Trains with one rank for each program, without a launcher.
+    pub fn by_hand(programs: impl IntoIterator<Item = Result<Command>>) -> Result<Self> {
+        let job = Job::new()?;
+        let programs = programs.into_iter().collect::<Result<Vec<_>>>()?;
+        let world_size = programs.len();
+        expect_all_succeed(start_by_hand(&job, programs)?)?;
+        Self::of(&job, world_size)
+    }
+
     /// Reads the results of a job that was started with [`OUTPUTS`].
     pub fn of(job: &Job, world_size: usize) -> Result<Self> {
         let weights = safetensors::read(&job.directory().join("model.safetensors"))?;

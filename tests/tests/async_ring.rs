@@ -1,20 +1,39 @@
 //! The ring of async-update: the bytes on its links, its sums, and the cost of a message.
 
 use std::fs;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use tests::Job;
 use tests::programs::{async_update, launch};
 use tests::training::events;
+use tests::{Job, Shared};
+
+/// The flags of trainings whose bytes are counted: their batches are equally large.
+pub const TRAFFIC: &str = "--epochs 1 --batch-size 250";
 
 /// K: the size of the model in bytes, which is also that of its gradient.
 const MODEL: usize = 101_770 * 4;
 
-/// The bytes that each rank sends and receives in each step.
-fn traffic_of_a_step(method: &str, ranks: usize) -> Result<Vec<(usize, usize)>> {
-    let job = Job::new()?;
-    let flags = [method, "--epochs=1", "--batch-size=250", "--metrics=metrics"];
-    job.run(launch(ranks, &async_update(flags)?)?)?.expect_success()?;
+/// What a training says about its traffic.
+pub struct Traffic {
+    pub printed: String,
+    /// The bytes that each rank sends and receives in each step.
+    of_a_step: Vec<(usize, usize)>,
+}
+
+/// Trains as the book does, and with metrics.
+pub fn traffic(method: &str, ranks: usize) -> Result<Arc<Traffic>> {
+    static RUNS: Shared<Traffic> = Shared::new();
+    RUNS.get((method, ranks), || {
+        let job = Job::new()?;
+        let flags = format!("{method} {TRAFFIC} --metrics metrics");
+        let program = launch(ranks, &async_update(flags.split(' '))?)?;
+        let printed = job.run(program)?.expect_success()?.stdout;
+        Ok(Traffic { printed, of_a_step: of_a_step(&job, ranks)? })
+    })
+}
+
+fn of_a_step(job: &Job, ranks: usize) -> Result<Vec<(usize, usize)>> {
     let of_rank = |rank| {
         let steps = events(job.directory(), rank, "step", |step| step["step"].as_u64())?.len();
         let ends = events(job.directory(), rank, "end", |end| Some(end["traffic"].clone()))?;
@@ -35,7 +54,8 @@ fn traffic_of_a_step(method: &str, ranks: usize) -> Result<Vec<(usize, usize)>> 
 #[test]
 fn two_models_for_each_worker_go_through_the_parameter_server() -> Result<()> {
     for (ranks, models) in [(2, 2), (4, 6), (5, 8), (8, 14)] {
-        let traffic = traffic_of_a_step("sync-ps", ranks)?;
+        let run = traffic("sync-ps", ranks)?;
+        let traffic = &run.of_a_step;
         let (sent, received) = traffic[0];
         assert_eq!(sent + received, models * MODEL, "{ranks} ranks");
         assert_eq!(sent, received);
@@ -52,7 +72,8 @@ fn two_models_for_each_worker_go_through_the_parameter_server() -> Result<()> {
 #[test]
 fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()> {
     for ranks in [2, 4, 5, 8] {
-        let traffic = traffic_of_a_step("ring", ranks)?;
+        let run = traffic("ring", ranks)?;
+        let traffic = &run.of_a_step;
         let chunk = |number: usize| {
             let (parameters, number) = (MODEL / 4, number % ranks);
             4 * (parameters / ranks + usize::from(number < parameters % ranks))
@@ -97,15 +118,25 @@ fn numbers(line: &str) -> Vec<f64> {
     line.split_whitespace().filter_map(|word| word.replace(',', "").parse().ok()).collect()
 }
 
+/// What `cost` prints, and its picture.
+pub fn cost(ranks: usize) -> Result<Arc<(String, String)>> {
+    static RUNS: Shared<(String, String)> = Shared::new();
+    RUNS.get(ranks, || {
+        let job = Job::new()?;
+        let program = async_update(["cost", "--plot", "plots"])?;
+        let ended = job.run(launch(ranks, &program)?)?.expect_success()?;
+        Ok((ended.stdout, fs::read_to_string(job.directory().join("plots/cost.svg"))?))
+    })
+}
+
 #[test]
 fn what_a_message_and_an_update_cost_is_measured_and_predicted() -> Result<()> {
     for ranks in [2, 4] {
-        let job = Job::new()?;
-        let program = async_update(["cost", "--plot=plots"])?;
-        let ended = job.run(launch(ranks, &program)?)?.expect_success()?;
-        let tables: Vec<_> = ended.stdout.split("\n\n").collect();
+        let run = cost(ranks)?;
+        let (text, picture) = &*run;
+        let tables: Vec<_> = text.split("\n\n").collect();
         let [messages, traffic, predictions, measured] = tables[..] else {
-            anyhow::bail!("expected four tables: {ended}")
+            anyhow::bail!("expected four tables: {text}")
         };
         let row = |table: &str, name: &str| {
             let line = table.lines().find(|line| line.trim_start().starts_with(name));
@@ -124,7 +155,6 @@ fn what_a_message_and_an_update_cost_is_measured_and_predicted() -> Result<()> {
             let times = row(measured, method)?;
             ensure!(times.len() == 2 && times.iter().all(|&time| time > 0.0), "{measured}");
         }
-        let picture = fs::read_to_string(job.directory().join("plots/cost.svg"))?;
         ensure!(picture.contains("halving-doubling"), "cost.svg shows no prediction");
     }
     Ok(())

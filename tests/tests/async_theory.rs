@@ -2,32 +2,26 @@
 //! about its guesses, and Hogwild.
 
 use std::fs;
-use std::sync::LazyLock;
+use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use tests::Job;
+use anyhow::{Context, Result, ensure};
 use tests::programs::async_update;
 use tests::training::events;
-
-/// What the program prints.
-fn printed(arguments: &[&str]) -> Result<String> {
-    let program = async_update(arguments.iter().copied())?;
-    Ok(Job::new()?.run(program)?.expect_success()?.stdout)
-}
+use tests::{Job, Shared, printed};
 
 // === trace ===
 
 /// S1.24, S1.25.
 #[test]
 fn one_update_each_is_a_synchronous_update_of_plain_sgd_only() -> Result<()> {
-    insta::assert_snapshot!("async_trace_case1", printed(&["trace", "case1"])?);
+    insta::assert_snapshot!("async_trace_case1", printed(async_update(["trace", "case1"])?)?);
     Ok(())
 }
 
 /// S1.26.
 #[test]
 fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
-    insta::assert_snapshot!("async_trace_case2", printed(&["trace", "case2"])?);
+    insta::assert_snapshot!("async_trace_case2", printed(async_update(["trace", "case2"])?)?);
     Ok(())
 }
 
@@ -35,13 +29,13 @@ fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
 
 /// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share
 /// one run.
-pub fn quadratic() -> Result<&'static (String, String)> {
-    static RUN: LazyLock<Result<(String, String)>> = LazyLock::new(|| {
+pub fn quadratic() -> Result<Arc<(String, String)>> {
+    static RUN: Shared<(String, String)> = Shared::new();
+    RUN.get((), || {
         let job = Job::new()?;
         let ended = job.run(async_update(["quadratic", "--plot", "."])?)?.expect_success()?;
         Ok((ended.stdout, fs::read_to_string(job.directory().join("momentum.svg"))?))
-    });
-    RUN.as_ref().map_err(|error| anyhow!("{error:#}"))
+    })
 }
 
 /// A row of the table of momenta: M, what ran, 1 - 1/M, the momentum found, its standard error.
@@ -62,7 +56,8 @@ fn momentum(line: &str) -> Result<Momentum> {
 /// S1.27, S1.29. Only the results of threads differ from run to run.
 #[test]
 fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
-    let (text, picture) = quadratic()?;
+    let run = quadratic()?;
+    let (text, picture) = &*run;
     let (threads, steady): (Vec<_>, Vec<_>) =
         text.lines().partition(|line| line.contains("  threads  "));
     insta::assert_snapshot!("async_quadratic", steady.join("\n"));

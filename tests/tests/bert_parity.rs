@@ -30,10 +30,8 @@ fn corpus() -> PathBuf {
 }
 
 fn train(mut program: Command) -> Result<Training> {
-    let job = Job::new()?;
     program.arg("--corpus").arg(corpus());
-    job.run(program)?.expect_success()?;
-    Training::of(&job, 1)
+    Training::run(program, 1)
 }
 
 /// Trains with these flags in Rust and in Python, and compares the results.

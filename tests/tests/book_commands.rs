@@ -36,7 +36,7 @@ const ELSEWHERE: [(&str, &str); 11] = [
 const STARTS: [&str; 3] = ["cargo run ", "cargo launch -n ", "cargo xtask run "];
 
 /// Flags that cut a program's work short. If a flag is given twice, the last one counts.
-const SHORT: [(&str, &str, &str); 8] = [
+const SHORT: [(&str, &str, &str); 10] = [
     ("ddp-mnist", "", "--epochs 1"),
     // `book_listings` runs the comparisons as the book shows them; here only the flags are read.
     ("ddp-imagenet", "compare", "--help"),
@@ -45,6 +45,8 @@ const SHORT: [(&str, &str, &str); 8] = [
     ("dp-custom-criterion", "", "--steps 3 --layers 1 --hidden 32"),
     ("async-update", "compare", "--help"),
     ("async-update", "ring show", ""),
+    ("dp-basic", "speedup", "--steps 1 --batch 64"),
+    ("mingpt", "", "--epochs 1"),
     ("async-update", "", "--epochs 1"),
 ];
 

@@ -1,23 +1,12 @@
 //! Clipped gradients equal Python's to the last bit: their norms, and the weights after ten steps.
 
 use anyhow::{Result, ensure};
-use tests::programs::example;
-use tests::{Job, python, safetensors};
+use tests::parity::{FILE, expect_equal_tensors};
 
 /// Takes ten steps in Rust and in Python, compares them, and returns the norms of the gradients.
 fn expect_parity(function: &str, limit: &str) -> Result<Vec<f32>> {
-    let job = Job::new()?;
-    job.run(example("clip_grad", [function, limit, "rust.safetensors"])?)?.expect_success()?;
-    job.run(python("clip_grad", [function, limit, "python.safetensors"])?)?.expect_success()?;
-    let rust = safetensors::read(&job.directory().join("rust.safetensors"))?;
-    let python = safetensors::read(&job.directory().join("python.safetensors"))?;
-
-    let names = [&rust, &python].map(|file| file.keys().cloned().collect::<Vec<_>>());
-    ensure!(names[0] == names[1], "{:?} against {:?}", names[0], names[1]);
-    for (name, tensor) in &rust {
-        ensure!(tensor == &python[name], "{name} differs with {function} and {limit}");
-    }
-    let Some(norms) = rust.get("norms") else { return Ok(Vec::new()) };
+    let both = expect_equal_tensors("clip_grad", "clip_grad", &[function, limit, FILE])?;
+    let Some(norms) = both.tensors.get("norms") else { return Ok(Vec::new()) };
     let (norms, []) = norms.bytes.as_chunks() else { unreachable!("f32 has 4 bytes") };
     Ok(norms.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
 }

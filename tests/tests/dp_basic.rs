@@ -9,8 +9,7 @@ use tests::programs::dp_basic;
 
 /// The output of dp-basic with these arguments.
 fn printed(arguments: &[&str]) -> Result<String> {
-    let job = Job::new()?;
-    Ok(job.run(dp_basic(arguments.iter().copied())?)?.expect_success()?.stdout)
+    tests::printed(dp_basic(arguments.iter().copied())?)
 }
 
 /// The chart that dp-basic draws if a flag for it is added to these arguments.
@@ -78,8 +77,9 @@ fn every_question_is_answered() -> Result<()> {
 #[test]
 fn the_numbers_repeat_from_run_to_run() -> Result<()> {
     // Amounts of memory are among them.
-    let arguments = ["answers", "S0.5", "S0.27", "S2.15"];
-    ensure!(printed(&arguments)? == printed(&arguments)?);
+    let run =
+        || Job::new()?.run(dp_basic(["answers", "S0.5", "S0.27", "S2.15"])?)?.expect_success();
+    ensure!(run()?.stdout == run()?.stdout);
     Ok(())
 }
 

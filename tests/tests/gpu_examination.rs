@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use tests::programs::{workspace, xtask};
-use tests::{Job, python};
+use tests::{Job, printed, python};
 
 /// Packages that PyTorch does not require, and the GPU's machine may lack.
 const ABSENT: [&str; 4] = ["numpy", "safetensors", "torchvision", "PIL"];
@@ -85,7 +85,7 @@ for compare, ours, theirs in [
     let mut comparisons = Command::new("python3");
     comparisons.args(["-c", COMPARISONS]).env("PYTHONPATH", workspace().join("tests/gpu"));
     comparisons.env("PYTHONDONTWRITEBYTECODE", "1");
-    let said = Job::new()?.run(comparisons)?.expect_success()?.stdout;
+    let said = printed(comparisons)?;
     let expected = "\
         1 of 1 tensors differ, w by 1.19e-07 at most, where the largest number is 1\n\
         only one side saved w\n\

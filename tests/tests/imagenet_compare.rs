@@ -70,12 +70,12 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
 #[test]
 fn a_whole_epoch_is_measured_instead_of_projected() -> Result<()> {
     let job = Job::new()?;
-    digits::write(job.directory(), 400)?;
-    let sizes = ["--batch-size=100", "--single-batch-size=100", "--steps=4"];
+    digits::write(job.directory(), 80)?;
+    let sizes = ["--batch-size=20", "--single-batch-size=20", "--steps=4"];
     let flags = ["--dataset=mnist", "."].into_iter().chain(sizes).collect::<Vec<_>>();
     let printed = job.run(compare(&flags)?)?.expect_success()?.stdout;
     assert_eq!(printed.matches(" measured ").count(), RUNS.len(), "{printed}");
-    assert!(printed.contains("1 x 100") && printed.contains("2 x 50"), "{printed}");
+    assert!(printed.contains("1 x 20") && printed.contains("2 x 10"), "{printed}");
     Ok(())
 }
 

@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use tests::Job;
 use tests::imagenet::refused;
 use tests::programs::{ddp_imagenet, launch, source};
 use tests::training::losses;
+use tests::{Job, Shared, printed};
 
 /// The smallest network with the shape of the article's.
 const SMALL: [&str; 4] =
@@ -38,16 +39,19 @@ fn on_devices(method: &str, flags: &[&str]) -> Result<(Command, usize)> {
 }
 
 /// The losses of each step, averaged over the ranks, whose shares are equal.
-fn loss_curve(method: &str, flags: &[&str]) -> Result<Vec<f32>> {
-    let job = Job::new()?;
-    let (program, ranks) = on_devices(method, flags)?;
-    job.run(program)?.expect_success()?;
-    let curves =
-        (0..ranks).map(|rank| losses(job.directory(), rank)).collect::<Result<Vec<_>>>()?;
-    let steps = curves[0].len();
-    ensure!(steps > 0 && curves.iter().all(|curve| curve.len() == steps), "{curves:?}");
-    let mean = |step| curves.iter().map(|curve| curve[step]).sum::<f32>() / ranks as f32;
-    Ok((0..steps).map(mean).collect())
+fn loss_curve(method: &str, flags: &[&str]) -> Result<Arc<Vec<f32>>> {
+    static CURVES: Shared<Vec<f32>> = Shared::new();
+    CURVES.get((method, flags), || {
+        let job = Job::new()?;
+        let (program, ranks) = on_devices(method, flags)?;
+        job.run(program)?.expect_success()?;
+        let curves =
+            (0..ranks).map(|rank| losses(job.directory(), rank)).collect::<Result<Vec<_>>>()?;
+        let steps = curves[0].len();
+        ensure!(steps > 0 && curves.iter().all(|curve| curve.len() == steps), "{curves:?}");
+        let mean = |step| curves.iter().map(|curve| curve[step]).sum::<f32>() / ranks as f32;
+        Ok((0..steps).map(mean).collect())
+    })
 }
 
 /// The largest difference of two curves, relative to the second.
@@ -96,7 +100,7 @@ fn without_later_steps(printed: &str) -> String {
 #[test]
 fn a_training_prints_the_companion_repositorys_lines() -> Result<()> {
     let (program, _) = on_devices("single", &["--batch-size=16", "--steps=41", "--lr=0.01"])?;
-    let printed = Job::new()?.run(program)?.expect_success()?.stdout;
+    let printed = printed(program)?;
     insta::assert_snapshot!(without_later_steps(&without_measurements(&printed)), @"
     ==> Preparing data..
     ==> Making model..
@@ -134,7 +138,7 @@ fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
 fn every_epoch_begins_with_its_own_images_and_its_own_means() -> Result<()> {
     let (program, _) =
         on_devices("ddp", &["--batch-size=16", "--steps=1", "--epochs=2", "--lr=0"])?;
-    let printed = Job::new()?.run(program)?.expect_success()?.stdout;
+    let printed = printed(program)?;
     let lines: Vec<_> = printed
         .lines()
         .filter_map(|line| line.strip_prefix("Epoch: [0/500]| loss: "))
@@ -154,7 +158,7 @@ fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
         ["--method=ddp", "--batch-size=240", "--workers=8"],
     ] {
         let program = train_cifar(&[&flags[..], &["--steps=1"]].concat())?;
-        let printed = Job::new()?.run(launch(4, &program)?)?.expect_success()?.stdout;
+        let printed = printed(launch(4, &program)?)?;
         // 8,000 digits in batches of 240.
         assert!(printed.contains("Epoch: [0/34]| loss: "), "{printed}");
     }
@@ -173,10 +177,10 @@ fn on_one_device_all_methods_are_the_same_to_the_last_bit() -> Result<()> {
         job.run(train_cifar(&[&STEPS[..], &[method.as_str()]].concat())?)?.expect_success()?;
         losses(job.directory(), 0)
     };
-    let single = curve("single")?;
+    let single = loss_curve("single", &STEPS)?;
     assert_eq!(single.len(), 8);
     for method in &METHODS[1..] {
-        assert_eq!(curve(method)?, single, "{method}");
+        assert_eq!(curve(method)?, *single, "{method}");
     }
     Ok(())
 }
@@ -221,8 +225,9 @@ fn replicas_that_are_normalised_by_halves_still_learn() -> Result<()> {
 // === How many bytes ===
 
 /// What a training reports about its devices, without the share of time in which they are idle.
-fn devices(method: &str, optimizer: &str) -> Result<Vec<Value>> {
-    devices_with(method, optimizer, &[])
+fn devices(method: &str, optimizer: &str) -> Result<Arc<Vec<Value>>> {
+    static DEVICES: Shared<Vec<Value>> = Shared::new();
+    DEVICES.get((method, optimizer), || devices_with(method, optimizer, &[]))
 }
 
 fn devices_with(method: &str, optimizer: &str, flags: &[&str]) -> Result<Vec<Value>> {
@@ -283,8 +288,8 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
     let mut surplus = Vec::new();
     for (method, optimizer) in trainings {
         let found = devices(method, optimizer)?;
-        assert_eq!(devices(method, optimizer)?, found, "{method}, {optimizer}");
-        for device in &found {
+        assert_eq!(devices_with(method, optimizer, &[])?, *found, "{method}, {optimizer}");
+        for device in found.iter() {
             table += &format!(
                 "{method:14} {optimizer:5} {:6} {:>7} {:>10} {:>9} {:>17}\n",
                 device["device"].as_str().context("no device")?,

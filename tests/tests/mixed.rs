@@ -2,11 +2,12 @@
 //! starts it.
 
 use std::process::Command;
+use std::sync::Arc;
 
 use anyhow::Result;
-use tests::programs::{as_rank, cargo, ddp_mnist, free_port, launch, start_by_hand, torchrun};
+use tests::programs::{as_rank, cargo, ddp_mnist, free_port, launch, torchrun};
 use tests::training::OUTPUTS;
-use tests::{Job, Training, expect_all_succeed, python};
+use tests::{Job, Shared, Training, expect_all_succeed, printed, python};
 
 /// Settings under which a difference would show: momentum carries it on, and two epochs shuffle
 /// twice.
@@ -16,49 +17,37 @@ fn flags() -> impl Iterator<Item = &'static str> {
     FLAGS.into_iter().chain(OUTPUTS)
 }
 
-/// Trains with one rank for each of these programs, started without a launcher.
-fn train_by_hand(programs: Vec<Command>) -> Result<Training> {
-    let job = Job::new()?;
-    let world_size = programs.len();
-    expect_all_succeed(start_by_hand(&job, programs)?)?;
-    Training::of(&job, world_size)
-}
-
-/// Trains with the ranks that a launcher's command starts.
-fn train_launched(command: Command) -> Result<Training> {
-    let job = Job::new()?;
-    job.run(command)?.expect_success()?;
-    Training::of(&job, 2)
+/// The training of two ranks under `launch`.
+fn launched() -> Result<Arc<Training>> {
+    static TRAINING: Shared<Training> = Shared::new();
+    TRAINING.get((), || Training::run(launch(2, &ddp_mnist(flags())?)?, 2))
 }
 
 #[test]
 fn a_python_rank_and_a_rust_rank_train_together_whichever_comes_first() -> Result<()> {
     let python = || python("ddp_mnist", flags());
     let rust = || ddp_mnist(flags());
-    let two_python_ranks = train_by_hand(vec![python()?, python()?])?;
-    train_by_hand(vec![python()?, rust()?])?.expect_equal(&two_python_ranks)?;
-    train_by_hand(vec![rust()?, python()?])?.expect_equal(&two_python_ranks)
+    let two_python_ranks = Training::by_hand([python(), python()])?;
+    Training::by_hand([python(), rust()])?.expect_equal(&two_python_ranks)?;
+    Training::by_hand([rust(), python()])?.expect_equal(&two_python_ranks)
 }
 
 #[test]
 fn torchrun_starts_ddp_mnist_as_launch_does() -> Result<()> {
-    let program = ddp_mnist(flags())?;
-    let launched = train_launched(launch(2, &program)?)?;
-    train_launched(torchrun(2, &program)?)?.expect_equal(&launched)
+    let by_torchrun = Training::run(torchrun(2, &ddp_mnist(flags())?)?, 2)?;
+    by_torchrun.expect_equal(&*launched()?)
 }
 
 #[test]
 fn launch_starts_python_as_torchrun_does() -> Result<()> {
     let program = python("ddp_mnist", flags())?;
-    let launched = train_launched(launch(2, &program)?)?;
-    train_launched(torchrun(2, &program)?)?.expect_equal(&launched)
+    let launched = Training::run(launch(2, &program)?, 2)?;
+    Training::run(torchrun(2, &program)?, 2)?.expect_equal(&launched)
 }
 
 #[test]
 fn ranks_started_by_hand_train_as_launched_ones() -> Result<()> {
-    let program = || ddp_mnist(flags());
-    let launched = train_launched(launch(2, &program()?)?)?;
-    train_by_hand(vec![program()?, program()?])?.expect_equal(&launched)
+    Training::by_hand([ddp_mnist(flags()), ddp_mnist(flags())])?.expect_equal(&*launched()?)
 }
 
 #[test]
@@ -66,13 +55,13 @@ fn launch_starts_cargo_run() -> Result<()> {
     let job = Job::new()?;
     let output = |name| job.directory().join(name).display().to_string();
     let mut cargo = cargo();
-    cargo.args(["run", "--release", "--package", "ddp-mnist", "--"]);
+    // With `--package`, cargo would choose the features of dependencies for this package alone, and
+    // compile half of them anew.
+    cargo.args(["run", "--release", "--bin", "ddp-mnist", "--"]);
     cargo.args(FLAGS).args(["--metrics", &output("metrics")]);
     cargo.args(["--save", &output("model.safetensors")]).env("OMP_NUM_THREADS", "1");
     job.run(launch(2, &cargo)?)?.expect_success()?;
-    let by_cargo = Training::of(&job, 2)?;
-    drop(job);
-    train_launched(launch(2, &ddp_mnist(flags())?)?)?.expect_equal(&by_cargo)
+    Training::of(&job, 2)?.expect_equal(&*launched()?)
 }
 
 #[test]
@@ -92,7 +81,7 @@ fn torchrun_may_start_all_ranks_again() -> Result<()> {
     fails_once.arg(program.get_program()).args(program.get_args());
     let mut torchrun = torchrun(2, &fails_once)?;
     torchrun.env("PET_MAX_RESTARTS", "1");
-    let printed = Job::new()?.run(torchrun)?.expect_success()?.stdout;
+    let printed = printed(torchrun)?;
     assert_eq!(printed.lines().filter(|line| line.starts_with("Epoch=0")).count(), 2, "{printed}");
     Ok(())
 }

@@ -2,23 +2,16 @@
 //! weights.
 
 use anyhow::Result;
-use tests::programs::{ddp_mnist, launch, start_by_hand};
+use tests::programs::{ddp_mnist, launch};
 use tests::training::OUTPUTS;
-use tests::{Job, Training, expect_all_succeed, python};
+use tests::{Training, python};
 
 /// Trains with these flags in Rust and in Python, and compares the results.
 fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
     let flags = || flags.iter().copied().chain(OUTPUTS);
-
-    let job = Job::new()?;
-    job.run(launch(world_size, &ddp_mnist(flags())?)?)?.expect_success()?;
-    let rust = Training::of(&job, world_size)?;
-    drop(job);
-
-    let job = Job::new()?;
-    let programs = (0..world_size).map(|_| python("ddp_mnist", flags())).collect::<Result<_>>()?;
-    expect_all_succeed(start_by_hand(&job, programs)?)?;
-    rust.expect_equal(&Training::of(&job, world_size)?)
+    let rust = Training::run(launch(world_size, &ddp_mnist(flags())?)?, world_size)?;
+    let in_python = (0..world_size).map(|_| python("ddp_mnist", flags()));
+    rust.expect_equal(&Training::by_hand(in_python)?)
 }
 
 #[test]

@@ -3,28 +3,16 @@
 //! and in evaluation.
 
 use anyhow::{Result, ensure};
-use tests::programs::example;
-use tests::{Job, python, safetensors};
+use tests::parity::{Both, FILE, expect_equal_tensors};
 
 /// Trains and evaluates one batch in Rust and in Python, and compares the results.
 fn expect_parity(arch: &str) -> Result<()> {
-    let job = Job::new()?;
-    let [rust, python] = [
-        job.run(example("models", [arch, "rust.safetensors"])?)?.expect_success()?,
-        job.run(python("models", [arch, "python.safetensors"])?)?.expect_success()?,
-    ];
-    assert_eq!(rust.stdout, python.stdout, "the order of {arch}'s parameters");
-
-    let rust = safetensors::read(&job.directory().join("rust.safetensors"))?;
-    let python = safetensors::read(&job.directory().join("python.safetensors"))?;
-    let names = [&rust, &python].map(|file| file.keys().cloned().collect::<Vec<_>>());
-    ensure!(names[0] == names[1], "{:?} against {:?}", names[0], names[1]);
-    for (name, tensor) in &rust {
-        ensure!(tensor == &python[name], "{name} of {arch} differs");
-    }
+    let Both { tensors, printed: [rust, python] } =
+        expect_equal_tensors("models", "models", &[arch, FILE])?;
+    assert_eq!(rust, python, "the order of {arch}'s parameters");
     // Rules out a batch norm that does nothing, on both sides.
-    ensure!(rust["initial.bn1.running_mean"] != rust["train.bn1.running_mean"]);
-    ensure!(rust["train.logits"] != rust["eval.logits"]);
+    ensure!(tensors["initial.bn1.running_mean"] != tensors["train.bn1.running_mean"]);
+    ensure!(tensors["train.logits"] != tensors["eval.logits"]);
     Ok(())
 }
 

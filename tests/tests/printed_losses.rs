@@ -2,13 +2,12 @@
 
 use anyhow::{Result, ensure};
 use tests::programs::example;
-use tests::{Job, python};
+use tests::{printed, python};
 
 #[test]
 fn the_drafts_losses_equal_python() -> Result<()> {
-    let job = Job::new()?;
-    let rust = job.run(example("printed_losses", [])?)?.expect_success()?.stdout;
-    let python = job.run(python("printed_losses", [])?)?.expect_success()?.stdout;
+    let rust = printed(example("printed_losses", [])?)?;
+    let python = printed(python("printed_losses", [])?)?;
     ensure!(python.lines().count() == 3, "{python}");
     // Below the heading, each line goes on with what Python does not print.
     let mut lines = python.lines().zip(rust.lines().skip(1));

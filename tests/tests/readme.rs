@@ -1,7 +1,7 @@
 //! The READMEs show code that is compiled and tested, not an outdated copy.
 
 use anyhow::{Context, Result};
-use tests::Job;
+use tests::printed;
 use tests::programs::{example, launch, source};
 
 #[test]
@@ -26,7 +26,7 @@ fn the_readmes_example_is_the_compiled_one() -> Result<()> {
 
 #[test]
 fn the_readmes_example_trains_the_same_weights_on_both_ranks() -> Result<()> {
-    let output = Job::new()?.run(launch(2, &example("readme", [])?)?)?.expect_success()?.stdout;
+    let output = printed(launch(2, &example("readme", [])?)?)?;
     let mut sums: Vec<_> = output.lines().filter_map(|line| line.split_once(": ")).collect();
     sums.sort_unstable();
     let [(first, weights), (second, others)] = sums[..] else {

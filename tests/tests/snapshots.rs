@@ -7,19 +7,14 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use tests::programs::{ddp_mnist, dp_basic, launch, launch_with};
 use tests::training::OUTPUTS;
-use tests::{Job, Training};
-
-/// The output of a program that runs alone.
-fn printed(program: Command) -> Result<String> {
-    Ok(Job::new()?.run(program)?.expect_success()?.stdout)
-}
+use tests::{Training, printed};
 
 /// The output of each rank, separately, since the ranks print in no fixed order.
 fn printed_by_rank(ranks: usize, program: &Command) -> Result<BTreeMap<usize, String>> {
     let flags = ["-n", &ranks.to_string(), "--tee", "1", "--log-dir", "logs"];
     let command = launch_with(&flags, program)?;
     let mut printed: BTreeMap<usize, String> = BTreeMap::new();
-    for line in Job::new()?.run(command)?.expect_success()?.stdout.lines() {
+    for line in tests::printed(command)?.lines() {
         let rank_and_text = line.strip_prefix("[rank").and_then(|rest| rest.split_once("]: "));
         let (rank, text) = rank_and_text.with_context(|| format!("no rank printed: {line}"))?;
         let lines = printed.entry(rank.parse()?).or_default();
@@ -114,10 +109,8 @@ fn ddp_mnist_prints_a_line_a_rank_and_then_one_an_epoch() -> Result<()> {
 #[test]
 fn the_loss_falls_along_this_curve() -> Result<()> {
     let flags = ["--epochs", "1", "--lr", "0.05", "--momentum", "0.9"];
-    let job = Job::new()?;
     let program = ddp_mnist(flags.into_iter().chain(OUTPUTS))?;
-    job.run(launch(2, &program)?)?.expect_success()?;
-    let training = Training::of(&job, 2)?;
+    let training = Training::run(launch(2, &program)?, 2)?;
     let curve = training.losses.iter().enumerate().flat_map(|(rank, losses)| {
         let line = move |(step, loss)| format!("rank {rank}, step {step:2}: {loss:.4}\n");
         losses.iter().enumerate().map(line)

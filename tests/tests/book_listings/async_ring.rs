@@ -1,13 +1,12 @@
 //! Chapter "Parameter server and ring".
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::{async_update, example, launch};
 
 use super::listing::{EXACT, expect_listing, expect_times};
 use super::printed;
+use crate::async_ring::{TRAFFIC, cost, traffic};
 
 #[test]
 fn the_articles_figures_are_as_the_book_shows() -> Result<()> {
@@ -24,13 +23,14 @@ fn the_articles_figures_are_as_the_book_shows() -> Result<()> {
 #[test]
 fn the_bytes_of_both_methods_are_as_the_book_shows() -> Result<()> {
     for method in ["sync-ps", "ring"] {
-        let flags = format!("{method} --epochs 1 --batch-size 250");
+        let flags = format!("{method} {TRAFFIC}");
         let mut listing = format!(
             "$ for n in 2 4 5 8; do\n    cargo launch -n $n async-update -- {flags} | grep sent\n  done\n"
         );
         for ranks in [2, 4, 5, 8] {
-            let text = printed(launch(ranks, &async_update(flags.split(' '))?)?)?;
-            let sent = text.lines().find(|line| line.contains("sent")).context("no bytes")?;
+            let run = traffic(method, ranks)?;
+            let sent =
+                run.printed.lines().find(|line| line.contains("sent")).context("no bytes")?;
             listing += &format!("{sent}\n");
         }
         expect_listing(&format!("{}_bytes.txt", method.replace('-', "_")), &listing, EXACT)?;
@@ -51,12 +51,10 @@ fn the_ring_is_compared_with_other_ways_as_the_book_shows() -> Result<()> {
 
 #[test]
 fn what_an_update_costs_is_as_the_book_shows() -> Result<()> {
-    let job = Job::new()?;
-    let flags = "cost --plot plots";
-    let ended = job.run(launch(4, &async_update(flags.split(' '))?)?)?.expect_success()?;
-    let svg = fs::read_to_string(job.directory().join("plots/cost.svg"))?;
-    let shown = format!("$ cargo launch -n 4 async-update -- {flags}\n");
-    expect_times("cost.txt", &(shown + &ended.stdout), "cost.svg", &svg)
+    let run = cost(4)?;
+    let (text, svg) = &*run;
+    let shown = "$ cargo launch -n 4 async-update -- cost --plot plots\n".to_owned();
+    expect_times("cost.txt", &(shown + text), "cost.svg", svg)
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! The examples of the library, from all chapters.
 
 use anyhow::Result;
-use tests::Job;
 use tests::programs::{example, launch, source};
 
 use super::listing::{EXACT, TRAINED, expect_listing};
-use super::run_by_rank;
+use super::{printed, run_by_rank};
 
 /// The example's name, its number of ranks (0: no launcher), and whether ranks other than 0 print.
 const EXAMPLES: [(&str, usize, bool); 25] = [
@@ -41,14 +40,14 @@ fn the_examples_print_what_the_book_shows() -> Result<()> {
     for (name, ranks, all_print) in EXAMPLES {
         let run = format!("cargo run -rq -p tch-parallel --example {name}");
         let (shown, printed) = if ranks == 0 {
-            (run, Job::new()?.run(example(name, [])?)?.expect_success()?.stdout)
+            (run, printed(example(name, [])?)?)
         } else if all_print {
             let shown = format!("cargo launch -n {ranks} --tee 1 -- {run}");
             (shown, run_by_rank(ranks, &example(name, [])?)?)
         } else {
             let command = launch(ranks, &example(name, [])?)?;
             let shown = format!("cargo launch -n {ranks} -- {run}");
-            (shown, Job::new()?.run(command)?.expect_success()?.stdout)
+            (shown, printed(command)?)
         };
         let code = source(format!("core/examples/{name}.rs"))?;
         assert!(code.contains(&format!("//! {shown}\n")), "{name}.rs does not say `{shown}`");

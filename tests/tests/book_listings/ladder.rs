@@ -41,7 +41,8 @@ fn from_step_to_step_these_lines_differ() -> Result<()> {
 
 #[test]
 fn on_every_step_the_losses_are_those_of_one_device() -> Result<()> {
-    let losses = printed(example("single_device", [])?)?;
+    // A run of its own, which the first of the others must repeat.
+    let losses = Job::new()?.run(example("single_device", [])?)?.expect_success()?.stdout;
     for (listing, name, flag) in [
         ("ladder_single.txt", "single_device", ""),
         ("ladder_data_parallel.txt", "data_parallel", "2xcpu"),

@@ -26,13 +26,8 @@ mod sampler;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use tests::Job;
+use tests::printed;
 use tests::programs::launch_with;
-
-/// The output of a program that must succeed.
-fn printed(program: Command) -> Result<String> {
-    Ok(Job::new()?.run(program)?.expect_success()?.stdout)
-}
 
 /// The command that extracts the loss from the output of async-update.
 const FOR_LOSS: &str = "grep -o 'loss=.*'";

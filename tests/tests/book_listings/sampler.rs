@@ -5,7 +5,7 @@ use tests::Job;
 use tests::programs::{as_rank, dp_basic, example, free_port, launch, launch_with};
 
 use super::listing::{EXACT, expect_listing};
-use super::run_by_rank;
+use super::{printed, run_by_rank};
 
 #[test]
 fn the_toy_prints_what_the_book_shows() -> Result<()> {
@@ -17,7 +17,7 @@ fn the_toy_prints_what_the_book_shows() -> Result<()> {
         let shown = format!("$ cargo launch -n 2 --tee 1 dp-basic -- {flags}\n");
         expect_listing(name, &(shown + &printed), EXACT)?;
     }
-    let printed = Job::new()?.run(dp_basic(["sampler", "--no-sleep"])?)?.expect_success()?.stdout;
+    let printed = printed(dp_basic(["sampler", "--no-sleep"])?)?;
     let shown = "$ cargo run -rq -p dp-basic -- sampler --no-sleep\n";
     expect_listing("sampler_alone.txt", &(shown.to_owned() + &printed), EXACT)
 }
