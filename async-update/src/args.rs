@@ -2,12 +2,12 @@
 
 use crate::pace::Straggler;
 use clap::builder::RangedU64ValueParser;
+use report::MnistArgs;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tch::Device;
-use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Shard, Split, download};
+use tch_parallel::data::Mnist;
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};
 use tch_parallel::{Error, Result};
 
@@ -42,12 +42,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "RANK:MS")]
     pub straggle: Vec<Straggler>,
 
-    /// Directory of MNIST's IDX files; by default 10,000 digits that are part of the program.
-    #[arg(long)]
-    pub data_dir: Option<PathBuf>,
-    /// Download all 70,000 digits of MNIST first.
-    #[arg(long, conflicts_with = "data_dir")]
-    pub download: bool,
+    #[command(flatten)]
+    data: MnistArgs,
     /// Write what happens in every step to this directory, as JSON lines, one file per rank.
     #[arg(long)]
     pub metrics: Option<PathBuf>,
@@ -58,24 +54,8 @@ pub struct TrainArgs {
 impl TrainArgs {
     /// The training set and the test set.
     pub fn data(&self) -> Result<(Arc<Mnist>, Arc<Mnist>)> {
-        let directory =
-            if self.download { Some(download::mnist()?) } else { self.data_dir.clone() };
-        let split = |split| match &directory {
-            Some(directory) => Mnist::from_dir(directory, split),
-            None => Mnist::embedded(split),
-        };
-        Ok((Arc::new(split(Split::Train)?), Arc::new(split(Split::Test)?)))
-    }
-
-    /// Where the worker with this number on its host computes gradients; workers can share a GPU.
-    pub fn device(&self, local_rank: usize) -> Result<Device> {
-        self.device.of_worker(local_rank)
-    }
-
-    /// One worker's share of the data.
-    pub fn loader(&self, data: &Arc<Mnist>, worker: Shard) -> Result<DataLoader<Arc<Mnist>>> {
-        let sampler = DistributedSampler::new(worker, self.sampler_seed);
-        DataLoader::new(Arc::clone(data), sampler, self.batch_size)
+        let (train_set, test_set) = self.data.load()?;
+        Ok((Arc::new(train_set), Arc::new(test_set)))
     }
 
     /// How many batches all workers do together: every method sees the same number of samples.

@@ -12,7 +12,7 @@ use report::{println, say_unused_gpus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tch::{Device, Tensor};
-use tch_parallel::data::{Dataset, Mnist, Shard};
+use tch_parallel::data::{DataLoader, Dataset, DistributedSampler, Mnist, Shard};
 use tch_parallel::distributed::{ProcessGroup, init_process_group};
 
 /// One loop for all methods: what differs is where θ comes from, and where the gradient goes.
@@ -26,7 +26,8 @@ pub fn train(
     method: &mut dyn Method,
     log: &mut Log,
 ) -> Result<()> {
-    let loader = args.loader(train_set, worker)?;
+    let sampler = DistributedSampler::new(worker, args.sampler_seed);
+    let loader = DataLoader::new(Arc::clone(train_set), sampler, args.batch_size)?;
     let mut left = args.batches(train_set.len()).div_ceil(worker.num_replicas());
     let mut batches = batches::forever(&loader);
     let pace = Pace::new(Duration::from_millis(args.step_time), &args.straggle, log.rank);
@@ -60,7 +61,7 @@ pub fn synchronous<M: Method>(
     if rank == 0 {
         say_unused_gpus(args.device);
     }
-    let device = args.device(group.local_rank())?;
+    let device = args.device.of_worker(group.local_rank())?;
 
     let mut theta = model::initial_parameters(args.seed);
     group.broadcast(&mut theta, 0)?;
@@ -100,7 +101,7 @@ pub fn asynchronous<M: Method>(
     if place.rank == place.servers {
         say_unused_gpus(args.device);
     }
-    let device = args.device(place.local_rank)?;
+    let device = args.device.of_worker(place.local_rank)?;
     let mut log = Log::create(args.metrics.as_deref(), Shard::new(place.rank, place.ranks)?)?;
     let mut method = method(Shards::connect(place, &args.meeting)?);
     let mut theta = model::zeros();

@@ -1,10 +1,10 @@
 //! The command line.
 
-use clap::{Parser, ValueEnum};
-use report::{CommHookArgs, ProcessGroupArgs, ReportArgs, Resume, positive};
+use clap::Parser;
+use report::{CommHookArgs, MnistArgs, ProcessGroupArgs, ReportArgs, Resume, positive};
 use std::path::PathBuf;
 use tch_parallel::Result;
-use tch_parallel::data::{DataLoaderOptions, Mnist, Split, download};
+use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::distributed::DdpOptions;
 use tch_parallel::optim::SgdOptions;
 
@@ -50,15 +50,8 @@ pub struct Args {
     #[arg(long)]
     pub no_shuffle: bool,
 
-    /// Data set to train on.
-    #[arg(long, value_enum, default_value_t = Dataset::Mnist)]
-    pub dataset: Dataset,
-    /// Directory of the IDX files; by default 10,000 of MNIST's digits that are part of the program.
-    #[arg(long, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// Download all 70,000 digits of MNIST first.
-    #[arg(long, conflicts_with = "data_dir")]
-    pub download: bool,
+    #[command(flatten)]
+    pub data: MnistArgs,
     /// Threads that load batches ahead; 0 loads them in the training loop. By default 2 with a GPU;
     /// on the CPU 0, because the ranks keep its cores busy.
     #[arg(long, visible_alias = "num-workers")]
@@ -114,31 +107,7 @@ pub struct Args {
     pub comm_hook: CommHookArgs,
 }
 
-/// Ten classes of 28 by 28 grey pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Dataset {
-    /// Handwritten digits.
-    Mnist,
-    /// Clothes; Debian's package dataset-fashion-mnist has all 70,000.
-    FashionMnist,
-}
-
 impl Args {
-    /// The training set and the test set.
-    pub fn data(&self) -> Result<(Mnist, Mnist)> {
-        let directory = match (&self.data_dir, self.download, self.dataset) {
-            (Some(directory), ..) => Some(directory.clone()),
-            (None, true, Dataset::Mnist) => Some(download::mnist()?),
-            _ => None,
-        };
-        let split = |split| match (&directory, self.dataset) {
-            (Some(directory), _) => Mnist::from_dir(directory, split),
-            (None, Dataset::Mnist) => Mnist::embedded(split),
-            (None, Dataset::FashionMnist) => Mnist::fashion(split),
-        };
-        Ok((split(Split::Train)?, split(Split::Test)?))
-    }
-
     /// `pin_memory`: whether batches are copied to a GPU.
     pub fn loader(&self, pin_memory: bool) -> DataLoaderOptions {
         DataLoaderOptions {

@@ -32,7 +32,7 @@ fn main() {
 
 fn train(args: &Args) -> Result<()> {
     // ANCHOR: data
-    let (train_set, test_set) = args.data()?;
+    let (train_set, test_set) = args.data.load()?;
     let group = init_process_group(args.process_group.options())?;
     let device = group.device();
     if group.rank() == 0 && !args.no_save {

@@ -19,6 +19,7 @@
 //! | `command_line` | [`parse`]: the command line, as argparse would read it |
 //! | `vocabulary` | [`Originals`]: the original's flags, and what stands for them here ([`Here`]) |
 //! | `comm_hook` | [`CommHookArgs`]: how gradients are compressed |
+//! | `mnist` | [`MnistArgs`]: MNIST and what has its form |
 //! | `precision` | [`Precision`]: 16-bit floats |
 //! | `devices` | [`DevicesArgs`]: the devices of a training, and those of one of its processes |
 //! | `bytes` | [`size`]: amounts of memory, as people write them |
@@ -40,6 +41,7 @@ mod flags;
 mod in_flight;
 mod meter;
 mod metrics_log;
+mod mnist;
 mod pass;
 mod precision;
 mod progress;
@@ -61,6 +63,7 @@ pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value, positive, say_
 pub use in_flight::InFlight;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
+pub use mnist::MnistArgs;
 pub use pass::{Batches, Meters, Pass};
 pub use precision::Precision;
 pub use progress::{progress_bar, say};

@@ -8,15 +8,17 @@
 //! | `cost` | `cost` | what a message costs, and so an update |
 //! | `ring` | `ring show`, `ring check` | where the chunks are, and whether the sums are right |
 //!
-//! `least_squares` is what `quadratic` and `cost` fit with.
+//! `histogram` shows how stale the gradients were of which a server made its model; `least_squares` is what `quadratic` and `cost` fit with.
 
 mod compare;
 mod cost;
+mod histogram;
 mod least_squares;
 mod quadratic;
 mod ring;
 mod trace;
 
+pub use histogram::histogram;
 pub use ring::RingExhibit;
 
 use anyhow::Result;

@@ -8,13 +8,11 @@
 //! | `workers` | how far each worker is, and which batches are left |
 //! | `rule` | what an update does to θ |
 //! | `gate` | how far a worker may run ahead |
-//! | `histogram` | how stale the gradients were |
 //! | `protocol` | what workers and servers say to each other |
 //! | `connection` | how they find each other; the worker's side |
 
 mod connection;
 mod gate;
-mod histogram;
 mod protocol;
 mod rule;
 mod serve;

@@ -3,13 +3,13 @@
 
 use super::connection::{HERE, connect, meeting_point};
 use super::gate::Gate;
-use super::histogram::histogram;
 use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
 use super::rule::Rule;
 use super::shard::Shard;
 use super::workers::Workers;
 use crate::args::{Place, TrainArgs};
 use crate::events::{Log, Outcome};
+use crate::exhibits::histogram;
 use crate::link::Link;
 use crate::model;
 use anyhow::{Result, ensure};
@@ -82,8 +82,14 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
                 let theta = gather(&colleagues, &server.shard().theta)?;
                 if rank == 0 {
                     server.conclude(service, come.len(), &theta, &test_set)?;
-                    let missing = place.workers().filter(|worker| !come.contains_key(worker));
-                    announce_waiting(waiting, &missing.collect::<Vec<_>>());
+                    let mut missing: Vec<_> = place.workers().collect();
+                    missing.retain(|worker| !come.contains_key(worker));
+                    if !missing.is_empty() {
+                        let limit = Duration::from_secs(waiting.as_secs());
+                        eprintln!(
+                            "[server] all is done; waiting {limit:?} for workers {missing:?}, which have not come"
+                        );
+                    }
                 }
             }
             ensure!(
@@ -101,16 +107,6 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
         }
     })?;
     Ok(server.shard().log.end()?)
-}
-
-/// Says for whom the server waits when all is done, if there is anybody.
-fn announce_waiting(limit: Duration, missing: &[usize]) {
-    if !missing.is_empty() {
-        let limit = Duration::from_secs(limit.as_secs());
-        eprintln!(
-            "[server] all is done; waiting {limit:?} for workers {missing:?}, which have not come"
-        );
-    }
 }
 
 /// All of θ, of which each server has a shard; only rank 0 gets it.

@@ -1,0 +1,49 @@
+//! MNIST and what has its form, as programs let the user choose it.
+
+use clap::ValueEnum;
+use std::path::PathBuf;
+use tch_parallel::Result;
+use tch_parallel::data::{Mnist, Split, download};
+
+/// Which digits or clothes a program learns to tell apart.
+#[derive(Debug, Clone, clap::Args)]
+pub struct MnistArgs {
+    /// Data set to train on.
+    #[arg(long, value_enum, default_value_t = Dataset::Mnist)]
+    dataset: Dataset,
+    /// Directory of the IDX files; by default 10,000 of MNIST's digits that are part of the program.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Download all 70,000 digits of MNIST first.
+    #[arg(long, conflicts_with = "data_dir")]
+    download: bool,
+}
+
+/// Ten classes of 28 by 28 grey pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Dataset {
+    /// Handwritten digits.
+    Mnist,
+    /// Clothes; Debian's package dataset-fashion-mnist has all 70,000.
+    FashionMnist,
+}
+
+impl MnistArgs {
+    /// The training set and the test set.
+    ///
+    /// # Errors
+    /// Those of [`Mnist::from_dir`] and [`download::mnist`].
+    pub fn load(&self) -> Result<(Mnist, Mnist)> {
+        let directory = match (&self.data_dir, self.download, self.dataset) {
+            (Some(directory), ..) => Some(directory.clone()),
+            (None, true, Dataset::Mnist) => Some(download::mnist()?),
+            _ => None,
+        };
+        let split = |split| match (&directory, self.dataset) {
+            (Some(directory), _) => Mnist::from_dir(directory, split),
+            (None, Dataset::Mnist) => Mnist::embedded(split),
+            (None, Dataset::FashionMnist) => Mnist::fashion(split),
+        };
+        Ok((split(Split::Train)?, split(Split::Test)?))
+    }
+}
