@@ -7,7 +7,6 @@
 //! cargo run -rq -p ddp-imagenet --features cuda --example models -- resnet18 resnet18.safetensors cuda:0
 //! ```
 
-use std::collections::HashMap;
 use std::env;
 
 use anyhow::{Context, Result};
@@ -17,7 +16,7 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::LogicalDevice;
 use tch_parallel::backends::cudnn;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated};
-use tch_parallel::nn::NormLayer;
+use tch_parallel::nn::{NormLayer, named_parameters};
 
 const CLASSES: i64 = 10;
 
@@ -51,7 +50,7 @@ fn main() -> Result<()> {
             bytes.push(("max_memory_allocated", max_memory_allocated(home)?));
         }
         saved.push((format!("{mode}.logits"), logits.detach().to_device(Device::Cpu)));
-        let mut inputs = parameters(&vs);
+        let mut inputs = named_parameters(&vs);
         inputs.push(("images".into(), images.shallow_clone()));
         for (name, tensor) in inputs {
             saved.push((format!("{mode}.{name}.grad"), copy(&tensor.grad())));
@@ -60,23 +59,12 @@ fn main() -> Result<()> {
         saved.extend(copies(mode, buffers()));
     }
 
-    for (name, parameter) in parameters(&vs) {
+    for (name, parameter) in named_parameters(&vs) {
         println!("{name} {:?}", parameter.size());
     }
     saved.extend(bytes.into_iter().map(|(name, n)| (name.into(), Tensor::from(n as i64))));
     Tensor::write_safetensors(&saved, file)?;
     Ok(())
-}
-
-/// The trainable variables in the order of registration, which DistributedDataParallel needs to be
-/// the same on all ranks. tch knows their names by their addresses only.
-fn parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
-    let names: HashMap<_, _> =
-        vs.variables().into_iter().map(|(name, tensor)| (tensor.data_ptr(), name)).collect();
-    vs.trainable_variables()
-        .into_iter()
-        .map(|parameter| (names[&parameter.data_ptr()].clone(), parameter))
-        .collect()
 }
 
 /// As they are now.
