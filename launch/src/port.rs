@@ -40,6 +40,15 @@ impl MasterPort {
 /// as an ephemeral port, but a program that names it and sets SO_REUSEADDR, as servers do, can bind
 /// it too. Whichever listens first is then the only one that can.
 fn reserve(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
+    let socket = bound(SocketAddr::new(address, 0))?;
+    let bound: SockaddrStorage = getsockname(socket.as_raw_fd())?;
+    let port = bound.as_sockaddr_in6().map(SockaddrIn6::port);
+    let port = port.or_else(|| bound.as_sockaddr_in().map(SockaddrIn::port));
+    Ok((port.ok_or(Errno::EAFNOSUPPORT)?, socket))
+}
+
+/// A socket that has this address, as others may that set SO_REUSEADDR too and do not listen.
+pub(crate) fn bound(address: SocketAddr) -> nix::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&socket, sockopt::ReuseAddr, &true)?;
@@ -47,11 +56,8 @@ fn reserve(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
         // The system's default can differ.
         setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
     }
-    bind(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(address, 0)))?;
-    let bound: SockaddrStorage = getsockname(socket.as_raw_fd())?;
-    let port = bound.as_sockaddr_in6().map(SockaddrIn6::port);
-    let port = port.or_else(|| bound.as_sockaddr_in().map(SockaddrIn::port));
-    Ok((port.ok_or(Errno::EAFNOSUPPORT)?, socket))
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+    Ok(socket)
 }
 
 /// Refuses, before any rank of a job of one node starts, an address on which rank 0 could not listen.

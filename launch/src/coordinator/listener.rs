@@ -1,12 +1,14 @@
 //! Where the coordinator listens: on the address where the nodes meet, and nowhere else.
 
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::errno::Errno;
+use nix::sys::socket::{Backlog, listen};
 
 use crate::args::Args;
 use crate::console::say;
+use crate::port::bound;
 
 /// Who listens on the port where the nodes meet.
 pub(crate) enum Meeting {
@@ -63,14 +65,30 @@ pub(crate) fn open(args: &Args) -> Result<Meeting> {
         }
         say(problem);
     }
-    let local: Vec<SocketAddr> = local.into_iter().map(|ip| (ip, port).into()).collect();
-    match TcpListener::bind(&local[..]) {
+    let nowhere = Err(Errno::EADDRNOTAVAIL);
+    let listening =
+        local.into_iter().fold(nowhere, |found, ip| found.or_else(|_| claim((ip, port).into())));
+    match listening {
         Ok(listener) => Ok(Meeting::Here(listener)),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(match is_host {
+        Err(Errno::EADDRINUSE) => Ok(match is_host {
             Some(_) => Meeting::Taken,
             None => Meeting::Elsewhere,
         }),
         Err(error) => Err(error).with_context(cannot),
+    }
+}
+
+/// Listens on the address, unless another socket does.
+fn claim(address: SocketAddr) -> nix::Result<TcpListener> {
+    loop {
+        let socket = bound(address)?;
+        match listen(&socket, Backlog::MAXCONN) {
+            Ok(()) => return Ok(socket.into()),
+            // Sockets that begin to listen at the same instant hinder each other, and then none of
+            // them does. If another one listens, the address cannot be bound.
+            Err(Errno::EADDRINUSE) => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -106,7 +124,26 @@ fn own_address(other: SocketAddr) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
     use super::*;
+
+    #[test]
+    fn of_launchers_that_start_at_the_same_instant_one_listens() {
+        const LAUNCHERS: usize = 4;
+        let socket = bound(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = TcpListener::from(socket.try_clone().unwrap()).local_addr().unwrap();
+        for _ in 0..1_000 {
+            let start = Barrier::new(LAUNCHERS);
+            let claim = || (start.wait(), claim(address)).1;
+            let claims = thread::scope(|scope| {
+                let launchers = [(); LAUNCHERS].map(|()| scope.spawn(claim));
+                launchers.map(|launcher| launcher.join().unwrap())
+            });
+            assert_eq!(claims.iter().filter(|claim| claim.is_ok()).count(), 1, "{claims:?}");
+        }
+    }
 
     #[test]
     fn an_address_of_this_machine_is_told_from_anothers() {
