@@ -1,4 +1,4 @@
-//! What an all-reduce costs between the ranks of one host, beside a mere copy of the bytes.
+//! What collectives cost between the ranks of one host, beside a mere copy of the bytes.
 //!
 //! ```text
 //! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example exchange
@@ -13,8 +13,8 @@ use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, ReduceOp, init_process_group,
 };
 
-/// From a loss to the gradients of a layer of 7 million parameters.
-const BYTES: [i64; 5] = [4, 64 << 10, 472 << 10, 4 << 20, 26 << 20];
+/// Of all ranks' parts together: from a loss to the gradients of a layer of 17 million parameters.
+const BYTES: [i64; 6] = [4, 64 << 10, 472 << 10, 4 << 20, 26 << 20, 64 << 20];
 /// How long each figure is measured.
 const TIME: Duration = Duration::from_millis(200);
 
@@ -28,21 +28,31 @@ fn run() -> Result<()> {
     let first = group.rank() == 0;
     if first {
         println!("{} ranks, {}", group.world_size(), group.transport());
-        println!("{:>10} {:>14} {:>17} {:>10}", "bytes", "all_reduce", "allocated for it", "copy");
+        print!("{:>10} {:>14} {:>17}", "bytes", "all_reduce", "allocated for it");
+        println!(" {:>14} {:>14} {:>10}", "reduce_scatter", "all_gather", "copy");
     }
     for bytes in BYTES {
         let mut ordinary = Tensor::zeros([bytes / 4], (Kind::Float, group.device()));
         let mut allocated = group.allocate_tensor(&[bytes / 4], Kind::Float)?;
         let _ = allocated.zero_();
+        // The shortest tensor has one value for all ranks.
+        let part = (bytes / 4 / group.world_size() as i64).max(1);
+        let parts = group.allocate_tensor(&[part * group.world_size() as i64], Kind::Float)?;
+        let mut own = parts.narrow(0, part * group.rank() as i64, part);
+        let mut gathered = parts.shallow_clone();
         let mut other = ordinary.zeros_like();
         let figures = [
             median(&group, || Ok(group.all_reduce(&mut ordinary, ReduceOp::Sum)?))?,
             median(&group, || Ok(group.all_reduce(&mut allocated, ReduceOp::Sum)?))?,
+            median(&group, || Ok(group.reduce_scatter_tensor(&mut own, &parts, ReduceOp::Sum)?))?,
+            median(&group, || Ok(group.all_gather_into_tensor(&mut gathered, &own)?))?,
             median(&group, || Ok(other.f_copy_(&allocated)?))?,
         ];
         if first {
-            let [ordinary, allocated, copy] = figures.map(|time| time.as_secs_f64() * 1e3);
-            println!("{bytes:>10} {ordinary:>11.3} ms {allocated:>14.3} ms {copy:>7.3} ms");
+            let [ordinary, allocated, reduced, gathered, copy] =
+                figures.map(|time| time.as_secs_f64() * 1e3);
+            print!("{bytes:>10} {ordinary:>11.3} ms {allocated:>14.3} ms");
+            println!(" {reduced:>11.3} ms {gathered:>11.3} ms {copy:>7.3} ms");
         }
     }
     Ok(())

@@ -20,6 +20,8 @@ const SOURCES: &[&str] = &[
     "shared_memory/exchange.cpp",
     "shared_memory/rounds.cpp",
     "shared_memory/collectives.cpp",
+    "shared_memory/reductions.cpp",
+    "shared_memory/copies.cpp",
     "gloo.cpp",
     "process_group.cpp",
     "collectives.cpp",

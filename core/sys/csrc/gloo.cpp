@@ -21,15 +21,15 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   ExchangeWork(
       std::shared_ptr<Exchange> exchange,
       const Operation& operation,
-      const at::Tensor& tensor,
+      const Exchange::Operands& operands,
       std::chrono::milliseconds timeout,
       const char* title,
       std::vector<Prior> prior)
-      : AsyncWork(nullptr, outputs(tensor), operation.type, 0, timeout, title, inputs(tensor)),
+      : AsyncWork(nullptr, {outputs(operands)}, operation.type, 0, timeout, title, inputs(operands)),
         exchange_(std::move(exchange)),
         ticket_(exchange_->enqueue()),
         operation_(operation),
-        tensor_(tensor),
+        operands_(operands),
         prior_(std::move(prior)) {}
 
   const Exchange::Ticket& ticket() const { return ticket_; }
@@ -47,7 +47,7 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
         }
       }
     }
-    exchange_->run(ticket_, operation_, tensor_, getTimeout());
+    exchange_->run(ticket_, operation_, operands_, getTimeout());
   }
 
   bool wait(std::chrono::milliseconds timeout) override {
@@ -57,21 +57,21 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
     return AsyncWork::wait(timeout);
   }
 
-  const std::vector<at::Tensor> getInputTensors() override { return inputs(tensor_); }
-  const std::vector<at::Tensor> getOutputTensors() override { return inputs(tensor_); }
+  const std::vector<at::Tensor> getInputTensors() override { return inputs(operands_); }
+  const std::vector<at::Tensor> getOutputTensors() override { return outputs(operands_); }
 
  private:
-  static std::vector<at::Tensor> inputs(const at::Tensor& tensor) {
-    return tensor.defined() ? std::vector<at::Tensor>{tensor} : std::vector<at::Tensor>{};
+  static std::vector<at::Tensor> inputs(const Exchange::Operands& operands) {
+    return operands.input.defined() ? std::vector<at::Tensor>{operands.input} : std::vector<at::Tensor>{};
   }
-  static std::vector<std::vector<at::Tensor>> outputs(const at::Tensor& tensor) {
-    return tensor.defined() ? std::vector<std::vector<at::Tensor>>{{tensor}} : std::vector<std::vector<at::Tensor>>{};
+  static std::vector<at::Tensor> outputs(const Exchange::Operands& operands) {
+    return operands.outputs.empty() ? inputs(operands) : operands.outputs;
   }
 
   const std::shared_ptr<Exchange> exchange_;
   const Exchange::Ticket ticket_;
   const Operation operation_;
-  const at::Tensor tensor_;
+  const Exchange::Operands operands_;
   const std::vector<Prior> prior_;
   std::atomic<bool> is_left_to_wait_{false};
 };
@@ -87,17 +87,20 @@ std::optional<bool> is_connected(gloo::Context& context, int rank) {
   return pair == nullptr ? std::nullopt : std::optional<bool>(pair->isConnected());
 }
 
-bool is_supported(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
-  return tensors.size() == 1 && tensors[0].device().is_cpu() && tensors[0].layout() == at::kStrided &&
-      tensors[0].is_non_overlapping_and_dense() && fold_of(tensors[0].scalar_type(), op).apply != nullptr;
+bool has_values_for(const c10d::ReduceOp& op, const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.layout() == at::kStrided && fold_of(tensor.scalar_type(), op).apply != nullptr;
+}
+
+bool is_dense(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
+  return tensors.size() == 1 && has_values_for(op, tensors[0]) && tensors[0].is_non_overlapping_and_dense();
 }
 
 } // namespace
 
 Gloo::WorkPtr Gloo::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLREDUCE, tensors.at(0), options.reduceOp);
-  if (exchange_ != nullptr && is_supported(tensors, options.reduceOp)) {
-    return start(operation, tensors[0], options.timeout, options.asyncOp, "gloo:all_reduce");
+  if (exchange_ != nullptr && is_dense(tensors, options.reduceOp)) {
+    return start(operation, {tensors[0], {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
   }
   announce(operation);
   return failable(ProcessGroupGloo::allreduce(tensors, options));
@@ -107,8 +110,8 @@ Gloo::WorkPtr Gloo::broadcast(std::vector<at::Tensor>& tensors, const c10d::Broa
   const auto operation =
       operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, options.rootRank);
   TORCH_CHECK_VALUE(options.rootRank >= 0 && options.rootRank < getSize(), "no rank ", options.rootRank);
-  if (exchange_ != nullptr && is_supported(tensors)) {
-    return start(operation, tensors[0], options.timeout, options.asyncOp, "gloo:broadcast");
+  if (exchange_ != nullptr && is_dense(tensors)) {
+    return start(operation, {tensors[0], {}}, options.timeout, options.asyncOp, "gloo:broadcast");
   }
   announce(operation);
   return failable(ProcessGroupGloo::broadcast(tensors, options));
@@ -137,8 +140,33 @@ Gloo::WorkPtr Gloo::allgather(
     std::vector<std::vector<at::Tensor>>& outputs,
     std::vector<at::Tensor>& inputs,
     const c10d::AllgatherOptions& options) {
-  announce(operation_of(c10d::OpType::ALLGATHER, inputs.at(0)));
+  const auto& input = inputs.at(0);
+  const auto operation = operation_of(c10d::OpType::ALLGATHER, input);
+  const auto takes_the_input = [&](const at::Tensor& output) {
+    return output.device().is_cpu() && output.layout() == at::kStrided &&
+        output.scalar_type() == input.scalar_type() && output.sizes() == input.sizes();
+  };
+  if (exchange_ != nullptr && is_dense(inputs) && outputs.size() == 1 &&
+      outputs[0].size() == static_cast<size_t>(getSize()) &&
+      std::all_of(outputs[0].begin(), outputs[0].end(), takes_the_input)) {
+    return start(operation, {input.contiguous(), outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
+  }
+  announce(operation);
   return failable(ProcessGroupGloo::allgather(outputs, inputs, options));
+}
+
+Gloo::WorkPtr Gloo::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  const auto is_part = [&] {
+    return output.device().is_cpu() && output.layout() == at::kStrided &&
+        output.scalar_type() == input.scalar_type() && output.dim() == input.dim() && output.dim() > 0 &&
+        output.size(0) * getSize() == input.size(0) && output.sizes().slice(1) == input.sizes().slice(1);
+  };
+  if (exchange_ != nullptr && has_values_for(options.reduceOp, input) && input.is_contiguous() && is_part()) {
+    const auto operation = operation_of(c10d::OpType::_REDUCE_SCATTER_BASE, input, options.reduceOp);
+    return start(operation, {input, {output}}, options.timeout, options.asyncOp, "gloo:reduce_scatter");
+  }
+  return ProcessGroupGloo::_reduce_scatter_base(output, input, options);
 }
 
 Gloo::WorkPtr Gloo::gather(
@@ -271,7 +299,7 @@ std::vector<Gloo::WorkPtr> Gloo::in_progress(int rank, std::chrono::milliseconds
 
 Gloo::WorkPtr Gloo::start(
     const Operation& operation,
-    at::Tensor tensor,
+    const Exchange::Operands& operands,
     std::chrono::milliseconds timeout,
     bool async,
     const char* title,
@@ -279,7 +307,7 @@ Gloo::WorkPtr Gloo::start(
   if (timeout == c10d::kUnsetTimeout) {
     timeout = getOptions()->timeout;
   }
-  auto work = c10::make_intrusive<ExchangeWork>(exchange_, operation, tensor, timeout, title, std::move(prior));
+  auto work = c10::make_intrusive<ExchangeWork>(exchange_, operation, operands, timeout, title, std::move(prior));
   if (!async) {
     work->leave_to_wait();
   } else if (exchange_->others_have_arrived(work->ticket())) {

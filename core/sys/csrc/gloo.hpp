@@ -14,9 +14,10 @@
 
 namespace c10d_sys {
 
-// Hands all_reduce, broadcast and barrier over to an exchange, for tensors that it supports. All
-// else is gloo's, and so is everything if there is no exchange. Gloo composes reduce_scatter of
-// all_reduce, and all_gather_into_tensor of all_gather, so that these come through here too.
+// Hands all_reduce, reduce_scatter_tensor, all_gather, broadcast and barrier over to an exchange, for
+// tensors that it supports. All else is gloo's, and so is everything if there is no exchange. Gloo
+// composes reduce_scatter of all_reduce, and all_gather_into_tensor of all_gather, so that these come
+// through here too.
 class Gloo final : public c10d::ProcessGroupGloo {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -46,6 +47,8 @@ class Gloo final : public c10d::ProcessGroupGloo {
       std::vector<std::vector<at::Tensor>>& outputs,
       std::vector<at::Tensor>& inputs,
       const c10d::AllgatherOptions& options) override;
+  WorkPtr _reduce_scatter_base(
+      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
   WorkPtr gather(
       std::vector<std::vector<at::Tensor>>& outputs,
       std::vector<at::Tensor>& inputs,
@@ -86,7 +89,7 @@ class Gloo final : public c10d::ProcessGroupGloo {
 
   WorkPtr start(
       const Operation& operation,
-      at::Tensor tensor,
+      const Exchange::Operands& operands,
       std::chrono::milliseconds timeout,
       bool async,
       const char* title,

@@ -37,7 +37,7 @@ fn operations_follow_each_other_in_any_sequence() {
             // The same on all ranks, but for how long each takes to come.
             let mut random = Random(number);
             let len = [0, 1, 4_000, 5_000, 140_000][random.below(5) as usize];
-            let (root, in_arena, operation) = (random.below(3), random.below(8), random.below(3));
+            let (root, in_arena, operation) = (random.below(3), random.below(8), random.below(5));
             let mut own = Random(number << 8 | rank.rank as u64);
             for _ in 0..own.below(20) * own.below(1000) {
                 std::hint::spin_loop();
@@ -53,6 +53,26 @@ fn operations_follow_each_other_in_any_sequence() {
                 1 => {
                     rank.shared.broadcast(&mine, root as usize, NOW).now().unwrap();
                     root as i64 + 1
+                }
+                2 => {
+                    let outputs = Tensor::zeros([3, len], FLOAT).view([3 * len]);
+                    rank.shared.all_gather_into_tensor(&outputs, &mine, NOW).now().unwrap();
+                    let of_rank = |r| Tensor::full([len], r + 1_i64, FLOAT);
+                    assert_eq!(outputs, Tensor::cat(&[0, 1, 2].map(of_rank), 0), "{number}");
+                    rank.rank as i64 + 1
+                }
+                3 => {
+                    let parts = len / 3;
+                    let (output, input) =
+                        (Tensor::zeros([parts], FLOAT), mine.narrow(0, 0, 3 * parts));
+                    rank.shared
+                        .reduce_scatter_tensor(&output, &input, ReduceOp::Sum, NOW)
+                        .now()
+                        .unwrap();
+                    assert_eq!(output, Tensor::full([parts], 6, FLOAT), "{number}");
+                    // No rank reads it any more.
+                    let _ = mine.shallow_clone().zero_();
+                    0
                 }
                 _ => {
                     rank.shared.barrier(NOW).now().unwrap();
@@ -105,7 +125,7 @@ fn ranks_that_call_different_operations_are_told_which() {
     type Call = fn(&ProcessGroup) -> Result<(), Error>;
     let sum_of_10: Call =
         |group| group.all_reduce(&Tensor::ones([10], FLOAT), ReduceOp::Sum, NOW).now();
-    let others: [(Call, &str); 8] = [
+    let others: [(Call, &str); 9] = [
         (
             |group| group.all_reduce(&Tensor::ones([12], FLOAT), ReduceOp::Sum, NOW).now(),
             "all_reduce (sum) of 12 x Float",
@@ -135,7 +155,7 @@ fn ranks_that_call_different_operations_are_told_which() {
             "broadcast from rank 1 of 10 x Float",
         ),
         (|group| group.barrier(NOW).now(), "barrier"),
-        // These two are left to gloo, which would wait for the other rank.
+        // This one is left to gloo, which would wait for the other rank.
         (
             |group| group.reduce(&Tensor::ones([10], FLOAT), 0, ReduceOp::Sum, NOW).now(),
             "reduce (sum) to rank 0 of 10 x Float",
@@ -151,6 +171,19 @@ fn ranks_that_call_different_operations_are_told_which() {
                     .now()
             },
             "all_gather of 10 x Float",
+        ),
+        (
+            |group| {
+                group
+                    .reduce_scatter_tensor(
+                        &Tensor::ones([5], FLOAT),
+                        &Tensor::ones([10], FLOAT),
+                        ReduceOp::Sum,
+                        NOW,
+                    )
+                    .now()
+            },
+            "reduce_scatter (sum) of 10 x Float",
         ),
     ];
     for (other, name) in others {

@@ -1,4 +1,4 @@
-//! Sums through shared memory have the bits of gloo's.
+//! What goes through shared memory has the bits of gloo's.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -6,9 +6,9 @@ mod common;
 
 use std::ops::Range;
 
-use c10d_sys::ReduceOp;
+use c10d_sys::{ProcessGroup, ReduceOp};
 use common::{FLOAT, NOW, Now, Random, Rank, allocated, with_ranks};
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 const KINDS: [Kind; 8] = [
     Kind::Float,
@@ -23,6 +23,24 @@ const KINDS: [Kind; 8] = [
 const OPS: [ReduceOp; 5] =
     [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max];
 
+/// How a case's values are exchanged.
+#[derive(Debug, Clone, Copy)]
+enum Exchange {
+    AllReduce,
+    ReduceScatter,
+    AllGather,
+}
+
+/// Where the results of a collective go whose output is another tensor than its input.
+#[derive(Debug, Clone, Copy)]
+enum Output {
+    Elsewhere,
+    /// To this rank's part of the longer one of the two.
+    InPlace,
+    /// To where the input lies, but across the ranks' parts.
+    Across,
+}
+
 /// What one case exchanges.
 #[derive(Debug, Clone, Copy)]
 struct Case {
@@ -32,6 +50,8 @@ struct Case {
     values: Values,
     /// Whether the tensor lies in shared memory; by rank, since all do only sometimes.
     in_arena: u64,
+    /// By rank, too.
+    outputs: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +78,13 @@ impl Case {
         };
         let in_arena = [0, u64::MAX, random.below(u64::MAX)][random.below(3) as usize];
         let op = if is_integer(kind) && op == ReduceOp::Avg { ReduceOp::Sum } else { op };
-        Case { kind, op, len: len.clamp(1, longest) as i64, values, in_arena }
+        let outputs = random.below(u64::MAX);
+        Case { kind, op, len: len.clamp(1, longest) as i64, values, in_arena, outputs }
+    }
+
+    fn output(&self, rank: usize) -> Output {
+        let outputs = [Output::Elsewhere, Output::InPlace, Output::Across];
+        outputs[((self.outputs >> (8 * rank) & 0xff) % 3) as usize]
     }
 
     fn tensor(&self, number: u64, rank: usize) -> Tensor {
@@ -111,42 +137,107 @@ fn bits(tensor: &Tensor) -> Vec<u8> {
 
 /// The bits, but zero where two NaN may have met: which of them survives an addition is up to the
 /// compiler that compiled it.
-fn defined_bits(result: &Tensor, case: &Case, number: u64, ranks: usize) -> Vec<u8> {
+fn defined_bits(
+    result: &Tensor,
+    exchange: Exchange,
+    case: &Case,
+    number: u64,
+    rank: &Rank,
+) -> Vec<u8> {
     let is_order = matches!(case.op, ReduceOp::Min | ReduceOp::Max);
     if is_integer(case.kind) || is_order || i64::try_from(result.isnan().any()).unwrap() == 0 {
         return bits(result);
     }
     let not_finite = |rank| case.tensor(number, rank).isfinite().logical_not().to_kind(Kind::Int);
-    let count = (0..ranks).map(not_finite).reduce(|sum, each| sum + each).unwrap();
-    let undefined = result.isnan().logical_and(&count.ge(2));
+    let mut count = (0..rank.ranks).map(not_finite).reduce(|sum, each| sum + each).unwrap();
+    if let Exchange::ReduceScatter = exchange {
+        count = count.chunk(rank.ranks as i64, 0).swap_remove(rank.rank);
+    }
+    // The quotient of NaN and a number has other bits where a tensor ends than within it.
+    let is_divided_part = matches!((exchange, case.op), (Exchange::ReduceScatter, ReduceOp::Avg));
+    let undefined = result.isnan().logical_and(&count.ge(if is_divided_part { 1 } else { 2 }));
     bits(&result.masked_fill(&undefined, 0.0))
 }
 
+/// Exchanges the tensor, and returns what this rank gets. `copy` says where tensors lie.
+fn exchanged(
+    group: &ProcessGroup,
+    exchange: Exchange,
+    tensor: &Tensor,
+    op: ReduceOp,
+    rank: &Rank,
+    (output, copy): (Output, &dyn Fn(&Tensor) -> Tensor),
+) -> Tensor {
+    let (own, ranks, len) = (rank.rank as i64, rank.ranks as i64, tensor.numel() as i64);
+    let zeros = |len| copy(&Tensor::zeros([len], (tensor.kind(), Device::Cpu)));
+    match exchange {
+        Exchange::AllReduce => {
+            let both = copy(tensor);
+            group.all_reduce(&both, op, NOW).now().unwrap();
+            both
+        }
+        Exchange::ReduceScatter => {
+            let (input, part) = (copy(tensor), len / ranks);
+            let output = match output {
+                Output::Elsewhere => zeros(part),
+                Output::InPlace => input.narrow(0, own * part, part),
+                Output::Across => input.narrow(0, part / 2, part),
+            };
+            group.reduce_scatter_tensor(&output, &input, op, NOW).now().unwrap();
+            output
+        }
+        Exchange::AllGather => {
+            let outputs = zeros(ranks * len);
+            let input = match output {
+                Output::Elsewhere => copy(tensor),
+                Output::InPlace => outputs.narrow(0, own * len, len),
+                Output::Across => outputs.narrow(0, len / 2, len),
+            };
+            input.shallow_clone().copy_(tensor);
+            group.all_gather_into_tensor(&outputs, &input, NOW).now().unwrap();
+            outputs
+        }
+    }
+}
+
 /// Runs case `number` on this rank, and returns whether the bits are gloo's.
-fn bits_are_gloos(rank: &Rank, number: u64, longest: u64) -> bool {
-    let case = Case::number(number, longest);
-    let gloos = case.tensor(number, rank.rank);
-    let ours = if case.in_arena >> rank.rank & 1 == 1 {
-        allocated(&rank.shared, &gloos)
-    } else {
-        gloos.copy()
+fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) -> bool {
+    let mut case = Case::number(number, longest);
+    if let Exchange::ReduceScatter = exchange {
+        case.len = (case.len as u64).next_multiple_of(rank.ranks as u64) as i64;
+    }
+    let tensor = case.tensor(number, rank.rank);
+    let anywhere = |tensor: &Tensor| match case.in_arena >> rank.rank & 1 {
+        1 => allocated(&rank.shared, tensor),
+        _ => tensor.copy(),
     };
-    rank.gloo.all_reduce(&gloos, case.op, NOW).now().unwrap();
-    rank.shared.all_reduce(&ours, case.op, NOW).now().unwrap();
-    let [ours, gloos] = [ours, gloos].map(|t| defined_bits(&t, &case, number, rank.ranks));
+    let there = (case.output(rank.rank), &anywhere as &dyn Fn(&Tensor) -> Tensor);
+    let gloos_own = (Output::Elsewhere, &Tensor::copy as &dyn Fn(&Tensor) -> Tensor);
+    let ours = exchanged(&rank.shared, exchange, &tensor, case.op, rank, there);
+    let gloos = exchanged(&rank.gloo, exchange, &tensor, case.op, rank, gloos_own);
+    let [ours, gloos] = [ours, gloos].map(|result| match exchange {
+        Exchange::AllGather => bits(&result),
+        _ => defined_bits(&result, exchange, &case, number, rank),
+    });
     let differ = (0..ours.len()).find(|i| ours[*i] != gloos[*i]);
     if let Some(byte) = differ {
-        eprintln!("{} ranks, case {number}, {case:?}: differs at byte {byte}", rank.ranks);
+        eprintln!("{exchange:?}, {} ranks, case {number}, {case:?}: byte {byte}", rank.ranks);
     }
     differ.is_none()
 }
 
 /// Runs the cases of these numbers, and returns how many had other bits than gloo's.
-fn count_of_other_bits(ranks: usize, numbers: Range<u64>, longest: u64) -> usize {
+fn count_of_other_bits(
+    exchange: Exchange,
+    ranks: usize,
+    numbers: Range<u64>,
+    longest: u64,
+) -> usize {
     let counts = with_ranks(ranks, |rank| {
         assert_eq!(rank.shared.no_shared_memory(), None);
         assert_eq!(rank.gloo.no_shared_memory().unwrap(), "it is switched off");
-        numbers.clone().filter(|number| !bits_are_gloos(&rank, *number, longest)).count()
+        let other = |number: &u64| !bits_are_gloos(&rank, exchange, *number, longest);
+        numbers.clone().filter(other).count()
     });
     counts.into_iter().sum()
 }
@@ -154,7 +245,21 @@ fn count_of_other_bits(ranks: usize, numbers: Range<u64>, longest: u64) -> usize
 #[test]
 fn all_reduce_has_the_bits_of_gloos_ring() {
     for ranks in [2, 3, 5] {
-        assert_eq!(count_of_other_bits(ranks, 0..150, 100_000), 0);
+        assert_eq!(count_of_other_bits(Exchange::AllReduce, ranks, 0..150, 100_000), 0);
+    }
+}
+
+#[test]
+fn reduce_scatter_has_the_bits_of_gloos_ring() {
+    for ranks in [2, 3, 5] {
+        assert_eq!(count_of_other_bits(Exchange::ReduceScatter, ranks, 0..150, 300_000), 0);
+    }
+}
+
+#[test]
+fn all_gather_has_every_ranks_bits() {
+    for ranks in [2, 3, 5] {
+        assert_eq!(count_of_other_bits(Exchange::AllGather, ranks, 0..150, 300_000), 0);
     }
 }
 
@@ -188,6 +293,27 @@ fn tensors_are_taken_as_they_lie_in_memory() {
             if outcomes[0] {
                 rank.shared.barrier(NOW).now().unwrap();
             }
+            // It sums complex numbers, but gathers none.
+            if matches!(kind, Kind::Bool | Kind::Float) {
+                let [ours, gloos] = [&rank.shared, &rank.gloo].map(|group| {
+                    let whole = table.to_kind(kind).tr();
+                    let as_input = || Tensor::zeros_like(&whole);
+                    let otherwise = || Tensor::zeros([200, 200], (kind, Device::Cpu));
+                    let gathered = [as_input(), otherwise(), otherwise(), as_input()];
+                    for outputs in gathered.chunks(2) {
+                        group.all_gather(outputs, &whole, NOW).now().unwrap();
+                    }
+                    let part = Tensor::zeros([200, 100], (kind, Device::Cpu)).tr();
+                    group.reduce_scatter_tensor(&part, &whole, ReduceOp::Sum, NOW).now().unwrap();
+                    gathered
+                        .iter()
+                        .chain([&part])
+                        .map(|t| bits(&t.contiguous()))
+                        .collect::<Vec<_>>()
+                });
+                let unequal: Vec<_> = (0..5).filter(|i| ours[*i] != gloos[*i]).collect();
+                assert_eq!(unequal, [0; 0], "{kind:?}");
+            }
         }
     });
 }
@@ -195,10 +321,26 @@ fn tensors_are_taken_as_they_lie_in_memory() {
 #[test]
 #[ignore = "takes minutes; all_reduce_has_the_bits_of_gloos_ring is a part of it"]
 fn all_reduce_has_the_bits_of_gloos_ring_in_thousands_of_cases() {
+    thousands_of_cases(Exchange::AllReduce);
+}
+
+#[test]
+#[ignore = "takes minutes; reduce_scatter_has_the_bits_of_gloos_ring is a part of it"]
+fn reduce_scatter_has_the_bits_of_gloos_ring_in_thousands_of_cases() {
+    thousands_of_cases(Exchange::ReduceScatter);
+}
+
+#[test]
+#[ignore = "takes minutes; all_gather_has_every_ranks_bits is a part of it"]
+fn all_gather_has_every_ranks_bits_in_thousands_of_cases() {
+    thousands_of_cases(Exchange::AllGather);
+}
+
+fn thousands_of_cases(exchange: Exchange) {
     // 5,000 in all, and fewer of those that take long.
     for (ranks, cases) in [(2, 1400), (3, 1200), (4, 900), (5, 600), (6, 400), (7, 300), (8, 200)] {
-        assert_eq!(count_of_other_bits(ranks, 1_000..1_000 + cases, 10_000_000), 0);
-        eprintln!("{ranks} ranks: {cases} cases equal");
+        assert_eq!(count_of_other_bits(exchange, ranks, 1_000..1_000 + cases, 10_000_000), 0);
+        eprintln!("{exchange:?}, {ranks} ranks: {cases} cases equal");
     }
 }
 

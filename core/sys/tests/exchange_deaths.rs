@@ -48,6 +48,14 @@ fn exchange(group: &ProcessGroup) -> Result<(), Error> {
         for root in [MORTAL, 0] {
             group.broadcast(&tensor, root, Call::default())?.wait(None)?;
         }
+        let len = tensor.size1().unwrap();
+        let all = Tensor::zeros([RANKS as i64 * len], float);
+        group.all_gather_into_tensor(&all, &tensor, Call::default())?.wait(None)?;
+        assert_eq!(f64::try_from(all.mean(Kind::Double)).unwrap(), RANKS as f64);
+        let (part, whole) = (len / RANKS as i64, len / RANKS as i64 * RANKS as i64);
+        let (part, whole) = (Tensor::zeros([part], float), tensor.narrow(0, 0, whole));
+        group.reduce_scatter_tensor(&part, &whole, ReduceOp::Sum, Call::default())?.wait(None)?;
+        assert_eq!(f64::try_from(part.mean(Kind::Double)).unwrap(), (RANKS * RANKS) as f64);
     }
     group.barrier(Call::default())?.wait(None)
 }

@@ -19,9 +19,23 @@ use crate::{command, setup};
 /// Measures one collective; see there.
 const EXAMPLE: &str = "exchange";
 const CORPUS: &str = "tests/data/pairs.txt";
-/// The tensors that have a target, in bytes, out of those that the example sums.
-const SIZES: [(&str, u64); 4] =
-    [("64 kB", 64 << 10), ("0.47 MB", 472 << 10), ("4 MiB", 4 << 20), ("26 MiB", 26 << 20)];
+/// The tensors that have a target, in bytes, out of those that the example exchanges.
+const SIZES: [(&str, u64); 5] = [
+    ("64 kB", 64 << 10),
+    ("0.47 MB", 472 << 10),
+    ("4 MiB", 4 << 20),
+    ("26 MiB", 26 << 20),
+    ("64 MiB", 64 << 20),
+];
+/// The size whose sum is compared with a copy.
+const COPIED: u64 = SIZES[3].1;
+/// The collectives, their seconds, and how many times as fast as sockets shared memory must be, for 2
+/// and for 4 ranks.
+const COLLECTIVES: [(&str, fn(&Times) -> f64, [f64; 2]); 3] = [
+    ("all_reduce", |times| times.summed, [4.0, 6.0]),
+    ("reduce_scatter", |times| times.reduced, [6.0; 2]),
+    ("all_gather", |times| times.gathered, [8.0; 2]),
+];
 /// Steps at the start of a run that do not count.
 const WARM_UP: usize = 2;
 
@@ -32,11 +46,16 @@ enum Way {
     Sockets,
 }
 
-/// The seconds that the example prints for a number of bytes.
+/// The seconds that the example prints for a number of bytes, in memory that the group has allocated,
+/// where the Reducer's buckets lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Sum {
-    /// In memory that the group has allocated, where the Reducer's buckets lie.
-    allocated: f64,
+struct Times {
+    /// all_reduce.
+    summed: f64,
+    /// reduce_scatter.
+    reduced: f64,
+    /// all_gather.
+    gathered: f64,
     /// Only copied, within one rank.
     copied: f64,
 }
@@ -63,11 +82,11 @@ pub(super) fn run(workspace: &Workspace, options: &mnist::Options) -> Result<()>
         launch.args(["-n", &ranks.to_string()]).arg(program);
         launch
     };
-    let sums = |ranks: usize, way: Way| {
+    let times = |ranks: usize, way: Way| {
         let example = workspace.release_executable("examples").join(EXAMPLE);
-        let log = Log::new(folder.join("sums"))?;
+        let log = Log::new(folder.join("collectives"))?;
         log.run(&mut launch(ranks, way, &example))?;
-        read_sums(&fs::read_to_string(log.folder().join("printed.txt"))?)
+        read_times(&fs::read_to_string(log.folder().join("printed.txt"))?)
     };
     let rust = |ranks: usize, way: Way| {
         let mut job = launch(ranks, way, &workspace.release_executable("ddp-mnist"));
@@ -96,21 +115,23 @@ pub(super) fn run(workspace: &Workspace, options: &mnist::Options) -> Result<()>
         step(job, Log::new(folder.join("pyramidnet"))?, "batch_seconds")
     };
 
-    let mut pairs = SIZES.map(|_| Sides::default());
-    let mut fours = SIZES.map(|_| Sides::default());
+    let sides = || COLLECTIVES.map(|_| SIZES.map(|_| Sides::default()));
+    let (mut pairs, mut fours) = (sides(), sides());
     let mut copies = Sides::default();
     let [mut shared, mut sockets, mut pythons] = [(); 3].map(|()| Sides::default());
     let [mut berts, mut pyramidnets] = [(); 2].map(|()| [Sides::default(), Sides::default()]);
     for round in 1..=options.rounds.number {
         eprintln!("round {round}/{}", options.rounds.number);
         for (ranks, figures) in [(2, &mut pairs), (4, &mut fours)] {
-            let by_way = [sums(ranks, Way::Sockets)?, sums(ranks, Way::SharedMemory)?];
-            for ((_, bytes), sides) in SIZES.iter().zip(figures) {
-                let [socket, memory] = [&by_way[0], &by_way[1]].map(|sums| sums[bytes]);
-                push(sides, [socket.allocated, memory.allocated]);
-                if (ranks, *bytes) == (2, SIZES[3].1) {
-                    push(&mut copies, [memory.allocated, memory.copied]);
+            let by_way = [times(ranks, Way::Sockets)?, times(ranks, Way::SharedMemory)?];
+            for ((_, seconds, _), figures) in COLLECTIVES.iter().zip(figures) {
+                for ((_, bytes), sides) in SIZES.iter().zip(figures) {
+                    push(sides, by_way.each_ref().map(|times| seconds(&times[bytes])));
                 }
+            }
+            if ranks == 2 {
+                let times = by_way[1][&COPIED];
+                push(&mut copies, [times.summed, times.copied]);
             }
         }
         let one = rust(1, Way::Sockets)?;
@@ -128,10 +149,12 @@ pub(super) fn run(workspace: &Workspace, options: &mnist::Options) -> Result<()>
     }
 
     let mut table = Table::new(["sockets", "memory"]);
-    for (ranks, figures, target) in [(2, pairs, 4.0), (4, fours, 6.0)] {
-        for ((size, _), sides) in SIZES.iter().zip(figures) {
-            let what = format!("all_reduce of {size}, {ranks} ranks");
-            table.row_at_least(&what, sides, MICROSECONDS, target);
+    for (i, (ranks, figures)) in [(2, pairs), (4, fours)].into_iter().enumerate() {
+        for ((collective, _, targets), figures) in COLLECTIVES.iter().zip(figures) {
+            for ((size, _), sides) in SIZES.iter().zip(figures) {
+                let what = format!("{collective} of {size}, {ranks} ranks");
+                table.row_at_least(&what, sides, MICROSECONDS, targets[i]);
+            }
         }
     }
     println!("{table}");
@@ -158,13 +181,16 @@ pub(super) fn run(workspace: &Workspace, options: &mnist::Options) -> Result<()>
 }
 
 /// The rows of the example's table, by the number of bytes.
-fn read_sums(printed: &str) -> Result<HashMap<u64, Sum>> {
+fn read_times(printed: &str) -> Result<HashMap<u64, Times>> {
     let rows = printed.lines().filter_map(|line| {
         let words: Vec<_> = line.split_whitespace().collect();
-        let [bytes, _, "ms", allocated, "ms", copied, "ms"] = words[..] else { return None };
+        let [bytes, _, _, ref rest @ ..] = words[..] else { return None };
+        let [summed, _, reduced, _, gathered, _, copied, "ms"] = rest[..] else { return None };
         let seconds = |text: &str| text.parse::<f64>().ok().map(|ms| ms / 1e3);
-        let sum = Sum { allocated: seconds(allocated)?, copied: seconds(copied)? };
-        Some((bytes.parse::<u64>().ok()?, sum))
+        let [summed, reduced, gathered, copied] = [summed, reduced, gathered, copied].map(seconds);
+        let (summed, reduced, gathered) = (summed?, reduced?, gathered?);
+        let times = Times { summed, reduced, gathered, copied: copied? };
+        Some((bytes.parse::<u64>().ok()?, times))
     });
     let rows: HashMap<_, _> = rows.collect();
     for (size, bytes) in SIZES {
@@ -205,15 +231,18 @@ mod tests {
 
     #[test]
     fn the_table_of_the_example_is_read() {
-        let printed = "2 ranks, shared memory\n     bytes     all_reduce  in shared memory       copy\n\
-            \x20    65536       0.013 ms          0.005 ms   0.002 ms\n\
-            \x20   483328       0.030 ms          0.016 ms   0.011 ms\n\
-            \x20  4194304       0.221 ms          0.126 ms   0.092 ms\n";
-        let error = read_sums(printed).expect_err("a row is missing").to_string();
+        let printed = "2 ranks, shared memory\n     bytes     all_reduce  allocated for it reduce_scatter \
+            \x20    all_gather       copy\n\
+            \x20    65536       0.013 ms          0.005 ms       0.006 ms       0.007 ms   0.002 ms\n\
+            \x20   483328       0.030 ms          0.016 ms       0.015 ms       0.017 ms   0.011 ms\n\
+            \x20  4194304       0.221 ms          0.126 ms       0.111 ms       0.053 ms   0.092 ms\n\
+            \x20 67108864      10.414 ms          6.658 ms       5.047 ms       4.747 ms   9.506 ms\n";
+        let error = read_times(printed).expect_err("a row is missing").to_string();
         assert!(error.starts_with("no row of 26 MiB in:\n2 ranks"), "{error}");
-        let whole = format!("{printed}  27262976      13.891 ms          1.607 ms   3.827 ms\n");
-        let sums = read_sums(&whole).expect("all are there");
-        assert_eq!(sums[&65536], Sum { allocated: 5e-6, copied: 2e-6 });
-        assert_eq!(sums[&27_262_976].copied, 3.827e-3);
+        let row = "27262976 13.891 ms 1.607 ms 2.250 ms 1.295 ms 3.827 ms\n";
+        let times = read_times(&format!("{printed}{row}")).expect("all are there");
+        let first = Times { summed: 5e-6, reduced: 6e-6, gathered: 7e-6, copied: 2e-6 };
+        assert_eq!(times[&65536], first);
+        assert_eq!(times[&COPIED].copied, 3.827e-3);
     }
 }

@@ -17,7 +17,7 @@ namespace c10d_sys {
 namespace {
 
 // Names this arrangement of memory, and what ranks do with it. Ranks with different ones use gloo.
-constexpr const char* kLayout = "2";
+constexpr const char* kLayout = "3";
 // The count of rounds soon wraps around, so that this does not happen for the first time in a
 // training that has run for days.
 constexpr uint32_t kFirstRound = -100;
@@ -153,6 +153,10 @@ static const char* title(c10d::OpType type) {
   switch (type) {
     case c10d::OpType::ALLREDUCE:
       return "shared_memory:all_reduce";
+    case c10d::OpType::_REDUCE_SCATTER_BASE:
+      return "shared_memory:reduce_scatter";
+    case c10d::OpType::ALLGATHER:
+      return "shared_memory:all_gather";
     case c10d::OpType::BROADCAST:
       return "shared_memory:broadcast";
     default:
@@ -170,7 +174,22 @@ bool Exchange::others_have_arrived(const Ticket& ticket) const {
          });
 }
 
-void Exchange::run(const Ticket& ticket, const Operation& operation, const at::Tensor& tensor, Milliseconds timeout) {
+// Where the values of an output may be written, one after the other, while other ranks read the input:
+// the output itself, or else a tensor to copy it from afterwards.
+at::Tensor Exchange::place_for(const Operands& operands, size_t index, c10d::OpType type) const {
+  const auto& input = operands.input;
+  const auto& output = operands.outputs[index];
+  const bool gathers = type == c10d::OpType::ALLGATHER;
+  const auto begin_of = [](const at::Tensor& tensor) { return static_cast<const char*>(tensor.data_ptr()); };
+  const auto end_of = [&](const at::Tensor& tensor) { return begin_of(tensor) + tensor.nbytes(); };
+  // The part of the input that no other rank reads, or that only reads as it is written.
+  const auto own = begin_of(input) + (gathers ? 0 : rank_ * output.nbytes());
+  const bool is_own = begin_of(output) == own && (!gathers || static_cast<int>(index) == rank_);
+  const bool overlaps = begin_of(output) < end_of(input) && begin_of(input) < end_of(output);
+  return output.is_contiguous() && (is_own || !overlaps) ? output : at::empty(output.sizes(), output.options());
+}
+
+void Exchange::run(const Ticket& ticket, const Operation& operation, const Operands& operands, Milliseconds timeout) {
   TORCH_CHECK(getpid() == process_, "this process was forked from a rank, and is none itself");
   {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -196,9 +215,21 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const at::T
   // For the profiler, as gloo does.
   RECORD_USER_SCOPE(title(operation.type));
   try {
-    carry_out(operation, tensor.defined() ? static_cast<char*>(tensor.data_ptr()) : nullptr);
-    if (operation.type == c10d::OpType::ALLREDUCE && operation.op == RedOp::AVG) {
-      tensor.div_(size_);
+    const auto& [input, outputs] = operands;
+    Places places{input.defined() ? static_cast<char*>(input.data_ptr()) : nullptr, {}};
+    std::vector<at::Tensor> written;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      written.push_back(place_for(operands, i, operation.type));
+      places.outputs.push_back(static_cast<char*>(written[i].data_ptr()));
+    }
+    carry_out(operation, places);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!written[i].is_same(outputs[i])) {
+        outputs[i].copy_(written[i]);
+      }
+    }
+    if (operation.op == RedOp::AVG) {
+      (outputs.empty() ? input : outputs[0]).div_(size_);
     }
   } catch (const std::exception& error) {
     failure_ = std::current_exception();

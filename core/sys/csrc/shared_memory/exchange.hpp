@@ -3,7 +3,7 @@
 //
 // Memory. Each rank owns one file, which every rank maps: a board, four staging buffers, and an
 // arena for tensors. What a board says, only its owner writes. A tensor that lies in the arena is
-// reduced in place; any other is copied through the staging buffers, in rounds of kStaged bytes.
+// read there by all; any other is copied through the staging buffers, in rounds of kStaged bytes.
 //
 // Rounds. All ranks count rounds alike. In round t, a rank
 //   1. publishes arrived = t + 1 once its values can be read, and waits for the others' values;
@@ -16,7 +16,7 @@
 // Operations. In the first round of an operation, the ranks compare what they are about to do before
 // they touch any data. If they differ, all fail and say what two of them called. Operations of up to
 // kSmall bytes take this one round, in which every rank reduces everything. Larger ones find out in
-// it whether all tensors lie in arenas. If so, they are reduced there; if not, further rounds follow.
+// it whether all tensors lie in arenas. If so, that is all; if not, further rounds follow.
 //
 // Waiting. A rank spins for some microseconds, then sleeps on a futex. Ten times a second it looks
 // whether those it waits for have failed, left or died, and whether the time is up. As long as no
@@ -27,7 +27,7 @@
 // for too long may still write to it.
 //
 // exchange.cpp has how ranks find each other and take turns, rounds.cpp how they wait, and
-// collectives.cpp what they do meanwhile.
+// collectives.cpp which way an operation goes: those of reductions.cpp or of copies.cpp.
 #pragma once
 
 #include "../guard.hpp"
@@ -60,6 +60,13 @@ class Exchange {
     uint64_t turn;
   };
 
+  // What an operation reads, and where its results go. all_reduce and broadcast change the input;
+  // reduce_scatter has one output, and all_gather one for each rank.
+  struct Operands {
+    at::Tensor input;
+    std::vector<at::Tensor> outputs;
+  };
+
   // `name` is what messages call this rank. Throws if shared memory is not available.
   Exchange(int rank, int size, int name);
   ~Exchange();
@@ -79,9 +86,9 @@ class Exchange {
   Ticket enqueue();
   // Whether all other ranks have arrived at this operation, so that it would take no time to wait.
   bool others_have_arrived(const Ticket& ticket) const;
-  // Carries out an operation, after those with earlier tickets: all_reduce and broadcast of the
-  // tensor, or a barrier.
-  void run(const Ticket& ticket, const Operation& operation, const at::Tensor& tensor, Milliseconds timeout);
+  // Carries out an operation, after those with earlier tickets. The input must be dense, and contiguous
+  // if there are outputs. A barrier has no operands.
+  void run(const Ticket& ticket, const Operation& operation, const Operands& operands, Milliseconds timeout);
   // Tells the others of an operation that gloo will carry out. A rank that waits here for another
   // operation learns that it waits in vain. Not to be called by two threads at once.
   void announce(const Operation& operation);
@@ -91,16 +98,35 @@ class Exchange {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Where the operands' values lie, each in one piece.
+  struct Places {
+    char* input = nullptr;
+    std::vector<char*> outputs;
+  };
+  struct Ways;
+
   void map(c10d::Store& store);
   void say_why(const std::string& why);
   void set_deadline(Milliseconds timeout);
-  void carry_out(const Operation& operation, char* data);
-  void all_reduce_small(const Operation& operation, const Fold& fold, char* data);
-  void all_reduce_in_place(const Operation& operation, const Fold& fold, uint32_t round);
-  void all_reduce_staged(const Operation& operation, const Fold& fold, char* data);
-  void broadcast_small(const Operation& operation, char* data);
-  void broadcast_from_arena(const Operation& operation, char* data, uint32_t round);
-  void broadcast_staged(const Operation& operation, char* data);
+  void carry_out(const Operation& operation, const Places& places);
+  static Ways ways_of(c10d::OpType type);
+  at::Tensor place_for(const Operands& operands, size_t index, c10d::OpType type) const;
+  void all_reduce_small(const Operation& operation, const Places& places);
+  void all_reduce_in_place(const Operation& operation, const Places& places, uint32_t round);
+  void all_reduce_staged(const Operation& operation, const Places& places);
+  void reduce_scatter_small(const Operation& operation, const Places& places);
+  void reduce_scatter_from_arena(const Operation& operation, const Places& places, uint32_t round);
+  void reduce_scatter_staged(const Operation& operation, const Places& places);
+  template <typename At>
+  void reduce_part(
+      const Operation& operation, const Fold& fold, const Places& places, size_t begin, size_t end, At at) const;
+  void all_gather_small(const Operation& operation, const Places& places);
+  void all_gather_from_arena(const Operation& operation, const Places& places, uint32_t round);
+  void all_gather_staged(const Operation& operation, const Places& places);
+  void keep_own(const Operation& operation, const Places& places) const;
+  void broadcast_small(const Operation& operation, const Places& places);
+  void broadcast_from_arena(const Operation& operation, const Places& places, uint32_t round);
+  void broadcast_staged(const Operation& operation, const Places& places);
 
   void meet(uint32_t round);
   void finish(uint32_t round);
@@ -116,6 +142,8 @@ class Exchange {
   const Peer& own_peer() const;
   Board& own() const;
   char* staging(int rank, uint32_t round) const;
+  // The tensor that a rank has said to lie in its arena.
+  char* tensor_of(int rank) const;
   std::string name(const Peer& peer) const;
 
   const int rank_;

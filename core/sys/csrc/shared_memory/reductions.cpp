@@ -1,0 +1,189 @@
+// Operations that combine the values of all ranks.
+
+#include "exchange.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace c10d_sys {
+
+// The values of `count` that a rank reduces for all: as many for each, in whole cache lines.
+static std::pair<size_t, size_t> slice(size_t count, size_t element_size, int rank, int size) {
+  const size_t line = 64 / element_size;
+  const size_t each = ((count + size - 1) / size + line - 1) / line * line;
+  return {std::min(count, each * rank), std::min(count, each * (rank + 1))};
+}
+
+// Combines values `begin` to `end` of all ranks, in gloo's order. `at(rank, i)` is where a rank's
+// value i lies; `put(i, values, bytes)` takes the results from value i on.
+template <typename At, typename Put>
+static void reduce(const Fold& fold, size_t count, int ranks, size_t begin, size_t end, At at, Put put) {
+  alignas(64) char folded[8 << 10];
+  const size_t block = sizeof(folded) / fold.element_size;
+  const size_t chunk = ring_chunk(count, fold.element_size, ranks);
+  while (begin < end) {
+    const int last = static_cast<int>(std::min<size_t>(begin / chunk, ranks - 1));
+    const size_t chunk_end = last == ranks - 1 ? end : (last + 1) * chunk;
+    const size_t length = std::min({end, begin + block, chunk_end}) - begin;
+    const auto before = [&](int rank) { return (rank + ranks - 1) % ranks; };
+    const int first = before(last);
+    fold.apply(folded, at(before(first), begin), at(first, begin), length);
+    for (int rank = before(first); rank != last;) {
+      rank = before(rank);
+      fold.apply(folded, at(rank, begin), folded, length);
+    }
+    put(begin, folded, length * fold.element_size);
+    begin += length;
+  }
+}
+
+void Exchange::all_reduce_small(const Operation& operation, const Places& places) {
+  const auto fold = fold_of(operation.dtype, operation.op);
+  char* data = places.input;
+  const auto round = round_++;
+  wait_for_staging(round);
+  std::memcpy(staging(rank_, round), data, operation.bytes());
+  meet(round);
+  reduce(
+      fold, operation.count, size_, 0, operation.count,
+      [&](int rank, size_t i) { return staging(rank, round) + i * fold.element_size; },
+      [&](size_t i, const char* values, size_t bytes) { std::memcpy(data + i * fold.element_size, values, bytes); });
+  finish(round);
+}
+
+void Exchange::all_reduce_in_place(const Operation& operation, const Places&, uint32_t round) {
+  const auto fold = fold_of(operation.dtype, operation.op);
+  const auto [begin, end] = slice(operation.count, fold.element_size, rank_, size_);
+  reduce(
+      fold, operation.count, size_, begin, end,
+      [&](int rank, size_t i) { return tensor_of(rank) + i * fold.element_size; },
+      [&](size_t i, const char* values, size_t bytes) {
+        for (int rank = 0; rank < size_; ++rank) {
+          std::memcpy(tensor_of(rank) + i * fold.element_size, values, bytes);
+        }
+      });
+  own().reduced.publish(round + 1);
+  wait_for_all(&Board::reduced, round + 1);
+  finish(round);
+}
+
+void Exchange::all_reduce_staged(const Operation& operation, const Places& places) {
+  const auto fold = fold_of(operation.dtype, operation.op);
+  char* data = places.input;
+  const size_t size = fold.element_size;
+  const size_t per_round = kStaged / size;
+  const size_t rounds = (operation.count + per_round - 1) / per_round;
+  const auto first_round = round_;
+  round_ += static_cast<uint32_t>(rounds);
+  const auto count_of = [&](size_t i) { return std::min(per_round, operation.count - i * per_round); };
+  // Makes this rank's values of a round readable, except for its own slice.
+  const auto stage = [&](size_t i) {
+    const auto round = first_round + static_cast<uint32_t>(i);
+    const auto [begin, end] = slice(count_of(i), size, rank_, size_);
+    const char* from = data + i * per_round * size;
+    char* to = staging(rank_, round);
+    wait_for_staging(round);
+    std::memcpy(to, from, begin * size);
+    std::memcpy(to + end * size, from + end * size, (count_of(i) - end) * size);
+    own().arrived.publish(round + 1);
+  };
+  stage(0);
+  for (size_t i = 0; i < rounds; ++i) {
+    if (i + 1 < rounds) {
+      stage(i + 1);
+    }
+    const auto round = first_round + static_cast<uint32_t>(i);
+    const size_t first = i * per_round;
+    char* mine = staging(rank_, round);
+    wait_for_all(&Board::arrived, round + 1);
+    const auto [begin, end] = slice(count_of(i), size, rank_, size_);
+    reduce(
+        fold, operation.count, size_, first + begin, first + end,
+        [&](int rank, size_t k) { return rank == rank_ ? data + k * size : staging(rank, round) + (k - first) * size; },
+        [&](size_t k, const char* values, size_t bytes) {
+          std::memcpy(data + k * size, values, bytes);
+          std::memcpy(mine + (k - first) * size, values, bytes);
+        });
+    own().reduced.publish(round + 1);
+    for (int offset = 1; offset < size_; ++offset) {
+      const auto& peer = peers_[(rank_ + offset) % size_];
+      wait(peer, &Board::reduced, round + 1);
+      const auto [from, to] = slice(count_of(i), size, peer.rank, size_);
+      std::memcpy(data + (first + from) * size, staging(peer.rank, round) + from * size, (to - from) * size);
+    }
+    own().done.publish(round + 1);
+  }
+}
+
+// Combines values `begin` to `end` of the part that is this rank's. `at(rank, i)` is where a rank's
+// value i lies, out of those for all ranks.
+template <typename At>
+void Exchange::reduce_part(
+    const Operation& operation, const Fold& fold, const Places& places, size_t begin, size_t end, At at) const {
+  const size_t part = rank_ * (operation.count / size_);
+  reduce(fold, operation.count, size_, part + begin, part + end, at, [&](size_t i, const char* values, size_t bytes) {
+    std::memcpy(places.outputs[0] + (i - part) * fold.element_size, values, bytes);
+  });
+}
+
+void Exchange::reduce_scatter_small(const Operation& operation, const Places& places) {
+  const auto fold = fold_of(operation.dtype, operation.op);
+  const auto round = round_++;
+  wait_for_staging(round);
+  std::memcpy(staging(rank_, round), places.input, operation.bytes());
+  meet(round);
+  reduce_part(
+      operation, fold, places, 0, operation.count / size_,
+      [&](int rank, size_t i) { return staging(rank, round) + i * fold.element_size; });
+  finish(round);
+}
+
+void Exchange::reduce_scatter_from_arena(const Operation& operation, const Places& places, uint32_t round) {
+  const auto fold = fold_of(operation.dtype, operation.op);
+  reduce_part(
+      operation, fold, places, 0, operation.count / size_,
+      [&](int rank, size_t i) { return tensor_of(rank) + i * fold.element_size; });
+  finish(round);
+  // The others still read this rank's tensor.
+  wait_for_all(&Board::done, round + 1);
+}
+
+void Exchange::reduce_scatter_staged(const Operation& operation, const Places& places) {
+  const auto fold = fold_of(operation.dtype, operation.op);
+  const size_t size = fold.element_size;
+  const size_t part = operation.count / size_;
+  // A staging buffer has a piece for each rank, in whole cache lines.
+  const size_t piece = kStaged / size_ / 64 * 64 / size;
+  const size_t rounds = (part + piece - 1) / piece;
+  const auto first_round = round_;
+  round_ += static_cast<uint32_t>(rounds);
+  const auto count_of = [&](size_t i) { return std::min(piece, part - i * piece); };
+  const auto stage = [&](size_t i) {
+    const auto round = first_round + static_cast<uint32_t>(i);
+    wait_for_staging(round);
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank != rank_) {
+        const char* from = places.input + (rank * part + i * piece) * size;
+        std::memcpy(staging(rank_, round) + rank * piece * size, from, count_of(i) * size);
+      }
+    }
+    own().arrived.publish(round + 1);
+  };
+  stage(0);
+  for (size_t i = 0; i < rounds; ++i) {
+    if (i + 1 < rounds) {
+      stage(i + 1);
+    }
+    const auto round = first_round + static_cast<uint32_t>(i);
+    const size_t begin = i * piece;
+    const size_t first = rank_ * part + begin;
+    wait_for_all(&Board::arrived, round + 1);
+    reduce_part(operation, fold, places, begin, begin + count_of(i), [&](int rank, size_t k) {
+      return rank == rank_ ? places.input + k * size : staging(rank, round) + (rank_ * piece + k - first) * size;
+    });
+    finish(round);
+  }
+}
+
+} // namespace c10d_sys
