@@ -28,6 +28,8 @@ const SOURCES: &[&str] = &[
     "comm_hook.cpp",
     "reducer.cpp",
     "autograd.cpp",
+    "backward_hooks.cpp",
+    "storage.cpp",
     "device.cpp",
     "pretended_cuda.cpp",
     "coalesced.cpp",

@@ -5,18 +5,21 @@
 //! | `group` | how ranks meet, and the group that they make: [`ProcessGroup`], [`Store`], [`Env`] |
 //! | `collectives` | what they exchange: all of [`ProcessGroup`]'s collectives, and messages |
 //! | `gradients` | [`DistributedDataParallel`], its [`hooks`] and relatives |
+//! | `fsdp` | [`FullyShard`]: models larger than a device |
 //! | `fault` | who is to blame when an exchange fails; [`record`](fn@record) |
 //!
-//! Each may use those that stand after it here: `gradients`, `collectives`, `group`, `fault`.
+//! Each may use those that stand after it here: `gradients` and `fsdp`, `collectives`, `group`, `fault`.
 
 mod collectives;
 mod fault;
+mod fsdp;
 mod gradients;
 mod group;
 
 pub use c10d_sys::ReduceOp;
 pub use collectives::{AverageMeter, P2pOp, Pending};
 pub use fault::record;
+pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions};
 pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, DdpLoggingData, DdpOptions, DistributedDataParallel,
     JoinOptions, NoSync, PeriodicModelAverager, hooks,

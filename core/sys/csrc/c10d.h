@@ -333,6 +333,29 @@ c10d_status c10d_thread_state_new(c10d_thread_state** out);
 c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context);
 void c10d_thread_state_free(c10d_thread_state* state);
 
+// --- backward_hooks.cpp: what runs in the middle of a backward pass, and at its end ---
+
+// The message of a failure, which ends the backward pass, is from c10d_copy_text. `context` is dropped
+// with the graph that leads to the hook.
+typedef c10d_status (*c10d_backward_hook)(void* context);
+// tensor.register_hook: before the backward pass of what has computed the tensor.
+c10d_status c10d_before_backward(c10d_tensor* output, c10d_backward_hook call, void* context, c10d_drop drop);
+// After the backward pass of all that is computed from the inputs, which are replaced.
+c10d_status c10d_after_backward(
+    c10d_tensor** inputs, size_t count, c10d_backward_hook call, void* context, c10d_drop drop);
+// Variable._execution_engine.queue_callback: at the end of the backward pass that runs on this thread.
+c10d_status c10d_at_end_of_backward(c10d_backward_hook call, void* context, c10d_drop drop);
+
+// --- storage.cpp: the memory of tensors, which can go and come back ---
+
+// Frees the memory of all tensors that share this one's, and says how much that was. Whoever reads or
+// writes one of them from now on gets an exception with this message.
+c10d_status c10d_free_storage(c10d_tensor* tensor, const char* message, size_t* bytes);
+// Gives them memory again, at least this much, with undefined contents. No version changes.
+c10d_status c10d_allocate_storage(c10d_tensor* tensor, size_t bytes);
+// tensor._version
+int64_t c10d_version(const c10d_tensor* tensor);
+
 // --- amp.cpp: mixed precision ---
 
 // What autocast was set to on a thread: whether it is on, and a c10::ScalarType.

@@ -450,6 +450,31 @@ unsafe extern "C" {
         context: *mut c_void,
         drop: extern "C" fn(*mut c_void),
     ) -> Status;
+    pub(crate) fn c10d_before_backward(
+        output: *mut Tensor,
+        call: extern "C" fn(*mut c_void) -> Status,
+        context: *mut c_void,
+        drop: extern "C" fn(*mut c_void),
+    ) -> Status;
+    pub(crate) fn c10d_after_backward(
+        inputs: *mut *mut Tensor,
+        count: usize,
+        call: extern "C" fn(*mut c_void) -> Status,
+        context: *mut c_void,
+        drop: extern "C" fn(*mut c_void),
+    ) -> Status;
+    pub(crate) fn c10d_at_end_of_backward(
+        call: extern "C" fn(*mut c_void) -> Status,
+        context: *mut c_void,
+        drop: extern "C" fn(*mut c_void),
+    ) -> Status;
+    pub(crate) fn c10d_free_storage(
+        tensor: *mut Tensor,
+        message: *const c_char,
+        bytes: *mut usize,
+    ) -> Status;
+    pub(crate) fn c10d_allocate_storage(tensor: *mut Tensor, bytes: usize) -> Status;
+    pub(crate) fn c10d_version(tensor: *const Tensor) -> i64;
     pub(crate) fn c10d_thread_state_new(out: *mut *mut ThreadState) -> Status;
     pub(crate) fn c10d_thread_state_run(
         state: *const ThreadState,

@@ -13,6 +13,8 @@
 //!   argument of its communication hooks.
 //! - [`amp`]: autocast, and the check of scaled gradients.
 //! - [`autograd`]: backward passes in parts, and a thread's state on another thread.
+//! - [`backward_hooks`]: what runs in the middle of a backward pass, and at its end.
+//! - [`storage`]: the memory of tensors, which can go and come back.
 //! - [`AtomicTensor`]: parameters that threads share without a lock.
 //! - [`backends`]: flags of libtorch's global context.
 //! - [`device`]: this thread's current CUDA device.
@@ -35,6 +37,7 @@ mod arguments;
 pub mod arithmetic;
 pub mod autograd;
 pub mod backends;
+pub mod backward_hooks;
 mod callback;
 mod collectives;
 mod comm_hook;
@@ -52,6 +55,7 @@ mod process_group;
 pub mod profiler;
 pub mod random;
 mod reducer;
+pub mod storage;
 mod store;
 pub mod stream;
 pub mod tensor;

@@ -29,9 +29,10 @@ const SIZES: [(&str, u64); 5] = [
 ];
 /// The size whose sum is compared with a copy.
 const COPIED: u64 = SIZES[3].1;
-/// The collectives, their seconds, and how many times as fast as sockets shared memory must be, for 2
-/// and for 4 ranks.
-const COLLECTIVES: [(&str, fn(&Times) -> f64, [f64; 2]); 3] = [
+/// A collective, its seconds, and how many times as fast as sockets shared memory must be, for 2 and
+/// for 4 ranks.
+type Collective = (&'static str, fn(&Times) -> f64, [f64; 2]);
+const COLLECTIVES: [Collective; 3] = [
     ("all_reduce", |times| times.summed, [4.0, 6.0]),
     ("reduce_scatter", |times| times.reduced, [6.0; 2]),
     ("all_gather", |times| times.gathered, [8.0; 2]),

@@ -1,0 +1,184 @@
+//! A block whose parameters are whole only while it is used: `FSDPModule`.
+
+use super::unit::Unit;
+use crate::distributed::fault::blame::may_be_anothers_fault;
+use crate::distributed::group::ProcessGroup;
+use crate::profiler::record_function;
+use crate::{Error, Result, Tensors};
+use c10d_sys::autograd::backward_from;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use tch::nn::ModuleT;
+use tch::{Tensor, no_grad};
+
+/// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`
+///
+/// A module with one input and one output works with tch's [`ModuleT`], any other with
+/// [`forward`](Self::forward). All ranks must run the same blocks in the same order, in training and in
+/// evaluation.
+pub struct FsdpModule<M> {
+    module: M,
+    unit: Arc<Unit>,
+    group: ProcessGroup,
+}
+
+impl<M> FsdpModule<M> {
+    pub(super) fn new(module: M, unit: Arc<Unit>, group: &ProcessGroup) -> Self {
+        FsdpModule { module, unit, group: group.clone() }
+    }
+
+    /// Calls `f` with the module, whose parameters are whole meanwhile, and the inputs.
+    ///
+    /// Pass all tensors that need gradients as inputs. One that `f` captures gets its gradient too, but
+    /// then the block's gradients are reduced, and its parameters freed, only at the end of the
+    /// backward pass.
+    ///
+    /// # Errors
+    /// [`Error::Collective`] if the parameters could not be gathered.
+    pub fn forward<I: Tensors, O: Tensors>(
+        &self,
+        inputs: I,
+        f: impl FnOnce(&M, I) -> O,
+    ) -> Result<O> {
+        record_function("FSDP::forward", || self.traced_forward(inputs, f))?
+    }
+
+    fn traced_forward<I: Tensors, O: Tensors>(
+        &self,
+        mut inputs: I,
+        f: impl FnOnce(&M, I) -> O,
+    ) -> Result<O> {
+        let mut tensors = collect(&mut inputs);
+        self.unit.pre_forward(&mut tensors)?;
+        let mut hooked = tensors.into_iter();
+        inputs.visit(&mut |tensor| {
+            if let Some(hooked) = hooked.next() {
+                *tensor = hooked;
+            }
+        });
+        let mut outputs = f(&self.module, inputs);
+        self.unit.post_forward(&collect(&mut outputs))?;
+        Ok(outputs)
+    }
+
+    /// `loss.backward()`: afterwards every rank has its shards of the gradients, averaged over the ranks.
+    ///
+    /// After an error, the parameters of all blocks are freed, and the model can be used again.
+    ///
+    /// # Errors
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout; [`Error::Tensor`]
+    /// if only this rank's pass failed.
+    pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        backward_from(loss).map_err(|error| {
+            let error = match self.unit.schedule().recover() {
+                Some(kept) => kept,
+                None if may_be_anothers_fault(&error) => self.group.failed("backward", &error),
+                None => Error::engine("backward")(error),
+            };
+            if !matches!(error, Error::Collective { .. }) {
+                // The others wait in the middle of their exchange.
+                self.group.report(&error.to_string());
+            }
+            error
+        })
+    }
+
+    /// Whether the backward passes from now on reduce the gradients of this block and of those inside
+    /// it. If not, the whole gradients stay and add up: without a reduction for each batch, but with
+    /// the memory of all gradients. `model.set_requires_gradient_sync(sync)`
+    pub fn set_requires_gradient_sync(&self, sync: bool) {
+        self.units().iter().for_each(|unit| unit.set_requires_gradient_sync(sync));
+    }
+
+    /// Whether the parameters of this block and of those inside it are freed after their backward pass.
+    /// `model.set_reshard_after_backward(reshard)`
+    pub fn set_reshard_after_backward(&self, reshard: bool) {
+        self.units().iter().for_each(|unit| unit.set_reshard_after_backward(reshard));
+    }
+
+    /// Gathers the parameters of this block, without those of the blocks inside it. A collective.
+    /// `model.unshard()`
+    ///
+    /// # Errors
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
+    pub fn unshard(&self) -> Result<()> {
+        self.unit.unshard()
+    }
+
+    /// Frees the whole parameters of this block. `model.reshard()`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if libtorch refuses.
+    pub fn reshard(&self) -> Result<()> {
+        self.unit.reshard()
+    }
+
+    /// The whole parameters of this block and of those inside it, on every rank: they must fit there. A
+    /// collective. `get_model_state_dict` with `full_state_dict=True`
+    ///
+    /// # Errors
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
+    pub fn full_state_dict(&self) -> Result<HashMap<String, Tensor>> {
+        let shards = self.units().into_iter().flat_map(|unit| unit.shards());
+        shards.map(|(name, size, part)| Ok((name, self.whole(&size, &part)?))).collect()
+    }
+
+    fn whole(&self, size: &[i64], part: &Tensor) -> Result<Tensor> {
+        let length = self.group.world_size() as i64 * part.numel() as i64;
+        let mut parts = Tensor::f_empty([length], (part.kind(), part.device()))?;
+        no_grad(|| self.group.all_gather_into_tensor(&mut parts, part))?;
+        Ok(parts.f_narrow(0, 0, size.iter().product())?.f_view(size)?)
+    }
+
+    /// The module itself. Its parameters can be read only while they are whole.
+    pub fn module(&self) -> &M {
+        &self.module
+    }
+
+    /// This block's unit and those of the blocks inside it.
+    fn units(&self) -> Vec<Arc<Unit>> {
+        let mut units = self.unit.schedule().units();
+        let own = &self.unit.name;
+        let is_inside =
+            |name: &str| name.strip_prefix(own.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        units.retain(|unit| own.is_empty() || unit.name == *own || is_inside(&unit.name));
+        units
+    }
+}
+
+fn collect(of: &mut impl Tensors) -> Vec<Tensor> {
+    let mut tensors = Vec::new();
+    of.visit(&mut |tensor| tensors.push(tensor.shallow_clone()));
+    tensors
+}
+
+impl<M: ModuleT> FsdpModule<M> {
+    /// [`ModuleT::forward_t`] that returns errors; the name follows tch's fallible functions.
+    ///
+    /// # Errors
+    /// Those of [`forward`](Self::forward).
+    pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
+        self.forward(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
+    }
+}
+
+impl<M: ModuleT> ModuleT for FsdpModule<M> {
+    /// # Panics
+    /// If [`f_forward_t`](Self::f_forward_t) returns an error.
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        match self.f_forward_t(xs, train) {
+            Ok(output) => output,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<M> fmt::Debug for FsdpModule<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FsdpModule")
+            .field("module", &std::any::type_name::<M>())
+            .field("block", &self.unit.name)
+            .finish_non_exhaustive()
+    }
+}

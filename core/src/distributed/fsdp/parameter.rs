@@ -1,0 +1,139 @@
+//! One parameter, whole or as shards: `FSDPParam`.
+
+use crate::distributed::group::ProcessGroup;
+use crate::{Error, Result};
+use c10d_sys::storage::{Memory, version};
+use c10d_sys::tensor::{clear_grad, set_grad};
+use tch::{Tensor, no_grad};
+
+/// A parameter, of which each rank owns some rows of the first dimension.
+#[derive(Debug)]
+pub(super) struct Parameter {
+    pub name: String,
+    /// What the module's layers hold: a leaf of autograd, whose memory comes and goes.
+    whole: Tensor,
+    /// The memory of `whole`, `[ranks, rows * row]`, with a version counter of its own: what is written
+    /// through it does not change the leaf.
+    padded: Tensor,
+    memory: Memory,
+    /// This rank's rows, padded with zeros to as many as every rank has.
+    padded_shard: Tensor,
+    /// This rank's rows: what the optimizer and the store hold. A view of the padded ones.
+    shard: Tensor,
+    /// The version of the shard when the whole parameter was last gathered.
+    gathered_version: i64,
+}
+
+impl Parameter {
+    /// Keeps this rank's rows of a variable, and frees the others'. The variable's handles stay valid,
+    /// but have no memory until the parameter is gathered.
+    pub fn shard(name: String, mut whole: Tensor, group: &ProcessGroup) -> Result<Self> {
+        let size = whole.size();
+        let Some(&length) = size.first() else {
+            return Err(Error::argument(
+                format!("the parameter {name}"),
+                "a scalar",
+                "a tensor with a first dimension, along which it is sharded",
+            ));
+        };
+        let (ranks, rank) = (group.world_size() as i64, group.rank() as i64);
+        let rows = (length + ranks - 1) / ranks;
+        let begin = (rows * rank).min(length);
+        let own = (rows * (rank + 1)).min(length) - begin;
+        let row: i64 = size[1..].iter().product();
+        let options = (whole.kind(), whole.device());
+        no_grad(|| {
+            let padded_shard = Tensor::f_zeros([rows * row], options)?;
+            let mut values = padded_shard.f_narrow(0, 0, own * row)?;
+            values.f_copy_(&whole.f_narrow(0, begin, own)?.f_reshape([-1])?)?;
+            let shape = [&[own], &size[1..]].concat();
+            let shard = values.f_view(shape.as_slice())?.f_detach()?;
+            let shard = shard.f_set_requires_grad(whole.requires_grad())?;
+            let padded = Tensor::f_empty([ranks, rows * row], options)?;
+            let view = padded.f_view([ranks * rows * row])?.f_narrow(0, 0, length * row)?;
+            whole.f_set_data(&view.f_view(size.as_slice())?)?;
+            let memory = Memory::of(&padded);
+            let mut parameter =
+                Parameter { name, whole, padded, memory, padded_shard, shard, gathered_version: 0 };
+            parameter.free()?;
+            Ok(parameter)
+        })
+    }
+
+    /// Its rows of this rank, as the store and the optimizer hold them.
+    pub fn local(&self) -> &Tensor {
+        &self.shard
+    }
+
+    /// The shape of the whole parameter.
+    pub fn size(&self) -> Vec<i64> {
+        self.whole.size()
+    }
+
+    /// This rank's part of what is gathered: as many numbers on every rank.
+    pub fn part(&self) -> &Tensor {
+        &self.padded_shard
+    }
+
+    /// An error unless the store still holds the shard as it was made.
+    pub fn check(&self) -> Result<()> {
+        let there =
+            self.shard.numel() == 0 || self.shard.data_ptr() == self.padded_shard.data_ptr();
+        if there && self.shard.kind() == self.padded_shard.kind() {
+            return Ok(());
+        }
+        Err(Error::argument(
+            format!("the parameter {}", self.name),
+            "another tensor than the shard that FullyShard made",
+            "changed in place: call set_kind, set_data and the like before the model is sharded",
+        ))
+    }
+
+    /// Whether the shard has changed since the whole parameter was gathered.
+    pub fn is_stale(&self) -> bool {
+        version(&self.shard) != self.gathered_version
+    }
+
+    /// Makes the parameter whole of all ranks' parts, `[ranks, rows * row]`.
+    pub fn set_whole(&mut self, parts: &Tensor) -> Result<()> {
+        self.memory.allocate().map_err(Error::engine("unshard"))?;
+        self.padded.f_copy_(parts)?;
+        self.gathered_version = version(&self.shard);
+        // The store freezes only what it holds.
+        if self.whole.requires_grad() != self.shard.requires_grad() {
+            self.whole = self.whole.f_set_requires_grad(self.shard.requires_grad())?;
+        }
+        Ok(())
+    }
+
+    pub fn free(&mut self) -> Result<()> {
+        let message = format!(
+            "{} is sharded: its values can be read only in the forward and backward pass of its block, \
+             and between unshard and reshard",
+            self.name
+        );
+        self.memory.free(&message).map_err(Error::engine("reshard"))
+    }
+
+    /// The gradient of the whole parameter, which is left without one.
+    pub fn take_gradient(&mut self) -> Result<Option<Tensor>> {
+        let gradient = self.whole.f_grad()?;
+        if !gradient.defined() {
+            return Ok(None);
+        }
+        clear_grad(&mut self.whole).map_err(Error::engine("backward"))?;
+        Ok(Some(gradient))
+    }
+
+    /// Adds this rank's part of the reduced gradient to the shard's.
+    pub fn add_gradient(&mut self, part: &Tensor) -> Result<()> {
+        let own = part.f_narrow(0, 0, self.shard.numel() as i64)?;
+        let own = own.f_view(self.shard.size().as_slice())?;
+        let mut before = self.shard.f_grad()?;
+        if before.defined() {
+            let _ = before.f_add_(&own)?;
+            return Ok(());
+        }
+        set_grad(&mut self.shard, &own).map_err(Error::engine("backward"))
+    }
+}

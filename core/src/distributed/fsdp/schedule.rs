@@ -1,0 +1,89 @@
+//! What the units of a model know of each other during a step: `FSDPCommContext` and `FSDPState`.
+
+use super::unit::Unit;
+use crate::{Error, Result};
+use c10d_sys::backward_hooks::at_end_of_backward;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Shared by all units of a model.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    /// All units, the root first.
+    units: Mutex<Vec<Weak<Unit>>>,
+    step: Mutex<Step>,
+}
+
+#[derive(Debug, Default)]
+struct Step {
+    /// The units in the order of their forward passes, once for each that can be followed by a backward
+    /// pass.
+    post_forward_order: Vec<Weak<Unit>>,
+    /// Whether the end of the backward pass that runs is watched.
+    is_watched: bool,
+    /// Why the backward pass has failed.
+    failure: Option<Error>,
+}
+
+impl Schedule {
+    pub fn add(&self, unit: &Arc<Unit>, is_root: bool) {
+        let mut units = lock(&self.units);
+        let place = if is_root { 0 } else { units.len() };
+        units.insert(place, Arc::downgrade(unit));
+    }
+
+    pub fn units(&self) -> Vec<Arc<Unit>> {
+        lock(&self.units).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Notes the forward pass of a unit, and returns its place in the order.
+    pub fn note_forward(&self, unit: &Arc<Unit>) -> usize {
+        let order = &mut lock(&self.step).post_forward_order;
+        order.push(Arc::downgrade(unit));
+        order.len() - 1
+    }
+
+    /// The unit whose forward pass came before that one, and whose backward pass comes after it.
+    pub fn before(&self, place: usize) -> Option<Arc<Unit>> {
+        lock(&self.step).post_forward_order.get(place.checked_sub(1)?)?.upgrade()
+    }
+
+    /// Has the units that no hook has told of the backward pass do what is left, once it is over.
+    pub fn watch_backward(self: &Arc<Self>) -> Result<()> {
+        if std::mem::replace(&mut lock(&self.step).is_watched, true) {
+            return Ok(());
+        }
+        let schedule = Arc::clone(self);
+        at_end_of_backward(move || schedule.kept(schedule.finish_backward()))
+            .map_err(Error::engine("backward"))
+    }
+
+    fn finish_backward(&self) -> Result<()> {
+        for unit in self.units() {
+            unit.finish_backward()?;
+        }
+        *lock(&self.step) = Step::default();
+        Ok(())
+    }
+
+    /// For a hook: keeps the error for whoever has started the backward pass.
+    pub fn kept(&self, result: Result<()>) -> Result<(), c10d_sys::Error> {
+        result.map_err(|error| {
+            let message = error.to_string();
+            lock(&self.step).failure.get_or_insert(error);
+            message.into()
+        })
+    }
+
+    /// Why the last pass has failed. Takes back what it has left half done.
+    pub fn recover(&self) -> Option<Error> {
+        for unit in self.units() {
+            unit.reset();
+        }
+        std::mem::take(&mut *lock(&self.step)).failure
+    }
+}
+
+/// What a panic has left is put in order by `recover`.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,78 @@
+// What runs in the middle of a backward pass, and at its end.
+
+#include "guard.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+#include <vector>
+
+using c10d_sys::guarded;
+using c10d_sys::tensor;
+using c10d_sys::tensors;
+
+namespace {
+
+// A function of the caller's that lives as long as the graph that leads to it.
+struct Hook : torch::CustomClassHolder {
+  Hook(c10d_backward_hook call, void* context, c10d_drop drop) : call(call), context(context), drop(drop) {}
+  ~Hook() override { drop(context); }
+
+  void operator()() const { c10d_sys::raise(call(context)); }
+
+  c10d_backward_hook call;
+  void* context;
+  c10d_drop drop;
+};
+
+constexpr const char* kHook = "hook";
+
+// Returns its inputs as they are, of which autograd makes views: they share the version counter, so that
+// a graph which has saved an input notices a change in place.
+struct AfterBackward : torch::autograd::Function<AfterBackward> {
+  static torch::autograd::variable_list forward(
+      torch::autograd::AutogradContext* context, const c10::intrusive_ptr<Hook>& hook, at::TensorList inputs) {
+    context->saved_data[kHook] = c10::IValue::make_capsule(hook);
+    context->set_materialize_grads(false);
+    return inputs.vec();
+  }
+
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+    (*c10::static_intrusive_pointer_cast<Hook>(context->saved_data[kHook].toCapsule()))();
+    // One for the hook, which is not a tensor.
+    torch::autograd::variable_list results(1);
+    std::move(gradients.begin(), gradients.end(), std::back_inserter(results));
+    return results;
+  }
+};
+
+} // namespace
+
+c10d_status c10d_before_backward(c10d_tensor* output, c10d_backward_hook call, void* context, c10d_drop drop) {
+  return guarded([&] {
+    const auto hook = c10::make_intrusive<Hook>(call, context, drop);
+    tensor(output).register_hook([hook](const at::Tensor&) { (*hook)(); });
+  });
+}
+
+c10d_status c10d_after_backward(
+    c10d_tensor** inputs, size_t count, c10d_backward_hook call, void* context, c10d_drop drop) {
+  return guarded([&] {
+    const auto hook = c10::make_intrusive<Hook>(call, context, drop);
+    const auto given = tensors(inputs, count);
+    auto hooked = AfterBackward::apply(hook, at::TensorList(given));
+    for (size_t i = 0; i < count; ++i) {
+      tensor(inputs[i]) = std::move(hooked[i]);
+    }
+  });
+}
+
+c10d_status c10d_at_end_of_backward(c10d_backward_hook call, void* context, c10d_drop drop) {
+  return guarded([&] {
+    const auto hook = c10::make_intrusive<Hook>(call, context, drop);
+    torch::autograd::Engine::get_default_engine().queue_callback([hook] { (*hook)(); });
+  });
+}

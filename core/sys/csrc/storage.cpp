@@ -1,0 +1,62 @@
+// The memory of tensors, which can go and come back.
+
+#include "guard.hpp"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StorageImpl.h>
+
+#include <algorithm>
+
+using c10d_sys::guarded;
+using c10d_sys::tensor;
+
+namespace {
+
+// Not every release can take back that reading a storage is an error. An explicit instantiation may name
+// what is private; this is the function that it defines.
+void allow_access(c10::StorageImpl& storage);
+
+template <bool c10::StorageImpl::*is_forbidden, void (c10::StorageImpl::*refresh)()>
+struct Access {
+  friend void allow_access(c10::StorageImpl& storage) {
+    storage.*is_forbidden = false;
+    (storage.*refresh)();
+  }
+};
+
+template struct Access<
+    &c10::StorageImpl::throw_on_immutable_data_ptr_,
+    &c10::StorageImpl::refresh_has_data_ptr_check>;
+
+// Views that autograd has saved share the storage, so they find what it holds the next time.
+void set_memory(const at::Tensor& of, size_t bytes) {
+  auto& storage = *of.storage().unsafeGetStorageImpl();
+  const c10::OptionalDeviceGuard guard(of.device());
+  allow_access(storage);
+  storage.set_data_ptr(storage.allocator()->allocate(bytes));
+  storage.set_nbytes(bytes);
+}
+
+} // namespace
+
+c10d_status c10d_free_storage(c10d_tensor* pointer, const char* message, size_t* bytes) {
+  return guarded([&] {
+    const auto& freed = tensor(pointer);
+    *bytes = freed.storage().nbytes();
+    set_memory(freed, 0);
+    freed.storage().unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
+        std::string(message));
+  });
+}
+
+c10d_status c10d_allocate_storage(c10d_tensor* pointer, size_t bytes) {
+  return guarded([&] {
+    const auto& freed = tensor(pointer);
+    // More, if it was resized meanwhile.
+    set_memory(freed, std::max(bytes, freed.storage().nbytes()));
+  });
+}
+
+int64_t c10d_version(const c10d_tensor* pointer) {
+  return static_cast<int64_t>(static_cast<const at::Tensor*>(pointer)->_version());
+}

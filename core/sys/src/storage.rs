@@ -1,0 +1,105 @@
+//! The memory of tensors, which can go and come back.
+
+use crate::arguments::{c_text, pointer};
+use crate::error::check;
+use crate::{Error, ffi};
+use tch::Tensor;
+
+/// The memory of a tensor and of all views of it, also of those that autograd has saved. While it is
+/// freed, they keep their shapes, and whoever reads or writes one gets an error.
+#[derive(Debug)]
+pub struct Memory {
+    tensor: Tensor,
+    /// How many bytes there were when it was freed.
+    freed: Option<usize>,
+}
+
+impl Memory {
+    /// The memory of this tensor. An exchange in progress keeps it for itself.
+    pub fn of(tensor: &Tensor) -> Memory {
+        Memory { tensor: tensor.shallow_clone(), freed: None }
+    }
+
+    /// Whether there is memory.
+    pub fn is_allocated(&self) -> bool {
+        self.freed.is_none()
+    }
+
+    /// Frees the memory: `storage.resize_(0)`. From now on, `message` is the error of whoever reads or
+    /// writes one of the tensors.
+    pub fn free(&mut self, message: &str) -> Result<(), Error> {
+        if self.freed.is_none() {
+            let (message, mut bytes) = (c_text(message)?, 0);
+            // SAFETY: tensor and message live through the call, which writes a number.
+            check(unsafe {
+                ffi::c10d_free_storage(pointer(&self.tensor), message.as_ptr(), &mut bytes)
+            })?;
+            self.freed = Some(bytes);
+        }
+        Ok(())
+    }
+
+    /// Allocates as much as there was before. What the tensors hold is undefined until it is written.
+    /// No version counter changes: to autograd, they are what they were.
+    pub fn allocate(&mut self) -> Result<(), Error> {
+        if let Some(bytes) = self.freed {
+            // SAFETY: the tensor lives through the call. The memory is not shorter than what its
+            // views were made for.
+            check(unsafe { ffi::c10d_allocate_storage(pointer(&self.tensor), bytes) })?;
+            self.freed = None;
+        }
+        Ok(())
+    }
+}
+
+/// How often a tensor, or a view of it, has been changed in place: `tensor._version`.
+pub fn version(tensor: &Tensor) -> i64 {
+    // SAFETY: the tensor lives through the call, which only reads.
+    unsafe { ffi::c10d_version(pointer(tensor)) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+    use super::*;
+    use tch::kind::FLOAT_CPU;
+
+    #[test]
+    fn while_a_tensors_memory_is_freed_every_use_of_it_is_an_error_that_says_why() {
+        let tensor = Tensor::ones([3, 4], FLOAT_CPU);
+        let row = tensor.get(1);
+        let mut memory = Memory::of(&tensor);
+        memory.free("h.3.weight is sharded").unwrap();
+        assert!(!memory.is_allocated());
+        assert_eq!(row.size(), [4]);
+        let uses = [
+            row.f_sum(tch::Kind::Float).map(drop),
+            tensor.f_add(&tensor).map(drop),
+            tensor.f_equal(&Tensor::ones([3, 4], FLOAT_CPU)).map(drop),
+            row.shallow_clone().f_copy_(&Tensor::ones([4], FLOAT_CPU)),
+            tensor.shallow_clone().f_zero_().map(drop),
+            tensor.f_matmul(&Tensor::ones([4, 2], FLOAT_CPU)).map(drop),
+        ];
+        for used in uses {
+            let error = used.unwrap_err().to_string();
+            assert!(error.contains("h.3.weight is sharded"), "{error}");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_back_is_that_of_all_views_and_no_version_has_changed() {
+        let tensor = Tensor::ones([3, 4], FLOAT_CPU);
+        let row = tensor.get(1);
+        let mut memory = Memory::of(&tensor);
+        for value in [2.0, 3.0] {
+            let before = version(&tensor);
+            memory.free("freed").unwrap();
+            memory.allocate().unwrap();
+            assert!(memory.is_allocated());
+            assert_eq!(version(&tensor), before);
+            let _ = tensor.detach().fill_(value);
+            assert_eq!(row, Tensor::full([4], value, FLOAT_CPU));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A model that is sharded has the bits of Python's `fully_shard`: losses, shards of gradients, weights.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions, ProcessGroup};
+use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
+use tests::programs::{as_rank, free_port};
+use tests::python;
+
+type Saved = BTreeMap<String, Tensor>;
+
+const BLOCKS: usize = 3;
+
+/// The values of a parameter with this name, as in Python.
+fn parameter(path: &nn::Path<'_>, name: &str, size: &[i64]) -> Tensor {
+    let offset: i64 = path.path(name).bytes().map(i64::from).sum();
+    let count = size.iter().product::<i64>();
+    let values = (Tensor::arange(count, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin() * 0.5;
+    path.var_copy(name, &values.view(size))
+}
+
+fn numbers(size: [i64; 2], offset: i64) -> Tensor {
+    let count = size.iter().product::<i64>();
+    (Tensor::arange(count, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin().view(size)
+}
+
+/// A linear layer and its bias.
+#[derive(Debug)]
+struct Linear(Tensor, Tensor);
+
+impl Linear {
+    fn new(path: nn::Path<'_>, inputs: i64, outputs: i64) -> Self {
+        let weight = parameter(&path, "weight", &[outputs, inputs]);
+        Linear(weight, parameter(&path, "bias", &[outputs]))
+    }
+
+    fn forward(&self, xs: &Tensor) -> Tensor {
+        xs.linear(&self.0, Some(&self.1))
+    }
+}
+
+/// Its own parameter has fewer rows than there are ranks, and PyTorch's order puts it last.
+#[derive(Debug)]
+struct Block {
+    gain: Tensor,
+    up: Linear,
+    down: Linear,
+}
+
+impl Block {
+    fn new(path: &nn::Path<'_>) -> Self {
+        let gain = parameter(path, "gain", &[1]);
+        Block { gain, up: Linear::new(path / "up", 6, 11), down: Linear::new(path / "down", 11, 6) }
+    }
+}
+
+impl ModuleT for Block {
+    fn forward_t(&self, xs: &Tensor, _train: bool) -> Tensor {
+        xs + self.down.forward(&self.up.forward(xs).tanh()) * &self.gain
+    }
+}
+
+#[derive(Debug)]
+struct Net {
+    position: Tensor,
+    blocks: Vec<FsdpModule<Block>>,
+    head: Linear,
+    twice: bool,
+}
+
+impl ModuleT for Net {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        let again = self.blocks.first().filter(|_| self.twice);
+        let blocks = self.blocks.iter().chain(again);
+        let xs = blocks.fold(xs + &self.position, |xs, block| block.forward_t(&xs, train));
+        self.head.forward(&xs)
+    }
+}
+
+/// What a training does, by the words of its name.
+struct Way<'a>(&'a str);
+
+impl Way<'_> {
+    fn has(&self, word: &str) -> bool {
+        self.0.split('-').any(|each| each == word)
+    }
+
+    fn train(&self, group: &ProcessGroup, saved: &mut Saved) {
+        let vs = VarStore::new(Device::Cpu);
+        let reshard_after_forward = match () {
+            () if self.has("reshard") => Some(true),
+            () if self.has("keep") => Some(false),
+            () => None,
+        };
+        let options = FullyShardOptions { reshard_after_forward };
+        let sharding = FullyShard::new(&vs, group, options);
+        let model = sharding.root(|root| {
+            let position = parameter(root, "position", &[6]);
+            let block = |i| sharding.shard(root / "blocks" / i, Block::new);
+            let blocks = (0..BLOCKS).map(block).collect::<Result<_, _>>()?;
+            let head = Linear::new(root / "head", 6, 3);
+            Ok(Net { position, blocks, head, twice: self.has("twice") })
+        });
+        let model = model.unwrap();
+        let mut optimizer: Box<dyn Optimizer> = if self.has("adamw") {
+            Box::new(Adam::new(&vs, AdamOptions { lr: 0.05, ..AdamOptions::adamw() }).unwrap())
+        } else {
+            let options = SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() };
+            Box::new(Sgd::new(&vs, options).unwrap())
+        };
+        let labels = Tensor::arange(4, (Kind::Int64, Device::Cpu)).remainder(3);
+        let loss_of = |offset| {
+            let output = model.f_forward_t(&numbers([4, 6], offset), true).unwrap();
+            output.cross_entropy_for_logits(&labels)
+        };
+        for step in 0..4 {
+            let offset = 7 * step + group.rank() as i64;
+            let loss = loss_of(offset);
+            optimizer.zero_grad().unwrap();
+            model.set_requires_gradient_sync(!self.has("nosync"));
+            model.backward(&loss).unwrap();
+            model.set_requires_gradient_sync(true);
+            if self.has("accumulate") || self.has("nosync") {
+                model.backward(&loss_of(offset + 3)).unwrap();
+            }
+            let name = |what: &str| format!("{}.{step}.{what}", self.0);
+            saved.insert(name("loss"), loss.detach());
+            for (variable, shard) in vs.variables() {
+                saved.insert(name(&format!("grad.{variable}")), shard.grad());
+            }
+            optimizer.step().unwrap();
+            if self.has("evaluate") {
+                saved.insert(name("evaluated"), no_grad(|| loss_of(offset)));
+            }
+        }
+        for (variable, whole) in model.full_state_dict().unwrap() {
+            saved.insert(format!("{}.{variable}", self.0), whole);
+        }
+    }
+}
+
+/// What Python computes as the same rank of a job of its own.
+fn in_python(group: &ProcessGroup, ways: &[&str]) -> Saved {
+    let mut port = free_port().unwrap();
+    group.broadcast_object(&mut port, 0).unwrap();
+    let file = format!("fully-shard-{port}-{}.safetensors", group.rank());
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    let arguments = [file.to_str().unwrap()].into_iter().chain(ways.iter().copied());
+    let program = python("fully_shard", arguments).unwrap();
+    let mut program = as_rank(program, group.rank(), group.world_size(), port);
+    let ended = program.env("OMP_NUM_THREADS", "1").status().unwrap();
+    assert!(ended.success(), "{ended}");
+    let saved = Tensor::read_safetensors(&file).unwrap().into_iter().collect();
+    std::fs::remove_file(file).unwrap();
+    saved
+}
+
+fn expect_pythons_bits(group: &ProcessGroup, ways: &[&str]) {
+    let mut saved = Saved::new();
+    ways.iter().for_each(|way| Way(way).train(group, &mut saved));
+    // A rank without rows of a parameter has an empty shard, which safetensors cannot keep.
+    saved.retain(|_, tensor| tensor.numel() > 0);
+    let expected = in_python(group, ways);
+    assert_eq!(saved.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    let differ: Vec<_> =
+        saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).map(|it| it.0).collect();
+    assert!(differ.is_empty(), "{} of {}: {differ:?}", differ.len(), saved.len());
+}
+
+on_ranks!(
+    2,
+    fn on_two_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+        expect_pythons_bits(
+            group,
+            &[
+                "sgd",
+                "adamw-reshard",
+                "sgd-keep",
+                "sgd-accumulate",
+                "sgd-nosync",
+                "adamw-twice",
+                "sgd-evaluate",
+                "adamw-keep-twice-evaluate",
+            ],
+        );
+    }
+);
+
+on_ranks!(
+    3,
+    fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+        expect_pythons_bits(
+            group,
+            &["sgd-evaluate", "adamw-keep-accumulate", "sgd-reshard-nosync", "sgd-twice"],
+        );
+    }
+);
+
+on_ranks!(
+    4,
+    fn on_four_ranks_a_training_has_pythons_bits(group: &ProcessGroup) {
+        expect_pythons_bits(group, &["adamw"]);
+    }
+);

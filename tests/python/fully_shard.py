@@ -1,0 +1,101 @@
+"""A model under PyTorch's fully_shard; see core/tests/ranks/fully_shard_parity.rs."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from ddp_mnist import end
+from safetensors.torch import save_file
+from torch.distributed.fsdp import fully_shard
+
+saved = {}
+
+
+def save(name, tensor):
+    if tensor.numel() > 0:
+        saved[name] = tensor.detach().clone()
+
+
+def numbers(size, offset):
+    return (torch.arange(torch.Size(size).numel(), dtype=torch.float32) * 0.37 + offset).sin().view(size)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.empty(1))
+        self.up = nn.Linear(6, 11)
+        self.down = nn.Linear(11, 6)
+
+    def forward(self, xs):
+        return xs + self.down(self.up(xs).tanh()) * self.gain
+
+
+class Net(nn.Module):
+    def __init__(self, twice):
+        super().__init__()
+        self.position = nn.Parameter(torch.empty(6))
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.head = nn.Linear(6, 3)
+        self.twice = twice
+
+    def forward(self, xs):
+        xs = xs + self.position
+        for block in [*self.blocks, *([self.blocks[0]] if self.twice else [])]:
+            xs = block(xs)
+        return self.head(xs)
+
+
+def train(way):
+    words = way.split("-")
+    model = Net("twice" in words)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(numbers(parameter.shape, sum(name.encode())) * 0.5)
+    reshard = True if "reshard" in words else False if "keep" in words else None
+    for block in model.blocks:
+        fully_shard(block, reshard_after_forward=reshard)
+    fully_shard(model, reshard_after_forward=reshard)
+    if "adamw" in words:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def loss_of(offset):
+        return F.cross_entropy(model(numbers((4, 6), offset)), torch.arange(4) % 3)
+
+    for step in range(4):
+        offset = 7 * step + dist.get_rank()
+        loss = loss_of(offset)
+        optimizer.zero_grad()
+        model.set_requires_gradient_sync("nosync" not in words)
+        loss.backward()
+        model.set_requires_gradient_sync(True)
+        if "accumulate" in words or "nosync" in words:
+            loss_of(offset + 3).backward()
+        save(f"{way}.{step}.loss", loss)
+        for name, parameter in model.named_parameters():
+            save(f"{way}.{step}.grad.{name}", parameter.grad.to_local())
+        optimizer.step()
+        if "evaluate" in words:
+            with torch.no_grad():
+                save(f"{way}.{step}.evaluated", loss_of(offset))
+    # An evaluation may have left them whole.
+    for module in [model, *model.blocks]:
+        module.reshard()
+    for name, parameter in model.named_parameters():
+        save(f"{way}.{name}", parameter.full_tensor())
+
+
+def main(file, *ways):
+    dist.init_process_group("gloo")
+    for way in ways:
+        train(way)
+    save_file(saved, file)
+    end()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
