@@ -78,10 +78,17 @@ def train(way):
         save(f"{way}.{step}.loss", loss)
         for name, parameter in model.named_parameters():
             save(f"{way}.{step}.grad.{name}", parameter.grad.to_local())
+        if "clip" in words:
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            save(f"{way}.{step}.norm", norm.full_tensor())
+            for name, parameter in model.named_parameters():
+                save(f"{way}.{step}.clipped.{name}", parameter.grad.to_local())
         optimizer.step()
         if "evaluate" in words:
             with torch.no_grad():
                 save(f"{way}.{step}.evaluated", loss_of(offset))
+    if "mixed" in words:
+        return
     # An evaluation may have left them whole.
     for module in [model, *model.blocks]:
         module.reshard()

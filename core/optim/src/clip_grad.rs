@@ -56,8 +56,21 @@ use tch::{Device, Tensor, no_grad};
 /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails.
 ///
 pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
+    clip_grad_norm_of_parts(parameters, max_norm, Ok)
+}
+
+/// The same where each gradient is only a part of a whole one. `norms_of_wholes` makes of the norms of
+/// the parts those of the whole gradients, both `[parameters]`.
+///
+/// # Errors
+/// The same, and those of `norms_of_wholes`.
+pub fn clip_grad_norm_of_parts(
+    parameters: &[Tensor],
+    max_norm: f64,
+    norms_of_wholes: impl FnOnce(Tensor) -> Result<Tensor>,
+) -> Result<f64> {
     check_not_negative(&[("max_norm", max_norm)])?;
-    no_grad(|| scale(gradients(parameters), max_norm))
+    no_grad(|| scale(gradients(parameters), max_norm, norms_of_wholes))
 }
 
 /// Clamps every element of the gradients to the range from `-clip_value` to `clip_value`.
@@ -99,7 +112,11 @@ fn gradients(parameters: &[Tensor]) -> Vec<Tensor> {
 }
 
 /// The operations of PyTorch's `_get_total_norm` and `_clip_grads_with_norm_`, in their order.
-fn scale(gradients: Vec<Tensor>, max_norm: f64) -> Result<f64> {
+fn scale(
+    gradients: Vec<Tensor>,
+    max_norm: f64,
+    norms_of_wholes: impl FnOnce(Tensor) -> Result<Tensor>,
+) -> Result<f64> {
     let Some(device) = gradients.first().map(Tensor::device) else {
         return Ok(0.0);
     };
@@ -110,7 +127,7 @@ fn scale(gradients: Vec<Tensor>, max_norm: f64) -> Result<f64> {
             norms.push(norm.f_to(device)?);
         }
     }
-    let total_norm = Tensor::f_stack(&norms, 0)?.f_norm()?;
+    let total_norm = norms_of_wholes(Tensor::f_stack(&norms, 0)?)?.f_norm()?;
     // Python's max_norm / (total_norm + 1e-6), which PyTorch also computes as a product.
     let mut factor = total_norm.f_detach_copy()?;
     add_number_(&mut factor, 1e-6)?;

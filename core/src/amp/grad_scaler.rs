@@ -1,5 +1,7 @@
 //! `torch.amp.GradScaler`.
 
+use crate::distributed::ReduceOp;
+use crate::distributed::fsdp::shards;
 use crate::optim::Optimizer;
 use crate::{Error, Result};
 use c10d_sys::amp::non_finite_check_and_unscale_;
@@ -144,7 +146,7 @@ impl GradScaler {
     /// # Errors
     /// [`Error::Argument`] if called before [`scale`](Self::scale), or twice before
     /// [`update`](Self::update); if there are no gradients, or 16-bit ones: parameters must be
-    /// 32-bit.
+    /// 32-bit. With shards of [`FullyShard`](crate::distributed::FullyShard) this is a collective.
     pub fn unscale_(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
         if !self.enabled {
             return Ok(());
@@ -156,7 +158,13 @@ impl GradScaler {
             let found = if checked.stepped { "called after step" } else { "called twice" };
             return Err(Error::argument("unscale_", found, "called once before update"));
         }
-        let found_inf = no_grad(|| divide(&parameters, scale))?;
+        let mut found_inf = no_grad(|| divide(&parameters, scale))?;
+        if let Some(group) = shards::group_of(&parameters)? {
+            // All ranks make the step, or none does.
+            for found in &mut found_inf {
+                group.all_reduce(found, ReduceOp::Max)?;
+            }
+        }
         self.optimizers.insert(key, Checked { found_inf, stepped: false });
         Ok(())
     }

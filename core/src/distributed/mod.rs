@@ -12,7 +12,7 @@
 
 mod collectives;
 mod fault;
-mod fsdp;
+pub(crate) mod fsdp;
 mod gradients;
 mod group;
 

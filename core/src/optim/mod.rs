@@ -1,8 +1,10 @@
 //! The optimizers of [`tch_parallel_optim`], and those of several ranks.
 
+mod clip_grad;
 mod post_local_sgd;
 mod zero_redundancy;
 
+pub use clip_grad::clip_grad_norm_;
 pub use post_local_sgd::PostLocalSgdOptimizer;
 #[doc(inline)]
 pub use tch_parallel_optim::*;

@@ -2,6 +2,7 @@
 
 use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, UpdateRule};
 use crate::distributed::ProcessGroup;
+use crate::distributed::fsdp::shards;
 use crate::{Error, Result};
 use std::collections::HashMap;
 use tch::{Kind, Tensor};
@@ -147,6 +148,13 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
     /// Those of this rank's own optimizer; the other ranks learn about them when this one ends.
     fn step(&mut self) -> Result<()> {
         self.consolidated = None;
+        let groups = self.optimizer.param_groups();
+        let parameters: Vec<_> = groups
+            .iter()
+            .flat_map(|group| group.names().into_iter().zip(group.tensors()))
+            .collect();
+        let named = parameters.iter().map(|(name, parameter)| (*name, parameter));
+        shards::refuse("ZeroRedundancyOptimizer", named)?;
         let (owners, rank) = (&self.owners, self.group.rank());
         self.optimizer
             .step_where(|name| owners.get(name) == Some(&rank))

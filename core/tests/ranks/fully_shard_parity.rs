@@ -1,11 +1,16 @@
 //! A model that is sharded has the bits of Python's `fully_shard`: losses, shards of gradients, weights.
 
+use crate::common;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions, ProcessGroup};
-use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
+use tch_parallel::distributed::{
+    FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, init_process_group,
+};
+use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_};
 use tests::programs::{as_rank, free_port};
 use tests::python;
 
@@ -128,12 +133,25 @@ impl Way<'_> {
             let name = |what: &str| format!("{}.{step}.{what}", self.0);
             saved.insert(name("loss"), loss.detach());
             for (variable, shard) in vs.variables() {
-                saved.insert(name(&format!("grad.{variable}")), shard.grad());
+                saved.insert(name(&format!("grad.{variable}")), shard.grad().copy());
+            }
+            if self.has("clip") {
+                // In the order of Python's model.parameters().
+                let parameters = vs.trainable_variables();
+                let norm = clip_grad_norm_(&parameters, 0.1).unwrap();
+                saved.insert(name("norm"), Tensor::from(norm as f32));
+                for (variable, shard) in vs.variables() {
+                    saved.insert(name(&format!("clipped.{variable}")), shard.grad().copy());
+                }
             }
             optimizer.step().unwrap();
             if self.has("evaluate") {
                 saved.insert(name("evaluated"), no_grad(|| loss_of(offset)));
             }
+        }
+        if self.has("mixed") {
+            // Python would gather the weights in another order.
+            return;
         }
         for (variable, whole) in model.full_state_dict().unwrap() {
             saved.insert(format!("{}.{variable}", self.0), whole);
@@ -141,28 +159,42 @@ impl Way<'_> {
     }
 }
 
+/// A rank of Python's, and the file that it will write.
+fn python_rank(rank: usize, ranks: usize, port: u16, ways: &[&str]) -> (Command, PathBuf) {
+    let file = format!("fully-shard-{port}-{rank}.safetensors");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    let arguments = [file.to_str().unwrap()].into_iter().chain(ways.iter().copied());
+    let program = python("fully_shard", arguments).unwrap();
+    let mut program = as_rank(program, rank, ranks, port);
+    program.env("OMP_NUM_THREADS", "1");
+    (program, file)
+}
+
+fn read(file: &Path) -> Saved {
+    let saved = Tensor::read_safetensors(file).unwrap().into_iter().collect();
+    std::fs::remove_file(file).unwrap();
+    saved
+}
+
 /// What Python computes as the same rank of a job of its own.
 fn in_python(group: &ProcessGroup, ways: &[&str]) -> Saved {
     let mut port = free_port().unwrap();
     group.broadcast_object(&mut port, 0).unwrap();
-    let file = format!("fully-shard-{port}-{}.safetensors", group.rank());
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    let arguments = [file.to_str().unwrap()].into_iter().chain(ways.iter().copied());
-    let program = python("fully_shard", arguments).unwrap();
-    let mut program = as_rank(program, group.rank(), group.world_size(), port);
-    let ended = program.env("OMP_NUM_THREADS", "1").status().unwrap();
+    let (mut program, file) = python_rank(group.rank(), group.world_size(), port, ways);
+    let ended = program.status().unwrap();
     assert!(ended.success(), "{ended}");
-    let saved = Tensor::read_safetensors(&file).unwrap().into_iter().collect();
-    std::fs::remove_file(file).unwrap();
-    saved
+    read(&file)
 }
 
 fn expect_pythons_bits(group: &ProcessGroup, ways: &[&str]) {
     let mut saved = Saved::new();
     ways.iter().for_each(|way| Way(way).train(group, &mut saved));
-    // A rank without rows of a parameter has an empty shard, which safetensors cannot keep.
+    expect_equal(saved, in_python(group, ways));
+}
+
+fn expect_equal(mut saved: Saved, expected: Saved) {
+    // A rank without rows of a parameter has an empty shard, which Python does not save.
     saved.retain(|_, tensor| tensor.numel() > 0);
-    let expected = in_python(group, ways);
     assert_eq!(saved.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     let differ: Vec<_> =
         saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).map(|it| it.0).collect();
@@ -183,6 +215,7 @@ on_ranks!(
                 "adamw-twice",
                 "sgd-evaluate",
                 "adamw-keep-twice-evaluate",
+                "sgd-clip",
             ],
         );
     }
@@ -193,7 +226,13 @@ on_ranks!(
     fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
         expect_pythons_bits(
             group,
-            &["sgd-evaluate", "adamw-keep-accumulate", "sgd-reshard-nosync", "sgd-twice"],
+            &[
+                "sgd-evaluate",
+                "adamw-keep-accumulate",
+                "sgd-reshard-nosync",
+                "sgd-twice",
+                "adamw-clip",
+            ],
         );
     }
 );
@@ -204,3 +243,41 @@ on_ranks!(
         expect_pythons_bits(group, &["adamw"]);
     }
 );
+
+#[test]
+fn a_rank_in_rust_and_one_in_python_train_one_model() {
+    const WAYS: [&str; 2] = ["sgd-mixed-evaluate", "adamw-mixed-twice-clip"];
+    let other_file = RefCell::default();
+    let python_on_rank_1 = |rank, command: Command| {
+        if rank == 0 {
+            return command;
+        }
+        let value_of = |name: &str| {
+            let variable = command.get_envs().find(|(variable, _)| *variable == name);
+            variable.and_then(|(_, value)| value?.to_str()).unwrap().to_owned()
+        };
+        let port = value_of("MASTER_PORT").parse().unwrap();
+        let (mut program, file) = python_rank(1, 2, port, &WAYS);
+        *other_file.borrow_mut() = file;
+        program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        program
+    };
+    common::processes_from(2, this_test!(), python_on_rank_1, || {
+        let group = init_process_group(common::options()).unwrap();
+        let mut saved = Saved::new();
+        WAYS.iter().for_each(|way| Way(way).train(&group, &mut saved));
+        let port = free_port().unwrap();
+        let [first, second] = [0, 1].map(|rank| {
+            let (mut program, file) = python_rank(rank, 2, port, &WAYS);
+            (program.spawn().unwrap(), file)
+        });
+        for (mut process, file) in [second, first] {
+            assert!(process.wait().unwrap().success());
+            let expected = read(&file);
+            if file.to_string_lossy().ends_with("-0.safetensors") {
+                expect_equal(std::mem::take(&mut saved), expected);
+            }
+        }
+    });
+    std::fs::remove_file(other_file.take()).unwrap();
+}

@@ -7,7 +7,7 @@ use super::listing::{EXACT, TRAINED, expect_listing};
 use super::{printed, run_by_rank};
 
 /// The example's name, its number of ranks (0: no launcher), and whether ranks other than 0 print.
-const EXAMPLES: [(&str, usize, bool); 25] = [
+const EXAMPLES: [(&str, usize, bool); 26] = [
     ("apex", 2, false),
     ("autocast", 0, false),
     ("averaged_gradient", 2, true),
@@ -18,6 +18,7 @@ const EXAMPLES: [(&str, usize, bool); 25] = [
     ("by_task", 2, false),
     ("failing_replica", 0, false),
     ("forgotten_epoch", 0, false),
+    ("fully_shard", 2, false),
     ("grad_scaler", 2, true),
     ("gradient_as_bucket_view", 2, false),
     ("gradient_buckets", 2, false),

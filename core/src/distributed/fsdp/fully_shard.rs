@@ -63,7 +63,7 @@ pub struct FullyShardOptions {
 /// let sharding = FullyShard::new(&vs, &group, FullyShardOptions::default());
 /// let linear = |path: &nn::Path, outputs| nn::linear(path, 8, outputs, Default::default());
 /// let model = sharding.root(|root| {
-///     let blocks = (0..3).map(|i| sharding.shard(&(root / "blocks" / i), |path| linear(path, 8)));
+///     let blocks = (0..3).map(|i| sharding.shard(root / "blocks" / i, |path| linear(path, 8)));
 ///     Ok(Net { blocks: blocks.collect::<Result<_, _>>()?, head: linear(&(root / "head"), 2) })
 /// })?;
 /// let mut optimizer = Adam::new(&vs, AdamOptions::default())?; // of this rank's shards

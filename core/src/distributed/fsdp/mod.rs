@@ -8,11 +8,13 @@
 //! | `unit` | what happens to a block's parameters, from one pass to the next |
 //! | `schedule` | what the units of a model know of each other during a step |
 //! | `parameter` | one parameter, whole or as shards |
+//! | `shards` | which tensors are shards |
 
 mod fully_shard;
 mod module;
 mod parameter;
 mod schedule;
+pub(crate) mod shards;
 mod unit;
 
 pub use fully_shard::{FullyShard, FullyShardOptions};

@@ -35,13 +35,14 @@ impl<M> FsdpModule<M> {
     /// backward pass.
     ///
     /// # Errors
-    /// [`Error::Collective`] if the parameters could not be gathered.
+    /// [`Error::Collective`] if the parameters of this block, or of one inside it, could not be gathered.
     pub fn forward<I: Tensors, O: Tensors>(
         &self,
         inputs: I,
         f: impl FnOnce(&M, I) -> O,
     ) -> Result<O> {
-        record_function("FSDP::forward", || self.traced_forward(inputs, f))?
+        let outputs = record_function("FSDP::forward", || self.traced_forward(inputs, f))?;
+        outputs.inspect_err(|_| drop(self.unit.schedule().recover()))
     }
 
     fn traced_forward<I: Tensors, O: Tensors>(
@@ -57,7 +58,8 @@ impl<M> FsdpModule<M> {
                 *tensor = hooked;
             }
         });
-        let mut outputs = f(&self.module, inputs);
+        let schedule = self.unit.schedule();
+        let mut outputs = schedule.run(|| f(&self.module, inputs))?;
         self.unit.post_forward(&collect(&mut outputs))?;
         Ok(outputs)
     }
@@ -165,12 +167,10 @@ impl<M: ModuleT> FsdpModule<M> {
 
 impl<M: ModuleT> ModuleT for FsdpModule<M> {
     /// # Panics
-    /// If [`f_forward_t`](Self::f_forward_t) returns an error.
+    /// If [`f_forward_t`](Self::f_forward_t) returns an error. Within the forward pass of another block,
+    /// that one returns the error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        match self.f_forward_t(xs, train) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        self.f_forward_t(xs, train).unwrap_or_else(|error| self.unit.schedule().fail(error))
     }
 }
 

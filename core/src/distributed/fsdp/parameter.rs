@@ -1,5 +1,6 @@
 //! One parameter, whole or as shards: `FSDPParam`.
 
+use super::shards::Registered;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::storage::{Memory, version};
@@ -20,6 +21,7 @@ pub(super) struct Parameter {
     padded_shard: Tensor,
     /// This rank's rows: what the optimizer and the store hold. A view of the padded ones.
     shard: Tensor,
+    _registered: Registered,
     /// The version of the shard when the whole parameter was last gathered.
     gathered_version: i64,
 }
@@ -53,8 +55,16 @@ impl Parameter {
             let view = padded.f_view([ranks * rows * row])?.f_narrow(0, 0, length * row)?;
             whole.f_set_data(&view.f_view(size.as_slice())?)?;
             let memory = Memory::of(&padded);
-            let mut parameter =
-                Parameter { name, whole, padded, memory, padded_shard, shard, gathered_version: 0 };
+            let mut parameter = Parameter {
+                name,
+                whole,
+                padded,
+                memory,
+                padded_shard,
+                _registered: Registered::new(&shard, group),
+                shard,
+                gathered_version: 0,
+            };
             parameter.free()?;
             Ok(parameter)
         })

@@ -3,6 +3,7 @@
 use super::unit::Unit;
 use crate::{Error, Result};
 use c10d_sys::backward_hooks::at_end_of_backward;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Shared by all units of a model.
@@ -20,7 +21,9 @@ struct Step {
     post_forward_order: Vec<Weak<Unit>>,
     /// Whether the end of the backward pass that runs is watched.
     is_watched: bool,
-    /// Why the backward pass has failed.
+    /// How many blocks' forward passes are running, one inside the other.
+    depth: usize,
+    /// Why the pass has failed.
     failure: Option<Error>,
 }
 
@@ -61,7 +64,8 @@ impl Schedule {
         for unit in self.units() {
             unit.finish_backward()?;
         }
-        *lock(&self.step) = Step::default();
+        let mut step = lock(&self.step);
+        *step = Step { depth: step.depth, ..Step::default() };
         Ok(())
     }
 
@@ -74,12 +78,40 @@ impl Schedule {
         })
     }
 
+    /// Runs the forward pass of a block's module. If a block inside it has failed, returns its error.
+    pub fn run<T>(&self, forward: impl FnOnce() -> T) -> Result<T> {
+        lock(&self.step).depth += 1;
+        let outcome = catch_unwind(AssertUnwindSafe(forward));
+        lock(&self.step).depth -= 1;
+        outcome.or_else(|panic| match lock(&self.step).failure.take() {
+            Some(error) => Err(error),
+            None => resume_unwind(panic),
+        })
+    }
+
+    /// Ends the forward pass that has failed: within that of another block, which returns the error,
+    /// and otherwise with a panic, because the caller expects no error.
+    pub fn fail(&self, error: Error) -> ! {
+        let message = error.to_string();
+        {
+            let mut step = lock(&self.step);
+            if step.depth > 0 {
+                step.failure = Some(error);
+                drop(step);
+                resume_unwind(Box::new(message));
+            }
+        }
+        panic!("{message}")
+    }
+
     /// Why the last pass has failed. Takes back what it has left half done.
     pub fn recover(&self) -> Option<Error> {
         for unit in self.units() {
             unit.reset();
         }
-        std::mem::take(&mut *lock(&self.step)).failure
+        let mut step = lock(&self.step);
+        let depth = step.depth;
+        std::mem::replace(&mut *step, Step { depth, ..Step::default() }).failure
     }
 }
 

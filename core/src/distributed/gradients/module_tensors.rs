@@ -1,6 +1,7 @@
 //! What of a variable store the ranks share.
 
 use super::ddp_options::DdpOptions;
+use crate::distributed::fsdp::shards;
 use crate::{Error, Result};
 use std::collections::{BTreeSet, HashSet};
 use tch::Tensor;
@@ -46,6 +47,8 @@ impl ModuleTensors {
             ));
         }
         check_devices(&trained)?;
+        let named = trained.iter().map(|(name, parameter)| (name.as_str(), parameter));
+        shards::refuse("DistributedDataParallel", named)?;
         Ok(tensors)
     }
 

@@ -1,0 +1,286 @@
+//! What a sharded model does, and what it refuses.
+
+use std::time::Duration;
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel::Error;
+use tch_parallel::amp::{GradScaler, GradScalerOptions};
+use tch_parallel::distributed::{
+    DistributedDataParallel, FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, ReduceOp,
+};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
+
+const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+#[derive(Debug)]
+struct Net {
+    blocks: Vec<FsdpModule<nn::Linear>>,
+    head: nn::Linear,
+}
+
+impl ModuleT for Net {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        let block = |xs: Tensor, block: &FsdpModule<nn::Linear>| block.forward_t(&xs, train).tanh();
+        self.blocks.iter().fold(xs.shallow_clone(), block).apply_t(&self.head, train)
+    }
+}
+
+/// Two blocks of 5 times 5, a head of 5 times 2, the same on all ranks.
+fn sharded(vs: &VarStore, group: &ProcessGroup) -> FsdpModule<Net> {
+    tch::manual_seed(1);
+    let sharding = FullyShard::new(vs, group, FullyShardOptions::default());
+    let linear = |path: &nn::Path<'_>| nn::linear(path, 5, 5, Default::default());
+    let model = sharding.root(|root| {
+        let blocks = (0..2).map(|i| sharding.shard(root / "blocks" / i, linear));
+        let blocks = blocks.collect::<Result<_, _>>()?;
+        Ok(Net { blocks, head: nn::linear(root / "head", 5, 2, Default::default()) })
+    });
+    model.unwrap()
+}
+
+/// The same model, whole.
+fn whole(vs: &VarStore) -> impl ModuleT + use<> {
+    tch::manual_seed(1);
+    let root = vs.root();
+    let [first, second] =
+        [0, 1].map(|i| nn::linear(&root / "blocks" / i, 5, 5, Default::default()));
+    let head = nn::linear(&root / "head", 5, 2, Default::default());
+    nn::seq_t().add(first).add_fn(|xs| xs.tanh()).add(second).add_fn(|xs| xs.tanh()).add(head)
+}
+
+fn batch(group: &ProcessGroup, step: i64) -> Tensor {
+    let offset = step * 10 + group.rank() as i64;
+    (Tensor::arange(15, FLOAT) * 0.3 + offset).sin().view([3, 5])
+}
+
+fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {
+    model.forward_t(xs, true).square().mean(Kind::Float)
+}
+
+fn sgd(vs: &VarStore) -> Sgd {
+    Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()
+}
+
+on_ranks!(
+    2,
+    fn two_ranks_train_what_distributed_data_parallel_trains(group: &ProcessGroup) {
+        let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
+        let model = sharded(&vs, group);
+        let ddp = DistributedDataParallel::new(whole(&other), &other, group).unwrap();
+        let (mut optimizer, mut of_ddp) = (sgd(&vs), sgd(&other));
+        for (name, parameter) in model.full_state_dict().unwrap() {
+            assert_eq!(parameter, other.variables()[&name], "{name} at first");
+        }
+        for step in 0..3 {
+            let xs = batch(group, step);
+            optimizer.zero_grad().unwrap();
+            model.backward(&loss_of(&model, &xs)).unwrap();
+            optimizer.step().unwrap();
+            of_ddp.zero_grad().unwrap();
+            ddp.backward(&loss_of(&ddp, &xs)).unwrap();
+            of_ddp.step().unwrap();
+        }
+        let expected = other.variables();
+        let trained = model.full_state_dict().unwrap();
+        assert_eq!(trained.len(), expected.len());
+        for (name, parameter) in trained {
+            assert_eq!(parameter, expected[&name], "{name}");
+            // Each rank holds half of it, rounded up on the first.
+            let (rows, own) = (parameter.size()[0], vs.variables()[&name].size()[0]);
+            assert_eq!(own, if group.rank() == 0 { (rows + 1) / 2 } else { rows / 2 }, "{name}");
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let model = sharded(&vs, group);
+        let block = &model.module().blocks[1];
+        let read = || block.module().ws.f_sum(Kind::Float);
+        let message = read().unwrap_err().to_string();
+        assert!(message.contains("blocks.1.weight is sharded"), "{message}");
+        block.unshard().unwrap();
+        let whole = &model.full_state_dict().unwrap()["blocks.1.weight"];
+        assert_eq!(block.module().ws.detach(), *whole);
+        block.reshard().unwrap();
+        assert!(read().is_err());
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let model = sharded(&vs, group);
+        let xs = batch(group, 0);
+        model.backward(&loss_of(&model, &xs)).unwrap();
+        // Leaves the root whole.
+        let before = no_grad(|| loss_of(&model, &xs));
+        sgd(&vs).step().unwrap();
+        let after = no_grad(|| loss_of(&model, &xs));
+        assert_ne!(before, after);
+        let weights = model.full_state_dict().unwrap();
+        let mut other = VarStore::new(Device::Cpu);
+        let expected = whole(&other);
+        for (name, mut variable) in other.variables() {
+            no_grad(|| variable.copy_(&weights[&name]));
+        }
+        assert_eq!(after, no_grad(|| loss_of(&expected, &xs)));
+        other.freeze();
+    }
+);
+
+on_ranks!(
+    2,
+    fn frozen_parameters_get_no_gradient_and_those_behind_them_do(group: &ProcessGroup) {
+        let mut vs = VarStore::new(Device::Cpu);
+        let model = sharded(&vs, group);
+        vs.freeze();
+        let weight = vs.variables()["blocks.0.weight"].shallow_clone();
+        let _ = weight.set_requires_grad(true);
+        model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
+        for (name, shard) in vs.variables() {
+            assert_eq!(shard.grad().defined(), name == "blocks.0.weight", "{name}");
+        }
+        vs.unfreeze();
+        model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
+        assert!(vs.variables().values().all(|shard| shard.grad().defined()));
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_block_takes_and_returns_several_tensors_some_without_gradients(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
+        let weights = |root: &nn::Path<'_>| (root.ones("a", &[4]), root.ones("b", &[3]));
+        let block = sharding.shard(&vs.root() / "block", weights).unwrap();
+        let x = Tensor::full([4], 2.0, FLOAT).set_requires_grad(true);
+        let mask = Tensor::ones([4], FLOAT);
+        let run = || {
+            let inputs = (x.shallow_clone(), Some(mask.shallow_clone()));
+            let pass = block.forward(inputs, |(a, b), (x, mask)| {
+                (&x * a * mask.unwrap(), vec![b.square(), x.detach()])
+            });
+            pass.unwrap()
+        };
+        // One of the outputs, the other, both.
+        for (first, second) in [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
+            let (product, others) = run();
+            let mut loss = Tensor::zeros([], FLOAT);
+            if first > 0.0 {
+                loss += product.sum(Kind::Float);
+            }
+            if second > 0.0 {
+                loss += others[0].sum(Kind::Float) * 3.0;
+            }
+            sgd(&vs).zero_grad().unwrap();
+            block.backward(&loss).unwrap();
+            let expected = [("block.a", 2.0 * first), ("block.b", 6.0 * second)];
+            for (name, value) in expected {
+                let shard = &vs.variables()[name];
+                let gradient = shard.grad();
+                match value > 0.0 {
+                    true => assert_eq!(gradient, shard.full_like(value), "{name}"),
+                    false => assert!(!gradient.defined() || gradient == shard.zeros_like()),
+                }
+            }
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn after_a_backward_pass_that_fails_the_model_can_be_used_again(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let model = sharded(&vs, group);
+        let xs = batch(group, 0);
+        let whole = model.f_forward_t(&xs, true).unwrap();
+        // The pass stops in the middle: this changes what the square needs.
+        let square = whole.square();
+        let _ = no_grad(|| whole.shallow_clone().fill_(1.0));
+        let error = model.backward(&square.sum(Kind::Float)).unwrap_err();
+        assert!(error.to_string().contains("modified by an inplace operation"), "{error}");
+        assert!(model.module().head.ws.f_sum(Kind::Float).is_err());
+        model.backward(&loss_of(&model, &xs)).unwrap();
+        assert!(vs.variables().values().all(|shard| shard.grad().defined()));
+    }
+);
+
+on_ranks!(
+    2,
+    fn two_models_of_one_job_do_not_disturb_each_other(group: &ProcessGroup) {
+        let stores = [(); 2].map(|()| VarStore::new(Device::Cpu));
+        let models = stores.each_ref().map(|vs| sharded(vs, group));
+        let xs = batch(group, 0);
+        let losses = models.each_ref().map(|model| loss_of(model, &xs));
+        models[0].backward(&(&losses[0] + &losses[1])).unwrap();
+        for (name, shard) in stores[0].variables() {
+            assert_eq!(shard.grad(), stores[1].variables()[&name].grad(), "{name}");
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn what_would_be_silently_wrong_with_shards_is_refused(group: &ProcessGroup) {
+        let mut vs = VarStore::new(Device::Cpu);
+        let model = sharded(&vs, group);
+        model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
+        let zero = ZeroRedundancyOptimizer::new(sgd(&vs), group).step().unwrap_err();
+        assert!(zero.to_string().contains(", which FullyShard has sharded"), "{zero}");
+        vs.double();
+        let kind = model.f_forward_t(&batch(group, 0), true).unwrap_err();
+        let expected = "is another tensor than the shard that FullyShard made";
+        assert!(kind.to_string().contains(expected), "{kind}");
+
+        let other = VarStore::new(Device::Cpu);
+        let sharding = FullyShard::new(&other, group, FullyShardOptions::default());
+        let scalar = sharding.shard(other.root(), |root| root.ones("scale", &[])).unwrap_err();
+        assert!(scalar.to_string().contains("the parameter scale is a scalar"), "{scalar}");
+        // The last, since the ranks tell each other of it and leave.
+        let ddp = DistributedDataParallel::new((), &vs, group).unwrap_err();
+        assert!(ddp.to_string().contains(", which FullyShard has sharded"), "{ddp}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn an_infinite_gradient_on_one_rank_skips_the_step_on_all(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let model = sharded(&vs, group);
+        let mut optimizer = sgd(&vs);
+        let mut scaler = GradScaler::new(GradScalerOptions::default()).unwrap();
+        let mut made = Vec::new();
+        for is_infinite in [false, true] {
+            optimizer.zero_grad().unwrap();
+            let loss = scaler.scale(&loss_of(&model, &batch(group, 0))).unwrap();
+            model.backward(&loss).unwrap();
+            if is_infinite && group.rank() == 1 {
+                let _ = vs.variables()["head.weight"].grad().fill_(f64::INFINITY);
+            }
+            made.push(scaler.step(&mut optimizer).unwrap());
+            scaler.update().unwrap();
+        }
+        assert_eq!(made, [true, false]);
+        assert_eq!(scaler.get_scale().unwrap(), 32768.0);
+    }
+);
+
+on_ranks!(
+    2,
+    fn an_error_in_a_block_is_returned_by_the_whole_model(group: &ProcessGroup) {
+        let vs = VarStore::new(Device::Cpu);
+        let group = &group.with_timeout(Duration::from_secs(2));
+        let model = sharded(&vs, group);
+        if group.rank() == 0 {
+            let error = model.f_forward_t(&batch(group, 0), true).unwrap_err();
+            assert!(matches!(error, Error::Collective { .. }), "{error}");
+        } else {
+            let mut instead = Tensor::ones([1], FLOAT);
+            assert!(group.all_reduce(&mut instead, ReduceOp::Sum).is_err());
+        }
+    }
+);
