@@ -1,6 +1,7 @@
 """A model under PyTorch's fully_shard; see core/tests/ranks/fully_shard_parity.rs."""
 
 import sys
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -8,7 +9,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from ddp_mnist import end
 from safetensors.torch import save_file
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint
 
 saved = {}
 
@@ -55,9 +57,16 @@ def train(way):
         for name, parameter in model.named_parameters():
             parameter.copy_(numbers(parameter.shape, sum(name.encode())) * 0.5)
     reshard = True if "reshard" in words else False if "keep" in words else None
+    kinds = {
+        "param_dtype": torch.bfloat16 if "bf16" in words else None,
+        "reduce_dtype": torch.float32 if "reduce32" in words else None,
+    }
     for block in model.blocks:
-        fully_shard(block, reshard_after_forward=reshard)
-    fully_shard(model, reshard_after_forward=reshard)
+        if "checkpoint" in words:
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+        fully_shard(block, reshard_after_forward=reshard, mp_policy=MixedPrecisionPolicy(**kinds))
+    kinds["output_dtype"] = torch.float32 if "output32" in words else None
+    fully_shard(model, reshard_after_forward=reshard, mp_policy=MixedPrecisionPolicy(**kinds))
     if "adamw" in words:
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     else:

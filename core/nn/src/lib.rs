@@ -19,6 +19,7 @@
 
 mod attention;
 mod batch_norm;
+mod checkpoint_wrapper;
 mod conv;
 mod conv_transpose;
 pub mod init;
@@ -38,6 +39,7 @@ pub use attention::{
 pub use batch_norm::{
     BatchNorm, BatchNormOptions, Inputs, RunningStats, batch_norm1d, batch_norm2d, batch_norm3d,
 };
+pub use checkpoint_wrapper::CheckpointWrapper;
 pub use conv::{Conv, Conv1d, Conv2d, Conv3d, ConvOptions, conv1d, conv2d, conv3d};
 pub use conv_transpose::{
     ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeOptions,

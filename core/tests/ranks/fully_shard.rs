@@ -8,6 +8,7 @@ use tch_parallel::amp::{GradScaler, GradScalerOptions};
 use tch_parallel::distributed::{
     DistributedDataParallel, FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, ReduceOp,
 };
+use tch_parallel::nn::CheckpointWrapper;
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
 
 const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
@@ -282,5 +283,28 @@ on_ranks!(
             let mut instead = Tensor::ones([1], FLOAT);
             assert!(group.all_reduce(&mut instead, ReduceOp::Sum).is_err());
         }
+    }
+);
+
+on_ranks!(
+    1,
+    fn a_checkpointed_block_draws_the_same_dropout_again(_group: &ProcessGroup) {
+        let [kept, again] = [false, true].map(|checkpointed| {
+            tch::manual_seed(3);
+            let vs = VarStore::new(Device::Cpu);
+            let root = vs.root();
+            let block = nn::seq_t()
+                .add(nn::linear(&root / "up", 5, 40, Default::default()))
+                .add_fn_t(|xs, train| xs.relu().dropout(0.4, train))
+                .add(nn::linear(&root / "down", 40, 5, Default::default()));
+            let model = match checkpointed {
+                true => nn::seq_t().add(CheckpointWrapper::new(block)),
+                false => nn::seq_t().add(block),
+            };
+            loss_of(&model, &Tensor::ones([8, 5], FLOAT)).backward();
+            let gradients = vs.trainable_variables().into_iter().map(|it| it.grad());
+            (gradients.collect::<Vec<_>>(), Tensor::rand([4], FLOAT))
+        });
+        assert_eq!(kept, again);
     }
 );

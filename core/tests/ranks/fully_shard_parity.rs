@@ -8,8 +8,10 @@ use std::process::{Command, Stdio};
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::{
-    FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, init_process_group,
+    FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, ProcessGroup,
+    init_process_group,
 };
+use tch_parallel::nn::CheckpointWrapper;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_};
 use tests::programs::{as_rank, free_port};
 use tests::python;
@@ -67,10 +69,26 @@ impl ModuleT for Block {
     }
 }
 
+/// A block, with its activations kept or computed again.
+#[derive(Debug)]
+enum Layer {
+    Plain(Block),
+    Checkpointed(CheckpointWrapper<Block>),
+}
+
+impl ModuleT for Layer {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        match self {
+            Layer::Plain(block) => block.forward_t(xs, train),
+            Layer::Checkpointed(block) => block.forward_t(xs, train),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Net {
     position: Tensor,
-    blocks: Vec<FsdpModule<Block>>,
+    blocks: Vec<FsdpModule<Layer>>,
     head: Linear,
     twice: bool,
 }
@@ -99,11 +117,23 @@ impl Way<'_> {
             () if self.has("keep") => Some(false),
             () => None,
         };
-        let options = FullyShardOptions { reshard_after_forward };
+        let mp_policy = MixedPrecisionPolicy {
+            param_dtype: self.has("bf16").then_some(Kind::BFloat16),
+            reduce_dtype: self.has("reduce32").then_some(Kind::Float),
+            ..Default::default()
+        };
+        let options = FullyShardOptions { reshard_after_forward, mp_policy };
+        let output_dtype = self.has("output32").then_some(Kind::Float);
+        let mp_policy = MixedPrecisionPolicy { output_dtype, ..mp_policy };
+        let of_the_root = FullyShardOptions { mp_policy, ..options.clone() };
         let sharding = FullyShard::new(&vs, group, options);
-        let model = sharding.root(|root| {
+        let model = sharding.with(of_the_root).root(|root| {
             let position = parameter(root, "position", &[6]);
-            let block = |i| sharding.shard(root / "blocks" / i, Block::new);
+            let layer = |path: &nn::Path<'_>| match self.has("checkpoint") {
+                true => Layer::Checkpointed(CheckpointWrapper::new(Block::new(path))),
+                false => Layer::Plain(Block::new(path)),
+            };
+            let block = |i| sharding.shard(root / "blocks" / i, layer);
             let blocks = (0..BLOCKS).map(block).collect::<Result<_, _>>()?;
             let head = Linear::new(root / "head", 6, 3);
             Ok(Net { position, blocks, head, twice: self.has("twice") })
@@ -216,6 +246,10 @@ on_ranks!(
                 "sgd-evaluate",
                 "adamw-keep-twice-evaluate",
                 "sgd-clip",
+                "adamw-bf16-reduce32-output32",
+                "sgd-bf16-output32-nosync-clip",
+                "sgd-checkpoint-accumulate",
+                "adamw-checkpoint-keep-evaluate",
             ],
         );
     }
@@ -232,6 +266,8 @@ on_ranks!(
                 "sgd-reshard-nosync",
                 "sgd-twice",
                 "adamw-clip",
+                "sgd-bf16-reduce32-output32-nosync",
+                "sgd-checkpoint",
             ],
         );
     }

@@ -13,7 +13,9 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use tch::Kind;
 use tch::nn::{Path, VarStore};
+use tch_parallel_base::options;
 
 /// The keyword arguments of `fully_shard`.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +24,25 @@ pub struct FullyShardOptions {
     /// pass: less memory against another all-gather. `None`: yes, but for the root, whose backward
     /// pass begins at once.
     pub reshard_after_forward: Option<bool>,
+    /// The kinds of numbers in which the model computes and reduces.
+    pub mp_policy: MixedPrecisionPolicy,
+}
+
+options! {
+    /// `torch.distributed.fsdp.MixedPrecisionPolicy`, with PyTorch's defaults: `None` leaves a kind as
+    /// it is. The shards, and with them the optimizer, keep the kind in which the model was built.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct MixedPrecisionPolicy {
+        /// Of the gathered parameters, and so of what the layers compute.
+        pub param_dtype: Option<Kind> = None,
+        /// Of the gradients while they are reduced, and added up without a reduction. `None`: that of
+        /// the gathered parameters.
+        pub reduce_dtype: Option<Kind> = None,
+        /// Of what each block returns.
+        pub output_dtype: Option<Kind> = None,
+        /// Whether each block's inputs become `param_dtype`.
+        pub cast_forward_inputs: bool = true,
+    }
 }
 
 /// `torch.distributed.fsdp.fully_shard` (FSDP2): shards the parameters, the gradients and the
@@ -82,14 +103,26 @@ pub struct FullyShard<'a> {
     options: FullyShardOptions,
     schedule: Arc<Schedule>,
     /// The variables that are shards by now.
-    shards: Mutex<HashSet<usize>>,
+    shards: Arc<Mutex<HashSet<usize>>>,
 }
 
 impl<'a> FullyShard<'a> {
     /// Shards over the ranks of `group` what will be built in `vs`.
     pub fn new(vs: &'a VarStore, group: &ProcessGroup, options: FullyShardOptions) -> Self {
-        let (group, schedule, shards) = (group.clone(), Arc::default(), Mutex::default());
+        let (group, schedule, shards) = (group.clone(), Arc::default(), Arc::default());
         FullyShard { vs, group, options, schedule, shards }
+    }
+
+    /// The same model, with other options for the blocks that are built with what this returns: in
+    /// PyTorch, every call of `fully_shard` has its own.
+    pub fn with(&self, options: FullyShardOptions) -> FullyShard<'a> {
+        FullyShard {
+            vs: self.vs,
+            group: self.group.clone(),
+            options,
+            schedule: Arc::clone(&self.schedule),
+            shards: Arc::clone(&self.shards),
+        }
     }
 
     /// Makes a unit of the block that `build` builds below `path`: of all its parameters that no unit
@@ -126,9 +159,17 @@ impl<'a> FullyShard<'a> {
         let parameters = parameters.into_iter().map(|it| (inner(&it), it)).collect();
         let parameters = children_before_own(parameters);
         let reshard_after_forward = self.options.reshard_after_forward.unwrap_or(!is_root);
-        let unit = Unit::new(name, parameters, reshard_after_forward, &self.group, &self.schedule);
+        let policy = self.options.mp_policy;
+        let unit = Unit::new(
+            name,
+            parameters,
+            reshard_after_forward,
+            policy.reduce_dtype,
+            &self.group,
+            &self.schedule,
+        );
         self.schedule.add(&unit, is_root);
-        Ok(FsdpModule::new(module, unit, &self.group))
+        Ok(FsdpModule::new(module, unit, policy, &self.group))
     }
 
     /// Replaces the variables in the store by their shards.
@@ -138,13 +179,14 @@ impl<'a> FullyShard<'a> {
         let names = variables.named_variables.iter();
         let names: HashMap<_, _> = names.map(|(name, it)| (identity(it), name.clone())).collect();
         let mut parameters = Vec::new();
+        let kind = self.options.mp_policy.param_dtype;
         for place in first..variables.trainable_variables.len() {
             let whole = variables.trainable_variables[place].tensor.shallow_clone();
             if shards.contains(&identity(&whole)) {
                 continue;
             }
             let Some(name) = names.get(&identity(&whole)) else { continue };
-            let parameter = Parameter::shard(name.clone(), whole, &self.group)?;
+            let parameter = Parameter::shard(name.clone(), whole, kind, &self.group)?;
             let shard = parameter.local();
             shards.insert(identity(shard));
             variables.trainable_variables[place].tensor = shard.shallow_clone();

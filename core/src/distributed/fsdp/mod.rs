@@ -17,5 +17,5 @@ mod schedule;
 pub(crate) mod shards;
 mod unit;
 
-pub use fully_shard::{FullyShard, FullyShardOptions};
+pub use fully_shard::{FullyShard, FullyShardOptions, MixedPrecisionPolicy};
 pub use module::FsdpModule;

@@ -1,5 +1,6 @@
 //! A block whose parameters are whole only while it is used: `FSDPModule`.
 
+use super::fully_shard::MixedPrecisionPolicy;
 use super::unit::Unit;
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use tch::nn::ModuleT;
-use tch::{Tensor, no_grad};
+use tch::{Kind, Tensor, no_grad};
 
 /// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`
 ///
@@ -20,12 +21,18 @@ use tch::{Tensor, no_grad};
 pub struct FsdpModule<M> {
     module: M,
     unit: Arc<Unit>,
+    policy: MixedPrecisionPolicy,
     group: ProcessGroup,
 }
 
 impl<M> FsdpModule<M> {
-    pub(super) fn new(module: M, unit: Arc<Unit>, group: &ProcessGroup) -> Self {
-        FsdpModule { module, unit, group: group.clone() }
+    pub(super) fn new(
+        module: M,
+        unit: Arc<Unit>,
+        policy: MixedPrecisionPolicy,
+        group: &ProcessGroup,
+    ) -> Self {
+        FsdpModule { module, unit, policy, group: group.clone() }
     }
 
     /// Calls `f` with the module, whose parameters are whole meanwhile, and the inputs.
@@ -50,6 +57,7 @@ impl<M> FsdpModule<M> {
         mut inputs: I,
         f: impl FnOnce(&M, I) -> O,
     ) -> Result<O> {
+        cast(&mut inputs, self.policy.param_dtype.filter(|_| self.policy.cast_forward_inputs))?;
         let mut tensors = collect(&mut inputs);
         self.unit.pre_forward(&mut tensors)?;
         let mut hooked = tensors.into_iter();
@@ -61,6 +69,7 @@ impl<M> FsdpModule<M> {
         let schedule = self.unit.schedule();
         let mut outputs = schedule.run(|| f(&self.module, inputs))?;
         self.unit.post_forward(&collect(&mut outputs))?;
+        cast(&mut outputs, self.policy.output_dtype)?;
         Ok(outputs)
     }
 
@@ -147,6 +156,18 @@ impl<M> FsdpModule<M> {
         units.retain(|unit| own.is_empty() || unit.name == *own || is_inside(&unit.name));
         units
     }
+}
+
+/// Brings all floating-point tensors to this kind.
+fn cast(tensors: &mut impl Tensors, kind: Option<Kind>) -> Result<()> {
+    let Some(kind) = kind else { return Ok(()) };
+    let mut outcome = Ok(());
+    tensors.visit(&mut |tensor| {
+        if tensor.is_floating_point() && outcome.is_ok() {
+            outcome = tensor.f_to_kind(kind).map(|cast| *tensor = cast);
+        }
+    });
+    Ok(outcome?)
 }
 
 fn collect(of: &mut impl Tensors) -> Vec<Tensor> {

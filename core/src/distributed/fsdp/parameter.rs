@@ -5,7 +5,7 @@ use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::storage::{Memory, version};
 use c10d_sys::tensor::{clear_grad, set_grad};
-use tch::{Tensor, no_grad};
+use tch::{Kind, Tensor, no_grad};
 
 /// A parameter, of which each rank owns some rows of the first dimension.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(super) struct Parameter {
     /// through it does not change the leaf.
     padded: Tensor,
     memory: Memory,
+    /// What the gradients of passes without a reduction have added up to, if it is not the leaf's own.
+    accumulated: Option<Tensor>,
     /// This rank's rows, padded with zeros to as many as every rank has.
     padded_shard: Tensor,
     /// This rank's rows: what the optimizer and the store hold. A view of the padded ones.
@@ -29,7 +31,14 @@ pub(super) struct Parameter {
 impl Parameter {
     /// Keeps this rank's rows of a variable, and frees the others'. The variable's handles stay valid,
     /// but have no memory until the parameter is gathered.
-    pub fn shard(name: String, mut whole: Tensor, group: &ProcessGroup) -> Result<Self> {
+    ///
+    /// The whole parameter is of `kind`, if that is given, and otherwise like its shards.
+    pub fn shard(
+        name: String,
+        mut whole: Tensor,
+        kind: Option<Kind>,
+        group: &ProcessGroup,
+    ) -> Result<Self> {
         let size = whole.size();
         let Some(&length) = size.first() else {
             return Err(Error::argument(
@@ -51,7 +60,8 @@ impl Parameter {
             let shape = [&[own], &size[1..]].concat();
             let shard = values.f_view(shape.as_slice())?.f_detach()?;
             let shard = shard.f_set_requires_grad(whole.requires_grad())?;
-            let padded = Tensor::f_empty([ranks, rows * row], options)?;
+            let (kind, device) = (kind.unwrap_or(whole.kind()), whole.device());
+            let padded = Tensor::f_empty([ranks, rows * row], (kind, device))?;
             let view = padded.f_view([ranks * rows * row])?.f_narrow(0, 0, length * row)?;
             whole.f_set_data(&view.f_view(size.as_slice())?)?;
             let memory = Memory::of(&padded);
@@ -60,6 +70,7 @@ impl Parameter {
                 whole,
                 padded,
                 memory,
+                accumulated: None,
                 padded_shard,
                 _registered: Registered::new(&shard, group),
                 shard,
@@ -83,6 +94,11 @@ impl Parameter {
     /// This rank's part of what is gathered: as many numbers on every rank.
     pub fn part(&self) -> &Tensor {
         &self.padded_shard
+    }
+
+    /// What the whole parameter is made of.
+    pub fn whole_kind(&self) -> Kind {
+        self.padded.kind()
     }
 
     /// An error unless the store still holds the shard as it was made.
@@ -128,17 +144,31 @@ impl Parameter {
     /// The gradient of the whole parameter, which is left without one.
     pub fn take_gradient(&mut self) -> Result<Option<Tensor>> {
         let gradient = self.whole.f_grad()?;
-        if !gradient.defined() {
-            return Ok(None);
+        if gradient.defined() {
+            clear_grad(&mut self.whole).map_err(Error::engine("backward"))?;
         }
-        clear_grad(&mut self.whole).map_err(Error::engine("backward"))?;
-        Ok(Some(gradient))
+        let accumulated = self.accumulated.take();
+        Ok(match (accumulated, gradient.defined()) {
+            (Some(mut accumulated), true) => Some(accumulated.f_add_(&gradient)?),
+            (None, true) => Some(gradient),
+            (accumulated, false) => accumulated,
+        })
+    }
+
+    /// Keeps the gradient of the whole parameter for a later pass. It adds up in `kind`.
+    pub fn keep_gradient(&mut self, kind: Kind) -> Result<()> {
+        // Autograd adds to a gradient of the leaf's own kind.
+        if kind != self.whole_kind() {
+            let gradient = self.take_gradient()?;
+            self.accumulated = gradient.map(|it| it.f_to_kind(kind)).transpose()?;
+        }
+        Ok(())
     }
 
     /// Adds this rank's part of the reduced gradient to the shard's.
     pub fn add_gradient(&mut self, part: &Tensor) -> Result<()> {
         let own = part.f_narrow(0, 0, self.shard.numel() as i64)?;
-        let own = own.f_view(self.shard.size().as_slice())?;
+        let own = own.f_view(self.shard.size().as_slice())?.f_to_kind(self.shard.kind())?;
         let mut before = self.shard.f_grad()?;
         if before.defined() {
             let _ = before.f_add_(&own)?;

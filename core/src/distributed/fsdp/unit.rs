@@ -9,7 +9,7 @@ use c10d_sys::ReduceOp;
 use c10d_sys::backward_hooks::{after_backward, before_backward};
 use c10d_sys::tensor::grad_enabled;
 use std::sync::{Arc, Mutex};
-use tch::{Tensor, no_grad};
+use tch::{Kind, Tensor, no_grad};
 
 /// The parameters of a block that no block inside it has taken. They are gathered, freed and reduced
 /// together.
@@ -17,6 +17,8 @@ use tch::{Tensor, no_grad};
 pub(super) struct Unit {
     /// The block's name in the store; empty for the whole model.
     pub name: String,
+    /// What the gradients are reduced in, unless that is their own kind.
+    reduce_kind: Option<Kind>,
     group: ProcessGroup,
     schedule: Arc<Schedule>,
     state: Mutex<State>,
@@ -56,6 +58,7 @@ impl Unit {
         name: String,
         parameters: Vec<Parameter>,
         reshard_after_forward: bool,
+        reduce_kind: Option<Kind>,
         group: &ProcessGroup,
         schedule: &Arc<Schedule>,
     ) -> Arc<Self> {
@@ -70,7 +73,7 @@ impl Unit {
             post_forward_places: Vec::new(),
         };
         let (group, schedule, state) = (group.clone(), Arc::clone(schedule), Mutex::new(state));
-        Arc::new(Unit { name, group, schedule, state })
+        Arc::new(Unit { name, reduce_kind, group, schedule, state })
     }
 
     pub fn schedule(&self) -> &Arc<Schedule> {
@@ -100,9 +103,17 @@ impl Unit {
         let parts: Vec<_> = state.parameters.iter().map(Parameter::part).collect();
         let (ranks, rank) = (self.group.world_size() as i64, self.group.rank() as i64);
         let length: i64 = parts.iter().map(|part| part.numel() as i64).sum();
-        let mut all = self.group.allocate_tensor(&[ranks * length], parts[0].kind())?;
+        let kind = state.parameters[0].whole_kind();
+        let mut all = self.group.allocate_tensor(&[ranks * length], kind)?;
         let own = all.f_narrow(0, rank * length, length)?;
-        let _ = no_grad(|| Tensor::f_cat_out(&own, &parts, 0))?;
+        no_grad(|| {
+            if kind == parts[0].kind() {
+                return Tensor::f_cat_out(&own, &parts, 0).map(drop);
+            }
+            let lengths: Vec<_> = parts.iter().map(|part| part.numel() as i64).collect();
+            let places = own.f_split_with_sizes(lengths, 0)?;
+            places.into_iter().zip(&parts).try_for_each(|(mut place, part)| place.f_copy_(part))
+        })?;
         state.gathering = Some(if is_async {
             Gathering::UnderWay(self.group.all_gather_into_tensor_async(all, own)?)
         } else {
@@ -195,11 +206,17 @@ impl Unit {
         let mut state = lock(&self.state);
         state.stage = Stage::Reduced;
         let mut gradients = Vec::new();
-        if state.syncs_gradients {
+        let (syncs, reduce_kind) = (state.syncs_gradients, self.reduce_kind);
+        no_grad(|| {
             for (place, parameter) in state.parameters.iter_mut().enumerate() {
-                gradients.extend(parameter.take_gradient()?.map(|gradient| (place, gradient)));
+                if syncs {
+                    gradients.extend(parameter.take_gradient()?.map(|gradient| (place, gradient)));
+                } else if let Some(kind) = reduce_kind {
+                    parameter.keep_gradient(kind)?;
+                }
             }
-        }
+            Ok::<_, Error>(())
+        })?;
         if state.reshard_after_backward {
             state.reshard()?;
         }
@@ -207,7 +224,10 @@ impl Unit {
     }
 
     fn reduce(&self, state: &mut State, gradients: Vec<(usize, Tensor)>) -> Result<()> {
-        let (places, gradients): (Vec<_>, Vec<_>) = gradients.into_iter().unzip();
+        let (places, mut gradients): (Vec<_>, Vec<_>) = gradients.into_iter().unzip();
+        if let Some(kind) = self.reduce_kind {
+            gradients = gradients.iter().map(|it| it.f_to_kind(kind)).collect::<Result<_, _>>()?;
+        }
         let length_of = |place: &usize| state.parameters[*place].part().numel() as i64;
         let length: i64 = places.iter().map(length_of).sum();
         let (ranks, kind) = (self.group.world_size() as i64, gradients[0].kind());

@@ -1,0 +1,280 @@
+//! Activation checkpointing: `torch.utils.checkpoint`.
+
+use crate::Result;
+use c10d_sys::autograd::{GraphEnd, ThreadState, backward, hook_gradients};
+use c10d_sys::random::{rng_state, set_rng_state};
+use c10d_sys::storage::version;
+use c10d_sys::tensor::grad_enabled;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tch::nn::ModuleT;
+use tch::{Tensor, no_grad};
+use tch_parallel_base::random::drawing_nothing;
+use tch_parallel_base::{Error, LogicalDevice, Tensors};
+
+/// A block whose activations are not kept for the backward pass, but computed again in it: less memory
+/// against a second forward pass. `checkpoint_wrapper(module)`, which calls
+/// `torch.utils.checkpoint.checkpoint`. Chen et al., "Training Deep Nets with Sublinear Memory Cost"
+/// (2016).
+///
+/// Only the block's inputs are kept. Its second forward pass draws the same random numbers as the
+/// first, so that with dropout, too, gradients have the same bits as without the wrapper; and it runs
+/// under the same autocast.
+///
+/// It works as PyTorch's does with `use_reentrant=True`. Pass all tensors that need gradients as inputs:
+/// one that the module captures gets none. What counts forward passes, as a batch norm's running
+/// statistics do, counts them twice. If a block runs twice in one pass, the gradients of its parameters
+/// are added up one after the other, which can change their last bits.
+///
+/// ```
+/// use tch::nn::{ModuleT, VarStore, seq_t};
+/// use tch::{Device, Kind, Tensor};
+/// use tch_parallel::nn::{CheckpointWrapper, LinearOptions, linear};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let block = |i: i64| {
+///     let up = linear(vs.root() / i / "up", 8, 32, LinearOptions::default());
+///     let down = linear(vs.root() / i / "down", 32, 8, LinearOptions::default());
+///     let block = seq_t().add(up).add_fn_t(|xs, train| xs.relu().dropout(0.1, train)).add(down);
+///     CheckpointWrapper::new(block)
+/// };
+/// let model = seq_t().add(block(0)).add(block(1));
+/// model.forward_t(&Tensor::ones([4, 8], (Kind::Float, Device::Cpu)), true).sum(Kind::Float).backward();
+/// assert!(vs.variables()["0.up.weight"].grad().defined());
+/// ```
+pub struct CheckpointWrapper<M> {
+    /// Shared with the graphs that will run it again, on whichever thread autograd uses.
+    module: Arc<Mutex<M>>,
+}
+
+impl<M: Send + 'static> CheckpointWrapper<M> {
+    /// Wraps a block.
+    pub fn new(module: M) -> Self {
+        CheckpointWrapper { module: Arc::new(Mutex::new(module)) }
+    }
+
+    /// Calls `f` with the module and the inputs, now and in the backward pass.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if libtorch refuses. The backward pass has its own: if an input was changed in
+    /// place meanwhile, for instance.
+    pub fn forward<I: Tensors + Send + 'static, O: Tensors>(
+        &self,
+        mut inputs: I,
+        f: impl Fn(&M, I) -> O + Send + 'static,
+    ) -> Result<O> {
+        if !grad_enabled() {
+            return Ok(f(&lock(&self.module), inputs));
+        }
+        let mut sources = Vec::new();
+        inputs.visit(&mut |input| sources.push(input.shallow_clone()));
+        let again = Again::new(&self.module, &mut inputs)?;
+        let mut outputs = no_grad(|| f(&lock(&self.module), inputs.shallow_clone()));
+        let mut results = Vec::new();
+        outputs.visit(&mut |output| results.push(output.shallow_clone()));
+        sources.retain(Tensor::requires_grad);
+        if sources.is_empty() {
+            // Otherwise nothing would lead to the parameters.
+            let anchor = Tensor::f_zeros([0], (tch::Kind::Float, tch::Device::Cpu))?;
+            sources.push(anchor.f_set_requires_grad(true)?);
+        }
+        hook_gradients(&mut results, &sources, move |gradients, _| {
+            again.backward(inputs.shallow_clone(), &f, gradients)
+        })
+        .map_err(Error::engine("checkpoint"))?;
+        let mut hooked = results.into_iter();
+        outputs.visit(&mut |output| {
+            if let Some(hooked) = hooked.next() {
+                *output = hooked;
+            }
+        });
+        Ok(outputs)
+    }
+}
+
+/// What the second forward pass needs of the first.
+struct Again<M> {
+    module: Arc<Mutex<M>>,
+    /// Whether each input needs a gradient, and its version.
+    inputs: Vec<(bool, i64)>,
+    device: LogicalDevice,
+    /// The generators, and their states.
+    generators: Vec<(Option<usize>, Tensor)>,
+    thread: ThreadState,
+}
+
+impl<M> Again<M> {
+    /// Detaches the inputs.
+    fn new(module: &Arc<Mutex<M>>, inputs: &mut impl Tensors) -> Result<Self> {
+        let (mut marks, mut device) = (Vec::new(), LogicalDevice::Cpu(0));
+        inputs.visit(&mut |input| {
+            if marks.is_empty() {
+                device = LogicalDevice::of(input);
+            }
+            marks.push((input.requires_grad(), version(input)));
+            *input = input.detach();
+        });
+        let cuda = match device {
+            LogicalDevice::Cpu(_) => None,
+            LogicalDevice::Cuda(index) => Some(Some(index)),
+        };
+        let state = |generator| Ok((generator, rng_state(generator)?));
+        let generators = [None].into_iter().chain(cuda).map(state).collect::<Result<_, _>>();
+        Ok(Again {
+            module: Arc::clone(module),
+            inputs: marks,
+            device,
+            generators: generators.map_err(Error::engine("checkpoint"))?,
+            thread: ThreadState::of_this_thread().map_err(Error::engine("checkpoint"))?,
+        })
+    }
+
+    /// Runs the forward pass again, and its backward pass. Returns the gradients of the inputs that
+    /// need one.
+    fn backward<I: Tensors, O: Tensors>(
+        &self,
+        mut inputs: I,
+        f: &impl Fn(&M, I) -> O,
+        gradients: Vec<Option<Tensor>>,
+    ) -> Result<Vec<Option<Tensor>>, c10d_sys::Error> {
+        let (mut marks, mut leaves, mut changed) = (self.inputs.iter(), Vec::new(), false);
+        inputs.visit(&mut |input| {
+            if let Some((requires_grad, version_then)) = marks.next() {
+                changed |= version(input) != *version_then;
+                *input = input.detach().set_requires_grad(*requires_grad);
+                if *requires_grad {
+                    leaves.push(input.shallow_clone());
+                }
+            }
+        });
+        if changed {
+            return Err(
+                "an input of a checkpointed block was modified by an inplace operation".into()
+            );
+        }
+        let run = || {
+            for (generator, state) in &self.generators {
+                set_rng_state(*generator, state)?;
+            }
+            self.thread.run(|| f(&lock(&self.module), inputs))
+        };
+        let outputs = drawing_nothing(self.device, run).map_err(|error| error.to_string())?;
+        let (mut ends, mut known, mut gradients) = (Vec::new(), Vec::new(), gradients.into_iter());
+        let mut failure = None;
+        outputs?.visit(&mut |output| match gradients.next().flatten() {
+            Some(gradient) if output.requires_grad() => match GraphEnd::of(output) {
+                Ok(end) => {
+                    ends.push(end);
+                    known.push(gradient);
+                }
+                Err(error) => failure = Some(error),
+            },
+            _ => {}
+        });
+        failure.map_or(Ok(()), Err)?;
+        backward(&ends.iter().collect::<Vec<_>>(), known, false)?;
+        Ok(leaves.iter().map(Tensor::grad).map(|it| it.defined().then_some(it)).collect())
+    }
+}
+
+fn lock<M>(module: &Mutex<M>) -> MutexGuard<'_, M> {
+    // A pass that has panicked has changed nothing that another needs.
+    module.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<M: ModuleT + 'static> ModuleT for CheckpointWrapper<M> {
+    /// # Panics
+    /// If [`forward`](Self::forward) returns an error.
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        let pass = move |module: &M, xs: Tensor| module.forward_t(&xs, train);
+        match self.forward(xs.shallow_clone(), pass) {
+            Ok(output) => output,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<M> fmt::Debug for CheckpointWrapper<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckpointWrapper")
+            .field("module", &std::any::type_name::<M>())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LinearOptions, linear};
+    use tch::nn::{SequentialT, VarStore, seq_t};
+    use tch::{Device, Kind};
+    use tch_parallel_base::memory::{
+        max_memory_allocated, memory_allocated, reset_peak_memory_stats,
+    };
+
+    const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+    fn block(vs: &VarStore, i: i64) -> SequentialT {
+        let layer =
+            |name, from, to| linear(vs.root() / i / name, from, to, LinearOptions::default());
+        seq_t().add(layer("up", 16, 64)).add_fn(|xs| xs.gelu("none")).add(layer("down", 64, 16))
+    }
+
+    fn model(vs: &VarStore, wrapped: bool) -> SequentialT {
+        (0..6).fold(seq_t(), |model, i| match wrapped {
+            true => model.add(CheckpointWrapper::new(block(vs, i))),
+            false => model.add(block(vs, i)),
+        })
+    }
+
+    fn loss(model: &impl ModuleT, xs: &Tensor) -> Tensor {
+        model.forward_t(xs, true).square().mean(Kind::Float)
+    }
+
+    #[test]
+    fn a_block_keeps_only_its_inputs() {
+        let xs = Tensor::ones([512, 16], FLOAT);
+        let device = LogicalDevice::of(&xs);
+        let [plain, wrapped] = [false, true].map(|wrapped| {
+            let vs = VarStore::new(Device::Cpu);
+            let model = model(&vs, wrapped);
+            let before = memory_allocated(device).unwrap();
+            reset_peak_memory_stats(device).unwrap();
+            loss(&model, &xs).backward();
+            max_memory_allocated(device).unwrap() - before
+        });
+        assert!(wrapped < plain / 2, "{wrapped} of {plain} bytes");
+    }
+
+    #[test]
+    fn several_tensors_go_in_and_out_and_one_may_need_no_gradient() {
+        let weight = Tensor::from_slice(&[2f32, 3.0]).set_requires_grad(true);
+        let wrapper = CheckpointWrapper::new(weight.shallow_clone());
+        let x = Tensor::from_slice(&[5f32, 7.0]).set_requires_grad(true);
+        let mask = Tensor::from_slice(&[1f32, 0.0]);
+        let outputs = wrapper.forward((x.shallow_clone(), Some(mask)), |weight, (x, mask)| {
+            (weight * &x * mask.unwrap(), vec![weight.square(), x.detach()])
+        });
+        let (product, others) = outputs.unwrap();
+        (product.sum(Kind::Float) + others[0].sum(Kind::Float)).backward();
+        assert_eq!(x.grad(), Tensor::from_slice(&[2f32, 0.0]));
+        assert_eq!(weight.grad(), Tensor::from_slice(&[5f32 + 4.0, 6.0]));
+    }
+
+    #[test]
+    fn without_gradients_nothing_is_kept() {
+        let vs = VarStore::new(Device::Cpu);
+        let output = no_grad(|| model(&vs, true).forward_t(&Tensor::ones([2, 16], FLOAT), false));
+        assert!(!output.requires_grad());
+    }
+
+    #[test]
+    fn an_input_that_was_changed_in_place_meanwhile_is_an_error() {
+        let wrapper = CheckpointWrapper::new(Tensor::ones([2], FLOAT).set_requires_grad(true));
+        let x = Tensor::ones([2], FLOAT);
+        let output = wrapper.forward(x.shallow_clone(), |weight, x| weight * x).unwrap();
+        let _ = x.shallow_clone().fill_(3.0);
+        let error = output.sum(Kind::Float).f_backward().unwrap_err().to_string();
+        assert!(error.contains("modified by an inplace operation"), "{error}");
+    }
+}
