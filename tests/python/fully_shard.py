@@ -58,7 +58,7 @@ def train(way):
             parameter.copy_(numbers(parameter.shape, sum(name.encode())) * 0.5)
     reshard = True if "reshard" in words else False if "keep" in words else None
     kinds = {
-        "param_dtype": torch.bfloat16 if "bf16" in words else None,
+        "param_dtype": torch.bfloat16 if "bf16" in words else torch.float16 if "f16" in words else None,
         "reduce_dtype": torch.float32 if "reduce32" in words else None,
     }
     for block in model.blocks:

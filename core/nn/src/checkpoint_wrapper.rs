@@ -21,8 +21,8 @@ use tch_parallel_base::{Error, LogicalDevice, Tensors};
 /// first, so that with dropout, too, gradients have the same bits as without the wrapper; and it runs
 /// under the same autocast.
 ///
-/// It works as PyTorch's does with `use_reentrant=True`. Pass all tensors that need gradients as inputs:
-/// one that the module captures gets none. What counts forward passes, as a batch norm's running
+/// It works as PyTorch's does with `use_reentrant=True`. Pass all tensors that were computed with gradients
+/// as inputs: the graph of one that is captured instead can be walked only once. What counts forward passes, as a batch norm's running
 /// statistics do, counts them twice. If a block runs twice in one pass, the gradients of its parameters
 /// are added up one after the other, which can change their last bits.
 ///

@@ -158,8 +158,9 @@ impl GradScaler {
             let found = if checked.stepped { "called after step" } else { "called twice" };
             return Err(Error::argument("unscale_", found, "called once before update"));
         }
+        let group = shards::group_of(&parameters)?;
         let mut found_inf = no_grad(|| divide(&parameters, scale))?;
-        if let Some(group) = shards::group_of(&parameters)? {
+        if let Some(group) = group {
             // All ranks make the step, or none does.
             for found in &mut found_inf {
                 group.all_reduce(found, ReduceOp::Max)?;

@@ -6,6 +6,7 @@ use super::random::{self, Generators};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
 use crate::distributed::ProcessGroup;
+use crate::distributed::fsdp::shards;
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
 use crate::{Error, Result};
@@ -137,6 +138,8 @@ impl Training<'_> {
         group: &ProcessGroup,
     ) -> Result<()> {
         group.refuse_python("checkpoint::Training::save", 0..group.world_size())?;
+        let instead = "save FsdpModule::full_state_dict";
+        shards::refuse("checkpoint::Training", &named_variables(self.vs), instead)?;
         self.optimizer.consolidate_state_dict(WRITER)?;
         let generators = random::gather(group)?;
         let written = match group.rank() {

@@ -2,6 +2,7 @@
 
 use super::file;
 use crate::distributed::ProcessGroup;
+use crate::distributed::fsdp::shards;
 use crate::{Error, Result};
 use std::path::Path;
 use tch::nn::VarStore;
@@ -45,11 +46,14 @@ const WRAPPER_PREFIX: &str = "module.";
 /// ```
 ///
 /// # Errors
-/// On every rank, with the reason, if rank 0 could not write.
+/// On every rank, with the reason, if rank 0 could not write; [`Error::Argument`] for a store with shards
+/// of [`FullyShard`](crate::distributed::FullyShard).
 #[doc(alias = "state_dict")]
 pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
+    let variables = named_variables(vs);
+    shards::refuse("checkpoint::save", &variables, "FsdpModule::full_state_dict gathers them")?;
     let written = match group.rank() {
-        0 => file::write(path.as_ref(), &named_variables(vs), &Metadata::new()),
+        0 => file::write(path.as_ref(), &variables, &Metadata::new()),
         _ => Ok(()),
     };
     let objection = written.as_ref().err().map(|error| with_causes(error));

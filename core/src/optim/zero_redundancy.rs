@@ -149,12 +149,10 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
     fn step(&mut self) -> Result<()> {
         self.consolidated = None;
         let groups = self.optimizer.param_groups();
-        let parameters: Vec<_> = groups
-            .iter()
-            .flat_map(|group| group.names().into_iter().zip(group.tensors()))
-            .collect();
-        let named = parameters.iter().map(|(name, parameter)| (*name, parameter));
-        shards::refuse("ZeroRedundancyOptimizer", named)?;
+        let named = groups.iter().flat_map(|group| group.names().into_iter().zip(group.tensors()));
+        let named: Vec<_> = named.map(|(name, tensor)| (name.to_owned(), tensor)).collect();
+        let instead = "an optimizer of shards keeps only their state anyway";
+        shards::refuse("ZeroRedundancyOptimizer", &named, instead)?;
         let (owners, rank) = (&self.owners, self.group.rank());
         self.optimizer
             .step_where(|name| owners.get(name) == Some(&rank))

@@ -4,6 +4,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <utility>
@@ -75,4 +76,8 @@ c10d_status c10d_at_end_of_backward(c10d_backward_hook call, void* context, c10d
     const auto hook = c10::make_intrusive<Hook>(call, context, drop);
     torch::autograd::Engine::get_default_engine().queue_callback([hook] { (*hook)(); });
   });
+}
+
+bool c10d_in_backward(void) {
+  return torch::autograd::get_current_graph_task_id() != -1;
 }

@@ -345,6 +345,8 @@ c10d_status c10d_after_backward(
     c10d_tensor** inputs, size_t count, c10d_backward_hook call, void* context, c10d_drop drop);
 // Variable._execution_engine.queue_callback: at the end of the backward pass that runs on this thread.
 c10d_status c10d_at_end_of_backward(c10d_backward_hook call, void* context, c10d_drop drop);
+// Whether a backward pass runs on this thread.
+bool c10d_in_backward(void);
 
 // --- storage.cpp: the memory of tensors, which can go and come back ---
 

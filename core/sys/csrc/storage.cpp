@@ -1,23 +1,28 @@
 // The memory of tensors, which can go and come back.
 
 #include "guard.hpp"
+#include "shared_data.hpp"
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
 
 #include <algorithm>
+#include <mutex>
+#include <utility>
 
 using c10d_sys::guarded;
 using c10d_sys::tensor;
 
 namespace {
 
-// Not every release can take back that reading a storage is an error. An explicit instantiation may name
-// what is private; this is the function that it defines.
+// What is freed cannot be read. Not every release can ask for this or take it back. An explicit
+// instantiation may name what is private; these are the functions that it defines.
+bool is_freed(const c10::StorageImpl& storage);
 void allow_access(c10::StorageImpl& storage);
 
 template <bool c10::StorageImpl::*is_forbidden, void (c10::StorageImpl::*refresh)()>
 struct Access {
+  friend bool is_freed(const c10::StorageImpl& storage) { return storage.*is_forbidden; }
   friend void allow_access(c10::StorageImpl& storage) {
     storage.*is_forbidden = false;
     (storage.*refresh)();
@@ -32,8 +37,10 @@ template struct Access<
 void set_memory(const at::Tensor& of, size_t bytes) {
   auto& storage = *of.storage().unsafeGetStorageImpl();
   const c10::OptionalDeviceGuard guard(of.device());
+  auto memory = storage.allocator()->allocate(bytes);
+  const std::lock_guard<std::mutex> lock(c10d_sys::ownership());
   allow_access(storage);
-  storage.set_data_ptr(storage.allocator()->allocate(bytes));
+  std::swap(memory, storage.mutable_data_ptr());
   storage.set_nbytes(bytes);
 }
 
@@ -42,16 +49,19 @@ void set_memory(const at::Tensor& of, size_t bytes) {
 c10d_status c10d_free_storage(c10d_tensor* pointer, const char* message, size_t* bytes) {
   return guarded([&] {
     const auto& freed = tensor(pointer);
-    *bytes = freed.storage().nbytes();
+    auto& storage = *freed.storage().unsafeGetStorageImpl();
+    TORCH_CHECK(storage.resizable() && storage.allocator() != nullptr, "the memory belongs to somebody else");
+    TORCH_CHECK(!is_freed(storage), "the memory is freed already");
+    *bytes = storage.nbytes();
     set_memory(freed, 0);
-    freed.storage().unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
-        std::string(message));
+    storage.release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(message));
   });
 }
 
 c10d_status c10d_allocate_storage(c10d_tensor* pointer, size_t bytes) {
   return guarded([&] {
     const auto& freed = tensor(pointer);
+    TORCH_CHECK(is_freed(*freed.storage().unsafeGetStorageImpl()), "the memory is not freed");
     // More, if it was resized meanwhile.
     set_memory(freed, std::max(bytes, freed.storage().nbytes()));
   });

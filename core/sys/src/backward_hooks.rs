@@ -51,6 +51,12 @@ pub fn at_end_of_backward(
     check(unsafe { ffi::c10d_at_end_of_backward(call, context(hook), drop_hook) })
 }
 
+/// Whether a backward pass runs on this thread.
+pub fn in_backward() -> bool {
+    // SAFETY: reads a thread-local number.
+    unsafe { ffi::c10d_in_backward() }
+}
+
 /// What C++ holds: the address of a `Hook`, as `call` and `drop_hook` expect. It calls `drop_hook`
 /// exactly once, and neither of them after that. A hook is Send and Sync, so it does not matter on
 /// which threads.
@@ -109,6 +115,7 @@ mod tests {
         let end = Arc::new(end);
         let result = output * 5.0;
         before_backward(&result, move || {
+            assert!(in_backward());
             let end = end.clone();
             at_end_of_backward(move || end())
         })
@@ -131,6 +138,7 @@ mod tests {
 
     #[test]
     fn there_is_no_end_outside_a_backward_pass() {
+        assert!(!in_backward());
         assert!(at_end_of_backward(|| Ok(())).is_err());
     }
 

@@ -468,6 +468,7 @@ unsafe extern "C" {
         context: *mut c_void,
         drop: extern "C" fn(*mut c_void),
     ) -> Status;
+    pub(crate) fn c10d_in_backward() -> bool;
     pub(crate) fn c10d_free_storage(
         tensor: *mut Tensor,
         message: *const c_char,

@@ -43,8 +43,8 @@ impl Memory {
     /// No version counter changes: to autograd, they are what they were.
     pub fn allocate(&mut self) -> Result<(), Error> {
         if let Some(bytes) = self.freed {
-            // SAFETY: the tensor lives through the call. The memory is not shorter than what its
-            // views were made for.
+            // SAFETY: the tensor lives through the call, which refuses memory that is not freed. The
+            // new one is not shorter than what its views were made for.
             check(unsafe { ffi::c10d_allocate_storage(pointer(&self.tensor), bytes) })?;
             self.freed = None;
         }
@@ -85,6 +85,19 @@ mod tests {
             let error = used.unwrap_err().to_string();
             assert!(error.contains("h.3.weight is sharded"), "{error}");
         }
+    }
+
+    #[test]
+    fn memory_is_freed_once_and_only_by_whom_it_belongs_to() {
+        let tensor = Tensor::ones([3], FLOAT_CPU);
+        let mut handles = [(); 2].map(|()| Memory::of(&tensor));
+        handles[0].free("freed").unwrap();
+        let error = handles[1].free("freed").unwrap_err();
+        assert!(error.message().contains("freed already"), "{error}");
+        handles[1].allocate().unwrap();
+        assert!(tensor.f_sum(tch::Kind::Float).is_err());
+        handles[0].allocate().unwrap();
+        assert!(tensor.f_sum(tch::Kind::Float).is_ok());
     }
 
     #[test]

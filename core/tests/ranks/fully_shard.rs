@@ -1,10 +1,12 @@
 //! What a sharded model does, and what it refuses.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::Error;
 use tch_parallel::amp::{GradScaler, GradScalerOptions};
+use tch_parallel::checkpoint;
 use tch_parallel::distributed::{
     DistributedDataParallel, FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, ReduceOp,
 };
@@ -163,7 +165,9 @@ on_ranks!(
         let run = || {
             let inputs = (x.shallow_clone(), Some(mask.shallow_clone()));
             let pass = block.forward(inputs, |(a, b), (x, mask)| {
-                (&x * a * mask.unwrap(), vec![b.square(), x.detach()])
+                let mask = mask.unwrap();
+                assert!(x.requires_grad() && !mask.requires_grad());
+                (&x * a * mask, vec![b.square(), x.detach()])
             });
             pass.unwrap()
         };
@@ -192,20 +196,62 @@ on_ranks!(
     }
 );
 
+/// The gradients of a store's shards, by name.
+fn gradients(vs: &VarStore) -> BTreeMap<String, Tensor> {
+    vs.variables().into_iter().map(|(name, shard)| (name, shard.grad().copy())).collect()
+}
+
+/// A loss whose backward pass fails in the first block, after the head has its gradient.
+fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {
+    let pass = model.forward(xs.shallow_clone(), |net, xs| {
+        let first = net.blocks[0].forward_t(&xs, true).sigmoid();
+        let loss = net.head.forward_t(&first, true).square().mean(Kind::Float);
+        // The sigmoid's derivative needs its result.
+        let _ = no_grad(|| first.shallow_clone().fill_(1.0));
+        loss
+    });
+    pass.unwrap()
+}
+
 on_ranks!(
     2,
-    fn after_a_backward_pass_that_fails_the_model_can_be_used_again(group: &ProcessGroup) {
-        let vs = VarStore::new(Device::Cpu);
-        let model = sharded(&vs, group);
+    fn after_a_backward_pass_that_fails_the_model_is_as_before(group: &ProcessGroup) {
+        let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
+        let (model, fresh) = (sharded(&vs, group), sharded(&other, group));
         let xs = batch(group, 0);
-        let whole = model.f_forward_t(&xs, true).unwrap();
-        // The pass stops in the middle: this changes what the square needs.
-        let square = whole.square();
-        let _ = no_grad(|| whole.shallow_clone().fill_(1.0));
-        let error = model.backward(&square.sum(Kind::Float)).unwrap_err();
+        fresh.backward(&loss_of(&fresh, &xs)).unwrap();
+        let error = model.backward(&broken_loss(&model, &xs)).unwrap_err();
         assert!(error.to_string().contains("modified by an inplace operation"), "{error}");
         assert!(model.module().head.ws.f_sum(Kind::Float).is_err());
         model.backward(&loss_of(&model, &xs)).unwrap();
+        assert_eq!(gradients(&vs), gradients(&other));
+    }
+);
+
+on_ranks!(
+    2,
+    fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind(group: &ProcessGroup) {
+        let stores = [(); 3].map(|()| VarStore::new(Device::Cpu));
+        let [model, started, fresh] = stores.each_ref().map(|vs| sharded(vs, group));
+        let xs = batch(group, 0);
+        fresh.backward(&loss_of(&fresh, &xs)).unwrap();
+        let both = broken_loss(&model, &xs) + loss_of(&started, &xs);
+        assert!(started.backward(&both).is_err());
+        model.backward(&loss_of(&model, &xs)).unwrap();
+        assert_eq!(gradients(&stores[0]), gradients(&stores[2]));
+    }
+);
+
+on_ranks!(
+    2,
+    fn parameters_that_are_unfrozen_while_they_are_whole_get_gradients(group: &ProcessGroup) {
+        let mut vs = VarStore::new(Device::Cpu);
+        let model = sharded(&vs, group);
+        vs.freeze();
+        // Leaves the root whole.
+        let _ = no_grad(|| loss_of(&model, &batch(group, 0)));
+        vs.unfreeze();
+        model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
         assert!(vs.variables().values().all(|shard| shard.grad().defined()));
     }
 );
@@ -241,6 +287,19 @@ on_ranks!(
         let sharding = FullyShard::new(&other, group, FullyShardOptions::default());
         let scalar = sharding.shard(other.root(), |root| root.ones("scale", &[])).unwrap_err();
         assert!(scalar.to_string().contains("the parameter scale is a scalar"), "{scalar}");
+        let mixed = sharding.shard(&other.root() / "mixed", |path| {
+            let first = path.ones("a", &[2]);
+            path.clone().bfloat16();
+            (first, path.ones("b", &[2]))
+        });
+        let mixed = mixed.unwrap_err().to_string();
+        assert!(mixed.contains("mixed.a of BFloat16 and mixed.b of Float"), "{mixed}");
+        let third = VarStore::new(Device::Cpu);
+        let around = CheckpointWrapper::new(sharded(&third, group));
+        let again = around.forward_t(&batch(group, 0), true).sum(Kind::Float).f_backward();
+        assert!(again.is_err());
+        let saved = checkpoint::save("never.safetensors", &vs, group).unwrap_err();
+        assert!(saved.to_string().contains("FsdpModule::full_state_dict gathers them"), "{saved}");
         // The last, since the ranks tell each other of it and leave.
         let ddp = DistributedDataParallel::new((), &vs, group).unwrap_err();
         assert!(ddp.to_string().contains(", which FullyShard has sharded"), "{ddp}");
@@ -283,6 +342,29 @@ on_ranks!(
             let mut instead = Tensor::ones([1], FLOAT);
             assert!(group.all_reduce(&mut instead, ReduceOp::Sum).is_err());
         }
+    }
+);
+
+on_ranks!(
+    3,
+    fn whole_weights_go_into_a_sharded_model_and_out_of_it(group: &ProcessGroup) {
+        let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
+        let model = sharded(&vs, group);
+        tch::manual_seed(100);
+        let root = other.root();
+        let _ = [0, 1].map(|i| nn::linear(&root / "blocks" / i, 5, 5, Default::default()));
+        let _ = nn::linear(&root / "head", 5, 2, Default::default());
+        let mut weights = other.variables();
+        model.load_full_state_dict(&weights).unwrap();
+        for (name, whole) in model.full_state_dict().unwrap() {
+            assert_eq!(whole, weights[&name], "{name}");
+        }
+        weights.insert("head.bias".into(), Tensor::zeros([3], FLOAT));
+        let error = model.load_full_state_dict(&weights).unwrap_err().to_string();
+        assert!(error.contains("a dict with head.bias of shape [3], but must be"), "{error}");
+        weights.remove("head.bias");
+        let error = model.load_full_state_dict(&weights).unwrap_err().to_string();
+        assert!(error.contains("a dict without head.bias"), "{error}");
     }
 );
 

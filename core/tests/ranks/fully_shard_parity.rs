@@ -118,7 +118,11 @@ impl Way<'_> {
             () => None,
         };
         let mp_policy = MixedPrecisionPolicy {
-            param_dtype: self.has("bf16").then_some(Kind::BFloat16),
+            param_dtype: match () {
+                () if self.has("bf16") => Some(Kind::BFloat16),
+                () if self.has("f16") => Some(Kind::Half),
+                () => None,
+            },
             reduce_dtype: self.has("reduce32").then_some(Kind::Float),
             ..Default::default()
         };
@@ -268,6 +272,7 @@ on_ranks!(
                 "adamw-clip",
                 "sgd-bf16-reduce32-output32-nosync",
                 "sgd-checkpoint",
+                "sgd-f16-output32",
             ],
         );
     }

@@ -4,10 +4,8 @@ use super::module::FsdpModule;
 use super::parameter::Parameter;
 use super::schedule::{Schedule, lock};
 use super::unit::Unit;
-#[cfg(doc)]
-use crate::Error;
-use crate::Result;
 use crate::distributed::group::ProcessGroup;
+use crate::{Error, Result};
 use c10d_sys::tensor::identity;
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -129,7 +127,7 @@ impl<'a> FullyShard<'a> {
     /// inside it has.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a parameter that is a scalar.
+    /// [`Error::Argument`] for a parameter that is a scalar, and for parameters of different kinds.
     pub fn shard<'p, M>(
         &self,
         path: impl Borrow<Path<'p>>,
@@ -155,6 +153,7 @@ impl<'a> FullyShard<'a> {
     fn unit<M>(&self, module: M, first: usize, name: String) -> Result<FsdpModule<M>> {
         let is_root = name.is_empty();
         let parameters = self.shard_variables(first)?;
+        check_kinds(&parameters)?;
         let inner = |it: &Parameter| it.name[name.len()..].trim_start_matches('.').to_owned();
         let parameters = parameters.into_iter().map(|it| (inner(&it), it)).collect();
         let parameters = children_before_own(parameters);
@@ -204,6 +203,17 @@ impl fmt::Debug for FullyShard<'_> {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
+}
+
+/// What is gathered together lies in one buffer.
+fn check_kinds(parameters: &[Parameter]) -> Result<()> {
+    let Some(first) = parameters.first() else { return Ok(()) };
+    let other = parameters.iter().find(|it| it.whole_kind() != first.whole_kind());
+    other.map_or(Ok(()), |other| {
+        let [one, other] = [first, other].map(|it| format!("{} of {:?}", it.name, it.whole_kind()));
+        let expected = "a block whose own parameters are of one kind, or param_dtype for all";
+        Err(Error::argument("FullyShard", format!("given {one} and {other}"), expected))
+    })
 }
 
 /// PyTorch's order (`_get_managed_modules`): the parameters of a module's children come before its own.

@@ -7,6 +7,7 @@ use crate::distributed::group::ProcessGroup;
 use crate::profiler::record_function;
 use crate::{Error, Result, Tensors};
 use c10d_sys::autograd::backward_from;
+use c10d_sys::tensor::grad_enabled;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -58,11 +59,15 @@ impl<M> FsdpModule<M> {
         f: impl FnOnce(&M, I) -> O,
     ) -> Result<O> {
         cast(&mut inputs, self.policy.param_dtype.filter(|_| self.policy.cast_forward_inputs))?;
+        let needs_gradient = |tensor: &Tensor| grad_enabled() && tensor.requires_grad();
         let mut tensors = collect(&mut inputs);
+        tensors.retain(needs_gradient);
         self.unit.pre_forward(&mut tensors)?;
         let mut hooked = tensors.into_iter();
         inputs.visit(&mut |tensor| {
-            if let Some(hooked) = hooked.next() {
+            if needs_gradient(tensor)
+                && let Some(hooked) = hooked.next()
+            {
                 *tensor = hooked;
             }
         });
@@ -75,7 +80,8 @@ impl<M> FsdpModule<M> {
 
     /// `loss.backward()`: afterwards every rank has its shards of the gradients, averaged over the ranks.
     ///
-    /// After an error, the parameters of all blocks are freed, and the model can be used again.
+    /// After an error, the parameters of all blocks are freed, gradients that were not reduced are dropped,
+    /// and the model can be used again.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout; [`Error::Tensor`]
@@ -133,6 +139,17 @@ impl<M> FsdpModule<M> {
     pub fn full_state_dict(&self) -> Result<HashMap<String, Tensor>> {
         let shards = self.units().into_iter().flat_map(|unit| unit.shards());
         shards.map(|(name, size, part)| Ok((name, self.whole(&size, &part)?))).collect()
+    }
+
+    /// Sets the parameters of this block and of those inside it from whole ones, of which each rank takes
+    /// its rows: no collective. Other entries are ignored. `set_model_state_dict` with
+    /// `full_state_dict=True`
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a dict in which a parameter is missing or has another shape. Parameters
+    /// may have been set by then.
+    pub fn load_full_state_dict(&self, state_dict: &HashMap<String, Tensor>) -> Result<()> {
+        self.units().iter().try_for_each(|unit| unit.load(state_dict))
     }
 
     fn whole(&self, size: &[i64], part: &Tensor) -> Result<Tensor> {

@@ -24,6 +24,8 @@ pub(super) struct Parameter {
     /// This rank's rows: what the optimizer and the store hold. A view of the padded ones.
     shard: Tensor,
     _registered: Registered,
+    /// The first of this rank's rows.
+    begin: i64,
     /// The version of the shard when the whole parameter was last gathered.
     gathered_version: i64,
 }
@@ -74,6 +76,7 @@ impl Parameter {
                 padded_shard,
                 _registered: Registered::new(&shard, group),
                 shard,
+                begin,
                 gathered_version: 0,
             };
             parameter.free()?;
@@ -101,6 +104,12 @@ impl Parameter {
         self.padded.kind()
     }
 
+    /// Takes this rank's rows of a whole parameter.
+    pub fn load(&mut self, whole: &Tensor) -> Result<()> {
+        let own = self.shard.size().first().copied().unwrap_or_default();
+        no_grad(|| Ok(self.shard.f_copy_(&whole.f_narrow(0, self.begin, own)?)?))
+    }
+
     /// An error unless the store still holds the shard as it was made.
     pub fn check(&self) -> Result<()> {
         let there =
@@ -125,7 +134,11 @@ impl Parameter {
         self.memory.allocate().map_err(Error::engine("unshard"))?;
         self.padded.f_copy_(parts)?;
         self.gathered_version = version(&self.shard);
-        // The store freezes only what it holds.
+        Ok(())
+    }
+
+    /// Whether autograd computes a gradient is up to the shard: the store freezes only what it holds.
+    pub fn freeze_like_shard(&mut self) -> Result<()> {
         if self.whole.requires_grad() != self.shard.requires_grad() {
             self.whole = self.whole.f_set_requires_grad(self.shard.requires_grad())?;
         }
@@ -133,6 +146,9 @@ impl Parameter {
     }
 
     pub fn free(&mut self) -> Result<()> {
+        if !self.memory.is_allocated() {
+            return Ok(());
+        }
         let message = format!(
             "{} is sharded: its values can be read only in the forward and backward pass of its block, \
              and between unshard and reshard",

@@ -4,6 +4,7 @@ use super::unit::Unit;
 use crate::{Error, Result};
 use c10d_sys::backward_hooks::at_end_of_backward;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Shared by all units of a model.
@@ -55,9 +56,8 @@ impl Schedule {
         if std::mem::replace(&mut lock(&self.step).is_watched, true) {
             return Ok(());
         }
-        let schedule = Arc::clone(self);
-        at_end_of_backward(move || schedule.kept(schedule.finish_backward()))
-            .map_err(Error::engine("backward"))
+        let watch = Watch { schedule: Arc::clone(self), has_ended: AtomicBool::new(false) };
+        at_end_of_backward(move || watch.end()).map_err(Error::engine("backward"))
     }
 
     fn finish_backward(&self) -> Result<()> {
@@ -104,14 +104,42 @@ impl Schedule {
         panic!("{message}")
     }
 
-    /// Why the last pass has failed. Takes back what it has left half done.
-    pub fn recover(&self) -> Option<Error> {
+    /// Takes back what a pass that has failed has left half done.
+    fn reset(&self) {
         for unit in self.units() {
             unit.reset();
         }
         let mut step = lock(&self.step);
-        let depth = step.depth;
-        std::mem::replace(&mut *step, Step { depth, ..Step::default() }).failure
+        *step = Step { depth: step.depth, failure: step.failure.take(), ..Step::default() };
+    }
+
+    /// Why the last pass has failed.
+    pub fn recover(&self) -> Option<Error> {
+        self.reset();
+        lock(&self.step).failure.take()
+    }
+}
+
+/// Waits for the end of a backward pass, which need not be that of this model alone. If the pass fails,
+/// autograd drops this without calling it.
+struct Watch {
+    schedule: Arc<Schedule>,
+    has_ended: AtomicBool,
+}
+
+impl Watch {
+    fn end(&self) -> Result<(), c10d_sys::Error> {
+        let outcome = self.schedule.kept(self.schedule.finish_backward());
+        self.has_ended.store(outcome.is_ok(), Ordering::Relaxed);
+        outcome
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.has_ended.load(Ordering::Relaxed) {
+            self.schedule.reset();
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use tch::Tensor;
 
 /// The group of each shard, by the shard's identity.
@@ -35,29 +35,34 @@ pub(crate) fn group_of(parameters: &[Tensor]) -> Result<Option<ProcessGroup>> {
     let shards = lock(&SHARDS);
     let mut groups = parameters.iter().map(|parameter| shards.get(&identity(parameter)));
     let first = groups.next().flatten();
-    if groups.all(|group| group.is_some() == first.is_some()) {
+    let is_first = |group: Option<&ProcessGroup>| match (group, first) {
+        (Some(group), Some(first)) => Arc::ptr_eq(&group.inner, &first.inner),
+        (group, first) => group.is_none() && first.is_none(),
+    };
+    if groups.all(is_first) {
         return Ok(first.cloned());
     }
     Err(Error::argument(
         "parameters",
-        "a list of whole parameters and of shards of FullyShard",
-        "either, since they need different treatment",
+        "a list of whole parameters and of shards of FullyShard, or of shards over different groups",
+        "of one sort, since they need different treatment",
     ))
 }
 
-/// Refuses shards where only whole parameters make sense.
+/// Refuses shards where only whole parameters make sense. `instead` says what to do.
 pub(crate) fn refuse<'a>(
     what: &str,
-    mut parameters: impl Iterator<Item = (&'a str, &'a Tensor)>,
+    parameters: impl IntoIterator<Item = &'a (String, Tensor)>,
+    instead: &str,
 ) -> Result<()> {
     let shards = lock(&SHARDS);
+    let mut parameters = parameters.into_iter();
     match parameters.find(|(_, parameter)| shards.contains_key(&identity(parameter))) {
         None => Ok(()),
         Some((name, _)) => Err(Error::argument(
             what,
             format!("given {name}, which FullyShard has sharded"),
-            "used with whole parameters: FullyShard reduces gradients itself, and an optimizer of \
-             its shards keeps only their state",
+            format!("used with whole parameters: {instead}"),
         )),
     }
 }

@@ -6,8 +6,10 @@ use crate::distributed::collectives::Pending;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::ReduceOp;
-use c10d_sys::backward_hooks::{after_backward, before_backward};
+use c10d_sys::arithmetic::div_number_;
+use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
 use c10d_sys::tensor::grad_enabled;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tch::{Kind, Tensor, no_grad};
 
@@ -92,6 +94,7 @@ impl Unit {
     /// ranks are waited for at once.
     fn start_to_gather(&self, is_async: bool) -> Result<()> {
         let mut state = lock(&self.state);
+        state.parameters.iter_mut().try_for_each(Parameter::freeze_like_shard)?;
         if state.is_whole && state.parameters.iter().any(Parameter::is_stale) {
             // An optimizer has made a step since.
             state.reshard()?;
@@ -151,11 +154,18 @@ impl Unit {
         lock(&self.state).reshard()
     }
 
-    /// Gathers, and has the gradients of all that is computed from the inputs reduced as soon as they
-    /// are there.
+    /// Gathers, and has the gradients of all that is computed from these inputs, which need gradients,
+    /// reduced as soon as they are there.
     pub fn pre_forward(self: &Arc<Self>, inputs: &mut [Tensor]) -> Result<()> {
+        if in_backward() {
+            return Err(Error::argument(
+                "FullyShard",
+                format!("around the block {:?}, which runs again in a backward pass", self.name),
+                "around a CheckpointWrapper, not within one",
+            ));
+        }
         self.unshard()?;
-        if grad_enabled() && inputs.iter().any(Tensor::requires_grad) {
+        if !inputs.is_empty() {
             let unit = Arc::clone(self);
             after_backward(inputs, move || unit.schedule.kept(unit.post_backward()))
                 .map_err(Error::engine("forward"))?;
@@ -231,12 +241,15 @@ impl Unit {
         let length_of = |place: &usize| state.parameters[*place].part().numel() as i64;
         let length: i64 = places.iter().map(length_of).sum();
         let (ranks, kind) = (self.group.world_size() as i64, gradients[0].kind());
-        let all = self.group.allocate_tensor(&[ranks, length], kind)?;
+        let mut all = self.group.allocate_tensor(&[ranks, length], kind)?;
         let _ = Tensor::f_internal_chunk_cat_out(&all, &gradients, 0, ranks)?;
         drop(gradients);
         let mut own = Tensor::f_empty([length], (kind, all.device()))?;
+        let (before, op, after) = division(kind, ranks);
+        divide(&mut all, before)?;
         let all = all.f_view([ranks * length])?;
-        self.group.reduce_scatter_tensor(&mut own, &all, ReduceOp::Avg)?;
+        self.group.reduce_scatter_tensor(&mut own, &all, op)?;
+        divide(&mut own, after)?;
         let mut begin = 0;
         for place in places {
             let parameter = &mut state.parameters[place];
@@ -269,8 +282,31 @@ impl Unit {
         state.stage = Stage::Idle;
         state.post_forward_places.clear();
         state.gathering = None;
-        // The failure of the pass says more than one of this.
+        for parameter in &mut state.parameters {
+            // Of the pass that has failed, and of those before it that were not reduced. A failure of
+            // that pass says more than one of this.
+            let _ = no_grad(|| parameter.take_gradient());
+        }
         let _ = state.reshard();
+    }
+
+    /// Takes this rank's rows of whole parameters.
+    pub fn load(&self, whole: &HashMap<String, Tensor>) -> Result<()> {
+        let expected = |it: &Parameter| format!("one with {} of shape {:?}", it.name, it.size());
+        for parameter in &mut lock(&self.state).parameters {
+            let found = match whole.get(&parameter.name) {
+                Some(whole) if whole.size() == parameter.size() => {
+                    parameter.load(whole)?;
+                    continue;
+                }
+                Some(whole) => {
+                    format!("a dict with {} of shape {:?}", parameter.name, whole.size())
+                }
+                None => format!("a dict without {}", parameter.name),
+            };
+            return Err(Error::argument("state_dict", found, expected(parameter)));
+        }
+        Ok(())
     }
 
     /// This rank's rows of all parameters, with the names and shapes of the whole ones.
@@ -281,11 +317,31 @@ impl Unit {
     }
 }
 
+/// By what the gradients are divided before they are reduced, and by what after that:
+/// `_get_gradient_divide_factors`. Halves of about equal size, so that 16-bit numbers neither overflow
+/// nor vanish.
+fn division(kind: Kind, ranks: i64) -> (f64, ReduceOp, f64) {
+    if matches!(kind, Kind::Float | Kind::BFloat16) {
+        return (1.0, ReduceOp::Avg, 1.0);
+    }
+    let mut before = 1;
+    while ranks % before == 0 && ranks > before * before {
+        before *= 2;
+    }
+    (before as f64, ReduceOp::Sum, ranks as f64 / before as f64)
+}
+
+fn divide(tensor: &mut Tensor, by: f64) -> Result<()> {
+    match by == 1.0 {
+        true => Ok(()),
+        false => Ok(div_number_(tensor, by)?),
+    }
+}
+
 impl State {
     fn reshard(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.is_whole, false) {
-            self.parameters.iter_mut().try_for_each(Parameter::free)?;
-        }
-        Ok(())
+        // Also what a gathering that has failed has made whole.
+        self.is_whole = false;
+        self.parameters.iter_mut().try_for_each(Parameter::free)
     }
 }

@@ -1,5 +1,6 @@
 //! Averaging parameters instead of gradients: `torch.distributed.algorithms.model_averaging`.
 
+use crate::distributed::fsdp::shards;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::ReduceOp;
@@ -32,8 +33,13 @@ impl PeriodicModelAverager {
     /// over the ranks. A collective of all ranks of the group, with parameters in the same order.
     ///
     /// # Errors
-    /// Those of [every collective](ProcessGroup#errors).
+    /// Those of [every collective](ProcessGroup#errors); [`Error::Argument`] for shards of
+    /// [`FullyShard`](crate::distributed::FullyShard), which are no models of their own.
     pub fn average_parameters(&mut self, parameters: &[Tensor]) -> Result<()> {
+        if shards::group_of(parameters)?.is_some() {
+            let expected = "whole models, one on each rank, that can differ";
+            return Err(Error::argument("parameters", "a list of shards of FullyShard", expected));
+        }
         let local_steps = self.step.checked_sub(self.warmup_steps);
         self.step += 1;
         match local_steps {

@@ -47,8 +47,8 @@ impl ModuleTensors {
             ));
         }
         check_devices(&trained)?;
-        let named = trained.iter().map(|(name, parameter)| (name.as_str(), parameter));
-        shards::refuse("DistributedDataParallel", named)?;
+        let instead = "FullyShard reduces the gradients itself, in FsdpModule::backward";
+        shards::refuse("DistributedDataParallel", &trained, instead)?;
         Ok(tensors)
     }
 

@@ -15,8 +15,8 @@
 //
 // Operations. In the first round of an operation, the ranks compare what they are about to do before
 // they touch any data. If they differ, all fail and say what two of them called. Operations of up to
-// kSmall bytes take this one round, in which every rank reduces everything. Larger ones find out in
-// it whether all tensors lie in arenas. If so, that is all; if not, further rounds follow.
+// kSmall bytes take this one round, in which every rank reduces all that it needs. Larger ones find out
+// in it whether all tensors lie in arenas. If so, that is all; if not, further rounds follow.
 //
 // Waiting. A rank spins for some microseconds, then sleeps on a futex. Ten times a second it looks
 // whether those it waits for have failed, left or died, and whether the time is up. As long as no
