@@ -80,24 +80,18 @@ impl<M> FsdpModule<M> {
 
     /// `loss.backward()`: afterwards every rank has its shards of the gradients, averaged over the ranks.
     ///
-    /// After an error, the parameters of all blocks are freed, gradients that were not reduced are dropped,
-    /// and the model can be used again.
+    /// After an error that is not one of the group's, the parameters of all blocks are freed and gradients
+    /// that were not reduced are dropped. If it was the same on all ranks, the model can be used again;
+    /// otherwise this rank must end, because the others wait for it.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout; [`Error::Tensor`]
     /// if only this rank's pass failed.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
-        backward_from(loss).map_err(|error| {
-            let error = match self.unit.schedule().recover() {
-                Some(kept) => kept,
-                None if may_be_anothers_fault(&error) => self.group.failed("backward", &error),
-                None => Error::engine("backward")(error),
-            };
-            if !matches!(error, Error::Collective { .. }) {
-                // The others wait in the middle of their exchange.
-                self.group.report(&error.to_string());
-            }
-            error
+        backward_from(loss).map_err(|error| match self.unit.schedule().recover() {
+            Some(kept) => kept,
+            None if may_be_anothers_fault(&error) => self.group.failed("backward", &error),
+            None => Error::engine("backward")(error),
         })
     }
 
