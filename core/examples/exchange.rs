@@ -1,4 +1,4 @@
-//! What collectives cost between the ranks of one host, beside a mere copy of the bytes.
+//! What collectives cost between the ranks of one host, compared with copying the bytes.
 //!
 //! ```text
 //! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example exchange
@@ -13,7 +13,7 @@ use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, ReduceOp, init_process_group,
 };
 
-/// Of all ranks' parts together: from a loss to the gradients of a layer of 17 million parameters.
+/// The sizes of whole tensors: from a loss to the gradients of a layer of 17 million parameters.
 const BYTES: [i64; 6] = [4, 64 << 10, 472 << 10, 4 << 20, 26 << 20, 64 << 20];
 /// How long each figure is measured.
 const TIME: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! The memory of each rank, with DistributedDataParallel and with a sharded model.
+//! The memory of a rank with DistributedDataParallel and with a sharded model.
 //!
 //! ```text
 //! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example fully_shard
@@ -58,7 +58,7 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// Two linear layers, four times as wide in between.
+/// Two linear layers with a hidden layer four times as wide.
 fn block(path: &Path<'_>) -> SequentialT {
     let layer = |name, from, to| linear(path / name, from, to, LinearOptions::default());
     seq_t().add(layer("up", WIDTH, 4 * WIDTH)).add_fn(|xs| xs.gelu("none")).add(layer(
@@ -68,7 +68,7 @@ fn block(path: &Path<'_>) -> SequentialT {
     ))
 }
 
-/// Takes three steps, prints what rank 0's tensors have taken, and gives the last loss.
+/// Takes three steps, prints the memory of rank 0's tensors, and returns the last loss.
 fn train(
     group: &ProcessGroup,
     vs: &VarStore,

@@ -47,7 +47,7 @@ fn reserve(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
     Ok((port.ok_or(Errno::EAFNOSUPPORT)?, socket))
 }
 
-/// A socket that has this address, as others may that set SO_REUSEADDR too and do not listen.
+/// A socket bound to this address. Others can bind it too if they set SO_REUSEADDR, until one listens.
 pub(crate) fn bound(address: SocketAddr) -> nix::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;

@@ -63,7 +63,7 @@ fn a_full_disk_at_rank_0s_checkpoint_is_the_reason() -> Result<()> {
 #[test]
 fn a_python_rank_is_named_with_what_it_records() -> Result<()> {
     let ended = Job::new()?.run(launch(2, &python("failing_rank", [])?)?)?.expect_code(1)?;
-    // On a loaded machine the other rank ends long before Python has put its modules away.
+    // On a loaded machine, the launcher may have to end Python before it has shut down.
     expect_culprit(&ended, 1, ": ValueError: no sample 6 in the data set")
 }
 

@@ -6,6 +6,7 @@
 //! - [`Tensors`]: what modules can take and return.
 //! - [`parameters`], [`named_tensors`]: a store's variables in PyTorch's order, and as bytes.
 //! - [`options!`]: options with PyTorch's defaults beside them.
+//! - [`lock()`]: locking a mutex despite panics.
 //! - [`random`], [`file_size_limit`]: two things about the process that several crates must respect.
 //! - [`Error`]: the one error type.
 //!
@@ -19,6 +20,7 @@ pub mod error;
 mod event;
 pub mod file_size_limit;
 mod host_copy;
+mod lock;
 pub mod memory;
 pub mod named_tensors;
 mod options;
@@ -31,4 +33,5 @@ pub use devices::Devices;
 pub use error::{Error, Result};
 pub use event::Event;
 pub use host_copy::HostCopy;
+pub use lock::lock;
 pub use tensors::{Replicated, Shared, Tensors};

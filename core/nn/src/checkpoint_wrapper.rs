@@ -6,25 +6,26 @@ use c10d_sys::random::{rng_state, set_rng_state};
 use c10d_sys::storage::version;
 use c10d_sys::tensor::grad_enabled;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tch::nn::ModuleT;
 use tch::{Tensor, no_grad};
 use tch_parallel_base::random::drawing_nothing;
-use tch_parallel_base::{Error, LogicalDevice, Tensors};
+use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
 
-/// A block whose activations are not kept for the backward pass, but computed again in it: less memory
-/// against a second forward pass. `checkpoint_wrapper(module)`, which calls
-/// `torch.utils.checkpoint.checkpoint`. Chen et al., "Training Deep Nets with Sublinear Memory Cost"
-/// (2016).
+/// Recomputes a block's activations in the backward pass instead of keeping them, which trades time
+/// for memory. `checkpoint_wrapper(module)`, which calls `torch.utils.checkpoint.checkpoint`. Chen
+/// et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 ///
-/// Only the block's inputs are kept. Its second forward pass draws the same random numbers as the
-/// first, so that with dropout, too, gradients have the same bits as without the wrapper; and it runs
-/// under the same autocast.
+/// Only the block's inputs are kept. The second forward pass runs under the same autocast and draws
+/// the same random numbers as the first, so that gradients have the same bits as without the
+/// wrapper, even with dropout.
 ///
-/// It works as PyTorch's does with `use_reentrant=True`. Pass all tensors that were computed with gradients
-/// as inputs: the graph of one that is captured instead can be walked only once. What counts forward passes, as a batch norm's running
-/// statistics do, counts them twice. If a block runs twice in one pass, the gradients of its parameters
-/// are added up one after the other, which can change their last bits.
+/// This works like PyTorch with `use_reentrant=True`:
+///
+/// - Pass every tensor that has a graph as an input: a captured one's can be used only once.
+/// - A batch norm updates its running statistics in both forward passes.
+/// - If a block runs twice in one pass, its gradients are added one after the other, which can change
+///   their last bits.
 ///
 /// ```
 /// use tch::nn::{ModuleT, VarStore, seq_t};
@@ -39,11 +40,11 @@ use tch_parallel_base::{Error, LogicalDevice, Tensors};
 ///     CheckpointWrapper::new(block)
 /// };
 /// let model = seq_t().add(block(0)).add(block(1));
-/// model.forward_t(&Tensor::ones([4, 8], (Kind::Float, Device::Cpu)), true).sum(Kind::Float).backward();
-/// assert!(vs.variables()["0.up.weight"].grad().defined());
+/// model.forward_t(&Tensor::ones([4, 8], (Kind::Float, Device::Cpu)),
+/// true).sum(Kind::Float).backward(); assert!(vs.variables()["0.up.weight"].grad().defined());
 /// ```
 pub struct CheckpointWrapper<M> {
-    /// Shared with the graphs that will run it again, on whichever thread autograd uses.
+    /// Shared with the graphs that will run it again, on any of autograd's threads.
     module: Arc<Mutex<M>>,
 }
 
@@ -53,11 +54,11 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
         CheckpointWrapper { module: Arc::new(Mutex::new(module)) }
     }
 
-    /// Calls `f` with the module and the inputs, now and in the backward pass.
+    /// Calls `f` with the module and the inputs, now and again in the backward pass.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if libtorch refuses. The backward pass has its own: if an input was changed in
-    /// place meanwhile, for instance.
+    /// [`Error::Tensor`] if libtorch reports an error. The backward pass fails if an input has been
+    /// changed in place since.
     pub fn forward<I: Tensors + Send + 'static, O: Tensors>(
         &self,
         mut inputs: I,
@@ -74,7 +75,7 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
         outputs.visit(&mut |output| results.push(output.shallow_clone()));
         sources.retain(Tensor::requires_grad);
         if sources.is_empty() {
-            // Otherwise nothing would lead to the parameters.
+            // Without an input in the graph, the backward pass would not reach the parameters.
             let anchor = Tensor::f_zeros([0], (tch::Kind::Float, tch::Device::Cpu))?;
             sources.push(anchor.f_set_requires_grad(true)?);
         }
@@ -92,19 +93,19 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
     }
 }
 
-/// What the second forward pass needs of the first.
+/// What the second forward pass needs to know about the first.
 struct Again<M> {
     module: Arc<Mutex<M>>,
     /// Whether each input needs a gradient, and its version.
     inputs: Vec<(bool, i64)>,
     device: LogicalDevice,
-    /// The generators, and their states.
+    /// The random generators and their states.
     generators: Vec<(Option<usize>, Tensor)>,
     thread: ThreadState,
 }
 
 impl<M> Again<M> {
-    /// Detaches the inputs.
+    /// Also detaches the inputs.
     fn new(module: &Arc<Mutex<M>>, inputs: &mut impl Tensors) -> Result<Self> {
         let (mut marks, mut device) = (Vec::new(), LogicalDevice::Cpu(0));
         inputs.visit(&mut |input| {
@@ -129,8 +130,8 @@ impl<M> Again<M> {
         })
     }
 
-    /// Runs the forward pass again, and its backward pass. Returns the gradients of the inputs that
-    /// need one.
+    /// Runs the forward pass again, then its backward pass. Returns the gradients of the inputs that
+    /// require one.
     fn backward<I: Tensors, O: Tensors>(
         &self,
         mut inputs: I,
@@ -149,7 +150,7 @@ impl<M> Again<M> {
         });
         if changed {
             return Err(
-                "an input of a checkpointed block was modified by an inplace operation".into()
+                "an input of a CheckpointWrapper was modified by an inplace operation".into()
             );
         }
         let run = || {
@@ -175,11 +176,6 @@ impl<M> Again<M> {
         backward(&ends.iter().collect::<Vec<_>>(), known, false)?;
         Ok(leaves.iter().map(Tensor::grad).map(|it| it.defined().then_some(it)).collect())
     }
-}
-
-fn lock<M>(module: &Mutex<M>) -> MutexGuard<'_, M> {
-    // A pass that has panicked has changed nothing that another needs.
-    module.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<M: ModuleT + 'static> ModuleT for CheckpointWrapper<M> {

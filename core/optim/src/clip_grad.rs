@@ -59,11 +59,12 @@ pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
     clip_grad_norm_of_parts(parameters, max_norm, Ok)
 }
 
-/// The same where each gradient is only a part of a whole one. `norms_of_wholes` makes of the norms of
-/// the parts those of the whole gradients, both `[parameters]`.
+/// [`clip_grad_norm_`] for gradients that are only parts of larger ones, on other ranks for instance.
+/// `norms_of_wholes` turns the norms of the parts into those of the whole gradients; both are
+/// `[parameters]`.
 ///
 /// # Errors
-/// The same, and those of `norms_of_wholes`.
+/// Those of [`clip_grad_norm_`] and of `norms_of_wholes`.
 pub fn clip_grad_norm_of_parts(
     parameters: &[Tensor],
     max_norm: f64,

@@ -146,7 +146,7 @@ impl GradScaler {
     /// # Errors
     /// [`Error::Argument`] if called before [`scale`](Self::scale), or twice before
     /// [`update`](Self::update); if there are no gradients, or 16-bit ones: parameters must be
-    /// 32-bit. With shards of [`FullyShard`](crate::distributed::FullyShard) this is a collective.
+    /// 32-bit. For shards of [`FullyShard`](crate::distributed::FullyShard), this is a collective.
     pub fn unscale_(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
         if !self.enabled {
             return Ok(());
@@ -161,7 +161,7 @@ impl GradScaler {
         let group = shards::group_of(&parameters)?;
         let mut found_inf = no_grad(|| divide(&parameters, scale))?;
         if let Some(group) = group {
-            // All ranks make the step, or none does.
+            // Either all ranks step or none does.
             for found in &mut found_inf {
                 group.all_reduce(found, ReduceOp::Max)?;
             }

@@ -2,7 +2,7 @@
 //! POSIX calls an error-checking mutex.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 #[derive(Debug)]
@@ -59,11 +59,9 @@ impl<T> Drop for ErrorCheckGuard<'_, T> {
     }
 }
 
-/// Locks a mutex even if a thread has panicked while it held it: a replica that has panicked is as
-/// good as before, because its variables are refreshed before it is used again.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+// A replica that has panicked is as good as before, because its variables are refreshed before it is used
+// again.
+pub(super) use tch_parallel_base::lock;
 
 #[cfg(test)]
 mod tests {

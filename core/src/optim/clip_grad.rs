@@ -6,14 +6,14 @@ use crate::distributed::fsdp::shards;
 use tch::Tensor;
 use tch_parallel_optim::clip_grad_norm_of_parts;
 
-/// [`tch_parallel_optim::clip_grad_norm_`], which explains it. If the parameters are shards of
-/// [`FullyShard`](crate::distributed::FullyShard), the norm is that of the whole gradients: a collective,
-/// with the bits of PyTorch's over DTensors.
+/// [`tch_parallel_optim::clip_grad_norm_`], also for shards of
+/// [`FullyShard`](crate::distributed::FullyShard). For these it is a collective: the norm is that
+/// of the whole gradients, with the same bits as for PyTorch's DTensors.
 ///
 /// # Errors
-/// Those of that function; [`Error::Argument`](crate::Error::Argument) for shards and whole parameters in
-/// one list; [`Error::Collective`](crate::Error::Collective) if a rank of the shards has died or did not
-/// arrive within the timeout.
+/// Those of that function; [`Error::Argument`](crate::Error::Argument) if the list mixes shards and
+/// whole parameters; [`Error::Collective`](crate::Error::Collective) if another rank has died or
+/// did not arrive within the timeout.
 pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
     let Some(group) = shards::group_of(parameters)? else {
         return tch_parallel_optim::clip_grad_norm_(parameters, max_norm);

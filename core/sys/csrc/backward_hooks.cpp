@@ -1,4 +1,4 @@
-// What runs in the middle of a backward pass, and at its end.
+// Callbacks during a backward pass and at its end.
 
 #include "guard.hpp"
 
@@ -16,7 +16,7 @@ using c10d_sys::tensors;
 
 namespace {
 
-// A function of the caller's that lives as long as the graph that leads to it.
+// A callback that lives as long as the graph that leads to it.
 struct Hook : torch::CustomClassHolder {
   Hook(c10d_backward_hook call, void* context, c10d_drop drop) : call(call), context(context), drop(drop) {}
   ~Hook() override { drop(context); }
@@ -30,8 +30,8 @@ struct Hook : torch::CustomClassHolder {
 
 constexpr const char* kHook = "hook";
 
-// Returns its inputs as they are, of which autograd makes views: they share the version counter, so that
-// a graph which has saved an input notices a change in place.
+// Returns its inputs as they are. Autograd makes views of them, which share the version counter, so that a
+// graph that has saved an input notices when it is changed in place.
 struct AfterBackward : torch::autograd::Function<AfterBackward> {
   static torch::autograd::variable_list forward(
       torch::autograd::AutogradContext* context, const c10::intrusive_ptr<Hook>& hook, at::TensorList inputs) {

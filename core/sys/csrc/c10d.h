@@ -333,14 +333,14 @@ c10d_status c10d_thread_state_new(c10d_thread_state** out);
 c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context);
 void c10d_thread_state_free(c10d_thread_state* state);
 
-// --- backward_hooks.cpp: what runs in the middle of a backward pass, and at its end ---
+// --- backward_hooks.cpp: callbacks during a backward pass and at its end ---
 
 // The message of a failure, which ends the backward pass, is from c10d_copy_text. `context` is dropped
 // with the graph that leads to the hook.
 typedef c10d_status (*c10d_backward_hook)(void* context);
-// tensor.register_hook: before the backward pass of what has computed the tensor.
+// tensor.register_hook: before the backward pass of the operation that computed the tensor.
 c10d_status c10d_before_backward(c10d_tensor* output, c10d_backward_hook call, void* context, c10d_drop drop);
-// After the backward pass of all that is computed from the inputs, which are replaced.
+// After the backward pass of everything computed from the inputs, which this replaces.
 c10d_status c10d_after_backward(
     c10d_tensor** inputs, size_t count, c10d_backward_hook call, void* context, c10d_drop drop);
 // Variable._execution_engine.queue_callback: at the end of the backward pass that runs on this thread.
@@ -348,12 +348,12 @@ c10d_status c10d_at_end_of_backward(c10d_backward_hook call, void* context, c10d
 // Whether a backward pass runs on this thread.
 bool c10d_in_backward(void);
 
-// --- storage.cpp: the memory of tensors, which can go and come back ---
+// --- storage.cpp: freeing the memory of tensors and allocating it again ---
 
-// Frees the memory of all tensors that share this one's, and says how much that was. Whoever reads or
-// writes one of them from now on gets an exception with this message.
+// Frees the memory of this tensor and of all that share it, and returns its size. Reading or writing one
+// of them then throws an exception with this message.
 c10d_status c10d_free_storage(c10d_tensor* tensor, const char* message, size_t* bytes);
-// Gives them memory again, at least this much, with undefined contents. No version changes.
+// Allocates their memory again, at least this much, with undefined contents. Versions do not change.
 c10d_status c10d_allocate_storage(c10d_tensor* tensor, size_t bytes);
 // tensor._version
 int64_t c10d_version(const c10d_tensor* tensor);

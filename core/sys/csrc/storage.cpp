@@ -1,4 +1,4 @@
-// The memory of tensors, which can go and come back.
+// Freeing the memory of tensors and allocating it again.
 
 #include "guard.hpp"
 #include "shared_data.hpp"
@@ -15,8 +15,8 @@ using c10d_sys::tensor;
 
 namespace {
 
-// What is freed cannot be read. Not every release can ask for this or take it back. An explicit
-// instantiation may name what is private; these are the functions that it defines.
+// A freed storage refuses access. Not every release has functions to ask whether it does, and to allow
+// access again. An explicit instantiation may name private members; it defines these two.
 bool is_freed(const c10::StorageImpl& storage);
 void allow_access(c10::StorageImpl& storage);
 
@@ -33,7 +33,7 @@ template struct Access<
     &c10::StorageImpl::throw_on_immutable_data_ptr_,
     &c10::StorageImpl::refresh_has_data_ptr_check>;
 
-// Views that autograd has saved share the storage, so they find what it holds the next time.
+// Views that autograd has saved share the storage, so they see its new memory.
 void set_memory(const at::Tensor& of, size_t bytes) {
   auto& storage = *of.storage().unsafeGetStorageImpl();
   const c10::OptionalDeviceGuard guard(of.device());
@@ -50,8 +50,8 @@ c10d_status c10d_free_storage(c10d_tensor* pointer, const char* message, size_t*
   return guarded([&] {
     const auto& freed = tensor(pointer);
     auto& storage = *freed.storage().unsafeGetStorageImpl();
-    TORCH_CHECK(storage.resizable() && storage.allocator() != nullptr, "the memory belongs to somebody else");
-    TORCH_CHECK(!is_freed(storage), "the memory is freed already");
+    TORCH_CHECK(storage.resizable() && storage.allocator() != nullptr, "only memory that the tensor has allocated itself can be freed");
+    TORCH_CHECK(!is_freed(storage), "the memory has already been freed");
     *bytes = storage.nbytes();
     set_memory(freed, 0);
     storage.release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(message));
@@ -61,7 +61,7 @@ c10d_status c10d_free_storage(c10d_tensor* pointer, const char* message, size_t*
 c10d_status c10d_allocate_storage(c10d_tensor* pointer, size_t bytes) {
   return guarded([&] {
     const auto& freed = tensor(pointer);
-    TORCH_CHECK(is_freed(*freed.storage().unsafeGetStorageImpl()), "the memory is not freed");
+    TORCH_CHECK(is_freed(*freed.storage().unsafeGetStorageImpl()), "the memory has not been freed");
     // More, if it was resized meanwhile.
     set_memory(freed, std::max(bytes, freed.storage().nbytes()));
   });

@@ -1,8 +1,8 @@
-//! What runs in the middle of a backward pass, and at its end.
+//! Callbacks during a backward pass and at its end.
 //!
-//! A hook is called on whichever thread autograd uses, and may be called by several backward passes
-//! one after the other. It is dropped with the last tensor whose graph leads to it. If it fails, so
-//! does the backward pass, with its error.
+//! A hook runs on one of autograd's threads, once for each backward pass that reaches it. It is
+//! dropped with the last tensor whose graph leads to it. If it fails, so does the backward pass,
+//! with its error.
 
 use crate::arguments::{pointer, pointers};
 use crate::error::{answer, check};
@@ -13,7 +13,8 @@ use tch::Tensor;
 
 type Hook = Box<dyn Fn() -> Result<(), Error> + Send + Sync>;
 
-/// Calls `hook` before the backward pass of what has computed the tensor: `tensor.register_hook`.
+/// Calls `hook` before the backward pass of the operation that computed the tensor:
+/// `tensor.register_hook`.
 pub fn before_backward(
     output: &Tensor,
     hook: impl Fn() -> Result<(), Error> + Send + Sync + 'static,
@@ -22,8 +23,8 @@ pub fn before_backward(
     check(unsafe { ffi::c10d_before_backward(pointer(output), call, context(hook), drop_hook) })
 }
 
-/// Calls `hook` after the backward pass of all that is computed from the inputs, which are replaced by
-/// views of themselves, before that of what has computed them.
+/// Calls `hook` after the backward pass of everything computed from the inputs, and before that of
+/// the operations that computed them. The inputs are replaced by views of themselves.
 pub fn after_backward(
     inputs: &mut [Tensor],
     hook: impl Fn() -> Result<(), Error> + Send + Sync + 'static,
@@ -42,7 +43,8 @@ pub fn after_backward(
     })
 }
 
-/// Calls `hook` at the end of the backward pass that runs on this thread. An error outside one.
+/// Calls `hook` at the end of the backward pass that runs on this thread. Outside one, this is an
+/// error.
 /// `Variable._execution_engine.queue_callback`.
 pub fn at_end_of_backward(
     hook: impl Fn() -> Result<(), Error> + Send + Sync + 'static,

@@ -13,8 +13,8 @@
 //!   argument of its communication hooks.
 //! - [`amp`]: autocast, and the check of scaled gradients.
 //! - [`autograd`]: backward passes in parts, and a thread's state on another thread.
-//! - [`backward_hooks`]: what runs in the middle of a backward pass, and at its end.
-//! - [`storage`]: the memory of tensors, which can go and come back.
+//! - [`backward_hooks`]: callbacks during a backward pass and at its end.
+//! - [`storage`]: freeing the memory of tensors and allocating it again.
 //! - [`AtomicTensor`]: parameters that threads share without a lock.
 //! - [`backends`]: flags of libtorch's global context.
 //! - [`device`]: this thread's current CUDA device.

@@ -1,32 +1,32 @@
-//! The memory of tensors, which can go and come back.
+//! Freeing the memory of tensors and allocating it again.
 
 use crate::arguments::{c_text, pointer};
 use crate::error::check;
 use crate::{Error, ffi};
 use tch::Tensor;
 
-/// The memory of a tensor and of all views of it, also of those that autograd has saved. While it is
-/// freed, they keep their shapes, and whoever reads or writes one gets an error.
+/// The memory of a tensor and of all views of it, including those that autograd has saved. While it
+/// is freed, they keep their shapes, and reading or writing them is an error.
 #[derive(Debug)]
 pub struct Memory {
     tensor: Tensor,
-    /// How many bytes there were when it was freed.
+    /// The number of bytes that were freed.
     freed: Option<usize>,
 }
 
 impl Memory {
-    /// The memory of this tensor. An exchange in progress keeps it for itself.
+    /// The memory of this tensor. A collective in progress keeps it alive.
     pub fn of(tensor: &Tensor) -> Memory {
         Memory { tensor: tensor.shallow_clone(), freed: None }
     }
 
-    /// Whether there is memory.
+    /// Whether it is allocated.
     pub fn is_allocated(&self) -> bool {
         self.freed.is_none()
     }
 
-    /// Frees the memory: `storage.resize_(0)`. From now on, `message` is the error of whoever reads or
-    /// writes one of the tensors.
+    /// Frees the memory: `storage.resize_(0)`. Reading or writing one of the tensors then returns
+    /// `message` as an error. Freeing it through a second handle is an error too.
     pub fn free(&mut self, message: &str) -> Result<(), Error> {
         if self.freed.is_none() {
             let (message, mut bytes) = (c_text(message)?, 0);
@@ -39,8 +39,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Allocates as much as there was before. What the tensors hold is undefined until it is written.
-    /// No version counter changes: to autograd, they are what they were.
+    /// Allocates the memory again, with undefined contents. Version counters do not change, so
+    /// autograd does not notice.
     pub fn allocate(&mut self) -> Result<(), Error> {
         if let Some(bytes) = self.freed {
             // SAFETY: the tensor lives through the call, which refuses memory that is not freed. The
@@ -52,7 +52,7 @@ impl Memory {
     }
 }
 
-/// How often a tensor, or a view of it, has been changed in place: `tensor._version`.
+/// The number of in-place changes of a tensor and its views: `tensor._version`.
 pub fn version(tensor: &Tensor) -> i64 {
     // SAFETY: the tensor lives through the call, which only reads.
     unsafe { ffi::c10d_version(pointer(tensor)) }
@@ -93,7 +93,7 @@ mod tests {
         let mut handles = [(); 2].map(|()| Memory::of(&tensor));
         handles[0].free("freed").unwrap();
         let error = handles[1].free("freed").unwrap_err();
-        assert!(error.message().contains("freed already"), "{error}");
+        assert!(error.message().contains("already been freed"), "{error}");
         handles[1].allocate().unwrap();
         assert!(tensor.f_sum(tch::Kind::Float).is_err());
         handles[0].allocate().unwrap();

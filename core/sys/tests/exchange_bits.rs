@@ -1,4 +1,4 @@
-//! What goes through shared memory has the bits of gloo's.
+//! Collectives through shared memory have the bits of gloo's.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
@@ -23,7 +23,7 @@ const KINDS: [Kind; 8] = [
 const OPS: [ReduceOp; 5] =
     [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max];
 
-/// How a case's values are exchanged.
+/// The collective of a case.
 #[derive(Debug, Clone, Copy)]
 enum Exchange {
     AllReduce,
@@ -31,13 +31,13 @@ enum Exchange {
     AllGather,
 }
 
-/// Where the results of a collective go whose output is another tensor than its input.
+/// Where a collective writes its results, if not to its input.
 #[derive(Debug, Clone, Copy)]
 enum Output {
     Elsewhere,
-    /// To this rank's part of the longer one of the two.
+    /// To this rank's part of the longer of the two tensors.
     InPlace,
-    /// To where the input lies, but across the ranks' parts.
+    /// Across the borders of the ranks' parts.
     Across,
 }
 
@@ -50,7 +50,7 @@ struct Case {
     values: Values,
     /// Whether the tensor lies in shared memory; by rank, since all do only sometimes.
     in_arena: u64,
-    /// By rank, too.
+    /// Where its output lies, also by rank.
     outputs: u64,
 }
 
@@ -153,13 +153,13 @@ fn defined_bits(
     if let Exchange::ReduceScatter = exchange {
         count = count.chunk(rank.ranks as i64, 0).swap_remove(rank.rank);
     }
-    // The quotient of NaN and a number has other bits where a tensor ends than within it.
+    // The bits of NaN after a division depend on the position in the tensor.
     let is_divided_part = matches!((exchange, case.op), (Exchange::ReduceScatter, ReduceOp::Avg));
     let undefined = result.isnan().logical_and(&count.ge(if is_divided_part { 1 } else { 2 }));
     bits(&result.masked_fill(&undefined, 0.0))
 }
 
-/// Exchanges the tensor, and returns what this rank gets. `copy` says where tensors lie.
+/// Runs the collective and returns this rank's result. `copy` allocates its tensors.
 fn exchanged(
     group: &ProcessGroup,
     exchange: Exchange,
@@ -293,7 +293,7 @@ fn tensors_are_taken_as_they_lie_in_memory() {
             if outcomes[0] {
                 rank.shared.barrier(NOW).now().unwrap();
             }
-            // It sums complex numbers, but gathers none.
+            // Gloo sums complex numbers, but cannot gather them.
             if matches!(kind, Kind::Bool | Kind::Float) {
                 let [ours, gloos] = [&rank.shared, &rank.gloo].map(|group| {
                     let whole = table.to_kind(kind).tr();

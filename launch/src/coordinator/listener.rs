@@ -78,14 +78,14 @@ pub(crate) fn open(args: &Args) -> Result<Meeting> {
     }
 }
 
-/// Listens on the address, unless another socket does.
+/// Listens on the address, unless another socket already does.
 fn claim(address: SocketAddr) -> nix::Result<TcpListener> {
     loop {
         let socket = bound(address)?;
         match listen(&socket, Backlog::MAXCONN) {
             Ok(()) => return Ok(socket.into()),
-            // Sockets that begin to listen at the same instant hinder each other, and then none of
-            // them does. If another one listens, the address cannot be bound.
+            // If two sockets start to listen at the same instant, both can fail. Once one of them
+            // listens, the other can no longer bind the address.
             Err(Errno::EADDRINUSE) => {}
             Err(error) => return Err(error),
         }

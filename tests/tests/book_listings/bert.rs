@@ -90,7 +90,7 @@ fn a_head_that_learns_nothing_ends_ddp_unless_it_is_expected_and_apex_never() ->
         Ok(line.with_context(|| format!("no {begins} in {text}"))?.to_owned() + "\n")
     };
 
-    // Both ranks fail alike. The launcher may end the slower one before it says so.
+    // Both ranks fail in the same way. The launcher may end the slower one before it prints its error.
     let failed = line(&run("ddp")?.expect_code(1)?.stderr, "[rank ")?.replace("rank 1", "rank 0");
     listing += &format!("$ $BERT --method ddp 2>&1 | grep -m 1 '^.rank'\n{failed}");
     let mut losses = Vec::new();

@@ -1,8 +1,9 @@
 //! Shards a model while it is built: `torch.distributed.fsdp.fully_shard`.
 
+use super::mixed_precision::MixedPrecisionPolicy;
 use super::module::FsdpModule;
 use super::parameter::Parameter;
-use super::schedule::{Schedule, lock};
+use super::schedule::Schedule;
 use super::unit::Unit;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
@@ -11,52 +12,35 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use tch::Kind;
 use tch::nn::{Path, VarStore};
-use tch_parallel_base::options;
+use tch_parallel_base::lock;
 
 /// The keyword arguments of `fully_shard`.
 #[derive(Debug, Clone, Default)]
 pub struct FullyShardOptions {
-    /// Whether the whole parameters are freed after a forward pass, and gathered again for the backward
-    /// pass: less memory against another all-gather. `None`: yes, but for the root, whose backward
-    /// pass begins at once.
+    /// Whether to free the whole parameters after the forward pass and gather them again for the
+    /// backward pass. This saves memory and costs another all-gather. `None` means yes for every unit
+    /// but the root, whose backward pass comes next anyway.
     pub reshard_after_forward: Option<bool>,
-    /// The kinds of numbers in which the model computes and reduces.
+    /// The kinds of numbers in which the model computes and its gradients are reduced.
     pub mp_policy: MixedPrecisionPolicy,
-}
-
-options! {
-    /// `torch.distributed.fsdp.MixedPrecisionPolicy`, with PyTorch's defaults: `None` leaves a kind as
-    /// it is. The shards, and with them the optimizer, keep the kind in which the model was built.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct MixedPrecisionPolicy {
-        /// Of the gathered parameters, and so of what the layers compute.
-        pub param_dtype: Option<Kind> = None,
-        /// Of the gradients while they are reduced, and added up without a reduction. `None`: that of
-        /// the gathered parameters.
-        pub reduce_dtype: Option<Kind> = None,
-        /// Of what each block returns.
-        pub output_dtype: Option<Kind> = None,
-        /// Whether each block's inputs become `param_dtype`.
-        pub cast_forward_inputs: bool = true,
-    }
 }
 
 /// `torch.distributed.fsdp.fully_shard` (FSDP2): shards the parameters, the gradients and the
 /// optimizer's state over the ranks of a group.
 ///
-/// Each block that is built with [`shard`](Self::shard) is a unit: its parameters are gathered before its
-/// forward and its backward pass and freed after them, and its gradients are reduced to each rank's
-/// shard while the backward pass goes on. What is left belongs to the [`root`](Self::root). A block is
-/// sharded as soon as it is built, so that no rank ever holds the whole model.
+/// Each block that is built with [`shard`](Self::shard) is a unit: its parameters are gathered
+/// before its forward and backward passes and freed afterwards, and its gradients are reduced to
+/// shards while the backward pass continues. All other parameters belong to the
+/// [`root`](Self::root). A block is sharded as soon as it is built, so no rank ever holds the whole
+/// model.
 ///
-/// The layers are tch's own. From here on, the variable store holds the shards: an optimizer made from
-/// it trains them, and [`VarStore::save`] would write one rank's. Use the same seed on all ranks, so
-/// that they begin with the shards of one model.
+/// The layers are tch's own. Once a block is sharded, the variable store holds its shards: an
+/// optimizer made from the store trains these, and [`VarStore::save`] would write only this rank's.
+/// Use the same seed on all ranks, so that their shards belong to one model.
 ///
-/// The bits are those of PyTorch's `fully_shard`. With more than two ranks they differ from
-/// DistributedDataParallel's, which adds in another order.
+/// Results equal those of PyTorch's `fully_shard` to the last bit. With more than two ranks they
+/// differ from DistributedDataParallel's, which adds gradients in another order.
 ///
 /// ```
 /// use tch::nn::{self, ModuleT};
@@ -72,7 +56,8 @@ options! {
 ///
 /// impl nn::ModuleT for Net {
 ///     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-///         let block = |xs: Tensor, block: &FsdpModule<nn::Linear>| block.forward_t(&xs, train).relu();
+///         let block = |xs: Tensor, block: &FsdpModule<nn::Linear>| block.forward_t(&xs,
+/// train).relu();
 ///         self.blocks.iter().fold(xs.shallow_clone(), block).apply_t(&self.head, train)
 ///     }
 /// }
@@ -99,20 +84,20 @@ pub struct FullyShard<'a> {
     vs: &'a VarStore,
     group: ProcessGroup,
     options: FullyShardOptions,
-    schedule: Arc<Schedule>,
-    /// The variables that are shards by now.
+    schedule: Arc<Schedule<Unit>>,
+    /// The variables that have been replaced by shards.
     shards: Arc<Mutex<HashSet<usize>>>,
 }
 
 impl<'a> FullyShard<'a> {
-    /// Shards over the ranks of `group` what will be built in `vs`.
+    /// Shards what is built in `vs` from now on over the ranks of `group`.
     pub fn new(vs: &'a VarStore, group: &ProcessGroup, options: FullyShardOptions) -> Self {
         let (group, schedule, shards) = (group.clone(), Arc::default(), Arc::default());
         FullyShard { vs, group, options, schedule, shards }
     }
 
-    /// The same model, with other options for the blocks that are built with what this returns: in
-    /// PyTorch, every call of `fully_shard` has its own.
+    /// The same model with other options, for the blocks that are built with the result. In PyTorch,
+    /// each call of `fully_shard` has its own options.
     pub fn with(&self, options: FullyShardOptions) -> FullyShard<'a> {
         FullyShard {
             vs: self.vs,
@@ -123,8 +108,8 @@ impl<'a> FullyShard<'a> {
         }
     }
 
-    /// Makes a unit of the block that `build` builds below `path`: of all its parameters that no unit
-    /// inside it has.
+    /// Builds a block below `path` and makes it a unit, with all its parameters that do not belong
+    /// to a unit inside it.
     ///
     /// # Errors
     /// [`Error::Argument`] for a parameter that is a scalar, and for parameters of different kinds.
@@ -140,7 +125,7 @@ impl<'a> FullyShard<'a> {
         self.unit(module, first, name.join("."))
     }
 
-    /// Makes the root of the whole model, which `build` builds with [`shard`](Self::shard) for its blocks.
+    /// Builds the whole model, whose blocks `build` makes with [`shard`](Self::shard).
     ///
     /// # Errors
     /// Those of `build`, and [`Error::Argument`] for a parameter that is a scalar.
@@ -149,7 +134,7 @@ impl<'a> FullyShard<'a> {
         self.unit(module, 0, String::new())
     }
 
-    /// A unit of the variables from number `first` on that are not shards yet.
+    /// Makes a unit of the variables from number `first` on that are not yet shards.
     fn unit<M>(&self, module: M, first: usize, name: String) -> Result<FsdpModule<M>> {
         let is_root = name.is_empty();
         let parameters = self.shard_variables(first)?;
@@ -171,7 +156,7 @@ impl<'a> FullyShard<'a> {
         Ok(FsdpModule::new(module, unit, policy, &self.group))
     }
 
-    /// Replaces the variables in the store by their shards.
+    /// Replaces these variables in the store with their shards.
     fn shard_variables(&self, first: usize) -> Result<Vec<Parameter>> {
         let mut variables = lock(&self.vs.variables_);
         let mut shards = lock(&self.shards);
@@ -205,7 +190,7 @@ impl fmt::Debug for FullyShard<'_> {
     }
 }
 
-/// What is gathered together lies in one buffer.
+/// The parameters of a unit share one buffer.
 fn check_kinds(parameters: &[Parameter]) -> Result<()> {
     let Some(first) = parameters.first() else { return Ok(()) };
     let other = parameters.iter().find(|it| it.whole_kind() != first.whole_kind());
@@ -216,8 +201,9 @@ fn check_kinds(parameters: &[Parameter]) -> Result<()> {
     })
 }
 
-/// PyTorch's order (`_get_managed_modules`): the parameters of a module's children come before its own.
-/// A number's place in the flat buffer decides in which order the ranks' values of it are added.
+/// PyTorch's order (`_get_managed_modules`): the parameters of a module's children come before its
+/// own. The order matters: the position in the flat buffer decides in which order the ranks' values
+/// are added.
 fn children_before_own(parameters: Vec<(String, Parameter)>) -> Vec<Parameter> {
     let mut children: Vec<(String, Vec<(String, Parameter)>)> = Vec::new();
     let mut own = Vec::new();

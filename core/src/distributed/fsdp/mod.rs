@@ -1,21 +1,26 @@
-//! Models larger than a device: every rank holds a shard of each parameter, and gathers the whole ones
-//! of a block only while it is used. Uses `collectives`, `group` and `fault`.
+//! Models larger than a device: each rank holds a shard of every parameter, and gathers a block's
+//! whole parameters only while the block is used. Uses `collectives`, `group` and `fault`.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `fully_shard` | [`FullyShard`], which shards a model while it is built, and its options |
+//! | `mixed_precision` | [`MixedPrecisionPolicy`], the kinds of numbers it uses |
 //! | `module` | [`FsdpModule`], a block whose parameters are whole only while it is used |
-//! | `unit` | what happens to a block's parameters, from one pass to the next |
-//! | `schedule` | what the units of a model know of each other during a step |
+//! | `unit` | what happens to a block's parameters during a step |
+//! | `reduction` | the mean of the ranks' gradients |
+//! | `schedule` | what the units of a model share: their order, the end of a pass, failures |
 //! | `parameter` | one parameter, whole or as shards |
-//! | `shards` | which tensors are shards |
+//! | `shards` | which tensors are shards, and what refuses them |
 
 mod fully_shard;
+mod mixed_precision;
 mod module;
 mod parameter;
+mod reduction;
 mod schedule;
 pub(crate) mod shards;
 mod unit;
 
-pub use fully_shard::{FullyShard, FullyShardOptions, MixedPrecisionPolicy};
+pub use fully_shard::{FullyShard, FullyShardOptions};
+pub use mixed_precision::MixedPrecisionPolicy;
 pub use module::FsdpModule;

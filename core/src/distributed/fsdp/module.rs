@@ -1,6 +1,6 @@
 //! A block whose parameters are whole only while it is used: `FSDPModule`.
 
-use super::fully_shard::MixedPrecisionPolicy;
+use super::mixed_precision::{MixedPrecisionPolicy, cast};
 use super::unit::Unit;
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
@@ -12,13 +12,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use tch::nn::ModuleT;
-use tch::{Kind, Tensor, no_grad};
+use tch::{Tensor, no_grad};
 
 /// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`
 ///
 /// A module with one input and one output works with tch's [`ModuleT`], any other with
-/// [`forward`](Self::forward). All ranks must run the same blocks in the same order, in training and in
-/// evaluation.
+/// [`forward`](Self::forward). All ranks must run the same blocks in the same order, in training
+/// and in evaluation.
 pub struct FsdpModule<M> {
     module: M,
     unit: Arc<Unit>,
@@ -36,14 +36,15 @@ impl<M> FsdpModule<M> {
         FsdpModule { module, unit, policy, group: group.clone() }
     }
 
-    /// Calls `f` with the module, whose parameters are whole meanwhile, and the inputs.
+    /// Calls `f` with the module and the inputs, while the module's parameters are whole.
     ///
-    /// Pass all tensors that need gradients as inputs. One that `f` captures gets its gradient too, but
-    /// then the block's gradients are reduced, and its parameters freed, only at the end of the
-    /// backward pass.
+    /// Pass all tensors that require gradients as inputs. If `f` captures them all instead, the
+    /// result is the same, but the block's parameters are not freed, nor its gradients reduced,
+    /// until the end of the backward pass.
     ///
     /// # Errors
-    /// [`Error::Collective`] if the parameters of this block, or of one inside it, could not be gathered.
+    /// [`Error::Collective`] if the parameters of this block, or of one inside it, could not be
+    /// gathered.
     pub fn forward<I: Tensors, O: Tensors>(
         &self,
         inputs: I,
@@ -78,15 +79,16 @@ impl<M> FsdpModule<M> {
         Ok(outputs)
     }
 
-    /// `loss.backward()`: afterwards every rank has its shards of the gradients, averaged over the ranks.
+    /// `loss.backward()`: afterwards each rank has its shards of the gradients, averaged over the
+    /// ranks.
     ///
-    /// After an error that is not one of the group's, the parameters of all blocks are freed and gradients
-    /// that were not reduced are dropped. If it was the same on all ranks, the model can be used again;
-    /// otherwise this rank must end, because the others wait for it.
+    /// On an error, the parameters of all blocks are freed, and gradients that have not been
+    /// reduced are dropped. After an [`Error::Tensor`] on all ranks, the model can be used again.
+    /// If only this rank has failed, it must exit: the others wait for it.
     ///
     /// # Errors
-    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout; [`Error::Tensor`]
-    /// if only this rank's pass failed.
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout;
+    /// [`Error::Tensor`] if only this rank's pass failed.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         backward_from(loss).map_err(|error| match self.unit.schedule().recover() {
             Some(kept) => kept,
@@ -95,20 +97,20 @@ impl<M> FsdpModule<M> {
         })
     }
 
-    /// Whether the backward passes from now on reduce the gradients of this block and of those inside
-    /// it. If not, the whole gradients stay and add up: without a reduction for each batch, but with
-    /// the memory of all gradients. `model.set_requires_gradient_sync(sync)`
+    /// Whether backward passes reduce the gradients of this block and of those inside it. If not,
+    /// whole gradients accumulate, which saves the reductions but takes the memory of all gradients.
+    /// `model.set_requires_gradient_sync(sync)`
     pub fn set_requires_gradient_sync(&self, sync: bool) {
         self.units().iter().for_each(|unit| unit.set_requires_gradient_sync(sync));
     }
 
-    /// Whether the parameters of this block and of those inside it are freed after their backward pass.
+    /// Whether to free the parameters of this block and of those inside it after their backward pass.
     /// `model.set_reshard_after_backward(reshard)`
     pub fn set_reshard_after_backward(&self, reshard: bool) {
         self.units().iter().for_each(|unit| unit.set_reshard_after_backward(reshard));
     }
 
-    /// Gathers the parameters of this block, without those of the blocks inside it. A collective.
+    /// Gathers this block's own parameters, not those of the blocks inside it. A collective.
     /// `model.unshard()`
     ///
     /// # Errors
@@ -117,16 +119,16 @@ impl<M> FsdpModule<M> {
         self.unit.unshard()
     }
 
-    /// Frees the whole parameters of this block. `model.reshard()`
+    /// Frees this block's whole parameters. `model.reshard()`
     ///
     /// # Errors
-    /// [`Error::Tensor`] if libtorch refuses.
+    /// [`Error::Tensor`] if libtorch reports an error.
     pub fn reshard(&self) -> Result<()> {
         self.unit.reshard()
     }
 
-    /// The whole parameters of this block and of those inside it, on every rank: they must fit there. A
-    /// collective. `get_model_state_dict` with `full_state_dict=True`
+    /// The whole parameters of this block and of those inside it. A collective: each rank gets all of
+    /// them, so they must fit into its memory. `get_model_state_dict` with `full_state_dict=True`
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
@@ -135,13 +137,13 @@ impl<M> FsdpModule<M> {
         shards.map(|(name, size, part)| Ok((name, self.whole(&size, &part)?))).collect()
     }
 
-    /// Sets the parameters of this block and of those inside it from whole ones, of which each rank takes
-    /// its rows: no collective. Other entries are ignored. `set_model_state_dict` with
+    /// Sets the parameters of this block and of those inside it from whole ones. Each rank takes
+    /// its rows; this is not a collective. Other entries are ignored. `set_model_state_dict` with
     /// `full_state_dict=True`
     ///
     /// # Errors
-    /// [`Error::Argument`] for a dict in which a parameter is missing or has another shape. Parameters
-    /// may have been set by then.
+    /// [`Error::Argument`] if a parameter is missing or has another shape. Some parameters may
+    /// already have been set.
     pub fn load_full_state_dict(&self, state_dict: &HashMap<String, Tensor>) -> Result<()> {
         self.units().iter().try_for_each(|unit| unit.load(state_dict))
     }
@@ -153,12 +155,12 @@ impl<M> FsdpModule<M> {
         Ok(parts.f_narrow(0, 0, size.iter().product())?.f_view(size)?)
     }
 
-    /// The module itself. Its parameters can be read only while they are whole.
+    /// The module itself. Its parameters can only be read while they are whole.
     pub fn module(&self) -> &M {
         &self.module
     }
 
-    /// This block's unit and those of the blocks inside it.
+    /// The units of this block and of those inside it.
     fn units(&self) -> Vec<Arc<Unit>> {
         let mut units = self.unit.schedule().units();
         let own = &self.unit.name;
@@ -167,18 +169,6 @@ impl<M> FsdpModule<M> {
         units.retain(|unit| own.is_empty() || unit.name == *own || is_inside(&unit.name));
         units
     }
-}
-
-/// Brings all floating-point tensors to this kind.
-fn cast(tensors: &mut impl Tensors, kind: Option<Kind>) -> Result<()> {
-    let Some(kind) = kind else { return Ok(()) };
-    let mut outcome = Ok(());
-    tensors.visit(&mut |tensor| {
-        if tensor.is_floating_point() && outcome.is_ok() {
-            outcome = tensor.f_to_kind(kind).map(|cast| *tensor = cast);
-        }
-    });
-    Ok(outcome?)
 }
 
 fn collect(of: &mut impl Tensors) -> Vec<Tensor> {
@@ -199,8 +189,8 @@ impl<M: ModuleT> FsdpModule<M> {
 
 impl<M: ModuleT> ModuleT for FsdpModule<M> {
     /// # Panics
-    /// If [`f_forward_t`](Self::f_forward_t) returns an error. Within the forward pass of another block,
-    /// that one returns the error.
+    /// If [`f_forward_t`](Self::f_forward_t) returns an error, unless this runs within the forward
+    /// pass of another block, which then returns the error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         self.f_forward_t(xs, train).unwrap_or_else(|error| self.unit.schedule().fail(error))
     }

@@ -7,34 +7,32 @@ use c10d_sys::storage::{Memory, version};
 use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Kind, Tensor, no_grad};
 
-/// A parameter, of which each rank owns some rows of the first dimension.
+/// A parameter. Each rank owns some of its rows, along the first dimension.
 #[derive(Debug)]
 pub(super) struct Parameter {
     pub name: String,
-    /// What the module's layers hold: a leaf of autograd, whose memory comes and goes.
+    /// The leaf that the module's layers hold. Its memory comes and goes.
     whole: Tensor,
-    /// The memory of `whole`, `[ranks, rows * row]`, with a version counter of its own: what is written
-    /// through it does not change the leaf.
+    /// The memory of `whole` as `[ranks, rows * row]`, with its own version counter: writing to it
+    /// does not count as a change of the leaf.
     padded: Tensor,
     memory: Memory,
-    /// What the gradients of passes without a reduction have added up to, if it is not the leaf's own.
+    /// The sum of gradients that have not been reduced, unless the leaf's own `grad` holds it.
     accumulated: Option<Tensor>,
-    /// This rank's rows, padded with zeros to as many as every rank has.
+    /// This rank's rows, padded with zeros to the same number on each rank.
     padded_shard: Tensor,
-    /// This rank's rows: what the optimizer and the store hold. A view of the padded ones.
+    /// This rank's rows, as the optimizer and the store hold them. A view of `padded_shard`.
     shard: Tensor,
     _registered: Registered,
     /// The first of this rank's rows.
     begin: i64,
-    /// The version of the shard when the whole parameter was last gathered.
+    /// The shard's version when the whole parameter was last gathered.
     gathered_version: i64,
 }
 
 impl Parameter {
-    /// Keeps this rank's rows of a variable, and frees the others'. The variable's handles stay valid,
-    /// but have no memory until the parameter is gathered.
-    ///
-    /// The whole parameter is of `kind`, if that is given, and otherwise like its shards.
+    /// Keeps this rank's rows of a variable and frees the rest. Handles to the variable stay valid,
+    /// but have no memory until the parameter is gathered, in `kind` if that is given.
     pub fn shard(
         name: String,
         mut whole: Tensor,
@@ -84,7 +82,7 @@ impl Parameter {
         })
     }
 
-    /// Its rows of this rank, as the store and the optimizer hold them.
+    /// This rank's rows, as the store and the optimizer hold them.
     pub fn local(&self) -> &Tensor {
         &self.shard
     }
@@ -94,23 +92,23 @@ impl Parameter {
         self.whole.size()
     }
 
-    /// This rank's part of what is gathered: as many numbers on every rank.
+    /// This rank's part of what is gathered, padded to the same length on each rank.
     pub fn part(&self) -> &Tensor {
         &self.padded_shard
     }
 
-    /// What the whole parameter is made of.
+    /// The kind of the whole parameter.
     pub fn whole_kind(&self) -> Kind {
         self.padded.kind()
     }
 
-    /// Takes this rank's rows of a whole parameter.
+    /// Copies this rank's rows from a whole parameter.
     pub fn load(&mut self, whole: &Tensor) -> Result<()> {
         let own = self.shard.size().first().copied().unwrap_or_default();
         no_grad(|| Ok(self.shard.f_copy_(&whole.f_narrow(0, self.begin, own)?)?))
     }
 
-    /// An error unless the store still holds the shard as it was made.
+    /// Fails unless the store still holds the shard as it was made.
     pub fn check(&self) -> Result<()> {
         let there =
             self.shard.numel() == 0 || self.shard.data_ptr() == self.padded_shard.data_ptr();
@@ -120,7 +118,7 @@ impl Parameter {
         Err(Error::argument(
             format!("the parameter {}", self.name),
             "another tensor than the shard that FullyShard made",
-            "changed in place: call set_kind, set_data and the like before the model is sharded",
+            "that shard: call set_kind, set_data and the like before the model is sharded",
         ))
     }
 
@@ -129,7 +127,7 @@ impl Parameter {
         version(&self.shard) != self.gathered_version
     }
 
-    /// Makes the parameter whole of all ranks' parts, `[ranks, rows * row]`.
+    /// Assembles the whole parameter from all ranks' parts, `[ranks, rows * row]`.
     pub fn set_whole(&mut self, parts: &Tensor) -> Result<()> {
         self.memory.allocate().map_err(Error::engine("unshard"))?;
         self.padded.f_copy_(parts)?;
@@ -137,7 +135,8 @@ impl Parameter {
         Ok(())
     }
 
-    /// Whether autograd computes a gradient is up to the shard: the store freezes only what it holds.
+    /// Gives the whole parameter the shard's `requires_grad`: `VarStore::freeze` only reaches the
+    /// shard.
     pub fn freeze_like_shard(&mut self) -> Result<()> {
         if self.whole.requires_grad() != self.shard.requires_grad() {
             self.whole = self.whole.f_set_requires_grad(self.shard.requires_grad())?;
@@ -150,14 +149,14 @@ impl Parameter {
             return Ok(());
         }
         let message = format!(
-            "{} is sharded: its values can be read only in the forward and backward pass of its block, \
-             and between unshard and reshard",
+            "{} is sharded: it can only be read during the forward and backward passes of its block, \
+             or between unshard and reshard",
             self.name
         );
         self.memory.free(&message).map_err(Error::engine("reshard"))
     }
 
-    /// The gradient of the whole parameter, which is left without one.
+    /// Takes the whole parameter's gradient, which is then undefined.
     pub fn take_gradient(&mut self) -> Result<Option<Tensor>> {
         let gradient = self.whole.f_grad()?;
         if gradient.defined() {
@@ -171,9 +170,9 @@ impl Parameter {
         })
     }
 
-    /// Keeps the gradient of the whole parameter for a later pass. It adds up in `kind`.
+    /// Keeps the whole parameter's gradient for a later pass, accumulated in `kind`.
     pub fn keep_gradient(&mut self, kind: Kind) -> Result<()> {
-        // Autograd adds to a gradient of the leaf's own kind.
+        // In the leaf's own kind, autograd accumulates it.
         if kind != self.whole_kind() {
             let gradient = self.take_gradient()?;
             self.accumulated = gradient.map(|it| it.f_to_kind(kind)).transpose()?;

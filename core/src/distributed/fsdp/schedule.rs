@@ -1,57 +1,77 @@
-//! What the units of a model know of each other during a step: `FSDPCommContext` and `FSDPState`.
+//! What the units of a model share during a step: `FSDPCommContext` and `FSDPState`.
 
-use super::unit::Unit;
 use crate::{Error, Result};
 use c10d_sys::backward_hooks::at_end_of_backward;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
+use tch_parallel_base::lock;
 
-/// Shared by all units of a model.
-#[derive(Debug, Default)]
-pub(super) struct Schedule {
-    /// All units, the root first.
-    units: Mutex<Vec<Weak<Unit>>>,
-    step: Mutex<Step>,
+/// What the schedule needs of a unit.
+pub(super) trait Member: Send + Sync + 'static {
+    /// Completes the unit's backward pass when the whole pass ends.
+    fn finish_backward(&self) -> Result<()>;
+
+    /// Undoes what a failed pass has left half done.
+    fn reset(&self);
 }
 
-#[derive(Debug, Default)]
-struct Step {
-    /// The units in the order of their forward passes, once for each that can be followed by a backward
-    /// pass.
-    post_forward_order: Vec<Weak<Unit>>,
-    /// Whether the end of the backward pass that runs is watched.
+/// Shared by all units of a model.
+#[derive(Debug)]
+pub(super) struct Schedule<U> {
+    /// All units, the root first.
+    units: Mutex<Vec<Weak<U>>>,
+    step: Mutex<Step<U>>,
+}
+
+#[derive(Debug)]
+struct Step<U> {
+    /// The units in the order of their forward passes, without passes that compute no gradients.
+    post_forward_order: Vec<Weak<U>>,
+    /// Whether the end of the current backward pass is watched.
     is_watched: bool,
-    /// How many blocks' forward passes are running, one inside the other.
+    /// The number of nested forward passes that are running.
     depth: usize,
     /// Why the pass has failed.
     failure: Option<Error>,
 }
 
-impl Schedule {
-    pub fn add(&self, unit: &Arc<Unit>, is_root: bool) {
+impl<U> Default for Schedule<U> {
+    fn default() -> Self {
+        Schedule { units: Mutex::default(), step: Mutex::default() }
+    }
+}
+
+impl<U> Default for Step<U> {
+    fn default() -> Self {
+        Step { post_forward_order: Vec::new(), is_watched: false, depth: 0, failure: None }
+    }
+}
+
+impl<U: Member> Schedule<U> {
+    pub fn add(&self, unit: &Arc<U>, is_root: bool) {
         let mut units = lock(&self.units);
         let place = if is_root { 0 } else { units.len() };
         units.insert(place, Arc::downgrade(unit));
     }
 
-    pub fn units(&self) -> Vec<Arc<Unit>> {
+    pub fn units(&self) -> Vec<Arc<U>> {
         lock(&self.units).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Notes the forward pass of a unit, and returns its place in the order.
-    pub fn note_forward(&self, unit: &Arc<Unit>) -> usize {
+    /// Records a unit's forward pass and returns its place in the order.
+    pub fn note_forward(&self, unit: &Arc<U>) -> usize {
         let order = &mut lock(&self.step).post_forward_order;
         order.push(Arc::downgrade(unit));
         order.len() - 1
     }
 
-    /// The unit whose forward pass came before that one, and whose backward pass comes after it.
-    pub fn before(&self, place: usize) -> Option<Arc<Unit>> {
+    /// The unit before this place in the order, whose backward pass comes next.
+    pub fn before(&self, place: usize) -> Option<Arc<U>> {
         lock(&self.step).post_forward_order.get(place.checked_sub(1)?)?.upgrade()
     }
 
-    /// Has the units that no hook has told of the backward pass do what is left, once it is over.
+    /// Completes the backward pass of all units when the whole pass ends.
     pub fn watch_backward(self: &Arc<Self>) -> Result<()> {
         if std::mem::replace(&mut lock(&self.step).is_watched, true) {
             return Ok(());
@@ -69,7 +89,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// For a hook: keeps the error for whoever has started the backward pass.
+    /// For a hook: keeps the error for the caller of the backward pass.
     pub fn kept(&self, result: Result<()>) -> Result<(), c10d_sys::Error> {
         result.map_err(|error| {
             let message = error.to_string();
@@ -78,7 +98,7 @@ impl Schedule {
         })
     }
 
-    /// Runs the forward pass of a block's module. If a block inside it has failed, returns its error.
+    /// Runs a module's forward pass. Returns the error of a block inside it, if one has failed.
     pub fn run<T>(&self, forward: impl FnOnce() -> T) -> Result<T> {
         lock(&self.step).depth += 1;
         let outcome = catch_unwind(AssertUnwindSafe(forward));
@@ -89,8 +109,8 @@ impl Schedule {
         })
     }
 
-    /// Ends the forward pass that has failed: within that of another block, which returns the error,
-    /// and otherwise with a panic, because the caller expects no error.
+    /// Ends a failed forward pass. An enclosing block's pass returns the error; without one, this
+    /// panics, because the caller expects no error.
     pub fn fail(&self, error: Error) -> ! {
         let message = error.to_string();
         {
@@ -104,7 +124,6 @@ impl Schedule {
         panic!("{message}")
     }
 
-    /// Takes back what a pass that has failed has left half done.
     fn reset(&self) {
         for unit in self.units() {
             unit.reset();
@@ -113,21 +132,21 @@ impl Schedule {
         *step = Step { depth: step.depth, failure: step.failure.take(), ..Step::default() };
     }
 
-    /// Why the last pass has failed.
+    /// Resets all units, and returns why the last pass has failed.
     pub fn recover(&self) -> Option<Error> {
         self.reset();
         lock(&self.step).failure.take()
     }
 }
 
-/// Waits for the end of a backward pass, which need not be that of this model alone. If the pass fails,
+/// Watches for the end of a backward pass, which may cover several models. If the pass fails,
 /// autograd drops this without calling it.
-struct Watch {
-    schedule: Arc<Schedule>,
+struct Watch<U: Member> {
+    schedule: Arc<Schedule<U>>,
     has_ended: AtomicBool,
 }
 
-impl Watch {
+impl<U: Member> Watch<U> {
     fn end(&self) -> Result<(), c10d_sys::Error> {
         let outcome = self.schedule.kept(self.schedule.finish_backward());
         self.has_ended.store(outcome.is_ok(), Ordering::Relaxed);
@@ -135,15 +154,10 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl<U: Member> Drop for Watch<U> {
     fn drop(&mut self) {
         if !self.has_ended.load(Ordering::Relaxed) {
             self.schedule.reset();
         }
     }
-}
-
-/// What a panic has left is put in order by `recover`.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,17 +1,17 @@
-//! Which tensors are shards, for what must treat them in another way than whole parameters.
+//! Which tensors are shards, for code that must tell them from whole parameters.
 
-use super::schedule::lock;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tch::Tensor;
+use tch_parallel_base::lock;
 
-/// The group of each shard, by the shard's identity.
+/// The group of each shard, by the tensor's identity.
 static SHARDS: Mutex<BTreeMap<usize, ProcessGroup>> = Mutex::new(BTreeMap::new());
 
-/// Keeps a shard known as one.
+/// Lists a shard as long as this lives.
 #[derive(Debug)]
 pub(super) struct Registered(usize);
 
@@ -24,7 +24,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // Dropped after the lock is free, since this may be the group's last handle.
+        // Dropped without the lock, because this may be the group's last handle.
         let group = lock(&SHARDS).remove(&self.0);
         drop(group);
     }
@@ -44,12 +44,12 @@ pub(crate) fn group_of(parameters: &[Tensor]) -> Result<Option<ProcessGroup>> {
     }
     Err(Error::argument(
         "parameters",
-        "a list of whole parameters and of shards of FullyShard, or of shards over different groups",
-        "of one sort, since they need different treatment",
+        "a list that mixes whole parameters with shards of FullyShard, or shards of different groups",
+        "a list of only one of these: call this once for each",
     ))
 }
 
-/// Refuses shards where only whole parameters make sense. `instead` says what to do.
+/// Refuses shards where only whole parameters work. `instead` says what to do.
 pub(crate) fn refuse<'a>(
     what: &str,
     parameters: impl IntoIterator<Item = &'a (String, Tensor)>,

@@ -1,28 +1,28 @@
-//! What happens to the parameters of a block, from one pass to the next: `FSDPParamGroup`.
+//! What happens to a block's parameters during a step: `FSDPParamGroup`.
 
 use super::parameter::Parameter;
-use super::schedule::{Schedule, lock};
+use super::reduction::mean_of_part;
+use super::schedule::{Member, Schedule};
 use crate::distributed::collectives::Pending;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
-use c10d_sys::ReduceOp;
-use c10d_sys::arithmetic::div_number_;
 use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
 use c10d_sys::tensor::grad_enabled;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tch::{Kind, Tensor, no_grad};
+use tch_parallel_base::lock;
 
-/// The parameters of a block that no block inside it has taken. They are gathered, freed and reduced
-/// together.
+/// The parameters of a block that do not belong to a block inside it. They are gathered, freed and
+/// reduced together.
 #[derive(Debug)]
 pub(super) struct Unit {
     /// The block's name in the store; empty for the whole model.
     pub name: String,
-    /// What the gradients are reduced in, unless that is their own kind.
+    /// The kind in which gradients are reduced, if it is not their own.
     reduce_kind: Option<Kind>,
     group: ProcessGroup,
-    schedule: Arc<Schedule>,
+    schedule: Arc<Schedule<Unit>>,
     state: Mutex<State>,
 }
 
@@ -31,12 +31,12 @@ struct State {
     parameters: Vec<Parameter>,
     is_whole: bool,
     stage: Stage,
-    /// What `unshard` has started and nobody has waited for.
-    gathering: Option<Gathering>,
+    /// A prefetch: all ranks' parts of the parameters, one rank after the other.
+    gathering: Option<Pending<Tensor>>,
     reshard_after_forward: bool,
     reshard_after_backward: bool,
     syncs_gradients: bool,
-    /// The places of its forward passes in the order of all.
+    /// The places of its forward passes in the schedule's order.
     post_forward_places: Vec<usize>,
 }
 
@@ -44,15 +44,8 @@ struct State {
 enum Stage {
     Idle,
     Backward,
-    /// The gradients of this pass have been reduced.
+    /// The backward pass is over, and its gradients are reduced.
     Reduced,
-}
-
-/// All ranks' parts of the parameters, one rank's after the other.
-#[derive(Debug)]
-enum Gathering {
-    Arrived(Tensor),
-    UnderWay(Pending<Tensor>),
 }
 
 impl Unit {
@@ -62,7 +55,7 @@ impl Unit {
         reshard_after_forward: bool,
         reduce_kind: Option<Kind>,
         group: &ProcessGroup,
-        schedule: &Arc<Schedule>,
+        schedule: &Arc<Schedule<Unit>>,
     ) -> Arc<Self> {
         let state = State {
             parameters,
@@ -78,7 +71,7 @@ impl Unit {
         Arc::new(Unit { name, reduce_kind, group, schedule, state })
     }
 
-    pub fn schedule(&self) -> &Arc<Schedule> {
+    pub fn schedule(&self) -> &Arc<Schedule<Unit>> {
         &self.schedule
     }
 
@@ -90,50 +83,19 @@ impl Unit {
         lock(&self.state).reshard_after_backward = reshard;
     }
 
-    /// Starts to gather the parameters, unless that is done or under way. Without `is_async`, other
-    /// ranks are waited for at once.
-    fn start_to_gather(&self, is_async: bool) -> Result<()> {
+    /// Makes the parameters whole. A collective unless they already are.
+    pub fn unshard(&self) -> Result<()> {
         let mut state = lock(&self.state);
-        state.parameters.iter_mut().try_for_each(Parameter::freeze_like_shard)?;
-        if state.is_whole && state.parameters.iter().any(Parameter::is_stale) {
-            // An optimizer has made a step since.
-            state.reshard()?;
-        }
-        if state.is_whole || state.gathering.is_some() || state.parameters.is_empty() {
+        if !state.is_due()? {
             return Ok(());
         }
-        state.parameters.iter().try_for_each(Parameter::check)?;
-        let parts: Vec<_> = state.parameters.iter().map(Parameter::part).collect();
-        let (ranks, rank) = (self.group.world_size() as i64, self.group.rank() as i64);
-        let length: i64 = parts.iter().map(|part| part.numel() as i64).sum();
-        let kind = state.parameters[0].whole_kind();
-        let mut all = self.group.allocate_tensor(&[ranks * length], kind)?;
-        let own = all.f_narrow(0, rank * length, length)?;
-        no_grad(|| {
-            if kind == parts[0].kind() {
-                return Tensor::f_cat_out(&own, &parts, 0).map(drop);
-            }
-            let lengths: Vec<_> = parts.iter().map(|part| part.numel() as i64).collect();
-            let places = own.f_split_with_sizes(lengths, 0)?;
-            places.into_iter().zip(&parts).try_for_each(|(mut place, part)| place.f_copy_(part))
-        })?;
-        state.gathering = Some(if is_async {
-            Gathering::UnderWay(self.group.all_gather_into_tensor_async(all, own)?)
-        } else {
-            self.group.all_gather_into_tensor(&mut all, &own)?;
-            Gathering::Arrived(all)
-        });
-        Ok(())
-    }
-
-    /// Makes the parameters whole.
-    pub fn unshard(&self) -> Result<()> {
-        self.start_to_gather(false)?;
-        let mut state = lock(&self.state);
         let all = match state.gathering.take() {
-            None => return Ok(()),
-            Some(Gathering::Arrived(all)) => all,
-            Some(Gathering::UnderWay(pending)) => pending.wait()?,
+            Some(pending) => pending.wait()?,
+            None => {
+                let (mut all, own) = self.copy_in(&state)?;
+                self.group.all_gather_into_tensor(&mut all, &own)?;
+                all
+            }
         };
         let all = all.f_view([self.group.world_size() as i64, -1])?;
         let mut begin = 0;
@@ -149,19 +111,45 @@ impl Unit {
         Ok(())
     }
 
+    /// Starts to gather the parameters for a later `unshard`.
+    fn prefetch(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        if state.is_due()? && state.gathering.is_none() {
+            let (all, own) = self.copy_in(&state)?;
+            state.gathering = Some(self.group.all_gather_into_tensor_async(all, own)?);
+        }
+        Ok(())
+    }
+
+    /// A buffer for all ranks' parts, and a view of this rank's part, which is filled.
+    fn copy_in(&self, state: &State) -> Result<(Tensor, Tensor)> {
+        state.parameters.iter().try_for_each(Parameter::check)?;
+        let parts: Vec<_> = state.parameters.iter().map(Parameter::part).collect();
+        let lengths: Vec<_> = parts.iter().map(|part| part.numel() as i64).collect();
+        let (length, kind) = (lengths.iter().sum::<i64>(), state.parameters[0].whole_kind());
+        let (ranks, rank) = (self.group.world_size() as i64, self.group.rank() as i64);
+        let all = self.group.allocate_tensor(&[ranks * length], kind)?;
+        let own = all.f_narrow(0, rank * length, length)?;
+        no_grad(|| {
+            let places = own.f_split_with_sizes(lengths, 0)?;
+            places.into_iter().zip(parts).try_for_each(|(mut place, part)| place.f_copy_(part))
+        })?;
+        Ok((all, own))
+    }
+
     /// Frees the whole parameters.
     pub fn reshard(&self) -> Result<()> {
         lock(&self.state).reshard()
     }
 
-    /// Gathers, and has the gradients of all that is computed from these inputs, which need gradients,
-    /// reduced as soon as they are there.
+    /// Gathers the parameters. Their gradients will be reduced as soon as those of `inputs` are
+    /// known.
     pub fn pre_forward(self: &Arc<Self>, inputs: &mut [Tensor]) -> Result<()> {
         if in_backward() {
             return Err(Error::argument(
                 "FullyShard",
-                format!("around the block {:?}, which runs again in a backward pass", self.name),
-                "around a CheckpointWrapper, not within one",
+                format!("inside a CheckpointWrapper, around the block {:?}", self.name),
+                "outside it: shard the block, and wrap what is inside",
             ));
         }
         self.unshard()?;
@@ -197,7 +185,7 @@ impl Unit {
         self.schedule.watch_backward()?;
         {
             let mut state = lock(&self.state);
-            // Another output's hook was first.
+            // The hook of another output has already run.
             if state.stage == Stage::Backward {
                 return Ok(());
             }
@@ -206,12 +194,12 @@ impl Unit {
         self.unshard()?;
         let place = lock(&self.state).post_forward_places.pop();
         if let Some(before) = place.and_then(|place| self.schedule.before(place)) {
-            before.start_to_gather(true)?;
+            before.prefetch()?;
         }
         Ok(())
     }
 
-    /// Frees the whole parameters, and reduces their gradients.
+    /// Frees the whole parameters and reduces their gradients.
     fn post_backward(&self) -> Result<()> {
         let mut state = lock(&self.state);
         state.stage = Stage::Reduced;
@@ -230,67 +218,24 @@ impl Unit {
         if state.reshard_after_backward {
             state.reshard()?;
         }
-        if gradients.is_empty() { Ok(()) } else { no_grad(|| self.reduce(&mut state, gradients)) }
+        if gradients.is_empty() {
+            return Ok(());
+        }
+        let (places, gradients): (Vec<_>, Vec<_>) = gradients.into_iter().unzip();
+        no_grad(|| {
+            let own = mean_of_part(&self.group, gradients, self.reduce_kind)?;
+            let mut begin = 0;
+            for place in places {
+                let parameter = &mut state.parameters[place];
+                let length = parameter.part().numel() as i64;
+                parameter.add_gradient(&own.f_narrow(0, begin, length)?)?;
+                begin += length;
+            }
+            Ok(())
+        })
     }
 
-    fn reduce(&self, state: &mut State, gradients: Vec<(usize, Tensor)>) -> Result<()> {
-        let (places, mut gradients): (Vec<_>, Vec<_>) = gradients.into_iter().unzip();
-        if let Some(kind) = self.reduce_kind {
-            gradients = gradients.iter().map(|it| it.f_to_kind(kind)).collect::<Result<_, _>>()?;
-        }
-        let length_of = |place: &usize| state.parameters[*place].part().numel() as i64;
-        let length: i64 = places.iter().map(length_of).sum();
-        let (ranks, kind) = (self.group.world_size() as i64, gradients[0].kind());
-        let mut all = self.group.allocate_tensor(&[ranks, length], kind)?;
-        let _ = Tensor::f_internal_chunk_cat_out(&all, &gradients, 0, ranks)?;
-        drop(gradients);
-        let mut own = Tensor::f_empty([length], (kind, all.device()))?;
-        let (before, op, after) = division(kind, ranks);
-        divide(&mut all, before)?;
-        let all = all.f_view([ranks * length])?;
-        self.group.reduce_scatter_tensor(&mut own, &all, op)?;
-        divide(&mut own, after)?;
-        let mut begin = 0;
-        for place in places {
-            let parameter = &mut state.parameters[place];
-            let length = parameter.part().numel() as i64;
-            parameter.add_gradient(&own.f_narrow(0, begin, length)?)?;
-            begin += length;
-        }
-        Ok(())
-    }
-
-    /// At the end of a backward pass.
-    pub fn finish_backward(&self) -> Result<()> {
-        if lock(&self.state).stage != Stage::Reduced {
-            // Its input needed no gradient, or nothing that it has computed was used.
-            self.post_backward()?;
-        }
-        let mut state = lock(&self.state);
-        state.stage = Stage::Idle;
-        state.post_forward_places.clear();
-        // The backward pass has not used the unit after all.
-        match state.gathering.take() {
-            Some(Gathering::UnderWay(pending)) => pending.wait().map(drop),
-            _ => Ok(()),
-        }
-    }
-
-    /// After a pass that has failed.
-    pub fn reset(&self) {
-        let mut state = lock(&self.state);
-        state.stage = Stage::Idle;
-        state.post_forward_places.clear();
-        state.gathering = None;
-        for parameter in &mut state.parameters {
-            // Of the pass that has failed, and of those before it that were not reduced. A failure of
-            // that pass says more than one of this.
-            let _ = no_grad(|| parameter.take_gradient());
-        }
-        let _ = state.reshard();
-    }
-
-    /// Takes this rank's rows of whole parameters.
+    /// Copies this rank's rows from whole parameters.
     pub fn load(&self, whole: &HashMap<String, Tensor>) -> Result<()> {
         let expected = |it: &Parameter| format!("one with {} of shape {:?}", it.name, it.size());
         for parameter in &mut lock(&self.state).parameters {
@@ -317,30 +262,46 @@ impl Unit {
     }
 }
 
-/// By what the gradients are divided before they are reduced, and by what after that:
-/// `_get_gradient_divide_factors`. Halves of about equal size, so that 16-bit numbers neither overflow
-/// nor vanish.
-fn division(kind: Kind, ranks: i64) -> (f64, ReduceOp, f64) {
-    if matches!(kind, Kind::Float | Kind::BFloat16) {
-        return (1.0, ReduceOp::Avg, 1.0);
+impl Member for Unit {
+    fn finish_backward(&self) -> Result<()> {
+        if lock(&self.state).stage != Stage::Reduced {
+            // Its input required no gradient, or its output was not used.
+            self.post_backward()?;
+        }
+        let mut state = lock(&self.state);
+        state.stage = Stage::Idle;
+        state.post_forward_places.clear();
+        // The prefetched unit was not used.
+        state.gathering.take().map_or(Ok(()), |pending| pending.wait().map(drop))
     }
-    let mut before = 1;
-    while ranks % before == 0 && ranks > before * before {
-        before *= 2;
-    }
-    (before as f64, ReduceOp::Sum, ranks as f64 / before as f64)
-}
 
-fn divide(tensor: &mut Tensor, by: f64) -> Result<()> {
-    match by == 1.0 {
-        true => Ok(()),
-        false => Ok(div_number_(tensor, by)?),
+    fn reset(&self) {
+        let mut state = lock(&self.state);
+        state.stage = Stage::Idle;
+        state.post_forward_places.clear();
+        state.gathering = None;
+        for parameter in &mut state.parameters {
+            // PyTorch also drops what earlier passes have accumulated. The pass's own error says more
+            // than one from here would.
+            let _ = no_grad(|| parameter.take_gradient());
+        }
+        let _ = state.reshard();
     }
 }
 
 impl State {
+    /// Whether the parameters must be gathered before use.
+    fn is_due(&mut self) -> Result<bool> {
+        self.parameters.iter_mut().try_for_each(Parameter::freeze_like_shard)?;
+        if self.is_whole && self.parameters.iter().any(Parameter::is_stale) {
+            // The optimizer has stepped since.
+            self.reshard()?;
+        }
+        Ok(!self.is_whole && !self.parameters.is_empty())
+    }
+
     fn reshard(&mut self) -> Result<()> {
-        // Also what a gathering that has failed has made whole.
+        // A failed gather may have made some of them whole.
         self.is_whole = false;
         self.parameters.iter_mut().try_for_each(Parameter::free)
     }

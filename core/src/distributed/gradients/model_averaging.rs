@@ -34,10 +34,10 @@ impl PeriodicModelAverager {
     ///
     /// # Errors
     /// Those of [every collective](ProcessGroup#errors); [`Error::Argument`] for shards of
-    /// [`FullyShard`](crate::distributed::FullyShard), which are no models of their own.
+    /// [`FullyShard`](crate::distributed::FullyShard), which are different parts of one model.
     pub fn average_parameters(&mut self, parameters: &[Tensor]) -> Result<()> {
         if shards::group_of(parameters)?.is_some() {
-            let expected = "whole models, one on each rank, that can differ";
+            let expected = "the parameters of a whole model on each rank";
             return Err(Error::argument("parameters", "a list of shards of FullyShard", expected));
         }
         let local_steps = self.step.checked_sub(self.warmup_steps);

@@ -198,8 +198,8 @@ impl ProcessGroup {
 
     /// A tensor for collectives of this group, on its [`exchange_device`](Self::exchange_device) and
     /// with undefined values. With [`Transport::SharedMemory`] it lies in memory that all ranks can
-    /// read and write, so that `all_reduce` and `broadcast` copy nothing, and a rank reads only what it
-    /// needs of the inputs of `reduce_scatter_tensor` and `all_gather`.
+    /// read and write, so that `all_reduce` and `broadcast` copy nothing, and `reduce_scatter_tensor` and
+    /// `all_gather` read inputs where they lie.
     /// `Backend.allocate_tensor`.
     ///
     /// The buckets of [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) are allocated there

@@ -1,4 +1,4 @@
-// Which way each operation goes.
+// How each operation is carried out.
 
 #include "exchange.hpp"
 
@@ -11,7 +11,7 @@ constexpr size_t kSmall = 16 << 10;
 
 struct Exchange::Ways {
   void (Exchange::*small)(const Operation&, const Places&);
-  // In this round, the ranks have agreed that the tensors lie in arenas.
+  // In this round, the ranks have found that the tensors lie in arenas.
   void (Exchange::*in_arena)(const Operation&, const Places&, uint32_t round);
   void (Exchange::*staged)(const Operation&, const Places&);
 };

@@ -47,7 +47,7 @@ void Exchange::broadcast_staged(const Operation& operation, const Places& places
   }
 }
 
-// Copies this rank's values to their place among all, unless they lie there.
+// Copies this rank's values to their output, unless they already lie there.
 void Exchange::keep_own(const Operation& operation, const Places& places) const {
   if (places.outputs[rank_] != places.input) {
     std::memcpy(places.outputs[rank_], places.input, operation.bytes());
@@ -72,35 +72,22 @@ void Exchange::all_gather_from_arena(const Operation& operation, const Places& p
   }
   finish(round);
   keep_own(operation, places);
-  // The others still read this rank's tensor.
+  // The others may still be reading this rank's tensor.
   wait_for_all(&Board::done, round + 1);
 }
 
 void Exchange::all_gather_staged(const Operation& operation, const Places& places) {
   const size_t rounds = (operation.bytes() + kStaged - 1) / kStaged;
-  const auto first_round = round_;
-  round_ += static_cast<uint32_t>(rounds);
   const auto bytes_of = [&](size_t i) { return std::min(kStaged, operation.bytes() - i * kStaged); };
-  const auto stage = [&](size_t i) {
-    const auto round = first_round + static_cast<uint32_t>(i);
-    wait_for_staging(round);
-    std::memcpy(staging(rank_, round), places.input + i * kStaged, bytes_of(i));
-    own().arrived.publish(round + 1);
-  };
-  stage(0);
+  const auto stage = [&](size_t i, char* to) { std::memcpy(to, places.input + i * kStaged, bytes_of(i)); };
   keep_own(operation, places);
-  for (size_t i = 0; i < rounds; ++i) {
-    if (i + 1 < rounds) {
-      stage(i + 1);
-    }
-    const auto round = first_round + static_cast<uint32_t>(i);
+  in_rounds(rounds, stage, [&](size_t i, uint32_t round) {
     for (int offset = 1; offset < size_; ++offset) {
       const auto& peer = peers_[(rank_ + offset) % size_];
       wait(peer, &Board::arrived, round + 1);
       std::memcpy(places.outputs[peer.rank] + i * kStaged, staging(peer.rank, round), bytes_of(i));
     }
-    finish(round);
-  }
+  });
 }
 
 } // namespace c10d_sys

@@ -174,15 +174,15 @@ bool Exchange::others_have_arrived(const Ticket& ticket) const {
          });
 }
 
-// Where the values of an output may be written, one after the other, while other ranks read the input:
-// the output itself, or else a tensor to copy it from afterwards.
+// The tensor to write an output's values to. If writing to the output could change the input while other
+// ranks read it, or if it is not contiguous, this is a new tensor, to be copied to the output afterwards.
 at::Tensor Exchange::place_for(const Operands& operands, size_t index, c10d::OpType type) const {
   const auto& input = operands.input;
   const auto& output = operands.outputs[index];
   const bool gathers = type == c10d::OpType::ALLGATHER;
   const auto begin_of = [](const at::Tensor& tensor) { return static_cast<const char*>(tensor.data_ptr()); };
   const auto end_of = [&](const at::Tensor& tensor) { return begin_of(tensor) + tensor.nbytes(); };
-  // The part of the input that no other rank reads, or that only reads as it is written.
+  // The part of the input that the output may overlap: no other rank reads it, or its values stay the same.
   const auto own = begin_of(input) + (gathers ? 0 : rank_ * output.nbytes());
   const bool is_own = begin_of(output) == own && (!gathers || static_cast<int>(index) == rank_);
   const bool overlaps = begin_of(output) < end_of(input) && begin_of(input) < end_of(output);

@@ -27,7 +27,7 @@
 // for too long may still write to it.
 //
 // exchange.cpp has how ranks find each other and take turns, rounds.cpp how they wait, and
-// collectives.cpp which way an operation goes: those of reductions.cpp or of copies.cpp.
+// collectives.cpp how an operation is carried out, with the functions of reductions.cpp and copies.cpp.
 #pragma once
 
 #include "../guard.hpp"
@@ -128,6 +128,29 @@ class Exchange {
   void broadcast_from_arena(const Operation& operation, const Places& places, uint32_t round);
   void broadcast_staged(const Operation& operation, const Places& places);
 
+  // Carries out further rounds of an operation. `stage(i, buffer)` writes this rank's values of round i,
+  // and `take(i, round)` reads those of the others. Each round is staged before the one before it is read.
+  template <typename Stage, typename Take>
+  void in_rounds(size_t count, Stage stage, Take take) {
+    const auto first = round_;
+    round_ += static_cast<uint32_t>(count);
+    const auto publish = [&](size_t i) {
+      const auto round = first + static_cast<uint32_t>(i);
+      wait_for_staging(round);
+      stage(i, staging(rank_, round));
+      own().arrived.publish(round + 1);
+    };
+    publish(0);
+    for (size_t i = 0; i < count; ++i) {
+      if (i + 1 < count) {
+        publish(i + 1);
+      }
+      const auto round = first + static_cast<uint32_t>(i);
+      take(i, round);
+      finish(round);
+    }
+  }
+
   void meet(uint32_t round);
   void finish(uint32_t round);
   void wait_for_staging(uint32_t round);
@@ -142,7 +165,7 @@ class Exchange {
   const Peer& own_peer() const;
   Board& own() const;
   char* staging(int rank, uint32_t round) const;
-  // The tensor that a rank has said to lie in its arena.
+  // A rank's tensor in its arena.
   char* tensor_of(int rank) const;
   std::string name(const Peer& peer) const;
 

@@ -74,26 +74,15 @@ void Exchange::all_reduce_staged(const Operation& operation, const Places& place
   const size_t size = fold.element_size;
   const size_t per_round = kStaged / size;
   const size_t rounds = (operation.count + per_round - 1) / per_round;
-  const auto first_round = round_;
-  round_ += static_cast<uint32_t>(rounds);
   const auto count_of = [&](size_t i) { return std::min(per_round, operation.count - i * per_round); };
-  // Makes this rank's values of a round readable, except for its own slice.
-  const auto stage = [&](size_t i) {
-    const auto round = first_round + static_cast<uint32_t>(i);
+  // Everything except this rank's own slice.
+  const auto stage = [&](size_t i, char* to) {
     const auto [begin, end] = slice(count_of(i), size, rank_, size_);
     const char* from = data + i * per_round * size;
-    char* to = staging(rank_, round);
-    wait_for_staging(round);
     std::memcpy(to, from, begin * size);
     std::memcpy(to + end * size, from + end * size, (count_of(i) - end) * size);
-    own().arrived.publish(round + 1);
   };
-  stage(0);
-  for (size_t i = 0; i < rounds; ++i) {
-    if (i + 1 < rounds) {
-      stage(i + 1);
-    }
-    const auto round = first_round + static_cast<uint32_t>(i);
+  in_rounds(rounds, stage, [&](size_t i, uint32_t round) {
     const size_t first = i * per_round;
     char* mine = staging(rank_, round);
     wait_for_all(&Board::arrived, round + 1);
@@ -112,12 +101,11 @@ void Exchange::all_reduce_staged(const Operation& operation, const Places& place
       const auto [from, to] = slice(count_of(i), size, peer.rank, size_);
       std::memcpy(data + (first + from) * size, staging(peer.rank, round) + from * size, (to - from) * size);
     }
-    own().done.publish(round + 1);
-  }
+  });
 }
 
-// Combines values `begin` to `end` of the part that is this rank's. `at(rank, i)` is where a rank's
-// value i lies, out of those for all ranks.
+// Combines values `begin` to `end` of this rank's part. `at(rank, i)` is where value i of a rank's whole
+// tensor lies.
 template <typename At>
 void Exchange::reduce_part(
     const Operation& operation, const Fold& fold, const Places& places, size_t begin, size_t end, At at) const {
@@ -145,7 +133,7 @@ void Exchange::reduce_scatter_from_arena(const Operation& operation, const Place
       operation, fold, places, 0, operation.count / size_,
       [&](int rank, size_t i) { return tensor_of(rank) + i * fold.element_size; });
   finish(round);
-  // The others still read this rank's tensor.
+  // The others may still be reading this rank's tensor.
   wait_for_all(&Board::done, round + 1);
 }
 
@@ -156,34 +144,23 @@ void Exchange::reduce_scatter_staged(const Operation& operation, const Places& p
   // A staging buffer has a piece for each rank, in whole cache lines.
   const size_t piece = kStaged / size_ / 64 * 64 / size;
   const size_t rounds = (part + piece - 1) / piece;
-  const auto first_round = round_;
-  round_ += static_cast<uint32_t>(rounds);
   const auto count_of = [&](size_t i) { return std::min(piece, part - i * piece); };
-  const auto stage = [&](size_t i) {
-    const auto round = first_round + static_cast<uint32_t>(i);
-    wait_for_staging(round);
+  const auto stage = [&](size_t i, char* to) {
     for (int rank = 0; rank < size_; ++rank) {
       if (rank != rank_) {
         const char* from = places.input + (rank * part + i * piece) * size;
-        std::memcpy(staging(rank_, round) + rank * piece * size, from, count_of(i) * size);
+        std::memcpy(to + rank * piece * size, from, count_of(i) * size);
       }
     }
-    own().arrived.publish(round + 1);
   };
-  stage(0);
-  for (size_t i = 0; i < rounds; ++i) {
-    if (i + 1 < rounds) {
-      stage(i + 1);
-    }
-    const auto round = first_round + static_cast<uint32_t>(i);
+  in_rounds(rounds, stage, [&](size_t i, uint32_t round) {
     const size_t begin = i * piece;
     const size_t first = rank_ * part + begin;
     wait_for_all(&Board::arrived, round + 1);
     reduce_part(operation, fold, places, begin, begin + count_of(i), [&](int rank, size_t k) {
       return rank == rank_ ? places.input + k * size : staging(rank, round) + (rank_ * piece + k - first) * size;
     });
-    finish(round);
-  }
+  });
 }
 
 } // namespace c10d_sys

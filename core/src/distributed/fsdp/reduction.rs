@@ -1,0 +1,52 @@
+//! The mean of the ranks' gradients: `foreach_reduce`.
+
+use crate::Result;
+use crate::distributed::group::ProcessGroup;
+use c10d_sys::ReduceOp;
+use c10d_sys::arithmetic::div_number_;
+use tch::{Kind, Tensor};
+
+/// This rank's rows of the mean gradients, padded to the same number on each rank, one gradient after
+/// the other. Computed in `kind` if that is given.
+pub(super) fn mean_of_part(
+    group: &ProcessGroup,
+    mut gradients: Vec<Tensor>,
+    kind: Option<Kind>,
+) -> Result<Tensor> {
+    if let Some(kind) = kind {
+        gradients = gradients.iter().map(|it| it.f_to_kind(kind)).collect::<Result<_, _>>()?;
+    }
+    let (ranks, kind) = (group.world_size() as i64, gradients[0].kind());
+    let rows_of = |gradient: &Tensor| (gradient.size()[0] + ranks - 1) / ranks;
+    let row_of = |gradient: &Tensor| gradient.size()[1..].iter().product::<i64>();
+    let length = gradients.iter().map(|it| rows_of(it) * row_of(it)).sum::<i64>();
+    let mut all = group.allocate_tensor(&[ranks, length], kind)?;
+    let _ = Tensor::f_internal_chunk_cat_out(&all, &gradients, 0, ranks)?;
+    drop(gradients);
+    let mut own = Tensor::f_empty([length], (kind, all.device()))?;
+    let (before, op, after) = division(kind, ranks);
+    divide(&mut all, before)?;
+    group.reduce_scatter_tensor(&mut own, &all.f_view([ranks * length])?, op)?;
+    divide(&mut own, after)?;
+    Ok(own)
+}
+
+/// The divisors before and after the reduction: `_get_gradient_divide_factors`. For 16-bit floats,
+/// each is about the square root of the number of ranks, so that sums neither overflow nor underflow.
+fn division(kind: Kind, ranks: i64) -> (f64, ReduceOp, f64) {
+    if matches!(kind, Kind::Float | Kind::BFloat16) {
+        return (1.0, ReduceOp::Avg, 1.0);
+    }
+    let mut before = 1;
+    while ranks % before == 0 && ranks > before * before {
+        before *= 2;
+    }
+    (before as f64, ReduceOp::Sum, ranks as f64 / before as f64)
+}
+
+fn divide(tensor: &mut Tensor, by: f64) -> Result<()> {
+    match by == 1.0 {
+        true => Ok(()),
+        false => Ok(div_number_(tensor, by)?),
+    }
+}
