@@ -19,6 +19,7 @@ typedef struct c10d_grad_bucket c10d_grad_bucket;
 typedef struct c10d_graph_end c10d_graph_end;
 typedef struct c10d_thread_state c10d_thread_state;
 typedef struct c10d_event c10d_event;
+typedef struct c10d_memory c10d_memory;
 typedef void c10d_tensor;
 
 // The kind of an exception; error.rs says what each means.
@@ -175,6 +176,23 @@ c10d_status c10d_reduce_scatter(
     c10d_work** out);
 c10d_status c10d_reduce_scatter_tensor(
     c10d_process_group* group, c10d_tensor* output, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out);
+// Like c10d_all_gather_into_tensor and c10d_reduce_scatter_tensor of one tensor that for each rank consists
+// of the rank's rows of all of these, [ranks, ...], one after the other. Only with shared memory.
+c10d_status c10d_all_gather_parts(
+    c10d_process_group* group,
+    c10d_tensor** outputs,
+    c10d_tensor** inputs,
+    size_t count,
+    c10d_call call,
+    c10d_work** out);
+c10d_status c10d_reduce_scatter_parts(
+    c10d_process_group* group,
+    c10d_tensor* output,
+    c10d_tensor** inputs,
+    size_t count,
+    uint8_t op,
+    c10d_call call,
+    c10d_work** out);
 c10d_status c10d_all_to_all(
     c10d_process_group* group,
     c10d_tensor** outputs,
@@ -350,11 +368,14 @@ bool c10d_in_backward(void);
 
 // --- storage.cpp: freeing the memory of tensors and allocating it again ---
 
-// Frees the memory of this tensor and of all that share it, and returns its size. Reading or writing one
-// of them then throws an exception with this message.
-c10d_status c10d_free_storage(c10d_tensor* tensor, const char* message, size_t* bytes);
-// Allocates their memory again, at least this much, with undefined contents. Versions do not change.
-c10d_status c10d_allocate_storage(c10d_tensor* tensor, size_t bytes);
+// Takes the memory of this tensor and of all that share it, and returns its size. Reading or writing one
+// of them then throws an exception with this message. The memory itself is null where it cannot serve
+// another tensor.
+c10d_status c10d_free_storage(c10d_tensor* tensor, const char* message, size_t* bytes, c10d_memory** memory);
+// Gives them memory again, at least this much, with undefined contents: what `from` holds, if that is
+// neither null nor unfit. Versions do not change.
+c10d_status c10d_allocate_storage(c10d_tensor* tensor, size_t bytes, c10d_memory* from);
+void c10d_memory_free(c10d_memory* memory);
 // tensor._version
 int64_t c10d_version(const c10d_tensor* tensor);
 

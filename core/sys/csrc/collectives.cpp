@@ -76,6 +76,11 @@ void start(c10d_process_group* handle, c10d_work** out, F&& operation) {
   *out = new c10d_work{serial(handle).start(operation)};
 }
 
+c10d_sys::Gloo& in_shared_memory(c10d_process_group* handle) {
+  TORCH_CHECK_VALUE(handle->exchange != nullptr, "the group does not exchange through shared memory");
+  return *handle->gloo;
+}
+
 } // namespace
 
 c10d_status c10d_all_reduce(
@@ -190,6 +195,39 @@ c10d_status c10d_reduce_scatter_tensor(
     Tensors both{exchanged(output), exchanged(input)};
     start(handle, out, [&](c10d::Backend& backend) {
       return backend._reduce_scatter_base(both[0], both[1], reducing<c10d::ReduceScatterOptions>(call, op));
+    });
+  });
+}
+
+c10d_status c10d_all_gather_parts(
+    c10d_process_group* handle,
+    c10d_tensor** outputs,
+    c10d_tensor** inputs,
+    size_t count,
+    c10d_call call,
+    c10d_work** out) {
+  return guarded([&] {
+    const auto gathered = exchanged(outputs, count);
+    const auto parts = exchanged(inputs, count);
+    start(handle, out, [&](c10d::Backend&) {
+      return in_shared_memory(handle).allgather_parts(gathered, parts, options_of<c10d::AllgatherOptions>(call));
+    });
+  });
+}
+
+c10d_status c10d_reduce_scatter_parts(
+    c10d_process_group* handle,
+    c10d_tensor* output,
+    c10d_tensor** inputs,
+    size_t count,
+    uint8_t op,
+    c10d_call call,
+    c10d_work** out) {
+  return guarded([&] {
+    const auto own = exchanged(output);
+    const auto list = exchanged(inputs, count);
+    start(handle, out, [&](c10d::Backend&) {
+      return in_shared_memory(handle).reduce_scatter_parts(own, list, reducing<c10d::ReduceScatterOptions>(call, op));
     });
   });
 }

@@ -25,7 +25,7 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
       std::chrono::milliseconds timeout,
       const char* title,
       std::vector<Prior> prior)
-      : AsyncWork(nullptr, {outputs(operands)}, operation.type, 0, timeout, title, inputs(operands)),
+      : AsyncWork(nullptr, {outputs(operands)}, operation.type, 0, timeout, title, operands.inputs),
         exchange_(std::move(exchange)),
         ticket_(exchange_->enqueue()),
         operation_(operation),
@@ -57,15 +57,12 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
     return AsyncWork::wait(timeout);
   }
 
-  const std::vector<at::Tensor> getInputTensors() override { return inputs(operands_); }
+  const std::vector<at::Tensor> getInputTensors() override { return operands_.inputs; }
   const std::vector<at::Tensor> getOutputTensors() override { return outputs(operands_); }
 
  private:
-  static std::vector<at::Tensor> inputs(const Exchange::Operands& operands) {
-    return operands.input.defined() ? std::vector<at::Tensor>{operands.input} : std::vector<at::Tensor>{};
-  }
   static std::vector<at::Tensor> outputs(const Exchange::Operands& operands) {
-    return operands.outputs.empty() ? inputs(operands) : operands.outputs;
+    return operands.outputs.empty() ? operands.inputs : operands.outputs;
   }
 
   const std::shared_ptr<Exchange> exchange_;
@@ -91,6 +88,19 @@ bool has_values_for(const c10d::ReduceOp& op, const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.layout() == at::kStrided && fold_of(tensor.scalar_type(), op).apply != nullptr;
 }
 
+Operation operation_of(
+    c10d::OpType type, const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
+  auto operation = operation_of(type, tensors.at(0), op);
+  operation.count = 0;
+  for (const auto& tensor : tensors) {
+    TORCH_CHECK_VALUE(
+        has_values_for(op, tensor) && tensor.is_contiguous() && tensor.scalar_type() == operation.dtype,
+        "not all inputs are contiguous tensors of one kind on the CPU");
+    operation.count += tensor.numel();
+  }
+  return operation;
+}
+
 bool is_dense(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
   return tensors.size() == 1 && has_values_for(op, tensors[0]) && tensors[0].is_non_overlapping_and_dense();
 }
@@ -100,7 +110,7 @@ bool is_dense(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op =
 Gloo::WorkPtr Gloo::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLREDUCE, tensors.at(0), options.reduceOp);
   if (exchange_ != nullptr && is_dense(tensors, options.reduceOp)) {
-    return start(operation, {tensors[0], {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
+    return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
   }
   announce(operation);
   return failable(ProcessGroupGloo::allreduce(tensors, options));
@@ -111,7 +121,7 @@ Gloo::WorkPtr Gloo::broadcast(std::vector<at::Tensor>& tensors, const c10d::Broa
       operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, options.rootRank);
   TORCH_CHECK_VALUE(options.rootRank >= 0 && options.rootRank < getSize(), "no rank ", options.rootRank);
   if (exchange_ != nullptr && is_dense(tensors)) {
-    return start(operation, {tensors[0], {}}, options.timeout, options.asyncOp, "gloo:broadcast");
+    return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:broadcast");
   }
   announce(operation);
   return failable(ProcessGroupGloo::broadcast(tensors, options));
@@ -149,7 +159,7 @@ Gloo::WorkPtr Gloo::allgather(
   if (exchange_ != nullptr && is_dense(inputs) && outputs.size() == 1 &&
       outputs[0].size() == static_cast<size_t>(getSize()) &&
       std::all_of(outputs[0].begin(), outputs[0].end(), takes_the_input)) {
-    return start(operation, {input.contiguous(), outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
+    return start(operation, {{input.contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
   }
   announce(operation);
   return failable(ProcessGroupGloo::allgather(outputs, inputs, options));
@@ -164,9 +174,58 @@ Gloo::WorkPtr Gloo::_reduce_scatter_base(
   };
   if (exchange_ != nullptr && has_values_for(options.reduceOp, input) && input.is_contiguous() && is_part()) {
     const auto operation = operation_of(c10d::OpType::_REDUCE_SCATTER_BASE, input, options.reduceOp);
-    return start(operation, {input, {output}}, options.timeout, options.asyncOp, "gloo:reduce_scatter");
+    return start(operation, {input.chunk(getSize()), {output}}, options.timeout, options.asyncOp, "gloo:reduce_scatter");
   }
   return ProcessGroupGloo::_reduce_scatter_base(output, input, options);
+}
+
+Gloo::WorkPtr Gloo::allgather_parts(
+    const std::vector<at::Tensor>& outputs,
+    const std::vector<at::Tensor>& inputs,
+    const c10d::AllgatherOptions& options) {
+  Exchange::Operands operands{inputs, {}};
+  const auto parts = parts_of(outputs);
+  for (int rank = 0; rank < getSize(); ++rank) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      TORCH_CHECK_VALUE(
+          parts[i][rank].is_cpu() && parts[i][rank].scalar_type() == inputs[i].scalar_type() &&
+              parts[i][rank].numel() == inputs[i].numel(),
+          "an output's rows are of another size, kind or device than its input");
+      operands.outputs.push_back(parts[i][rank]);
+    }
+  }
+  const auto operation = operation_of(c10d::OpType::ALLGATHER, inputs);
+  return start(operation, operands, options.timeout, options.asyncOp, "gloo:all_gather");
+}
+
+Gloo::WorkPtr Gloo::reduce_scatter_parts(
+    const at::Tensor& output, const std::vector<at::Tensor>& inputs, const c10d::ReduceScatterOptions& options) {
+  Exchange::Operands operands{{}, {output}};
+  const auto parts = parts_of(inputs);
+  for (int rank = 0; rank < getSize(); ++rank) {
+    for (const auto& each : parts) {
+      operands.inputs.push_back(each[rank]);
+    }
+  }
+  const auto operation = operation_of(c10d::OpType::_REDUCE_SCATTER_BASE, inputs, options.reduceOp);
+  TORCH_CHECK_VALUE(
+      output.is_cpu() && output.layout() == at::kStrided && output.scalar_type() == operation.dtype &&
+          operation.count == static_cast<uint64_t>(output.numel() * getSize()),
+      "the output is of another size, kind or device than the inputs' rows");
+  return start(operation, operands, options.timeout, options.asyncOp, "gloo:reduce_scatter");
+}
+
+// The part of each rank.
+std::vector<std::vector<at::Tensor>> Gloo::parts_of(const std::vector<at::Tensor>& tensors) const {
+  TORCH_CHECK_VALUE(exchange_ != nullptr, "only shared memory exchanges several tensors as one");
+  std::vector<std::vector<at::Tensor>> parts;
+  for (const auto& tensor : tensors) {
+    TORCH_CHECK_VALUE(
+        tensor.dim() > 0 && tensor.size(0) == getSize() && tensor.is_contiguous(),
+        "a tensor has no rows for ", getSize(), " ranks");
+    parts.push_back(tensor.unbind(0));
+  }
+  return parts;
 }
 
 Gloo::WorkPtr Gloo::gather(

@@ -49,6 +49,14 @@ class Gloo final : public c10d::ProcessGroupGloo {
       const c10d::AllgatherOptions& options) override;
   WorkPtr _reduce_scatter_base(
       at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
+  // Like all_gather_into_tensor and reduce_scatter_tensor of one tensor that for each rank consists of the
+  // rank's rows of all these, `[ranks, ...]`, one after the other. Only in shared memory.
+  WorkPtr allgather_parts(
+      const std::vector<at::Tensor>& outputs,
+      const std::vector<at::Tensor>& inputs,
+      const c10d::AllgatherOptions& options);
+  WorkPtr reduce_scatter_parts(
+      const at::Tensor& output, const std::vector<at::Tensor>& inputs, const c10d::ReduceScatterOptions& options);
   WorkPtr gather(
       std::vector<std::vector<at::Tensor>>& outputs,
       std::vector<at::Tensor>& inputs,
@@ -95,6 +103,7 @@ class Gloo final : public c10d::ProcessGroupGloo {
       const char* title,
       std::vector<Prior> prior = {});
   void announce(Operation operation) const;
+  std::vector<std::vector<at::Tensor>> parts_of(const std::vector<at::Tensor>& tensors) const;
   WorkPtr failable(WorkPtr work);
   WorkPtr track(WorkPtr work, std::optional<int> peer);
   std::vector<WorkPtr> in_progress(int rank, std::chrono::milliseconds age);

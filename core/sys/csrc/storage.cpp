@@ -13,6 +13,11 @@
 using c10d_sys::guarded;
 using c10d_sys::tensor;
 
+// The memory of a tensor that was freed.
+struct c10d_memory {
+  at::DataPtr data;
+};
+
 namespace {
 
 // A freed storage refuses access. Not every release has functions to ask whether it does, and to allow
@@ -33,38 +38,51 @@ template struct Access<
     &c10::StorageImpl::throw_on_immutable_data_ptr_,
     &c10::StorageImpl::refresh_has_data_ptr_check>;
 
-// Views that autograd has saved share the storage, so they see its new memory.
-void set_memory(const at::Tensor& of, size_t bytes) {
+// Exchanges a tensor's memory. Views that autograd has saved share the storage, so they see the new one.
+at::DataPtr exchange_memory(const at::Tensor& of, at::DataPtr memory, size_t bytes) {
   auto& storage = *of.storage().unsafeGetStorageImpl();
-  const c10::OptionalDeviceGuard guard(of.device());
-  auto memory = storage.allocator()->allocate(bytes);
   const std::lock_guard<std::mutex> lock(c10d_sys::ownership());
   allow_access(storage);
   std::swap(memory, storage.mutable_data_ptr());
   storage.set_nbytes(bytes);
+  return memory;
+}
+
+at::DataPtr allocate(const at::Tensor& of, size_t bytes) {
+  const c10::OptionalDeviceGuard guard(of.device());
+  return of.storage().unsafeGetStorageImpl()->allocator()->allocate(bytes);
 }
 
 } // namespace
 
-c10d_status c10d_free_storage(c10d_tensor* pointer, const char* message, size_t* bytes) {
+c10d_status c10d_free_storage(c10d_tensor* pointer, const char* message, size_t* bytes, c10d_memory** out) {
   return guarded([&] {
     const auto& freed = tensor(pointer);
     auto& storage = *freed.storage().unsafeGetStorageImpl();
     TORCH_CHECK(storage.resizable() && storage.allocator() != nullptr, "only memory that the tensor has allocated itself can be freed");
     TORCH_CHECK(!is_freed(storage), "the memory has already been freed");
     *bytes = storage.nbytes();
-    set_memory(freed, 0);
+    auto memory = exchange_memory(freed, allocate(freed, 0), 0);
     storage.release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(message));
+    // GPUs' memory is kept by their own allocator. What an exchange still uses is not free.
+    const bool is_free = freed.is_cpu() && !c10d_sys::is_in_use(memory);
+    *out = is_free ? new c10d_memory{std::move(memory)} : nullptr;
   });
 }
 
-c10d_status c10d_allocate_storage(c10d_tensor* pointer, size_t bytes) {
+c10d_status c10d_allocate_storage(c10d_tensor* pointer, size_t bytes, c10d_memory* from) {
   return guarded([&] {
     const auto& freed = tensor(pointer);
     TORCH_CHECK(is_freed(*freed.storage().unsafeGetStorageImpl()), "the memory has not been freed");
     // More, if it was resized meanwhile.
-    set_memory(freed, std::max(bytes, freed.storage().nbytes()));
+    const size_t needed = std::max(bytes, freed.storage().nbytes());
+    const bool fits = from != nullptr && needed == bytes && from->data.device() == freed.device();
+    exchange_memory(freed, fits ? std::move(from->data) : allocate(freed, needed), needed);
   });
+}
+
+void c10d_memory_free(c10d_memory* memory) {
+  delete memory;
 }
 
 int64_t c10d_version(const c10d_tensor* pointer) {

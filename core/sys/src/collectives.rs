@@ -188,6 +188,46 @@ impl ProcessGroup {
         })
     }
 
+    /// Like [`all_gather_into_tensor`](Self::all_gather_into_tensor), where rank r's values are those of
+    /// all its `inputs`, one after the other, and `outputs[i]`, `[ranks, ..]`, gets all ranks' `inputs[i]`.
+    /// Only [through shared memory](Self::no_shared_memory), for dense tensors on the CPU.
+    pub fn all_gather_parts(
+        &self,
+        outputs: &[Tensor],
+        inputs: &[Tensor],
+        call: Call,
+    ) -> Result<Work, Error> {
+        if outputs.len() != inputs.len() {
+            return Err(Error::misuse("all_gather_parts takes as many outputs as inputs"));
+        }
+        let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
+        self.start(|group, out| {
+            let (to, from, count) = (outputs.as_mut_ptr(), inputs.as_mut_ptr(), inputs.len());
+            // SAFETY: as in `all_reduce`; both lists have this length.
+            unsafe { ffi::c10d_all_gather_parts(group, to, from, count, call.into(), out) }
+        })
+    }
+
+    /// Like [`reduce_scatter_tensor`](Self::reduce_scatter_tensor), where the values for rank r are part r
+    /// of all `inputs`, `[ranks, ..]`, one after the other.
+    /// Only [through shared memory](Self::no_shared_memory), for dense tensors on the CPU.
+    pub fn reduce_scatter_parts(
+        &self,
+        output: &Tensor,
+        inputs: &[Tensor],
+        op: ReduceOp,
+        call: Call,
+    ) -> Result<Work, Error> {
+        let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
+        self.start(|group, out| {
+            let (from, count) = (inputs.as_mut_ptr(), inputs.len());
+            // SAFETY: as in `all_reduce`.
+            unsafe {
+                ffi::c10d_reduce_scatter_parts(group, output, from, count, op, call.into(), out)
+            }
+        })
+    }
+
     /// Copies this rank's `inputs[r]` into rank r's output for this rank.
     pub fn all_to_all(
         &self,

@@ -11,7 +11,7 @@ macro_rules! opaque {
     )*};
 }
 
-opaque!(Store, ProcessGroup, Work, GradBucket, Reducer, GraphEnd, ThreadState, Event);
+opaque!(Store, ProcessGroup, Work, GradBucket, Reducer, GraphEnd, ThreadState, Event, Memory);
 
 pub(crate) type Tensor = c_void;
 
@@ -276,6 +276,23 @@ unsafe extern "C" {
         call: Call,
         out: *mut *mut Work,
     ) -> Status;
+    pub(crate) fn c10d_all_gather_parts(
+        group: *mut ProcessGroup,
+        outputs: *mut *mut Tensor,
+        inputs: *mut *mut Tensor,
+        count: usize,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
+    pub(crate) fn c10d_reduce_scatter_parts(
+        group: *mut ProcessGroup,
+        output: *mut Tensor,
+        inputs: *mut *mut Tensor,
+        count: usize,
+        op: u8,
+        call: Call,
+        out: *mut *mut Work,
+    ) -> Status;
     pub(crate) fn c10d_all_to_all(
         group: *mut ProcessGroup,
         outputs: *mut *mut Tensor,
@@ -473,8 +490,14 @@ unsafe extern "C" {
         tensor: *mut Tensor,
         message: *const c_char,
         bytes: *mut usize,
+        memory: *mut *mut Memory,
     ) -> Status;
-    pub(crate) fn c10d_allocate_storage(tensor: *mut Tensor, bytes: usize) -> Status;
+    pub(crate) fn c10d_allocate_storage(
+        tensor: *mut Tensor,
+        bytes: usize,
+        from: *mut Memory,
+    ) -> Status;
+    pub(crate) fn c10d_memory_free(memory: *mut Memory);
     pub(crate) fn c10d_version(tensor: *const Tensor) -> i64;
     pub(crate) fn c10d_thread_state_new(out: *mut *mut ThreadState) -> Status;
     pub(crate) fn c10d_thread_state_run(

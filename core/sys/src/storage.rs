@@ -3,6 +3,7 @@
 use crate::arguments::{c_text, pointer};
 use crate::error::check;
 use crate::{Error, ffi};
+use std::ptr::{NonNull, null_mut};
 use tch::Tensor;
 
 /// The memory of a tensor and of all views of it, including those that autograd has saved. While it
@@ -20,35 +21,65 @@ impl Memory {
         Memory { tensor: tensor.shallow_clone(), freed: None }
     }
 
-    /// Whether it is allocated.
-    pub fn is_allocated(&self) -> bool {
-        self.freed.is_none()
+    /// The number of bytes that were freed; `None` while it is allocated.
+    pub fn freed(&self) -> Option<usize> {
+        self.freed
     }
 
     /// Frees the memory: `storage.resize_(0)`. Reading or writing one of the tensors then returns
     /// `message` as an error. Freeing it through a second handle is an error too.
-    pub fn free(&mut self, message: &str) -> Result<(), Error> {
-        if self.freed.is_none() {
-            let (message, mut bytes) = (c_text(message)?, 0);
-            // SAFETY: tensor and message live through the call, which writes a number.
-            check(unsafe {
-                ffi::c10d_free_storage(pointer(&self.tensor), message.as_ptr(), &mut bytes)
-            })?;
-            self.freed = Some(bytes);
+    ///
+    /// Returns the memory, which is gone once that is dropped, unless it is a GPU's or a collective in
+    /// progress uses it.
+    pub fn free(&mut self, message: &str) -> Result<Option<Block>, Error> {
+        if self.freed.is_some() {
+            return Ok(None);
         }
-        Ok(())
+        let (message, mut bytes, mut memory) = (c_text(message)?, 0, null_mut());
+        let tensor = pointer(&self.tensor);
+        // SAFETY: tensor and message live through the call, which writes a number and a pointer.
+        check(unsafe {
+            ffi::c10d_free_storage(tensor, message.as_ptr(), &mut bytes, &mut memory)
+        })?;
+        self.freed = Some(bytes);
+        Ok(NonNull::new(memory).map(|memory| Block { memory, bytes }))
     }
 
-    /// Allocates the memory again, with undefined contents. Version counters do not change, so
-    /// autograd does not notice.
-    pub fn allocate(&mut self) -> Result<(), Error> {
-        if let Some(bytes) = self.freed {
-            // SAFETY: the tensor lives through the call, which refuses memory that is not freed. The
-            // new one is not shorter than what its views were made for.
-            check(unsafe { ffi::c10d_allocate_storage(pointer(&self.tensor), bytes) })?;
-            self.freed = None;
-        }
+    /// Allocates the memory again, with undefined contents, in `block` if that is of the
+    /// [right size](Self::freed). Version counters do not change, so autograd does not notice.
+    pub fn allocate(&mut self, block: Option<Block>) -> Result<(), Error> {
+        let Some(bytes) = self.freed else { return Ok(()) };
+        let block = block.filter(|block| block.bytes == bytes);
+        let from = block.as_ref().map_or(null_mut(), |block| block.memory.as_ptr());
+        // SAFETY: tensor and block live through the call, which refuses memory that is not freed. The
+        // new one is not shorter than what its views were made for.
+        check(unsafe { ffi::c10d_allocate_storage(pointer(&self.tensor), bytes, from) })?;
+        self.freed = None;
         Ok(())
+    }
+}
+
+/// Memory on the CPU that no tensor has.
+#[derive(Debug)]
+pub struct Block {
+    memory: NonNull<ffi::Memory>,
+    bytes: usize,
+}
+
+impl Block {
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+// SAFETY: nothing else refers to the memory, which any thread may free.
+unsafe impl Send for Block {}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and is not used again.
+        unsafe { ffi::c10d_memory_free(self.memory.as_ptr()) }
     }
 }
 
@@ -70,8 +101,8 @@ mod tests {
         let tensor = Tensor::ones([3, 4], FLOAT_CPU);
         let row = tensor.get(1);
         let mut memory = Memory::of(&tensor);
-        memory.free("h.3.weight is sharded").unwrap();
-        assert!(!memory.is_allocated());
+        drop(memory.free("h.3.weight is sharded").unwrap());
+        assert_eq!(memory.freed(), Some(48));
         assert_eq!(row.size(), [4]);
         let uses = [
             row.f_sum(tch::Kind::Float).map(drop),
@@ -91,12 +122,12 @@ mod tests {
     fn memory_is_freed_once_and_only_by_whom_it_belongs_to() {
         let tensor = Tensor::ones([3], FLOAT_CPU);
         let mut handles = [(); 2].map(|()| Memory::of(&tensor));
-        handles[0].free("freed").unwrap();
+        drop(handles[0].free("freed").unwrap());
         let error = handles[1].free("freed").unwrap_err();
         assert!(error.message().contains("already been freed"), "{error}");
-        handles[1].allocate().unwrap();
+        handles[1].allocate(None).unwrap();
         assert!(tensor.f_sum(tch::Kind::Float).is_err());
-        handles[0].allocate().unwrap();
+        handles[0].allocate(None).unwrap();
         assert!(tensor.f_sum(tch::Kind::Float).is_ok());
     }
 
@@ -107,12 +138,27 @@ mod tests {
         let mut memory = Memory::of(&tensor);
         for value in [2.0, 3.0] {
             let before = version(&tensor);
-            memory.free("freed").unwrap();
-            memory.allocate().unwrap();
-            assert!(memory.is_allocated());
+            let block = memory.free("freed").unwrap();
+            memory.allocate(block).unwrap();
+            assert_eq!(memory.freed(), None);
             assert_eq!(version(&tensor), before);
             let _ = tensor.detach().fill_(value);
             assert_eq!(row, Tensor::full([4], value, FLOAT_CPU));
         }
+    }
+    #[test]
+    fn the_memory_of_one_tensor_serves_another_of_its_size() {
+        let tensors = [3, 3, 4].map(|length| Tensor::ones([length], FLOAT_CPU));
+        let mut memories = tensors.each_ref().map(Memory::of);
+        let blocks = memories.each_mut().map(|memory| memory.free("freed").unwrap());
+        let [first, second, third] = blocks;
+        drop(second);
+        memories[1].allocate(first).unwrap();
+        memories[0].allocate(third).unwrap();
+        for tensor in &tensors[..2] {
+            let _ = tensor.shallow_clone().fill_(5.0);
+            assert_eq!(tensor, &Tensor::full([3], 5.0, FLOAT_CPU));
+        }
+        assert_ne!(tensors[0].data_ptr(), tensors[1].data_ptr());
     }
 }

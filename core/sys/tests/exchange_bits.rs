@@ -29,6 +29,9 @@ enum Exchange {
     AllReduce,
     ReduceScatter,
     AllGather,
+    /// Of several tensors as one.
+    ReduceScatterParts,
+    AllGatherParts,
 }
 
 /// Where a collective writes its results, if not to its input.
@@ -150,13 +153,20 @@ fn defined_bits(
     }
     let not_finite = |rank| case.tensor(number, rank).isfinite().logical_not().to_kind(Kind::Int);
     let mut count = (0..rank.ranks).map(not_finite).reduce(|sum, each| sum + each).unwrap();
-    if let Exchange::ReduceScatter = exchange {
+    let has_parts = matches!(exchange, Exchange::ReduceScatter | Exchange::ReduceScatterParts);
+    if has_parts {
         count = count.chunk(rank.ranks as i64, 0).swap_remove(rank.rank);
     }
     // The bits of NaN after a division depend on the position in the tensor.
-    let is_divided_part = matches!((exchange, case.op), (Exchange::ReduceScatter, ReduceOp::Avg));
+    let is_divided_part = has_parts && case.op == ReduceOp::Avg;
     let undefined = result.isnan().logical_and(&count.ge(if is_divided_part { 1 } else { 2 }));
     bits(&result.masked_fill(&undefined, 0.0))
+}
+
+/// Divides rows of this length: where each part begins, and its length. One has no values.
+fn parts(length: i64) -> [(i64, i64); 4] {
+    let [first, second] = [length / 7, length / 3];
+    [(0, first), (first, 0), (first, second - first), (second, length - second)]
 }
 
 /// Runs the collective and returns this rank's result. `copy` allocates its tensors.
@@ -176,7 +186,20 @@ fn exchanged(
             group.all_reduce(&both, op, NOW).now().unwrap();
             both
         }
-        Exchange::ReduceScatter => {
+        Exchange::ReduceScatterParts if group.no_shared_memory().is_none() => {
+            let (rows, output) = (tensor.view([ranks, len / ranks]), zeros(len / ranks));
+            let inputs =
+                parts(len / ranks).map(|(begin, length)| copy(&rows.narrow(1, begin, length)));
+            group.reduce_scatter_parts(&output, &inputs, op, NOW).now().unwrap();
+            output
+        }
+        Exchange::AllGatherParts if group.no_shared_memory().is_none() => {
+            let inputs = parts(len).map(|(begin, length)| copy(&tensor.narrow(0, begin, length)));
+            let outputs = parts(len).map(|(_, length)| zeros(ranks * length).view([ranks, length]));
+            group.all_gather_parts(&outputs, &inputs, NOW).now().unwrap();
+            Tensor::cat(&outputs, 1).view([ranks * len])
+        }
+        Exchange::ReduceScatter | Exchange::ReduceScatterParts => {
             let (input, part) = (copy(tensor), len / ranks);
             let output = match output {
                 Output::Elsewhere => zeros(part),
@@ -186,7 +209,7 @@ fn exchanged(
             group.reduce_scatter_tensor(&output, &input, op, NOW).now().unwrap();
             output
         }
-        Exchange::AllGather => {
+        Exchange::AllGather | Exchange::AllGatherParts => {
             let outputs = zeros(ranks * len);
             let input = match output {
                 Output::Elsewhere => copy(tensor),
@@ -203,7 +226,7 @@ fn exchanged(
 /// Runs case `number` on this rank, and returns whether the bits are gloo's.
 fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) -> bool {
     let mut case = Case::number(number, longest);
-    if let Exchange::ReduceScatter = exchange {
+    if let Exchange::ReduceScatter | Exchange::ReduceScatterParts = exchange {
         case.len = (case.len as u64).next_multiple_of(rank.ranks as u64) as i64;
     }
     let tensor = case.tensor(number, rank.rank);
@@ -216,7 +239,7 @@ fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) ->
     let ours = exchanged(&rank.shared, exchange, &tensor, case.op, rank, there);
     let gloos = exchanged(&rank.gloo, exchange, &tensor, case.op, rank, gloos_own);
     let [ours, gloos] = [ours, gloos].map(|result| match exchange {
-        Exchange::AllGather => bits(&result),
+        Exchange::AllGather | Exchange::AllGatherParts => bits(&result),
         _ => defined_bits(&result, exchange, &case, number, rank),
     });
     let differ = (0..ours.len()).find(|i| ours[*i] != gloos[*i]);
@@ -260,6 +283,20 @@ fn reduce_scatter_has_the_bits_of_gloos_ring() {
 fn all_gather_has_every_ranks_bits() {
     for ranks in [2, 3, 5] {
         assert_eq!(count_of_other_bits(Exchange::AllGather, ranks, 0..150, 300_000), 0);
+    }
+}
+
+#[test]
+fn several_tensors_that_are_reduced_as_one_have_its_bits() {
+    for ranks in [2, 3, 5] {
+        assert_eq!(count_of_other_bits(Exchange::ReduceScatterParts, ranks, 0..150, 300_000), 0);
+    }
+}
+
+#[test]
+fn several_tensors_that_are_gathered_as_one_have_its_bits() {
+    for ranks in [2, 3, 5] {
+        assert_eq!(count_of_other_bits(Exchange::AllGatherParts, ranks, 0..150, 300_000), 0);
     }
 }
 
@@ -334,6 +371,18 @@ fn reduce_scatter_has_the_bits_of_gloos_ring_in_thousands_of_cases() {
 #[ignore = "takes minutes; all_gather_has_every_ranks_bits is a part of it"]
 fn all_gather_has_every_ranks_bits_in_thousands_of_cases() {
     thousands_of_cases(Exchange::AllGather);
+}
+
+#[test]
+#[ignore = "takes minutes; several_tensors_that_are_reduced_as_one_have_its_bits is a part of it"]
+fn several_tensors_that_are_reduced_as_one_have_its_bits_in_thousands_of_cases() {
+    thousands_of_cases(Exchange::ReduceScatterParts);
+}
+
+#[test]
+#[ignore = "takes minutes; several_tensors_that_are_gathered_as_one_have_its_bits is a part of it"]
+fn several_tensors_that_are_gathered_as_one_have_its_bits_in_thousands_of_cases() {
+    thousands_of_cases(Exchange::AllGatherParts);
 }
 
 fn thousands_of_cases(exchange: Exchange) {

@@ -1,18 +1,18 @@
-//! Calls that a rank in Python cannot answer.
+//! Ranks beside those that run Python, which answer only what PyTorch has.
 
 use crate::common;
 use std::process::{Command, Stdio};
 use tch::Device;
 use tch::nn::{self, VarStore};
-use tch_parallel::checkpoint::Training;
-use tch_parallel::distributed::init_process_group;
+use tch_parallel::checkpoint::{self, Training};
+use tch_parallel::distributed::{ProcessGroup, Store, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
 use tests::python;
 
-#[test]
-fn calls_that_python_cannot_answer_say_so_at_once() {
-    let python_on_rank_1 = |rank, command: Command| {
-        if rank == 0 {
+/// Two ranks, of which this one runs a program of Python that waits at one barrier and ends.
+fn beside_python(python_rank: usize, test: &str, body: impl FnOnce()) {
+    let start = |rank, command: Command| {
+        if rank != python_rank {
             return command;
         }
         let mut python = python("bystander", []).unwrap();
@@ -21,7 +21,12 @@ fn calls_that_python_cannot_answer_say_so_at_once() {
         python.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         python
     };
-    common::processes_from(2, this_test!(), python_on_rank_1, || {
+    common::processes_from(2, test, start, body);
+}
+
+#[test]
+fn calls_that_python_cannot_answer_say_so_at_once() {
+    beside_python(1, this_test!(), || {
         let group = init_process_group(common::options()).unwrap();
         let mut vs = VarStore::new(Device::Cpu);
         let _layer = nn::linear(vs.root(), 2, 1, Default::default());
@@ -50,5 +55,19 @@ fn calls_that_python_cannot_answer_say_so_at_once() {
         assert!(error.unwrap_err().to_string().contains("rank 1, which runs Python"));
         assert!(group.new_group(&[0]).unwrap().is_some());
         group.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_rank_goes_on_when_python_has_ended_and_the_store_with_it() {
+    beside_python(0, this_test!(), || {
+        let store = Store::from_env(common::TIMEOUT).unwrap();
+        let group = ProcessGroup::with_store(&store, 1, 2, common::options()).unwrap();
+        let vs = VarStore::new(Device::Cpu);
+        let _layer = nn::linear(vs.root(), 2, 1, Default::default());
+        group.barrier().unwrap();
+        while store.check("any").is_ok() {}
+        let directory = tempfile::tempdir().unwrap();
+        checkpoint::save(directory.path().join("model.safetensors"), &vs, &group).unwrap();
     });
 }

@@ -1,7 +1,9 @@
 //! How all ranks reach the same verdict where the engine informs only some of them.
 
 use crate::distributed::fault::blame::Blame;
-use crate::distributed::fault::vote::{Verdict, reach_verdict, stay_until_all_know, wait_for};
+use crate::distributed::fault::vote::{
+    Verdict, own_verdict, reach_verdict, stay_until_all_know, wait_for,
+};
 use crate::distributed::group::ProcessGroup;
 use c10d_sys::Error;
 use std::sync::atomic::Ordering;
@@ -22,13 +24,20 @@ impl ProcessGroup {
             self.report(objection);
         }
         let (store, rank, start) = (self.inner.store.engine(), self.job_rank(), Instant::now());
-        let verdict = reach_verdict(store, &subject, rank, objection, self.patience())
-            .map_err(|error| self.failed(operation, &error))?;
-        if !matches!(verdict, Verdict::GivenUp(_)) {
-            stay_until_all_know(store, &subject, rank, |knowing| {
-                start.elapsed() > self.timeout() || self.inner.post_mortem.all_gone_but(knowing)
-            });
-        }
+        // The store may be served by a rank that runs Python, which does not wait for this one: where
+        // nobody else votes, it is not asked.
+        let verdict = if self.inner.post_mortem.members.len() == 1 {
+            own_verdict(rank, objection)
+        } else {
+            let verdict = reach_verdict(store, &subject, rank, objection, self.patience())
+                .map_err(|error| self.failed(operation, &error))?;
+            if !matches!(verdict, Verdict::GivenUp(_)) {
+                stay_until_all_know(store, &subject, rank, |knowing| {
+                    start.elapsed() > self.timeout() || self.inner.post_mortem.all_gone_but(knowing)
+                });
+            }
+            verdict
+        };
         match verdict {
             Verdict::Agreed => Ok(()),
             Verdict::Objection(message) => Err(self.given_up(operation, message, None)),

@@ -33,7 +33,7 @@ pub(crate) fn reach_verdict<G>(
 ) -> Result<Verdict<G>, Error> {
     let verdict = format!("agreement/{subject}/verdict");
     match own {
-        Some(objection) => store.set(&verdict, format!("rank {rank}: {objection}").as_bytes())?,
+        Some(objection) => store.set(&verdict, described(rank, objection).as_bytes())?,
         None => {
             let agreed = store.add(&format!("agreement/{subject}/agreed"), 1)?;
             if agreed == store.add(RANKS, 0)? {
@@ -47,6 +47,15 @@ pub(crate) fn reach_verdict<G>(
     };
     let text = String::from_utf8_lossy(&text).into_owned();
     Ok(if text == AGREED { Verdict::Agreed } else { Verdict::Objection(text) })
+}
+
+/// The verdict of a rank that votes alone.
+pub(crate) fn own_verdict<G>(rank: usize, own: Option<&str>) -> Verdict<G> {
+    own.map_or(Verdict::Agreed, |objection| Verdict::Objection(described(rank, objection)))
+}
+
+fn described(rank: usize, objection: &str) -> String {
+    format!("rank {rank}: {objection}")
 }
 
 /// The value of a key, once it is set. `give_up` is called from time to time and ends the wait when

@@ -7,15 +7,19 @@
 //! | `mixed_precision` | [`MixedPrecisionPolicy`], the kinds of numbers it uses |
 //! | `module` | [`FsdpModule`], a block whose parameters are whole only while it is used |
 //! | `unit` | what happens to a block's parameters during a step |
+//! | `gathering` | all ranks' parts of a block's parameters |
 //! | `reduction` | the mean of the ranks' gradients |
 //! | `schedule` | what the units of a model share: their order, the end of a pass, failures |
 //! | `parameter` | one parameter, whole or as shards |
+//! | `pool` | memory that whole parameters share |
 //! | `shards` | which tensors are shards, and what refuses them |
 
 mod fully_shard;
+mod gathering;
 mod mixed_precision;
 mod module;
 mod parameter;
+mod pool;
 mod reduction;
 mod schedule;
 pub(crate) mod shards;

@@ -1,9 +1,10 @@
 //! One parameter, whole or as shards: `FSDPParam`.
 
+use super::pool::Pool;
 use super::shards::Registered;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
-use c10d_sys::storage::{Memory, version};
+use c10d_sys::storage::{Block, Memory, version};
 use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Kind, Tensor, no_grad};
 
@@ -77,7 +78,8 @@ impl Parameter {
                 begin,
                 gathered_version: 0,
             };
-            parameter.free()?;
+            // Not for a pool: together these are the whole model.
+            drop(parameter.free()?);
             Ok(parameter)
         })
     }
@@ -92,7 +94,7 @@ impl Parameter {
         self.whole.size()
     }
 
-    /// This rank's part of what is gathered, padded to the same length on each rank.
+    /// This rank's part of what is gathered, `[n]`, padded to the same length on each rank.
     pub fn part(&self) -> &Tensor {
         &self.padded_shard
     }
@@ -127,12 +129,16 @@ impl Parameter {
         version(&self.shard) != self.gathered_version
     }
 
-    /// Assembles the whole parameter from all ranks' parts, `[ranks, rows * row]`.
-    pub fn set_whole(&mut self, parts: &Tensor) -> Result<()> {
-        self.memory.allocate().map_err(Error::engine("unshard"))?;
-        self.padded.f_copy_(parts)?;
+    /// Allocates the whole parameter's memory and returns it as `[ranks, n]`, for all ranks' parts.
+    pub fn allocate(&mut self, pool: &mut Pool) -> Result<Tensor> {
+        let block = self.memory.freed().and_then(|bytes| pool.take(bytes));
+        self.memory.allocate(block).map_err(Error::engine("unshard"))?;
+        Ok(self.padded.shallow_clone())
+    }
+
+    /// Notes that all ranks' parts are there.
+    pub fn set_whole(&mut self) {
         self.gathered_version = version(&self.shard);
-        Ok(())
     }
 
     /// Gives the whole parameter the shard's `requires_grad`: `VarStore::freeze` only reaches the
@@ -144,9 +150,10 @@ impl Parameter {
         Ok(())
     }
 
-    pub fn free(&mut self) -> Result<()> {
-        if !self.memory.is_allocated() {
-            return Ok(());
+    /// Frees the whole parameter's memory and returns it, if it can serve another parameter.
+    pub fn free(&mut self) -> Result<Option<Block>> {
+        if self.memory.freed().is_some() {
+            return Ok(None);
         }
         let message = format!(
             "{} is sharded: it can only be read during the forward and backward passes of its block, \

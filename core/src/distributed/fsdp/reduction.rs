@@ -20,11 +20,24 @@ pub(super) fn mean_of_part(
     let rows_of = |gradient: &Tensor| (gradient.size()[0] + ranks - 1) / ranks;
     let row_of = |gradient: &Tensor| gradient.size()[1..].iter().product::<i64>();
     let length = gradients.iter().map(|it| rows_of(it) * row_of(it)).sum::<i64>();
-    let mut all = group.allocate_tensor(&[ranks, length], kind)?;
+    let device = gradients[0].device();
+    let mut own = Tensor::f_empty([length], (kind, device))?;
+    let (before, op, after) = division(kind, ranks);
+    if before == 1.0 && group.engine().no_shared_memory().is_none() {
+        // What can be read where it lies, is.
+        let in_rows = |gradient: Tensor| match gradient.size()[0] % ranks {
+            0 => gradient.f_contiguous()?.f_view([ranks, gradient.numel() as i64 / ranks]),
+            _ => Tensor::f_internal_chunk_cat(&[gradient], 0, ranks),
+        };
+        let gradients = gradients.into_iter().map(in_rows).collect::<Result<Vec<_>, _>>()?;
+        let work = group.engine().reduce_scatter_parts(&own, &gradients, op, group.call(false));
+        group.pending("reduce_scatter_tensor", work, |_| Ok(()))?.wait()?;
+        divide(&mut own, after)?;
+        return Ok(own);
+    }
+    let mut all = Tensor::f_empty([ranks, length], (kind, device))?;
     let _ = Tensor::f_internal_chunk_cat_out(&all, &gradients, 0, ranks)?;
     drop(gradients);
-    let mut own = Tensor::f_empty([length], (kind, all.device()))?;
-    let (before, op, after) = division(kind, ranks);
     divide(&mut all, before)?;
     group.reduce_scatter_tensor(&mut own, &all.f_view([ranks * length])?, op)?;
     divide(&mut own, after)?;

@@ -1,5 +1,6 @@
 //! What the units of a model share during a step: `FSDPCommContext` and `FSDPState`.
 
+use super::pool::Pool;
 use crate::{Error, Result};
 use c10d_sys::backward_hooks::at_end_of_backward;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,6 +23,7 @@ pub(super) struct Schedule<U> {
     /// All units, the root first.
     units: Mutex<Vec<Weak<U>>>,
     step: Mutex<Step<U>>,
+    pool: Mutex<Pool>,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,7 @@ struct Step<U> {
 
 impl<U> Default for Schedule<U> {
     fn default() -> Self {
-        Schedule { units: Mutex::default(), step: Mutex::default() }
+        Schedule { units: Mutex::default(), step: Mutex::default(), pool: Mutex::default() }
     }
 }
 
@@ -57,6 +59,11 @@ impl<U: Member> Schedule<U> {
 
     pub fn units(&self) -> Vec<Arc<U>> {
         lock(&self.units).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The memory of whole parameters.
+    pub fn pool(&self) -> &Mutex<Pool> {
+        &self.pool
     }
 
     /// Records a unit's forward pass and returns its place in the order.
@@ -84,6 +91,7 @@ impl<U: Member> Schedule<U> {
         for unit in self.units() {
             unit.finish_backward()?;
         }
+        lock(&self.pool).end_pass();
         let mut step = lock(&self.step);
         *step = Step { depth: step.depth, ..Step::default() };
         Ok(())

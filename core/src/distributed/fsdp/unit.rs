@@ -1,5 +1,6 @@
 //! What happens to a block's parameters during a step: `FSDPParamGroup`.
 
+use super::gathering::gather;
 use super::parameter::Parameter;
 use super::reduction::mean_of_part;
 use super::schedule::{Member, Schedule};
@@ -31,8 +32,8 @@ struct State {
     parameters: Vec<Parameter>,
     is_whole: bool,
     stage: Stage,
-    /// A prefetch: all ranks' parts of the parameters, one rank after the other.
-    gathering: Option<Pending<Tensor>>,
+    /// A prefetch.
+    gathering: Option<Pending<()>>,
     reshard_after_forward: bool,
     reshard_after_backward: bool,
     syncs_gradients: bool,
@@ -86,27 +87,15 @@ impl Unit {
     /// Makes the parameters whole. A collective unless they already are.
     pub fn unshard(&self) -> Result<()> {
         let mut state = lock(&self.state);
-        if !state.is_due()? {
+        if !self.is_due(&mut state)? {
             return Ok(());
         }
-        let all = match state.gathering.take() {
-            Some(pending) => pending.wait()?,
-            None => {
-                let (mut all, own) = self.copy_in(&state)?;
-                self.group.all_gather_into_tensor(&mut all, &own)?;
-                all
-            }
+        let gathering = match state.gathering.take() {
+            Some(gathering) => gathering,
+            None => self.gather(&mut state, false)?,
         };
-        let all = all.f_view([self.group.world_size() as i64, -1])?;
-        let mut begin = 0;
-        no_grad(|| {
-            for parameter in &mut state.parameters {
-                let length = parameter.part().numel() as i64;
-                parameter.set_whole(&all.f_narrow(1, begin, length)?)?;
-                begin += length;
-            }
-            Ok::<_, Error>(())
-        })?;
+        gathering.wait()?;
+        state.parameters.iter_mut().for_each(Parameter::set_whole);
         state.is_whole = true;
         Ok(())
     }
@@ -114,32 +103,48 @@ impl Unit {
     /// Starts to gather the parameters for a later `unshard`.
     fn prefetch(&self) -> Result<()> {
         let mut state = lock(&self.state);
-        if state.is_due()? && state.gathering.is_none() {
-            let (all, own) = self.copy_in(&state)?;
-            state.gathering = Some(self.group.all_gather_into_tensor_async(all, own)?);
+        if self.is_due(&mut state)? && state.gathering.is_none() {
+            state.gathering = Some(self.gather(&mut state, true)?);
         }
         Ok(())
     }
 
-    /// A buffer for all ranks' parts, and a view of this rank's part, which is filled.
-    fn copy_in(&self, state: &State) -> Result<(Tensor, Tensor)> {
+    /// Whether the parameters must be gathered before use.
+    fn is_due(&self, state: &mut State) -> Result<bool> {
+        state.parameters.iter_mut().try_for_each(Parameter::freeze_like_shard)?;
+        if state.is_whole && state.parameters.iter().any(Parameter::is_stale) {
+            // The optimizer has stepped since.
+            self.free(state)?;
+        }
+        Ok(!state.is_whole && !state.parameters.is_empty())
+    }
+
+    /// Starts to gather the parameters.
+    fn gather(&self, state: &mut State, is_async: bool) -> Result<Pending<()>> {
         state.parameters.iter().try_for_each(Parameter::check)?;
-        let parts: Vec<_> = state.parameters.iter().map(Parameter::part).collect();
-        let lengths: Vec<_> = parts.iter().map(|part| part.numel() as i64).collect();
-        let (length, kind) = (lengths.iter().sum::<i64>(), state.parameters[0].whole_kind());
-        let (ranks, rank) = (self.group.world_size() as i64, self.group.rank() as i64);
-        let all = self.group.allocate_tensor(&[ranks * length], kind)?;
-        let own = all.f_narrow(0, rank * length, length)?;
-        no_grad(|| {
-            let places = own.f_split_with_sizes(lengths, 0)?;
-            places.into_iter().zip(parts).try_for_each(|(mut place, part)| place.f_copy_(part))
-        })?;
-        Ok((all, own))
+        let pool = &mut lock(self.schedule.pool());
+        let parameters = state.parameters.iter_mut();
+        let wholes = parameters.map(|it| it.allocate(pool)).collect::<Result<_>>()?;
+        let parts = state.parameters.iter().map(|it| it.part().f_to_kind(it.whole_kind()));
+        let parts = no_grad(|| parts.collect::<Result<Vec<_>, _>>())?;
+        gather(&self.group, wholes, &parts, is_async)
     }
 
     /// Frees the whole parameters.
     pub fn reshard(&self) -> Result<()> {
-        lock(&self.state).reshard()
+        self.free(&mut lock(&self.state))
+    }
+
+    fn free(&self, state: &mut State) -> Result<()> {
+        // A failed gather may have made some of them whole.
+        state.is_whole = false;
+        state.gathering = None;
+        for parameter in &mut state.parameters {
+            if let Some(block) = parameter.free()? {
+                lock(self.schedule.pool()).give_back(block);
+            }
+        }
+        Ok(())
     }
 
     /// Gathers the parameters. Their gradients will be reduced as soon as those of `inputs` are
@@ -164,7 +169,7 @@ impl Unit {
     pub fn post_forward(self: &Arc<Self>, outputs: &[Tensor]) -> Result<()> {
         let mut state = lock(&self.state);
         if state.reshard_after_forward {
-            state.reshard()?;
+            self.free(&mut state)?;
         }
         let outputs = outputs.iter().filter(|output| output.requires_grad());
         let outputs: Vec<_> = outputs.filter(|_| grad_enabled()).collect();
@@ -216,7 +221,7 @@ impl Unit {
             Ok::<_, Error>(())
         })?;
         if state.reshard_after_backward {
-            state.reshard()?;
+            self.free(&mut state)?;
         }
         if gradients.is_empty() {
             return Ok(());
@@ -271,38 +276,20 @@ impl Member for Unit {
         let mut state = lock(&self.state);
         state.stage = Stage::Idle;
         state.post_forward_places.clear();
-        // The prefetched unit was not used.
-        state.gathering.take().map_or(Ok(()), |pending| pending.wait().map(drop))
+        let Some(unused) = state.gathering.take() else { return Ok(()) };
+        unused.wait()?;
+        self.free(&mut state)
     }
 
     fn reset(&self) {
         let mut state = lock(&self.state);
         state.stage = Stage::Idle;
         state.post_forward_places.clear();
-        state.gathering = None;
         for parameter in &mut state.parameters {
             // PyTorch also drops what earlier passes have accumulated. The pass's own error says more
             // than one from here would.
             let _ = no_grad(|| parameter.take_gradient());
         }
-        let _ = state.reshard();
-    }
-}
-
-impl State {
-    /// Whether the parameters must be gathered before use.
-    fn is_due(&mut self) -> Result<bool> {
-        self.parameters.iter_mut().try_for_each(Parameter::freeze_like_shard)?;
-        if self.is_whole && self.parameters.iter().any(Parameter::is_stale) {
-            // The optimizer has stepped since.
-            self.reshard()?;
-        }
-        Ok(!self.is_whole && !self.parameters.is_empty())
-    }
-
-    fn reshard(&mut self) -> Result<()> {
-        // A failed gather may have made some of them whole.
-        self.is_whole = false;
-        self.parameters.iter_mut().try_for_each(Parameter::free)
+        let _ = self.free(&mut state);
     }
 }

@@ -43,7 +43,7 @@ void Exchange::carry_out(const Operation& operation, const Places& places) {
   const auto round = round_++;
   // The root of a broadcast may be ahead of ranks that have yet to read this for that operation.
   wait_for_all(&Board::done, round);
-  own().block = arena_->offset(places.input, kFile);
+  own().block = arena_->offset(places.input.only(), kFile);
   meet(round);
   const auto in_arena = [](const Peer& peer) { return peer.board->block >= 0; };
   const bool has_root = operation.type == c10d::OpType::BROADCAST;

@@ -174,19 +174,23 @@ bool Exchange::others_have_arrived(const Ticket& ticket) const {
          });
 }
 
-// The tensor to write an output's values to. If writing to the output could change the input while other
-// ranks read it, or if it is not contiguous, this is a new tensor, to be copied to the output afterwards.
+// The tensor to write an output's values to. If writing to the output could change inputs while other
+// ranks read them, or if it is not contiguous, this is a new tensor, to be copied to the output afterwards.
 at::Tensor Exchange::place_for(const Operands& operands, size_t index, c10d::OpType type) const {
-  const auto& input = operands.input;
-  const auto& output = operands.outputs[index];
-  const bool gathers = type == c10d::OpType::ALLGATHER;
+  const auto& [inputs, outputs] = operands;
+  const auto& output = outputs[index];
   const auto begin_of = [](const at::Tensor& tensor) { return static_cast<const char*>(tensor.data_ptr()); };
   const auto end_of = [&](const at::Tensor& tensor) { return begin_of(tensor) + tensor.nbytes(); };
-  // The part of the input that the output may overlap: no other rank reads it, or its values stay the same.
-  const auto own = begin_of(input) + (gathers ? 0 : rank_ * output.nbytes());
-  const bool is_own = begin_of(output) == own && (!gathers || static_cast<int>(index) == rank_);
-  const bool overlaps = begin_of(output) < end_of(input) && begin_of(input) < end_of(output);
-  return output.is_contiguous() && (is_own || !overlaps) ? output : at::empty(output.sizes(), output.options());
+  // Whether no other rank reads this input, or its values stay the same.
+  const auto is_own = [&](size_t input) {
+    return type == c10d::OpType::ALLGATHER ? index == rank_ * inputs.size() + input : input == rank_ * inputs.size() / size_;
+  };
+  bool is_safe = output.is_contiguous();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool overlaps = begin_of(output) < end_of(inputs[i]) && begin_of(inputs[i]) < end_of(output);
+    is_safe = is_safe && (!overlaps || (is_own(i) && begin_of(output) == begin_of(inputs[i])));
+  }
+  return is_safe ? output : at::empty(output.sizes(), output.options());
 }
 
 void Exchange::run(const Ticket& ticket, const Operation& operation, const Operands& operands, Milliseconds timeout) {
@@ -215,12 +219,15 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const Opera
   // For the profiler, as gloo does.
   RECORD_USER_SCOPE(title(operation.type));
   try {
-    const auto& [input, outputs] = operands;
-    Places places{input.defined() ? static_cast<char*>(input.data_ptr()) : nullptr, {}};
+    const auto& [inputs, outputs] = operands;
+    Places places{{}, std::vector<Pieces>(size_)};
+    for (const auto& input : inputs) {
+      places.input.add(input);
+    }
     std::vector<at::Tensor> written;
     for (size_t i = 0; i < outputs.size(); ++i) {
       written.push_back(place_for(operands, i, operation.type));
-      places.outputs.push_back(static_cast<char*>(written[i].data_ptr()));
+      places.outputs[i / inputs.size()].add(written[i]);
     }
     carry_out(operation, places);
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -229,7 +236,7 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const Opera
       }
     }
     if (operation.op == RedOp::AVG) {
-      (outputs.empty() ? input : outputs[0]).div_(size_);
+      (outputs.empty() ? inputs : outputs)[0].div_(size_);
     }
   } catch (const std::exception& error) {
     failure_ = std::current_exception();

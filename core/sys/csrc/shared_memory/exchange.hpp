@@ -34,6 +34,7 @@
 #include "arena.hpp"
 #include "board.hpp"
 #include "operation.hpp"
+#include "pieces.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -60,10 +61,11 @@ class Exchange {
     uint64_t turn;
   };
 
-  // What an operation reads, and where its results go. all_reduce and broadcast change the input;
-  // reduce_scatter has one output, and all_gather one for each rank.
+  // What an operation reads, and where its results go. A barrier has no operands. all_reduce and broadcast
+  // change their one input. all_gather has as many outputs for each rank, in the order of ranks, as
+  // inputs. reduce_scatter has as many inputs for each rank, in this order, and one output.
   struct Operands {
-    at::Tensor input;
+    std::vector<at::Tensor> inputs;
     std::vector<at::Tensor> outputs;
   };
 
@@ -86,8 +88,8 @@ class Exchange {
   Ticket enqueue();
   // Whether all other ranks have arrived at this operation, so that it would take no time to wait.
   bool others_have_arrived(const Ticket& ticket) const;
-  // Carries out an operation, after those with earlier tickets. The input must be dense, and contiguous
-  // if there are outputs. A barrier has no operands.
+  // Carries out an operation, after those with earlier tickets. The inputs must be dense, and contiguous
+  // if there are outputs.
   void run(const Ticket& ticket, const Operation& operation, const Operands& operands, Milliseconds timeout);
   // Tells the others of an operation that gloo will carry out. A rank that waits here for another
   // operation learns that it waits in vain. Not to be called by two threads at once.
@@ -98,10 +100,10 @@ class Exchange {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Where the operands' values lie, each in one piece.
+  // Where the operands' values lie. The outputs are those of ranks.
   struct Places {
-    char* input = nullptr;
-    std::vector<char*> outputs;
+    Pieces input;
+    std::vector<Pieces> outputs;
   };
   struct Ways;
 
@@ -123,7 +125,6 @@ class Exchange {
   void all_gather_small(const Operation& operation, const Places& places);
   void all_gather_from_arena(const Operation& operation, const Places& places, uint32_t round);
   void all_gather_staged(const Operation& operation, const Places& places);
-  void keep_own(const Operation& operation, const Places& places) const;
   void broadcast_small(const Operation& operation, const Places& places);
   void broadcast_from_arena(const Operation& operation, const Places& places, uint32_t round);
   void broadcast_staged(const Operation& operation, const Places& places);

@@ -40,15 +40,14 @@ static void reduce(const Fold& fold, size_t count, int ranks, size_t begin, size
 
 void Exchange::all_reduce_small(const Operation& operation, const Places& places) {
   const auto fold = fold_of(operation.dtype, operation.op);
-  char* data = places.input;
   const auto round = round_++;
   wait_for_staging(round);
-  std::memcpy(staging(rank_, round), data, operation.bytes());
+  places.input.read(0, operation.bytes(), staging(rank_, round));
   meet(round);
   reduce(
       fold, operation.count, size_, 0, operation.count,
       [&](int rank, size_t i) { return staging(rank, round) + i * fold.element_size; },
-      [&](size_t i, const char* values, size_t bytes) { std::memcpy(data + i * fold.element_size, values, bytes); });
+      [&](size_t i, const char* values, size_t bytes) { places.input.write(i * fold.element_size, values, bytes); });
   finish(round);
 }
 
@@ -70,7 +69,7 @@ void Exchange::all_reduce_in_place(const Operation& operation, const Places&, ui
 
 void Exchange::all_reduce_staged(const Operation& operation, const Places& places) {
   const auto fold = fold_of(operation.dtype, operation.op);
-  char* data = places.input;
+  char* data = places.input.only();
   const size_t size = fold.element_size;
   const size_t per_round = kStaged / size;
   const size_t rounds = (operation.count + per_round - 1) / per_round;
@@ -111,7 +110,7 @@ void Exchange::reduce_part(
     const Operation& operation, const Fold& fold, const Places& places, size_t begin, size_t end, At at) const {
   const size_t part = rank_ * (operation.count / size_);
   reduce(fold, operation.count, size_, part + begin, part + end, at, [&](size_t i, const char* values, size_t bytes) {
-    std::memcpy(places.outputs[0] + (i - part) * fold.element_size, values, bytes);
+    places.outputs[0].write((i - part) * fold.element_size, values, bytes);
   });
 }
 
@@ -119,7 +118,7 @@ void Exchange::reduce_scatter_small(const Operation& operation, const Places& pl
   const auto fold = fold_of(operation.dtype, operation.op);
   const auto round = round_++;
   wait_for_staging(round);
-  std::memcpy(staging(rank_, round), places.input, operation.bytes());
+  places.input.read(0, operation.bytes(), staging(rank_, round));
   meet(round);
   reduce_part(
       operation, fold, places, 0, operation.count / size_,
@@ -141,15 +140,16 @@ void Exchange::reduce_scatter_staged(const Operation& operation, const Places& p
   const auto fold = fold_of(operation.dtype, operation.op);
   const size_t size = fold.element_size;
   const size_t part = operation.count / size_;
+  // Read where it lies, if that is one place. Otherwise this rank's own part is staged too.
+  const char* whole = places.input.only();
   // A staging buffer has a piece for each rank, in whole cache lines.
   const size_t piece = kStaged / size_ / 64 * 64 / size;
   const size_t rounds = (part + piece - 1) / piece;
   const auto count_of = [&](size_t i) { return std::min(piece, part - i * piece); };
   const auto stage = [&](size_t i, char* to) {
     for (int rank = 0; rank < size_; ++rank) {
-      if (rank != rank_) {
-        const char* from = places.input + (rank * part + i * piece) * size;
-        std::memcpy(to + rank * piece * size, from, count_of(i) * size);
+      if (rank != rank_ || whole == nullptr) {
+        places.input.read((rank * part + i * piece) * size, count_of(i) * size, to + rank * piece * size);
       }
     }
   };
@@ -158,7 +158,8 @@ void Exchange::reduce_scatter_staged(const Operation& operation, const Places& p
     const size_t first = rank_ * part + begin;
     wait_for_all(&Board::arrived, round + 1);
     reduce_part(operation, fold, places, begin, begin + count_of(i), [&](int rank, size_t k) {
-      return rank == rank_ ? places.input + k * size : staging(rank, round) + (rank_ * piece + k - first) * size;
+      const bool is_staged = rank != rank_ || whole == nullptr;
+      return is_staged ? staging(rank, round) + (rank_ * piece + k - first) * size : whole + k * size;
     });
   });
 }

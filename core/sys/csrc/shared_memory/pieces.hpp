@@ -1,0 +1,85 @@
+// Values that lie in several places of memory, one after the other.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace c10d_sys {
+
+// The pieces of one tensor's values, or of several tensors' that count as one.
+class Pieces {
+ public:
+  void add(const at::Tensor& tensor) {
+    auto* data = static_cast<char*>(tensor.data_ptr());
+    const size_t bytes = tensor.nbytes();
+    if (bytes == 0) {
+      return;
+    }
+    if (!pieces_.empty() && pieces_.back().data + (bytes_ - pieces_.back().begin) == data) {
+      bytes_ += bytes;
+      return;
+    }
+    pieces_.push_back({data, bytes_});
+    bytes_ += bytes;
+  }
+
+  // Where the values lie if that is one place; otherwise null.
+  char* only() const { return pieces_.size() == 1 ? pieces_[0].data : nullptr; }
+
+  // Copies values from byte `begin` on.
+  void read(size_t begin, size_t bytes, char* to) const {
+    each(begin, bytes, [&](const char* piece, size_t length) {
+      std::memcpy(to, piece, length);
+      to += length;
+    });
+  }
+
+  // Changes values from byte `begin` on.
+  void write(size_t begin, const char* from, size_t bytes) const {
+    each(begin, bytes, [&](char* piece, size_t length) {
+      if (piece != from) {
+        std::memcpy(piece, from, length);
+      }
+      from += length;
+    });
+  }
+
+  // Changes all values to those of `others`, which are as many.
+  void write(const Pieces& others) const {
+    size_t begin = 0;
+    others.each(0, bytes_, [&](const char* piece, size_t length) {
+      write(begin, piece, length);
+      begin += length;
+    });
+  }
+
+ private:
+  struct Piece {
+    char* data;
+    // How many bytes lie in the pieces before.
+    size_t begin;
+  };
+
+  template <typename F>
+  void each(size_t begin, size_t bytes, F f) const {
+    const auto is_later = [](size_t byte, const Piece& piece) { return byte < piece.begin; };
+    auto next = std::upper_bound(pieces_.begin(), pieces_.end(), begin, is_later);
+    while (bytes > 0) {
+      const auto& piece = *std::prev(next);
+      const size_t end = next == pieces_.end() ? bytes_ : next->begin;
+      const size_t length = std::min(bytes, end - begin);
+      f(piece.data + (begin - piece.begin), length);
+      begin += length;
+      bytes -= length;
+      ++next;
+    }
+  }
+
+  std::vector<Piece> pieces_;
+  size_t bytes_ = 0;
+};
+
+} // namespace c10d_sys
