@@ -18,11 +18,14 @@ use tch_parallel::checkpoint::{self, Training};
 use tch_parallel::data::{
     DataLoader, DataLoaderOptions, Dataset, DistributedSampler, random_split,
 };
-use tch_parallel::distributed::{AverageMeter, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{
+    AverageMeter, DistributedDataParallel, FullyShard, FullyShardOptions, ProcessGroup,
+};
 use tch_parallel::nn::init::{constant_, normal_};
 use tch_parallel::nn::{
-    AttentionOptions, LinearOptions, MultiheadAttention, MultiheadAttentionOptions, embedding,
-    layer_norm, linear, multihead_attention, named_parameters,
+    AttentionOptions, CheckpointWrapper, LinearOptions, MultiheadAttention,
+    MultiheadAttentionOptions, embedding, layer_norm, linear, multihead_attention,
+    named_parameters,
 };
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ParamGroup, clip_grad_norm_};
 
@@ -64,6 +67,12 @@ struct Args {
     /// For weights, dropout, and the order of the blocks.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Shard the model, the gradients and the optimizer's state over the ranks.
+    #[arg(long)]
+    fsdp: bool,
+    /// Compute the blocks' activations again in the backward pass.
+    #[arg(long)]
+    checkpoint_activations: bool,
     /// Write the training to this file after every epoch.
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
@@ -86,8 +95,37 @@ fn train(args: &Args) -> Result<()> {
     let text = Text::read(&args.text, args.block_size)?;
     let vocab_size = text.characters.len() as i64;
     let group = ProcessGroup::from_env()?;
+    tch::manual_seed(args.seed as i64);
+    let vs = VarStore::new(group.device());
+    let block = |path: &nn::Path<'_>| -> Box<dyn ModuleT> {
+        match args.checkpoint_activations {
+            true => Box::new(CheckpointWrapper::new(Block::new(path, args))),
+            false => Box::new(Block::new(path, args)),
+        }
+    };
+    if args.fsdp {
+        let sharding = FullyShard::new(&vs, &group, FullyShardOptions::default());
+        let model = sharding.root(|root| {
+            Gpt::new(root, args, vocab_size, |path| Ok(Box::new(sharding.shard(path, block)?)))
+        })?;
+        fit(args, text, &group, vs, &model, |loss| model.backward(loss))
+    } else {
+        let gpt = Gpt::new(&vs.root(), args, vocab_size, |path| Ok(block(&path)))?;
+        let model = DistributedDataParallel::new(gpt, &vs, &group)?;
+        fit(args, text, &group, vs, &model, |loss| model.backward(loss))
+    }
+}
+
+fn fit(
+    args: &Args,
+    text: Text,
+    group: &ProcessGroup,
+    mut vs: VarStore,
+    model: &impl ModuleT,
+    backward: impl Fn(&Tensor) -> tch_parallel::Result<()>,
+) -> Result<()> {
     let [train_set, test_set] = random_split(text, [0.9, 0.1], args.seed)?;
-    let sampler = DistributedSampler::new(&group, args.seed);
+    let sampler = DistributedSampler::new(group, args.seed);
     let in_order = DistributedSampler { shuffle: false, ..sampler };
     let batch_size = args.batch_size;
     // As in most Python programs, an epoch draws a number from the generator of dropout.
@@ -95,26 +133,23 @@ fn train(args: &Args) -> Result<()> {
     let train_loader = DataLoader::with_options(train_set, sampler, options.clone())?;
     let test_loader = DataLoader::with_options(test_set, in_order, options)?;
 
+    // From now on for dropout.
     tch::manual_seed((args.seed + group.rank() as u64) as i64);
-    let mut vs = VarStore::new(group.device());
-    let gpt = Gpt::new(&vs.root(), args, vocab_size);
-    init_weights(&vs, args.n_layer);
-    let model = DistributedDataParallel::new(gpt, &vs, &group)?;
     let mut optimizer = create_optimizer(&vs, args)?;
 
     let mut first_epoch = 0;
     if let Some(path) = &args.resume {
-        first_epoch = training(&mut vs, &mut optimizer).load(path, &group)?.progress;
+        first_epoch = training(&mut vs, &mut optimizer).load(path, group)?.progress;
     }
 
-    let mut metrics = MetricsLog::create(args.metrics.as_deref(), &group)?;
+    let mut metrics = MetricsLog::create(args.metrics.as_deref(), group)?;
     for epoch in first_epoch..args.epochs {
         for (step, batch) in train_loader.epoch(epoch)?.to(vs.device()).enumerate() {
             let (tokens, targets) = batch?;
-            let loss = cross_entropy(&model.f_forward_t(&tokens, true)?, &targets);
+            let loss = cross_entropy(&model.forward_t(&tokens, true), &targets);
             optimizer.zero_grad()?;
-            model.backward(&loss)?;
-            clip_grad_norm_(&model.parameters(), args.grad_norm_clip)?;
+            backward(&loss)?;
+            clip_grad_norm_(&vs.trainable_variables(), args.grad_norm_clip)?;
             optimizer.step()?;
             metrics.log("step", &Step { epoch, step, loss: f32::try_from(&loss)? })?;
         }
@@ -122,19 +157,19 @@ fn train(args: &Args) -> Result<()> {
         let mut val_loss = AverageMeter::default();
         for batch in test_loader.epoch(epoch)?.to(vs.device()) {
             let (tokens, targets) = batch?;
-            let logits = no_grad(|| model.module().forward_t(&tokens, false));
+            let logits = no_grad(|| model.forward_t(&tokens, false));
             let loss = f64::try_from(cross_entropy(&logits, &targets))?;
             val_loss.update(loss, tokens.size()[0] as usize);
         }
-        let val_loss = val_loss.all_reduce(&group)?;
+        let val_loss = val_loss.all_reduce(group)?;
         metrics.log("epoch", &json!({ "epoch": epoch, "val_loss": val_loss }))?;
-        say(&group, format!("epoch {epoch}: validation loss {val_loss:.4}"));
+        say(group, format!("epoch {epoch}: validation loss {val_loss:.4}"));
         if let Some(path) = &args.snapshot {
-            training(&mut vs, &mut optimizer).save(path, &(epoch + 1), &group)?;
+            training(&mut vs, &mut optimizer).save(path, &(epoch + 1), group)?;
         }
     }
     if let Some(path) = &args.save {
-        checkpoint::save(path, &vs, &group)?;
+        checkpoint::save(path, &vs, group)?;
     }
     Ok(())
 }
@@ -199,24 +234,33 @@ struct Gpt {
     pos_emb: Tensor,
     tok_emb: Embedding,
     dropout: f64,
-    blocks: Vec<Block>,
+    blocks: Vec<Box<dyn ModuleT>>,
     ln_f: LayerNorm,
     head: Linear,
 }
 
 impl Gpt {
-    fn new(path: &nn::Path<'_>, args: &Args, vocab_size: i64) -> Gpt {
+    fn new(
+        path: &nn::Path<'_>,
+        args: &Args,
+        vocab_size: i64,
+        block: impl FnMut(nn::Path<'_>) -> tch_parallel::Result<Box<dyn ModuleT>>,
+    ) -> tch_parallel::Result<Gpt> {
         let width = args.n_embd;
-        Gpt {
+        let gpt = Gpt {
             pos_emb: path.zeros("pos_emb", &[1, args.block_size as i64, width]),
             tok_emb: embedding(path / "tok_emb", vocab_size, width, Default::default()),
             dropout: args.dropout,
             blocks: (0..args.n_layer)
-                .map(|number| Block::new(&(path / "blocks" / number), args))
-                .collect(),
+                .map(|number| path / "blocks" / number)
+                .map(block)
+                .collect::<Result<_, _>>()?,
             ln_f: layer_norm(path / "ln_f", &[width], Default::default()),
             head: linear(path / "head", width, vocab_size, LinearOptions { bias: false }),
-        }
+        };
+        normal_(&gpt.tok_emb.ws, 0.0, STD);
+        init_weights(&gpt.head, STD);
+        Ok(gpt)
     }
 }
 
@@ -251,7 +295,7 @@ impl Block {
         let attn = path / "attn";
         let options =
             MultiheadAttentionOptions { dropout, batch_first: true, ..Default::default() };
-        Block {
+        let block = Block {
             ln1: norm("ln1"),
             ln2: norm("ln2"),
             c_proj: layer(&attn / "c_proj", width, width),
@@ -261,7 +305,13 @@ impl Block {
                 layer(path / "mlp" / 2, 4 * width, width),
             ],
             dropout,
+        };
+        for layer in [&block.c_proj, &block.attn.out_proj, &block.mlp[0], &block.mlp[1]] {
+            init_weights(layer, STD);
         }
+        // Smaller where a block's attention is added to its input.
+        normal_(&block.c_proj.ws, 0.0, STD / ((2 * args.n_layer) as f64).sqrt());
+        block
     }
 
     fn attention(&self, xs: &Tensor, train: bool) -> Tensor {
@@ -275,26 +325,21 @@ impl Block {
     fn mlp(&self, xs: &Tensor, train: bool) -> Tensor {
         xs.apply(&self.mlp[0]).gelu("none").apply(&self.mlp[1]).dropout(self.dropout, train)
     }
+}
 
+impl ModuleT for Block {
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
         let xs = xs + self.attention(&xs.apply(&self.ln1), train);
         &xs + self.mlp(&xs.apply(&self.ln2), train)
     }
 }
 
-/// GPT-2's initial weights: smaller ones where a block's attention is added to its input.
-fn init_weights(vs: &VarStore, n_layer: i64) {
-    let parameters = named_parameters(vs);
-    for (name, parameter) in &parameters {
-        if name.ends_with("bias") {
-            constant_(parameter, 0.0);
-        } else if parameter.dim() == 2 && !name.ends_with("in_proj_weight") {
-            normal_(parameter, 0.0, 0.02);
-        }
-    }
-    for (name, parameter) in &parameters {
-        if name.ends_with("c_proj.weight") {
-            normal_(parameter, 0.0, 0.02 / ((2 * n_layer) as f64).sqrt());
-        }
+/// The standard deviation of GPT-2's initial weights.
+const STD: f64 = 0.02;
+
+fn init_weights(layer: &Linear, std: f64) {
+    normal_(&layer.ws, 0.0, std);
+    if let Some(bias) = &layer.bs {
+        constant_(bias, 0.0);
     }
 }

@@ -1,15 +1,17 @@
-"""A small GPT that learns the characters of a text, trained with DistributedDataParallel: what
+"""A small GPT that learns the characters of a text, with DistributedDataParallel or fully_shard: what
 core/examples/mingpt.rs must equal.
 
 It has the model, the parameter groups and the training loop of minGPT-ddp in pytorch/examples. There
 the causal mask is a float tensor, which attention adds to its scores instead of hiding the future;
-here, as in Rust, it is boolean.
+here, as in Rust, it is boolean. Each block draws its initial weights when it is made, so that it can be
+sharded before the next one.
 
     torchrun --standalone --nproc-per-node=2 tests/python/mingpt.py --text LICENSE-MIT --metrics out
 """
 
 import argparse
 import math
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,7 +20,9 @@ import torch.nn.functional as F
 from ddp_mnist import Metrics, end, init_process_group
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, random_split
 
 
@@ -36,6 +40,8 @@ def parse_args():
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--grad-norm-clip", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fsdp", action="store_true")
+    parser.add_argument("--checkpoint-activations", action="store_true")
     parser.add_argument("--metrics", type=Path)
     parser.add_argument("--save", type=Path)
     return parser.parse_args()
@@ -87,6 +93,8 @@ class Block(nn.Module):
             nn.Linear(4 * args.n_embd, args.n_embd),
             nn.Dropout(args.dropout),
         )
+        self.apply(init_weights)
+        nn.init.normal_(self.attn.c_proj.weight, std=0.02 / math.sqrt(2 * args.n_layer))
 
     def forward(self, x):
         x = x + self.attn(self.ln1(x))
@@ -102,10 +110,8 @@ class Gpt(nn.Module):
         self.blocks = nn.Sequential(*[Block(args) for _ in range(args.n_layer)])
         self.ln_f = nn.LayerNorm(args.n_embd)
         self.head = nn.Linear(args.n_embd, vocab_size, bias=False)
-        self.apply(init_weights)
-        for name, parameter in self.named_parameters():
-            if name.endswith("c_proj.weight"):
-                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * args.n_layer))
+        init_weights(self.tok_emb)
+        init_weights(self.head)
 
     def forward(self, tokens):
         x = self.drop(self.tok_emb(tokens) + self.pos_emb[:, : tokens.size(1)])
@@ -151,9 +157,19 @@ def main():
     test_sampler = DistributedSampler(test_set, world_size, rank, shuffle=False)
     test_loader = DataLoader(test_set, args.batch_size, sampler=test_sampler)
 
+    torch.manual_seed(args.seed)
+    gpt = Gpt(args, len(text.characters))
+    if args.checkpoint_activations:
+        for block in gpt.blocks:
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    if args.fsdp:
+        for block in gpt.blocks:
+            fully_shard(block)
+        model = fully_shard(gpt)
+    else:
+        model = DistributedDataParallel(gpt)
     torch.manual_seed(args.seed + rank)
-    model = DistributedDataParallel(Gpt(args, len(text.characters)))
-    groups = parameter_groups(model.module, args.weight_decay)
+    groups = parameter_groups(gpt, args.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.95))
 
     for epoch in range(args.epochs):
@@ -170,15 +186,16 @@ def main():
         total = torch.zeros(2, dtype=torch.float64)
         with torch.no_grad():
             for tokens, targets in test_loader:
-                loss = cross_entropy(model.module(tokens), targets).item()
+                loss = cross_entropy(gpt(tokens), targets).item()
                 total += torch.tensor([loss * len(tokens), len(tokens)], dtype=torch.float64)
         dist.all_reduce(total)
         metrics.write("epoch", epoch=epoch, val_loss=(total[0] / total[1]).item())
         if rank == 0:
             print(f"epoch {epoch}: validation loss {(total[0] / total[1]).item():.4f}", flush=True)
 
+    whole = {n: p.full_tensor() if args.fsdp else p.detach() for n, p in gpt.named_parameters()}
     if rank == 0 and args.save is not None:
-        save_file(model.module.state_dict(), args.save)
+        save_file(whole, args.save)
     end()
 
 

@@ -11,9 +11,19 @@ use tests::{Job, expect_all_succeed, python, safetensors};
 /// loss, and 90 steps enlarge any difference in its bits.
 #[test]
 fn two_ranks_equal_python() -> Result<()> {
+    expect_pythons_bits(&[])
+}
+
+#[test]
+fn two_ranks_that_shard_the_model_equal_python() -> Result<()> {
+    expect_pythons_bits(&["--fsdp", "--checkpoint-activations"])
+}
+
+fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
     let text = workspace().join("LICENSE-MIT");
-    let flags = ["--epochs", "3", "--lr", "0.003", "--text", &text.to_string_lossy()];
-    let flags = || flags.into_iter().chain(OUTPUTS);
+    let text = text.to_string_lossy();
+    let flags = [&["--epochs", "3", "--lr", "0.003", "--text", &text], flags].concat();
+    let flags = || flags.iter().copied().chain(OUTPUTS);
 
     let ours = Job::new()?;
     ours.run(launch(2, &example("mingpt", flags())?)?)?.expect_success()?;
@@ -36,10 +46,19 @@ fn two_ranks_equal_python() -> Result<()> {
 /// With more than two ranks, the order of sums depends on a gradient's position in its bucket.
 #[test]
 fn four_ranks_go_on_as_if_they_had_not_been_interrupted() -> Result<()> {
+    expect_to_go_on(&[])
+}
+
+#[test]
+fn four_ranks_with_shards_go_on_as_if_they_had_not_been_interrupted() -> Result<()> {
+    expect_to_go_on(&["--fsdp"])
+}
+
+fn expect_to_go_on(fsdp: &[&str]) -> Result<()> {
     let text = workspace().join("LICENSE-MIT");
     let text = text.to_string_lossy();
     let run = |job: &Job, flags: &[&str]| {
-        let all = [flags, &OUTPUTS, &["--text", &text]].concat();
+        let all = [flags, fsdp, &OUTPUTS, &["--text", &text]].concat();
         job.run(launch(4, &example("mingpt", all)?)?)?.expect_success()
     };
     let whole = Job::new()?;

@@ -1,14 +1,15 @@
 //! Named tensors as bytes: the safetensors format.
 
 use crate::{Error, Result};
-use safetensors::tensor::{serialize, serialize_to_file};
-use safetensors::{Dtype, SafeTensorError, SafeTensors, View};
+use safetensors::tensor::{self, TensorView, serialize, serialize_to_file};
+use safetensors::{Dtype, SafeTensorError, View};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
-use tch::{TchError, Tensor};
+use tch::{Kind, Tensor};
 
 /// Tensors by name.
 pub type NamedTensors = HashMap<String, Tensor>;
@@ -16,8 +17,34 @@ pub type NamedTensors = HashMap<String, Tensor>;
 /// The text of the header's `__metadata__`, by name.
 pub type Metadata = HashMap<String, String>;
 
-/// Writes the tensors to a file.
-pub fn to_file(tensors: &[(String, Tensor)], metadata: &Metadata, path: &Path) -> Result<()> {
+/// A tensor that is fetched only when it is written, so that memory holds no second copy of all.
+pub trait Source {
+    /// Its kind.
+    fn kind(&self) -> Kind;
+
+    /// Its shape.
+    fn size(&self) -> Vec<i64>;
+
+    /// The tensor itself.
+    fn fetch(&self) -> Result<Tensor>;
+}
+
+impl Source for Tensor {
+    fn kind(&self) -> Kind {
+        self.kind()
+    }
+
+    fn size(&self) -> Vec<i64> {
+        self.size()
+    }
+
+    fn fetch(&self) -> Result<Tensor> {
+        Ok(self.shallow_clone())
+    }
+}
+
+/// Writes the tensors to a file. None may be sparse.
+pub fn to_file<S: Source>(tensors: &[(String, S)], metadata: &Metadata, path: &Path) -> Result<()> {
     let metadata = (!metadata.is_empty()).then(|| metadata.clone());
     with_views(tensors.iter().map(|(name, tensor)| (name, tensor)), |views| {
         serialize_to_file(views, &metadata, path).map_err(|error| {
@@ -32,18 +59,61 @@ pub fn to_file(tensors: &[(String, Tensor)], metadata: &Metadata, path: &Path) -
 
 /// The contents of such a file.
 pub fn to_bytes(tensors: &NamedTensors) -> Result<Vec<u8>> {
+    tensors.iter().try_for_each(|(name, tensor)| refuse_sparse(name, tensor))?;
     with_views(tensors, |views| serialize(views, &None).map_err(unreadable))
 }
 
 /// The tensors in such a file; otherwise the reason why it is invalid or incomplete.
 pub fn from_bytes(bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
-    let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
-    let file = SafeTensors::deserialize(bytes).map_err(unreadable)?;
-    let tensors = file
-        .tensors()
-        .into_iter()
-        .map(|(name, view)| Ok((name, Tensor::try_from(view)?)))
-        .collect::<Result<_, TchError>>()?;
+    read(&mut Cursor::new(bytes), |_, _| None)
+}
+
+/// Reads such a file, and nothing of it but its header and what is returned. `rows` tells by a tensor's
+/// name and shape which of its rows to read; all for `None`.
+pub fn read(
+    file: &mut (impl Read + Seek),
+    rows: impl Fn(&str, &[usize]) -> Option<Range<usize>>,
+) -> Result<(NamedTensors, Metadata)> {
+    let cut_off = |_: io::Error| unreadable(SafeTensorError::InvalidHeaderLength);
+    let length = file.seek(SeekFrom::End(0)).map_err(cut_off)?;
+    let mut header_length = [0; 8];
+    file.seek(SeekFrom::Start(0)).map_err(cut_off)?;
+    file.read_exact(&mut header_length).map_err(cut_off)?;
+    let header_length = u64::from_le_bytes(header_length);
+    let data_length = length.checked_sub(8).and_then(|rest| rest.checked_sub(header_length));
+    let Some(data_length) = data_length else {
+        return Err(unreadable(SafeTensorError::InvalidHeaderLength));
+    };
+    let mut header = vec![0; header_length as usize];
+    file.read_exact(&mut header).map_err(cut_off)?;
+    let header: tensor::Metadata = serde_json::from_slice(&header)
+        .map_err(|_| unreadable(SafeTensorError::InvalidHeaderDeserialization))?;
+
+    let described = header.tensors();
+    if described.values().map(|it| it.data_offsets.1 as u64).max().unwrap_or(0) != data_length {
+        return Err(unreadable(SafeTensorError::MetadataIncompleteBuffer));
+    }
+    let mut tensors = NamedTensors::new();
+    for (name, info) in described {
+        let (begin, end) = info.data_offsets;
+        let elements = info.shape.iter().try_fold(1usize, |product, it| product.checked_mul(*it));
+        let bytes = elements.and_then(|count| count.checked_mul(info.dtype.size()));
+        if end.checked_sub(begin) != bytes {
+            return Err(unreadable(SafeTensorError::TensorInvalidInfo));
+        }
+        let mut shape = info.shape.clone();
+        let mut range = begin..end;
+        if let (Some(rows), Some(all)) = (rows(&name, &info.shape), info.shape.first()) {
+            let row = (end - begin) / all.max(&1);
+            range = begin + rows.start * row..begin + rows.end * row;
+            shape[0] = rows.len();
+        }
+        let mut bytes = vec![0; range.len()];
+        file.seek(SeekFrom::Start(8 + header_length + range.start as u64)).map_err(cut_off)?;
+        file.read_exact(&mut bytes).map_err(cut_off)?;
+        let view = TensorView::new(info.dtype, shape, &bytes).map_err(unreadable)?;
+        tensors.insert(name, Tensor::try_from(view)?);
+    }
     Ok((tensors, header.metadata().clone().unwrap_or_default()))
 }
 
@@ -53,37 +123,32 @@ fn unreadable(error: SafeTensorError) -> Error {
     Error::Tensor { operation: SAFETENSORS, message: error.to_string() }
 }
 
-fn with_views<'a, R>(
-    tensors: impl IntoIterator<Item = (&'a String, &'a Tensor)>,
-    write: impl FnOnce(Vec<(&str, Source<'_>)>) -> Result<R>,
+fn with_views<'a, S: Source + 'a, R>(
+    tensors: impl IntoIterator<Item = (&'a String, &'a S)>,
+    write: impl FnOnce(Vec<(&str, Fetched<'_, S>)>) -> Result<R>,
 ) -> Result<R> {
     let failure = RefCell::new(None);
     let views = tensors
         .into_iter()
-        .map(|(name, tensor)| Ok((name.as_str(), Source::new(name, tensor, &failure)?)))
+        .map(|(name, tensor)| Ok((name.as_str(), Fetched::new(tensor, &failure)?)))
         .collect::<Result<_>>()?;
     let written = write(views)?;
-    match failure.take() {
-        Some(error) => Err(Error::from(error)),
-        None => Ok(written),
-    }
+    failure.take().map_or(Ok(written), Err)
 }
 
-/// A tensor whose bytes are fetched only when needed, so that memory holds no second copy of all.
-struct Source<'a> {
-    tensor: &'a Tensor,
+struct Fetched<'a, S> {
+    source: &'a S,
     shape: Vec<usize>,
     dtype: Dtype,
     /// The trait has no place for an error.
-    failure: &'a RefCell<Option<TchError>>,
+    failure: &'a RefCell<Option<Error>>,
 }
 
-impl<'a> Source<'a> {
-    fn new(name: &str, tensor: &'a Tensor, failure: &'a RefCell<Option<TchError>>) -> Result<Self> {
-        refuse_sparse(name, tensor)?;
+impl<'a, S: Source> Fetched<'a, S> {
+    fn new(source: &'a S, failure: &'a RefCell<Option<Error>>) -> Result<Self> {
         // No dimension is negative.
-        let shape = tensor.size().iter().map(|&size| size as usize).collect();
-        Ok(Source { tensor, shape, dtype: tensor.kind().try_into()?, failure })
+        let shape = source.size().iter().map(|&size| size as usize).collect();
+        Ok(Fetched { source, shape, dtype: source.kind().try_into()?, failure })
     }
 }
 
@@ -95,7 +160,7 @@ pub fn refuse_sparse(name: &str, tensor: &Tensor) -> Result<()> {
     }
 }
 
-impl View for Source<'_> {
+impl<S: Source> View for Fetched<'_, S> {
     fn dtype(&self) -> Dtype {
         self.dtype
     }
@@ -106,14 +171,16 @@ impl View for Source<'_> {
 
     fn data(&self) -> Cow<'_, [u8]> {
         let mut bytes = vec![0; self.data_len()];
-        if let Err(error) = self.tensor.f_copy_data_u8(&mut bytes, self.tensor.numel()) {
-            self.failure.replace(Some(error));
+        // After a failure, the file is given up.
+        if self.failure.borrow().is_none() {
+            let copy = |tensor: Tensor| Ok(tensor.f_copy_data_u8(&mut bytes, tensor.numel())?);
+            self.failure.replace(self.source.fetch().and_then(copy).err());
         }
         bytes.into()
     }
 
     fn data_len(&self) -> usize {
-        self.tensor.numel() * self.dtype.size()
+        self.shape.iter().product::<usize>() * self.dtype.size()
     }
 }
 

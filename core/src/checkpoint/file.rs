@@ -3,11 +3,14 @@
 
 use super::destination::replace;
 use super::pytorch;
+use super::sharded::{Saved, Sharding, while_gathering};
+use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
-use tch::Tensor;
-use tch_parallel_base::named_tensors::{self, Metadata, NamedTensors};
+use tch_parallel_base::error::with_causes;
+use tch_parallel_base::named_tensors::{self, Metadata, NamedTensors, Source};
 
 /// The key in the file's `__metadata__` that holds everything in a training that is not a tensor.
 pub(super) const HEADER: &str = "training";
@@ -17,8 +20,35 @@ pub(super) const MODEL: &str = "model.";
 pub(super) const OPTIMIZER: &str = "optimizer.";
 pub(super) const GENERATORS: &str = "rng.";
 
-/// Writes a file that replaces `path` once it is complete.
-pub(super) fn write(path: &Path, tensors: &[(String, Tensor)], metadata: &Metadata) -> Result<()> {
+/// What a file is to contain.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub(super) tensors: Vec<(String, Saved)>,
+    pub(super) metadata: Metadata,
+}
+
+/// Has rank 0 write a file that replaces `path` once it is complete. A collective, which returns the
+/// same on all ranks. Where the model is sharded, all have the contents, otherwise only rank 0.
+pub(super) fn write_together(
+    operation: &'static str,
+    path: &Path,
+    contents: Result<Contents>,
+    is_sharded: bool,
+    group: &ProcessGroup,
+) -> Result<()> {
+    let text = |error: Option<&Error>| error.map(|error| with_causes(error));
+    if is_sharded {
+        // Nobody waits for the tensors of a rank that has none.
+        group.agree(operation, text(contents.as_ref().err()).as_deref())?;
+    }
+    let written = contents.and_then(|Contents { tensors, metadata }| {
+        while_gathering(&tensors, is_sharded, group, |tensors| write(path, &tensors, &metadata))
+    });
+    let agreed = group.agree(operation, text(written.as_ref().err()).as_deref());
+    written.and(agreed)
+}
+
+fn write<S: Source>(path: &Path, tensors: &[(String, S)], metadata: &Metadata) -> Result<()> {
     replace(path, |temporary| {
         let to_file = match is_pytorchs(path) {
             true => pytorch::to_file,
@@ -40,14 +70,27 @@ fn is_pytorchs(path: &Path) -> bool {
     [".pt", ".pth", ".pth.tar"].iter().any(|end| name.ends_with(end))
 }
 
-/// Reads a file that [`write`] or Python has written, in whichever of the formats.
-pub(super) fn read(path: &Path) -> Result<(NamedTensors, Metadata)> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
-    match bytes[..] {
+/// Reads a file that [`write_together`] or Python has written, in whichever of the formats. Of tensors
+/// that are sharded, only this rank's rows.
+pub(super) fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, Metadata)> {
+    let mut file = File::open(path).map_err(Error::io("read", path))?;
+    let mut begin = Vec::new();
+    file.by_ref().take(9).read_to_end(&mut begin).map_err(Error::io("read", path))?;
+    match begin[..] {
         [] => Err(Error::format(path, "an empty file", WRITTEN)),
         // The length of the header, which is an object of JSON.
-        [_, _, _, _, _, _, _, _, b'{', ..] => safetensors(path, &bytes),
-        [b'P'] | [b'P', b'K', ..] => pytorch::from_bytes(path, &bytes),
+        [_, _, _, _, _, _, _, _, b'{', ..] => safetensors(path, &mut file, sharding),
+        [b'P'] | [b'P', b'K', ..] => {
+            let bytes = fs::read(path).map_err(Error::io("read", path))?;
+            let (mut tensors, metadata) = pytorch::from_bytes(path, &bytes)?;
+            for (name, tensor) in &mut tensors {
+                let size: Vec<_> = tensor.size().iter().map(|&length| length as usize).collect();
+                if let Some(rows) = sharding.rows(name, &size) {
+                    *tensor = tensor.f_narrow_copy(0, rows.start as i64, rows.len() as i64)?;
+                }
+            }
+            Ok((tensors, metadata))
+        }
         // The protocol of a pickle.
         [0x80, 2..=5, _, ..] => {
             let python = format!("torch.load('{}', 'cpu')", path.display());
@@ -57,12 +100,16 @@ pub(super) fn read(path: &Path) -> Result<(NamedTensors, Metadata)> {
         [_, _, _, _, _, _, _, _, _, ..] => {
             Err(Error::format(path, "neither safetensors nor PyTorch's format", WRITTEN))
         }
-        _ => safetensors(path, &bytes),
+        _ => safetensors(path, &mut file, sharding),
     }
 }
 
-fn safetensors(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
-    named_tensors::from_bytes(bytes).map_err(|error| {
+fn safetensors(
+    path: &Path,
+    file: &mut File,
+    sharding: &Sharding,
+) -> Result<(NamedTensors, Metadata)> {
+    named_tensors::read(file, |name, size| sharding.rows(name, size)).map_err(|error| {
         Error::format(path, format!("not a complete safetensors file ({error})"), WRITTEN)
     })
 }

@@ -1,4 +1,5 @@
-//! Checkpoints: files that are written atomically, by rank 0 alone.
+//! Checkpoints: files that are written atomically, by rank 0 alone. They hold the whole model, also where
+//! [`FullyShard`](crate::distributed::FullyShard) has sharded it.
 //!
 //! - [`save`], [`load`]: the weights, to use the model elsewhere.
 //! - [`Training`]: a whole training, to continue it as if it had not been interrupted.
@@ -14,6 +15,7 @@ mod destination;
 mod file;
 mod pytorch;
 mod random;
+mod sharded;
 mod training;
 mod weights;
 

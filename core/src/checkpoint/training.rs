@@ -1,12 +1,12 @@
 //! A whole training in a file: everything needed to continue it.
 
 use super::bucket_order;
-use super::file::{self, GENERATORS, HEADER, MODEL, OPTIMIZER, take};
+use super::file::{self, Contents, GENERATORS, HEADER, MODEL, OPTIMIZER, take, write_together};
 use super::random::{self, Generators};
+use super::sharded::{Sharding, WRITER};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
 use crate::distributed::ProcessGroup;
-use crate::distributed::fsdp::shards;
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
 use crate::{Error, Result};
@@ -14,13 +14,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
+use tch::Tensor;
 use tch::nn::VarStore;
 use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 use tch_parallel_base::parameters::named_variables;
-
-/// The rank that writes.
-const WRITER: usize = 0;
 
 /// Replaces the header if the file could not be read.
 const UNREADABLE: &str = "";
@@ -138,26 +136,25 @@ impl Training<'_> {
         group: &ProcessGroup,
     ) -> Result<()> {
         group.refuse_python("checkpoint::Training::save", 0..group.world_size())?;
-        let instead = "save FsdpModule::full_state_dict";
-        shards::refuse("checkpoint::Training", &named_variables(self.vs), instead)?;
+        let sharding = Sharding::of(&named_variables(self.vs));
+        sharding.check(group)?;
         self.optimizer.consolidate_state_dict(WRITER)?;
         let generators = random::gather(group)?;
-        let written = match group.rank() {
-            WRITER => self.write(path.as_ref(), progress, generators, group.world_size()),
-            _ => Ok(()),
+        let contents = match group.rank() == WRITER || !sharding.is_empty() {
+            true => self.contents(&sharding, progress, generators, group.world_size()),
+            false => Ok(Contents::default()),
         };
-        let objection = written.as_ref().err().map(|error| with_causes(error));
-        let agreed = group.agree("checkpoint::Training::save", objection.as_deref());
-        written.and(agreed)
+        let is_sharded = !sharding.is_empty();
+        write_together("checkpoint::Training::save", path.as_ref(), contents, is_sharded, group)
     }
 
-    fn write<P: Serialize + DeserializeOwned>(
+    fn contents<P: Serialize + DeserializeOwned>(
         &self,
-        path: &Path,
+        sharding: &Sharding,
         progress: &P,
-        generators: Vec<(String, tch::Tensor)>,
+        generators: Vec<(String, Tensor)>,
         world_size: usize,
-    ) -> Result<()> {
+    ) -> Result<Contents> {
         let optimizer = self.optimizer.state_dict()?;
         let header = Header {
             architecture: self.architecture.into(),
@@ -180,13 +177,15 @@ impl Training<'_> {
             (OPTIMIZER, optimizer.tensors),
             (GENERATORS, generators),
         ];
-        let tensors: Vec<_> = parts
+        let tensors = parts
             .into_iter()
             .flat_map(|(prefix, part): (_, Vec<_>)| {
-                part.into_iter().map(move |(name, tensor)| (format!("{prefix}{name}"), tensor))
+                part.into_iter().map(move |(name, tensor)| {
+                    Ok((format!("{prefix}{name}"), sharding.saved(&name, tensor)?))
+                })
             })
-            .collect();
-        file::write(path, &tensors, &Metadata::from([(HEADER.into(), header)]))
+            .collect::<Result<_>>()?;
+        Ok(Contents { tensors, metadata: Metadata::from([(HEADER.into(), header)]) })
     }
 
     /// Restores all parts, and this rank's random generators, from a file that [`save`](Self::save)
@@ -207,7 +206,7 @@ impl Training<'_> {
     ) -> Result<Resumed<P>> {
         group.refuse_python("checkpoint::Training::load", 0..group.world_size())?;
         let path = path.as_ref();
-        let read = read(path);
+        let read = read(path, &Sharding::of(&named_variables(self.vs)));
         let header = read.as_ref().map_or(UNREADABLE, |(_, header)| header.as_str());
         let theirs = group.compare_with_rank_0("checkpoint::Training::load", header)?;
         let rank_0_failed = theirs.as_deref() == Some(UNREADABLE);
@@ -299,8 +298,8 @@ impl Training<'_> {
     }
 }
 
-fn read(path: &Path) -> Result<(NamedTensors, String)> {
-    let (tensors, mut metadata) = file::read(path)?;
+fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, String)> {
+    let (tensors, mut metadata) = file::read(path, sharding)?;
     match metadata.remove(HEADER) {
         Some(header) => Ok((tensors, header)),
         None => Err(Error::format(

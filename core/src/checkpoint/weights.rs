@@ -1,13 +1,13 @@
 //! The variables of a model in a file.
 
-use super::file;
+use super::file::{self, Contents, write_together};
+use super::sharded::Sharding;
 use crate::distributed::ProcessGroup;
-use crate::distributed::fsdp::shards;
+use crate::distributed::fsdp::shards::shard_of;
 use crate::{Error, Result};
 use std::path::Path;
 use tch::nn::VarStore;
-use tch::no_grad;
-use tch_parallel_base::error::with_causes;
+use tch::{Tensor, no_grad};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 use tch_parallel_base::parameters::named_variables;
 
@@ -22,6 +22,9 @@ const WRAPPER_PREFIX: &str = "module.";
 /// Only rank 0 writes. Every rank returns when the file exists, so any of them may read it next.
 /// The file is written to a temporary path and renamed, so `path` always holds a complete file, old
 /// or new.
+///
+/// A model that [`FullyShard`](crate::distributed::FullyShard) has sharded is gathered tensor by tensor,
+/// so the file is that of the whole model, which no rank ever has in memory.
 ///
 /// ```
 /// use tch::nn::{self, VarStore};
@@ -46,19 +49,20 @@ const WRAPPER_PREFIX: &str = "module.";
 /// ```
 ///
 /// # Errors
-/// On every rank, with the reason, if rank 0 could not write; [`Error::Argument`] for a store with shards
-/// of [`FullyShard`](crate::distributed::FullyShard).
+/// On every rank, with the reason, if rank 0 could not write; [`Error::Argument`] if
+/// [`FullyShard`](crate::distributed::FullyShard) has sharded the model over another group.
 #[doc(alias = "state_dict")]
 pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
     let variables = named_variables(vs);
-    shards::refuse("checkpoint::save", &variables, "FsdpModule::full_state_dict gathers them")?;
-    let written = match group.rank() {
-        0 => file::write(path.as_ref(), &variables, &Metadata::new()),
-        _ => Ok(()),
+    let sharding = Sharding::of(&variables);
+    sharding.check(group)?;
+    let saved = |(name, tensor): (String, Tensor)| {
+        let saved = sharding.saved(&name, tensor)?;
+        Ok((name, saved))
     };
-    let objection = written.as_ref().err().map(|error| with_causes(error));
-    let agreed = group.agree("checkpoint::save", objection.as_deref());
-    written.and(agreed)
+    let tensors = variables.into_iter().map(saved).collect::<Result<_>>();
+    let contents = tensors.map(|tensors| Contents { tensors, metadata: Metadata::new() });
+    write_together("checkpoint::save", path.as_ref(), contents, !sharding.is_empty(), group)
 }
 
 /// Sets the variables of `vs` from a file, which must contain exactly these, by name and shape.
@@ -67,7 +71,8 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 /// See [`save`] for an example.
 ///
 /// Equals `model.load_state_dict(torch.load(path, map_location=…), strict=True)`: each variable
-/// keeps its device and kind, whatever they were when it was saved. To load only the variables that
+/// keeps its device and kind, whatever they were when it was saved. Each rank reads its own rows of a
+/// sharded model, however many ranks there were when it was saved. To load only the variables that
 /// match, use tch's `VarStore::load_partial`.
 ///
 /// Names may have the prefix `module.`, which PyTorch's wrappers add and which normally prevents a
@@ -80,7 +85,7 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 #[doc(alias = "map_location")]
 pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
     let path = path.as_ref();
-    let (tensors, metadata) = file::read(path)?;
+    let (tensors, metadata) = file::read(path, &Sharding::of(&named_variables(vs)))?;
     let variables = vs.variables();
     let saved = without_prefix(file::weights(tensors, &metadata), &variables);
     check(path, &variables, &saved)?;
@@ -130,6 +135,7 @@ pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors)
     for name in names {
         let (found, expected) = (saved[name].size(), variables[name].size());
         if found != expected {
+            let expected = shard_of(&variables[name]).map_or(expected, |shard| shard.size);
             return Err(Error::format(
                 path,
                 format!("{name} has the shape {found:?}"),

@@ -1,8 +1,7 @@
 //! A resumed run takes the same course as one that was not interrupted.
 
+use crate::common::Directory;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::path::{Path, PathBuf};
 use tch::nn::{self, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
@@ -10,34 +9,6 @@ use tch_parallel::checkpoint::{Generators, Training};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr, Scheduler};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
-
-/// A temporary directory for one job, which rank 0 creates and removes.
-struct Directory<'a> {
-    path: PathBuf,
-    group: &'a ProcessGroup,
-}
-
-impl<'a> Directory<'a> {
-    fn new(group: &'a ProcessGroup) -> Self {
-        // No two jobs that run at the same time have the same port.
-        let port = std::env::var("MASTER_PORT").unwrap();
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("checkpoint-{port}"));
-        if group.rank() == 0 {
-            fs::create_dir_all(&path).unwrap();
-        }
-        group.barrier().unwrap();
-        Directory { path, group }
-    }
-}
-
-impl Drop for Directory<'_> {
-    fn drop(&mut self) {
-        let all_done = self.group.barrier();
-        if self.group.rank() == 0 && all_done.is_ok() {
-            fs::remove_dir_all(&self.path).unwrap();
-        }
-    }
-}
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Progress {

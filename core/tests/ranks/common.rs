@@ -1,6 +1,8 @@
 //! Runs a test's body on several ranks, each in its own process.
 
+use std::fs;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -129,6 +131,34 @@ pub fn under(outer: &[&str], inner: &Command) -> Command {
     command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command
+}
+
+/// A temporary directory for one job, which rank 0 creates and removes.
+pub struct Directory<'a> {
+    pub path: PathBuf,
+    group: &'a ProcessGroup,
+}
+
+impl<'a> Directory<'a> {
+    pub fn new(group: &'a ProcessGroup) -> Self {
+        // No two jobs that run at the same time have the same port.
+        let port = std::env::var("MASTER_PORT").unwrap();
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("checkpoint-{port}"));
+        if group.rank() == 0 {
+            fs::create_dir_all(&path).unwrap();
+        }
+        group.barrier().unwrap();
+        Directory { path, group }
+    }
+}
+
+impl Drop for Directory<'_> {
+    fn drop(&mut self) {
+        let all_done = self.group.barrier();
+        if self.group.rank() == 0 && all_done.is_ok() {
+            fs::remove_dir_all(&self.path).unwrap();
+        }
+    }
 }
 
 struct Rank {

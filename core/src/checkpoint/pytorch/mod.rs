@@ -23,7 +23,7 @@ use std::fs::File;
 use std::path::Path;
 use tch::{Kind, Tensor};
 use tch_parallel_base::error::without_backtrace;
-use tch_parallel_base::named_tensors::{Metadata, NamedTensors, refuse_sparse};
+use tch_parallel_base::named_tensors::{Metadata, NamedTensors, Source};
 use unpickler::{Refusal, unpickle};
 
 /// What pickles call the types of storages.
@@ -52,14 +52,13 @@ fn storage_kind(name: &str) -> Option<Kind> {
 
 /// Writes what `torch.save(OrderedDict(…), path)` writes, with the tensors on the CPU. Metadata
 /// become entries whose values are texts.
-pub(super) fn to_file(
-    tensors: &[(String, Tensor)],
+pub(super) fn to_file<S: Source>(
+    tensors: &[(String, S)],
     metadata: &Metadata,
     path: &Path,
 ) -> Result<()> {
     let mut pickler = Pickler::new();
     for (key, (name, tensor)) in tensors.iter().enumerate() {
-        refuse_sparse(name, tensor)?;
         let kind = tensor.kind();
         let storage = storage_name(kind).ok_or_else(|| {
             let known = STORAGES.map(|(_, kind)| kind);
@@ -78,6 +77,7 @@ pub(super) fn to_file(
     }
     for (key, (_, tensor)) in tensors.iter().enumerate() {
         // One after the other, so that memory holds no second copy of all.
+        let tensor = tensor.fetch()?;
         let mut bytes = vec![0; tensor.numel() * tensor.kind().elt_size_in_bytes()];
         tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
         archive.write(&format!("data/{key}"), &bytes).map_err(failed())?;

@@ -36,8 +36,10 @@ pub struct FullyShardOptions {
 /// model.
 ///
 /// The layers are tch's own. Once a block is sharded, the variable store holds its shards: an
-/// optimizer made from the store trains these, and [`VarStore::save`] would write only this rank's.
-/// Use the same seed on all ranks, so that their shards belong to one model.
+/// optimizer made from the store trains these, and [`VarStore::save`] would write only this rank's, so
+/// use [`checkpoint::save`](crate::checkpoint::save) or [`Training`](crate::checkpoint::Training): their
+/// files are those of the whole model. Use the same seed on all ranks, so that their shards belong to
+/// one model.
 ///
 /// Results equal those of PyTorch's `fully_shard` to the last bit. With more than two ranks they
 /// differ from DistributedDataParallel's, which adds gradients in another order.
@@ -56,9 +58,9 @@ pub struct FullyShardOptions {
 ///
 /// impl nn::ModuleT for Net {
 ///     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-///         let block = |xs: Tensor, block: &FsdpModule<nn::Linear>| block.forward_t(&xs,
-/// train).relu();
-///         self.blocks.iter().fold(xs.shallow_clone(), block).apply_t(&self.head, train)
+///         let blocks = self.blocks.iter();
+///         let xs = blocks.fold(xs.shallow_clone(), |xs, it| it.forward_t(&xs, train).relu());
+///         xs.apply_t(&self.head, train)
 ///     }
 /// }
 ///

@@ -1,7 +1,7 @@
 //! One parameter, whole or as shards: `FSDPParam`.
 
 use super::pool::Pool;
-use super::shards::Registered;
+use super::shards::{Registered, Shard};
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::storage::{Block, Memory, version};
@@ -73,7 +73,7 @@ impl Parameter {
                 memory,
                 accumulated: None,
                 padded_shard,
-                _registered: Registered::new(&shard, group),
+                _registered: Registered::new(&shard, Shard { group: group.clone(), size, begin }),
                 shard,
                 begin,
                 gathered_version: 0,

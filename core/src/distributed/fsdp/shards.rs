@@ -9,31 +9,48 @@ use tch::Tensor;
 use tch_parallel_base::lock;
 
 /// The group of each shard, by the tensor's identity.
-static SHARDS: Mutex<BTreeMap<usize, ProcessGroup>> = Mutex::new(BTreeMap::new());
+static SHARDS: Mutex<BTreeMap<usize, Shard>> = Mutex::new(BTreeMap::new());
+
+/// What a shard is a part of.
+#[derive(Debug, Clone)]
+pub(crate) struct Shard {
+    /// The ranks that have the other parts.
+    pub group: ProcessGroup,
+    /// The shape of the whole parameter.
+    pub size: Vec<i64>,
+    /// The first of this rank's rows.
+    pub begin: i64,
+}
 
 /// Lists a shard as long as this lives.
 #[derive(Debug)]
 pub(super) struct Registered(usize);
 
 impl Registered {
-    pub fn new(shard: &Tensor, group: &ProcessGroup) -> Self {
-        lock(&SHARDS).insert(identity(shard), group.clone());
-        Registered(identity(shard))
+    pub fn new(tensor: &Tensor, shard: Shard) -> Self {
+        lock(&SHARDS).insert(identity(tensor), shard);
+        Registered(identity(tensor))
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         // Dropped without the lock, because this may be the group's last handle.
-        let group = lock(&SHARDS).remove(&self.0);
-        drop(group);
+        let shard = lock(&SHARDS).remove(&self.0);
+        drop(shard);
     }
+}
+
+/// What a parameter is a part of; `None` if it is whole.
+pub(crate) fn shard_of(parameter: &Tensor) -> Option<Shard> {
+    lock(&SHARDS).get(&identity(parameter)).cloned()
 }
 
 /// The group over which these parameters are sharded; `None` if they are whole.
 pub(crate) fn group_of(parameters: &[Tensor]) -> Result<Option<ProcessGroup>> {
     let shards = lock(&SHARDS);
-    let mut groups = parameters.iter().map(|parameter| shards.get(&identity(parameter)));
+    let mut groups =
+        parameters.iter().map(|parameter| Some(&shards.get(&identity(parameter))?.group));
     let first = groups.next().flatten();
     let is_first = |group: Option<&ProcessGroup>| match (group, first) {
         (Some(group), Some(first)) => Arc::ptr_eq(&group.inner, &first.inner),

@@ -1,0 +1,159 @@
+//! Files of sharded models hold whole tensors. They are gathered one at a time while the file is
+//! written, and each rank reads its own rows only, however many ranks have written it.
+
+use super::file::{MODEL, OPTIMIZER};
+use crate::distributed::ProcessGroup;
+use crate::distributed::fsdp::shards::{Shard, shard_of};
+use crate::{Error, Result};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use tch::{Kind, Tensor, no_grad};
+use tch_parallel_base::named_tensors::{Source, refuse_sparse};
+
+/// The rank that writes.
+pub(super) const WRITER: usize = 0;
+
+/// The parameters of a model that `FullyShard` has sharded, by name. Empty for any other model.
+pub(super) struct Sharding(HashMap<String, (Tensor, Shard)>);
+
+impl Sharding {
+    pub(super) fn of(variables: &[(String, Tensor)]) -> Self {
+        let shard = |(name, rows): &(String, Tensor)| {
+            Some((name.clone(), (rows.shallow_clone(), shard_of(rows)?)))
+        };
+        Sharding(variables.iter().filter_map(shard).collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Fails unless the shards are those of this group's ranks.
+    pub(super) fn check(&self, group: &ProcessGroup) -> Result<()> {
+        match self.0.values().all(|(_, shard)| Arc::ptr_eq(&shard.group.inner, &group.inner)) {
+            true => Ok(()),
+            false => Err(Error::argument(
+                "group",
+                "another than the one over which FullyShard has sharded the model",
+                "that one, all of whose ranks call this",
+            )),
+        }
+    }
+
+    /// A parameter with this name, or to whose state the name belongs: `PARAMETER.ENTRY`.
+    fn parameter(&self, name: &str) -> Option<&(Tensor, Shard)> {
+        let of_state = || self.0.get(name.rsplit_once('.')?.0);
+        self.0.get(name).or_else(of_state)
+    }
+
+    /// A tensor of the model, or of its optimizer's state, as it is written.
+    pub(super) fn saved(&self, name: &str, tensor: Tensor) -> Result<Saved> {
+        refuse_sparse(name, &tensor)?;
+        Ok(match self.parameter(name) {
+            Some((rows, shard)) if tensor.dim() > 0 && rows.size() == tensor.size() => {
+                Saved::Shard { rows: tensor, shard: shard.clone() }
+            }
+            _ => Saved::Whole(tensor),
+        })
+    }
+
+    /// Which rows of a tensor in a file are this rank's; `None` for all.
+    pub(super) fn rows(&self, name: &str, size: &[usize]) -> Option<Range<usize>> {
+        let inner = [MODEL, OPTIMIZER, "module."].iter().find_map(|it| name.strip_prefix(it));
+        let (rows, shard) = self.parameter(name).or_else(|| self.parameter(inner?))?;
+        let is_whole = size.iter().map(|&length| length as i64).eq(shard.size.iter().copied());
+        let begin = shard.begin as usize;
+        is_whole.then(|| begin..begin + rows.size()[0] as usize)
+    }
+}
+
+/// A tensor to write.
+pub(super) enum Saved {
+    Whole(Tensor),
+    /// This rank's rows of it.
+    Shard {
+        rows: Tensor,
+        shard: Shard,
+    },
+}
+
+impl Saved {
+    /// Gathers it on the rank that writes. A collective for shards.
+    fn gather(&self) -> Result<Option<Tensor>> {
+        let Saved::Shard { rows, shard: Shard { group, size, .. } } = self else { return Ok(None) };
+        no_grad(|| {
+            let ranks = group.world_size() as i64;
+            let padded_size = [&[(size[0] + ranks - 1) / ranks], &size[1..]].concat();
+            let padded = Tensor::f_zeros(padded_size, (rows.kind(), rows.device()))?;
+            padded.f_narrow(0, 0, rows.size()[0])?.f_copy_(rows)?;
+            let Some(parts) = group.gather(&padded, WRITER)? else { return Ok(None) };
+            Ok(Some(Tensor::f_cat(&parts, 0)?.f_narrow(0, 0, size[0])?))
+        })
+    }
+}
+
+/// A tensor as the writing rank fetches it.
+pub(super) struct Fetched<'a> {
+    saved: &'a Saved,
+    place: usize,
+    group: &'a ProcessGroup,
+}
+
+/// Calls `write` on the writing rank, with tensors that are gathered when they are fetched. A
+/// collective if there are shards.
+pub(super) fn while_gathering(
+    tensors: &[(String, Saved)],
+    is_sharded: bool,
+    group: &ProcessGroup,
+    write: impl FnOnce(Vec<(String, Fetched<'_>)>) -> Result<()>,
+) -> Result<()> {
+    if group.rank() == WRITER {
+        let fetched = tensors
+            .iter()
+            .zip(0..)
+            .map(|((name, saved), place)| (name.clone(), Fetched { saved, place, group }));
+        let written = write(fetched.collect());
+        let told = match is_sharded {
+            // Nothing is gathered any more.
+            true => group.broadcast_object(&mut None::<usize>, WRITER),
+            false => Ok(()),
+        };
+        return written.and(told);
+    }
+    if !is_sharded {
+        return Ok(());
+    }
+    loop {
+        let mut place: Option<usize> = None;
+        group.broadcast_object(&mut place, WRITER)?;
+        match place {
+            Some(place) => tensors[place].1.gather()?,
+            None => return Ok(()),
+        };
+    }
+}
+
+impl Source for Fetched<'_> {
+    fn kind(&self) -> Kind {
+        let (Saved::Whole(tensor) | Saved::Shard { rows: tensor, .. }) = self.saved;
+        tensor.kind()
+    }
+
+    fn size(&self) -> Vec<i64> {
+        match self.saved {
+            Saved::Whole(tensor) => tensor.size(),
+            Saved::Shard { shard, .. } => shard.size.clone(),
+        }
+    }
+
+    fn fetch(&self) -> Result<Tensor> {
+        if let Saved::Whole(tensor) = self.saved {
+            return Ok(tensor.shallow_clone());
+        }
+        self.group.broadcast_object(&mut Some(self.place), WRITER)?;
+        self.saved.gather()?.ok_or_else(|| {
+            Error::argument("rank", self.group.rank(), format!("{WRITER}, which alone writes"))
+        })
+    }
+}

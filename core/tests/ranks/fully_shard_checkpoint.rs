@@ -1,0 +1,227 @@
+//! The files of a sharded model are those of the whole model, whatever the number of ranks.
+
+use crate::common::Directory;
+use std::fs;
+use std::path::Path;
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::checkpoint::{self, Generators, Training};
+use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions, ProcessGroup};
+use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
+use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
+use tch_parallel::{Error, LogicalDevice};
+
+const BLOCKS: usize = 8;
+const WIDTH: i64 = 50;
+
+/// Layers with weights of 50 × 50, and a head with fewer rows than some jobs have ranks.
+#[derive(Debug)]
+struct Net<B> {
+    blocks: Vec<B>,
+    head: nn::Linear,
+}
+
+impl<B: ModuleT> Net<B> {
+    fn new(
+        root: &nn::Path<'_>,
+        block: impl Fn(nn::Path<'_>) -> Result<B, Error>,
+    ) -> Result<Self, Error> {
+        let blocks = (0..BLOCKS).map(|i| block(root / "blocks" / i)).collect::<Result<_, _>>()?;
+        Ok(Net { blocks, head: nn::linear(root / "head", WIDTH, 2, Default::default()) })
+    }
+}
+
+impl<B: ModuleT> ModuleT for Net<B> {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        let block = |xs: Tensor, block: &B| block.forward_t(&xs, train).tanh().dropout(0.2, train);
+        self.blocks.iter().fold(xs.shallow_clone(), block).apply_t(&self.head, train)
+    }
+}
+
+fn linear(path: &nn::Path<'_>) -> nn::Linear {
+    nn::linear(path, WIDTH, WIDTH, Default::default())
+}
+
+/// A training whose weights and random numbers depend on the seed.
+struct Job {
+    vs: VarStore,
+    model: FsdpModule<Net<FsdpModule<nn::Linear>>>,
+    optimizer: Adam,
+    group: ProcessGroup,
+}
+
+impl Job {
+    fn new(group: &ProcessGroup, seed: i64) -> Job {
+        tch::manual_seed(seed);
+        let vs = VarStore::new(Device::Cpu);
+        let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
+        let model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, linear)));
+        let optimizer = Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() });
+        tch::manual_seed(seed + group.rank() as i64);
+        let (model, optimizer) = (model.unwrap(), optimizer.unwrap());
+        Job { vs, model, optimizer, group: group.clone() }
+    }
+
+    fn train(&mut self, steps: std::ops::Range<i64>) {
+        for step in steps {
+            let offset = step * 7 + self.group.rank() as i64;
+            let xs = Tensor::arange(3 * WIDTH, (Kind::Float, Device::Cpu)) + offset;
+            let loss = self.model.forward_t(&xs.sin().view([3, WIDTH]), true);
+            self.optimizer.zero_grad().unwrap();
+            self.model.backward(&loss.square().mean(Kind::Float)).unwrap();
+            self.optimizer.step().unwrap();
+        }
+    }
+
+    fn parts(&mut self) -> Training<'_> {
+        Training {
+            architecture: "net",
+            vs: &mut self.vs,
+            optimizer: &mut self.optimizer,
+            scheduler: None,
+            scaler: None,
+        }
+    }
+}
+
+/// The tensors of a file, without those of the generators, which differ with the number of ranks.
+fn contents(path: &Path) -> Vec<(String, Tensor)> {
+    let mut tensors = Tensor::read_safetensors(path).unwrap();
+    tensors.retain(|(name, _)| !name.starts_with("rng."));
+    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+    tensors
+}
+
+on_ranks!(
+    3,
+    fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let path = directory.path.join("training.safetensors");
+        let mut whole = Job::new(group, 1);
+        whole.train(0..3);
+        whole.parts().save(&path, &3, group).unwrap();
+        whole.train(3..6);
+
+        // With another seed, anything that is not loaded shows up.
+        let mut resumed = Job::new(group, 100);
+        let found = resumed.parts().load::<i64>(&path, group).unwrap();
+        assert_eq!((found.progress, found.generators), (3, Generators::Restored));
+        resumed.train(3..6);
+        assert_eq!(resumed.vs.trainable_variables(), whole.vs.trainable_variables());
+        assert_eq!(resumed.optimizer.state_dict().unwrap(), whole.optimizer.state_dict().unwrap());
+    }
+);
+
+on_ranks!(
+    3,
+    fn any_number_of_ranks_loads_what_another_has_saved(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let path = |name: &str| directory.path.join(format!("{name}.safetensors"));
+        let mut three = Job::new(group, 1);
+        three.train(0..2);
+        three.parts().save(path("three"), &2, group).unwrap();
+
+        if let Some(pair) = group.new_group(&[0, 1]).unwrap() {
+            let mut two = Job::new(&pair, 100);
+            let found = two.parts().load::<i64>(path("three"), &pair).unwrap();
+            assert_eq!(found.generators, Generators::OtherWorldSize { saved: 3 });
+            two.parts().save(path("two"), &2, &pair).unwrap();
+            assert_eq!(contents(&path("three")), contents(&path("two")));
+            two.train(2..3);
+        }
+        group.barrier().unwrap();
+        let mut again = Job::new(group, 200);
+        let _ = again.parts().load::<i64>(path("two"), group).unwrap();
+        assert_eq!(again.vs.trainable_variables(), three.vs.trainable_variables());
+        assert_eq!(again.optimizer.state_dict().unwrap(), three.optimizer.state_dict().unwrap());
+    }
+);
+
+on_ranks!(
+    2,
+    fn the_file_is_that_of_the_whole_model_in_both_formats(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let mut sharded = Job::new(group, 1);
+        tch::manual_seed(1);
+        let mut vs = VarStore::new(Device::Cpu);
+        let _whole = Net::new(&vs.root(), |path| Ok(linear(&path))).unwrap();
+        for end in ["safetensors", "pt"] {
+            let [one, other] = ["sharded", "whole"].map(|it| directory.path.join(it));
+            let [one, other] = [one, other].map(|path| path.with_extension(end));
+            checkpoint::save(&one, &sharded.vs, group).unwrap();
+            checkpoint::save(&other, &vs, group).unwrap();
+            assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "{end}");
+
+            let mut another = Job::new(group, 2);
+            assert_ne!(another.vs.trainable_variables(), sharded.vs.trainable_variables());
+            checkpoint::load(&other, &mut another.vs).unwrap();
+            assert_eq!(another.vs.trainable_variables(), sharded.vs.trainable_variables());
+        }
+        // Names as Python's wrappers write them.
+        let prefixed = directory.path.join("prefixed.safetensors");
+        let names = vs.variables().into_iter().map(|(name, it)| (format!("module.{name}"), it));
+        if group.rank() == 0 {
+            Tensor::write_safetensors(&names.collect::<Vec<_>>(), &prefixed).unwrap();
+        }
+        group.barrier().unwrap();
+        checkpoint::load(&prefixed, &mut sharded.vs).unwrap();
+        vs.load(directory.path.join("sharded.safetensors")).unwrap();
+    }
+);
+
+on_ranks!(
+    2,
+    fn no_rank_has_the_whole_model_in_memory(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let path = directory.path.join("model.safetensors");
+        let mut job = Job::new(group, 1);
+        let device = LogicalDevice::Cpu(0);
+        let layer = 4 * (WIDTH * WIDTH) as usize;
+        let more_than = |work: &mut dyn FnMut(&mut VarStore)| {
+            reset_peak_memory_stats(device).unwrap();
+            let before = memory_allocated(device).unwrap();
+            work(&mut job.vs);
+            max_memory_allocated(device).unwrap() - before
+        };
+        let mut more_than = more_than;
+        let saving = more_than(&mut |vs| checkpoint::save(&path, vs, group).unwrap());
+        assert!(saving < 4 * layer, "{saving} bytes to save layers of {layer}");
+        // Its own rows.
+        let loading = more_than(&mut |vs| checkpoint::load(&path, vs).unwrap());
+        assert!(loading < BLOCKS * layer * 3 / 4, "{loading} bytes to load layers of {layer}");
+    }
+);
+
+on_ranks!(
+    2,
+    fn if_rank_0_cannot_write_all_are_told_and_can_go_on(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let mut job = Job::new(group, 1);
+        let nowhere = directory.path.join("missing/training.safetensors");
+        let errors = [
+            job.parts().save(&nowhere, &0, group).unwrap_err(),
+            job.parts().save(&nowhere, &f64::NAN, group).unwrap_err(),
+            checkpoint::save(&nowhere, &job.vs, group).unwrap_err(),
+        ];
+        let expected = ["missing", "progress is not readable after writing", "missing"];
+        for (error, expected) in errors.iter().zip(expected) {
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        let other = group.new_group(&[0, 1]).unwrap().unwrap();
+        let error = checkpoint::save(&nowhere, &job.vs, &other).unwrap_err().to_string();
+        assert!(error.contains("group is another than the one over which FullyShard"), "{error}");
+
+        let path = directory.path.join("training.safetensors");
+        job.parts().save(&path, &0, group).unwrap();
+        let mut narrower = VarStore::new(Device::Cpu);
+        let sharding = FullyShard::new(&narrower, group, FullyShardOptions::default());
+        let _model = sharding.root(|root| {
+            Net::new(root, |path| {
+                sharding.shard(path, |path| nn::linear(path, WIDTH, WIDTH - 2, Default::default()))
+            })
+        });
+        let error = checkpoint::load(&path, &mut narrower).unwrap_err().to_string();
+        let expected = "blocks.0.bias has the shape [50]; expected [48], as in the model";
+        assert!(error.contains(expected), "{error}");
+    }
+);
