@@ -12,7 +12,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tch::nn::{self, Embedding, LayerNorm, Linear, Module, ModuleT, VarStore};
+use tch::nn::{self, Embedding, LayerNorm, Linear, Module, ModuleT, SequentialT, VarStore};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel::checkpoint::{self, Training};
 use tch_parallel::data::{
@@ -97,20 +97,21 @@ fn train(args: &Args) -> Result<()> {
     let group = ProcessGroup::from_env()?;
     tch::manual_seed(args.seed as i64);
     let vs = VarStore::new(group.device());
-    let block = |path: &nn::Path<'_>| -> Box<dyn ModuleT> {
-        match args.checkpoint_activations {
-            true => Box::new(CheckpointWrapper::new(Block::new(path, args))),
-            false => Box::new(Block::new(path, args)),
-        }
+    let block = |path: &nn::Path<'_>| match args.checkpoint_activations {
+        true => nn::seq_t().add(CheckpointWrapper::new(Block::new(path, args))),
+        false => nn::seq_t().add(Block::new(path, args)),
     };
     if args.fsdp {
         let sharding = FullyShard::new(&vs, &group, FullyShardOptions::default());
         let model = sharding.root(|root| {
-            Gpt::new(root, args, vocab_size, |path| Ok(Box::new(sharding.shard(path, block)?)))
+            Gpt::new(root, args, vocab_size, |blocks, path| {
+                Ok(blocks.add(sharding.shard(path, block)?))
+            })
         })?;
         fit(args, text, &group, vs, &model, |loss| model.backward(loss))
     } else {
-        let gpt = Gpt::new(&vs.root(), args, vocab_size, |path| Ok(block(&path)))?;
+        let gpt =
+            Gpt::new(&vs.root(), args, vocab_size, |blocks, path| Ok(blocks.add(block(&path))))?;
         let model = DistributedDataParallel::new(gpt, &vs, &group)?;
         fit(args, text, &group, vs, &model, |loss| model.backward(loss))
     }
@@ -234,7 +235,7 @@ struct Gpt {
     pos_emb: Tensor,
     tok_emb: Embedding,
     dropout: f64,
-    blocks: Vec<Box<dyn ModuleT>>,
+    blocks: SequentialT,
     ln_f: LayerNorm,
     head: Linear,
 }
@@ -244,7 +245,7 @@ impl Gpt {
         path: &nn::Path<'_>,
         args: &Args,
         vocab_size: i64,
-        block: impl FnMut(nn::Path<'_>) -> tch_parallel::Result<Box<dyn ModuleT>>,
+        add_block: impl Fn(SequentialT, nn::Path<'_>) -> tch_parallel::Result<SequentialT>,
     ) -> tch_parallel::Result<Gpt> {
         let width = args.n_embd;
         let gpt = Gpt {
@@ -252,9 +253,7 @@ impl Gpt {
             tok_emb: embedding(path / "tok_emb", vocab_size, width, Default::default()),
             dropout: args.dropout,
             blocks: (0..args.n_layer)
-                .map(|number| path / "blocks" / number)
-                .map(block)
-                .collect::<Result<_, _>>()?,
+                .try_fold(nn::seq_t(), |blocks, i| add_block(blocks, path / "blocks" / i))?,
             ln_f: layer_norm(path / "ln_f", &[width], Default::default()),
             head: linear(path / "head", width, vocab_size, LinearOptions { bias: false }),
         };
@@ -267,11 +266,8 @@ impl Gpt {
 impl ModuleT for Gpt {
     fn forward_t(&self, tokens: &Tensor, train: bool) -> Tensor {
         let positions = self.pos_emb.narrow(1, 0, tokens.size()[1]);
-        let mut xs = (self.tok_emb.forward(tokens) + positions).dropout(self.dropout, train);
-        for block in &self.blocks {
-            xs = block.forward_t(&xs, train);
-        }
-        xs.apply(&self.ln_f).apply(&self.head)
+        let xs = (self.tok_emb.forward(tokens) + positions).dropout(self.dropout, train);
+        xs.apply_t(&self.blocks, train).apply(&self.ln_f).apply(&self.head)
     }
 }
 

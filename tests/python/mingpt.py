@@ -193,6 +193,9 @@ def main():
         if rank == 0:
             print(f"epoch {epoch}: validation loss {(total[0] / total[1]).item():.4f}", flush=True)
 
+    if args.fsdp:
+        # The validation has left it whole.
+        gpt.reshard()
     whole = {n: p.full_tensor() if args.fsdp else p.detach() for n, p in gpt.named_parameters()}
     if rank == 0 and args.save is not None:
         save_file(whole, args.save)
