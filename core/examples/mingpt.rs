@@ -7,11 +7,12 @@
 
 use anyhow::Result;
 use clap::Parser;
-use report::{MetricsLog, Step, exit, say};
+use report::{MetricsLog, Step, Timing, exit, say};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use tch::nn::{self, Embedding, LayerNorm, Linear, Module, ModuleT, SequentialT, VarStore};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel::checkpoint::{self, Training};
@@ -143,16 +144,20 @@ fn fit(
         first_epoch = training(&mut vs, &mut optimizer).load(path, group)?.progress;
     }
 
+    let mut timing = Timing::new();
     let mut metrics = MetricsLog::create(args.metrics.as_deref(), group)?;
     for epoch in first_epoch..args.epochs {
         for (step, batch) in train_loader.epoch(epoch)?.to(vs.device()).enumerate() {
             let (tokens, targets) = batch?;
+            let began = Instant::now();
             let loss = cross_entropy(&model.forward_t(&tokens, true), &targets);
             optimizer.zero_grad()?;
             backward(&loss)?;
             clip_grad_norm_(&vs.trainable_variables(), args.grad_norm_clip)?;
             optimizer.step()?;
-            metrics.log("step", &Step { epoch, step, loss: f32::try_from(&loss)? })?;
+            let loss = f32::try_from(&loss)?;
+            timing.step_took(began.elapsed());
+            metrics.log("step", &Step { epoch, step, loss })?;
         }
 
         let mut val_loss = AverageMeter::default();
@@ -169,6 +174,7 @@ fn fit(
             training(&mut vs, &mut optimizer).save(path, &(epoch + 1), group)?;
         }
     }
+    metrics.log("end", &timing.summary())?;
     if let Some(path) = &args.save {
         checkpoint::save(path, &vs, group)?;
     }

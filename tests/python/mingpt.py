@@ -11,6 +11,8 @@ sharded before the next one.
 
 import argparse
 import math
+import statistics
+import time
 from functools import partial
 from pathlib import Path
 
@@ -137,6 +139,11 @@ def parameter_groups(model, weight_decay):
     ]
 
 
+def peak_rss_bytes():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+
+
 def cross_entropy(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -172,16 +179,20 @@ def main():
     groups = parameter_groups(gpt, args.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.95))
 
+    seconds = []
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
         model.train()
         for step, (tokens, targets) in enumerate(train_loader):
+            began = time.perf_counter()
             loss = cross_entropy(model(tokens), targets)
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), args.grad_norm_clip)
             optimizer.step()
-            metrics.write("step", epoch=epoch, step=step, loss=loss.item())
+            loss = loss.item()
+            seconds.append(time.perf_counter() - began)
+            metrics.write("step", epoch=epoch, step=step, loss=loss)
         model.eval()
         total = torch.zeros(2, dtype=torch.float64)
         with torch.no_grad():
@@ -193,6 +204,12 @@ def main():
         if rank == 0:
             print(f"epoch {epoch}: validation loss {(total[0] / total[1]).item():.4f}", flush=True)
 
+    metrics.write(
+        "end",
+        first_step_unix_seconds=0,
+        step_seconds_median=statistics.median(seconds),
+        peak_rss_bytes=peak_rss_bytes(),
+    )
     if args.fsdp:
         # The validation has left it whole.
         gpt.reshard()

@@ -5,6 +5,7 @@
 
 mod data_parallel;
 mod exchange;
+mod fsdp;
 mod imagenet;
 mod images;
 mod job;
@@ -22,6 +23,8 @@ pub(crate) enum Benchmark {
     Mnist(mnist::Options),
     /// Between the ranks of this machine: shared memory against sockets, and two ranks against one.
     Exchange(mnist::Options),
+    /// A GPT of 188 MiB on two ranks: sharded against DistributedDataParallel, and Rust against Python.
+    Fsdp(fsdp::Options),
     /// BERT, forward and backward pass: Rust against Python on one device, and two replicas against one.
     DataParallel(data_parallel::Options),
     /// From JPEG files to augmented batches: Rust against torchvision.
@@ -42,6 +45,7 @@ pub(crate) fn run(workspace: &Workspace, benchmark: &Benchmark) -> Result<()> {
     match benchmark {
         Benchmark::Mnist(options) => mnist::run(workspace, options),
         Benchmark::Exchange(options) => exchange::run(workspace, options),
+        Benchmark::Fsdp(options) => fsdp::run(workspace, options),
         Benchmark::DataParallel(options) => data_parallel::run(workspace, options),
         Benchmark::Images(options) => images::run(workspace, options),
         Benchmark::Imagenet(options) => imagenet::run(workspace, options),

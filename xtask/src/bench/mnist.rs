@@ -36,15 +36,15 @@ pub(crate) struct Options {
 
 /// The time and memory that one run took.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Run {
+pub(super) struct Run {
     /// Seconds from the launcher's start to its end.
     wall: f64,
     /// Seconds from the launcher's start until every rank has done its first step.
     first_step: f64,
     /// Peak resident memory in bytes, of the rank that used the most.
-    peak_rss: f64,
+    pub(super) peak_rss: f64,
     /// Median seconds per training step, of the slower rank.
-    step: f64,
+    pub(super) step: f64,
 }
 
 /// Measures whole jobs (loading, training, evaluation), then training steps alone with the data in memory.
@@ -145,8 +145,8 @@ pub(super) fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(raw)
 }
 
-/// Runs the job to its end.
-fn job(mut launcher: Command, log: &Log) -> Result<Run> {
+/// Runs a job of two ranks to its end.
+pub(super) fn job(mut launcher: Command, log: &Log) -> Result<Run> {
     let span = log.run(&mut launcher)?;
     let ranks = (0..2).map(|rank| log.read(rank, read_rank)).collect::<Result<Vec<_>>>()?;
     let worst = |figure: fn(&Rank) -> f64| ranks.iter().map(figure).fold(0.0, f64::max);

@@ -1,0 +1,96 @@
+//! `cargo xtask bench fsdp`: a sharded GPT against copies of it, and against Python's.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::Rounds;
+use super::job::Log;
+use super::mnist::{Run, job};
+use super::report::{self, MEGABYTES, MILLISECONDS, Sides, Table};
+use crate::checkout::checkout;
+use crate::launch::LAUNCHER;
+use crate::workspace::Workspace;
+use crate::{command, setup};
+
+const EXAMPLE: &str = "mingpt";
+const SCRIPT: &str = "tests/python/mingpt.py";
+/// 49 million parameters, 188 MiB, with few activations.
+const GPT: [&str; 5] =
+    ["--n-layer=10", "--n-embd=640", "--n-head=8", "--block-size=32", "--batch-size=2"];
+/// Enough for the text's 12 steps on two ranks.
+const CHARACTERS: usize = 32 + 54;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    rounds: Rounds,
+}
+
+pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let folder = workspace.target.join("bench/fsdp");
+    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
+    let build = ["build", "--release", "--package", "tch-parallel", "--example", EXAMPLE];
+    command::run(workspace.cargo().args(build))?;
+    command::run(workspace.cargo().args(["build", "--release", "--package", LAUNCHER]))?;
+    fs::create_dir_all(&folder)?;
+    let text = folder.join("text");
+    let alphabet = ('a'..='z').cycle().take(CHARACTERS);
+    fs::write(&text, alphabet.collect::<String>())?;
+
+    let measure = |mut program: Command, name: &str, flags: &[&str]| {
+        let log = Log::new(folder.join(name))?;
+        program.args(GPT).args(flags).arg("--text").arg(&text).arg("--metrics").arg(log.folder());
+        program.env("OMP_NUM_THREADS", "1");
+        job(program, &log)
+    };
+    let rust = |name: &str, flags: &[&str]| {
+        let mut launch = Command::new(workspace.release_executable("launch"));
+        launch.args(["-n", "2"]).arg(workspace.release_executable("examples").join(EXAMPLE));
+        measure(launch, name, flags)
+    };
+    let python = |name: &str, flags: &[&str]| {
+        let mut torchrun = Command::new(venv.executable("torchrun"));
+        torchrun.args(["--standalone", "--nproc-per-node=2"]).arg(checkout().join(SCRIPT));
+        measure(torchrun, name, flags)
+    };
+
+    let mut runs: [Vec<Run>; 5] = Default::default();
+    for round in 1..=options.rounds.number {
+        eprintln!("round {round}/{}", options.rounds.number);
+        let round = [
+            rust("ddp", &[])?,
+            rust("fsdp", &["--fsdp"])?,
+            rust("checkpointed", &["--fsdp", "--checkpoint-activations"])?,
+            python("python-ddp", &[])?,
+            python("python-fsdp", &["--fsdp"])?,
+        ];
+        runs.iter_mut().zip(round).for_each(|(runs, run)| runs.push(run));
+    }
+
+    let [ddp, fsdp, checkpointed, python_ddp, python_fsdp] = &runs;
+    for (names, [first, second], [step, memory]) in [
+        (["fully_shard", "DDP"], [fsdp, ddp], [1.15, 0.6]),
+        (["fully_shard", "Python's"], [fsdp, python_fsdp], [0.6, 0.6]),
+        (["DDP", "Python's"], [ddp, python_ddp], [1.0, 1.0]),
+        (["checkpointed", "fully_shard"], [checkpointed, fsdp], [1.4, 1.0]),
+    ] {
+        let of = |figure: fn(&Run) -> f64| -> Sides<f64> {
+            [first, second].map(|runs| runs.iter().map(figure).collect())
+        };
+        let mut table = Table::new(names);
+        table.row("a training step", of(|run| run.step), MILLISECONDS, step);
+        table.row("peak memory of a rank", of(|run| run.peak_rss), MEGABYTES, memory);
+        println!("{table}");
+    }
+    println!(
+        "A GPT of 10 blocks, 49 million parameters, AdamW, 2 ranks on one host, 1 thread each: medians of {} alternating rounds.\n\
+         A step is the median of 12, of the slower rank. Memory is the resident set's peak.\n\
+         {}",
+        options.rounds.number,
+        report::machine(workspace.release)
+    );
+    Ok(())
+}
