@@ -146,20 +146,24 @@ Gloo::WorkPtr Gloo::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceO
   return failable(ProcessGroupGloo::reduce(tensors, options));
 }
 
-Gloo::WorkPtr Gloo::allgather(
-    std::vector<std::vector<at::Tensor>>& outputs,
-    std::vector<at::Tensor>& inputs,
-    const c10d::AllgatherOptions& options) {
-  const auto& input = inputs.at(0);
-  const auto operation = operation_of(c10d::OpType::ALLGATHER, input);
+// Whether the ranks' tensors can be copied to these.
+bool Gloo::can_gather(const std::vector<std::vector<at::Tensor>>& outputs, const std::vector<at::Tensor>& inputs) const {
+  const auto& input = inputs[0];
   const auto takes_the_input = [&](const at::Tensor& output) {
     return output.device().is_cpu() && output.layout() == at::kStrided &&
         output.scalar_type() == input.scalar_type() && output.sizes() == input.sizes();
   };
-  if (exchange_ != nullptr && is_dense(inputs) && outputs.size() == 1 &&
-      outputs[0].size() == static_cast<size_t>(getSize()) &&
-      std::all_of(outputs[0].begin(), outputs[0].end(), takes_the_input)) {
-    return start(operation, {{input.contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
+  return outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(getSize()) &&
+      std::all_of(outputs[0].begin(), outputs[0].end(), takes_the_input);
+}
+
+Gloo::WorkPtr Gloo::allgather(
+    std::vector<std::vector<at::Tensor>>& outputs,
+    std::vector<at::Tensor>& inputs,
+    const c10d::AllgatherOptions& options) {
+  const auto operation = operation_of(c10d::OpType::ALLGATHER, inputs.at(0));
+  if (exchange_ != nullptr && is_dense(inputs) && can_gather(outputs, inputs)) {
+    return start(operation, {{inputs[0].contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
   }
   announce(operation);
   return failable(ProcessGroupGloo::allgather(outputs, inputs, options));
@@ -232,7 +236,13 @@ Gloo::WorkPtr Gloo::gather(
     std::vector<std::vector<at::Tensor>>& outputs,
     std::vector<at::Tensor>& inputs,
     const c10d::GatherOptions& options) {
-  announce(operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, options.rootRank));
+  const auto operation = operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, options.rootRank);
+  const bool is_root = options.rootRank == getRank();
+  if (exchange_ != nullptr && is_dense(inputs) && (is_root ? can_gather(outputs, inputs) : outputs.empty())) {
+    const Exchange::Operands operands{{inputs[0].contiguous()}, is_root ? outputs[0] : std::vector<at::Tensor>{}};
+    return start(operation, operands, options.timeout, options.asyncOp, "gloo:gather");
+  }
+  announce(operation);
   return failable(ProcessGroupGloo::gather(outputs, inputs, options));
 }
 

@@ -14,7 +14,7 @@
 
 namespace c10d_sys {
 
-// Hands all_reduce, reduce_scatter_tensor, all_gather, broadcast and barrier over to an exchange, for
+// Hands all_reduce, reduce_scatter_tensor, all_gather, gather, broadcast and barrier over to an exchange, for
 // tensors that it supports. Everything else is gloo's, and so are these if there is no exchange. Gloo
 // implements reduce_scatter with all_reduce, and all_gather_into_tensor with all_gather, so both come
 // through here too.
@@ -103,6 +103,8 @@ class Gloo final : public c10d::ProcessGroupGloo {
       const char* title,
       std::vector<Prior> prior = {});
   void announce(Operation operation) const;
+  bool can_gather(
+      const std::vector<std::vector<at::Tensor>>& outputs, const std::vector<at::Tensor>& inputs) const;
   std::vector<std::vector<at::Tensor>> parts_of(const std::vector<at::Tensor>& tensors) const;
   WorkPtr failable(WorkPtr work);
   WorkPtr track(WorkPtr work, std::optional<int> peer);

@@ -29,6 +29,7 @@ enum Exchange {
     AllReduce,
     ReduceScatter,
     AllGather,
+    Gather,
     /// Of several tensors as one.
     ReduceScatterParts,
     AllGatherParts,
@@ -209,6 +210,14 @@ fn exchanged(
             group.reduce_scatter_tensor(&output, &input, op, NOW).now().unwrap();
             output
         }
+        Exchange::Gather => {
+            let outputs = zeros(ranks * len);
+            // Any rank, and the same on all.
+            let root = len as usize % rank.ranks;
+            let own = if rank.rank == root { outputs.chunk(ranks, 0) } else { Vec::new() };
+            group.gather(&own, &copy(tensor), root, NOW).now().unwrap();
+            outputs
+        }
         Exchange::AllGather | Exchange::AllGatherParts => {
             let outputs = zeros(ranks * len);
             let input = match output {
@@ -239,7 +248,7 @@ fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) ->
     let ours = exchanged(&rank.shared, exchange, &tensor, case.op, rank, there);
     let gloos = exchanged(&rank.gloo, exchange, &tensor, case.op, rank, gloos_own);
     let [ours, gloos] = [ours, gloos].map(|result| match exchange {
-        Exchange::AllGather | Exchange::AllGatherParts => bits(&result),
+        Exchange::AllGather | Exchange::Gather | Exchange::AllGatherParts => bits(&result),
         _ => defined_bits(&result, exchange, &case, number, rank),
     });
     let differ = (0..ours.len()).find(|i| ours[*i] != gloos[*i]);
@@ -283,6 +292,13 @@ fn reduce_scatter_has_the_bits_of_gloos_ring() {
 fn all_gather_has_every_ranks_bits() {
     for ranks in [2, 3, 5] {
         assert_eq!(count_of_other_bits(Exchange::AllGather, ranks, 0..150, 300_000), 0);
+    }
+}
+
+#[test]
+fn gather_has_every_ranks_bits_at_the_root() {
+    for ranks in [2, 3, 5] {
+        assert_eq!(count_of_other_bits(Exchange::Gather, ranks, 0..150, 300_000), 0);
     }
 }
 

@@ -34,10 +34,10 @@ fn take_part(rank: usize, port: u16, listener: Option<TcpListener>) -> Result<()
     let address = GlooAddress::Host("127.0.0.1".into());
     let options = GlooOptions { address, shared_memory: true, name: rank, timeout };
     let group = ProcessGroup::gloo(&store, rank, RANKS, &options)?;
-    exchange(&group)
+    exchange(&group, rank)
 }
 
-fn exchange(group: &ProcessGroup) -> Result<(), Error> {
+fn exchange(group: &ProcessGroup, rank: usize) -> Result<(), Error> {
     let float = (Kind::Float, Device::Cpu);
     let allocated = group.allocate_tensor(&[100_000], float)?;
     let _ = allocated.shallow_clone().fill_(1.0);
@@ -52,11 +52,19 @@ fn exchange(group: &ProcessGroup) -> Result<(), Error> {
         let all = Tensor::zeros([RANKS as i64 * len], float);
         group.all_gather_into_tensor(&all, &tensor, Call::default())?.wait(None)?;
         assert_eq!(f64::try_from(all.mean(Kind::Double)).unwrap(), RANKS as f64);
+        let outputs = if rank == MORTAL { all.chunk(RANKS as i64, 0) } else { Vec::new() };
+        group.gather(&outputs, &tensor, MORTAL, Call::default())?.wait(None)?;
         let (part, whole) = (len / RANKS as i64, len / RANKS as i64 * RANKS as i64);
         let (part, whole) = (Tensor::zeros([part], float), tensor.narrow(0, 0, whole));
         group.reduce_scatter_tensor(&part, &whole, ReduceOp::Sum, Call::default())?.wait(None)?;
         assert_eq!(f64::try_from(part.mean(Kind::Double)).unwrap(), (RANKS * RANKS) as f64);
     }
+    let parts = [1, 150_000].map(|len| Tensor::ones([RANKS as i64, len], float));
+    let inputs = [1, 150_000].map(|len| Tensor::ones([len], float));
+    group.all_gather_parts(&parts, &inputs, Call::default())?.wait(None)?;
+    let sum = Tensor::zeros([150_001], float);
+    group.reduce_scatter_parts(&sum, &parts, ReduceOp::Sum, Call::default())?.wait(None)?;
+    assert_eq!(f64::try_from(sum.mean(Kind::Double)).unwrap(), RANKS as f64);
     group.barrier(Call::default())?.wait(None)
 }
 

@@ -21,6 +21,7 @@ mod ddp_models;
 mod ddp_parity;
 mod fully_shard;
 mod fully_shard_checkpoint;
+mod fully_shard_deaths;
 mod fully_shard_parity;
 mod gathering;
 mod join;

@@ -23,6 +23,7 @@ Exchange::Ways Exchange::ways_of(c10d::OpType type) {
     case c10d::OpType::_REDUCE_SCATTER_BASE:
       return {&Exchange::reduce_scatter_small, &Exchange::reduce_scatter_from_arena, &Exchange::reduce_scatter_staged};
     case c10d::OpType::ALLGATHER:
+    case c10d::OpType::GATHER:
       return {&Exchange::all_gather_small, &Exchange::all_gather_from_arena, &Exchange::all_gather_staged};
     default:
       return {&Exchange::broadcast_small, &Exchange::broadcast_from_arena, &Exchange::broadcast_staged};

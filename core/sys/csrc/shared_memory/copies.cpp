@@ -6,6 +6,11 @@
 
 namespace c10d_sys {
 
+// Whether this rank gets the values of the others.
+bool Exchange::receives(const Operation& operation) const {
+  return operation.type != c10d::OpType::GATHER || operation.root == rank_;
+}
+
 void Exchange::broadcast_small(const Operation& operation, const Places& places) {
   const auto round = round_++;
   if (rank_ == operation.root) {
@@ -46,24 +51,28 @@ void Exchange::broadcast_staged(const Operation& operation, const Places& places
   }
 }
 
+// Of these, gather is the case in which only the root has places for what the ranks send.
+
 void Exchange::all_gather_small(const Operation& operation, const Places& places) {
   const auto round = round_++;
   wait_for_staging(round);
   places.input.read(0, operation.bytes(), staging(rank_, round));
   meet(round);
   for (int rank = 0; rank < size_; ++rank) {
-    places.outputs[rank].write(0, staging(rank, round), operation.bytes());
+    places.outputs[rank].write(0, staging(rank, round), receives(operation) ? operation.bytes() : 0);
   }
   finish(round);
 }
 
 void Exchange::all_gather_from_arena(const Operation& operation, const Places& places, uint32_t round) {
-  for (int offset = 1; offset < size_; ++offset) {
+  for (int offset = 1; offset < size_ && receives(operation); ++offset) {
     const int rank = (rank_ + offset) % size_;
     places.outputs[rank].write(0, tensor_of(rank), operation.bytes());
   }
   finish(round);
-  places.outputs[rank_].write(places.input);
+  if (receives(operation)) {
+    places.outputs[rank_].write(places.input);
+  }
   // The others may still be reading this rank's tensor.
   wait_for_all(&Board::done, round + 1);
 }
@@ -72,9 +81,11 @@ void Exchange::all_gather_staged(const Operation& operation, const Places& place
   const size_t rounds = (operation.bytes() + kStaged - 1) / kStaged;
   const auto bytes_of = [&](size_t i) { return std::min(kStaged, operation.bytes() - i * kStaged); };
   const auto stage = [&](size_t i, char* to) { places.input.read(i * kStaged, bytes_of(i), to); };
-  places.outputs[rank_].write(places.input);
+  if (receives(operation)) {
+    places.outputs[rank_].write(places.input);
+  }
   in_rounds(rounds, stage, [&](size_t i, uint32_t round) {
-    for (int offset = 1; offset < size_; ++offset) {
+    for (int offset = 1; offset < size_ && receives(operation); ++offset) {
       const auto& peer = peers_[(rank_ + offset) % size_];
       wait(peer, &Board::arrived, round + 1);
       places.outputs[peer.rank].write(i * kStaged, staging(peer.rank, round), bytes_of(i));

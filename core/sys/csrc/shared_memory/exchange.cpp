@@ -157,6 +157,8 @@ static const char* title(c10d::OpType type) {
       return "shared_memory:reduce_scatter";
     case c10d::OpType::ALLGATHER:
       return "shared_memory:all_gather";
+    case c10d::OpType::GATHER:
+      return "shared_memory:gather";
     case c10d::OpType::BROADCAST:
       return "shared_memory:broadcast";
     default:
@@ -183,7 +185,8 @@ at::Tensor Exchange::place_for(const Operands& operands, size_t index, c10d::OpT
   const auto end_of = [&](const at::Tensor& tensor) { return begin_of(tensor) + tensor.nbytes(); };
   // Whether no other rank reads this input, or its values stay the same.
   const auto is_own = [&](size_t input) {
-    return type == c10d::OpType::ALLGATHER ? index == rank_ * inputs.size() + input : input == rank_ * inputs.size() / size_;
+    const bool scatters = type == c10d::OpType::_REDUCE_SCATTER_BASE;
+    return scatters ? input == rank_ * inputs.size() / size_ : index == rank_ * inputs.size() + input;
   };
   bool is_safe = output.is_contiguous();
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -63,7 +63,8 @@ class Exchange {
 
   // What an operation reads, and where its results go. A barrier has no operands. all_reduce and broadcast
   // change their one input. all_gather has as many outputs for each rank, in the order of ranks, as
-  // inputs. reduce_scatter has as many inputs for each rank, in this order, and one output.
+  // inputs; so has gather at its root, and none elsewhere. reduce_scatter has as many inputs for each rank,
+  // in this order, and one output.
   struct Operands {
     std::vector<at::Tensor> inputs;
     std::vector<at::Tensor> outputs;
@@ -125,6 +126,7 @@ class Exchange {
   void all_gather_small(const Operation& operation, const Places& places);
   void all_gather_from_arena(const Operation& operation, const Places& places, uint32_t round);
   void all_gather_staged(const Operation& operation, const Places& places);
+  bool receives(const Operation& operation) const;
   void broadcast_small(const Operation& operation, const Places& places);
   void broadcast_from_arena(const Operation& operation, const Places& places, uint32_t round);
   void broadcast_staged(const Operation& operation, const Places& places);

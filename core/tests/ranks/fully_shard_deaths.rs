@@ -1,0 +1,154 @@
+//! A rank dies while it trains or saves a sharded model, and the others name it.
+
+use crate::common;
+use c10d_sys::probe_shared_memory;
+use nix::sys::signal::{Signal, raise};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tch::nn::{self, ModuleT, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::checkpoint;
+use tch_parallel::distributed::{FullyShard, FullyShardOptions, ProcessGroup, init_process_group};
+use tch_parallel::nn::CheckpointWrapper;
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+
+/// The rank that dies. It is neither the first nor the last.
+const MORTAL: usize = 1;
+
+/// Far below the time that the ranks wait for one that lives.
+const SOON: Duration = Duration::from_secs(10);
+
+/// When a rank dies in a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    Gather,
+    Forward,
+    Backward,
+    Reduce,
+    Save,
+}
+
+/// A file whose last change is the time of death.
+fn death() -> PathBuf {
+    let port = std::env::var("MASTER_PORT").unwrap();
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("death-{port}"))
+}
+
+fn die() {
+    fs::write(death(), "").unwrap();
+    raise(Signal::SIGKILL).unwrap();
+}
+
+/// How often the others still see this rank do something.
+static MOMENTS: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+extern "C" fn die_at_the_last_moment() {
+    if MOMENTS.fetch_sub(1, Ordering::Relaxed) == 0 {
+        die();
+    }
+}
+
+/// A layer that is computed again in the backward pass.
+#[derive(Debug)]
+struct Layer {
+    linear: nn::Linear,
+    /// The number of the call in which this rank dies.
+    last_call: Option<usize>,
+    calls: AtomicUsize,
+}
+
+impl ModuleT for Layer {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
+        if self.last_call == Some(self.calls.fetch_add(1, Ordering::Relaxed)) {
+            die();
+        }
+        self.linear.forward_t(xs, train).tanh()
+    }
+}
+
+fn step(
+    group: &ProcessGroup,
+    phase: Option<Phase>,
+    path: &Path,
+) -> Result<(), tch_parallel::Error> {
+    let vs = VarStore::new(Device::Cpu);
+    // Gathered once, so that only gradients are exchanged in the backward pass.
+    let options = FullyShardOptions { reshard_after_forward: Some(false), ..Default::default() };
+    let sharding = FullyShard::new(&vs, group, options);
+    let last_call = match phase {
+        Some(Phase::Forward) => Some(0),
+        Some(Phase::Backward) => Some(1),
+        _ => None,
+    };
+    let layer = |path: &nn::Path<'_>| {
+        let linear = nn::linear(path, 90, 90, Default::default());
+        CheckpointWrapper::new(Layer { linear, last_call, calls: AtomicUsize::new(0) })
+    };
+    let model = sharding.root(|root| {
+        (0..3).try_fold(nn::seq_t(), |net, i| Ok(net.add(sharding.shard(root / i, layer)?)))
+    })?;
+    let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
+    if phase == Some(Phase::Gather) {
+        die();
+    }
+    let loss = model.f_forward_t(&Tensor::ones([4, 90], (Kind::Float, Device::Cpu)), true)?;
+    if phase == Some(Phase::Reduce) {
+        MOMENTS.store(1, Ordering::Relaxed);
+    }
+    model.backward(&loss.mean(Kind::Float))?;
+    optimizer.step()?;
+    if phase == Some(Phase::Save) {
+        MOMENTS.store(9, Ordering::Relaxed);
+    }
+    checkpoint::save(path, &vs, group)
+}
+
+fn dies_in(test: &str, phase: Phase) {
+    let mortal_in_a_shell = |rank, command| match rank {
+        // So that it may be killed without making the test fail.
+        MORTAL => common::under(&["sh", "-c", "\"$@\"; true", "sh"], &command),
+        _ => command,
+    };
+    common::processes_from(3, test, mortal_in_a_shell, || {
+        let group = init_process_group(common::options()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model.safetensors");
+        step(&group, None, &path).unwrap();
+        let before = fs::read(&path).unwrap_or_default();
+
+        probe_shared_memory(die_at_the_last_moment);
+        let phase = (group.rank() == MORTAL).then_some(phase);
+        let error = step(&group, phase, &path).unwrap_err().to_string();
+        let delay = fs::metadata(death()).unwrap().modified().unwrap().elapsed().unwrap();
+        assert!(error.contains("rank 1 (pid") && delay < SOON, "after {delay:?}: {error}");
+        assert_eq!(fs::read(&path).unwrap_or_default(), before);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), before.len().min(1));
+    });
+}
+
+#[test]
+fn a_rank_that_dies_before_it_gathers_is_named() {
+    dies_in(this_test!(), Phase::Gather);
+}
+
+#[test]
+fn a_rank_that_dies_in_a_forward_pass_is_named() {
+    dies_in(this_test!(), Phase::Forward);
+}
+
+#[test]
+fn a_rank_that_dies_in_a_backward_pass_is_named() {
+    dies_in(this_test!(), Phase::Backward);
+}
+
+#[test]
+fn a_rank_that_dies_while_gradients_are_reduced_is_named() {
+    dies_in(this_test!(), Phase::Reduce);
+}
+
+#[test]
+fn a_rank_that_dies_while_the_model_is_saved_is_named_and_the_old_file_stays() {
+    dies_in(this_test!(), Phase::Save);
+}
