@@ -9,6 +9,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from ddp_mnist import end
 from safetensors.torch import save_file
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint
 
@@ -61,12 +62,18 @@ def train(way):
         "param_dtype": torch.bfloat16 if "bf16" in words else torch.float16 if "f16" in words else None,
         "reduce_dtype": torch.float32 if "reduce32" in words else None,
     }
+    mesh = None
+    if "hybrid" in words:
+        shape = (2, dist.get_world_size() // 2)
+        mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard"))
     for block in model.blocks:
         if "checkpoint" in words:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-        fully_shard(block, reshard_after_forward=reshard, mp_policy=MixedPrecisionPolicy(**kinds))
+        policy = MixedPrecisionPolicy(**kinds)
+        fully_shard(block, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
     kinds["output_dtype"] = torch.float32 if "output32" in words else None
-    fully_shard(model, reshard_after_forward=reshard, mp_policy=MixedPrecisionPolicy(**kinds))
+    policy = MixedPrecisionPolicy(**kinds)
+    fully_shard(model, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
     if "adamw" in words:
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     else:

@@ -42,7 +42,7 @@ pub(super) fn write_together(
         group.agree(operation, text(contents.as_ref().err()).as_deref())?;
     }
     let written = contents.and_then(|Contents { tensors, metadata }| {
-        while_gathering(&tensors, is_sharded, group, |tensors| write(path, &tensors, &metadata))
+        while_gathering(&tensors, group, |tensors| write(path, &tensors, &metadata))
     });
     let agreed = group.agree(operation, text(written.as_ref().err()).as_deref());
     written.and(agreed)

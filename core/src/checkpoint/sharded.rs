@@ -3,6 +3,7 @@
 
 use super::file::{MODEL, OPTIMIZER};
 use crate::distributed::ProcessGroup;
+use crate::distributed::fsdp::mesh::Mesh;
 use crate::distributed::fsdp::shards::{Shard, shard_of};
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -29,9 +30,9 @@ impl Sharding {
         self.0.is_empty()
     }
 
-    /// Fails unless the shards are those of this group's ranks.
+    /// Fails unless the model is sharded over this group.
     pub(super) fn check(&self, group: &ProcessGroup) -> Result<()> {
-        match self.0.values().all(|(_, shard)| Arc::ptr_eq(&shard.group.inner, &group.inner)) {
+        match self.0.values().all(|(_, it)| Arc::ptr_eq(&it.mesh.world.inner, &group.inner)) {
             true => Ok(()),
             false => Err(Error::argument(
                 "group",
@@ -79,9 +80,18 @@ pub(super) enum Saved {
 }
 
 impl Saved {
+    /// The ranks that have the other parts.
+    fn shards(&self) -> Option<&ProcessGroup> {
+        match self {
+            Saved::Whole(_) => None,
+            Saved::Shard { shard, .. } => Some(&shard.mesh.shard),
+        }
+    }
+
     /// Gathers it on the rank that writes. A collective for shards.
     fn gather(&self) -> Result<Option<Tensor>> {
-        let Saved::Shard { rows, shard: Shard { group, size, .. } } = self else { return Ok(None) };
+        let Saved::Shard { rows, shard: Shard { mesh, size, .. } } = self else { return Ok(None) };
+        let group = &mesh.shard;
         no_grad(|| {
             let ranks = group.world_size() as i64;
             let padded_size = [&[(size[0] + ranks - 1) / ranks], &size[1..]].concat();
@@ -97,36 +107,31 @@ impl Saved {
 pub(super) struct Fetched<'a> {
     saved: &'a Saved,
     place: usize,
-    group: &'a ProcessGroup,
 }
 
-/// Calls `write` on the writing rank, with tensors that are gathered when they are fetched. A
-/// collective if there are shards.
+/// Calls `write` on the writing rank, with tensors that are gathered when they are fetched, from the ranks
+/// that share its copy of the model. A collective if there are shards.
 pub(super) fn while_gathering(
     tensors: &[(String, Saved)],
-    is_sharded: bool,
     group: &ProcessGroup,
     write: impl FnOnce(Vec<(String, Fetched<'_>)>) -> Result<()>,
 ) -> Result<()> {
+    let shards = tensors.iter().find_map(|(_, saved)| saved.shards());
     if group.rank() == WRITER {
-        let fetched = tensors
-            .iter()
-            .zip(0..)
-            .map(|((name, saved), place)| (name.clone(), Fetched { saved, place, group }));
+        let fetched = tensors.iter().zip(0..);
+        let fetched =
+            fetched.map(|((name, saved), place)| (name.clone(), Fetched { saved, place }));
         let written = write(fetched.collect());
-        let told = match is_sharded {
-            // Nothing is gathered any more.
-            true => group.broadcast_object(&mut None::<usize>, WRITER),
-            false => Ok(()),
-        };
+        // Nothing is gathered any more.
+        let told = shards.map_or(Ok(()), |it| it.broadcast_object(&mut None::<usize>, WRITER));
         return written.and(told);
     }
-    if !is_sharded {
+    let Some(shards) = shards.filter(|shards| group.rank() < shards.world_size()) else {
         return Ok(());
-    }
+    };
     loop {
         let mut place: Option<usize> = None;
-        group.broadcast_object(&mut place, WRITER)?;
+        shards.broadcast_object(&mut place, WRITER)?;
         match place {
             Some(place) => tensors[place].1.gather()?,
             None => return Ok(()),
@@ -148,12 +153,13 @@ impl Source for Fetched<'_> {
     }
 
     fn fetch(&self) -> Result<Tensor> {
-        if let Saved::Whole(tensor) = self.saved {
-            return Ok(tensor.shallow_clone());
+        match self.saved {
+            Saved::Whole(tensor) => Ok(tensor.shallow_clone()),
+            Saved::Shard { shard: Shard { mesh: Mesh { shard, .. }, .. }, .. } => {
+                shard.broadcast_object(&mut Some(self.place), WRITER)?;
+                let whole = self.saved.gather()?;
+                whole.ok_or_else(|| Error::argument("rank", shard.rank(), "0, which alone writes"))
+            }
         }
-        self.group.broadcast_object(&mut Some(self.place), WRITER)?;
-        self.saved.gather()?.ok_or_else(|| {
-            Error::argument("rank", self.group.rank(), format!("{WRITER}, which alone writes"))
-        })
     }
 }

@@ -170,6 +170,33 @@ on_ranks!(
 );
 
 on_ranks!(
+    4,
+    fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGroup) {
+        let directory = Directory::new(group);
+        let path = directory.path.join("model.safetensors");
+        let hybrid = |seed| {
+            tch::manual_seed(seed);
+            let vs = VarStore::new(Device::Cpu);
+            let options = FullyShardOptions::default();
+            let sharding = FullyShard::hybrid(&vs, group, 2, options).unwrap();
+            let model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, linear)));
+            (model.unwrap(), vs)
+        };
+        let (saved, vs) = hybrid(1);
+        checkpoint::save(&path, &vs, group).unwrap();
+        let (loaded, mut vs) = hybrid(2);
+        checkpoint::load(&path, &mut vs).unwrap();
+        assert_eq!(loaded.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
+        let mut four = Job::new(group, 3);
+        checkpoint::load(&path, &mut four.vs).unwrap();
+        assert_eq!(four.model.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
+
+        let error = FullyShard::hybrid(&vs, group, 3, FullyShardOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("replicas is 3, but must be a number by which 4"));
+    }
+);
+
+on_ranks!(
     2,
     fn no_rank_has_the_whole_model_in_memory(group: &ProcessGroup) {
         let directory = Directory::new(group);

@@ -130,7 +130,10 @@ impl Way<'_> {
         let output_dtype = self.has("output32").then_some(Kind::Float);
         let mp_policy = MixedPrecisionPolicy { output_dtype, ..mp_policy };
         let of_the_root = FullyShardOptions { mp_policy, ..options.clone() };
-        let sharding = FullyShard::new(&vs, group, options);
+        let sharding = match self.has("hybrid") {
+            true => FullyShard::hybrid(&vs, group, 2, options).unwrap(),
+            false => FullyShard::new(&vs, group, options),
+        };
         let model = sharding.with(of_the_root).root(|root| {
             let position = parameter(root, "position", &[6]);
             let layer = |path: &nn::Path<'_>| match self.has("checkpoint") {
@@ -280,8 +283,17 @@ on_ranks!(
 
 on_ranks!(
     4,
-    fn on_four_ranks_a_training_has_pythons_bits(group: &ProcessGroup) {
-        expect_pythons_bits(group, &["adamw"]);
+    fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+        expect_pythons_bits(
+            group,
+            &[
+                "adamw",
+                "adamw-hybrid-evaluate",
+                "sgd-hybrid-clip-accumulate",
+                "sgd-hybrid-nosync-twice",
+                "sgd-hybrid-f16-output32",
+            ],
+        );
     }
 );
 

@@ -1,5 +1,6 @@
 //! Shards a model while it is built: `torch.distributed.fsdp.fully_shard`.
 
+use super::mesh::Mesh;
 use super::mixed_precision::MixedPrecisionPolicy;
 use super::module::FsdpModule;
 use super::parameter::Parameter;
@@ -84,7 +85,7 @@ pub struct FullyShardOptions {
 #[doc(alias = "FSDP")]
 pub struct FullyShard<'a> {
     vs: &'a VarStore,
-    group: ProcessGroup,
+    mesh: Mesh,
     options: FullyShardOptions,
     schedule: Arc<Schedule<Unit>>,
     /// The variables that have been replaced by shards.
@@ -94,8 +95,28 @@ pub struct FullyShard<'a> {
 impl<'a> FullyShard<'a> {
     /// Shards what is built in `vs` from now on over the ranks of `group`.
     pub fn new(vs: &'a VarStore, group: &ProcessGroup, options: FullyShardOptions) -> Self {
-        let (group, schedule, shards) = (group.clone(), Arc::default(), Arc::default());
-        FullyShard { vs, group, options, schedule, shards }
+        Self::over(vs, Mesh::new(group), options)
+    }
+
+    /// Hybrid sharding (HSDP): `replicas` copies of the model, each sharded over as many ranks.
+    /// Neighbouring ranks share a copy, which should be those of one host: only the gradients of a
+    /// rank's shards go further, to the ranks that have the same ones. A collective.
+    /// `fully_shard(model, mesh=init_device_mesh(device, (replicas, shards)))`
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the group cannot be divided by `replicas`, or if a rank runs Python.
+    pub fn hybrid(
+        vs: &'a VarStore,
+        group: &ProcessGroup,
+        replicas: usize,
+        options: FullyShardOptions,
+    ) -> Result<Self> {
+        Ok(Self::over(vs, Mesh::hybrid(group, replicas)?, options))
+    }
+
+    fn over(vs: &'a VarStore, mesh: Mesh, options: FullyShardOptions) -> Self {
+        let (schedule, shards) = (Arc::default(), Arc::default());
+        FullyShard { vs, mesh, options, schedule, shards }
     }
 
     /// The same model with other options, for the blocks that are built with the result. In PyTorch,
@@ -103,7 +124,7 @@ impl<'a> FullyShard<'a> {
     pub fn with(&self, options: FullyShardOptions) -> FullyShard<'a> {
         FullyShard {
             vs: self.vs,
-            group: self.group.clone(),
+            mesh: self.mesh.clone(),
             options,
             schedule: Arc::clone(&self.schedule),
             shards: Arc::clone(&self.shards),
@@ -151,11 +172,11 @@ impl<'a> FullyShard<'a> {
             parameters,
             reshard_after_forward,
             policy.reduce_dtype,
-            &self.group,
+            &self.mesh,
             &self.schedule,
         );
         self.schedule.add(&unit, is_root);
-        Ok(FsdpModule::new(module, unit, policy, &self.group))
+        Ok(FsdpModule::new(module, unit, policy, &self.mesh.shard))
     }
 
     /// Replaces these variables in the store with their shards.
@@ -172,7 +193,7 @@ impl<'a> FullyShard<'a> {
                 continue;
             }
             let Some(name) = names.get(&identity(&whole)) else { continue };
-            let parameter = Parameter::shard(name.clone(), whole, kind, &self.group)?;
+            let parameter = Parameter::shard(name.clone(), whole, kind, &self.mesh)?;
             let shard = parameter.local();
             shards.insert(identity(shard));
             variables.trainable_variables[place].tensor = shard.shallow_clone();
@@ -186,7 +207,7 @@ impl<'a> FullyShard<'a> {
 impl fmt::Debug for FullyShard<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FullyShard")
-            .field("group", &self.group)
+            .field("mesh", &self.mesh)
             .field("options", &self.options)
             .finish_non_exhaustive()
     }

@@ -4,6 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `fully_shard` | [`FullyShard`], which shards a model while it is built, and its options |
+//! | `mesh` | the ranks among which a model is divided, and those that have copies |
 //! | `mixed_precision` | [`MixedPrecisionPolicy`], the kinds of numbers it uses |
 //! | `module` | [`FsdpModule`], a block whose parameters are whole only while it is used |
 //! | `unit` | what happens to a block's parameters during a step |
@@ -16,6 +17,7 @@
 
 mod fully_shard;
 mod gathering;
+pub(crate) mod mesh;
 mod mixed_precision;
 mod module;
 mod parameter;

@@ -1,8 +1,8 @@
 //! One parameter, whole or as shards: `FSDPParam`.
 
+use super::mesh::Mesh;
 use super::pool::Pool;
 use super::shards::{Registered, Shard};
-use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::storage::{Block, Memory, version};
 use c10d_sys::tensor::{clear_grad, set_grad};
@@ -34,12 +34,7 @@ pub(super) struct Parameter {
 impl Parameter {
     /// Keeps this rank's rows of a variable and frees the rest. Handles to the variable stay valid,
     /// but have no memory until the parameter is gathered, in `kind` if that is given.
-    pub fn shard(
-        name: String,
-        mut whole: Tensor,
-        kind: Option<Kind>,
-        group: &ProcessGroup,
-    ) -> Result<Self> {
+    pub fn shard(name: String, mut whole: Tensor, kind: Option<Kind>, mesh: &Mesh) -> Result<Self> {
         let size = whole.size();
         let Some(&length) = size.first() else {
             return Err(Error::argument(
@@ -48,7 +43,7 @@ impl Parameter {
                 "a tensor with a first dimension, along which it is sharded",
             ));
         };
-        let (ranks, rank) = (group.world_size() as i64, group.rank() as i64);
+        let (ranks, rank) = (mesh.shard.world_size() as i64, mesh.shard.rank() as i64);
         let rows = (length + ranks - 1) / ranks;
         let begin = (rows * rank).min(length);
         let own = (rows * (rank + 1)).min(length) - begin;
@@ -73,7 +68,7 @@ impl Parameter {
                 memory,
                 accumulated: None,
                 padded_shard,
-                _registered: Registered::new(&shard, Shard { group: group.clone(), size, begin }),
+                _registered: Registered::new(&shard, Shard { mesh: mesh.clone(), size, begin }),
                 shard,
                 begin,
                 gathered_version: 0,

@@ -1,7 +1,7 @@
 //! The mean of the ranks' gradients: `foreach_reduce`.
 
+use super::mesh::Mesh;
 use crate::Result;
-use crate::distributed::group::ProcessGroup;
 use c10d_sys::ReduceOp;
 use c10d_sys::arithmetic::div_number_;
 use tch::{Kind, Tensor};
@@ -9,20 +9,21 @@ use tch::{Kind, Tensor};
 /// This rank's rows of the mean gradients, padded to the same number on each rank, one gradient after
 /// the other. Computed in `kind` if that is given.
 pub(super) fn mean_of_part(
-    group: &ProcessGroup,
+    mesh: &Mesh,
     mut gradients: Vec<Tensor>,
     kind: Option<Kind>,
 ) -> Result<Tensor> {
     if let Some(kind) = kind {
         gradients = gradients.iter().map(|it| it.f_to_kind(kind)).collect::<Result<_, _>>()?;
     }
-    let (ranks, kind) = (group.world_size() as i64, gradients[0].kind());
+    let (group, kind) = (&mesh.shard, gradients[0].kind());
+    let ranks = group.world_size() as i64;
     let rows_of = |gradient: &Tensor| (gradient.size()[0] + ranks - 1) / ranks;
     let row_of = |gradient: &Tensor| gradient.size()[1..].iter().product::<i64>();
     let length = gradients.iter().map(|it| rows_of(it) * row_of(it)).sum::<i64>();
     let device = gradients[0].device();
     let mut own = Tensor::f_empty([length], (kind, device))?;
-    let (before, op, after) = division(kind, ranks);
+    let (before, op, after) = division(kind, mesh.world.world_size() as i64);
     if before == 1.0 && group.engine().no_shared_memory().is_none() {
         // What can be read where it lies, is.
         let in_rows = |gradient: Tensor| match gradient.size()[0] % ranks {
@@ -32,14 +33,16 @@ pub(super) fn mean_of_part(
         let gradients = gradients.into_iter().map(in_rows).collect::<Result<Vec<_>, _>>()?;
         let work = group.engine().reduce_scatter_parts(&own, &gradients, op, group.call(false));
         group.pending("reduce_scatter_tensor", work, |_| Ok(()))?.wait()?;
-        divide(&mut own, after)?;
-        return Ok(own);
+    } else {
+        let mut all = Tensor::f_empty([ranks, length], (kind, device))?;
+        let _ = Tensor::f_internal_chunk_cat_out(&all, &gradients, 0, ranks)?;
+        drop(gradients);
+        divide(&mut all, before)?;
+        group.reduce_scatter_tensor(&mut own, &all.f_view([ranks * length])?, op)?;
     }
-    let mut all = Tensor::f_empty([ranks, length], (kind, device))?;
-    let _ = Tensor::f_internal_chunk_cat_out(&all, &gradients, 0, ranks)?;
-    drop(gradients);
-    divide(&mut all, before)?;
-    group.reduce_scatter_tensor(&mut own, &all.f_view([ranks * length])?, op)?;
+    if let Some(replicas) = &mesh.replicate {
+        replicas.all_reduce(&mut own, op)?;
+    }
     divide(&mut own, after)?;
     Ok(own)
 }

@@ -1,5 +1,6 @@
 //! Which tensors are shards, for code that must tell them from whole parameters.
 
+use super::mesh::Mesh;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
@@ -15,7 +16,7 @@ static SHARDS: Mutex<BTreeMap<usize, Shard>> = Mutex::new(BTreeMap::new());
 #[derive(Debug, Clone)]
 pub(crate) struct Shard {
     /// The ranks that have the other parts.
-    pub group: ProcessGroup,
+    pub mesh: Mesh,
     /// The shape of the whole parameter.
     pub size: Vec<i64>,
     /// The first of this rank's rows.
@@ -50,7 +51,7 @@ pub(crate) fn shard_of(parameter: &Tensor) -> Option<Shard> {
 pub(crate) fn group_of(parameters: &[Tensor]) -> Result<Option<ProcessGroup>> {
     let shards = lock(&SHARDS);
     let mut groups =
-        parameters.iter().map(|parameter| Some(&shards.get(&identity(parameter))?.group));
+        parameters.iter().map(|parameter| Some(&shards.get(&identity(parameter))?.mesh.shard));
     let first = groups.next().flatten();
     let is_first = |group: Option<&ProcessGroup>| match (group, first) {
         (Some(group), Some(first)) => Arc::ptr_eq(&group.inner, &first.inner),

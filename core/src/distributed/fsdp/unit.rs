@@ -1,11 +1,11 @@
 //! What happens to a block's parameters during a step: `FSDPParamGroup`.
 
 use super::gathering::gather;
+use super::mesh::Mesh;
 use super::parameter::Parameter;
 use super::reduction::mean_of_part;
 use super::schedule::{Member, Schedule};
 use crate::distributed::collectives::Pending;
-use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
 use c10d_sys::tensor::grad_enabled;
@@ -22,7 +22,7 @@ pub(super) struct Unit {
     pub name: String,
     /// The kind in which gradients are reduced, if it is not their own.
     reduce_kind: Option<Kind>,
-    group: ProcessGroup,
+    mesh: Mesh,
     schedule: Arc<Schedule<Unit>>,
     state: Mutex<State>,
 }
@@ -55,7 +55,7 @@ impl Unit {
         parameters: Vec<Parameter>,
         reshard_after_forward: bool,
         reduce_kind: Option<Kind>,
-        group: &ProcessGroup,
+        mesh: &Mesh,
         schedule: &Arc<Schedule<Unit>>,
     ) -> Arc<Self> {
         let state = State {
@@ -68,8 +68,8 @@ impl Unit {
             syncs_gradients: true,
             post_forward_places: Vec::new(),
         };
-        let (group, schedule, state) = (group.clone(), Arc::clone(schedule), Mutex::new(state));
-        Arc::new(Unit { name, reduce_kind, group, schedule, state })
+        let (mesh, schedule, state) = (mesh.clone(), Arc::clone(schedule), Mutex::new(state));
+        Arc::new(Unit { name, reduce_kind, mesh, schedule, state })
     }
 
     pub fn schedule(&self) -> &Arc<Schedule<Unit>> {
@@ -127,7 +127,7 @@ impl Unit {
         let wholes = parameters.map(|it| it.allocate(pool)).collect::<Result<_>>()?;
         let parts = state.parameters.iter().map(|it| it.part().f_to_kind(it.whole_kind()));
         let parts = no_grad(|| parts.collect::<Result<Vec<_>, _>>())?;
-        gather(&self.group, wholes, &parts, is_async)
+        gather(&self.mesh.shard, wholes, &parts, is_async)
     }
 
     /// Frees the whole parameters.
@@ -228,7 +228,7 @@ impl Unit {
         }
         let (places, gradients): (Vec<_>, Vec<_>) = gradients.into_iter().unzip();
         no_grad(|| {
-            let own = mean_of_part(&self.group, gradients, self.reduce_kind)?;
+            let own = mean_of_part(&self.mesh, gradients, self.reduce_kind)?;
             let mut begin = 0;
             for place in places {
                 let parameter = &mut state.parameters[place];
