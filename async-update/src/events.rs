@@ -11,7 +11,6 @@ use tch_parallel::data::Shard;
 use tch_parallel::{Error, Result};
 
 /// A worker's lines in `--metrics`.
-#[derive(Debug)]
 pub struct Log {
     metrics: MetricsLog,
     pub rank: usize,

@@ -43,7 +43,6 @@ impl Traffic {
 }
 
 /// A group in which this rank sends and receives.
-#[derive(Debug)]
 pub struct Link {
     group: ProcessGroup,
 }

@@ -90,7 +90,6 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
 }
 
 /// What all threads have in common.
-#[derive(Debug)]
 struct SharedModel {
     theta: AtomicTensor,
     /// How many updates have been made to `theta`; those at work are not counted yet.

@@ -10,7 +10,6 @@ use tch_parallel::{Error, Result};
 
 /// A part of θ and its workers. Each method is one indivisible step: whoever shares a shard among
 /// threads locks it.
-#[derive(Debug)]
 pub struct Shard {
     pub theta: Tensor,
     pub workers: Workers,

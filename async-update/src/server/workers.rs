@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 /// Those that take part now. Batches are handed out to whoever asks, so a fast worker does more of
 /// them; what a worker that is lost has not done is handed out again.
-#[derive(Debug)]
 pub struct Workers {
     /// By rank.
     present: BTreeMap<usize, Worker>,
@@ -15,7 +14,7 @@ pub struct Workers {
     pub done: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Worker {
     /// How many updates it has made.
     clock: usize,

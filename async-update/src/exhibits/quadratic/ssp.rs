@@ -158,7 +158,6 @@ pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
 }
 
 /// The parameters, as the sum of the updates of all workers.
-#[derive(Debug)]
 struct Server {
     /// For each worker the sum of its updates before each of its clocks.
     sums: [Vec<Point>; WORKERS],
