@@ -1,6 +1,5 @@
 //! The flags that several methods have; those of a single one stand with it in `methods`.
 
-use crate::pace::Straggler;
 use clap::builder::RangedU64ValueParser;
 use report::MnistArgs;
 use std::ops::Range;
@@ -37,10 +36,10 @@ pub struct TrainArgs {
     pub device: DeviceChoice,
     /// Minimum time for a gradient in milliseconds, as if each worker had its own device.
     #[arg(long, value_name = "MS", default_value_t = 0)]
-    pub step_time: u64,
+    step_time: u64,
     /// Slow down a rank by MS milliseconds per gradient; may be given several times.
-    #[arg(long, value_name = "RANK:MS")]
-    pub straggle: Vec<Straggler>,
+    #[arg(long, value_name = "RANK:MS", value_parser = straggler)]
+    straggle: Vec<(usize, Duration)>,
 
     #[command(flatten)]
     data: MnistArgs,
@@ -62,6 +61,23 @@ impl TrainArgs {
     pub fn batches(&self, samples: usize) -> usize {
         // An IDX file counts its samples, and `count` the epochs, with 32 bits.
         (samples * self.epochs).div_ceil(self.batch_size)
+    }
+
+    /// Rejects stragglers that do not exist, or do not train.
+    ///
+    /// # Errors
+    /// [`tch_parallel::Error::Argument`] with the ranks that do train.
+    pub fn check_stragglers(&self, workers: Range<usize>) -> Result<()> {
+        let mut slow = self.straggle.iter().map(|(rank, _)| rank);
+        let Some(wrong) = slow.find(|rank| !workers.contains(*rank)) else { return Ok(()) };
+        let expected = format!("a rank that trains, from {} to {}", workers.start, workers.end - 1);
+        Err(Error::argument("--straggle", format!("rank {wrong}"), expected))
+    }
+
+    /// The least time between the beginning of one of a rank's steps and its gradient.
+    pub fn pace(&self, rank: usize) -> Duration {
+        let delays = self.straggle.iter().filter(|(straggler, _)| *straggler == rank);
+        Duration::from_millis(self.step_time) + delays.map(|(_, delay)| delay).sum::<Duration>()
     }
 }
 
@@ -146,5 +162,54 @@ pub fn positive(text: &str) -> Result<f64, String> {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
         Ok(number) => Err(format!("{number} is not a finite number above 0")),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Parses `RANK:MS`: a rank that is slower than the others, and how much longer each of its steps takes.
+fn straggler(text: &str) -> Result<(usize, Duration), String> {
+    let straggler = || {
+        let (rank, ms) = text.split_once(':')?;
+        Some((rank.parse().ok()?, Duration::from_millis(ms.parse().ok()?)))
+    };
+    straggler().ok_or_else(|| format!("expected RANK:MS, as in 3:40, and found {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    #[command(no_binary_name = true)]
+    struct CommandLine {
+        #[command(flatten)]
+        train: TrainArgs,
+    }
+
+    fn args(flags: &[&str]) -> TrainArgs {
+        CommandLine::parse_from(flags).train
+    }
+
+    #[test]
+    fn a_straggler_is_slower_than_the_others() {
+        let args = args(&["--step-time=10", "--straggle=3:40"]);
+        assert_eq!(args.pace(2), Duration::from_millis(10));
+        assert_eq!(args.pace(3), Duration::from_millis(50));
+    }
+
+    #[test]
+    fn a_straggler_that_does_not_train_is_refused() {
+        let args = args(&["--straggle=4:40"]);
+        args.check_stragglers(1..5).unwrap();
+        let error = args.check_stragglers(0..4).unwrap_err().to_string();
+        assert_eq!(error, "--straggle is rank 4, but must be a rank that trains, from 0 to 3");
+    }
+
+    #[test]
+    fn what_is_no_straggler_is_refused() {
+        for text in ["3", "3:", ":40", "3:-1", "a:40"] {
+            let error = straggler(text).unwrap_err();
+            assert_eq!(error, format!("expected RANK:MS, as in 3:40, and found {text:?}"));
+        }
     }
 }

@@ -23,7 +23,6 @@ mod link;
 mod methods;
 mod model;
 mod originals;
-mod pace;
 mod ring;
 mod server;
 mod training;

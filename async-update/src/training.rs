@@ -4,13 +4,13 @@ use crate::args::{ServerArgs, TrainArgs};
 use crate::events::{Log, Outcome};
 use crate::link::Traffic;
 use crate::methods::Method;
-use crate::pace::Pace;
 use crate::server::{self, Service, Shards};
-use crate::{batches, model, pace};
+use crate::{batches, model};
 use anyhow::{Result, ensure};
 use report::{println, say_unused_gpus};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::thread::sleep;
+use std::time::Instant;
 use tch::{Device, Tensor};
 use tch_parallel::data::{DataLoader, Dataset, DistributedSampler, Mnist, Shard};
 use tch_parallel::distributed::{ProcessGroup, init_process_group};
@@ -30,7 +30,7 @@ pub fn train(
     let loader = DataLoader::new(Arc::clone(train_set), sampler, args.batch_size)?;
     let mut left = args.batches(train_set.len()).div_ceil(worker.num_replicas());
     let mut batches = batches::forever(&loader);
-    let pace = Pace::new(Duration::from_millis(args.step_time), &args.straggle, log.rank);
+    let pace = args.pace(log.rank);
     while let number @ 1.. = method.next_batches(theta, left)? {
         left = left.saturating_sub(number);
         for batch in batches.by_ref().take(number) {
@@ -38,7 +38,7 @@ pub fn train(
             let begun = Instant::now();
             let (loss, gradient) = model::loss_and_gradient(theta, &images, &labels, device)?;
             ensure!(loss.is_finite(), "the loss is {loss}; try a smaller --lr than {}", args.lr);
-            pace.keep(begun);
+            sleep(pace.saturating_sub(begun.elapsed()));
             method.after_batch(theta, gradient)?;
             log.step(loss, theta)?;
         }
@@ -57,7 +57,7 @@ pub fn synchronous<M: Method>(
     let (train_set, test_set) = args.data()?;
     let group = init_process_group(args.meeting.process_group())?;
     let (rank, ranks) = (group.rank(), group.world_size());
-    pace::check(&args.straggle, 0..ranks)?;
+    args.check_stragglers(0..ranks)?;
     if rank == 0 {
         say_unused_gpus(args.device);
     }
@@ -92,7 +92,7 @@ pub fn asynchronous<M: Method>(
     method: impl FnOnce(Shards) -> M,
 ) -> Result<()> {
     let (place, args) = (args.place()?, &args.train);
-    pace::check(&args.straggle, place.workers())?;
+    args.check_stragglers(place.workers())?;
     if place.rank < place.servers {
         return server::serve(service, place, args);
     }

@@ -3,8 +3,8 @@
 use super::Method;
 use crate::args::TrainArgs;
 use crate::events::{Log, Outcome, Update, now};
+use crate::model;
 use crate::training::train;
-use crate::{model, pace};
 use anyhow::{Context, bail};
 use rayon::ThreadPoolBuilder;
 use report::{println, say_unused_gpus};
@@ -37,7 +37,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
             "hogwild is one process with --threads, and {ranks} ranks were started; start it without a launcher"
         );
     }
-    pace::check(&args.straggle, 0..threads)?;
+    args.check_stragglers(0..threads)?;
     say_unused_gpus(args.device);
     let devices =
         (0..threads).map(|thread| args.device.of_worker(thread)).collect::<Result<Vec<_>>>()?;
