@@ -115,39 +115,26 @@ pub struct ServerArgs {
     pub train: TrainArgs,
 }
 
-/// A process's place in a job whose first ranks are servers and whose others are workers.
-#[derive(Debug, Clone, Copy)]
-pub struct Place {
-    pub rank: usize,
-    /// Its number on its host.
-    pub local_rank: usize,
-    pub ranks: usize,
-    pub servers: usize,
-}
-
-impl Place {
-    pub fn workers(self) -> Range<usize> {
-        self.servers..self.ranks
-    }
-}
-
 impl ServerArgs {
-    /// This process's place.
+    /// This process's place in the job.
     ///
     /// # Errors
     /// [`tch_parallel::Error::Argument`] for a job in which no rank would be a worker.
-    pub fn place(&self) -> Result<Place> {
-        let servers = self.servers;
-        let (rank, local_rank, ranks) =
-            Env::read()?.map_or((0, 0, 1), |env| (env.rank, env.local_rank, env.world_size));
-        if servers < ranks {
-            return Ok(Place { rank, local_rank, ranks, servers });
-        }
-        let expected = format!(
-            "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
-            servers + 1
-        );
-        Err(Error::argument("--servers", format!("{servers} in a world of {ranks}"), expected))
+    pub fn place(&self) -> Result<Env> {
+        let (env, servers) = (Env::read()?, self.servers);
+        let ranks = env.as_ref().map_or(1, |env| env.world_size);
+        env.filter(|_| servers < ranks).ok_or_else(|| {
+            let expected = format!(
+                "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
+                servers + 1
+            );
+            Error::argument("--servers", format!("{servers} in a world of {ranks}"), expected)
+        })
+    }
+
+    /// The ranks that are workers; those before them are servers.
+    pub fn workers(&self, env: &Env) -> Range<usize> {
+        self.servers..env.world_size
     }
 }
 

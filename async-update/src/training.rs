@@ -88,24 +88,25 @@ pub fn synchronous<M: Method>(
 /// all others are workers. Nobody waits for a worker: it may be slow, come late, or be killed.
 pub fn asynchronous<M: Method>(
     service: Service<'_>,
-    args: &ServerArgs,
+    servers: &ServerArgs,
     method: impl FnOnce(Shards) -> M,
 ) -> Result<()> {
-    let (place, args) = (args.place()?, &args.train);
-    args.check_stragglers(place.workers())?;
-    if place.rank < place.servers {
-        return server::serve(service, place, args);
+    let (env, args) = (servers.place()?, &servers.train);
+    let workers = servers.workers(&env);
+    args.check_stragglers(workers.clone())?;
+    if env.rank < workers.start {
+        return server::serve(service, &env, servers);
     }
     // What can go wrong with these goes wrong before anybody counts on this worker.
     let (train_set, _) = args.data()?;
-    if place.rank == place.servers {
+    if env.rank == workers.start {
         say_unused_gpus(args.device);
     }
-    let device = args.device.of_worker(place.local_rank)?;
-    let mut log = Log::create(args.metrics.as_deref(), Shard::new(place.rank, place.ranks)?)?;
-    let mut method = method(Shards::connect(place, &args.meeting)?);
+    let device = args.device.of_worker(env.local_rank)?;
+    let mut log = Log::create(args.metrics.as_deref(), Shard::new(env.rank, env.world_size)?)?;
+    let mut method = method(Shards::connect(env.rank, servers)?);
     let mut theta = model::zeros();
-    let worker = Shard::new(place.rank - place.servers, place.workers().len())?;
+    let worker = Shard::new(env.rank - workers.start, workers.len())?;
     train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;
     Ok(log.end()?)
 }

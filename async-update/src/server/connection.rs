@@ -1,7 +1,7 @@
 //! How a worker and the servers find each other, and the worker's side of what they say.
 
 use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
-use crate::args::{MeetingArgs, Place};
+use crate::args::ServerArgs;
 use crate::link::Link;
 use tch::Tensor;
 use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
@@ -28,14 +28,15 @@ pub struct Shards {
 
 impl Shards {
     /// Connects a worker to all servers.
-    pub fn connect(place: Place, meeting: &MeetingArgs) -> Result<Shards> {
+    pub fn connect(worker: usize, args: &ServerArgs) -> Result<Shards> {
+        let meeting = &args.train.meeting;
         let store = Store::from_env(meeting.timeout())?;
         let link = |shard| {
-            let meeting_point = meeting_point(&store, place.rank, shard)?;
+            let meeting_point = meeting_point(&store, worker, shard)?;
             meeting_point.set(HERE, b"")?;
             connect(&meeting_point, WORKER, meeting.process_group())
         };
-        let links = (0..place.servers).map(|shard| link(shard).map_err(lost(shard)));
+        let links = (0..args.servers).map(|shard| link(shard).map_err(lost(shard)));
         Ok(Shards { links: links.collect::<Result<_>>()? })
     }
 

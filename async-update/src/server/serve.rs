@@ -7,7 +7,7 @@ use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
 use super::rule::Rule;
 use super::shard::Shard;
 use super::workers::Workers;
-use crate::args::{Place, TrainArgs};
+use crate::args::ServerArgs;
 use crate::events::{Log, Outcome};
 use crate::exhibits::histogram;
 use crate::link::Link;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::Error;
 use tch_parallel::data::{self, Dataset, Mnist};
-use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
+use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
 const OVER: &str = "over";
@@ -41,20 +41,21 @@ pub struct Service<'a> {
 }
 
 /// Keeps a shard of θ until the batches are done; rank 0 then evaluates the model.
-pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()> {
-    let Place { rank, servers, ranks, .. } = place;
+pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
+    let (rank, workers) = (env.rank, args.workers(env));
+    let (servers, args) = (args.servers, &args.train);
     let (train_set, test_set) = args.data()?;
     let planned = args.batches(train_set.len());
     let theta = model::initial_parameters(args.seed).tensor_split(servers as i64, 0).remove(rank);
     // What shard 0 grants the others do not question.
-    let workers = Workers::new(if rank == 0 { planned } else { usize::MAX });
-    let log = Log::create(args.metrics.as_deref(), data::Shard::new(rank, ranks)?)?;
+    let batches = Workers::new(if rank == 0 { planned } else { usize::MAX });
+    let log = Log::create(args.metrics.as_deref(), data::Shard::new(rank, env.world_size)?)?;
     let (options, timeout) = (args.meeting.process_group(), args.meeting.timeout());
     let store = Store::from_env(timeout)?;
     // The servers need each other; workers need not come.
     let colleagues =
         ProcessGroup::with_store(&store.with_prefix("servers")?, rank, servers, options)?;
-    let shard = Mutex::new(Shard::new(theta.copy(), service.rule, service.gate, workers, log));
+    let shard = Mutex::new(Shard::new(theta.copy(), service.rule, service.gate, batches, log));
     let server = Server { rank, store, options, timeout, shard, changed: Condvar::new() };
 
     let begun = Instant::now();
@@ -64,14 +65,14 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
         let mut come = BTreeMap::new();
         let mut concluded = false;
         loop {
-            for worker in place.workers() {
+            for worker in workers.clone() {
                 if !come.contains_key(&worker) && here(worker)? {
                     let server = &server;
                     come.insert(worker, scope.spawn(move || server.serve(worker)));
                 }
             }
             let waiting = timeout.saturating_sub(begun.elapsed());
-            let nobody_else_comes = come.len() == place.workers().len() || waiting.is_zero();
+            let nobody_else_comes = come.len() == workers.len() || waiting.is_zero();
             let nobody_is_left =
                 nobody_else_comes && come.values().all(ScopedJoinHandle::is_finished);
             if server.is_over()? && !concluded {
@@ -82,7 +83,7 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
                 let theta = gather(&colleagues, &server.shard().theta)?;
                 if rank == 0 {
                     server.conclude(service, come.len(), &theta, &test_set)?;
-                    let mut missing: Vec<_> = place.workers().collect();
+                    let mut missing: Vec<_> = workers.clone().collect();
                     missing.retain(|worker| !come.contains_key(worker));
                     if !missing.is_empty() {
                         let limit = Duration::from_secs(waiting.as_secs());
@@ -97,7 +98,7 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
                 "no worker is left after {} of {planned} batches: {} of {} have come, and are gone",
                 server.shard().workers.done,
                 come.len(),
-                place.workers().len()
+                workers.len()
             );
             // A worker that comes when all is done is told so, rather than left waiting for a server.
             if concluded && nobody_else_comes {
