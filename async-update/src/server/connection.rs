@@ -18,7 +18,7 @@ pub fn meeting_point(store: &Store, worker: usize, shard: usize) -> Result<Store
 
 /// Connects [`SERVER`] or [`WORKER`] to the other one that has come to this meeting point.
 pub fn connect(meeting_point: &Store, own: usize, options: ProcessGroupOptions) -> Result<Link> {
-    Ok(Link::new(ProcessGroup::with_store(meeting_point, own, 2, options)?))
+    Ok(Link { group: ProcessGroup::with_store(meeting_point, own, 2, options)? })
 }
 
 /// All shards of θ, as a worker sees them: one connection to each. The server of shard s is rank s.
