@@ -75,7 +75,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
     let mut staleness = Vec::new();
     for (thread, (mut log, updates)) in ended.into_iter().enumerate() {
         for update in &updates {
-            log.event("update", update)?;
+            log.metrics.log("update", update)?;
             staleness.push(update.staleness);
         }
         if thread == 0 {

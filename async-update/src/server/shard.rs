@@ -3,7 +3,7 @@
 use super::gate::Gate;
 use super::rule::Rule;
 use super::workers::Workers;
-use crate::events::{Log, Read, Update, now};
+use crate::events::{Log, Update, now};
 use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::{Error, Result};
@@ -48,7 +48,8 @@ impl Shard {
             out.f_copy_(&self.theta)?;
             self.span.get_or_insert((Instant::now(), Instant::now()));
             let (clock, version) = (self.workers.read(worker), self.version());
-            self.log.event("read", &Read { worker, clock, version, at: now() })?;
+            let read = Update { worker, clock, staleness: 0, version, at: now() };
+            self.log.metrics.log("read", &read)?;
         }
         Ok(granted)
     }
@@ -70,7 +71,8 @@ impl Shard {
         if let Some((_, last)) = &mut self.span {
             *last = Instant::now();
         }
-        self.log.event("update", &Update { worker, clock, staleness, version, at: now() })?;
+        let update = Update { worker, clock, staleness, version, at: now() };
+        self.log.metrics.log("update", &update)?;
         Ok(reply)
     }
 
