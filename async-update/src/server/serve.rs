@@ -6,7 +6,6 @@ use super::gate::Gate;
 use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
 use super::rule::Rule;
 use super::shard::Shard;
-use super::workers::Workers;
 use crate::args::ServerArgs;
 use crate::events::{Log, Outcome};
 use crate::exhibits::histogram;
@@ -48,7 +47,7 @@ pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
     let planned = args.batches(train_set.len());
     let theta = model::initial_parameters(args.seed).tensor_split(servers as i64, 0).remove(rank);
     // What shard 0 grants the others do not question.
-    let batches = Workers::new(if rank == 0 { planned } else { usize::MAX });
+    let batches = if rank == 0 { planned } else { usize::MAX };
     let log = Log::create(args.metrics.as_deref(), data::Shard::new(rank, env.world_size)?)?;
     let (options, timeout) = (args.meeting.process_group(), args.meeting.timeout());
     let store = Store::from_env(timeout)?;
@@ -96,7 +95,7 @@ pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
             ensure!(
                 concluded || rank > 0 || !nobody_is_left,
                 "no worker is left after {} of {planned} batches: {} of {} have come, and are gone",
-                server.shard().workers.done,
+                server.shard().done,
                 come.len(),
                 workers.len()
             );
@@ -141,12 +140,12 @@ impl Server {
     fn is_over(&self) -> Result<bool> {
         // Only shard 0 knows how many batches there are.
         if self.rank > 0 && self.store.check(OVER)? {
-            self.shard().workers.close();
+            self.shard().close();
         }
         let mut shard = self.shard();
         match shard.failure.take() {
             Some(failure) => Err(failure.into()),
-            None => Ok(shard.workers.are_through()),
+            None => Ok(shard.is_through()),
         }
     }
 
@@ -160,7 +159,7 @@ impl Server {
     ) -> Result<()> {
         let (loss, accuracy) = model::evaluate(theta, test_set)?;
         let mut shard = self.shard();
-        let batches = shard.workers.done;
+        let batches = shard.done;
         let updates = match service.rule {
             Rule::Gradient { .. } => shard.version(),
             // Workers make the steps; the centre only follows.
@@ -176,11 +175,11 @@ impl Server {
     /// Serves one worker until it goes. If it is lost, the others go on.
     fn serve(&self, worker: usize) {
         let served = self.connect(worker).and_then(|link| {
-            self.shard().workers.join(worker);
+            self.shard().join(worker);
             self.answer(worker, &link)
         });
         let mut shard = self.shard();
-        shard.workers.leave(worker);
+        shard.leave(worker);
         match served {
             Ok(()) => {}
             Err(error @ (Error::Collective { .. } | Error::Rendezvous { .. })) => {
@@ -196,7 +195,7 @@ impl Server {
             }
             Err(error) => {
                 shard.failure.get_or_insert(error);
-                shard.workers.close();
+                shard.close();
             }
         }
         drop(shard);
@@ -231,7 +230,7 @@ impl Server {
                     link.recv(&mut buffer, WORKER)?;
                     let force = self.shard().update(worker, batches, &buffer)?;
                     self.changed.notify_all();
-                    let granted = self.wait_for_leave(worker, link)?.workers.grant(worker, wanted);
+                    let granted = self.wait_for_leave(worker, link)?.grant(worker, wanted);
                     send(link, Answer::Granted(granted), WORKER)?;
                     if let Some(force) = force {
                         link.send(&force, WORKER)?;
