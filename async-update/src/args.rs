@@ -25,9 +25,6 @@ pub struct TrainArgs {
     /// Seed of the initial weights.
     #[arg(long, default_value_t = 0)]
     pub seed: i64,
-    /// Seed of the order of the samples, the same on every rank.
-    #[arg(long, default_value_t = 42)]
-    pub sampler_seed: u64,
 
     /// Device of the gradients: cpu, cuda or auto. θ, and what workers exchange, is on the CPU, where
     /// every byte can be counted. cuda requires the feature `cuda`, with which `cargo launch` and `cargo

@@ -4,8 +4,8 @@ use crate::args::{ServerArgs, TrainArgs};
 use crate::events::{Log, Outcome};
 use crate::link::Traffic;
 use crate::methods::Method;
+use crate::model;
 use crate::server::{self, Service, Shards};
-use crate::{batches, model};
 use anyhow::{Result, ensure};
 use report::{println, say_unused_gpus};
 use std::sync::Arc;
@@ -26,10 +26,11 @@ pub fn train(
     method: &mut dyn Method,
     log: &mut Log,
 ) -> Result<()> {
-    let sampler = DistributedSampler::new(worker, args.sampler_seed);
+    // All workers shuffle with the same seed, so that they share the samples out.
+    let sampler = DistributedSampler::new(worker, 42);
     let loader = DataLoader::new(Arc::clone(train_set), sampler, args.batch_size)?;
     let mut left = args.batches(train_set.len()).div_ceil(worker.num_replicas());
-    let mut batches = batches::forever(&loader);
+    let mut batches = batches_forever(&loader);
     let pace = args.pace(log.rank);
     while let number @ 1.. = method.next_batches(theta, left)? {
         left = left.saturating_sub(number);
@@ -46,6 +47,18 @@ pub fn train(
     Ok(method.end(theta)?)
 }
 // ANCHOR_END: loop
+
+/// A worker's share of the data, shuffled anew in every epoch: images `[batch, 1, 28, 28]` and
+/// labels `[batch]`. The iterator never ends, since some methods give a fast worker more batches than a
+/// slow one.
+fn batches_forever(
+    loader: &DataLoader<Arc<Mnist>>,
+) -> impl Iterator<Item = tch_parallel::Result<(Tensor, Tensor)>> {
+    (0..).flat_map(|epoch| match loader.epoch(epoch) {
+        Ok(batches) => Box::new(batches) as Box<dyn Iterator<Item = _>>,
+        Err(error) => Box::new(std::iter::once(Err(error))),
+    })
+}
 
 /// Trains with a method in which all ranks are workers, and all hold the same θ in the end.
 /// `method` also returns how many updates the steps of all ranks make.
@@ -109,4 +122,26 @@ pub fn asynchronous<M: Method>(
     let worker = Shard::new(env.rank - workers.start, workers.len())?;
     train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;
     Ok(log.end()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch_parallel::data::Split;
+
+    #[test]
+    fn in_every_epoch_the_workers_share_all_samples_out_anew() {
+        let data = Arc::new(Mnist::embedded(Split::Test).unwrap());
+        let labels = |rank, epoch| {
+            let sampler = DistributedSampler::new(Shard::new(rank, 2).unwrap(), 42);
+            let loader = DataLoader::new(Arc::clone(&data), sampler, 250).unwrap();
+            let batches = batches_forever(&loader).skip(epoch * loader.len()).take(loader.len());
+            Tensor::cat(&batches.map(|batch| batch.unwrap().1).collect::<Vec<_>>(), 0)
+        };
+        let sorted = |labels: &[Tensor]| Tensor::cat(labels, 0).sort(0, false).0;
+        let first = [labels(0, 0), labels(1, 0)];
+        let second = [labels(0, 1), labels(1, 1)];
+        assert_ne!(first[0], second[0]);
+        assert_eq!(sorted(&first), sorted(&second));
+    }
 }

@@ -7,7 +7,7 @@ use crate::model;
 use crate::training::train;
 use anyhow::{Context, bail};
 use rayon::ThreadPoolBuilder;
-use report::{println, say_unused_gpus};
+use report::{Here, Originals, println, say_unused_gpus};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tch::Tensor;
@@ -27,6 +27,19 @@ pub struct HogwildArgs {
     #[command(flatten)]
     pub train: TrainArgs,
 }
+
+/// Flags of PyTorch's example mnist_hogwild that have another name here.
+pub const HOGWILD: Originals<'_> = &[
+    ("--num-processes", Here::Flag("--threads")),
+    // It uses a GPU only where there is one.
+    ("--cuda", Here::Flag("--device=auto")),
+    ("--mps", Here::Instead("leave it out; a device is the CPU or a CUDA GPU")),
+    ("--momentum", Here::Instead("leave it out; threads take plain SGD steps")),
+    ("--test-batch-size", Here::Instead("leave it out; it is always 1000")),
+    ("--log-interval", Here::Instead("type --metrics DIR for the loss of every step")),
+    ("--save-model", Here::Instead("leave it out; the model is not saved")),
+    ("--dry-run", Here::Instead("type --epochs 1; there is no shorter run")),
+];
 
 /// Trains with threads of this process, which is the only one.
 pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
@@ -58,13 +71,12 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
         train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;
         Ok((log, method.updates))
     };
-    // The others need not go on for a training that has failed.
-    let work = |thread| work(thread).inspect_err(|_| shared.batches.store(0, Relaxed));
     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
     let begun = Instant::now();
     let ended = pool.broadcast(|worker| {
-        let thread = worker.index();
-        work(thread).with_context(|| format!("thread {thread} failed"))
+        let failed = format!("thread {} failed", worker.index());
+        // The others need not go on for a training that has failed.
+        work(worker.index()).inspect_err(|_| shared.batches.store(0, Relaxed)).context(failed)
     });
     let ended = ended.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let seconds = begun.elapsed().as_secs_f64();

@@ -174,10 +174,7 @@ impl Server {
 
     /// Serves one worker until it goes. If it is lost, the others go on.
     fn serve(&self, worker: usize) {
-        let served = self.connect(worker).and_then(|link| {
-            self.shard().join(worker);
-            self.answer(worker, &link)
-        });
+        let served = self.answer(worker);
         let mut shard = self.shard();
         shard.leave(worker);
         match served {
@@ -202,14 +199,13 @@ impl Server {
         self.changed.notify_all();
     }
 
-    /// Over a connection of its own to the store: should the worker be lost now, only this thread
-    /// waits for it.
-    fn connect(&self, worker: usize) -> tch_parallel::Result<Link> {
+    /// Connects to a worker, and answers what it asks until it leaves.
+    fn answer(&self, worker: usize) -> tch_parallel::Result<()> {
+        // Over a connection of its own to the store: should the worker be lost now, only this thread
+        // waits for it.
         let meeting_point = meeting_point(&self.store.try_clone()?, worker, self.rank)?;
-        connect(&meeting_point, SERVER, self.options)
-    }
-
-    fn answer(&self, worker: usize, link: &Link) -> tch_parallel::Result<()> {
+        let link = &connect(&meeting_point, SERVER, self.options)?;
+        self.shard().join(worker);
         let mut buffer = self.shard().theta.empty_like();
         loop {
             match receive(link, WORKER)? {
