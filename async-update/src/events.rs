@@ -113,20 +113,10 @@ pub struct Outcome {
     pub accuracy: f64,
 }
 
-impl Outcome {
-    pub fn updates_per_second(&self) -> f64 {
-        self.updates as f64 / self.seconds
-    }
-
-    pub fn batches_per_second(&self) -> f64 {
-        self.batches as f64 / self.seconds
-    }
-}
-
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Outcome { name, workers, updates, batches, seconds, loss, accuracy } = self;
-        let [updates_rate, batches_rate] = [self.updates_per_second(), self.batches_per_second()];
+        let [updates_rate, batches_rate] = [updates, batches].map(|&count| count as f64 / seconds);
         let plural = if *workers == 1 { "" } else { "s" };
         write!(
             f,
