@@ -1,6 +1,5 @@
 //! The flags that several methods have; those of a single one stand with it in `methods`.
 
-use crate::pace::Straggler;
 use clap::builder::RangedU64ValueParser;
 use report::MnistArgs;
 use std::ops::Range;
@@ -26,9 +25,6 @@ pub struct TrainArgs {
     /// Seed of the initial weights.
     #[arg(long, default_value_t = 0)]
     pub seed: i64,
-    /// Seed of the order of the samples, the same on every rank.
-    #[arg(long, default_value_t = 42)]
-    pub sampler_seed: u64,
 
     /// Device of the gradients: cpu, cuda or auto. θ, and what workers exchange, is on the CPU, where
     /// every byte can be counted. cuda requires the feature `cuda`, with which `cargo launch` and `cargo
@@ -37,10 +33,10 @@ pub struct TrainArgs {
     pub device: DeviceChoice,
     /// Minimum time for a gradient in milliseconds, as if each worker had its own device.
     #[arg(long, value_name = "MS", default_value_t = 0)]
-    pub step_time: u64,
+    step_time: u64,
     /// Slow down a rank by MS milliseconds per gradient; may be given several times.
-    #[arg(long, value_name = "RANK:MS")]
-    pub straggle: Vec<Straggler>,
+    #[arg(long, value_name = "RANK:MS", value_parser = straggler)]
+    straggle: Vec<(usize, Duration)>,
 
     #[command(flatten)]
     data: MnistArgs,
@@ -62,6 +58,23 @@ impl TrainArgs {
     pub fn batches(&self, samples: usize) -> usize {
         // An IDX file counts its samples, and `count` the epochs, with 32 bits.
         (samples * self.epochs).div_ceil(self.batch_size)
+    }
+
+    /// Rejects stragglers that do not exist, or do not train.
+    ///
+    /// # Errors
+    /// [`tch_parallel::Error::Argument`] with the ranks that do train.
+    pub fn check_stragglers(&self, workers: Range<usize>) -> Result<()> {
+        let mut slow = self.straggle.iter().map(|(rank, _)| rank);
+        let Some(wrong) = slow.find(|rank| !workers.contains(*rank)) else { return Ok(()) };
+        let expected = format!("a rank that trains, from {} to {}", workers.start, workers.end - 1);
+        Err(Error::argument("--straggle", format!("rank {wrong}"), expected))
+    }
+
+    /// The least time between the beginning of one of a rank's steps and its gradient.
+    pub fn pace(&self, rank: usize) -> Duration {
+        let delays = self.straggle.iter().filter(|(straggler, _)| *straggler == rank);
+        Duration::from_millis(self.step_time) + delays.map(|(_, delay)| delay).sum::<Duration>()
     }
 }
 
@@ -99,39 +112,26 @@ pub struct ServerArgs {
     pub train: TrainArgs,
 }
 
-/// A process's place in a job whose first ranks are servers and whose others are workers.
-#[derive(Debug, Clone, Copy)]
-pub struct Place {
-    pub rank: usize,
-    /// Its number on its host.
-    pub local_rank: usize,
-    pub ranks: usize,
-    pub servers: usize,
-}
-
-impl Place {
-    pub fn workers(self) -> Range<usize> {
-        self.servers..self.ranks
-    }
-}
-
 impl ServerArgs {
-    /// This process's place.
+    /// This process's place in the job.
     ///
     /// # Errors
     /// [`tch_parallel::Error::Argument`] for a job in which no rank would be a worker.
-    pub fn place(&self) -> Result<Place> {
-        let servers = self.servers;
-        let (rank, local_rank, ranks) =
-            Env::read()?.map_or((0, 0, 1), |env| (env.rank, env.local_rank, env.world_size));
-        if servers < ranks {
-            return Ok(Place { rank, local_rank, ranks, servers });
-        }
-        let expected = format!(
-            "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
-            servers + 1
-        );
-        Err(Error::argument("--servers", format!("{servers} in a world of {ranks}"), expected))
+    pub fn place(&self) -> Result<Env> {
+        let (env, servers) = (Env::read()?, self.servers);
+        let ranks = env.as_ref().map_or(1, |env| env.world_size);
+        env.filter(|_| servers < ranks).ok_or_else(|| {
+            let expected = format!(
+                "below the number of ranks, so that at least one is a worker: `cargo launch -n {} async-update -- …`",
+                servers + 1
+            );
+            Error::argument("--servers", format!("{servers} in a world of {ranks}"), expected)
+        })
+    }
+
+    /// The ranks that are workers; those before them are servers.
+    pub fn workers(&self, env: &Env) -> Range<usize> {
+        self.servers..env.world_size
     }
 }
 
@@ -146,5 +146,54 @@ pub fn positive(text: &str) -> Result<f64, String> {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
         Ok(number) => Err(format!("{number} is not a finite number above 0")),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Parses `RANK:MS`: a rank that is slower than the others, and how much longer each of its steps takes.
+fn straggler(text: &str) -> Result<(usize, Duration), String> {
+    let straggler = || {
+        let (rank, ms) = text.split_once(':')?;
+        Some((rank.parse().ok()?, Duration::from_millis(ms.parse().ok()?)))
+    };
+    straggler().ok_or_else(|| format!("expected RANK:MS, as in 3:40, and found {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    #[command(no_binary_name = true)]
+    struct CommandLine {
+        #[command(flatten)]
+        train: TrainArgs,
+    }
+
+    fn args(flags: &[&str]) -> TrainArgs {
+        CommandLine::parse_from(flags).train
+    }
+
+    #[test]
+    fn a_straggler_is_slower_than_the_others() {
+        let args = args(&["--step-time=10", "--straggle=3:40"]);
+        assert_eq!(args.pace(2), Duration::from_millis(10));
+        assert_eq!(args.pace(3), Duration::from_millis(50));
+    }
+
+    #[test]
+    fn a_straggler_that_does_not_train_is_refused() {
+        let args = args(&["--straggle=4:40"]);
+        args.check_stragglers(1..5).unwrap();
+        let error = args.check_stragglers(0..4).unwrap_err().to_string();
+        assert_eq!(error, "--straggle is rank 4, but must be a rank that trains, from 0 to 3");
+    }
+
+    #[test]
+    fn what_is_no_straggler_is_refused() {
+        for text in ["3", "3:", ":40", "3:-1", "a:40"] {
+            let error = straggler(text).unwrap_err();
+            assert_eq!(error, format!("expected RANK:MS, as in 3:40, and found {text:?}"));
+        }
     }
 }

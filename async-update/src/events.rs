@@ -3,6 +3,7 @@
 use crate::link::Traffic;
 use report::{MetricsLog, println};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -11,9 +12,8 @@ use tch_parallel::data::Shard;
 use tch_parallel::{Error, Result};
 
 /// A worker's lines in `--metrics`.
-#[derive(Debug)]
 pub struct Log {
-    metrics: MetricsLog,
+    pub metrics: MetricsLog,
     pub rank: usize,
     /// How many batches this worker has done.
     steps: usize,
@@ -32,28 +32,16 @@ pub struct Step {
     pub at: f64,
 }
 
-/// A gradient has gone into shared parameters: the event `update` of the process that keeps them.
+/// A gradient has gone into shared parameters: the event `update` of the process that keeps them. Its
+/// event `read`, of a worker that has read them, has the same fields.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Update {
-    /// The rank or thread whose gradient it is.
+    /// The rank or thread whose gradient it is, or that reads.
     pub worker: usize,
     /// How many updates this worker had made before.
     pub clock: usize,
-    /// Updates that others made since this worker had read the parameters.
+    /// Updates that others made since this worker had read the parameters; 0 of a read.
     pub staleness: usize,
-    /// How many updates there had been before.
-    pub version: usize,
-    /// When, in seconds since 1970.
-    pub at: f64,
-}
-
-/// A worker has read shared parameters: the event `read` of the process that keeps them.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Read {
-    /// The rank that reads.
-    pub worker: usize,
-    /// How many updates this worker had made before.
-    pub clock: usize,
     /// How many updates there had been before.
     pub version: usize,
     /// When, in seconds since 1970.
@@ -72,12 +60,7 @@ impl Log {
         let theta = sum?;
         let step = Step { step: self.steps, loss, theta, at: now() };
         self.steps += 1;
-        self.event("step", &step)
-    }
-
-    /// Writes one of the events below.
-    pub fn event(&mut self, name: &str, fields: &impl Serialize) -> Result<()> {
-        self.metrics.log(name, fields)
+        self.metrics.log("step", &step)
     }
 
     /// Prints the outcome of a training, and logs it.
@@ -95,19 +78,14 @@ impl Log {
             ));
         }
         println!("{outcome}");
-        self.event("outcome", outcome)
+        self.metrics.log("outcome", outcome)
     }
 
-    /// Logs what this process has sent and received.
+    /// Logs what this process has sent and received in a training: the event `end`.
     pub fn end(&mut self) -> Result<()> {
-        self.event("end", &End { traffic: Traffic::of_this_process() })
+        let traffic = Traffic::of_this_process();
+        self.metrics.log("end", &BTreeMap::from([("traffic", traffic)]))
     }
-}
-
-/// What a rank has sent and received in a training: the event `end`.
-#[derive(Debug, Serialize)]
-struct End {
-    traffic: Option<Traffic>,
 }
 
 /// Seconds since 1970.
@@ -135,20 +113,10 @@ pub struct Outcome {
     pub accuracy: f64,
 }
 
-impl Outcome {
-    pub fn updates_per_second(&self) -> f64 {
-        self.updates as f64 / self.seconds
-    }
-
-    pub fn batches_per_second(&self) -> f64 {
-        self.batches as f64 / self.seconds
-    }
-}
-
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Outcome { name, workers, updates, batches, seconds, loss, accuracy } = self;
-        let [updates_rate, batches_rate] = [self.updates_per_second(), self.batches_per_second()];
+        let [updates_rate, batches_rate] = [updates, batches].map(|&count| count as f64 / seconds);
         let plural = if *workers == 1 { "" } else { "s" };
         write!(
             f,

@@ -43,31 +43,18 @@ impl Traffic {
 }
 
 /// A group in which this rank sends and receives.
-#[derive(Debug)]
 pub struct Link {
-    group: ProcessGroup,
+    pub group: ProcessGroup,
 }
 
 impl Link {
-    pub fn new(group: ProcessGroup) -> Link {
-        Link { group }
-    }
-
     /// Among the ranks of a job, of which there must be at least two.
     pub fn between_ranks(group: ProcessGroup) -> anyhow::Result<Link> {
         ensure!(
             group.world_size() > 1,
             "a world of 1 has nobody to exchange with; start at least 2 ranks, as with `cargo launch -n 2 async-update -- …`"
         );
-        Ok(Link::new(group))
-    }
-
-    pub fn rank(&self) -> usize {
-        self.group.rank()
-    }
-
-    pub fn world_size(&self) -> usize {
-        self.group.world_size()
+        Ok(Link { group })
     }
 
     /// Sends a tensor to rank `dst`, which must receive one of this shape.

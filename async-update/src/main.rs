@@ -15,15 +15,12 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
-mod batches;
 mod command;
 mod events;
 mod exhibits;
 mod link;
 mod methods;
 mod model;
-mod originals;
-mod pace;
 mod ring;
 mod server;
 mod training;
@@ -31,8 +28,7 @@ mod training;
 use anyhow::Result;
 use command::{Args, Command, RingArgs};
 use link::Link;
-use methods::{AsyncPs, Easgd, Ring, SyncAllReduce, SyncPs, hogwild, local_sgd};
-use originals::HOGWILD;
+use methods::{AsyncPs, Easgd, HOGWILD, Ring, SyncAllReduce, SyncPs, hogwild, local_sgd};
 use report::exit;
 use server::{Gate, Rule, Service};
 use training::{asynchronous, synchronous};

@@ -3,6 +3,7 @@
 //! A parameter server sends θ, a ring cuts θ's gradient into chunks, averaging averages θ: with all
 //! parameters in one tensor, each of these is one operation, and reads as the article draws it.
 
+use std::array;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor, nn::VarStore};
 use tch_parallel::Result;
@@ -37,7 +38,10 @@ pub fn zeros() -> Tensor {
 
 /// `Linear(784, 128), ReLU, Linear(128, 10)`: images `[batch, 1, 28, 28]` become logits `[batch, 10]`.
 pub fn forward(theta: &Tensor, images: &Tensor) -> Result<Tensor> {
-    let [weight_0, bias_0, weight_2, bias_2] = parameters(theta)?;
+    // Views into θ.
+    let lengths = SHAPES.map(|shape| shape.iter().product::<i64>());
+    let parts = theta.f_split_with_sizes(lengths, 0)?;
+    let [weight_0, bias_0, weight_2, bias_2] = array::from_fn(|i| parts[i].view(SHAPES[i]));
     let hidden = images.f_flatten(1, -1)?.f_linear(&weight_0, Some(&bias_0))?.f_relu()?;
     Ok(hidden.f_linear(&weight_2, Some(&bias_2))?)
 }
@@ -56,15 +60,6 @@ pub fn loss_and_gradient(
     let gradient = Tensor::f_run_backward(&[&loss], &[&theta], false, false)?.swap_remove(0);
     let loss = f32::try_from(&loss)?;
     Ok((loss, gradient.f_to(Device::Cpu)?))
-}
-
-/// The parameters as views into θ.
-fn parameters(theta: &Tensor) -> Result<[Tensor; 4]> {
-    let lengths = SHAPES.map(|shape| shape.iter().product::<i64>());
-    let parts = theta.f_split_with_sizes(lengths, 0)?;
-    let mut parts = parts.into_iter().zip(SHAPES).map(|(part, shape)| part.view(shape));
-    let mut next = || parts.next().unwrap_or_else(|| unreachable!("split gives a part a length"));
-    Ok([next(), next(), next(), next()])
 }
 
 /// The mean loss over a data set, and the share of right answers.

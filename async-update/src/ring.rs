@@ -53,13 +53,13 @@ fn iterations(half: Half, first: usize, ranks: usize) -> impl Iterator<Item = It
 /// Every rank sends 2(N − 1) chunks of 1/N of the tensor to its right neighbour and receives as
 /// many from its left one.
 pub fn all_reduce(link: &Link, tensor: &mut Tensor) -> Result<()> {
-    carry_out(&schedule(link.rank(), link.world_size()), link, tensor)
+    carry_out(&schedule(link.group.rank(), link.group.world_size()), link, tensor)
 }
 
 // ANCHOR: carry_out
 /// Carries out a schedule on this rank's tensor.
 pub fn carry_out(schedule: &[Iteration], link: &Link, tensor: &mut Tensor) -> Result<()> {
-    let (rank, ranks) = (link.rank(), link.world_size());
+    let (rank, ranks) = (link.group.rank(), link.group.world_size());
     let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
     // Views; the first are longer by one if the length is not a multiple of the number of ranks.
     let mut chunks = tensor.tensor_split(ranks as i64, 0);

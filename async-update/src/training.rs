@@ -4,13 +4,13 @@ use crate::args::{ServerArgs, TrainArgs};
 use crate::events::{Log, Outcome};
 use crate::link::Traffic;
 use crate::methods::Method;
-use crate::pace::Pace;
+use crate::model;
 use crate::server::{self, Service, Shards};
-use crate::{batches, model, pace};
 use anyhow::{Result, ensure};
 use report::{println, say_unused_gpus};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::thread::sleep;
+use std::time::Instant;
 use tch::{Device, Tensor};
 use tch_parallel::data::{DataLoader, Dataset, DistributedSampler, Mnist, Shard};
 use tch_parallel::distributed::{ProcessGroup, init_process_group};
@@ -26,11 +26,12 @@ pub fn train(
     method: &mut dyn Method,
     log: &mut Log,
 ) -> Result<()> {
-    let sampler = DistributedSampler::new(worker, args.sampler_seed);
+    // All workers shuffle with the same seed, so that they share the samples out.
+    let sampler = DistributedSampler::new(worker, 42);
     let loader = DataLoader::new(Arc::clone(train_set), sampler, args.batch_size)?;
     let mut left = args.batches(train_set.len()).div_ceil(worker.num_replicas());
-    let mut batches = batches::forever(&loader);
-    let pace = Pace::new(Duration::from_millis(args.step_time), &args.straggle, log.rank);
+    let mut batches = batches_forever(&loader);
+    let pace = args.pace(log.rank);
     while let number @ 1.. = method.next_batches(theta, left)? {
         left = left.saturating_sub(number);
         for batch in batches.by_ref().take(number) {
@@ -38,7 +39,7 @@ pub fn train(
             let begun = Instant::now();
             let (loss, gradient) = model::loss_and_gradient(theta, &images, &labels, device)?;
             ensure!(loss.is_finite(), "the loss is {loss}; try a smaller --lr than {}", args.lr);
-            pace.keep(begun);
+            sleep(pace.saturating_sub(begun.elapsed()));
             method.after_batch(theta, gradient)?;
             log.step(loss, theta)?;
         }
@@ -46,6 +47,18 @@ pub fn train(
     Ok(method.end(theta)?)
 }
 // ANCHOR_END: loop
+
+/// A worker's share of the data, shuffled anew in every epoch: images `[batch, 1, 28, 28]` and
+/// labels `[batch]`. The iterator never ends, since some methods give a fast worker more batches than a
+/// slow one.
+fn batches_forever(
+    loader: &DataLoader<Arc<Mnist>>,
+) -> impl Iterator<Item = tch_parallel::Result<(Tensor, Tensor)>> {
+    (0..).flat_map(|epoch| match loader.epoch(epoch) {
+        Ok(batches) => Box::new(batches) as Box<dyn Iterator<Item = _>>,
+        Err(error) => Box::new(std::iter::once(Err(error))),
+    })
+}
 
 /// Trains with a method in which all ranks are workers, and all hold the same θ in the end.
 /// `method` also returns how many updates the steps of all ranks make.
@@ -57,7 +70,7 @@ pub fn synchronous<M: Method>(
     let (train_set, test_set) = args.data()?;
     let group = init_process_group(args.meeting.process_group())?;
     let (rank, ranks) = (group.rank(), group.world_size());
-    pace::check(&args.straggle, 0..ranks)?;
+    args.check_stragglers(0..ranks)?;
     if rank == 0 {
         say_unused_gpus(args.device);
     }
@@ -88,24 +101,47 @@ pub fn synchronous<M: Method>(
 /// all others are workers. Nobody waits for a worker: it may be slow, come late, or be killed.
 pub fn asynchronous<M: Method>(
     service: Service<'_>,
-    args: &ServerArgs,
+    servers: &ServerArgs,
     method: impl FnOnce(Shards) -> M,
 ) -> Result<()> {
-    let (place, args) = (args.place()?, &args.train);
-    pace::check(&args.straggle, place.workers())?;
-    if place.rank < place.servers {
-        return server::serve(service, place, args);
+    let (env, args) = (servers.place()?, &servers.train);
+    let workers = servers.workers(&env);
+    args.check_stragglers(workers.clone())?;
+    if env.rank < workers.start {
+        return server::serve(service, &env, servers);
     }
     // What can go wrong with these goes wrong before anybody counts on this worker.
     let (train_set, _) = args.data()?;
-    if place.rank == place.servers {
+    if env.rank == workers.start {
         say_unused_gpus(args.device);
     }
-    let device = args.device.of_worker(place.local_rank)?;
-    let mut log = Log::create(args.metrics.as_deref(), Shard::new(place.rank, place.ranks)?)?;
-    let mut method = method(Shards::connect(place, &args.meeting)?);
+    let device = args.device.of_worker(env.local_rank)?;
+    let mut log = Log::create(args.metrics.as_deref(), Shard::new(env.rank, env.world_size)?)?;
+    let mut method = method(Shards::connect(env.rank, servers)?);
     let mut theta = model::zeros();
-    let worker = Shard::new(place.rank - place.servers, place.workers().len())?;
+    let worker = Shard::new(env.rank - workers.start, workers.len())?;
     train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;
     Ok(log.end()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch_parallel::data::Split;
+
+    #[test]
+    fn in_every_epoch_the_workers_share_all_samples_out_anew() {
+        let data = Arc::new(Mnist::embedded(Split::Test).unwrap());
+        let labels = |rank, epoch| {
+            let sampler = DistributedSampler::new(Shard::new(rank, 2).unwrap(), 42);
+            let loader = DataLoader::new(Arc::clone(&data), sampler, 250).unwrap();
+            let batches = batches_forever(&loader).skip(epoch * loader.len()).take(loader.len());
+            Tensor::cat(&batches.map(|batch| batch.unwrap().1).collect::<Vec<_>>(), 0)
+        };
+        let sorted = |labels: &[Tensor]| Tensor::cat(labels, 0).sort(0, false).0;
+        let first = [labels(0, 0), labels(1, 0)];
+        let second = [labels(0, 1), labels(1, 1)];
+        assert_ne!(first[0], second[0]);
+        assert_eq!(sorted(&first), sorted(&second));
+    }
 }

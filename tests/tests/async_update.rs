@@ -208,7 +208,7 @@ fn compare_refuses_what_it_cannot_do_before_it_trains() -> Result<()> {
         (&["--step-time=60001"], 2, ["--step-time", "60001 is not in 1..=60000"]),
         (&["--timeout=18446744073709551615"], 2, ["--timeout", "too large"]),
         (&["--plot=/dev/null/plots"], 1, ["create directory", "/dev/null/plots"]),
-        (&["--plot=/proc"], 1, ["cannot write to the directory of", "/proc/loss-time.svg"]),
+        (&["--plot=/proc"], 1, ["cannot write to the directory of", "/proc/loss-time-slow.svg"]),
     ] {
         let program = async_update(["compare"].into_iter().chain(flags.iter().copied()))?;
         Job::new()?.run(program)?.expect_code(code)?.expect_messages(&texts)?;

@@ -3,11 +3,11 @@
 use super::Method;
 use crate::args::TrainArgs;
 use crate::events::{Log, Outcome, Update, now};
+use crate::model;
 use crate::training::train;
-use crate::{model, pace};
 use anyhow::{Context, bail};
 use rayon::ThreadPoolBuilder;
-use report::{println, say_unused_gpus};
+use report::{Here, Originals, println, say_unused_gpus};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tch::Tensor;
@@ -28,6 +28,19 @@ pub struct HogwildArgs {
     pub train: TrainArgs,
 }
 
+/// Flags of PyTorch's example mnist_hogwild that have another name here.
+pub const HOGWILD: Originals<'_> = &[
+    ("--num-processes", Here::Flag("--threads")),
+    // It uses a GPU only where there is one.
+    ("--cuda", Here::Flag("--device=auto")),
+    ("--mps", Here::Instead("leave it out; a device is the CPU or a CUDA GPU")),
+    ("--momentum", Here::Instead("leave it out; threads take plain SGD steps")),
+    ("--test-batch-size", Here::Instead("leave it out; it is always 1000")),
+    ("--log-interval", Here::Instead("type --metrics DIR for the loss of every step")),
+    ("--save-model", Here::Instead("leave it out; the model is not saved")),
+    ("--dry-run", Here::Instead("type --epochs 1; there is no shorter run")),
+];
+
 /// Trains with threads of this process, which is the only one.
 pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
     let HogwildArgs { threads, train: args } = args;
@@ -37,7 +50,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
             "hogwild is one process with --threads, and {ranks} ranks were started; start it without a launcher"
         );
     }
-    pace::check(&args.straggle, 0..threads)?;
+    args.check_stragglers(0..threads)?;
     say_unused_gpus(args.device);
     let devices =
         (0..threads).map(|thread| args.device.of_worker(thread)).collect::<Result<Vec<_>>>()?;
@@ -58,13 +71,12 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
         train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;
         Ok((log, method.updates))
     };
-    // The others need not go on for a training that has failed.
-    let work = |thread| work(thread).inspect_err(|_| shared.batches.store(0, Relaxed));
     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
     let begun = Instant::now();
     let ended = pool.broadcast(|worker| {
-        let thread = worker.index();
-        work(thread).with_context(|| format!("thread {thread} failed"))
+        let failed = format!("thread {} failed", worker.index());
+        // The others need not go on for a training that has failed.
+        work(worker.index()).inspect_err(|_| shared.batches.store(0, Relaxed)).context(failed)
     });
     let ended = ended.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -75,7 +87,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
     let mut staleness = Vec::new();
     for (thread, (mut log, updates)) in ended.into_iter().enumerate() {
         for update in &updates {
-            log.event("update", update)?;
+            log.metrics.log("update", update)?;
             staleness.push(update.staleness);
         }
         if thread == 0 {
@@ -90,7 +102,6 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
 }
 
 /// What all threads have in common.
-#[derive(Debug)]
 struct SharedModel {
     theta: AtomicTensor,
     /// How many updates have been made to `theta`; those at work are not counted yet.

@@ -19,7 +19,7 @@ mod synchronous;
 
 pub use async_ps::{AsyncPs, AsyncPsArgs, SspArgs};
 pub use easgd::{Easgd, EasgdArgs};
-pub use hogwild::{HogwildArgs, hogwild};
+pub use hogwild::{HOGWILD, HogwildArgs, hogwild};
 pub use local_sgd::{LocalSgdArgs, PostLocalArgs, local_sgd};
 pub use synchronous::{Ring, SyncAllReduce, SyncPs};
 

@@ -35,8 +35,8 @@ pub struct SyncPs {
 impl Method for SyncPs {
     // ANCHOR: sync_ps
     fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
-        let (link, workers) = (&self.link, 1..self.link.world_size());
-        if link.rank() != 0 {
+        let (link, workers) = (&self.link, 1..self.link.group.world_size());
+        if link.group.rank() != 0 {
             link.send(&gradient, 0)?;
             return link.recv(theta, 0);
         }
@@ -45,7 +45,7 @@ impl Method for SyncPs {
             link.recv(&mut theirs, worker)?;
             gradient += &theirs;
         }
-        *theta -= gradient * (self.lr / link.world_size() as f64);
+        *theta -= gradient * (self.lr / link.group.world_size() as f64);
         workers.into_iter().try_for_each(|worker| link.send(theta, worker))
     }
     // ANCHOR_END: sync_ps
@@ -61,7 +61,7 @@ impl Method for Ring {
     // ANCHOR: ring
     fn after_batch(&mut self, theta: &mut Tensor, mut gradient: Tensor) -> Result<()> {
         ring::all_reduce(&self.link, &mut gradient)?;
-        *theta -= gradient * (self.lr / self.link.world_size() as f64);
+        *theta -= gradient * (self.lr / self.link.group.world_size() as f64);
         Ok(())
     }
     // ANCHOR_END: ring

@@ -1,7 +1,7 @@
 //! How a worker and the servers find each other, and the worker's side of what they say.
 
 use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
-use crate::args::{MeetingArgs, Place};
+use crate::args::ServerArgs;
 use crate::link::Link;
 use tch::Tensor;
 use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
@@ -18,7 +18,7 @@ pub fn meeting_point(store: &Store, worker: usize, shard: usize) -> Result<Store
 
 /// Connects [`SERVER`] or [`WORKER`] to the other one that has come to this meeting point.
 pub fn connect(meeting_point: &Store, own: usize, options: ProcessGroupOptions) -> Result<Link> {
-    Ok(Link::new(ProcessGroup::with_store(meeting_point, own, 2, options)?))
+    Ok(Link { group: ProcessGroup::with_store(meeting_point, own, 2, options)? })
 }
 
 /// All shards of θ, as a worker sees them: one connection to each. The server of shard s is rank s.
@@ -28,14 +28,15 @@ pub struct Shards {
 
 impl Shards {
     /// Connects a worker to all servers.
-    pub fn connect(place: Place, meeting: &MeetingArgs) -> Result<Shards> {
+    pub fn connect(worker: usize, args: &ServerArgs) -> Result<Shards> {
+        let meeting = &args.train.meeting;
         let store = Store::from_env(meeting.timeout())?;
         let link = |shard| {
-            let meeting_point = meeting_point(&store, place.rank, shard)?;
+            let meeting_point = meeting_point(&store, worker, shard)?;
             meeting_point.set(HERE, b"")?;
             connect(&meeting_point, WORKER, meeting.process_group())
         };
-        let links = (0..place.servers).map(|shard| link(shard).map_err(lost(shard)));
+        let links = (0..args.servers).map(|shard| link(shard).map_err(lost(shard)));
         Ok(Shards { links: links.collect::<Result<_>>()? })
     }
 

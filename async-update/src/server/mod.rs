@@ -4,8 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `serve` | the server's process: a thread for each worker |
-//! | `shard` | a part of θ, and all that happens to it |
-//! | `workers` | how far each worker is, and which batches are left |
+//! | `shard` | a part of θ, how far each worker is, and which batches are left |
 //! | `rule` | what an update does to θ |
 //! | `gate` | how far a worker may run ahead |
 //! | `protocol` | what workers and servers say to each other |
@@ -17,7 +16,6 @@ mod protocol;
 mod rule;
 mod serve;
 mod shard;
-mod workers;
 
 pub use connection::Shards;
 pub use gate::Gate;

@@ -49,38 +49,29 @@ pub enum Answer {
     Patience,
 }
 
-/// What is sent in a fixed number of bytes: its receiver must know how many come.
-pub trait Message: Serialize + DeserializeOwned {
-    const BYTES: usize;
+/// The bytes of a message to [`SERVER`], and of one to [`WORKER`]: a receiver must know how many come.
+/// A request is a kind and two counts of up to 10 bytes, and an answer a kind and a count of up to 5,
+/// since the command line takes none above 32 bits.
+const BYTES: [usize; 2] = [24, 8];
+
+pub fn send(link: &Link, message: impl Serialize, dst: usize) -> Result<()> {
+    link.send(&Tensor::from_slice(&encode(&message, dst)?), dst)
 }
 
-/// A kind, and two counts of up to 10 bytes.
-impl Message for Request {
-    const BYTES: usize = 24;
-}
-
-/// A kind, and a count of up to 5 bytes: the command line takes none above 32 bits.
-impl Message for Answer {
-    const BYTES: usize = 8;
-}
-
-pub fn send<M: Message>(link: &Link, message: M, dst: usize) -> Result<()> {
-    link.send(&Tensor::from_slice(&encode(&message)?), dst)
-}
-
-pub fn receive<M: Message>(link: &Link, src: usize) -> Result<M> {
-    let mut header = Tensor::zeros([M::BYTES as i64], (Kind::Uint8, Device::Cpu));
+pub fn receive<M: DeserializeOwned>(link: &Link, src: usize) -> Result<M> {
+    let bytes = BYTES[link.group.rank()];
+    let mut header = Tensor::zeros([bytes as i64], (Kind::Uint8, Device::Cpu));
     link.recv(&mut header, src)?;
     decode(&Vec::try_from(header)?)
 }
 
-fn encode<M: Message>(message: &M) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; M::BYTES];
+fn encode(message: &impl Serialize, dst: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; BYTES[dst]];
     postcard::to_slice(message, &mut bytes).map_err(Error::other)?;
     Ok(bytes)
 }
 
-fn decode<M: Message>(bytes: &[u8]) -> Result<M> {
+fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
     let expected = "one that this program sends; do all ranks run the same program?";
     postcard::from_bytes(bytes).map_err(|_| {
         Error::argument("a message between worker and server", format!("{bytes:?}"), expected)
@@ -101,14 +92,14 @@ mod tests {
             Request::Patience,
             Request::Done,
         ] {
-            assert_eq!(decode::<Request>(&encode(&request).unwrap()).unwrap(), request);
+            assert_eq!(decode::<Request>(&encode(&request, SERVER).unwrap()).unwrap(), request);
         }
     }
 
     #[test]
     fn an_answer_arrives_as_it_was_sent() {
         for answer in [Answer::Granted(0), Answer::Granted(u32::MAX as usize), Answer::Patience] {
-            assert_eq!(decode::<Answer>(&encode(&answer).unwrap()).unwrap(), answer);
+            assert_eq!(decode::<Answer>(&encode(&answer, WORKER).unwrap()).unwrap(), answer);
         }
     }
 

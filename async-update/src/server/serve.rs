@@ -6,8 +6,7 @@ use super::gate::Gate;
 use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
 use super::rule::Rule;
 use super::shard::Shard;
-use super::workers::Workers;
-use crate::args::{Place, TrainArgs};
+use crate::args::ServerArgs;
 use crate::events::{Log, Outcome};
 use crate::exhibits::histogram;
 use crate::link::Link;
@@ -21,7 +20,7 @@ use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::Error;
 use tch_parallel::data::{self, Dataset, Mnist};
-use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
+use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
 const OVER: &str = "over";
@@ -41,20 +40,21 @@ pub struct Service<'a> {
 }
 
 /// Keeps a shard of θ until the batches are done; rank 0 then evaluates the model.
-pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()> {
-    let Place { rank, servers, ranks, .. } = place;
+pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
+    let (rank, workers) = (env.rank, args.workers(env));
+    let (servers, args) = (args.servers, &args.train);
     let (train_set, test_set) = args.data()?;
     let planned = args.batches(train_set.len());
     let theta = model::initial_parameters(args.seed).tensor_split(servers as i64, 0).remove(rank);
     // What shard 0 grants the others do not question.
-    let workers = Workers::new(if rank == 0 { planned } else { usize::MAX });
-    let log = Log::create(args.metrics.as_deref(), data::Shard::new(rank, ranks)?)?;
+    let batches = if rank == 0 { planned } else { usize::MAX };
+    let log = Log::create(args.metrics.as_deref(), data::Shard::new(rank, env.world_size)?)?;
     let (options, timeout) = (args.meeting.process_group(), args.meeting.timeout());
     let store = Store::from_env(timeout)?;
     // The servers need each other; workers need not come.
     let colleagues =
         ProcessGroup::with_store(&store.with_prefix("servers")?, rank, servers, options)?;
-    let shard = Mutex::new(Shard::new(theta.copy(), service.rule, service.gate, workers, log));
+    let shard = Mutex::new(Shard::new(theta.copy(), service.rule, service.gate, batches, log));
     let server = Server { rank, store, options, timeout, shard, changed: Condvar::new() };
 
     let begun = Instant::now();
@@ -64,14 +64,14 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
         let mut come = BTreeMap::new();
         let mut concluded = false;
         loop {
-            for worker in place.workers() {
+            for worker in workers.clone() {
                 if !come.contains_key(&worker) && here(worker)? {
                     let server = &server;
                     come.insert(worker, scope.spawn(move || server.serve(worker)));
                 }
             }
             let waiting = timeout.saturating_sub(begun.elapsed());
-            let nobody_else_comes = come.len() == place.workers().len() || waiting.is_zero();
+            let nobody_else_comes = come.len() == workers.len() || waiting.is_zero();
             let nobody_is_left =
                 nobody_else_comes && come.values().all(ScopedJoinHandle::is_finished);
             if server.is_over()? && !concluded {
@@ -82,7 +82,7 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
                 let theta = gather(&colleagues, &server.shard().theta)?;
                 if rank == 0 {
                     server.conclude(service, come.len(), &theta, &test_set)?;
-                    let mut missing: Vec<_> = place.workers().collect();
+                    let mut missing: Vec<_> = workers.clone().collect();
                     missing.retain(|worker| !come.contains_key(worker));
                     if !missing.is_empty() {
                         let limit = Duration::from_secs(waiting.as_secs());
@@ -95,9 +95,9 @@ pub fn serve(service: Service<'_>, place: Place, args: &TrainArgs) -> Result<()>
             ensure!(
                 concluded || rank > 0 || !nobody_is_left,
                 "no worker is left after {} of {planned} batches: {} of {} have come, and are gone",
-                server.shard().workers.done,
+                server.shard().done,
                 come.len(),
-                place.workers().len()
+                workers.len()
             );
             // A worker that comes when all is done is told so, rather than left waiting for a server.
             if concluded && nobody_else_comes {
@@ -140,12 +140,12 @@ impl Server {
     fn is_over(&self) -> Result<bool> {
         // Only shard 0 knows how many batches there are.
         if self.rank > 0 && self.store.check(OVER)? {
-            self.shard().workers.close();
+            self.shard().close();
         }
         let mut shard = self.shard();
         match shard.failure.take() {
             Some(failure) => Err(failure.into()),
-            None => Ok(shard.workers.are_through()),
+            None => Ok(shard.is_through()),
         }
     }
 
@@ -159,7 +159,7 @@ impl Server {
     ) -> Result<()> {
         let (loss, accuracy) = model::evaluate(theta, test_set)?;
         let mut shard = self.shard();
-        let batches = shard.workers.done;
+        let batches = shard.done;
         let updates = match service.rule {
             Rule::Gradient { .. } => shard.version(),
             // Workers make the steps; the centre only follows.
@@ -174,12 +174,9 @@ impl Server {
 
     /// Serves one worker until it goes. If it is lost, the others go on.
     fn serve(&self, worker: usize) {
-        let served = self.connect(worker).and_then(|link| {
-            self.shard().workers.join(worker);
-            self.answer(worker, &link)
-        });
+        let served = self.answer(worker);
         let mut shard = self.shard();
-        shard.workers.leave(worker);
+        shard.leave(worker);
         match served {
             Ok(()) => {}
             Err(error @ (Error::Collective { .. } | Error::Rendezvous { .. })) => {
@@ -195,21 +192,20 @@ impl Server {
             }
             Err(error) => {
                 shard.failure.get_or_insert(error);
-                shard.workers.close();
+                shard.close();
             }
         }
         drop(shard);
         self.changed.notify_all();
     }
 
-    /// Over a connection of its own to the store: should the worker be lost now, only this thread
-    /// waits for it.
-    fn connect(&self, worker: usize) -> tch_parallel::Result<Link> {
+    /// Connects to a worker, and answers what it asks until it leaves.
+    fn answer(&self, worker: usize) -> tch_parallel::Result<()> {
+        // Over a connection of its own to the store: should the worker be lost now, only this thread
+        // waits for it.
         let meeting_point = meeting_point(&self.store.try_clone()?, worker, self.rank)?;
-        connect(&meeting_point, SERVER, self.options)
-    }
-
-    fn answer(&self, worker: usize, link: &Link) -> tch_parallel::Result<()> {
+        let link = &connect(&meeting_point, SERVER, self.options)?;
+        self.shard().join(worker);
         let mut buffer = self.shard().theta.empty_like();
         loop {
             match receive(link, WORKER)? {
@@ -230,7 +226,7 @@ impl Server {
                     link.recv(&mut buffer, WORKER)?;
                     let force = self.shard().update(worker, batches, &buffer)?;
                     self.changed.notify_all();
-                    let granted = self.wait_for_leave(worker, link)?.workers.grant(worker, wanted);
+                    let granted = self.wait_for_leave(worker, link)?.grant(worker, wanted);
                     send(link, Answer::Granted(granted), WORKER)?;
                     if let Some(force) = force {
                         link.send(&force, WORKER)?;

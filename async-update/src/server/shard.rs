@@ -1,19 +1,26 @@
-//! A part of θ, and all that happens to it.
+//! A part of θ, the workers that train it, and the batches that are left for them.
 
 use super::gate::Gate;
 use super::rule::Rule;
-use super::workers::Workers;
-use crate::events::{Log, Read, Update, now};
+use crate::events::{Log, Update, now};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::{Error, Result};
 
 /// A part of θ and its workers. Each method is one indivisible step: whoever shares a shard among
 /// threads locks it.
-#[derive(Debug)]
+///
+/// Batches are handed out to whoever asks, so a fast worker does more of them; what a worker that is
+/// lost has not done is handed out again.
 pub struct Shard {
     pub theta: Tensor,
-    pub workers: Workers,
+    /// Those that take part now, by rank.
+    pub workers: BTreeMap<usize, Worker>,
+    /// Batches that have not been handed out.
+    left: usize,
+    /// Batches whose gradients have come.
+    pub done: usize,
     /// The staleness of each update that θ has had.
     pub staleness: Vec<usize>,
     pub log: Log,
@@ -25,10 +32,27 @@ pub struct Shard {
     span: Option<(Instant, Instant)>,
 }
 
+/// How far a worker is.
+#[derive(Default)]
+pub struct Worker {
+    /// How many updates it has made.
+    clock: usize,
+    /// How many updates the others have made since it read, and since the first of its reads of which
+    /// the gradient has not come yet.
+    unseen: usize,
+    /// Whether it has read since its last update.
+    owes: bool,
+    /// Whether it waits for an answer.
+    waits: bool,
+    /// Batches that it has been granted and has not reported as done.
+    granted: usize,
+}
+
 impl Shard {
-    pub fn new(theta: Tensor, rule: Rule, gate: Gate, workers: Workers, log: Log) -> Shard {
-        let (staleness, failure, span) = (Vec::new(), None, None);
-        Shard { theta, workers, staleness, log, failure, rule, gate, span }
+    /// Without workers, for this number of batches.
+    pub fn new(theta: Tensor, rule: Rule, gate: Gate, batches: usize, log: Log) -> Shard {
+        let (workers, staleness, failure, span) = (BTreeMap::new(), Vec::new(), None, None);
+        Shard { theta, workers, left: batches, done: 0, staleness, log, failure, rule, gate, span }
     }
 
     /// How many updates θ has had.
@@ -36,43 +60,101 @@ impl Shard {
         self.staleness.len()
     }
 
-    /// A worker asks for batches. Returns whether it gets an answer now, or must wait.
-    pub fn ask(&mut self, worker: usize) -> bool {
-        self.workers.ask(worker, self.gate)
+    /// A worker comes. Its clock begins with that of the slowest: the others do not wait for what
+    /// was done before it came.
+    pub fn join(&mut self, rank: usize) {
+        let clock = self.slowest();
+        self.workers.insert(rank, Worker { clock, ..Worker::default() });
+    }
+
+    /// A worker goes, well or not. Nobody waits for it any more, and others do what it has not done.
+    pub fn leave(&mut self, rank: usize) {
+        self.left += self.workers.remove(&rank).map_or(0, |worker| worker.granted);
+    }
+
+    fn worker(&mut self, rank: usize) -> &mut Worker {
+        self.workers.entry(rank).or_default()
+    }
+
+    /// A worker asks for batches. Returns whether it gets an answer now, or must wait: for slower
+    /// workers, or until no batch can come back from a worker that is lost.
+    pub fn ask(&mut self, rank: usize) -> bool {
+        self.worker(rank).waits = true;
+        if self.left > 0 {
+            return self.gate.is_open(self.worker(rank).clock, self.slowest());
+        }
+        // Others that wait will send what they hold back when they are told that nothing is left.
+        self.workers.values().all(|worker| worker.granted == 0 || worker.waits)
+    }
+
+    /// Returns how many of the `wanted` batches a worker may do. 0 if nothing is left.
+    pub fn grant(&mut self, rank: usize, wanted: usize) -> usize {
+        let granted = wanted.min(self.left);
+        self.left -= granted;
+        let worker = self.worker(rank);
+        worker.waits = false;
+        worker.granted += granted;
+        granted
     }
 
     /// Copies θ into `out`, and returns how many of the `wanted` batches a worker may do with it.
     /// With 0 there is nothing left to do, and nothing is copied.
-    pub fn read(&mut self, worker: usize, wanted: usize, out: &mut Tensor) -> Result<usize> {
-        let granted = self.workers.grant(worker, wanted);
+    pub fn read(&mut self, rank: usize, wanted: usize, out: &mut Tensor) -> Result<usize> {
+        let granted = self.grant(rank, wanted);
         if granted > 0 {
             out.f_copy_(&self.theta)?;
             self.span.get_or_insert((Instant::now(), Instant::now()));
-            let (clock, version) = (self.workers.read(worker), self.version());
-            self.log.event("read", &Read { worker, clock, version, at: now() })?;
+            let (version, worker) = (self.version(), self.worker(rank));
+            if !worker.owes {
+                worker.unseen = 0;
+            }
+            worker.owes = true;
+            let clock = worker.clock;
+            let read = Update { worker: rank, clock, staleness: 0, version, at: now() };
+            self.log.metrics.log("read", &read)?;
         }
         Ok(granted)
     }
 
     /// Applies what a worker has sent after this number of batches, and returns what it is to be sent.
-    pub fn update(
-        &mut self,
-        worker: usize,
-        batches: usize,
-        sent: &Tensor,
-    ) -> Result<Option<Tensor>> {
+    pub fn update(&mut self, rank: usize, batches: usize, sent: &Tensor) -> Result<Option<Tensor>> {
         let version = self.version();
-        let (clock, staleness) = self.workers.update(worker, batches);
+        self.done += batches;
+        let others = self.workers.iter_mut().filter(|(other, _)| **other != rank);
+        others.for_each(|(_, worker)| worker.unseen += 1);
+        let worker = self.worker(rank);
+        let (clock, staleness) = (worker.clock, worker.unseen);
+        worker.clock += 1;
+        worker.owes = false;
+        worker.granted = worker.granted.saturating_sub(batches);
         let reply = self.rule.apply(&mut self.theta, sent, staleness)?;
         if reply.is_some() {
-            self.workers.has_seen(worker);
+            // It learns with its update where θ stands.
+            self.worker(rank).unseen = 0;
         }
         self.staleness.push(staleness);
         if let Some((_, last)) = &mut self.span {
             *last = Instant::now();
         }
-        self.log.event("update", &Update { worker, clock, staleness, version, at: now() })?;
+        let update = Update { worker: rank, clock, staleness, version, at: now() };
+        self.log.metrics.log("update", &update)?;
         Ok(reply)
+    }
+
+    /// The clock of the slowest worker; 0 without any.
+    fn slowest(&self) -> usize {
+        self.workers.values().map(|worker| worker.clock).min().unwrap_or(0)
+    }
+
+    /// Whether all batches are done and the last worker has gone.
+    pub fn is_through(&self) -> bool {
+        self.left == 0 && self.workers.is_empty()
+    }
+
+    /// Grants nothing from here on.
+    pub fn close(&mut self) {
+        self.left = 0;
+        self.workers.values_mut().for_each(|worker| worker.granted = 0);
     }
 
     /// From the first read to the last update.
@@ -82,118 +164,4 @@ impl Shard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shard(gate: Gate, batches: usize, workers: &[usize]) -> Shard {
-        let rule = Rule::Gradient { lr: 1.0, staleness_aware: false };
-        let log = Log::create(None, tch_parallel::data::Shard::WHOLE).unwrap();
-        let theta = Tensor::from_slice(&[100.0]);
-        let mut shard = Shard::new(theta, rule, gate, Workers::new(batches), log);
-        workers.iter().for_each(|&worker| shard.workers.join(worker));
-        shard
-    }
-
-    fn read(shard: &mut Shard, worker: usize) -> Option<f64> {
-        let mut out = Tensor::from_slice(&[0.0]);
-        let granted = shard.read(worker, 1, &mut out).unwrap();
-        (granted > 0).then(|| f64::try_from(out).unwrap())
-    }
-
-    fn push(shard: &mut Shard, worker: usize, gradient: f64) {
-        shard.update(worker, 1, &Tensor::from_slice(&[gradient])).unwrap();
-    }
-
-    /// The article's second case: one device makes four updates while the other computes.
-    #[test]
-    fn a_gradient_that_four_updates_have_overtaken_has_staleness_4() {
-        let mut shard = shard(Gate::Free, 9, &[1, 2]);
-        assert_eq!(read(&mut shard, 1), Some(100.0));
-        for step in 0..4 {
-            assert_eq!(read(&mut shard, 2), Some(100.0 - f64::from(step)));
-            push(&mut shard, 2, 1.0);
-        }
-        push(&mut shard, 1, 10.0);
-        assert_eq!(read(&mut shard, 1), Some(86.0));
-        assert_eq!(shard.staleness, [0, 0, 0, 0, 4]);
-    }
-
-    #[test]
-    fn a_workers_own_updates_make_nothing_stale() {
-        let mut shard = shard(Gate::Free, 9, &[1, 2]);
-        read(&mut shard, 1);
-        push(&mut shard, 1, 1.0);
-        push(&mut shard, 1, 1.0);
-        push(&mut shard, 2, 1.0);
-        assert_eq!(shard.staleness, [0, 0, 2]);
-    }
-
-    #[test]
-    fn a_worker_that_has_gone_holds_nobody_up() {
-        let mut shard = shard(Gate::Stale(0), 9, &[1, 2]);
-        read(&mut shard, 1);
-        push(&mut shard, 1, 1.0);
-        assert!(!shard.ask(1), "worker 2 has not made its first update");
-        shard.workers.leave(2);
-        assert!(shard.ask(1));
-    }
-
-    #[test]
-    fn a_worker_that_comes_late_begins_where_the_slowest_stands() {
-        let mut shard = shard(Gate::Stale(1), 9, &[1]);
-        for _ in 0..3 {
-            read(&mut shard, 1);
-            push(&mut shard, 1, 1.0);
-        }
-        shard.workers.join(2);
-        assert!(shard.ask(1) && shard.ask(2));
-        push(&mut shard, 1, 1.0);
-        push(&mut shard, 1, 1.0);
-        assert!(!shard.ask(1) && shard.ask(2));
-    }
-
-    #[test]
-    fn it_is_over_when_the_batches_are_done_and_all_workers_have_gone() {
-        let mut shard = shard(Gate::Stale(0), 1, &[1, 2]);
-        assert!(read(&mut shard, 1).is_some());
-        push(&mut shard, 1, 1.0);
-        for worker in [1, 2] {
-            assert!(shard.ask(worker), "with nothing left to do there is nothing to wait for");
-            assert_eq!(read(&mut shard, worker), None);
-            assert!(!shard.workers.are_through());
-            shard.workers.leave(worker);
-        }
-        assert!(shard.workers.are_through());
-        assert_eq!((shard.version(), shard.workers.done), (1, 1));
-    }
-
-    #[test]
-    fn nobody_is_dismissed_who_may_be_needed_for_a_lost_workers_batches() {
-        let mut shard = shard(Gate::Free, 2, &[1, 2]);
-        read(&mut shard, 1);
-        read(&mut shard, 2);
-        push(&mut shard, 2, 1.0);
-        assert!(!shard.ask(2), "worker 1 may still be lost");
-        shard.workers.leave(1);
-        assert!(shard.ask(2));
-        assert!(read(&mut shard, 2).is_some());
-    }
-
-    #[test]
-    fn workers_that_hold_gradients_back_do_not_wait_for_each_other() {
-        let mut shard = shard(Gate::Free, 2, &[1, 2]);
-        read(&mut shard, 1);
-        read(&mut shard, 2);
-        assert!(!shard.ask(1), "worker 2 computes");
-        assert!(shard.ask(2), "worker 1 waits as well");
-        assert_eq!(read(&mut shard, 2), None);
-    }
-
-    #[test]
-    fn workers_that_are_lost_before_the_batches_are_done_do_not_end_the_training() {
-        let mut shard = shard(Gate::Free, 9, &[1]);
-        read(&mut shard, 1);
-        shard.workers.leave(1);
-        assert!(!shard.workers.are_through());
-    }
-}
+mod tests;

@@ -1,7 +1,6 @@
-//! Losses, updates and staleness as SVG files.
+//! Losses, batches and staleness as SVG files.
 
 use super::runs::Measured;
-use crate::events::Outcome;
 use exhibit_kit::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
 use tch_parallel::Result;
 
@@ -16,18 +15,10 @@ const WITHOUT_CURVE: [&str; 2] = ["sync-ps", "ring"];
 type Draw = fn(&[Measured], &[Measured]) -> Result<String>;
 
 /// All charts, by the names of their files.
-pub const CHARTS: [(&str, Draw); 6] = [
-    ("loss-time.svg", |equal, _| losses("Equal workers", "time", "time (s)", equal, seconds)),
-    ("loss-time-slow.svg", |_, slow| losses("One slow worker", "time", "time (s)", slow, seconds)),
-    ("loss-updates.svg", |_, slow| losses("One slow worker", "updates", "updates", slow, updates)),
-    ("updates.svg", |equal, slow| {
-        // A method in which every worker updates parameters of its own counts the updates of all.
-        rates("Updates of the model", "updates", equal, slow, Outcome::updates_per_second)
-    }),
-    ("batches.svg", |equal, slow| {
-        let title = "Gradients that went into the model";
-        rates(title, "batches", equal, slow, Outcome::batches_per_second)
-    }),
+pub const CHARTS: [(&str, Draw); 4] = [
+    ("loss-time-slow.svg", |_, slow| losses("time", "time (s)", slow, seconds)),
+    ("loss-updates.svg", |_, slow| losses("updates", "updates", slow, updates)),
+    ("batches.svg", batches),
     ("staleness.svg", |_, slow| staleness(slow)),
 ];
 
@@ -43,7 +34,6 @@ fn updates(found: &Measured, batch: usize) -> f64 {
 
 /// The training losses of all workers over `x` of each batch.
 fn losses(
-    workers: &str,
     over: &str,
     axis: &str,
     measured: &[Measured],
@@ -58,7 +48,7 @@ fn losses(
     };
     let with_curve = |found: &&Measured| !WITHOUT_CURVE.contains(&found.method);
     plot::panels(&Lines {
-        title: format!("{workers}: training loss over {over}"),
+        title: format!("One slow worker: training loss over {over}"),
         x: Axis { title: axis.into(), scale: Scale::Linear },
         y: Axis { title: "training loss".into(), scale: Scale::Log },
         series: measured.iter().filter(with_curve).map(curve).collect(),
@@ -71,23 +61,18 @@ fn mean(points: &[(f64, f64)]) -> (f64, f64) {
     (x / count, y / count)
 }
 
-/// How many of something there were in a second.
-fn rates(
-    title: &str,
-    unit: &str,
-    equal: &[Measured],
-    slow: &[Measured],
-    rate: fn(&Outcome) -> f64,
-) -> Result<String> {
+/// How many batches there were in a second.
+fn batches(equal: &[Measured], slow: &[Measured]) -> Result<String> {
+    let rate = |found: &Measured| vec![found.outcome.batches as f64 / found.outcome.seconds];
     let group = |(equal, slow): (&Measured, &Measured)| Group {
         name: equal.method.into(),
-        values: [equal, slow].map(|found| vec![rate(&found.outcome)]).to_vec(),
+        values: vec![rate(equal), rate(slow)],
     };
     plot::bars(&Bars {
-        title: title.into(),
-        axis: format!("{unit} a second, all workers together"),
+        title: "Gradients that went into the model".into(),
+        axis: "batches a second, all workers together".into(),
         unit: Unit::Other(String::new()),
-        parts: vec![format!("{unit}/s")],
+        parts: vec!["batches/s".into()],
         members: vec!["equal workers".into(), "one slow".into()],
         groups: equal.iter().zip(slow).map(group).collect(),
     })

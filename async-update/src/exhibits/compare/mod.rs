@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `runs` | a training by each method, and what its metrics say |
 //! | `compare.jinja` | all trainings in two tables |
-//! | `charts` | losses, updates and staleness as SVG files |
+//! | `charts` | losses, batches and staleness as SVG files |
 
 mod charts;
 mod runs;
@@ -29,7 +29,7 @@ use std::path::PathBuf;
     args_override_self = true,
     after_help = "Examples:
   async-update compare                            four workers; one of them five times slower
-  async-update compare --workers 2 --plot plots   and losses, updates and staleness as charts"
+  async-update compare --workers 2 --plot plots   and losses, batches and staleness as charts"
 )]
 pub struct Args {
     /// Number of processes that compute gradients; methods with a server have one more.
@@ -50,7 +50,7 @@ pub struct Args {
     /// Learning rate of all methods.
     #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
     lr: f64,
-    /// Draw losses, updates and staleness as charts in this directory.
+    /// Draw losses, batches and staleness as charts in this directory.
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
     /// Time limit of each training in seconds.

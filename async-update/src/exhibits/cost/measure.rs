@@ -49,7 +49,7 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
 /// The time of one synchronous update of a model of this size, by `sync-ps`, `ring` and
 /// `sync-allreduce`, in seconds. A collective; all ranks get the times, which are those of the slowest.
 pub fn updates(group: &ProcessGroup, bytes: usize) -> Result<[f64; 3]> {
-    let link = || Link::new(group.clone());
+    let link = || Link { group: group.clone() };
     let lr = 0.1;
     Ok([
         update(group, bytes, SyncPs { link: link(), lr })?,

@@ -48,22 +48,12 @@ const MINIMUM: Point = [0.0; DIMENSIONS];
 /// x_1, at a distance of 1.
 const START: Point = [1.0, 0.0, 0.0, 0.0, 0.0];
 
-/// f_t(x) = |⟨a, x⟩ - e|, with a unit vector a: the absolute error of a linear model.
-#[derive(Debug, Clone, Copy)]
-struct Component {
-    a: Point,
-    e: f64,
-}
+/// The unit vector a and the number e of f_t(x) = |⟨a, x⟩ - e|, the absolute error of a linear model.
+type Component = (Point, f64);
 
-impl Component {
-    fn value(&self, x: &Point) -> f64 {
-        (dot(&self.a, x) - self.e).abs()
-    }
-
-    fn subgradient(&self, x: &Point) -> Point {
-        let sign = (dot(&self.a, x) - self.e).signum();
-        self.a.map(|a| sign * a)
-    }
+/// ⟨a, x⟩ - e: its absolute value is f_t(x), and its sign times a is a subgradient.
+fn error((a, e): &Component, x: &Point) -> f64 {
+    dot(a, x) - e
 }
 
 fn dot(a: &Point, b: &Point) -> f64 {
@@ -81,8 +71,8 @@ fn components(random: &mut ChaCha8Rng) -> Vec<Component> {
     while components.len() < UPDATES {
         let a: Point = array::from_fn(|_| random.random_range(-1.0..1.0));
         let length = dot(&a, &a).sqrt();
-        let component = Component { a: a.map(|x| x / length), e: random.random_range(0.0..0.5) };
-        components.extend([component, Component { e: -component.e, ..component }]);
+        let (a, e): Component = (a.map(|x| x / length), random.random_range(0.0..0.5));
+        components.extend([(a, e), (a, -e)]);
     }
     // Shuffled, by Fisher and Yates.
     for last in (1..components.len()).rev() {
@@ -130,9 +120,10 @@ pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
     let mut now = Duration::ZERO;
     let (mut regret, mut lead) = (0.0, 0);
     loop {
+        let slowest = (0..WORKERS).map(|worker| server.clock(worker)).min().unwrap_or_default();
         for worker in 0..WORKERS {
             let at_work = working.keys().any(|&(_, other)| other == worker);
-            let ahead = server.clock(worker) - server.slowest();
+            let ahead = server.clock(worker) - slowest;
             if !at_work && ahead <= staleness && server.clock(worker) < CLOCKS {
                 let factor = if worker == 0 { STRAGGLER } else { 1 };
                 let due = now + factor * exponential(&mut random);
@@ -143,10 +134,11 @@ pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
         let Some(((due, worker), at)) = working.pop_first() else { break };
         now = due;
         let number = server.clock(worker) * WORKERS + worker;
-        let component = components[number];
-        regret += component.value(&at) - component.value(&MINIMUM);
+        let component = &components[number];
+        let error_at = error(component, &at);
+        regret += error_at.abs() - error(component, &MINIMUM).abs();
         let eta = sigma / ((number + 1) as f64).sqrt();
-        server.add(worker, component.subgradient(&at).map(|g| -eta * g));
+        server.add(worker, component.0.map(|a| -eta * (error_at.signum() * a)));
     }
     let farthest = server.farthest();
     ensure!(
@@ -158,7 +150,6 @@ pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
 }
 
 /// The parameters, as the sum of the updates of all workers.
-#[derive(Debug)]
 struct Server {
     /// For each worker the sum of its updates before each of its clocks.
     sums: [Vec<Point>; WORKERS],
@@ -171,10 +162,6 @@ impl Server {
 
     fn clock(&self, worker: usize) -> usize {
         self.sums[worker].len() - 1
-    }
-
-    fn slowest(&self) -> usize {
-        (0..WORKERS).map(|worker| self.clock(worker)).min().unwrap_or_default()
     }
 
     /// The parameters with the updates of each worker before a clock, and no others.
@@ -220,7 +207,7 @@ mod tests {
     #[test]
     fn the_minimum_is_where_it_is_said_to_be() {
         let components = components(&mut ChaCha8Rng::seed_from_u64(0));
-        let loss = |x: &Point| components.iter().map(|f| f.value(x)).sum::<f64>();
+        let loss = |x: &Point| components.iter().map(|f| error(f, x).abs()).sum::<f64>();
         for direction in 0..DIMENSIONS {
             for step in [-0.1, 0.1] {
                 let mut x = MINIMUM;

@@ -143,7 +143,7 @@ mod tests {
         on_every_rank("a_ring_that_leaves_an_iteration_out_fails_the_comparison", |group| {
             for missing in 0..ITERATIONS {
                 let (wrong, _) = found(group, |link, tensor| {
-                    let mut schedule = schedule(link.rank(), link.world_size());
+                    let mut schedule = schedule(link.group.rank(), link.group.world_size());
                     schedule.remove(missing);
                     carry_out(&schedule, link, tensor)
                 });
@@ -160,12 +160,12 @@ mod tests {
             for (loser, lost) in (0..RANKS).flat_map(|rank| (0..ITERATIONS).map(move |i| (rank, i)))
             {
                 let (wrong, different) = found(group, |link, tensor| {
-                    let schedule = schedule(link.rank(), link.world_size());
+                    let schedule = schedule(link.group.rank(), link.group.world_size());
                     carry_out(&schedule[..lost], link, tensor)?;
                     let before = tensor.copy();
                     // It takes part as all do, so that nobody waits for a message that does not come.
                     carry_out(&schedule[lost..=lost], link, tensor)?;
-                    if link.rank() == loser {
+                    if link.group.rank() == loser {
                         tensor.copy_(&before);
                     }
                     carry_out(&schedule[lost + 1..], link, tensor)

@@ -1,0 +1,177 @@
+use super::*;
+
+fn shard(gate: Gate, batches: usize, workers: &[usize]) -> Shard {
+    let rule = Rule::Gradient { lr: 1.0, staleness_aware: false };
+    let log = Log::create(None, tch_parallel::data::Shard::WHOLE).unwrap();
+    let theta = Tensor::from_slice(&[100.0]);
+    let mut shard = Shard::new(theta, rule, gate, batches, log);
+    workers.iter().for_each(|&worker| shard.join(worker));
+    shard
+}
+
+fn read(shard: &mut Shard, worker: usize) -> Option<f64> {
+    let mut out = Tensor::from_slice(&[0.0]);
+    let granted = shard.read(worker, 1, &mut out).unwrap();
+    (granted > 0).then(|| f64::try_from(out).unwrap())
+}
+
+fn push(shard: &mut Shard, worker: usize, gradient: f64) {
+    shard.update(worker, 1, &Tensor::from_slice(&[gradient])).unwrap();
+}
+
+/// The article's second case: one device makes four updates while the other computes.
+#[test]
+fn a_gradient_that_four_updates_have_overtaken_has_staleness_4() {
+    let mut shard = shard(Gate::Free, 9, &[1, 2]);
+    assert_eq!(read(&mut shard, 1), Some(100.0));
+    for step in 0..4 {
+        assert_eq!(read(&mut shard, 2), Some(100.0 - f64::from(step)));
+        push(&mut shard, 2, 1.0);
+    }
+    push(&mut shard, 1, 10.0);
+    assert_eq!(read(&mut shard, 1), Some(86.0));
+    assert_eq!(shard.staleness, [0, 0, 0, 0, 4]);
+}
+
+#[test]
+fn a_workers_own_updates_make_nothing_stale() {
+    let mut shard = shard(Gate::Free, 9, &[1, 2]);
+    read(&mut shard, 1);
+    push(&mut shard, 1, 1.0);
+    push(&mut shard, 1, 1.0);
+    push(&mut shard, 2, 1.0);
+    assert_eq!(shard.staleness, [0, 0, 2]);
+}
+
+#[test]
+fn a_worker_that_has_gone_holds_nobody_up() {
+    let mut shard = shard(Gate::Stale(0), 9, &[1, 2]);
+    read(&mut shard, 1);
+    push(&mut shard, 1, 1.0);
+    assert!(!shard.ask(1), "worker 2 has not made its first update");
+    shard.leave(2);
+    assert!(shard.ask(1));
+}
+
+#[test]
+fn a_worker_that_comes_late_begins_where_the_slowest_stands() {
+    let mut shard = shard(Gate::Stale(1), 9, &[1]);
+    for _ in 0..3 {
+        read(&mut shard, 1);
+        push(&mut shard, 1, 1.0);
+    }
+    shard.join(2);
+    assert!(shard.ask(1) && shard.ask(2));
+    push(&mut shard, 1, 1.0);
+    push(&mut shard, 1, 1.0);
+    assert!(!shard.ask(1) && shard.ask(2));
+}
+
+#[test]
+fn it_is_over_when_the_batches_are_done_and_all_workers_have_gone() {
+    let mut shard = shard(Gate::Stale(0), 1, &[1, 2]);
+    assert!(read(&mut shard, 1).is_some());
+    push(&mut shard, 1, 1.0);
+    for worker in [1, 2] {
+        assert!(shard.ask(worker), "with nothing left to do there is nothing to wait for");
+        assert_eq!(read(&mut shard, worker), None);
+        assert!(!shard.is_through());
+        shard.leave(worker);
+    }
+    assert!(shard.is_through());
+    assert_eq!((shard.version(), shard.done), (1, 1));
+}
+
+#[test]
+fn nobody_is_dismissed_who_may_be_needed_for_a_lost_workers_batches() {
+    let mut shard = shard(Gate::Free, 2, &[1, 2]);
+    read(&mut shard, 1);
+    read(&mut shard, 2);
+    push(&mut shard, 2, 1.0);
+    assert!(!shard.ask(2), "worker 1 may still be lost");
+    shard.leave(1);
+    assert!(shard.ask(2));
+    assert!(read(&mut shard, 2).is_some());
+}
+
+#[test]
+fn workers_that_hold_gradients_back_do_not_wait_for_each_other() {
+    let mut shard = shard(Gate::Free, 2, &[1, 2]);
+    read(&mut shard, 1);
+    read(&mut shard, 2);
+    assert!(!shard.ask(1), "worker 2 computes");
+    assert!(shard.ask(2), "worker 1 waits as well");
+    assert_eq!(read(&mut shard, 2), None);
+}
+
+#[test]
+fn workers_that_are_lost_before_the_batches_are_done_do_not_end_the_training() {
+    let mut shard = shard(Gate::Free, 9, &[1]);
+    read(&mut shard, 1);
+    shard.leave(1);
+    assert!(!shard.is_through());
+}
+
+#[test]
+fn an_update_makes_the_others_staler() {
+    let mut shard = shard(Gate::Free, 9, &[1, 2]);
+    read(&mut shard, 1);
+    read(&mut shard, 2);
+    for worker in [2, 2, 1] {
+        push(&mut shard, worker, 1.0);
+    }
+    assert_eq!(shard.staleness, [0, 0, 2]);
+    assert_eq!([1, 2].map(|worker| shard.workers[&worker].clock), [1, 2]);
+}
+
+#[test]
+fn with_several_reads_before_an_update_the_first_counts() {
+    let mut shard = shard(Gate::Free, 9, &[1, 2]);
+    read(&mut shard, 1);
+    push(&mut shard, 2, 1.0);
+    read(&mut shard, 1);
+    push(&mut shard, 1, 1.0);
+    read(&mut shard, 1);
+    push(&mut shard, 1, 1.0);
+    assert_eq!(shard.staleness, [0, 1, 0]);
+}
+
+#[test]
+fn who_comes_late_begins_where_the_slowest_stands() {
+    let mut shard = shard(Gate::Free, 9, &[1, 2]);
+    for worker in [1, 2, 1] {
+        push(&mut shard, worker, 1.0);
+    }
+    shard.join(3);
+    assert_eq!(shard.workers[&3].clock, 1);
+    shard.leave(2);
+    assert_eq!(shard.slowest(), 1);
+}
+
+#[test]
+fn no_more_is_granted_than_there_is() {
+    let mut shard = shard(Gate::Free, 5, &[1, 2]);
+    assert_eq!(shard.grant(1, 3), 3);
+    assert_eq!(shard.grant(2, 3), 2);
+    assert_eq!(shard.grant(1, 3), 0);
+}
+
+#[test]
+fn what_a_lost_worker_has_not_done_is_granted_again() {
+    let mut shard = shard(Gate::Free, 5, &[1, 2]);
+    shard.grant(1, 4);
+    push(&mut shard, 1, 1.0);
+    shard.leave(1);
+    assert_eq!(shard.grant(2, 9), 4);
+    shard.update(2, 4, &Tensor::from_slice(&[1.0])).unwrap();
+    assert_eq!(shard.done, 5);
+}
+
+#[test]
+fn after_the_end_nothing_is_granted_even_if_something_comes_back() {
+    let mut shard = shard(Gate::Free, 5, &[1, 2]);
+    shard.grant(1, 2);
+    shard.close();
+    shard.leave(1);
+    assert_eq!(shard.grant(2, 1), 0);
+}
