@@ -8,8 +8,9 @@ use anyhow::Result;
 use clap::ValueEnum;
 use exhibit_kit::{plot, template};
 use minijinja::context;
+use tch::kind::{FLOAT_CPU, INT64_CPU};
 use tch::nn::{Path, VarStore};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions, Event, Step, Trace};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice};
@@ -48,96 +49,74 @@ enum Model {
 
 pub fn run(args: &Args) -> Result<()> {
     let devices: Devices = args.devices.parse()?;
-    let output_device = devices.get(args.output_device)?;
-    let batch = args.batch.unwrap_or(match args.model {
-        Model::Toy => 6,
-        Model::Mlp => 8,
-    });
+    let output = devices.get(args.output_device)?;
+    let (default, step): (_, fn(Settings<'_>) -> Result<Traced>) = match args.model {
+        Model::Toy => (6, toy),
+        Model::Mlp => (8, two_targets),
+    };
+    let batch = args.batch.unwrap_or(default);
     check_batch(batch)?;
     args.show.check()?;
-    let settings = Settings { devices, output_device, batch };
-    let traced = match args.model {
-        Model::Toy => toy(&settings)?,
-        Model::Mlp => two_targets(&settings)?,
-    };
-    print(&settings, &traced, args.show.times())?;
+    let settings = (&devices, output, batch);
+    let traced = step(settings)?;
+    print(settings, &traced, args.show.times())?;
     let title = format!("A training step of DataParallel, {batch} rows");
-    let spans = traced.events.iter().map(|event| {
+    let (.., events) = &traced;
+    let spans = events.iter().map(|event| {
         let (start, duration) = (event.start, event.duration);
         (event.device, plot::Span { category: event.step.to_string(), start, duration })
     });
     let categories = Step::ALL.iter().map(Step::to_string).collect();
-    args.show.draw(title, &settings.devices, categories, &spans.collect::<Vec<_>>())
+    args.show.draw(title, &devices, categories, &spans.collect::<Vec<_>>())
 }
 
-/// What a step depends on.
-#[derive(Debug)]
-struct Settings {
-    /// The devices that share the batch.
-    devices: Devices,
-    /// The one that gathers the outputs.
-    output_device: LogicalDevice,
-    /// Rows of the whole batch.
-    batch: i64,
-}
+/// The devices that share the batch, the one that gathers the outputs, and the rows of the batch.
+type Settings<'a> = (&'a Devices, LogicalDevice, i64);
 
-/// A training step that was traced.
-#[derive(Debug)]
-struct Traced {
-    /// Parameters of the model.
-    parameters: usize,
-    loss: f64,
-    /// Ordered by part of the step, then by device.
-    events: Vec<Event>,
-}
+/// Of a training step: the model's parameters, the loss, and the events, ordered by part of the step,
+/// then by device.
+type Traced = (usize, f64, Vec<Event>);
 
 /// The thread's embedding and linear layer. Its code has no loss: here a token's last digit is its
 /// class.
-fn toy(settings: &Settings) -> Result<Traced> {
+fn toy(settings @ (devices, output, batch): Settings<'_>) -> Result<Traced> {
     traced(settings, EmbeddingLinear::new, |model, trace| {
-        let numbers = Tensor::arange_start(1, 1 + settings.batch, (Kind::Int64, Device::Cpu));
-        let tokens =
-            settings.devices.first().copy_of(&numbers.remainder(EmbeddingLinear::TOKENS))?;
+        let numbers = Tensor::arange_start(1, 1 + batch, INT64_CPU);
+        let tokens = devices.first().copy_of(&numbers.remainder(EmbeddingLinear::TOKENS))?;
         let logits = model.f_forward_t(&tokens, true)?;
-        let _on = settings.output_device.guard()?;
-        let labels = settings.output_device.copy_of(&tokens.remainder(EmbeddingLinear::WIDTH))?;
-        Ok(trace
-            .span(Step::Loss, settings.output_device, || logits.cross_entropy_for_logits(&labels)))
+        let _on = output.guard()?;
+        let labels = output.copy_of(&tokens.remainder(EmbeddingLinear::WIDTH))?;
+        Ok(trace.span(Step::Loss, output, || logits.cross_entropy_for_logits(&labels)))
     })
 }
 
 /// The question's model with two targets. Each replica returns its loss, so that only the mean of
 /// the losses remains to compute on the output device.
-fn two_targets(settings: &Settings) -> Result<Traced> {
+fn two_targets(settings @ (devices, output, batch): Settings<'_>) -> Result<Traced> {
     let build = |path: &Path<'_>| TwoTargets::new(path, TwoTargets::FEATURES, TwoTargets::HIDDEN);
     traced(settings, build, |model, trace| {
-        let random = |shape: &[i64]| {
-            settings.devices.first().copy_of(&Tensor::randn(shape, (Kind::Float, Device::Cpu)))
-        };
-        let batch = settings.batch;
-        let inputs =
-            (random(&[batch, TwoTargets::FEATURES])?, random(&[batch])?, random(&[batch])?);
+        let randn = |shape: &[i64]| devices.first().copy_of(&Tensor::randn(shape, FLOAT_CPU));
+        let inputs = (randn(&[batch, TwoTargets::FEATURES])?, randn(&[batch])?, randn(&[batch])?);
         let (_result, losses) = model.forward(inputs, TwoTargets::forward)?;
-        let _on = settings.output_device.guard()?;
-        Ok(trace.span(Step::Loss, settings.output_device, || losses.mean(Kind::Float)))
+        let _on = output.guard()?;
+        Ok(trace.span(Step::Loss, output, || losses.mean(Kind::Float)))
     })
 }
 
 /// Trains for two steps and traces the second: the first allocates memory and starts threads.
 fn traced<M: Send>(
-    settings: &Settings,
+    (devices, output, _): Settings<'_>,
     build: impl Fn(&Path<'_>) -> M,
     loss: impl Fn(&DataParallel<M>, &Trace) -> Result<Tensor>,
 ) -> Result<Traced> {
     tch::manual_seed(0);
     // One thread per replica: more would take cores from the other replicas.
     tch::set_num_threads(1);
-    let first = settings.devices.first();
+    let first = devices.first();
     let vs = VarStore::new(first.into());
     // ANCHOR: output_device
-    let options =
-        DataParallelOptions { output_device: Some(settings.output_device), ..Default::default() };
-    let model = DataParallel::with_options(build, &vs, &settings.devices, options)?;
+    let options = DataParallelOptions { output_device: Some(output), ..Default::default() };
+    let model = DataParallel::with_options(build, &vs, devices, options)?;
     // ANCHOR_END: output_device
     // Small enough that a layer of 76,800 units does not diverge in the first step.
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1e-6, ..Default::default() })?;
@@ -156,15 +135,14 @@ fn traced<M: Send>(
     step()?;
     let (trace, loss) = step()?;
     let mut events = trace.events();
-    let position = |device| settings.devices.iter().position(|other| other == device);
+    let position = |device| devices.iter().position(|other| other == device);
     events.sort_by_key(|event| (event.step, position(event.device)));
-    Ok(Traced { parameters: parameters(&vs), loss, events })
+    Ok((parameters(&vs), loss, events))
 }
 
 /// Prints the step, part by part, and the bytes copied in all.
-fn print(settings: &Settings, traced: &Traced, times: bool) -> Result<()> {
-    let Settings { devices, output_device, batch } = settings;
-    let Traced { parameters, loss, events } = traced;
+fn print((devices, output, batch): Settings<'_>, traced: &Traced, times: bool) -> Result<()> {
+    let (parameters, loss, events) = traced;
     let rows = events.iter().map(|event| {
         let [start, duration] = [event.start, event.duration].map(|time| time.as_secs_f64());
         let (step, device) = (event.step.to_string(), event.device.to_string());
@@ -181,7 +159,7 @@ fn print(settings: &Settings, traced: &Traced, times: bool) -> Result<()> {
     let holes = context! {
         parameters,
         devices => devices.to_string(),
-        output_device => output_device.to_string(),
+        output_device => output.to_string(),
         batch,
         times,
         events => rows.collect::<Vec<_>>(),
