@@ -22,10 +22,6 @@ pub use histogram::histogram;
 pub use ring::RingExhibit;
 
 use anyhow::Result;
-use std::fs;
-use std::path::PathBuf;
-use tch_parallel::Error;
-use tch_parallel::checkpoint::check_destination;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Exhibit {
@@ -53,12 +49,4 @@ impl Exhibit {
             Exhibit::Cost(args) => cost::run(args),
         }
     }
-}
-
-/// Creates the directory of `--plot`, if it is given, and refuses one in which these files cannot be
-/// written, before any work is done.
-fn check_plots(directory: Option<&PathBuf>, files: &[&str]) -> tch_parallel::Result<()> {
-    let Some(directory) = directory else { return Ok(()) };
-    fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
-    files.iter().try_for_each(|file| check_destination(directory.join(file)))
 }

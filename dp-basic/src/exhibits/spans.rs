@@ -2,10 +2,8 @@
 
 use anyhow::Result;
 use exhibit_kit::plot;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tch::Cuda;
-use tch_parallel::checkpoint::check_destination;
 use tch_parallel::{Devices, LogicalDevice};
 
 /// A piece of work on one device.
@@ -62,25 +60,14 @@ pub fn at_once(spans: &[Span]) -> usize {
 /// The flags for how a step is shown.
 #[derive(Debug, clap::Args)]
 pub struct Show {
-    /// Draw the step as a timeline to this file, one lane per device.
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub svg: plot::SvgArgs,
     /// Omit the times, which differ from run to run.
     #[arg(long)]
-    no_times: bool,
+    pub no_times: bool,
 }
 
 impl Show {
-    /// Refuses a file that cannot be written, before the step takes its time.
-    pub fn check(&self) -> Result<()> {
-        Ok(self.svg.as_deref().map_or(Ok(()), check_destination)?)
-    }
-
-    /// Whether times are printed.
-    pub fn times(&self) -> bool {
-        !self.no_times
-    }
-
     /// Draws a lane for each device, if `--svg` is given. The position of a category decides its
     /// colour.
     pub fn draw(
@@ -90,15 +77,13 @@ impl Show {
         categories: Vec<String>,
         spans: &[Span],
     ) -> Result<()> {
-        let Some(path) = &self.svg else { return Ok(()) };
         let lane = |device: LogicalDevice| {
             let spans = spans.iter().filter(|(on, _)| *on == device);
             let spans = spans.map(|(_, span)| span.clone()).collect();
             plot::Lane { name: device.to_string(), spans }
         };
         let lanes = devices.iter().map(lane).collect();
-        let timeline = plot::timeline(&plot::Timeline { title, categories, lanes })?;
-        Ok(report::save(path, &timeline)?)
+        Ok(self.svg.save(|| plot::timeline(&plot::Timeline { title, categories, lanes }))?)
     }
 }
 

@@ -6,11 +6,9 @@ use anyhow::{Result, ensure};
 use exhibit_kit::{plot, template};
 use minijinja::context;
 use report::{Timing, print, println};
-use std::path::PathBuf;
 use std::thread::available_parallelism;
 use tch::Tensor;
 use tch::nn::VarStore;
-use tch_parallel::checkpoint::check_destination;
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, Event};
@@ -34,9 +32,8 @@ pub struct Args {
     /// Batch size, for all devices together.
     #[arg(long, default_value_t = 1024)]
     batch: i64,
-    /// Draw the times as a bar chart to this file.
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    svg: plot::SvgArgs,
 }
 
 /// A number of replicas, and the median seconds of a step: with the loss on the first device, and
@@ -47,9 +44,7 @@ pub fn run(args: &Args) -> Result<()> {
     let devices: Devices = args.devices.parse()?;
     ensure!(args.steps > 0, "--steps is 0, but must be at least 1: nothing is timed otherwise");
     check_batch(args.batch)?;
-    if let Some(path) = &args.svg {
-        check_destination(path)?;
-    }
+    args.svg.check()?;
     // With more threads a single replica would use all cores.
     tch::set_num_threads(1);
     tch::manual_seed(0);
@@ -61,10 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
     );
     let rows = time(&devices, args)?;
     print!("{}", table(&rows)?);
-    if let Some(path) = &args.svg {
-        report::save(path, &bars(&rows)?)?;
-    }
-    Ok(())
+    Ok(args.svg.save(|| bars(&rows))?)
 }
 
 /// Times all variants in turn, so that other load on the machine affects all of them alike.
@@ -133,19 +125,19 @@ fn table(rows: &[Row]) -> Result<String> {
     Ok(template::environment()?.render_str(include_str!("speedup.jinja"), holes)?)
 }
 
-fn bars(rows: &[Row]) -> Result<String> {
+fn bars(rows: &[Row]) -> tch_parallel::Result<String> {
     let groups = rows.iter().map(|(replicas, seconds)| plot::Group {
         name: format!("{replicas} replica{}", if *replicas == 1 { "" } else { "s" }),
         values: seconds.map(|seconds| vec![1e3 * seconds]).to_vec(),
     });
-    Ok(plot::bars(&plot::Bars {
+    plot::bars(&plot::Bars {
         title: "Time of a training step".into(),
         axis: "time of a step".into(),
         unit: plot::Unit::Other("ms".into()),
         parts: vec!["a step".into()],
         members: vec!["loss on one device".into(), "loss on every device".into()],
         groups: groups.collect(),
-    })?)
+    })
 }
 
 #[cfg(test)]

@@ -56,10 +56,10 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let batch = args.batch.unwrap_or(default);
     check_batch(batch)?;
-    args.show.check()?;
+    args.show.svg.check()?;
     let settings = (&devices, output, batch);
     let traced = step(settings)?;
-    print(settings, &traced, args.show.times())?;
+    print(settings, &traced, !args.show.no_times)?;
     let title = format!("A training step of DataParallel, {batch} rows");
     let (.., events) = &traced;
     let spans = events.iter().map(|event| {

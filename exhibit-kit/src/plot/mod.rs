@@ -10,6 +10,7 @@
 //! | `bars` | [`bars()`]: amounts side by side, each the sum of its parts |
 //! | `lines` | [`lines()`]: curves over a common axis, linear or logarithmic |
 //! | `panels` | [`panels()`]: the same, each curve in a panel of its own |
+//! | `flags` | [`PlotArgs`], [`SvgArgs`]: where a program's pictures are drawn |
 //! | `canvas` | the card that all charts are drawn on: title, legend, text that fits |
 //! | `axes` | lines at the ticks, labels that do not overlap, titles |
 //! | `range` | where the ticks of an axis are, and what is written at them |
@@ -42,6 +43,7 @@
 mod axes;
 mod bars;
 mod canvas;
+mod flags;
 mod lines;
 mod palette;
 mod panels;
@@ -51,6 +53,7 @@ mod testing;
 mod timeline;
 
 pub use bars::{Bars, Group, Unit, bars};
+pub use flags::{PlotArgs, SvgArgs};
 pub use lines::{Axis, Lines, Scale, Series, lines};
 pub use panels::panels;
 pub use timeline::{Lane, Span, Timeline, timeline};

@@ -10,16 +10,15 @@ mod charts;
 mod runs;
 
 use crate::args::{count, positive};
-use crate::exhibits::check_plots;
 use anyhow::Result;
 use charts::CHARTS;
 use clap::value_parser;
 use exhibit_kit::comparison::Comparison;
+use exhibit_kit::plot::PlotArgs;
 use exhibit_kit::template;
 use minijinja::context;
 use minijinja::value::Serde;
 use runs::METHODS;
-use std::path::PathBuf;
 
 /// Train with every method, with equal workers and with a slow one, and compare the results.
 ///
@@ -50,9 +49,8 @@ pub struct Args {
     /// Learning rate of all methods.
     #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
     lr: f64,
-    /// Draw losses, batches and staleness as charts in this directory.
-    #[arg(long, value_name = "DIR")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    plot: PlotArgs,
     /// Time limit of each training in seconds.
     // Clocks must be able to represent the deadline.
     #[arg(long, default_value_t = 600, value_parser = value_parser!(u32).range(1..))]
@@ -63,7 +61,7 @@ pub struct Args {
 /// came of it.
 pub fn run(args: &Args) -> Result<()> {
     let comparison = Comparison::new(args.timeout.into())?;
-    check_plots(args.plot.as_ref(), &CHARTS.map(|(file, _)| file))?;
+    args.plot.check(&CHARTS.map(|(file, _)| file))?;
     let all = |slow| -> Result<Vec<_>> {
         METHODS.into_iter().map(|method| runs::run(args, &comparison, method, slow)).collect()
     };
@@ -72,10 +70,8 @@ pub fn run(args: &Args) -> Result<()> {
     let holes =
         context! { workers, step_time, slowdown, equal => Serde(&equal), slow => Serde(&slow) };
     template::print(&template::environment()?, include_str!("compare.jinja"), holes)?;
-    if let Some(directory) = &args.plot {
-        for (file, draw) in CHARTS {
-            report::save(directory.join(file), &draw(&equal, &slow)?)?;
-        }
+    for (file, draw) in CHARTS {
+        args.plot.save(file, || draw(&equal, &slow))?;
     }
     Ok(())
 }

@@ -14,10 +14,10 @@ mod measure;
 mod model;
 
 use crate::args::MeetingArgs;
-use crate::exhibits::check_plots;
 use crate::link;
 use crate::model::PARAMETERS;
 use anyhow::{Result, ensure};
+use exhibit_kit::plot::PlotArgs;
 use exhibit_kit::template;
 use fit::Point;
 use minijinja::context;
@@ -26,7 +26,6 @@ use model::Link;
 use report::parse_size;
 use serde::Serialize;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use tch_parallel::distributed::init_process_group;
 
 /// Measure what a message costs, and predict what an update costs with up to 10,000 ranks.
@@ -41,9 +40,8 @@ pub struct Args {
     /// Ranks per node in the hierarchical ring.
     #[arg(long, default_value = "8")]
     per_node: NonZeroUsize,
-    /// Draw the predictions as cost.svg in this directory.
-    #[arg(long, value_name = "DIR")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    plot: PlotArgs,
     #[command(flatten)]
     meeting: MeetingArgs,
 }
@@ -57,7 +55,7 @@ pub fn run(args: &Args) -> Result<()> {
         bytes.is_multiple_of(size_of::<f32>()),
         "--bytes is {bytes}, but must be a multiple of 4, the size of a parameter"
     );
-    check_plots(args.plot.as_ref(), &[PLOT])?;
+    args.plot.check(&[PLOT])?;
     let group = init_process_group(args.meeting.process_group())?;
     let connection = link::Link::between_ranks(group.clone())?;
     let messages = measure::messages(&group, &connection)?;
@@ -69,10 +67,7 @@ pub fn run(args: &Args) -> Result<()> {
     let transport = group.transport().to_string();
     let measured = Measured { ranks, transport, bytes, per_node, messages, link, updates };
     print(&measured)?;
-    if let Some(directory) = &args.plot {
-        report::save(directory.join(PLOT), &chart::svg(&measured)?)?;
-    }
-    Ok(())
+    Ok(args.plot.save(PLOT, || chart::svg(&measured))?)
 }
 
 /// What was measured, and for whom.

@@ -18,13 +18,12 @@ mod ssp;
 mod threads;
 mod workers;
 
-use crate::exhibits::check_plots;
 use anyhow::{Result, ensure};
+use exhibit_kit::plot::PlotArgs;
 use exhibit_kit::template::{self, found};
 use minijinja::context;
 use minijinja::value::Serde;
 use ssp::View;
-use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -38,9 +37,8 @@ pub struct Args {
     /// Seed of everything random, except how long threads really sleep.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Draw the momentum as momentum.svg in this directory.
-    #[arg(long, value_name = "DIR")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    plot: PlotArgs,
 }
 
 /// The file that --plot makes.
@@ -49,11 +47,11 @@ const PLOT: &str = "momentum.svg";
 pub fn run(args: &Args) -> Result<()> {
     let workers: Vec<_> = args.workers.iter().copied().map(usize::from).collect();
     ensure!(
-        workers.len() <= 4 || args.plot.is_none(),
+        workers.len() <= 4 || args.plot.directory.is_none(),
         "--workers has {} numbers, but must have at most 4 with --plot: each has two curves, and there are nine colours",
         workers.len()
     );
-    check_plots(args.plot.as_ref(), &[PLOT])?;
+    args.plot.check(&[PLOT])?;
     let seed = args.seed;
     // Until the mean has passed the minimum and come back.
     let updates = |workers: usize| 5 * workers.max(8);
@@ -61,9 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
         .iter()
         .map(|&workers| (workers, momentum::simulated(workers, updates(workers), seed)))
         .collect();
-    if let Some(directory) = &args.plot {
-        report::save(directory.join(PLOT), &plot::svg(&simulated)?)?;
-    }
+    args.plot.save(PLOT, || plot::svg(&simulated))?;
 
     let mut text = template::environment()?;
     text.add_function("theory", momentum::theory);

@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Result<()> {
         "--devices is {devices}, but must be two devices, such as 2xcpu: the model has two parts"
     );
     check_batch(args.batch)?;
-    args.show.check()?;
+    args.show.svg.check()?;
     // A logical device stands for one core.
     tch::set_num_threads(1);
     tch::manual_seed(0);
@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
     let second = if args.split { devices.get(1)? } else { first };
     let original = Network::new([first, first])?;
     let trained = train(&original, [first, second], args.batch)?;
-    print(&devices, &trained, args.show.times())?;
+    print(&devices, &trained, !args.show.no_times)?;
     let Trained { network, step, .. } = trained;
     if args.split {
         // Not before: its memory would count as the first device's.

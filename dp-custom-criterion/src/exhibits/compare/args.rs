@@ -3,8 +3,8 @@
 use crate::args::text::TextArgs;
 use crate::model::ModelOptions;
 use clap::value_parser;
+use exhibit_kit::plot::SvgArgs;
 use report::parse_size;
-use std::path::PathBuf;
 use tch_parallel::Devices;
 
 /// Train with each of the five methods, and show where memory and time go.
@@ -42,9 +42,8 @@ pub struct CompareArgs {
     /// Stop each method after N steps. Memory counts from the third on; a step's time is the median.
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(3..))]
     pub steps: u64,
-    /// Draw a bar chart of the devices' memory to this file.
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub svg: SvgArgs,
     /// Find each method's largest batch that fits into this memory on every device, such as 2GiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub budget: Option<usize>,

@@ -33,11 +33,8 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     let run = |method: &Method| runs.run(*method, args.batch_size, args.steps);
     let measured = Method::value_variants().iter().map(run).collect::<Result<Vec<_>>>()?;
     print!("{}", template::environment()?.render_str(TEXT, numbers(&measured, &runs))?);
-    if let Some(path) = &args.svg {
-        let names =
-            ["Adam's state", "buckets of gradients", "activations, outputs and their gradients"];
-        report::save(path, &plot::bars(&memory_bars(names, &measured))?)?;
-    }
+    let uses = ["Adam's state", "buckets of gradients", "activations, outputs and their gradients"];
+    args.svg.save(|| plot::bars(&memory_bars(uses, &measured)))?;
     if let Some(budget) = args.budget {
         print!("\n{}", budget::table_of(&runs, &measured, budget)?);
     }
