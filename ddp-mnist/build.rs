@@ -1,6 +1,5 @@
 //! Tells this program where libtorch lies, so that it starts without LD_LIBRARY_PATH.
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
     find_libtorch::link_program();
 }

@@ -1,6 +1,5 @@
 //! Tells the tests where libtorch lies, so that they start without LD_LIBRARY_PATH.
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
     find_libtorch::link_program();
 }
