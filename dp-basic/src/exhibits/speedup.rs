@@ -25,7 +25,7 @@ cores of this machine: more replicas than cores gain nothing.")]
 pub struct Args {
     /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1; times the first 1, 2, 4 and 8.
     #[arg(long, default_value = "4xcpu")]
-    devices: String,
+    devices: Devices,
     /// Time N steps, and print the median.
     #[arg(long, value_name = "N", default_value_t = 10)]
     steps: usize,
@@ -41,7 +41,6 @@ pub struct Args {
 type Row = (usize, [f64; 2]);
 
 pub fn run(args: &Args) -> Result<()> {
-    let devices: Devices = args.devices.parse()?;
     ensure!(args.steps > 0, "--steps is 0, but must be at least 1: nothing is timed otherwise");
     check_batch(args.batch)?;
     args.svg.check()?;
@@ -54,7 +53,7 @@ pub fn run(args: &Args) -> Result<()> {
         args.batch,
         args.steps
     );
-    let rows = time(&devices, args)?;
+    let rows = time(&args.devices, args)?;
     print!("{}", table(&rows)?);
     Ok(args.svg.save(|| bars(&rows))?)
 }

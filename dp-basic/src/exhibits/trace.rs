@@ -27,7 +27,7 @@ pub struct Args {
     model: Model,
     /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1.
     #[arg(long, default_value = "4xcpu")]
-    devices: String,
+    devices: Devices,
     /// Batch size, for all devices together; by default 6 for toy and 8 for mlp.
     #[arg(long)]
     batch: Option<i64>,
@@ -48,8 +48,7 @@ enum Model {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let devices: Devices = args.devices.parse()?;
-    let output = devices.get(args.output_device)?;
+    let output = args.devices.get(args.output_device)?;
     let (default, step): (_, fn(Settings<'_>) -> Result<Traced>) = match args.model {
         Model::Toy => (6, toy),
         Model::Mlp => (8, two_targets),
@@ -57,7 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
     let batch = args.batch.unwrap_or(default);
     check_batch(batch)?;
     args.show.svg.check()?;
-    let settings = (&devices, output, batch);
+    let settings = (&args.devices, output, batch);
     let traced = step(settings)?;
     print(settings, &traced, !args.show.no_times)?;
     let title = format!("A training step of DataParallel, {batch} rows");
@@ -67,7 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
         (event.device, plot::Span { category: event.step.to_string(), start, duration })
     });
     let categories = Step::ALL.iter().map(Step::to_string).collect();
-    args.show.draw(title, &devices, categories, &spans.collect::<Vec<_>>())
+    args.show.draw(title, &args.devices, categories, &spans.collect::<Vec<_>>())
 }
 
 /// The devices that share the batch, the one that gathers the outputs, and the rows of the batch.

@@ -29,7 +29,7 @@ pub struct Args {
     split: bool,
     /// Devices: 2xcpu for two logical devices, or a list such as cuda:0,cuda:1.
     #[arg(long, default_value = "2xcpu")]
-    devices: String,
+    devices: Devices,
     /// Batch size.
     #[arg(long, default_value_t = 256)]
     batch: i64,
@@ -47,7 +47,7 @@ struct Trained {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let devices: Devices = args.devices.parse()?;
+    let devices = &args.devices;
     ensure!(
         devices.len() == 2,
         "--devices is {devices}, but must be two devices, such as 2xcpu: the model has two parts"
@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
     let second = if args.split { devices.get(1)? } else { first };
     let original = Network::new([first, first])?;
     let trained = train(&original, [first, second], args.batch)?;
-    print(&devices, &trained, !args.show.no_times)?;
+    print(devices, &trained, !args.show.no_times)?;
     let Trained { network, step, .. } = trained;
     if args.split {
         // Not before: its memory would count as the first device's.
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let title = "A training step of a model in two parts".into();
     let categories = step.spans.iter().map(|(_, span)| span.category.clone()).collect();
-    args.show.draw(title, &devices, categories, &step.spans)
+    args.show.draw(title, devices, categories, &step.spans)
 }
 
 /// Trains a network with the weights of `original` for two steps: the first allocates memory.
