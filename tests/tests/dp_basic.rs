@@ -152,15 +152,15 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ("trace --devices cpu:1,cpu:1", 2, ["cpu:1 twice", "different devices"]),
         ("trace --devices cuda:7", 2, ["cuda:7", "must be"]),
         ("trace --output-device 4", 1, ["device number is 4", "below 4"]),
-        ("trace --batch 0", 1, ["--batch is 0", "at least 1"]),
-        ("trace --batch=-1 --model mlp", 1, ["--batch is -1", "at least 1"]),
+        ("trace --batch 0", 2, ["--batch", "0 is not in 1.."]),
+        ("trace --batch=-1 --model mlp", 2, ["--batch", "-1 is not in 1.."]),
         ("trace --svg missing/chart.svg", 1, ["missing/chart.svg", "the directory missing"]),
         ("answers S0.33", 1, ["no question S0.33", "S0.1 to S0.32"]),
         ("model-parallel --devices 3xcpu", 1, ["--devices is cpu:0,cpu:1,cpu:2", "two devices"]),
-        ("model-parallel --batch 0", 1, ["--batch is 0", "at least 1"]),
+        ("model-parallel --batch 0", 2, ["--batch", "0 is not in 1.."]),
         ("speedup --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),
-        ("speedup --batch 0", 1, ["--batch is 0", "at least 1"]),
-        ("speedup --steps 0", 1, ["--steps is 0", "at least 1"]),
+        ("speedup --batch 0", 2, ["--batch", "0 is not in 1.."]),
+        ("speedup --steps 0", 2, ["--steps", "0 is not in 1.."]),
     ] {
         let job = Job::new()?;
         let ended = job.run(dp_basic(arguments.split(' '))?)?;

@@ -15,16 +15,9 @@ mod spans;
 pub mod speedup;
 pub mod trace;
 
-use anyhow::{Result, ensure};
 use tch::kind::{FLOAT_CPU, INT64_CPU};
 use tch::nn::VarStore;
 use tch::{Device, Tensor};
-
-/// Refuses an empty batch, before a large model is built.
-fn check_batch(batch: i64) -> Result<()> {
-    ensure!(batch > 0, "--batch is {batch}, but must be at least 1: a row is needed to train");
-    Ok(())
-}
 
 /// Inputs `[rows, features]` and classes `[rows]`, which depend only on their positions.
 pub fn synthetic_batch(rows: i64, features: i64, classes: i64) -> (Tensor, Tensor) {

@@ -1,11 +1,12 @@
 //! The speed-up of a training step on several devices, with the loss on one of them or on all.
 
-use super::{check_batch, synthetic_batch};
+use super::synthetic_batch;
 use crate::models::{CLASSES, FEATURES, classifier};
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use clap::value_parser;
 use exhibit_kit::{plot, template};
 use minijinja::context;
-use report::{Timing, print, println};
+use report::{Timing, positive, print, println};
 use std::thread::available_parallelism;
 use tch::Tensor;
 use tch::nn::VarStore;
@@ -27,10 +28,10 @@ pub struct Args {
     #[arg(long, default_value = "4xcpu")]
     devices: Devices,
     /// Time N steps, and print the median.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = positive())]
     steps: usize,
     /// Batch size, for all devices together.
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024, value_parser = value_parser!(i64).range(1..))]
     batch: i64,
     #[command(flatten)]
     svg: plot::SvgArgs,
@@ -41,8 +42,6 @@ pub struct Args {
 type Row = (usize, [f64; 2]);
 
 pub fn run(args: &Args) -> Result<()> {
-    ensure!(args.steps > 0, "--steps is 0, but must be at least 1: nothing is timed otherwise");
-    check_batch(args.batch)?;
     args.svg.check()?;
     // With more threads a single replica would use all cores.
     tch::set_num_threads(1);

@@ -1,11 +1,11 @@
 //! One step of DataParallel in slow motion: what happens on which device, what is copied, and how
 //! long it takes.
 
+use super::parameters;
 use super::spans::Show;
-use super::{check_batch, parameters};
 use crate::models::{EmbeddingLinear, TwoTargets};
 use anyhow::Result;
-use clap::ValueEnum;
+use clap::{ValueEnum, value_parser};
 use exhibit_kit::{plot, template};
 use minijinja::context;
 use tch::kind::{FLOAT_CPU, INT64_CPU};
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, default_value = "4xcpu")]
     devices: Devices,
     /// Batch size, for all devices together; by default 6 for toy and 8 for mlp.
-    #[arg(long)]
+    #[arg(long, value_parser = value_parser!(i64).range(1..))]
     batch: Option<i64>,
     /// Position in --devices, from 0, of the device that gathers the outputs.
     #[arg(long, default_value_t = 0)]
@@ -54,7 +54,6 @@ pub fn run(args: &Args) -> Result<()> {
         Model::Mlp => (8, two_targets),
     };
     let batch = args.batch.unwrap_or(default);
-    check_batch(batch)?;
     args.show.svg.check()?;
     let settings = (&args.devices, output, batch);
     let traced = step(settings)?;

@@ -4,9 +4,10 @@
 mod network;
 
 use super::spans::{Show, Span, at_once, busy};
-use super::{check_batch, parameters, synthetic_batch};
+use super::{parameters, synthetic_batch};
 use crate::models::{CLASSES, FEATURES};
 use anyhow::{Result, ensure};
+use clap::value_parser;
 use exhibit_kit::template;
 use minijinja::context;
 use network::{Network, Step};
@@ -31,7 +32,7 @@ pub struct Args {
     #[arg(long, default_value = "2xcpu")]
     devices: Devices,
     /// Batch size.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = value_parser!(i64).range(1..))]
     batch: i64,
     #[command(flatten)]
     show: Show,
@@ -52,7 +53,6 @@ pub fn run(args: &Args) -> Result<()> {
         devices.len() == 2,
         "--devices is {devices}, but must be two devices, such as 2xcpu: the model has two parts"
     );
-    check_batch(args.batch)?;
     args.show.svg.check()?;
     // A logical device stands for one core.
     tch::set_num_threads(1);
