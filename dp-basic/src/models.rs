@@ -48,7 +48,6 @@ impl Module for EmbeddingLinear {
 ///
 /// `Linear`, `ReLU` and `Linear` to one number; the loss is the sum of the errors against two
 /// targets.
-#[derive(Debug)]
 pub struct TwoTargets {
     linear1: Linear,
     classifier: Linear,

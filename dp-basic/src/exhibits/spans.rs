@@ -10,7 +10,6 @@ use tch_parallel::{Devices, LogicalDevice};
 pub type Span = (LogicalDevice, plot::Span);
 
 /// Records pieces of work.
-#[derive(Debug)]
 pub struct Spans {
     began: Instant,
     /// The work recorded so far, in order.

@@ -39,7 +39,6 @@ pub fn in_the_model(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
 
 // ANCHOR: with_loss
 /// [`mlp`] with its loss.
-#[derive(Debug)]
 struct WithLoss(Sequential);
 
 impl WithLoss {

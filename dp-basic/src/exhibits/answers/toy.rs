@@ -80,7 +80,6 @@ pub fn unwrapped<M>(build: impl Fn(&Path<'_>) -> M) -> (VarStore, M) {
 }
 
 /// The results of a training step.
-#[derive(Debug)]
 pub struct Outcome {
     pub loss: f64,
     /// The gradients of all parameters, in one row.

@@ -11,7 +11,6 @@ use tch_parallel::LogicalDevice;
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// One part of the network, with its parameters and its optimizer.
-#[derive(Debug)]
 pub struct Part {
     /// The device that holds the parameters and runs the module.
     pub device: LogicalDevice,
@@ -21,7 +20,6 @@ pub struct Part {
 }
 
 /// Two modules in a row.
-#[derive(Debug)]
 pub struct Network {
     /// Maps inputs to activations.
     pub module1: Part,
@@ -30,7 +28,6 @@ pub struct Network {
 }
 
 /// The results of a training step.
-#[derive(Debug)]
 pub struct Step {
     pub logits: Tensor,
     pub labels: Tensor,
