@@ -142,11 +142,9 @@ pub fn count() -> RangedU64ValueParser<usize> {
 
 /// Parses a learning rate: 0 would learn nothing, and a negative one would raise the loss.
 pub fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        Ok(number) => Err(format!("{number} is not a finite number above 0")),
-        Err(error) => Err(error.to_string()),
-    }
+    let number = text.parse::<f64>().map_err(|error| error.to_string())?;
+    let is_rate = number.is_finite() && number > 0.0;
+    is_rate.then_some(number).ok_or_else(|| format!("{number} is not a finite number above 0"))
 }
 
 /// Parses `RANK:MS`: a rank that is slower than the others, and how much longer each of its steps takes.
