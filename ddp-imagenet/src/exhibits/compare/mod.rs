@@ -51,7 +51,8 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
 /// Refuses a data set that is missing, or too small to measure how long a batch takes.
 fn check_data(args: &CompareArgs) -> Result<()> {
     let needed = args.data.batch_size.max(args.images(Method::Single)?);
-    let images = args.data.load(args.seed)?.0.len();
+    // The number of images is the same with every seed.
+    let images = args.data.load(0)?.0.len();
     ensure!(
         images >= 3 * needed,
         "the data set has {images} images, which is less than three batches of {needed}; a smaller \
