@@ -76,7 +76,12 @@ impl TrainState {
             return Ok((progress, Meters::default()));
         };
         say(group, format!("=> loading checkpoint '{}'", path.display()));
-        let (progress, meters, generators) = self.load(path, group)?;
+        let Resumed { progress: saved, generators } = self.training().load(path, group)?;
+        let Saved { progress, best_accuracy, meters } = saved;
+        self.best_accuracy = best_accuracy;
+        // With another number of ranks, the epoch's averages start anew.
+        let has_own = meters.len() == group.world_size();
+        let meters = if has_own { meters[group.rank()] } else { Meters::default() };
         let Progress { epoch, step, .. } = progress;
         let loaded = format!("=> loaded checkpoint '{}'", path.display());
         say(group, format!("{loaded} (epoch {epoch}, step {step})"));
@@ -84,20 +89,6 @@ impl TrainState {
             say(group, format!("=> not bit-identical to an uninterrupted run: {generators}"));
         }
         Ok((progress, meters))
-    }
-
-    fn load(
-        &mut self,
-        path: &Path,
-        group: &ProcessGroup,
-    ) -> Result<(Progress, Meters<3>, Generators)> {
-        let Resumed { progress: saved, generators } = self.training().load(path, group)?;
-        let Saved { progress, best_accuracy, meters } = saved;
-        self.best_accuracy = best_accuracy;
-        // With another number of ranks, the epoch's averages start anew.
-        let has_own = meters.len() == group.world_size();
-        let meters = if has_own { meters[group.rank()] } else { Meters::default() };
-        Ok((progress, meters, generators))
     }
 
     fn training(&mut self) -> Training<'_> {

@@ -7,7 +7,7 @@
 //! | `metrics_log` | [`MetricsLog`], [`read_events`]: numbers for other programs, as JSON lines |
 //! | `tensorboard` | the same numbers for TensorBoard |
 //! | `record_file` | the file behind both: whole records, also on a full disk |
-//! | `step` | [`Step`]: the loss of a batch, an event of the metrics; [`why_not_finite`] |
+//! | `step` | [`Step`]: the loss of a batch, an event of the metrics |
 //! | `pass` | [`Pass`], [`Meters`]: what the steps of one pass over a data set measure |
 //! | `run` | [`Run`]: everything that a training loop reports |
 //! | `in_flight` | [`InFlight`]: what a step measured, on its way from the device |
@@ -68,7 +68,7 @@ pub use pass::{Batches, Meters, Pass};
 pub use precision::Precision;
 pub use progress::{progress_bar, say};
 pub use run::{Progress, Run};
-pub use step::{Step, why_not_finite};
+pub use step::Step;
 pub use table::{Column, aligned, hours, table, thousands};
 pub use timing::{Summary, Timing, median};
 pub use vocabulary::{Here, Originals};

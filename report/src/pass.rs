@@ -69,13 +69,16 @@ struct Clock {
     since: Instant,
     waited: Duration,
     steps: usize,
+    /// How long the current batch was waited for.
+    fetch: Duration,
     /// When the current batch had arrived.
     begun: Option<Event>,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock { since: Instant::now(), waited: Duration::ZERO, steps: 0, begun: None }
+        let [waited, fetch] = [Duration::ZERO; 2];
+        Clock { since: Instant::now(), waited, steps: 0, fetch, begun: None }
     }
 }
 
@@ -167,6 +170,11 @@ impl<const N: usize> Pass<N> {
         self.clock.borrow_mut().begun.take()
     }
 
+    /// How long the current step waited for its batch.
+    pub fn fetch(&self) -> Duration {
+        self.clock.borrow().fetch
+    }
+
     /// What has been measured, by the steps whose numbers have arrived.
     pub fn meters(&self) -> &Meters<N> {
         &self.meters
@@ -228,7 +236,9 @@ impl<B: Tensors + Send + 'static> Iterator for Batches<'_, B> {
         let asked = Instant::now();
         let batch = self.batches.next()?;
         let mut clock = self.clock.borrow_mut();
-        clock.waited += asked.elapsed();
+        let fetch = asked.elapsed();
+        clock.waited += fetch;
+        clock.fetch = fetch;
         Some(batch.and_then(|batch| {
             clock.begun = Some(Event::record(self.device)?);
             Ok(batch)

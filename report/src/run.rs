@@ -86,6 +86,7 @@ pub struct Run<'a, const N: usize> {
     fields: Fields,
     /// Those of the steps whose numbers are on their way, oldest first.
     sent: VecDeque<Fields>,
+    mark_seconds: f64,
 }
 
 /// What the event of a step has beside the fields of [`Step`].
@@ -132,6 +133,7 @@ impl ReportArgs {
             meter: None,
             fields: Fields::default(),
             sent: VecDeque::new(),
+            mark_seconds: 0.0,
         })
     }
 }
@@ -199,6 +201,11 @@ impl<'a, const N: usize> Run<'a, N> {
         Ok(())
     }
 
+    /// The seconds to the [`mark`](Self::mark) of the last step whose numbers have arrived.
+    pub fn mark_seconds(&self) -> f64 {
+        self.mark_seconds
+    }
+
     /// Reports a step by its numbers, the first of which is the loss, and the size of this rank's
     /// batch. Returns whether a line is due, for which the numbers of all steps have arrived.
     ///
@@ -250,7 +257,8 @@ impl<'a, const N: usize> Run<'a, N> {
             let Fields { values: mut fields, mark, begun } =
                 self.sent.pop_front().unwrap_or_default();
             if let (Some((name, mark)), Some(begun)) = (mark, begun) {
-                fields.insert(name, begun.elapsed_time(&mark)?.as_secs_f64());
+                self.mark_seconds = begun.elapsed_time(&mark)?.as_secs_f64();
+                fields.insert(name, self.mark_seconds);
             }
             self.metrics.log("step", &StepEvent { step, fields })?;
             if let Some(advice) = &self.advice {

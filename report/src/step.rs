@@ -27,17 +27,10 @@ impl Step {
             return Ok(());
         }
         let advice = format!("the loss is {loss} at epoch {epoch}, step {step}; {advice}");
-        Err(why_not_finite(group, advice))
+        // Over NCCL, losses that are read after a failed exchange are useless, and the read is not what
+        // fails.
+        Err(group.get_error().map_or_else(|| anyhow!(advice), Error::new))
     }
-}
-
-/// The error for a loss that is not finite: the rank that made an exchange fail, if the group knows
-/// of one, and otherwise `advice`.
-///
-/// Over NCCL, losses that are read after a failed exchange are useless, and the read is not what
-/// fails.
-pub fn why_not_finite(group: &ProcessGroup, advice: String) -> Error {
-    group.get_error().map_or_else(|| anyhow!(advice), Error::new)
 }
 
 #[cfg(test)]

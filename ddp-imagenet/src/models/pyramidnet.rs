@@ -111,7 +111,6 @@ fn expect_image_size(images: &Tensor) -> Tensor {
 
 /// Adds what its convolutions make of its input to the input itself, which is padded with channels of
 /// zeros.
-#[derive(Debug)]
 struct Block {
     /// Normalises the input, without a ReLU after it.
     bn1: Box<dyn ModuleT>,

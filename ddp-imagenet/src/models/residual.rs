@@ -39,7 +39,6 @@ pub fn convs_per_block(bottleneck: bool) -> usize {
 }
 
 /// A convolution and the normalisation of its output.
-#[derive(Debug)]
 pub struct ConvNorm {
     pub conv: Conv2d,
     norm: Box<dyn ModuleT>,
@@ -68,7 +67,6 @@ impl ConvNorm {
 }
 
 /// What a block adds to its input: convolutions, each normalised, with a ReLU between two.
-#[derive(Debug)]
 pub struct Residual(pub Vec<ConvNorm>);
 
 impl Residual {

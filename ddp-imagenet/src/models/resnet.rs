@@ -76,7 +76,6 @@ pub fn resnet(
 }
 
 /// Adds what its convolutions make of its input to the input itself.
-#[derive(Debug)]
 struct Block {
     residual: Residual,
     /// Gives the input the shape of the output where they differ.

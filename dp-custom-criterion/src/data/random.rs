@@ -4,7 +4,6 @@ use rand_mt::Mt;
 
 /// `random.Random(key)`: the same key gives the same numbers as in CPython, so that a Python script
 /// can mask the same words.
-#[derive(Debug)]
 pub struct PythonRandom(Mt);
 
 impl PythonRandom {

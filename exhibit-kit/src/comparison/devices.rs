@@ -1,45 +1,15 @@
-//! The devices of all trainings side by side, as a table and as bars.
+//! The devices of all trainings side by side, as bars.
 
 use crate::plot::{Bars, Group, Unit};
-use report::{Column, DeviceReport, table};
+use report::DeviceReport;
 
 /// The result of one training of a comparison.
 pub trait Measured {
-    /// The training's name in tables and charts.
+    /// The training's name in charts.
     fn name(&self) -> String;
 
     /// The reports of its devices, in their order.
     fn devices(&self) -> &[DeviceReport];
-}
-
-/// The contents of a column of a [`device_table`].
-#[derive(Debug, Clone)]
-pub enum Cell<M> {
-    /// The same for all devices of a training; shown only in the first device's row.
-    Training(fn(&M) -> String),
-    /// Different for each device.
-    Device(fn(&DeviceReport) -> String),
-}
-
-/// A table with a row for each device of each training.
-pub fn device_table<M: Measured>(columns: &[(Column, Cell<M>)], measured: &[M]) -> String {
-    let row = |training: &M, index: usize, device: &DeviceReport| {
-        let cell = |(_, cell): &(Column, Cell<M>)| match cell {
-            Cell::Training(of) if index == 0 => of(training),
-            Cell::Training(_) => String::new(),
-            Cell::Device(of) => of(device),
-        };
-        columns.iter().map(cell).collect::<Vec<_>>()
-    };
-    let rows: Vec<_> = measured
-        .iter()
-        .flat_map(|training| {
-            let devices = training.devices().iter().enumerate();
-            devices.map(move |(index, device)| row(training, index, device))
-        })
-        .collect();
-    let headings: Vec<_> = columns.iter().map(|(heading, _)| *heading).collect();
-    table(&headings, &rows)
 }
 
 /// A part of a device's bar: its name, and how long it is.
@@ -113,19 +83,6 @@ mod tests {
             idle_share: 0.5,
         };
         [Trained("single", vec![device(0)]), Trained("ddp", vec![device(0), device(1)])]
-    }
-
-    #[test]
-    fn what_is_said_of_a_training_stands_beside_its_first_device() {
-        let columns = [
-            (Column::Left("method"), Cell::Training(Trained::name)),
-            (Column::Left("device"), Cell::Device(|device| device.device.clone())),
-            (Column::Right("devices"), Cell::Training(|found| found.1.len().to_string())),
-        ];
-        assert_eq!(
-            device_table(&columns, &trained()),
-            "method  device  devices\nsingle  cpu:0         1\nddp     cpu:0         2\n        cpu:1\n"
-        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `training` | [`Comparison`] runs each [`Training`]: this program with other flags; [`Metrics`]: what that wrote |
-//! | `devices` | [`device_table`], [`device_bars`] and [`memory_bars`]: the devices of all trainings side by side |
+//! | `devices` | [`device_bars`] and [`memory_bars`]: the devices of all trainings side by side |
 //!
 //! A training asks [`is_measured`] whether a comparison has started it.
 //!
@@ -34,5 +34,5 @@
 mod devices;
 mod training;
 
-pub use devices::{Cell, Measured, device_bars, device_table, memory_bars};
+pub use devices::{Measured, device_bars, memory_bars};
 pub use training::{Comparison, Metrics, Training, Workers, equal_share, is_measured};

@@ -34,9 +34,6 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_value = "2,4,8",
           value_parser = clap::value_parser!(u16).range(2..=64))]
     workers: Vec<u16>,
-    /// Seed of everything random, except how long threads really sleep.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     #[command(flatten)]
     plot: PlotArgs,
 }
@@ -52,27 +49,26 @@ pub fn run(args: &Args) -> Result<()> {
         workers.len()
     );
     args.plot.check(&[PLOT])?;
-    let seed = args.seed;
     // Until the mean has passed the minimum and come back.
     let updates = |workers: usize| 5 * workers.max(8);
     let simulated: Vec<_> = workers
         .iter()
-        .map(|&workers| (workers, momentum::simulated(workers, updates(workers), seed)))
+        .map(|&workers| (workers, momentum::simulated(workers, updates(workers))))
         .collect();
     args.plot.save(PLOT, || plot::svg(&simulated))?;
 
     let mut text = template::environment()?;
     text.add_function("theory", momentum::theory);
     text.add_function("really_run", move |workers| {
-        Serde(momentum::fit(&threads::really_run(workers, updates(workers), seed)))
+        Serde(momentum::fit(&threads::really_run(workers, updates(workers))))
     });
     text.add_function("theory_in_turn", divergence::theory_in_turn);
     text.add_function("measured_in_turn", divergence::measured_in_turn);
     text.add_function("in_turn", |staleness, rate| Serde(divergence::in_turn(staleness, rate)));
     text.add_function("theory_mean_square", divergence::theory_mean_square);
-    text.add_function("measured_single", move |workers| divergence::measured_single(workers, seed));
-    text.add_function("ssp", move |staleness, view: Serde<View>| {
-        found(ssp::run(staleness, view.0, seed).map(Serde))
+    text.add_function("measured_single", divergence::measured_single);
+    text.add_function("ssp", |staleness, view: Serde<View>| {
+        found(ssp::run(staleness, view.0).map(Serde))
     });
     text.add_function("bound", ssp::bound);
     let fitted = simulated.iter().map(|(workers, groups)| (workers, momentum::fit(groups)));

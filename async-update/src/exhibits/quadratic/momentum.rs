@@ -57,9 +57,9 @@ pub fn explicit(workers: usize, updates: usize) -> Trajectory {
 // ANCHOR_END: explicit
 
 /// The simulated queue, a trajectory for each group of runs.
-pub fn simulated(workers: usize, updates: usize, seed: u64) -> Vec<Trajectory> {
+pub fn simulated(workers: usize, updates: usize) -> Vec<Trajectory> {
     in_groups(RUNS, |run| {
-        let order = queue(workers, seed.wrapping_add(run as u64)).take(updates);
+        let order = queue(workers, run as u64).take(updates);
         once(1.0).chain(descend(workers, RATE, order, |workers| workers.w)).collect()
     })
 }

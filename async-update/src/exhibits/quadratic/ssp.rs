@@ -109,8 +109,8 @@ pub enum View {
 ///
 /// # Errors
 /// If a point is farther from the minimum than the bound allows for.
-pub fn run(staleness: usize, view: View, seed: u64) -> Result<Regret> {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
+pub fn run(staleness: usize, view: View) -> Result<Regret> {
+    let mut random = ChaCha8Rng::seed_from_u64(0);
     let components = components(&mut random);
     let sigma = F / (L * (2.0 * (staleness + 1) as f64 * WORKERS as f64).sqrt());
     let mut server = Server::new();
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn no_worker_leads_by_more_than_the_bound_and_one_does_lead_by_it() {
         for staleness in [0, 2, 8] {
-            let regret = run(staleness, View::Newest, 0).unwrap();
+            let regret = run(staleness, View::Newest).unwrap();
             // Three workers are five times as fast as the fourth.
             assert_eq!(regret.lead, staleness);
         }
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn old_views_cost_more_than_new_ones_and_less_than_the_bound() {
-        let regret = |view| run(32, view, 0).unwrap().per_update;
+        let regret = |view| run(32, view).unwrap().per_update;
         let regrets = [0.0, regret(View::Newest), regret(View::Oldest), bound(32)];
         assert!(regrets.is_sorted_by(|a, b| a < b), "{regrets:?}");
     }

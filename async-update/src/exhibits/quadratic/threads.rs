@@ -16,8 +16,8 @@ const WORK: Duration = Duration::from_millis(5);
 const RUNS: usize = 40;
 
 /// A trajectory for each group of runs.
-pub fn really_run(workers: usize, updates: usize, seed: u64) -> Vec<Trajectory> {
-    in_groups(RUNS, |number| run(workers, updates, seed.wrapping_add((number * workers) as u64)))
+pub fn really_run(workers: usize, updates: usize) -> Vec<Trajectory> {
+    in_groups(RUNS, |number| run(workers, updates, (number * workers) as u64))
 }
 
 /// w at the beginning and after each update of a single run.

@@ -50,9 +50,6 @@ pub struct CompareArgs {
     /// as an epoch has, or more, the time of the epoch is measured rather than projected.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(3..))]
     pub steps: u32,
-    /// Seed of the weights, the order of the images and their augmentation.
-    #[arg(long, default_value_t = 0)]
-    pub seed: u64,
     /// Draw charts of speed, memory and utilisation in this directory.
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,

@@ -4,15 +4,13 @@
 //! |---|---|
 //! | `args` | [`CompareArgs`]: the flags of the comparison |
 //! | `runs` | one training in processes of its own, and what it measured |
-//! | `table` | time, memory and utilisation of each device |
-//! | `explain`, `explain.jinja` | the same in words, beside the article's numbers |
+//! | `words` | time, memory and utilisation of each device as a table, `table.jinja`, and in words beside the article's numbers, `explain.jinja` |
 //! | `charts` | the same as SVG files |
 
 mod args;
 mod charts;
-mod explain;
 mod runs;
-mod table;
+mod words;
 
 use super::train_cifar::{Method, OptimizerKind};
 use anyhow::{Result, ensure};
@@ -42,8 +40,8 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
         run(Method::Ddp, OptimizerKind::Sgd)?,
         run(Method::Apex, OptimizerKind::Sgd)?,
     ];
-    print!("{}", table::tables_of(&measured));
-    print!("\n{}", paragraphs(&explain::explain(&measured)?));
+    print!("{}", words::tables_of(&measured)?);
+    print!("\n{}", paragraphs(&words::explain(&measured)?));
     if let Some(directory) = &args.plot {
         charts::save(directory, &measured)?;
     }
@@ -53,7 +51,8 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
 /// Refuses a data set that is missing, or too small to measure how long a batch takes.
 fn check_data(args: &CompareArgs) -> Result<()> {
     let needed = args.data.batch_size.max(args.images(Method::Single)?);
-    let images = args.data.load(args.seed)?.0.len();
+    // The number of images is the same with every seed.
+    let images = args.data.load(0)?.0.len();
     ensure!(
         images >= 3 * needed,
         "the data set has {images} images, which is less than three batches of {needed}; a smaller \

@@ -72,7 +72,7 @@ pub fn train(
 ) -> Result<Measured> {
     let (method_flag, optimizer) = (flag_value(&method), flag_value(&optimizer));
     let name = format!("{method_flag}, {optimizer}");
-    let CompareArgs { data, arch, devices: all, steps, seed, .. } = args;
+    let CompareArgs { data, arch, devices: all, steps, .. } = args;
     let on_cpu = matches!(all.first(), LogicalDevice::Cpu(_));
     let images = args.images(method)?;
     let workers = args.workers(method);
@@ -84,7 +84,7 @@ pub fn train(
     };
     let flags = format!(
         "train-cifar --arch={arch} --method={method_flag} --optimizer={optimizer} --devices={devices} \
-         --batch-size={batch_size} --workers={workers} --steps={steps} --seed={seed}"
+         --batch-size={batch_size} --workers={workers} --steps={steps}"
     );
     let ranks = Workers::Ranks(all.len());
     let training = Training {

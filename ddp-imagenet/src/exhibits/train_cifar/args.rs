@@ -51,13 +51,13 @@ pub struct Args {
     optimizer: OptimizerKind,
     /// Learning rate.
     #[arg(long, default_value_t = 0.1)]
-    lr: f64,
+    pub lr: f64,
     /// Number of passes over the training set.
     #[arg(long, default_value_t = 1)]
     pub epochs: u64,
     /// Stop each epoch after N batches.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    steps: Option<u32>,
+    pub steps: Option<u32>,
     /// Seed of the weights, the order of the images and their augmentation.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -181,11 +181,6 @@ impl Args {
             }
         })
     }
-
-    /// The largest number of batches in an epoch.
-    pub fn steps(&self) -> usize {
-        self.steps.map_or(usize::MAX, |steps| steps as usize)
-    }
 }
 
 #[cfg(test)]
@@ -228,7 +223,7 @@ mod tests {
         let args = args("");
         assert_eq!((args.method, args.arch.to_string().as_str()), (Method::Single, "pyramidnet"));
         assert_eq!(share("", 1), (240, 4));
-        assert_eq!((args.epochs, args.print_freq, args.steps()), (1, 20, usize::MAX));
+        assert_eq!((args.epochs, args.print_freq, args.steps), (1, 20, None));
     }
 
     #[test]

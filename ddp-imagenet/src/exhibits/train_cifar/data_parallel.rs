@@ -1,20 +1,15 @@
 //! Several devices of one process, each with a replica of the model and a part of the batch.
 
-use super::{Args, Progress};
+use super::{Progress, Setup};
 use anyhow::Result;
 use tch::nn::{Path, VarStore};
-use tch_parallel::Devices;
-use tch_parallel::data::{DataLoader, DataLoaderOptions, RandomSampler};
+use tch_parallel::data::{DataLoader, RandomSampler};
 use tch_parallel::data_parallel::DataParallel;
 use tch_parallel::nn::NormLayer;
 
 /// Trains on all of the devices, with the model on the first.
-pub fn train(
-    args: &Args,
-    devices: &Devices,
-    options: DataLoaderOptions,
-    mut progress: Progress<'_>,
-) -> Result<()> {
+pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {
+    let Setup { args, devices, options, .. } = setup;
     // ANCHOR: train
     let device = devices.first();
     progress.say("==> Preparing data..");
@@ -28,13 +23,11 @@ pub fn train(
     let model = DataParallel::new(replica, &vs, devices)?;
     let mut optimizer = args.optimizer(&vs)?;
     progress.say_parameters(&vs);
-    model.set_trace(progress.trace());
+    model.set_trace(&progress.trace);
 
-    for epoch in 0..args.epochs {
-        progress.begin_epoch(epoch, loader.len());
-        for batch in loader.epoch(epoch)?.to(device).take(args.steps()) {
+    for _epoch in 0..args.epochs {
+        for batch in progress.epoch(&loader)? {
             let (images, labels) = batch?;
-            let begun = progress.begin_batch()?;
 
             let outputs = model.f_forward_t(&images, true)?;
             let loss = outputs.cross_entropy_for_logits(&labels);
@@ -42,7 +35,7 @@ pub fn train(
             model.backward(&loss)?;
             optimizer.step()?;
 
-            progress.end_batch(begun, &loss, &outputs, &labels)?;
+            progress.end_batch(&loss, &outputs, &labels)?;
         }
         progress.end_epoch()?;
     }
@@ -56,6 +49,7 @@ mod tests {
     use ddp_imagenet::models::Arch;
     use tch::nn::{ModuleT, SequentialT};
     use tch::{Device, Kind, Tensor};
+    use tch_parallel::Devices;
 
     const IMAGES: i64 = 8;
 

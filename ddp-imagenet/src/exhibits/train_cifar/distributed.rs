@@ -1,20 +1,14 @@
 //! A process for each device, with a model of its own; only gradients travel.
 
-use super::{Args, Progress};
+use super::{Progress, Setup};
 use anyhow::Result;
 use tch::nn::VarStore;
-use tch_parallel::LogicalDevice;
-use tch_parallel::data::{DataLoader, DataLoaderOptions, DistributedSampler};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::data::{DataLoader, DistributedSampler};
+use tch_parallel::distributed::DistributedDataParallel;
 
 /// Trains on `device` as one of the group's ranks.
-pub fn train(
-    args: &Args,
-    device: LogicalDevice,
-    group: &ProcessGroup,
-    options: DataLoaderOptions,
-    mut progress: Progress<'_>,
-) -> Result<()> {
+pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {
+    let Setup { args, device, group, options, .. } = setup;
     // ANCHOR: train
     progress.say_device(device);
     progress.say("==> Preparing data..");
@@ -29,11 +23,9 @@ pub fn train(
     let mut optimizer = args.optimizer(&vs)?;
     progress.say_parameters(&vs);
 
-    for epoch in 0..args.epochs {
-        progress.begin_epoch(epoch, loader.len());
-        for batch in loader.epoch(epoch)?.to(device).take(args.steps()) {
+    for _epoch in 0..args.epochs {
+        for batch in progress.epoch(&loader)? {
             let (images, labels) = batch?;
-            let begun = progress.begin_batch()?;
 
             let outputs = model.f_forward_t(&images, true)?;
             let loss = outputs.cross_entropy_for_logits(&labels);
@@ -41,7 +33,7 @@ pub fn train(
             model.backward(&loss)?;
             optimizer.step()?;
 
-            progress.end_batch(begun, &loss, &outputs, &labels)?;
+            progress.end_batch(&loss, &outputs, &labels)?;
         }
         progress.end_epoch()?;
     }

@@ -24,11 +24,24 @@ mod single;
 use anyhow::Result;
 use exhibit_kit::comparison::is_measured;
 use report::one_thread_each;
-use tch_parallel::distributed::{Env, init_process_group};
+use tch_parallel::data::DataLoaderOptions;
+use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
+use tch_parallel::{Devices, LogicalDevice};
 
 pub use args::{Args, Method, OptimizerKind};
 pub use originals::ORIGINALS;
 pub use progress::{EpochEvent, Progress, StepEvent};
+
+/// What a method trains with.
+pub struct Setup<'a> {
+    pub args: &'a Args,
+    /// Those of this process.
+    pub devices: &'a Devices,
+    /// The first of them.
+    pub device: LogicalDevice,
+    pub group: &'a ProcessGroup,
+    pub options: DataLoaderOptions,
+}
 
 /// Trains with the method of the flags.
 pub fn train(args: &Args) -> Result<()> {
@@ -46,10 +59,11 @@ pub fn train(args: &Args) -> Result<()> {
     // With ddp, batch and workers are those of this host; with apex, those of each process (S4.38).
     let sharing = if args.method == Method::Ddp { group.local_world_size() } else { 1 };
     let options = args.loader(home, sharing)?;
+    let setup = Setup { args, devices: &devices, device: home, group: &group, options };
     match args.method {
-        Method::Single => single::train(args, home, options, progress),
-        Method::DataParallel => data_parallel::train(args, &devices, options, progress),
-        Method::Ddp => distributed::train(args, home, &group, options, progress),
-        Method::Apex => apex::train(args, home, &group, options, progress),
+        Method::Single => single::train(setup, progress),
+        Method::DataParallel => data_parallel::train(setup, progress),
+        Method::Ddp => distributed::train(setup, progress),
+        Method::Apex => apex::train(setup, progress),
     }
 }

@@ -3,16 +3,16 @@
 use super::Args;
 use crate::meter::accuracy;
 use anyhow::Result;
-use report::{InFlight, Meter, MetricsLog, Timing, hours, println, why_not_finite};
+use report::{Batches, Meter, Run, hours, println};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch::nn::VarStore;
+use tch_parallel::data::{DataLoader, Dataset};
 use tch_parallel::data_parallel::Trace;
-use tch_parallel::distributed::{AverageMeter, ProcessGroup};
+use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::optim::Optimizer;
-use tch_parallel::profiler::ScheduledProfiler;
-use tch_parallel::{Devices, Event, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice};
 
 /// Prints how far a training is, as the companion repository does, and measures it.
 ///
@@ -22,64 +22,19 @@ use tch_parallel::{Devices, Event, LogicalDevice};
 #[derive(Debug)]
 pub struct Progress<'a> {
     args: &'a Args,
-    /// By a comparison: then bytes and seconds count, whatever the loss is.
-    is_measured: bool,
     group: &'a ProcessGroup,
-    /// The first of this process's devices.
-    home: LogicalDevice,
-    meter: Meter,
-    metrics: MetricsLog,
-    profiler: ScheduledProfiler,
-    timing: Timing,
-    epoch: Epoch,
-}
-
-/// The present epoch.
-#[derive(Debug)]
-struct Epoch {
-    event: EpochEvent,
-    loss: AverageMeter,
-    accuracy: AverageMeter,
+    run: Run<'a, 2>,
+    /// Records the steps of the replicas of one process.
+    pub trace: Trace,
+    /// Of a whole epoch.
+    batches: usize,
+    /// When the present epoch began.
     begun: Instant,
-    /// When the last batch was done with.
-    free_since: Instant,
-    in_flight: InFlight<Batch, 2>,
 }
 
-/// A batch whose numbers may still be on their way from a GPU.
-#[derive(Debug)]
-struct Batch {
-    step: usize,
-    images: usize,
-    /// How long the training waited for it.
-    fetch: Duration,
-    begun: Event,
-    ended: Event,
-}
-
-/// When the present batch was there.
-#[derive(Debug)]
-pub struct Begun {
-    fetch: Duration,
-    event: Event,
-}
-
-impl Epoch {
-    fn new(epoch: u64, batches: usize) -> Self {
-        let (loss, accuracy) = Default::default();
-        let event = EpochEvent { epoch, batches, taken: 0, seconds: 0.0 };
-        let begun = Instant::now();
-        Self { event, loss, accuracy, begun, free_since: begun, in_flight: InFlight::default() }
-    }
-}
-
-/// The event `step` of the metrics: a batch.
-#[derive(Debug, Serialize, Deserialize)]
+/// The times in the event `step` of the metrics.
+#[derive(Deserialize)]
 pub struct StepEvent {
-    pub epoch: u64,
-    pub step: usize,
-    /// Of this rank's share; NaN, which becomes `null`, if the training has diverged.
-    pub loss: Option<f32>,
     /// From the arrival of the batch to the end of the optimizer's step.
     pub batch_seconds: f64,
     /// How long the training waited for the batch.
@@ -98,18 +53,23 @@ pub struct EpochEvent {
 }
 
 impl<'a> Progress<'a> {
-    /// The progress of one of the group's ranks, a process with these devices.
+    /// The progress of one of the group's ranks, a process with these devices. If a comparison
+    /// measures it, bytes and seconds count, whatever the loss is.
     pub fn new(
         args: &'a Args,
         is_measured: bool,
         devices: &Devices,
         group: &'a ProcessGroup,
     ) -> Result<Self> {
-        let metrics = args.report.metrics(group)?;
-        let profiler = args.report.profiler(group)?;
-        let (meter, timing, epoch) = (Meter::new(devices), Timing::new(), Epoch::new(0, 0));
-        let home = devices.first();
-        Ok(Self { args, is_measured, group, home, meter, metrics, profiler, timing, epoch })
+        let meter = Meter::new(devices);
+        let trace = meter.trace().clone();
+        // The repository waits for the loss of every batch. Here only a comparison does: its table shows
+        // the wait for a batch and the work on it separately.
+        let every = if is_measured { 1 } else { args.print_freq as usize };
+        let run = args.report.start(group, args.lr, Default::default())?.with_device_meter(meter);
+        let run = run.with_lines(every, args.steps.map(|steps| steps as usize));
+        let run = run.with_advice((!is_measured).then_some("try a smaller --lr"));
+        Ok(Self { args, group, run, trace, batches: 0, begun: Instant::now() })
     }
 
     /// Prints a line, on rank 0.
@@ -131,89 +91,42 @@ impl<'a> Progress<'a> {
         self.say(&format!("The number of parameters of model is {parameters}"));
     }
 
-    /// Records the steps of the replicas of one process.
-    pub fn trace(&self) -> &Trace {
-        self.meter.trace()
-    }
-
-    /// Begins an epoch of this number of batches.
-    pub fn begin_epoch(&mut self, epoch: u64, batches: usize) {
-        self.epoch = Epoch::new(epoch, batches);
-    }
-
-    /// Starts the clock of a batch, which has just come.
-    pub fn begin_batch(&mut self) -> Result<Begun> {
-        let fetch = self.epoch.free_since.elapsed();
-        self.meter.begin_step()?;
-        Ok(Begun { fetch, event: Event::record(self.home)? })
-    }
-
-    /// Stops it, and prints a line every --print-freq batches, which is a collective.
-    pub fn end_batch(
+    /// Begins the next epoch: its batches, --steps of them at most.
+    pub fn epoch<'l, D: Dataset + 'static>(
         &mut self,
-        Begun { fetch, event: begun }: Begun,
-        loss: &Tensor,
-        outputs: &Tensor,
-        labels: &Tensor,
-    ) -> Result<()> {
+        loader: &'l DataLoader<D>,
+    ) -> Result<Batches<'l, D::Batch>> {
+        self.begun = Instant::now();
+        self.batches = loader.len();
+        self.run.epoch(loader)
+    }
+
+    /// Ends a batch, and prints a line every --print-freq batches, which is a collective.
+    pub fn end_batch(&mut self, loss: &Tensor, outputs: &Tensor, labels: &Tensor) -> Result<()> {
         // As in the repository, the clock still runs.
         let [correct] = accuracy(outputs, labels, [1])?;
-        let ended = Event::record(self.home)?;
-        self.meter.end_step()?;
-        self.profiler.step()?;
-
-        let EpochEvent { batches, taken: step, .. } = self.epoch.event;
-        let batch = Batch { step, images: labels.size()[0] as usize, fetch, begun, ended };
-        self.epoch.in_flight.push(batch, [loss, &correct])?;
-        self.epoch.event.taken += 1;
-        let prints = step.is_multiple_of(self.args.print_freq as usize);
-        // The repository waits for the loss of every batch. Here only a comparison does: its table shows
-        // the wait for a batch and the work on it separately.
-        let batch_seconds = self.take_arrived(prints || self.is_measured)?;
-        if let (true, Some(batch_seconds)) = (prints, batch_seconds) {
-            let loss = self.epoch.loss.all_reduce(self.group)?;
-            let accuracy = self.epoch.accuracy.all_reduce(self.group)?;
+        self.run.mark("batch_seconds")?;
+        self.run.field("fetch_seconds", self.run.pass().fetch().as_secs_f64());
+        self.run.step([loss, &correct], labels.size()[0])?;
+        let (step, batches) = (self.run.progress().step - 1, self.batches);
+        if step.is_multiple_of(self.args.print_freq as usize) {
+            let [loss, accuracy] = self.run.pass().all_reduce(self.group)?;
+            let batch_seconds = self.run.mark_seconds();
             self.say(&format!(
                 "Epoch: [{step}/{batches}]| loss: {loss:.3} | acc: {accuracy:.3} | \
                  batch time: {batch_seconds:.3}s "
             ));
         }
-        self.epoch.free_since = Instant::now();
         Ok(())
-    }
-
-    /// Takes the numbers that have come from the device, or waits for all. Returns the seconds of the
-    /// last of these batches.
-    fn take_arrived(&mut self, waits: bool) -> Result<Option<f64>> {
-        let (epoch, mut last) = (self.epoch.event.epoch, None);
-        for (batch, [loss, correct]) in self.epoch.in_flight.arrived(waits)? {
-            let Batch { step, images, fetch, begun, ended } = batch;
-            // Behind the events came the numbers, so both have been reached.
-            let took = begun.elapsed_time(&ended)?;
-            self.timing.step_took(took);
-            let (batch_seconds, fetch_seconds) = (took.as_secs_f64(), fetch.as_secs_f64());
-            let event =
-                StepEvent { epoch, step, loss: Some(loss as f32), batch_seconds, fetch_seconds };
-            self.metrics.log("step", &event)?;
-            if !loss.is_finite() && !self.is_measured {
-                let advice =
-                    format!("the loss is {loss} at epoch {epoch}, step {step}; try a smaller --lr");
-                return Err(why_not_finite(self.group, advice));
-            }
-            self.epoch.loss.update(loss, 1);
-            self.epoch.accuracy.update(correct, images);
-            last = Some(batch_seconds);
-        }
-        Ok(last)
     }
 
     /// Prints how long the epoch took, until the device has ended its last batch.
     pub fn end_epoch(&mut self) -> Result<()> {
-        self.take_arrived(true)?;
-        let took = self.epoch.begun.elapsed();
+        let (epoch, batches) = (self.run.progress().epoch, self.batches);
+        let (taken, _) = self.run.end_pass()?.position();
+        let took = self.begun.elapsed();
         self.say(&format!("Training time {}", timedelta(took)));
-        self.epoch.event.seconds = took.as_secs_f64();
-        Ok(self.metrics.log("epoch", &self.epoch.event)?)
+        self.run.log("epoch", &EpochEvent { epoch, batches, taken, seconds: took.as_secs_f64() })
     }
 
     /// Prints what each device of this process held and did. `waited` is the time per batch in which a
@@ -224,11 +137,8 @@ impl<'a> Progress<'a> {
         optimizer: &dyn Optimizer,
         waited: Option<Duration>,
     ) -> Result<()> {
-        for report in self.meter.reports(vs, optimizer.state_bytes(), waited, &self.timing)? {
-            println!("{report}");
-            self.metrics.log("device", &report)?;
-        }
-        Ok(self.metrics.log("end", &self.timing.summary())?)
+        self.run.report_devices(vs, optimizer.state_bytes(), waited)?;
+        self.run.end()
     }
 }
 

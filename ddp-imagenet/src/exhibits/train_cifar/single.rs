@@ -1,19 +1,14 @@
 //! One device.
 
-use super::{Args, Progress};
+use super::{Progress, Setup};
 use anyhow::Result;
 use tch::nn::{ModuleT, VarStore};
-use tch_parallel::LogicalDevice;
-use tch_parallel::data::{DataLoader, DataLoaderOptions, RandomSampler};
+use tch_parallel::data::{DataLoader, RandomSampler};
 use tch_parallel::nn::NormLayer;
 
 /// Trains on `device`.
-pub fn train(
-    args: &Args,
-    device: LogicalDevice,
-    options: DataLoaderOptions,
-    mut progress: Progress<'_>,
-) -> Result<()> {
+pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {
+    let Setup { args, device, options, .. } = setup;
     // ANCHOR: train
     progress.say("==> Preparing data..");
     let (train_set, classes) = args.train_set()?;
@@ -26,11 +21,9 @@ pub fn train(
     let mut optimizer = args.optimizer(&vs)?;
     progress.say_parameters(&vs);
 
-    for epoch in 0..args.epochs {
-        progress.begin_epoch(epoch, loader.len());
-        for batch in loader.epoch(epoch)?.to(device).take(args.steps()) {
+    for _epoch in 0..args.epochs {
+        for batch in progress.epoch(&loader)? {
             let (images, labels) = batch?;
-            let begun = progress.begin_batch()?;
 
             let outputs = model.forward_t(&images, true);
             let loss = outputs.cross_entropy_for_logits(&labels);
@@ -38,7 +31,7 @@ pub fn train(
             loss.backward();
             optimizer.step()?;
 
-            progress.end_batch(begun, &loss, &outputs, &labels)?;
+            progress.end_batch(&loss, &outputs, &labels)?;
         }
         progress.end_epoch()?;
     }

@@ -1,14 +1,22 @@
-//! What the table shows, in words, beside the article's numbers: `explain.jinja` is the text.
+//! What the comparison prints: `table.jinja` is a table of time, memory and utilisation, `explain.jinja`
+//! the same in words, beside the article's numbers.
 
 use super::runs::Measured;
 use exhibit_kit::template;
+use minijinja::value::Serde;
 use minijinja::{Error, Value, context};
-use report::{DeviceReport, flag_value};
+use report::{DeviceReport, flag_value, hours};
 
 const TEXT: &str = include_str!("explain.jinja");
 
 /// Classes of CIFAR-10: the numbers in the network's output for an image.
 const CLASSES: usize = 10;
+
+/// A row for each training, and below them a row for each of its devices.
+pub fn tables_of(measured: &[Measured]) -> Result<String, Error> {
+    let trainings: Vec<_> = measured.iter().map(numbers).collect();
+    template::environment()?.render_str(include_str!("table.jinja"), context! { trainings })
+}
 
 /// Paragraphs on time and memory, and on what the article says of them.
 pub fn explain(measured: &[Measured; 5]) -> Result<String, Error> {
@@ -16,9 +24,8 @@ pub fn explain(measured: &[Measured; 5]) -> Result<String, Error> {
     template::environment()?.render_str(TEXT, context! { single, sgd, adam, ddp, apex })
 }
 
-/// What the text says of one training. Its `home` is the first device.
+/// What is said of one training.
 fn numbers(found: &Measured) -> Value {
-    let home = &found.devices[0];
     let peaks = || found.devices.iter().map(|device| device.peak);
     let highest_other = peaks().skip(1).max().unwrap_or(0);
     let gathered = found.batch_size() - found.images;
@@ -27,13 +34,13 @@ fn numbers(found: &Measured) -> Value {
         method => flag_value(&found.method),
         images => found.images,
         images_per_second => found.images_per_second(),
+        batch_seconds => found.batch_seconds,
+        fetch_seconds => found.fetch_seconds,
         fetch_percent => 100.0 * found.fetch_seconds / found.seconds(),
-        devices => found.devices.len(),
-        home => home.device.clone(),
-        peak => home.peak,
-        state => home.optimizer_state,
-        surplus => home.peak as i64 - highest_other as i64,
-        are_even => peaks().all(|peak| peak == home.peak),
+        epoch => hours(found.epoch_seconds().round() as u64),
+        is_whole_epoch => found.epoch_seconds.is_some(),
+        devices => Serde(&found.devices),
+        surplus => found.devices[0].peak as i64 - highest_other as i64,
         others => found.devices.iter().map(DeviceReport::others).max(),
         gathered,
         gathered_bytes => output_bytes(gathered),
@@ -48,6 +55,7 @@ fn output_bytes(images: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exhibits::train_cifar::Method;
     use report::{size, thousands};
 
     /// Training images of CIFAR-10.
@@ -97,5 +105,46 @@ mod tests {
         assert!((minutes(209.0, 6.0)..minutes(209.0, 7.0)).contains(&22.0));
         assert_eq!(minutes(66.0, 5.0), 5.5);
         assert_says("66 batches of 5 s take 5.5 minutes");
+    }
+
+    /// S4.44 and S4.45: 22 minutes, and 5.
+    #[test]
+    fn the_articles_numbers_make_this_table() {
+        let device = |index| DeviceReport {
+            device: format!("cuda:{index}"),
+            live: 0,
+            peak: 10 << 30,
+            parameters: 0,
+            gradients: 0,
+            optimizer_state: 0,
+            idle_share: 0.01,
+        };
+        let article = |method: Method, images, devices, batches, batch_seconds| Measured {
+            name: format!("{}, SGD", flag_value(&method)),
+            method,
+            images,
+            devices: (0..devices).map(device).collect(),
+            batches,
+            batch_seconds,
+            fetch_seconds: 0.0,
+            epoch_seconds: None,
+        };
+        let text = tables_of(&[
+            article(Method::Single, 240, 1, 209, 6.3),
+            article(Method::DataParallel, 192, 4, 66, 5.0),
+        ])
+        .unwrap();
+        let rows: Vec<_> =
+            text.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>()).collect();
+        let trainings: [Vec<_>; 2] = [
+            "single, SGD 1 x 240 6.300 s 0.000 s 0:21:57 projected 38.1",
+            "data-parallel, SGD 4 x 192 5.000 s 0.000 s 0:05:30 projected 153.6",
+        ]
+        .map(|row| row.split_whitespace().collect());
+        assert_eq!(rows[..2], trainings);
+        let devices = &rows[4..];
+        let first = ["single,", "SGD", "cuda:0", "10.0", "GiB", "10,737,418,240", "99", "%"];
+        assert_eq!(devices[0], first);
+        assert_eq!(devices[4], ["cuda:3", "10.0", "GiB", "10,737,418,240", "99", "%"]);
     }
 }
