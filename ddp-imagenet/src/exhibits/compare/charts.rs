@@ -3,15 +3,18 @@
 use super::runs::Measured;
 use exhibit_kit::comparison::{device_bars, memory_bars};
 use exhibit_kit::plot::{self, Bars, Group, Unit};
+use report::DeviceReport;
 use std::path::Path;
 use tch_parallel::Result;
 
 /// Writes speed.svg, memory.svg and utilisation.svg into the directory.
 pub fn save(directory: &Path, measured: &[Measured]) -> Result<()> {
+    let devices = measured.iter().map(|found| (found.name.clone(), &*found.devices));
+    let trainings: Vec<_> = devices.collect();
     for (name, chart) in [
         ("speed.svg", speed(measured)),
-        ("memory.svg", memory(measured)),
-        ("utilisation.svg", utilisation(measured)),
+        ("memory.svg", memory(&trainings)),
+        ("utilisation.svg", utilisation(&trainings)),
     ] {
         report::save(directory.join(name), &plot::bars(&chart)?)?;
     }
@@ -33,18 +36,18 @@ fn speed(measured: &[Measured]) -> Bars {
     }
 }
 
-fn memory(measured: &[Measured]) -> Bars {
+fn memory(trainings: &[(String, &[DeviceReport])]) -> Bars {
     let others = "buckets of gradients, memory of a batch";
     let names = ["optimizer's state", others, "activations and their gradients"];
-    memory_bars(names, measured)
+    memory_bars(names, trainings)
 }
 
-fn utilisation(measured: &[Measured]) -> Bars {
+fn utilisation(trainings: &[(String, &[DeviceReport])]) -> Bars {
     device_bars(
         "Utilisation in a training step",
         "share of a batch's time in which the device works",
         Unit::Other("%".into()),
         &[("utilisation", |device| 100.0 * (1.0 - device.idle_share))],
-        measured,
+        trainings,
     )
 }
