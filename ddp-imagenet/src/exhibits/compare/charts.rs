@@ -2,7 +2,7 @@
 
 use super::runs::Measured;
 use exhibit_kit::comparison::{device_bars, memory_bars};
-use exhibit_kit::plot::{self, Bars, Group, Unit};
+use exhibit_kit::plot::{self, Bars, Unit};
 use report::DeviceReport;
 use std::path::Path;
 use tch_parallel::Result;
@@ -22,18 +22,9 @@ pub fn save(directory: &Path, measured: &[Measured]) -> Result<()> {
 }
 
 fn speed(measured: &[Measured]) -> Bars {
-    let group = |found: &Measured| Group {
-        name: found.name.clone(),
-        values: vec![vec![found.images_per_second()]],
-    };
-    Bars {
-        title: "Speed of a training".into(),
-        axis: "images a second, the waiting for batches included".into(),
-        unit: Unit::Other(String::new()),
-        parts: vec!["images/s".into()],
-        members: vec!["all devices".into()],
-        groups: measured.iter().map(group).collect(),
-    }
+    let axis = "images a second, the waiting for batches included";
+    let groups = measured.iter().map(|found| (found.name.clone(), vec![found.images_per_second()]));
+    Bars::undivided("Speed of a training", axis, "", "images/s", &["all devices"], groups)
 }
 
 fn memory(trainings: &[(String, &[DeviceReport])]) -> Bars {
