@@ -1,7 +1,6 @@
 //! The flags that several methods have; those of a single one stand with it in `methods`.
 
-use clap::builder::RangedU64ValueParser;
-use report::MnistArgs;
+use report::{MnistArgs, positive};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,13 +13,13 @@ use tch_parallel::{Error, Result};
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
     /// Passes over the training set, shared by all workers.
-    #[arg(long, default_value_t = 3, value_parser = count())]
+    #[arg(long, default_value_t = 3, value_parser = positive())]
     pub epochs: usize,
     /// Batch size of each worker.
-    #[arg(long, default_value_t = 32, value_parser = count())]
+    #[arg(long, default_value_t = 32, value_parser = positive())]
     pub batch_size: usize,
     /// Learning rate.
-    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
+    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = rate)]
     pub lr: f64,
     /// Seed of the initial weights.
     #[arg(long, default_value_t = 0)]
@@ -56,7 +55,7 @@ impl TrainArgs {
 
     /// How many batches all workers do together: every method sees the same number of samples.
     pub fn batches(&self, samples: usize) -> usize {
-        // An IDX file counts its samples, and `count` the epochs, with 32 bits.
+        // An IDX file counts its samples, and `positive` the epochs, with 32 bits.
         (samples * self.epochs).div_ceil(self.batch_size)
     }
 
@@ -106,7 +105,7 @@ impl MeetingArgs {
 #[derive(Debug, clap::Args)]
 pub struct ServerArgs {
     /// Number of server ranks, each with an equal shard of θ; all other ranks are workers.
-    #[arg(long, default_value_t = 1, value_parser = count())]
+    #[arg(long, default_value_t = 1, value_parser = positive())]
     pub servers: usize,
     #[command(flatten)]
     pub train: TrainArgs,
@@ -135,13 +134,8 @@ impl ServerArgs {
     }
 }
 
-/// Parses a count: at least 1, and within 32 bits, so that two counts can be multiplied.
-pub fn count() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=u32::MAX.into())
-}
-
 /// Parses a learning rate: 0 would learn nothing, and a negative one would raise the loss.
-pub fn positive(text: &str) -> Result<f64, String> {
+pub fn rate(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().map_err(|error| error.to_string())?;
     let is_rate = number.is_finite() && number > 0.0;
     is_rate.then_some(number).ok_or_else(|| format!("{number} is not a finite number above 0"))

@@ -147,9 +147,10 @@ impl Resume {
     }
 }
 
-/// The parser of a flag's number, at least 1: `#[arg(long, value_parser = report::positive())]`.
+/// The parser of a flag's number, at least 1, and within 32 bits, so that two can be multiplied:
+/// `#[arg(long, value_parser = report::positive())]`.
 pub fn positive() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
+    RangedU64ValueParser::new().range(1..=u32::MAX.into())
 }
 
 /// The value of a flag, as the user writes it.

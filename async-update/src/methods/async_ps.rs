@@ -2,7 +2,7 @@
 //! asynchronous update.
 
 use super::Method;
-use crate::args::{ServerArgs, count};
+use crate::args::ServerArgs;
 use crate::model;
 use crate::server::Shards;
 use tch::Tensor;
@@ -16,13 +16,13 @@ use tch_parallel::Result;
   launch -n 5 async-update async-ps --sync-every 8          all meet after every 8 updates")]
 pub struct AsyncPsArgs {
     /// Batches between two fetches of θ.
-    #[arg(long, default_value_t = 1, value_parser = count())]
+    #[arg(long, default_value_t = 1, value_parser = report::positive())]
     pub n_fetch: usize,
     /// Batches whose gradients are pushed at once.
-    #[arg(long, default_value_t = 1, value_parser = count())]
+    #[arg(long, default_value_t = 1, value_parser = report::positive())]
     pub n_push: usize,
     /// Make all workers wait for each other after every UPDATES updates of each, at their next fetch.
-    #[arg(long, value_name = "UPDATES", value_parser = count())]
+    #[arg(long, value_name = "UPDATES", value_parser = report::positive())]
     pub sync_every: Option<usize>,
     /// Divide the learning rate for a gradient by its staleness.
     #[arg(long)]

@@ -2,7 +2,7 @@
 //! Choromanska and LeCun 2015).
 
 use super::Method;
-use crate::args::{ServerArgs, count};
+use crate::args::ServerArgs;
 use crate::server::Shards;
 use tch::Tensor;
 use tch_parallel::Error;
@@ -13,7 +13,7 @@ use tch_parallel::Result;
   launch -n 5 async-update easgd --tau 4 --rho 2")]
 pub struct EasgdArgs {
     /// Batches between two exchanges with the centre.
-    #[arg(long, default_value_t = 4, value_parser = count())]
+    #[arg(long, default_value_t = 4, value_parser = report::positive())]
     pub tau: usize,
     /// Strength of the tie: in an exchange worker and centre each move by lr · rho of their distance.
     /// With p workers, p · lr · rho should be below 1, or the centre overshoots.

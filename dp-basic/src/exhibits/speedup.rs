@@ -124,18 +124,13 @@ fn table(rows: &[Row]) -> Result<String> {
 }
 
 fn bars(rows: &[Row]) -> tch_parallel::Result<String> {
-    let groups = rows.iter().map(|(replicas, seconds)| plot::Group {
-        name: format!("{replicas} replica{}", if *replicas == 1 { "" } else { "s" }),
-        values: seconds.map(|seconds| vec![1e3 * seconds]).to_vec(),
+    let groups = rows.iter().map(|(replicas, seconds)| {
+        let name = format!("{replicas} replica{}", if *replicas == 1 { "" } else { "s" });
+        (name, seconds.map(|seconds| 1e3 * seconds).to_vec())
     });
-    plot::bars(&plot::Bars {
-        title: "Time of a training step".into(),
-        axis: "time of a step".into(),
-        unit: plot::Unit::Other("ms".into()),
-        parts: vec!["a step".into()],
-        members: vec!["loss on one device".into(), "loss on every device".into()],
-        groups: groups.collect(),
-    })
+    let (title, axis) = ("Time of a training step", "time of a step");
+    let members = ["loss on one device", "loss on every device"];
+    plot::bars(&plot::Bars::undivided(title, axis, "ms", "a step", &members, groups))
 }
 
 #[cfg(test)]

@@ -3,35 +3,27 @@
 use crate::plot::{Bars, Group, Unit};
 use report::DeviceReport;
 
-/// The result of one training of a comparison.
-pub trait Measured {
-    /// The training's name in charts.
-    fn name(&self) -> String;
-
-    /// The reports of its devices, in their order.
-    fn devices(&self) -> &[DeviceReport];
-}
-
 /// A part of a device's bar: its name, and how long it is.
 pub type Part<'a> = (&'a str, fn(&DeviceReport) -> f64);
 
-/// A chart with a group of bars for each training and a bar for each device.
-pub fn device_bars<M: Measured>(
+/// A chart with a group of bars for each training and a bar for each device. A training has a name, and
+/// the reports of its devices, in their order.
+pub fn device_bars(
     title: &str,
     axis: &str,
     unit: Unit,
     parts: &[Part<'_>],
-    measured: &[M],
+    trainings: &[(String, &[DeviceReport])],
 ) -> Bars {
     // The devices of the training that has the most; the others get empty bars for those that they
     // do not use.
-    let devices = measured.iter().map(M::devices).max_by_key(|devices| devices.len());
+    let devices = trainings.iter().map(|(_, own)| *own).max_by_key(|own| own.len());
     let devices = devices.unwrap_or_default();
-    let group = |training: &M| {
+    let group = |(name, own): &(String, &[DeviceReport])| {
         let bar = |device| parts.iter().map(|(_, length)| length(device)).collect();
-        let mut values: Vec<_> = training.devices().iter().map(bar).collect();
+        let mut values: Vec<_> = own.iter().map(bar).collect();
         values.resize(devices.len(), vec![0.0; parts.len()]);
-        Group { name: training.name(), values }
+        Group { name: name.clone(), values }
     };
     Bars {
         title: title.into(),
@@ -39,40 +31,31 @@ pub fn device_bars<M: Measured>(
         unit,
         parts: parts.iter().map(|(name, _)| name.to_string()).collect(),
         members: devices.iter().map(|device| device.device.clone()).collect(),
-        groups: measured.iter().map(group).collect(),
+        groups: trainings.iter().map(group).collect(),
     }
 }
 
-/// A chart of the peak memory of each device. The arguments name the optimizer's state,
+/// A chart of the peak memory of each device, as in [`device_bars`]. The arguments name the optimizer's state,
 /// [`others`](DeviceReport::others) and [`activations`](DeviceReport::activations).
-pub fn memory_bars<M: Measured>([state, others, activations]: [&str; 3], measured: &[M]) -> Bars {
+pub fn memory_bars(
+    [state, others, activations]: [&str; 3],
+    trainings: &[(String, &[DeviceReport])],
+) -> Bars {
     let parts: [Part<'_>; 4] = [
         ("parameters", |device| device.parameters as f64),
         (state, |device| device.optimizer_state as f64),
         (others, |device| device.others() as f64),
         (activations, |device| device.activations() as f64),
     ];
-    device_bars("Peak memory of a training step", "peak memory", Unit::Bytes, &parts, measured)
+    device_bars("Peak memory of a training step", "peak memory", Unit::Bytes, &parts, trainings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    struct Trained(&'static str, Vec<DeviceReport>);
-
-    impl Measured for Trained {
-        fn name(&self) -> String {
-            self.0.into()
-        }
-
-        fn devices(&self) -> &[DeviceReport] {
-            &self.1
-        }
-    }
-
-    /// A training on one device, and one on two.
-    fn trained() -> [Trained; 2] {
+    #[test]
+    fn a_device_that_a_training_does_not_use_has_an_empty_bar() {
         let device = |index: usize| DeviceReport {
             device: format!("cpu:{index}"),
             live: 30 + index,
@@ -82,12 +65,9 @@ mod tests {
             optimizer_state: 5,
             idle_share: 0.5,
         };
-        [Trained("single", vec![device(0)]), Trained("ddp", vec![device(0), device(1)])]
-    }
-
-    #[test]
-    fn a_device_that_a_training_does_not_use_has_an_empty_bar() {
-        let chart = memory_bars(["state", "buckets", "activations"], &trained());
+        let (one, two) = ([device(0)], [device(0), device(1)]);
+        let trained = [("single".to_owned(), &one[..]), ("ddp".to_owned(), &two[..])];
+        let chart = memory_bars(["state", "buckets", "activations"], &trained);
         assert_eq!(chart.parts, ["parameters", "state", "buckets", "activations"]);
         assert_eq!(chart.members, ["cpu:0", "cpu:1"]);
         assert_eq!(chart.groups[0].values, [[10.0, 5.0, 5.0, 80.0], [0.0; 4]]);

@@ -34,5 +34,5 @@
 mod devices;
 mod training;
 
-pub use devices::{Measured, device_bars, memory_bars};
+pub use devices::{device_bars, memory_bars};
 pub use training::{Comparison, Metrics, Training, Workers, equal_share, is_measured};

@@ -41,6 +41,31 @@ pub struct Group {
     pub values: Vec<Vec<f64>>,
 }
 
+impl Bars {
+    /// A chart whose bars have a single part. A group has a name, and a value for each member.
+    pub fn undivided(
+        title: &str,
+        axis: &str,
+        unit: &str,
+        part: &str,
+        members: &[&str],
+        groups: impl Iterator<Item = (String, Vec<f64>)>,
+    ) -> Bars {
+        let group = |(name, values): (String, Vec<f64>)| Group {
+            name,
+            values: values.into_iter().map(|value| vec![value]).collect(),
+        };
+        Bars {
+            title: title.into(),
+            axis: axis.into(),
+            unit: Unit::Other(unit.into()),
+            parts: vec![part.into()],
+            members: members.iter().map(|member| member.to_string()).collect(),
+            groups: groups.map(group).collect(),
+        }
+    }
+}
+
 /// The unit of values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unit {

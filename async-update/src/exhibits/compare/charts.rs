@@ -1,7 +1,7 @@
 //! Losses, batches and staleness as SVG files.
 
 use super::runs::Measured;
-use exhibit_kit::plot::{self, Axis, Bars, Group, Lines, Scale, Series, Unit};
+use exhibit_kit::plot::{self, Axis, Bars, Lines, Scale, Series};
 use tch_parallel::Result;
 
 /// A curve has this many points, each the mean of several batches: the losses of single batches
@@ -63,19 +63,14 @@ fn mean(points: &[(f64, f64)]) -> (f64, f64) {
 
 /// How many batches there were in a second.
 fn batches(equal: &[Measured], slow: &[Measured]) -> Result<String> {
-    let rate = |found: &Measured| vec![found.outcome.batches as f64 / found.outcome.seconds];
-    let group = |(equal, slow): (&Measured, &Measured)| Group {
-        name: equal.method.into(),
-        values: vec![rate(equal), rate(slow)],
+    let rate = |found: &Measured| found.outcome.batches as f64 / found.outcome.seconds;
+    let group = |(equal, slow): (&Measured, &Measured)| {
+        (equal.method.to_owned(), vec![rate(equal), rate(slow)])
     };
-    plot::bars(&Bars {
-        title: "Gradients that went into the model".into(),
-        axis: "batches a second, all workers together".into(),
-        unit: Unit::Other(String::new()),
-        parts: vec!["batches/s".into()],
-        members: vec!["equal workers".into(), "one slow".into()],
-        groups: equal.iter().zip(slow).map(group).collect(),
-    })
+    let title = "Gradients that went into the model";
+    let axis = "batches a second, all workers together";
+    let (members, groups) = (["equal workers", "one slow"], equal.iter().zip(slow).map(group));
+    plot::bars(&Bars::undivided(title, axis, "", "batches/s", &members, groups))
 }
 
 fn staleness(measured: &[Measured]) -> Result<String> {

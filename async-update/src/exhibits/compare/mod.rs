@@ -9,7 +9,7 @@
 mod charts;
 mod runs;
 
-use crate::args::{count, positive};
+use crate::args::rate;
 use anyhow::Result;
 use charts::CHARTS;
 use clap::value_parser;
@@ -44,10 +44,10 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value_t = 5, value_parser = value_parser!(u32).range(2..=1000))]
     slowdown: u32,
     /// Passes over the training set, shared by all workers.
-    #[arg(long, default_value_t = 3, value_parser = count())]
+    #[arg(long, default_value_t = 3, value_parser = report::positive())]
     epochs: usize,
     /// Learning rate of all methods.
-    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = positive)]
+    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = rate)]
     lr: f64,
     #[command(flatten)]
     plot: PlotArgs,

@@ -1,11 +1,11 @@
 //! Whether the ring computes what c10d's all-reduce and the parameter server compute.
 
-use crate::args::{MeetingArgs, count};
+use crate::args::MeetingArgs;
 use crate::link::Link;
 use crate::methods::{Method, SyncPs};
 use crate::ring::all_reduce;
 use anyhow::{Result, ensure};
-use report::println;
+use report::{positive, println};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
 
@@ -16,7 +16,7 @@ use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
   launch -n 4 async-update ring check --elements 7   seven numbers on each rank")]
 pub struct Args {
     /// Random numbers on each rank; may be given several times.
-    #[arg(long, default_values = ["1", "17", "101770"], value_parser = count())]
+    #[arg(long, default_values = ["1", "17", "101770"], value_parser = positive())]
     elements: Vec<usize>,
     #[command(flatten)]
     meeting: MeetingArgs,

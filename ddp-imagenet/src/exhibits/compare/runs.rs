@@ -4,7 +4,7 @@ use super::args::CompareArgs;
 use crate::args::data::DataArgs;
 use crate::exhibits::train_cifar::{EpochEvent, Method, OptimizerKind, StepEvent};
 use anyhow::Result;
-use exhibit_kit::comparison::{self, Comparison, Training, Workers};
+use exhibit_kit::comparison::{Comparison, Training, Workers};
 use report::{DeviceReport, Meter, eprintln, flag_value, median};
 use std::ffi::OsString;
 use tch_parallel::LogicalDevice;
@@ -47,16 +47,6 @@ impl Measured {
     /// How long an epoch takes: measured, or else projected from the batches that were run.
     pub fn epoch_seconds(&self) -> f64 {
         self.epoch_seconds.unwrap_or(self.batches as f64 * self.seconds())
-    }
-}
-
-impl comparison::Measured for Measured {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn devices(&self) -> &[DeviceReport] {
-        &self.devices
     }
 }
 

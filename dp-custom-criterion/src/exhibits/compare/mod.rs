@@ -34,7 +34,8 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     let measured = Method::value_variants().iter().map(run).collect::<Result<Vec<_>>>()?;
     print!("{}", template::environment()?.render_str(TEXT, numbers(&measured, &runs))?);
     let uses = ["Adam's state", "buckets of gradients", "activations, outputs and their gradients"];
-    args.svg.save(|| plot::bars(&memory_bars(uses, &measured)))?;
+    let trainings = measured.iter().map(|found| (flag_value(&found.method), &*found.devices));
+    args.svg.save(|| plot::bars(&memory_bars(uses, &trainings.collect::<Vec<_>>())))?;
     if let Some(budget) = args.budget {
         print!("\n{}", budget::table_of(&runs, &measured, budget)?);
     }

@@ -5,7 +5,7 @@ use crate::args::method::Method;
 use crate::data::{Corpus, Pair};
 use crate::model::ModelOptions;
 use anyhow::Result;
-use exhibit_kit::comparison::{self, Comparison, Training, Workers, equal_share};
+use exhibit_kit::comparison::{Comparison, Training, Workers, equal_share};
 use report::{DeviceReport, Summary, eprintln, flag_value};
 use std::ffi::OsString;
 use std::fs;
@@ -33,16 +33,6 @@ pub struct Measured {
     pub devices: Vec<DeviceReport>,
     /// The median over the steps; of the ranks, the slowest.
     pub step_seconds: f64,
-}
-
-impl comparison::Measured for Measured {
-    fn name(&self) -> String {
-        flag_value(&self.method)
-    }
-
-    fn devices(&self) -> &[DeviceReport] {
-        &self.devices
-    }
 }
 
 impl<'a> Runs<'a> {
