@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tch::{Kind, Tensor};
 
 /// Tensors by name.
@@ -65,56 +65,78 @@ pub fn to_bytes(tensors: &NamedTensors) -> Result<Vec<u8>> {
 
 /// The tensors in such a file; otherwise the reason why it is invalid or incomplete.
 pub fn from_bytes(bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
-    read(&mut Cursor::new(bytes), |_, _| None)
+    read(&mut Cursor::new(bytes), |_, _| Ok(None))
 }
 
 /// Reads such a file, and nothing of it but its header and what is returned. `rows` tells by a tensor's
 /// name and shape which of its rows to read; all for `None`.
 pub fn read(
     file: &mut (impl Read + Seek),
-    rows: impl Fn(&str, &[usize]) -> Option<Range<usize>>,
+    rows: impl Fn(&str, &[usize]) -> Result<Option<Range<usize>>>,
 ) -> Result<(NamedTensors, Metadata)> {
-    let cut_off = |_: io::Error| unreadable(SafeTensorError::InvalidHeaderLength);
-    let length = file.seek(SeekFrom::End(0)).map_err(cut_off)?;
+    let length = file.seek(SeekFrom::End(0)).map_err(failed)?;
     let mut header_length = [0; 8];
-    file.seek(SeekFrom::Start(0)).map_err(cut_off)?;
-    file.read_exact(&mut header_length).map_err(cut_off)?;
+    file.seek(SeekFrom::Start(0)).map_err(failed)?;
+    file.read_exact(&mut header_length).map_err(failed)?;
     let header_length = u64::from_le_bytes(header_length);
     let data_length = length.checked_sub(8).and_then(|rest| rest.checked_sub(header_length));
     let Some(data_length) = data_length else {
         return Err(unreadable(SafeTensorError::InvalidHeaderLength));
     };
+    if header_length > LONGEST_HEADER {
+        return Err(unreadable(SafeTensorError::HeaderTooLarge));
+    }
     let mut header = vec![0; header_length as usize];
-    file.read_exact(&mut header).map_err(cut_off)?;
+    file.read_exact(&mut header).map_err(failed)?;
     let header: tensor::Metadata = serde_json::from_slice(&header)
         .map_err(|_| unreadable(SafeTensorError::InvalidHeaderDeserialization))?;
 
-    let described = header.tensors();
-    if described.values().map(|it| it.data_offsets.1 as u64).max().unwrap_or(0) != data_length {
-        return Err(unreadable(SafeTensorError::MetadataIncompleteBuffer));
-    }
+    let mut described: Vec<_> = header.tensors().into_iter().collect();
+    described.sort_by_key(|(_, info)| info.data_offsets);
     let mut tensors = NamedTensors::new();
+    let mut next = 0;
     for (name, info) in described {
         let (begin, end) = info.data_offsets;
+        if begin != next {
+            return Err(unreadable(SafeTensorError::InvalidOffset(name)));
+        }
         let elements = info.shape.iter().try_fold(1usize, |product, it| product.checked_mul(*it));
         let bytes = elements.and_then(|count| count.checked_mul(info.dtype.size()));
-        if end.checked_sub(begin) != bytes {
+        if bytes.is_none() || end.checked_sub(begin) != bytes {
             return Err(unreadable(SafeTensorError::TensorInvalidInfo));
         }
+        if end as u64 > data_length {
+            return Err(unreadable(SafeTensorError::MetadataIncompleteBuffer));
+        }
+        next = end;
         let mut shape = info.shape.clone();
         let mut range = begin..end;
-        if let (Some(rows), Some(all)) = (rows(&name, &info.shape), info.shape.first()) {
+        if let (Some(rows), Some(all)) = (rows(&name, &info.shape)?, info.shape.first()) {
             let row = (end - begin) / all.max(&1);
             range = begin + rows.start * row..begin + rows.end * row;
             shape[0] = rows.len();
         }
         let mut bytes = vec![0; range.len()];
-        file.seek(SeekFrom::Start(8 + header_length + range.start as u64)).map_err(cut_off)?;
-        file.read_exact(&mut bytes).map_err(cut_off)?;
+        file.seek(SeekFrom::Start(8 + header_length + range.start as u64)).map_err(failed)?;
+        file.read_exact(&mut bytes).map_err(failed)?;
         let view = TensorView::new(info.dtype, shape, &bytes).map_err(unreadable)?;
         tensors.insert(name, Tensor::try_from(view)?);
     }
+    if next as u64 != data_length {
+        return Err(unreadable(SafeTensorError::MetadataIncompleteBuffer));
+    }
     Ok((tensors, header.metadata().clone().unwrap_or_default()))
+}
+
+/// As in the library itself.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+/// Without the path, which only the caller knows.
+fn failed(source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::UnexpectedEof => unreadable(SafeTensorError::InvalidHeaderLength),
+        _ => Error::Io { operation: "read", path: PathBuf::new(), source },
+    }
 }
 
 const SAFETENSORS: &str = "safetensors";
@@ -170,13 +192,16 @@ impl<S: Source> View for Fetched<'_, S> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let mut bytes = vec![0; self.data_len()];
-        // After a failure, the file is given up.
+        // After a failure the file is given up, so nothing more is fetched or written.
         if self.failure.borrow().is_none() {
+            let mut bytes = vec![0; self.data_len()];
             let copy = |tensor: Tensor| Ok(tensor.f_copy_data_u8(&mut bytes, tensor.numel())?);
-            self.failure.replace(self.source.fetch().and_then(copy).err());
+            match self.source.fetch().and_then(copy) {
+                Ok(()) => return bytes.into(),
+                Err(error) => self.failure.replace(Some(error)),
+            };
         }
-        bytes.into()
+        Cow::Borrowed(&[])
     }
 
     fn data_len(&self) -> usize {
@@ -199,5 +224,47 @@ mod tests {
             error.unwrap_err().to_string(),
             "fc.weight.momentum_buffer is sparse, but must be dense: sparse tensors are not saved"
         );
+    }
+    /// A file with this header and as many zeros as data.
+    fn file(header: &str, data: usize) -> Vec<u8> {
+        let length = (header.len() as u64).to_le_bytes();
+        [&length, header.as_bytes(), &vec![0; data]].concat()
+    }
+
+    #[test]
+    fn a_header_that_does_not_describe_the_data_is_refused() {
+        let one = |shape: &str, offsets: &str| {
+            format!(r#""a":{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}"#)
+        };
+        let sound = format!("{{{}}}", one("[2]", "[0,8]"));
+        assert_eq!(from_bytes(&file(&sound, 8)).unwrap().0["a"].size(), [2]);
+        let again = one("[2]", "[0,8]").replace("\"a\"", "\"b\"");
+        let refused = [
+            (format!("{{{}}}", one("[2]", "[0,8]")), 7),
+            (format!("{{{}}}", one("[2]", "[0,8]")), 9),
+            (format!("{{{}}}", one("[3]", "[0,8]")), 8),
+            (format!("{{{}}}", one("[2]", "[4,12]")), 12),
+            (format!("{{{},{again}}}", one("[2]", "[0,8]")), 8),
+            (format!("{{{}}}", one("[4294967296,4294967296]", "[18446744073709551615,0]")), 0),
+            ("{]".to_owned(), 0),
+        ];
+        for (header, data) in refused {
+            assert!(from_bytes(&file(&header, data)).is_err(), "{header} and {data} bytes");
+        }
+        for cut_off in [0, 7, 8, 20] {
+            assert!(from_bytes(&file(&sound, 8)[..cut_off]).is_err(), "{cut_off} bytes");
+        }
+    }
+
+    #[test]
+    fn only_the_rows_that_are_asked_for_are_read() {
+        let table = Tensor::arange(6, (Kind::Float, tch::Device::Cpu)).view([3, 2]);
+        let bytes = to_bytes(&NamedTensors::from([("a".into(), table.shallow_clone())])).unwrap();
+        let (read, _) = read(&mut Cursor::new(bytes), |name, size| {
+            assert_eq!((name, size), ("a", &[3, 2][..]));
+            Ok(Some(1..3))
+        })
+        .unwrap();
+        assert_eq!(read["a"], table.narrow(0, 1, 2));
     }
 }

@@ -6,8 +6,8 @@ use super::pytorch;
 use super::sharded::{Saved, Sharding, while_gathering};
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::File;
+use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{self, Metadata, NamedTensors, Source};
@@ -27,8 +27,8 @@ pub(super) struct Contents {
     pub(super) metadata: Metadata,
 }
 
-/// Has rank 0 write a file that replaces `path` once it is complete. A collective, which returns the
-/// same on all ranks. Where the model is sharded, all have the contents, otherwise only rank 0.
+/// Has rank 0 write a file that replaces `path` once it is complete. A collective, which succeeds on all
+/// ranks or fails on all. Where the model is sharded, all have the contents, otherwise only rank 0.
 pub(super) fn write_together(
     operation: &'static str,
     path: &Path,
@@ -73,19 +73,36 @@ fn is_pytorchs(path: &Path) -> bool {
 /// Reads a file that [`write_together`] or Python has written, in whichever of the formats. Of tensors
 /// that are sharded, only this rank's rows.
 pub(super) fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, Metadata)> {
-    let mut file = File::open(path).map_err(Error::io("read", path))?;
+    let failed = || Error::io("read", path);
+    let mut file = File::open(path).map_err(failed())?;
+    if file.metadata().map_err(failed())?.is_file() {
+        return parse(path, &mut file, sharding);
+    }
+    // A pipe can only be read from its beginning to its end.
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(failed())?;
+    parse(path, &mut Cursor::new(bytes), sharding)
+}
+
+fn parse(
+    path: &Path,
+    file: &mut (impl Read + Seek),
+    sharding: &Sharding,
+) -> Result<(NamedTensors, Metadata)> {
+    let failed = || Error::io("read", path);
     let mut begin = Vec::new();
-    file.by_ref().take(9).read_to_end(&mut begin).map_err(Error::io("read", path))?;
+    file.by_ref().take(9).read_to_end(&mut begin).map_err(failed())?;
     match begin[..] {
         [] => Err(Error::format(path, "an empty file", WRITTEN)),
         // The length of the header, which is an object of JSON.
-        [_, _, _, _, _, _, _, _, b'{', ..] => safetensors(path, &mut file, sharding),
+        [_, _, _, _, _, _, _, _, b'{', ..] => safetensors(path, file, sharding),
         [b'P'] | [b'P', b'K', ..] => {
-            let bytes = fs::read(path).map_err(Error::io("read", path))?;
+            let mut bytes = begin;
+            file.read_to_end(&mut bytes).map_err(failed())?;
             let (mut tensors, metadata) = pytorch::from_bytes(path, &bytes)?;
             for (name, tensor) in &mut tensors {
                 let size: Vec<_> = tensor.size().iter().map(|&length| length as usize).collect();
-                if let Some(rows) = sharding.rows(name, &size) {
+                if let Some(rows) = sharding.rows(path, name, &size)? {
                     *tensor = tensor.f_narrow_copy(0, rows.start as i64, rows.len() as i64)?;
                 }
             }
@@ -100,17 +117,20 @@ pub(super) fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, Me
         [_, _, _, _, _, _, _, _, _, ..] => {
             Err(Error::format(path, "neither safetensors nor PyTorch's format", WRITTEN))
         }
-        _ => safetensors(path, &mut file, sharding),
+        _ => safetensors(path, file, sharding),
     }
 }
 
 fn safetensors(
     path: &Path,
-    file: &mut File,
+    file: &mut (impl Read + Seek),
     sharding: &Sharding,
 ) -> Result<(NamedTensors, Metadata)> {
-    named_tensors::read(file, |name, size| sharding.rows(name, size)).map_err(|error| {
-        Error::format(path, format!("not a complete safetensors file ({error})"), WRITTEN)
+    let read = named_tensors::read(file, |name, size| sharding.rows(path, name, size));
+    read.map_err(|error| match error {
+        Error::Io { operation, source, .. } => Error::Io { operation, path: path.into(), source },
+        error @ Error::Format { .. } => error,
+        error => Error::format(path, format!("not a complete safetensors file ({error})"), WRITTEN),
     })
 }
 

@@ -8,6 +8,7 @@ use crate::distributed::fsdp::shards::{Shard, shard_of};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::named_tensors::{Source, refuse_sparse};
@@ -30,9 +31,14 @@ impl Sharding {
         self.0.is_empty()
     }
 
-    /// Fails unless the model is sharded over this group.
+    /// Fails unless the model is sharded over this group, and all of it over the same ranks.
     pub(super) fn check(&self, group: &ProcessGroup) -> Result<()> {
-        match self.0.values().all(|(_, it)| Arc::ptr_eq(&it.mesh.world.inner, &group.inner)) {
+        let meshes = || self.0.values().map(|(_, shard)| &shard.mesh);
+        let is_ours = |mesh: &Mesh| Arc::ptr_eq(&mesh.world.inner, &group.inner);
+        let is_first = |mesh: &Mesh| {
+            meshes().next().is_some_and(|first| Arc::ptr_eq(&mesh.shard.inner, &first.shard.inner))
+        };
+        match meshes().all(|mesh| is_ours(mesh) && is_first(mesh)) {
             true => Ok(()),
             false => Err(Error::argument(
                 "group",
@@ -59,13 +65,26 @@ impl Sharding {
         })
     }
 
-    /// Which rows of a tensor in a file are this rank's; `None` for all.
-    pub(super) fn rows(&self, name: &str, size: &[usize]) -> Option<Range<usize>> {
+    /// Which rows of a tensor in the file `path` are this rank's; `None` for all.
+    pub(super) fn rows(
+        &self,
+        path: &Path,
+        name: &str,
+        size: &[usize],
+    ) -> Result<Option<Range<usize>>> {
         let inner = [MODEL, OPTIMIZER, "module."].iter().find_map(|it| name.strip_prefix(it));
-        let (rows, shard) = self.parameter(name).or_else(|| self.parameter(inner?))?;
-        let is_whole = size.iter().map(|&length| length as i64).eq(shard.size.iter().copied());
+        let of = |name| Some((name, self.parameter(name)?));
+        let Some((name, (rows, shard))) = of(name).or_else(|| of(inner?)) else { return Ok(None) };
+        if size.is_empty() {
+            // A number in the optimizer's state.
+            return Ok(None);
+        }
+        if !size.iter().map(|&length| length as i64).eq(shard.size.iter().copied()) {
+            let found = format!("{name} has the shape {size:?}");
+            return Err(Error::format(path, found, format!("{:?}, as in the model", shard.size)));
+        }
         let begin = shard.begin as usize;
-        is_whole.then(|| begin..begin + rows.size()[0] as usize)
+        Ok(Some(begin..begin + rows.size()[0] as usize))
     }
 }
 

@@ -3,7 +3,6 @@
 use super::file::{self, Contents, write_together};
 use super::sharded::Sharding;
 use crate::distributed::ProcessGroup;
-use crate::distributed::fsdp::shards::shard_of;
 use crate::{Error, Result};
 use std::path::Path;
 use tch::nn::VarStore;
@@ -56,6 +55,9 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
     let variables = named_variables(vs);
     let sharding = Sharding::of(&variables);
     sharding.check(group)?;
+    if !sharding.is_empty() {
+        group.refuse_python("checkpoint::save", 0..group.world_size())?;
+    }
     let saved = |(name, tensor): (String, Tensor)| {
         let saved = sharding.saved(&name, tensor)?;
         Ok((name, saved))
@@ -135,7 +137,6 @@ pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors)
     for name in names {
         let (found, expected) = (saved[name].size(), variables[name].size());
         if found != expected {
-            let expected = shard_of(&variables[name]).map_or(expected, |shard| shard.size);
             return Err(Error::format(
                 path,
                 format!("{name} has the shape {found:?}"),

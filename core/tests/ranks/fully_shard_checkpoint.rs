@@ -250,5 +250,14 @@ on_ranks!(
         let error = checkpoint::load(&path, &mut narrower).unwrap_err().to_string();
         let expected = "blocks.0.bias has the shape [50]; expected [48], as in the model";
         assert!(error.contains(expected), "{error}");
+
+        // What is as large as a shard is not taken for one.
+        let one_ranks = directory.path.join("shards.safetensors");
+        if group.rank() == 0 {
+            job.vs.save(&one_ranks).unwrap();
+        }
+        group.barrier().unwrap();
+        let error = checkpoint::load(&one_ranks, &mut job.vs).unwrap_err().to_string();
+        assert!(error.contains("blocks.0.bias has the shape [25]; expected [50]"), "{error}");
     }
 );

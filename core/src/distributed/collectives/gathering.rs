@@ -58,7 +58,7 @@ impl ProcessGroup {
         Ok(self.start_all_gather_into_tensor(&output, &input, true)?.map(|()| output))
     }
 
-    fn start_all_gather_into_tensor(
+    pub(crate) fn start_all_gather_into_tensor(
         &self,
         output: &Tensor,
         part: &Tensor,

@@ -3,7 +3,7 @@
 use crate::distributed::collectives::Pending;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
-use tch::{Tensor, no_grad};
+use tch::{Device, Tensor, no_grad};
 
 /// Starts to gather all ranks' `parts[i]`, `[n]`, in `wholes[i]`, `[ranks, n]`. A collective, and what
 /// Python's is: `all_gather_into_tensor` of all parts as one tensor.
@@ -13,7 +13,7 @@ pub(super) fn gather(
     parts: &[Tensor],
     is_async: bool,
 ) -> Result<Pending<()>> {
-    if group.engine().no_shared_memory().is_none() {
+    if shares_memory(group, &parts[0]) {
         let work = group.engine().all_gather_parts(&wholes, parts, group.call(is_async));
         return group.pending("all_gather_into_tensor", work, |_| Ok(()));
     }
@@ -27,15 +27,18 @@ pub(super) fn gather(
         let places = own.f_split_with_sizes(&lengths, 0)?;
         places.into_iter().zip(parts).try_for_each(|(mut place, part)| place.f_copy_(part))
     })?;
-    let work = group.engine().all_gather_into_tensor(&all, &own, group.call(is_async));
-    group.pending("all_gather_into_tensor", work, move |_| {
+    let gathering = group.start_all_gather_into_tensor(&all, &own, is_async)?;
+    Ok(gathering.and_then(move |()| {
         no_grad(|| {
-            let gathered = in_rows.f_split_with_sizes(&lengths, 1)?;
-            wholes
-                .into_iter()
-                .zip(gathered)
-                .try_for_each(|(mut whole, gathered)| whole.f_copy_(&gathered))
+            let mut gathered = wholes.iter().zip(in_rows.f_split_with_sizes(&lengths, 1)?);
+            gathered.try_for_each(|(whole, part)| whole.shallow_clone().f_copy_(&part))
         })
         .map_err(Error::from)
-    })
+    }))
+}
+
+/// Whether the ranks read and write tensors like this one where they lie.
+pub(super) fn shares_memory(group: &ProcessGroup, like: &Tensor) -> bool {
+    let is_readable = like.device() == Device::Cpu && like.is_floating_point();
+    is_readable && group.engine().no_shared_memory().is_none()
 }

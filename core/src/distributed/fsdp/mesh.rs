@@ -38,6 +38,7 @@ impl Mesh {
             replicate = group.new_group(&same_part)?.or(replicate);
         }
         let Some(shard) = shard else { unreachable!("every rank is in one of the groups") };
+        let replicate = replicate.filter(|_| replicas > 1);
         Ok(Mesh { world: group.clone(), shard, replicate })
     }
 }

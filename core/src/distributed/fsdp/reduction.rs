@@ -1,5 +1,6 @@
 //! The mean of the ranks' gradients: `foreach_reduce`.
 
+use super::gathering::shares_memory;
 use super::mesh::Mesh;
 use crate::Result;
 use c10d_sys::ReduceOp;
@@ -24,7 +25,7 @@ pub(super) fn mean_of_part(
     let device = gradients[0].device();
     let mut own = Tensor::f_empty([length], (kind, device))?;
     let (before, op, after) = division(kind, mesh.world.world_size() as i64);
-    if before == 1.0 && group.engine().no_shared_memory().is_none() {
+    if before == 1.0 && shares_memory(group, &gradients[0]) {
         // What can be read where it lies, is.
         let in_rows = |gradient: Tensor| match gradient.size()[0] % ranks {
             0 => gradient.f_contiguous()?.f_view([ranks, gradient.numel() as i64 / ranks]),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use tch::Tensor;
 use tch_parallel_base::lock;
 
-/// The group of each shard, by the tensor's identity.
+/// What each shard is a part of, by the tensor's identity.
 static SHARDS: Mutex<BTreeMap<usize, Shard>> = Mutex::new(BTreeMap::new());
 
 /// What a shard is a part of.

@@ -122,19 +122,25 @@ impl Unit {
     /// Starts to gather the parameters.
     fn gather(&self, state: &mut State, is_async: bool) -> Result<Pending<()>> {
         state.parameters.iter().try_for_each(Parameter::check)?;
-        let pool = &mut lock(self.schedule.pool());
-        let parameters = state.parameters.iter_mut();
-        let wholes = parameters.map(|it| it.allocate(pool)).collect::<Result<_>>()?;
+        let wholes = {
+            let pool = &mut lock(self.schedule.pool());
+            let parameters = state.parameters.iter_mut();
+            parameters.map(|it| it.allocate(pool)).collect::<Result<_>>()?
+        };
         let parts = state.parameters.iter().map(|it| it.part().f_to_kind(it.whole_kind()));
         let parts = no_grad(|| parts.collect::<Result<Vec<_>, _>>())?;
         gather(&self.mesh.shard, wholes, &parts, is_async)
     }
 
-    /// Frees the whole parameters.
+    /// Frees the whole parameters, and gives their memory back to the system.
     pub fn reshard(&self) -> Result<()> {
-        self.free(&mut lock(&self.state))
+        let mut state = lock(&self.state);
+        state.is_whole = false;
+        state.gathering = None;
+        state.parameters.iter_mut().try_for_each(|parameter| parameter.free().map(drop))
     }
 
+    /// Frees the whole parameters, whose memory the next ones take.
     fn free(&self, state: &mut State) -> Result<()> {
         // A failed gather may have made some of them whole.
         state.is_whole = false;
@@ -269,6 +275,11 @@ impl Unit {
 
 impl Member for Unit {
     fn finish_backward(&self) -> Result<()> {
+        let unused = lock(&self.state).gathering.take();
+        if let Some(unused) = unused {
+            unused.wait()?;
+            self.free(&mut lock(&self.state))?;
+        }
         if lock(&self.state).stage != Stage::Reduced {
             // Its input required no gradient, or its output was not used.
             self.post_backward()?;
@@ -276,9 +287,7 @@ impl Member for Unit {
         let mut state = lock(&self.state);
         state.stage = Stage::Idle;
         state.post_forward_places.clear();
-        let Some(unused) = state.gathering.take() else { return Ok(()) };
-        unused.wait()?;
-        self.free(&mut state)
+        Ok(())
     }
 
     fn reset(&self) {

@@ -42,7 +42,8 @@ void Exchange::carry_out(const Operation& operation, const Places& places) {
     return (this->*ways.small)(operation, places);
   }
   const auto round = round_++;
-  // The root of a broadcast may be ahead of ranks that have yet to read this for that operation.
+  // A rank that does not wait for the others, such as the root of a broadcast, may be ahead of some that
+  // have yet to read this for that operation.
   wait_for_all(&Board::done, round);
   own().block = arena_->offset(places.input.only(), kFile);
   meet(round);

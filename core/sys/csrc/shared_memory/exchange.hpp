@@ -101,7 +101,8 @@ class Exchange {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Where the operands' values lie. The outputs are those of ranks.
+  // Where the operands' values lie. outputs[r] takes what comes from rank r; reduce_scatter has only the
+  // first.
   struct Places {
     Pieces input;
     std::vector<Pieces> outputs;

@@ -39,7 +39,7 @@ std::string Operation::to_string() const {
     case c10d::OpType::_REDUCE_SCATTER_BASE:
       return std::string("reduce_scatter (") + op_name(op) + ") of " + values;
     case c10d::OpType::GATHER:
-      return "gather to rank " + std::to_string(root) + " of " + values;
+      return "gather to rank " + std::to_string(root) + " of " + values + (by_gloo ? ", by way of gloo" : "");
     case c10d::OpType::SCATTER:
       return "scatter from rank " + std::to_string(root) + " of " + values;
     case c10d::OpType::ALLTOALL:
