@@ -10,7 +10,6 @@ mod async_theory;
 mod async_update;
 mod bert;
 mod data_parallel;
-mod data_parallel_questions;
 mod ddp_inside;
 mod ddp_mnist;
 mod examples;
