@@ -41,11 +41,7 @@ fn run() -> Result<()> {
     let vs = VarStore::new(group.device());
     let sharding = FullyShard::new(&vs, &group, FullyShardOptions::default());
     let model = sharding.root(|root| {
-        let mut model = seq_t();
-        for i in 0..BLOCKS {
-            model = model.add(sharding.shard(root / i, block)?);
-        }
-        Ok(model)
+        (0..BLOCKS).fold(seq_t(), |model, i| model.add(sharding.shard(root / i, block)))
     })?;
     // ANCHOR_END: shard
     let loss = train(&group, &vs, "FullyShard", &model, |loss| model.backward(loss))?;

@@ -105,14 +105,11 @@ fn train(args: &Args) -> Result<()> {
     if args.fsdp {
         let sharding = FullyShard::new(&vs, &group, FullyShardOptions::default());
         let model = sharding.root(|root| {
-            Gpt::new(root, args, vocab_size, |blocks, path| {
-                Ok(blocks.add(sharding.shard(path, block)?))
-            })
+            Gpt::new(root, args, vocab_size, |blocks, path| blocks.add(sharding.shard(path, block)))
         })?;
         fit(args, text, &group, vs, &model, |loss| model.backward(loss))
     } else {
-        let gpt =
-            Gpt::new(&vs.root(), args, vocab_size, |blocks, path| Ok(blocks.add(block(&path))))?;
+        let gpt = Gpt::new(&vs.root(), args, vocab_size, |blocks, path| blocks.add(block(&path)));
         let model = DistributedDataParallel::new(gpt, &vs, &group)?;
         fit(args, text, &group, vs, &model, |loss| model.backward(loss))
     }
@@ -251,21 +248,21 @@ impl Gpt {
         path: &nn::Path<'_>,
         args: &Args,
         vocab_size: i64,
-        add_block: impl Fn(SequentialT, nn::Path<'_>) -> tch_parallel::Result<SequentialT>,
-    ) -> tch_parallel::Result<Gpt> {
+        add_block: impl Fn(SequentialT, nn::Path<'_>) -> SequentialT,
+    ) -> Gpt {
         let width = args.n_embd;
         let gpt = Gpt {
             pos_emb: path.zeros("pos_emb", &[1, args.block_size as i64, width]),
             tok_emb: embedding(path / "tok_emb", vocab_size, width, Default::default()),
             dropout: args.dropout,
             blocks: (0..args.n_layer)
-                .try_fold(nn::seq_t(), |blocks, i| add_block(blocks, path / "blocks" / i))?,
+                .fold(nn::seq_t(), |blocks, i| add_block(blocks, path / "blocks" / i)),
             ln_f: layer_norm(path / "ln_f", &[width], Default::default()),
             head: linear(path / "head", width, vocab_size, LinearOptions { bias: false }),
         };
         normal_(&gpt.tok_emb.ws, 0.0, STD);
         init_weights(&gpt.head, STD);
-        Ok(gpt)
+        gpt
     }
 }
 

@@ -6,8 +6,8 @@
 //! cargo run --release -p dp-custom-criterion -- --steps 20 --devices 2xcpu --method custom-criterion
 //! cargo launch -n 2 dp-custom-criterion -- --steps 20 --method ddp
 //! cargo run --release -p dp-custom-criterion -- compare --devices 4xcpu --svg memory.svg
-//! cargo run --release -p dp-custom-criterion -- vocab --corpus corpus.txt --output vocab.txt
-//! cargo run --release -p dp-custom-criterion -- --corpus corpus.txt --vocab vocab.txt
+//! cargo run --release -p dp-custom-criterion -- vocab --corpus corpus.txt --output vocab.json
+//! cargo run --release -p dp-custom-criterion -- --corpus corpus.txt --vocab vocab.json
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -20,20 +20,20 @@ mod model;
 mod parallel;
 
 use anyhow::Result;
-use args::{Args, Command, ORIGINALS, TrainArgs, Utf8, VocabArgs};
+use args::{Args, Command, ORIGINALS, TrainArgs, VocabArgs};
 use data::{BertDataset, Corpus, Vocab};
 use exhibit_kit::comparison::is_measured;
 use exhibits::compare::compare;
 use loss::accuracy;
 use model::LanguageModel;
-use parallel::{Forward, Pair, Wrapped};
+use parallel::{Pair, Wrapped};
 use report::{Meter, Progress, exit, one_thread_each, println, process_group_on, say};
-use tch::nn::{Path, VarStore};
-use tch::{Device, Tensor};
+use tch::Device;
+use tch::nn::VarStore;
 use tch_parallel::amp::autocast;
 use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, DistributedSampler};
-use tch_parallel::distributed::{Env, init_process_group};
+use tch_parallel::distributed::{Env, full_size, init_process_group};
 use tch_parallel::optim::{Adam, Optimizer};
 
 /// What helps if a loss is not finite.
@@ -50,14 +50,15 @@ fn main() {
 }
 
 fn vocab(args: &VocabArgs) -> Result<()> {
-    let VocabArgs { corpus, output, options, encoding: Utf8 } = args;
+    let VocabArgs { corpus, output, options, encoding: _ } = args;
     let vocab = Vocab::build(&Corpus::load(corpus.as_deref())?, *options);
     println!("VOCAB SIZE: {}", vocab.len());
     vocab.save(output)
 }
 
 fn train(args: &TrainArgs) -> Result<()> {
-    let is_measured = is_measured()?;
+    // If a comparison has started this process, it ends with it.
+    let advice = (!is_measured()?).then_some(NOT_FINITE);
     let env = Env::read()?;
     let devices = args.method.devices(env.as_ref())?;
     // What this thread allocates counts for the first of them.
@@ -83,19 +84,19 @@ fn train(args: &TrainArgs) -> Result<()> {
     say(&group, "Building BERT model");
     tch::manual_seed(args.seed as i64 + group.rank() as i64);
     let vs = VarStore::new(home.into());
-    let build = |path: &Path<'_>| LanguageModel::new(path, &args.model, vocab_size);
     if devices.len() > 1 {
         say(&group, format!("Using {} GPUS for BERT: {devices}", devices.len()));
     }
     let meter = Meter::new(&devices);
-    let model = Wrapped::new(&args.method, build, &vs, &devices, &group, meter.trace())?;
+    let size = (&args.model, vocab_size);
+    let model = Wrapped::new(&args.method, size, &vs, &devices, &group, meter.trace())?;
     let mut optimizer = Adam::new(&vs, args.adam())?;
-    let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
+    let sizes = vs.trainable_variables().into_iter().map(|it| full_size(&it));
+    let parameters: i64 = sizes.map(|size| size.iter().product::<i64>()).sum();
     say(&group, format!("Total Parameters: {parameters}"));
 
     say(&group, "Training Start");
     let run = args.report.start(&group, args.lr(1), Progress::default())?.with_device_meter(meter);
-    let advice = (!is_measured).then_some(NOT_FINITE);
     let mut run = run.with_lines(args.log_freq as usize, None).with_advice(advice);
     let bert = |bert: &LanguageModel, (tokens, segments): Pair| {
         let (next, mlm) = bert.forward_t(&tokens, &segments, true);
@@ -106,10 +107,10 @@ fn train(args: &TrainArgs) -> Result<()> {
         for batch in run.epoch(&loader)?.take((last - step) as usize) {
             // ANCHOR: step
             let (input, target) = batch?;
-            let Forward { loss, output, backward } =
+            let (loss, output, backward) =
                 autocast(home.into(), args.amp, || model.forward(bert, input, &target))??;
             optimizer.zero_grad()?;
-            backward()?;
+            backward(&loss)?;
             run.mark("forward_backward_seconds")?;
             step += 1;
             optimizer.set_lr(args.lr(step));

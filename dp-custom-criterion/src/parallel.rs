@@ -2,7 +2,7 @@
 
 use crate::args::{Method, MethodArgs};
 use crate::loss::{bert_loss, bert_means};
-use crate::model::LanguageModel;
+use crate::model::{LanguageModel, Layer, ModelOptions, transformer_block};
 use anyhow::Result;
 use std::time::Duration;
 use tch::Tensor;
@@ -12,7 +12,8 @@ use tch_parallel::data_parallel::{
     gather,
 };
 use tch_parallel::distributed::{
-    ApexDistributedDataParallel, ApexOptions, DdpOptions, DistributedDataParallel, ProcessGroup,
+    ApexDistributedDataParallel, ApexOptions, DdpOptions, DistributedDataParallel, FsdpModule,
+    FullyShard, FullyShardOptions, ProcessGroup,
 };
 use tch_parallel::{Devices, Tensors};
 
@@ -25,39 +26,25 @@ pub enum Wrapped {
     CustomCriterion(DataParallelModel<LanguageModel>, DataParallelCriterion<Pair, Pair>),
     Ddp(DistributedDataParallel<LanguageModel>),
     Apex(ApexDistributedDataParallel<LanguageModel>),
+    Fsdp(FsdpModule<LanguageModel>),
 }
 
-/// A forward pass, and the backward pass that belongs to it.
-pub struct Forward<'a> {
-    /// A scalar.
-    pub loss: Tensor,
-    /// The model's: of the next sentence, and of the words where one device has them all.
-    pub output: (Tensor, Option<Tensor>),
-    pub backward: Box<dyn FnOnce() -> tch_parallel::Result<()> + 'a>,
-}
-
-impl<'a> Forward<'a> {
-    fn new(
-        loss: Tensor,
-        output: (Tensor, Option<Tensor>),
-        backward: impl FnOnce(&Tensor) -> tch_parallel::Result<()> + 'a,
-    ) -> Self {
-        let whole = loss.shallow_clone();
-        Self { loss, output, backward: Box::new(move || backward(&whole)) }
-    }
-}
+/// The backward pass from a loss.
+pub type Backward<'a> = Box<dyn FnOnce(&Tensor) -> tch_parallel::Result<()> + 'a>;
 
 impl Wrapped {
-    /// Wraps the model that `build` makes in `vs`, on the first of `devices`. `trace` records what the
-    /// devices of one process do.
+    /// Wraps a model of this size and vocabulary, made in `vs` on the first of `devices`. `trace`
+    /// records what the devices of one process do.
     pub fn new(
         args: &MethodArgs,
-        build: impl Fn(&Path<'_>) -> LanguageModel,
+        (size, vocab_size): (&ModelOptions, i64),
         vs: &VarStore,
         devices: &Devices,
         group: &ProcessGroup,
         trace: &Trace,
     ) -> Result<Self> {
+        let block = |path: &Path<'_>| transformer_block(path, size);
+        let build = |path: &Path<'_>| LanguageModel::new(path, size, vocab_size, block);
         // ANCHOR: new
         Ok(match args.method {
             Method::DataParallel | Method::OutputDevice => {
@@ -88,17 +75,29 @@ impl Wrapped {
                 let options = ApexOptions { delay_allreduce: true, ..Default::default() };
                 Self::Apex(ApexDistributedDataParallel::new(build(&vs.root()), vs, group, options)?)
             }
+            Method::Fsdp => {
+                let options = FullyShardOptions { sync_module_states: true, ..Default::default() };
+                let sharding = FullyShard::new(vs, group, options);
+                let shard = |path: &Path<'_>| -> Layer {
+                    let block = sharding.shard(path, block);
+                    Box::new(move |inputs, train| {
+                        block.call(inputs, |block, inputs| block(inputs, train))
+                    })
+                };
+                Self::Fsdp(sharding.root(|root| LanguageModel::new(root, size, vocab_size, shard))?)
+            }
         })
         // ANCHOR_END: new
     }
 
-    /// The loss of a batch. `run` calls the model on a part of it.
+    /// The loss of a batch, a scalar; what the model says of the next sentence, and of the words where
+    /// one device has them all; and the backward pass. `run` calls the model on a part of the batch.
     pub fn forward(
         &self,
         run: impl Fn(&LanguageModel, Pair) -> Pair + Sync,
         input: Pair,
         target: &Pair,
-    ) -> Result<Forward<'_>> {
+    ) -> Result<(Tensor, (Tensor, Option<Tensor>), Backward<'_>)> {
         Ok(match self {
             Self::DataParallel(model, trace) => {
                 // ANCHOR: data_parallel
@@ -108,7 +107,7 @@ impl Wrapped {
                 let _on = there.guard()?;
                 let target = (there.copy_of(&target.0)?, there.copy_of(&target.1)?);
                 let loss = trace.span(Step::Loss, there, || bert_loss(&output, &target));
-                Forward::new(loss, (output.0, Some(output.1)), |loss| model.backward(loss))
+                (loss, (output.0, Some(output.1)), Box::new(|loss| model.backward(loss)))
                 // ANCHOR_END: data_parallel
             }
             Self::CustomCriterion(model, criterion) => {
@@ -117,14 +116,18 @@ impl Wrapped {
                 let next = output.parts().iter().map(|(next, _)| next.shallow_clone());
                 let next = gather(&next.collect::<Vec<_>>(), model.devices().first(), 0)?;
                 let loss = criterion.forward(output, target.shallow_clone())?;
-                Forward::new(loss.value().shallow_clone(), (next, None), |_value| loss.backward())
+                (
+                    loss.value().shallow_clone(),
+                    (next, None),
+                    Box::new(move |_value| loss.backward()),
+                )
                 // ANCHOR_END: custom_criterion
             }
             Self::Ddp(model) => {
                 // ANCHOR: ddp
                 let output = model.forward(|bert| run(bert, input))?;
                 let loss = bert_loss(&output, target);
-                Forward::new(loss, (output.0, Some(output.1)), |loss| model.backward(loss))
+                (loss, (output.0, Some(output.1)), Box::new(|loss| model.backward(loss)))
                 // ANCHOR_END: ddp
             }
             Self::Apex(model) => {
@@ -134,8 +137,15 @@ impl Wrapped {
                     let output = run(bert, input);
                     (bert_loss(&output, target), output.0)
                 })?;
-                Forward::new(loss, (next, None), |loss| model.backward(loss))
+                (loss, (next, None), Box::new(|loss| model.backward(loss)))
                 // ANCHOR_END: apex
+            }
+            Self::Fsdp(model) => {
+                // ANCHOR: fsdp
+                let output = model.forward(input, run)?;
+                let loss = bert_loss(&output, target);
+                (loss, (output.0, Some(output.1)), Box::new(|loss| model.backward(loss)))
+                // ANCHOR_END: fsdp
             }
         })
     }
@@ -146,6 +156,7 @@ impl Wrapped {
             Self::DataParallel(..) | Self::CustomCriterion(..) => None,
             Self::Ddp(model) => Some(model.logging_data()?.waiting_time()),
             Self::Apex(model) => Some(model.logging_data()?.waiting_time()),
+            Self::Fsdp(model) => Some(model.waiting_time()),
         })
     }
 }
@@ -154,7 +165,6 @@ impl Wrapped {
 mod tests {
     use super::*;
     use crate::data::{BertDataset, Corpus, Vocab, VocabOptions};
-    use crate::model::ModelOptions;
     use clap::Parser;
     use std::path;
     use tch::{Device, Kind};
@@ -182,12 +192,13 @@ mod tests {
                 seq_len: 16,
                 vocab_size: None,
                 dropout: 0.0,
+                checkpoint_activations: false,
             };
             let vocab_size = vocab.len() as i64;
             let dataset = BertDataset::new(&corpus, &vocab, 16, 3);
             let (input, target) = dataset.batch(&(0..rows).collect::<Vec<_>>(), 0).unwrap();
             let weights = VarStore::new(Device::Cpu);
-            let _ = LanguageModel::new(&weights.root(), &options, vocab_size);
+            let _ = model(&weights, &options, vocab_size);
             // Not drawn: tests run at once, and all would draw from the one global generator.
             tch::no_grad(|| {
                 for (number, mut weight) in weights.trainable_variables().into_iter().enumerate() {
@@ -198,15 +209,10 @@ mod tests {
             Self { options, vocab_size, input, target, weights }
         }
 
-        fn build(&self) -> impl Fn(&Path<'_>) -> LanguageModel {
-            let (options, vocab_size) = (self.options, self.vocab_size);
-            move |path| LanguageModel::new(path, &options, vocab_size)
-        }
-
         /// The loss and the gradients on one device, without any wrapper.
         fn reference(&self) -> (f64, Vec<Tensor>) {
             let mut vs = VarStore::new(Device::Cpu);
-            let model = self.build()(&vs.root());
+            let model = model(&vs, &self.options, self.vocab_size);
             vs.copy(&self.weights).unwrap();
             let loss = bert_loss(&run(&model, self.input.shallow_clone()), &self.target);
             loss.backward();
@@ -219,13 +225,19 @@ mod tests {
             let args = Line::try_parse_from(words).unwrap().method;
             let (mut vs, devices) = (VarStore::new(Device::Cpu), args.devices(None).unwrap());
             let (group, trace) = (ProcessGroup::from_env().unwrap(), Trace::new());
-            let model = Wrapped::new(&args, self.build(), &vs, &devices, &group, &trace).unwrap();
+            let size = (&self.options, self.vocab_size);
+            let model = Wrapped::new(&args, size, &vs, &devices, &group, &trace).unwrap();
             vs.copy(&self.weights).unwrap();
             let input = self.input.shallow_clone();
-            let Forward { loss, backward, .. } = model.forward(run, input, &self.target).unwrap();
-            backward().unwrap();
+            let (loss, _, backward) = model.forward(run, input, &self.target).unwrap();
+            backward(&loss).unwrap();
             (loss.double_value(&[]), gradients(&vs))
         }
+    }
+
+    fn model(vs: &VarStore, options: &ModelOptions, vocab_size: i64) -> LanguageModel {
+        let block = |path: &Path<'_>| transformer_block(path, options);
+        LanguageModel::new(&vs.root(), options, vocab_size, block)
     }
 
     #[derive(Parser)]
@@ -262,7 +274,9 @@ mod tests {
             let methods =
                 ["-m data-parallel", "-m output-device", "-m custom-criterion --weighted"]
                     .map(|method| format!("{method} --devices {devices}xcpu"));
-            for method in methods.into_iter().chain(["-m ddp".into(), "-m apex".into()]) {
+            for method in
+                methods.into_iter().chain(["ddp", "apex", "fsdp"].map(|it| format!("-m {it}")))
+            {
                 let (found_loss, found) = problem.train(&method);
                 // Sums in another order, of f32.
                 assert!((found_loss / loss - 1.0).abs() < 1e-6, "{method}: {found_loss} {loss}");

@@ -69,8 +69,8 @@ def build_vocab(corpus):
 
 
 def load_vocab(path):
-    """A line with the number of words, then a word a line."""
-    return path.read_text(encoding="utf-8").splitlines()[1:]
+    """A list in JSON."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 class BertDataset(Dataset):

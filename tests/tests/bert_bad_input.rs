@@ -103,8 +103,7 @@ fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
         Ok(path.to_str().context("the path is no text")?.to_owned())
     };
     let corpus = write("corpus.txt", "one\ttwo\nno tab in here\n")?;
-    let vocab =
-        write("vocab.txt", "vocabulary: 7 words\n<pad>\n<unk>\n<eos>\n<sos>\n<mask>\none\n")?;
+    let vocab = write("vocab.json", "[\"<pad>\", \"<unk>\", \"<eos>\", \"<sos>\"")?;
     for command in [&[][..], &["compare"]] {
         refused(
             &[command, &["--corpus", &corpus]].concat(),
@@ -112,7 +111,7 @@ fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
         )?;
         refused(
             &[command, &["--vocab", &vocab]].concat(),
-            &["vocab.txt: it holds 6 of 7 words; expected a file that was written to its end"],
+            &["vocab.json: EOF while parsing a list at line 1 column 35; expected what the"],
         )?;
         refused(
             &[command, &["--vocab-size", "100"]].concat(),
@@ -180,12 +179,12 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
     // The vocabulary is removed once the first run has read it, so that the next run fails.
     let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
     let directory = job.until("a run has begun", || runs_directory(job.directory()))?;
-    fs::remove_file(directory.join("vocab.txt"))?;
+    fs::remove_file(directory.join("vocab.json"))?;
     let ended = comparison.wait()?.expect_code(1)?;
     ended.expect_messages(&[
         " failed (exit status: 1); its last lines:\n  ",
         "cannot read",
-        "vocab.txt",
+        "vocab.json",
     ])?;
     job.expect_nobody_left(SOON)
 }

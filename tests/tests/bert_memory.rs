@@ -25,7 +25,8 @@ const SIZES: [&str; 6] = [
     "--steps=3",
 ];
 
-const METHODS: [&str; 5] = ["data-parallel", "output-device", "custom-criterion", "ddp", "apex"];
+const METHODS: [&str; 6] =
+    ["data-parallel", "output-device", "custom-criterion", "ddp", "apex", "fsdp"];
 
 /// The memory of a device, in bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,7 +90,7 @@ fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
 
 /// Whether each device has a process of its own.
 fn is_distributed(method: &str) -> bool {
-    ["ddp", "apex"].contains(&method)
+    ["ddp", "apex", "fsdp"].contains(&method)
 }
 
 /// The result of [`train`], cached so that tests that need the same training run it only once.
@@ -182,10 +183,19 @@ fn with_ddp_and_apex_all_ranks_need_the_same_to_the_byte() -> Result<()> {
 #[test]
 fn what_lives_between_two_steps_is_known_to_the_byte() -> Result<()> {
     for (method, devices) in METHODS.into_iter().flat_map(|method| [(method, 2), (method, 4)]) {
-        for (index, device) in trained(method, devices)?.into_iter().enumerate() {
+        let found = trained(method, devices)?;
+        let first = found[0].clone();
+        for (index, device) in found.into_iter().enumerate() {
             let Device { live, parameters, gradients, optimizer_state, .. } = device;
-            // Both wrappers keep gradients in buckets as well.
-            let buckets = if is_distributed(method) { gradients } else { 0 };
+            let buckets = match method {
+                // Each keeps gradients in buckets as well.
+                "ddp" | "apex" => gradients,
+                // Parts are padded to the same length, that of the first rank, and there is room for
+                // whole parameters: two blocks', one of which is gathered ahead, and the others,
+                // which here are all.
+                "fsdp" => 2 * (first.gradients - gradients) + first.gradients * devices,
+                _ => 0,
+            };
             // Apex's also keeps which parameters were used, as two i32 for each of them.
             let used = if method == "apex" { 38 * 2 * size_of::<i32>() } else { 0 };
             let known = parameters + gradients + optimizer_state + buckets + used;

@@ -91,6 +91,19 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
         });
         Ok(outputs)
     }
+
+    /// [`forward`](Self::forward) for use within a forward pass that, like tch's own, returns no
+    /// errors.
+    ///
+    /// # Panics
+    /// If [`forward`](Self::forward) returns an error.
+    pub fn call<I: Tensors + Send + 'static, O: Tensors>(
+        &self,
+        inputs: I,
+        f: impl Fn(&M, I) -> O + Send + 'static,
+    ) -> O {
+        self.forward(inputs, f).unwrap_or_else(|error| panic!("{error}"))
+    }
 }
 
 /// What the second forward pass needs to know about the first.
@@ -180,13 +193,9 @@ impl<M> Again<M> {
 
 impl<M: ModuleT + 'static> ModuleT for CheckpointWrapper<M> {
     /// # Panics
-    /// If [`forward`](Self::forward) returns an error.
+    /// Like [`call`](Self::call).
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        let pass = move |module: &M, xs: Tensor| module.forward_t(&xs, train);
-        match self.forward(xs.shallow_clone(), pass) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        self.call(xs.shallow_clone(), move |module, xs| module.forward_t(&xs, train))
     }
 }
 

@@ -19,7 +19,7 @@ mod group;
 pub use c10d_sys::ReduceOp;
 pub use collectives::{AverageMeter, P2pOp, Pending};
 pub use fault::record;
-pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy};
+pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, full_size};
 pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, DdpLoggingData, DdpOptions, DistributedDataParallel,
     JoinOptions, NoSync, PeriodicModelAverager, hooks,

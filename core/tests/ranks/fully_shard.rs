@@ -34,8 +34,7 @@ fn sharded(vs: &VarStore, group: &ProcessGroup) -> FsdpModule<Net> {
     let linear = |path: &nn::Path<'_>| nn::linear(path, 5, 5, Default::default());
     let model = sharding.root(|root| {
         let blocks = (0..2).map(|i| sharding.shard(root / "blocks" / i, linear));
-        let blocks = blocks.collect::<Result<_, _>>()?;
-        Ok(Net { blocks, head: nn::linear(root / "head", 5, 2, Default::default()) })
+        Net { blocks: blocks.collect(), head: nn::linear(root / "head", 5, 2, Default::default()) }
     });
     model.unwrap()
 }
@@ -158,7 +157,7 @@ on_ranks!(
         let vs = VarStore::new(Device::Cpu);
         let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
         let weights = |root: &nn::Path<'_>| (root.ones("a", &[4]), root.ones("b", &[3]));
-        let block = sharding.shard(&vs.root() / "block", weights).unwrap();
+        let block = sharding.root(|root| weights(&(root / "block"))).unwrap();
         let x = Tensor::full([4], 2.0, FLOAT).set_requires_grad(true);
         let mask = Tensor::ones([4], FLOAT);
         let run = || {
@@ -282,17 +281,28 @@ on_ranks!(
         let expected = "is another tensor than the shard that FullyShard made";
         assert!(kind.to_string().contains(expected), "{kind}");
 
-        let other = VarStore::new(Device::Cpu);
-        let sharding = FullyShard::new(&other, group, FullyShardOptions::default());
-        let scalar = sharding.shard(other.root(), |root| root.ones("scale", &[])).unwrap_err();
-        assert!(scalar.to_string().contains("the parameter scale is a scalar"), "{scalar}");
-        let mixed = sharding.shard(&other.root() / "mixed", |path| {
+        let scalar = |path: &nn::Path<'_>| vec![path.ones("scale", &[])];
+        let mixed = |path: &nn::Path<'_>| {
             let first = path.ones("a", &[2]);
             path.clone().bfloat16();
-            (first, path.ones("b", &[2]))
-        });
-        let mixed = mixed.unwrap_err().to_string();
-        assert!(mixed.contains("mixed.a of BFloat16 and mixed.b of Float"), "{mixed}");
+            vec![first, path.ones("b", &[2])]
+        };
+        for (block, expected) in [
+            (
+                &scalar as &dyn Fn(&nn::Path<'_>) -> Vec<Tensor>,
+                "the parameter of.scale is a scalar",
+            ),
+            (&mixed, "of.a of BFloat16 and of.b of Float"),
+        ] {
+            let other = VarStore::new(Device::Cpu);
+            let sharding = FullyShard::new(&other, group, FullyShardOptions::default());
+            let error = sharding.root(|root| sharding.shard(root / "of", block)).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            let alone = sharding
+                .shard(other.root() / "alone", |path| nn::linear(path, 5, 5, Default::default()));
+            let error = alone.f_forward_t(&batch(group, 0), true).unwrap_err().to_string();
+            assert!(error.contains("is without a root, around the block \"alone\""), "{error}");
+        }
         let third = VarStore::new(Device::Cpu);
         let around = CheckpointWrapper::new(sharded(&third, group));
         let again = around.forward_t(&batch(group, 0), true).sum(Kind::Float).f_backward();
@@ -385,5 +395,26 @@ on_ranks!(
             (gradients.collect::<Vec<_>>(), Tensor::rand([4], FLOAT))
         });
         assert_eq!(kept, again);
+    }
+);
+
+on_ranks!(
+    2,
+    fn ranks_with_other_seeds_begin_with_rank_0s_parameters_and_buffers(group: &ProcessGroup) {
+        let linear = |path: &nn::Path<'_>| nn::linear(path, 5, 5, Default::default());
+        let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
+        tch::manual_seed(1 + group.rank() as i64);
+        let options = FullyShardOptions { sync_module_states: true, ..Default::default() };
+        let sharding = FullyShard::new(&vs, group, options);
+        let model = sharding.root(|root| {
+            let _ = root.zeros_no_train("mean", &[1]).fill_(group.rank() as f64);
+            sharding.shard(root / "block", linear)
+        });
+        tch::manual_seed(1);
+        let expected = linear(&(other.root() / "block"));
+        let found = model.unwrap().full_state_dict().unwrap();
+        assert_eq!(found["block.weight"], expected.ws);
+        assert_eq!(found["block.bias"], expected.bs.unwrap());
+        assert_eq!(vs.variables()["mean"].double_value(&[]), 0.0);
     }
 );

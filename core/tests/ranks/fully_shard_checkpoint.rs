@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor};
+use tch_parallel::LogicalDevice;
 use tch_parallel::checkpoint::{self, Generators, Training};
 use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions, ProcessGroup};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
-use tch_parallel::{Error, LogicalDevice};
 
 const BLOCKS: usize = 8;
 const WIDTH: i64 = 50;
@@ -22,12 +22,9 @@ struct Net<B> {
 }
 
 impl<B: ModuleT> Net<B> {
-    fn new(
-        root: &nn::Path<'_>,
-        block: impl Fn(nn::Path<'_>) -> Result<B, Error>,
-    ) -> Result<Self, Error> {
-        let blocks = (0..BLOCKS).map(|i| block(root / "blocks" / i)).collect::<Result<_, _>>()?;
-        Ok(Net { blocks, head: nn::linear(root / "head", WIDTH, 2, Default::default()) })
+    fn new(root: &nn::Path<'_>, block: impl Fn(nn::Path<'_>) -> B) -> Self {
+        let blocks = (0..BLOCKS).map(|i| block(root / "blocks" / i)).collect();
+        Net { blocks, head: nn::linear(root / "head", WIDTH, 2, Default::default()) }
     }
 }
 
@@ -144,7 +141,7 @@ on_ranks!(
         let mut sharded = Job::new(group, 1);
         tch::manual_seed(1);
         let mut vs = VarStore::new(Device::Cpu);
-        let _whole = Net::new(&vs.root(), |path| Ok(linear(&path))).unwrap();
+        let _whole = Net::new(&vs.root(), |path| linear(&path));
         for end in ["safetensors", "pt"] {
             let [one, other] = ["sharded", "whole"].map(|it| directory.path.join(it));
             let [one, other] = [one, other].map(|path| path.with_extension(end));

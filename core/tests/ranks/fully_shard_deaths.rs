@@ -86,9 +86,8 @@ fn step(
         let linear = nn::linear(path, 90, 90, Default::default());
         CheckpointWrapper::new(Layer { linear, last_call, calls: AtomicUsize::new(0) })
     };
-    let model = sharding.root(|root| {
-        (0..3).try_fold(nn::seq_t(), |net, i| Ok(net.add(sharding.shard(root / i, layer)?)))
-    })?;
+    let model = sharding
+        .root(|root| (0..3).fold(nn::seq_t(), |net, i| net.add(sharding.shard(root / i, layer))))?;
     let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
     if phase == Some(Phase::Gather) {
         die();

@@ -126,7 +126,7 @@ impl Way<'_> {
             reduce_dtype: self.has("reduce32").then_some(Kind::Float),
             ..Default::default()
         };
-        let options = FullyShardOptions { reshard_after_forward, mp_policy };
+        let options = FullyShardOptions { reshard_after_forward, mp_policy, ..Default::default() };
         let output_dtype = self.has("output32").then_some(Kind::Float);
         let mp_policy = MixedPrecisionPolicy { output_dtype, ..mp_policy };
         let of_the_root = FullyShardOptions { mp_policy, ..options.clone() };
@@ -141,9 +141,9 @@ impl Way<'_> {
                 false => Layer::Plain(Block::new(path)),
             };
             let block = |i| sharding.shard(root / "blocks" / i, layer);
-            let blocks = (0..BLOCKS).map(block).collect::<Result<_, _>>()?;
+            let blocks = (0..BLOCKS).map(block).collect();
             let head = Linear::new(root / "head", 6, 3);
-            Ok(Net { position, blocks, head, twice: self.has("twice") })
+            Net { position, blocks, head, twice: self.has("twice") }
         });
         let model = model.unwrap();
         let mut optimizer: Box<dyn Optimizer> = if self.has("adamw") {

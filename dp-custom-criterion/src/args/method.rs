@@ -20,12 +20,15 @@ pub enum Method {
     /// Apex's DistributedDataParallel: one process per device, whose gradients are exchanged after the
     /// backward pass.
     Apex,
+    /// fully_shard: one process per device, which holds a part of the model, and of each block the
+    /// whole only while the block is used.
+    Fsdp,
 }
 
 impl Method {
     /// Whether every device has a process of its own.
     pub fn is_distributed(self) -> bool {
-        matches!(self, Method::Ddp | Method::Apex)
+        matches!(self, Method::Ddp | Method::Apex | Method::Fsdp)
     }
 }
 

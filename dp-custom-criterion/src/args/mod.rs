@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 use report::{Here, Originals};
 
 pub use method::{Method, MethodArgs};
-pub use text::{Utf8, VocabArgs};
+pub use text::VocabArgs;
 pub use train::TrainArgs;
 
 /// Trains codertimo's BERT on pairs of sentences, on one device or several.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 /// Build the vocabulary of a corpus and save it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  dp-custom-criterion vocab --corpus corpus.txt --output vocab.txt
-  dp-custom-criterion vocab --output vocab.txt --size 4096   for this project's book")]
+  dp-custom-criterion vocab --corpus corpus.txt --output vocab.json
+  dp-custom-criterion vocab --output vocab.json --size 4096   for this project's book")]
 pub struct VocabArgs {
     /// Corpus: two sentences per line, separated by a tab [default: this project's book].
     #[arg(short, long, visible_alias = "corpus-path")]
@@ -20,18 +20,13 @@ pub struct VocabArgs {
     pub options: VocabOptions,
     /// Encoding of the corpus, which must be UTF-8.
     #[arg(short, long, value_name = "NAME", default_value = "utf-8", value_parser = utf8)]
-    pub encoding: Utf8,
+    pub encoding: String,
 }
 
-/// The encoding of every corpus.
-#[derive(Debug, Clone, Copy)]
-pub struct Utf8;
-
-fn utf8(name: &str) -> Result<Utf8, String> {
-    match name.to_lowercase().as_str() {
-        "utf-8" | "utf8" => Ok(Utf8),
-        _ => Err(format!("a corpus is in UTF-8; convert it with iconv -f {name} -t utf-8")),
-    }
+fn utf8(name: &str) -> Result<String, String> {
+    let is_utf8 = ["utf-8", "utf8"].contains(&&*name.to_lowercase());
+    let advice = format!("a corpus is in UTF-8; convert it with iconv -f {name} -t utf-8");
+    is_utf8.then(|| name.to_owned()).ok_or(advice)
 }
 
 #[derive(Debug, clap::Args)]

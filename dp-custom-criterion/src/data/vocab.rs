@@ -23,8 +23,8 @@ pub struct VocabOptions {
 
 /// codertimo's `WordVocab`: words and their numbers.
 ///
-/// He saves it with pickle, and loading a pickle can run arbitrary code. Here it is a text file: a
-/// line with the number of words, then one word per line, in the order of their tokens.
+/// He saves it with pickle, and loading a pickle can run arbitrary code. Here it is a list in JSON, in
+/// the order of the tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vocab {
     words: Vec<String>,
@@ -72,42 +72,28 @@ impl Vocab {
 
     /// Writes the vocabulary.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let (count, words) = (self.words.len(), self.words.join("\n"));
-        Ok(report::save(path, &format!("vocabulary: {count} words\n{words}\n"))?)
+        Ok(report::save(path, &(serde_json::to_string_pretty(&self.words)? + "\n"))?)
     }
 
     /// Reads what [`save`](Self::save) has written.
     ///
     /// # Errors
-    /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for one that is truncated,
-    /// that was edited so that words are missing or repeated, or that is no vocabulary at all.
+    /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for one that is truncated, that
+    /// repeats a word, or that is no vocabulary at all.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
-        let refuse = |found: String, expected: &str| Error::format(path, found, expected);
-        let (header, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        let count =
-            header.strip_prefix("vocabulary: ").and_then(|rest| rest.strip_suffix(" words"));
-        let count: usize = count.and_then(|count| count.parse().ok()).ok_or_else(|| {
-            refuse(format!("it begins with {header:?}"), "a vocabulary of this program")
-        })?;
-        // The last line counts only if it is whole.
-        let words: Vec<_> =
-            rest.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
-        let expected =
-            "a file that was written to its end; build it again with the subcommand vocab";
-        let found = format!("it holds {} of {count} words", words.len());
-        ensure!(words.len() == count, refuse(found, expected));
-        let found = "it does not begin with them".into();
-        ensure!(words.starts_with(&SPECIALS), refuse(found, &SPECIALS.join(", ")));
-        let mut line_of = HashMap::new();
-        for (word, line) in words.iter().zip(2..) {
-            let is_word = word.split_whitespace().count() == 1;
-            ensure!(is_word, refuse(format!("line {line} is {word:?}"), "one word per line"));
-            let first = *line_of.entry(word).or_insert(line);
-            let twice = format!("lines {first} and {line} are both {word:?}");
-            ensure!(first == line, refuse(twice, "every word once"));
+        let refuse = |found: &str| {
+            let expected = "what the subcommand vocab writes: a JSON list of words, each once";
+            Error::format(path, found, format!("{expected}, the first {}", SPECIALS.join(", ")))
+        };
+        let words = serde_json::from_str(&text).map_err(|error| refuse(&error.to_string()))?;
+        let vocab = Self::from_words(words);
+        ensure!(vocab.words.starts_with(&SPECIALS.map(str::to_owned)), refuse("other first words"));
+        let mut numbered = vocab.words.iter().zip(0..);
+        if let Some((word, _)) = numbered.find(|(word, token)| vocab.tokens[*word] != *token) {
+            return Err(refuse(&format!("{word:?} twice")).into());
         }
-        Ok(Self::from_words(words.into_iter().map(str::to_owned).collect()))
+        Ok(vocab)
     }
 
     fn from_words(words: Vec<String>) -> Self {
@@ -150,7 +136,7 @@ mod tests {
     #[test]
     fn what_is_saved_is_loaded() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("vocab.txt");
+        let path = directory.path().join("vocab.json");
         let vocab = vocab(VocabOptions::default());
         vocab.save(&path).unwrap();
         assert_eq!(Vocab::load(&path).unwrap(), vocab);
@@ -161,41 +147,27 @@ mod tests {
     #[test]
     fn a_file_that_was_cut_off_is_refused_at_every_length() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("vocab.txt");
+        let path = directory.path().join("vocab.json");
         vocab(VocabOptions::default()).save(&path).unwrap();
         let whole = fs::read(&path).unwrap();
-        for length in 0..whole.len() {
+        for length in 0..whole.len() - 1 {
             fs::write(&path, &whole[..length]).unwrap();
             let error = Vocab::load(&path).unwrap_err().to_string();
-            assert!(error.contains("vocab.txt: "), "{length}: {error}");
+            assert!(error.contains("vocab.json: "), "{length}: {error}");
         }
-        fs::write(&path, &whole[..whole.len() - 1]).unwrap();
-        let error = Vocab::load(&path).unwrap_err().to_string();
-        assert!(error.contains("it holds 8 of 9 words; expected a file"), "{error}");
     }
 
     #[test]
     fn a_file_with_wrong_words_is_refused() {
-        let specials = SPECIALS.join("\n");
+        let specials = SPECIALS.map(|word| format!("{word:?}")).join(", ");
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("vocab.txt");
+        let path = directory.path().join("vocab.json");
         for (content, expected) in [
-            ("\u{80}pickle\n".into(), "it begins with \"\\u{80}pickle\"; expected a vocabulary"),
-            (
-                format!("vocabulary: 8 words\n{specials}\na\nb\na\n"),
-                "lines 7 and 9 are both \"a\"; expected every word once",
-            ),
-            (
-                format!("vocabulary: 6 words\n{specials}\nb a\n"),
-                "line 7 is \"b a\"; expected one word per line",
-            ),
-            (format!("vocabulary: 6 words\n{specials}\n\n"), "line 7 is \"\""),
-            (format!("vocabulary: 6 words\n{specials}\na\nb\n"), "it holds 7 of 6 words"),
-            ("vocabulary: 1 words\n<pad>\n".into(), "expected <pad>, <unk>, <eos>, <sos>, <mask>"),
-            (
-                format!("vocabulary: 6 words\na\n{specials}\n"),
-                "expected <pad>, <unk>, <eos>, <sos>, <mask>",
-            ),
+            ("\u{80}pickle\n".into(), "expected value at line 1 column 1; expected what"),
+            (format!("[{specials}, \"a\", \"b\", \"a\"]"), "\"a\" twice; expected what"),
+            (format!("[{specials}, 7]"), "invalid type: integer `7`, expected a string"),
+            ("[\"<pad>\"]".into(), "other first words"),
+            (format!("[\"a\", {specials}]"), "the first <pad>, <unk>, <eos>, <sos>, <mask>"),
         ] {
             fs::write(&path, content).unwrap();
             let error = Vocab::load(&path).unwrap_err().to_string();
@@ -207,7 +179,7 @@ mod tests {
     fn a_place_that_cannot_be_written_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let error = vocab(VocabOptions::default())
-            .save(&directory.path().join("missing/vocab.txt"))
+            .save(&directory.path().join("missing/vocab.json"))
             .unwrap_err()
             .to_string();
         assert!(error.contains("missing does not exist"), "{error}");

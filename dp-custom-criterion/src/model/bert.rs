@@ -1,7 +1,7 @@
 //! The embedding, a stack of blocks, and two heads.
 
 use super::options::{MAX_LEN, ModelOptions};
-use super::transformer::{Layer, transformer_block};
+use super::transformer::Layer;
 use tch::nn::{Linear, Module, Path};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear};
@@ -16,10 +16,15 @@ pub struct LanguageModel {
 }
 
 impl LanguageModel {
-    /// Draws the initial weights in codertimo's order.
-    pub fn new(path: &Path<'_>, options: &ModelOptions, vocab_size: i64) -> Self {
+    /// Draws the initial weights in codertimo's order. `block` makes a block of the transformer.
+    pub fn new(
+        path: &Path<'_>,
+        options: &ModelOptions,
+        vocab_size: i64,
+        block: impl Fn(&Path<'_>) -> Layer,
+    ) -> Self {
         let (bert, hidden) = (path / "bert", options.hidden);
-        let block = |number| transformer_block(&(&bert / "transformer_blocks" / number), options);
+        let block = |number| block(&(&bert / "transformer_blocks" / number));
         let head = |name, classes| {
             linear(path / name / "linear", hidden, classes, LinearOptions::default())
         };
@@ -50,8 +55,8 @@ impl LanguageModel {
         // No position attends to padding, which is token 0. The mask has the same row for every
         // position.
         let mask = tokens.gt(0).unsqueeze(1).repeat([1, tokens.size()[1], 1]).unsqueeze(1);
-        let x = (self.embedding)(tokens, segments, train);
-        self.transformer_blocks.iter().fold(x, |x, block| block(&x, &mask, train))
+        let x = (self.embedding)((tokens.shallow_clone(), segments.shallow_clone()), train);
+        self.transformer_blocks.iter().fold(x, |x, block| block((x, mask.shallow_clone()), train))
     }
 }
 
@@ -67,9 +72,9 @@ fn bert_embedding(path: &Path<'_>, options: &ModelOptions, vocab_size: i64) -> L
     let position = (path / "position").add("pe", table, trainable);
     // 0 for padding, 1 for the first sentence, 2 for the second.
     let segment = embedding(path / "segment", 3, hidden, padded);
-    Box::new(move |tokens, segments, train| {
+    Box::new(move |(tokens, segments), train| {
         let position = position.narrow(1, 0, tokens.size()[1]);
-        let sum = token.forward(tokens) + position + segment.forward(segments);
+        let sum = token.forward(&tokens) + position + segment.forward(&segments);
         sum.dropout(dropout, train)
     })
 }
@@ -88,6 +93,7 @@ fn sinusoids(hidden: i64) -> Tensor {
 
 #[cfg(test)]
 mod tests {
+    use super::super::transformer_block;
     use super::*;
     use tch::nn::VarStore;
 
@@ -98,11 +104,17 @@ mod tests {
         seq_len: 20,
         vocab_size: None,
         dropout: 0.5,
+        checkpoint_activations: false,
     };
 
     fn tiny() -> LanguageModel {
         tch::manual_seed(0);
-        LanguageModel::new(&VarStore::new(Device::Cpu).root(), &TINY, 50)
+        model(&VarStore::new(Device::Cpu), &TINY, 50)
+    }
+
+    fn model(vs: &VarStore, options: &ModelOptions, vocab_size: i64) -> LanguageModel {
+        let block = |path: &Path<'_>| transformer_block(path, options);
+        LanguageModel::new(&vs.root(), options, vocab_size, block)
     }
 
     fn tokens(rows: &[&[i64]]) -> Tensor {
@@ -116,7 +128,7 @@ mod tests {
             ModelOptions { hidden: 256, layers: 8, attn_heads: 8, dropout: 0.1, ..TINY };
         for vocab_size in [1000, 10_000] {
             let vs = VarStore::new(Device::Cpu);
-            let _ = LanguageModel::new(&vs.root(), &codertimos, vocab_size);
+            let _ = model(&vs, &codertimos, vocab_size);
             let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
             assert_eq!(parameters as i64, 513 * vocab_size + 6_319_362);
         }
@@ -125,7 +137,7 @@ mod tests {
     #[test]
     fn the_table_of_positions_is_kept_and_not_trained() {
         let vs = VarStore::new(Device::Cpu);
-        let _ = LanguageModel::new(&vs.root(), &TINY, 50);
+        let _ = model(&vs, &TINY, 50);
         let table = &vs.variables()["bert.embedding.position.pe"];
         assert_eq!(table.size(), [1, 512, 16]);
         assert!(!table.requires_grad());

@@ -13,3 +13,4 @@ mod transformer;
 
 pub use bert::LanguageModel;
 pub use options::ModelOptions;
+pub use transformer::{Layer, transformer_block};

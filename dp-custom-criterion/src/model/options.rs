@@ -28,6 +28,9 @@ pub struct ModelOptions {
     /// Dropout probability.
     #[arg(short, long, default_value_t = 0.1)]
     pub dropout: f64,
+    /// Compute the blocks' activations again in the backward pass, instead of keeping them.
+    #[arg(long)]
+    pub checkpoint_activations: bool,
 }
 
 impl ModelOptions {

@@ -6,10 +6,10 @@
 use super::ModelOptions;
 use tch::nn::{Module, ModuleT, Path, seq_t};
 use tch::{Kind, Tensor};
-use tch_parallel::nn::{LinearOptions, linear};
+use tch_parallel::nn::{CheckpointWrapper, LinearOptions, linear};
 
 /// Makes one tensor of two, with dropout if it is to train.
-pub type Layer = Box<dyn Fn(&Tensor, &Tensor, bool) -> Tensor + Send>;
+pub type Layer = Box<dyn Fn((Tensor, Tensor), bool) -> Tensor + Send>;
 
 /// codertimo's `TransformerBlock`: maps `[batch, seq_len, hidden]`, with an [`attention`]'s mask, to
 /// the same shape. It normalises before each layer (pre-norm), where the paper's BERT normalises after
@@ -20,11 +20,16 @@ pub fn transformer_block(path: &Path<'_>, options: &ModelOptions) -> Layer {
     let feed_forward = feed_forward(&(path / "feed_forward"), options);
     let input_norm = layer_norm(&(path / "input_sublayer" / "norm"), hidden);
     let output_norm = layer_norm(&(path / "output_sublayer" / "norm"), hidden);
-    Box::new(move |x, mask, train| {
-        let x = x + attention(&input_norm(x), mask, train).dropout(dropout, train);
+    let block: Layer = Box::new(move |(x, mask), train| {
+        let x = &x + attention((input_norm(&x), mask), train).dropout(dropout, train);
         let x = &x + feed_forward.forward_t(&output_norm(&x), train).dropout(dropout, train);
         x.dropout(dropout, train)
-    })
+    });
+    if !options.checkpoint_activations {
+        return block;
+    }
+    let block = CheckpointWrapper::new(block);
+    Box::new(move |inputs, train| block.call(inputs, move |block, inputs| block(inputs, train)))
 }
 
 /// Added to the standard deviation, where PyTorch's `nn.LayerNorm` adds to the variance.
@@ -57,12 +62,12 @@ fn attention(path: &Path<'_>, options: &ModelOptions) -> Layer {
     let linear_layers = [0, 1, 2].map(|number| layer(path / "linear_layers" / number));
     let output_linear = layer(path / "output_linear");
     let d_k = hidden / attn_heads;
-    Box::new(move |x, mask, train| {
+    Box::new(move |(x, mask), train| {
         let batch = x.size()[0];
         // [batch, heads, seq_len, d_k]
         let [query, key, value] = linear_layers
             .each_ref()
-            .map(|layer| layer.forward(x).view([batch, -1, attn_heads, d_k]).transpose(1, 2));
+            .map(|layer| layer.forward(&x).view([batch, -1, attn_heads, d_k]).transpose(1, 2));
         let scores = query.matmul(&key.transpose(-2, -1)) / (d_k as f64).sqrt();
         let scores = scores.masked_fill(&mask.eq(0), MASKED);
         let weights = scores.softmax(-1, None::<Kind>).dropout(dropout, train);

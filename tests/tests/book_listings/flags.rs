@@ -174,7 +174,7 @@ fn a_flag_that_is_missing_is_answered() -> Result<()> {
     for (line, program) in [
         ("ddp-imagenet --dist-url tcp://10.0.0.1:23456 --world-size 4", ddp_imagenet as Program),
         ("dp-custom-criterion -hs 256 --with_cuda True --cuda_devices 0 1", dp_custom_criterion),
-        ("dp-custom-criterion vocab -c corpus.txt -o vocab.txt -e latin-1", dp_custom_criterion),
+        ("dp-custom-criterion vocab -c corpus.txt -o vocab.json -e latin-1", dp_custom_criterion),
     ] {
         let words: Vec<_> = line.split(' ').skip(1).collect();
         let ended = Job::new()?.run(program(words)?)?.expect_code(2)?;

@@ -13,6 +13,7 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use tch::Tensor;
 use tch::nn::{Path, VarStore};
 use tch_parallel_base::lock;
 
@@ -25,6 +26,10 @@ pub struct FullyShardOptions {
     pub reshard_after_forward: Option<bool>,
     /// The kinds of numbers in which the model computes and its gradients are reduced.
     pub mp_policy: MixedPrecisionPolicy,
+    /// Whether all ranks begin with rank 0's parameters and buffers, so that each may have a seed of
+    /// its own. Building a block is then a collective, in which all ranks must run Rust. FSDP1's
+    /// option; `fully_shard` has none.
+    pub sync_module_states: bool,
 }
 
 /// `torch.distributed.fsdp.fully_shard` (FSDP2): shards the parameters, the gradients and the
@@ -40,7 +45,7 @@ pub struct FullyShardOptions {
 /// optimizer made from the store trains these, and [`VarStore::save`] would write only this rank's, so
 /// use [`checkpoint::save`](crate::checkpoint::save) or [`Training`](crate::checkpoint::Training): their
 /// files are those of the whole model. Use the same seed on all ranks, so that their shards belong to
-/// one model.
+/// one model, or [`sync_module_states`](FullyShardOptions::sync_module_states).
 ///
 /// Results equal those of PyTorch's `fully_shard` to the last bit. With more than two ranks they
 /// differ from DistributedDataParallel's, which adds gradients in another order.
@@ -71,7 +76,7 @@ pub struct FullyShardOptions {
 /// let linear = |path: &nn::Path, outputs| nn::linear(path, 8, outputs, Default::default());
 /// let model = sharding.root(|root| {
 ///     let blocks = (0..3).map(|i| sharding.shard(root / "blocks" / i, |path| linear(path, 8)));
-///     Ok(Net { blocks: blocks.collect::<Result<_, _>>()?, head: linear(&(root / "head"), 2) })
+///     Net { blocks: blocks.collect(), head: linear(&(root / "head"), 2) }
 /// })?;
 /// let mut optimizer = Adam::new(&vs, AdamOptions::default())?; // of this rank's shards
 ///
@@ -90,6 +95,8 @@ pub struct FullyShard<'a> {
     schedule: Arc<Schedule<Unit>>,
     /// The variables that have been replaced by shards.
     shards: Arc<Mutex<HashSet<usize>>>,
+    /// Why a block could not be sharded.
+    failure: Arc<Mutex<Option<Error>>>,
 }
 
 impl<'a> FullyShard<'a> {
@@ -115,8 +122,8 @@ impl<'a> FullyShard<'a> {
     }
 
     fn over(vs: &'a VarStore, mesh: Mesh, options: FullyShardOptions) -> Self {
-        let (schedule, shards) = (Arc::default(), Arc::default());
-        FullyShard { vs, mesh, options, schedule, shards }
+        let (schedule, shards, failure) = Default::default();
+        FullyShard { vs, mesh, options, schedule, shards, failure }
     }
 
     /// The same model with other options, for the blocks that are built with the result. In PyTorch,
@@ -128,19 +135,17 @@ impl<'a> FullyShard<'a> {
             options,
             schedule: Arc::clone(&self.schedule),
             shards: Arc::clone(&self.shards),
+            failure: Arc::clone(&self.failure),
         }
     }
 
     /// Builds a block below `path` and makes it a unit, with all its parameters that do not belong
-    /// to a unit inside it.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a parameter that is a scalar, and for parameters of different kinds.
+    /// to a unit inside it. Like tch's layers this returns no error: [`root`](Self::root) does.
     pub fn shard<'p, M>(
         &self,
         path: impl Borrow<Path<'p>>,
         build: impl FnOnce(&Path<'p>) -> M,
-    ) -> Result<FsdpModule<M>> {
+    ) -> FsdpModule<M> {
         let path = path.borrow();
         let first = self.vs.trainable_variables().len();
         let module = build(path);
@@ -148,20 +153,33 @@ impl<'a> FullyShard<'a> {
         self.unit(module, first, name.join("."))
     }
 
-    /// Builds the whole model, whose blocks `build` makes with [`shard`](Self::shard).
+    /// Builds the whole model, whose blocks `build` makes with [`shard`](Self::shard). They cannot be
+    /// used before.
     ///
     /// # Errors
-    /// Those of `build`, and [`Error::Argument`] for a parameter that is a scalar.
-    pub fn root<M>(&self, build: impl FnOnce(&Path<'_>) -> Result<M>) -> Result<FsdpModule<M>> {
-        let module = build(&self.vs.root())?;
-        self.unit(module, 0, String::new())
+    /// [`Error::Argument`] for a parameter that is a scalar, and for a block whose own parameters are
+    /// of different kinds; [`Error::Collective`] if values could not be sent to all ranks.
+    pub fn root<M>(&self, build: impl FnOnce(&Path<'_>) -> M) -> Result<FsdpModule<M>> {
+        let model = self.unit(build(&self.vs.root()), 0, String::new());
+        match lock(&self.failure).take() {
+            Some(failure) => return Err(failure),
+            None => self.sync_buffers()?,
+        }
+        self.schedule.complete();
+        Ok(model)
     }
 
     /// Makes a unit of the variables from number `first` on that are not yet shards.
-    fn unit<M>(&self, module: M, first: usize, name: String) -> Result<FsdpModule<M>> {
+    fn unit<M>(&self, module: M, first: usize, name: String) -> FsdpModule<M> {
         let is_root = name.is_empty();
-        let parameters = self.shard_variables(first)?;
-        check_kinds(&parameters)?;
+        let parameters = self.shard_variables(first).and_then(|parameters| {
+            check_kinds(&parameters)?;
+            Ok(parameters)
+        });
+        let parameters = parameters.unwrap_or_else(|error| {
+            lock(&self.failure).get_or_insert(error);
+            Vec::new()
+        });
         let inner = |it: &Parameter| it.name[name.len()..].trim_start_matches('.').to_owned();
         let parameters = parameters.into_iter().map(|it| (inner(&it), it)).collect();
         let parameters = children_before_own(parameters);
@@ -176,7 +194,24 @@ impl<'a> FullyShard<'a> {
             &self.schedule,
         );
         self.schedule.add(&unit, is_root);
-        Ok(FsdpModule::new(module, unit, policy, &self.mesh.shard))
+        FsdpModule::new(module, unit, policy, &self.mesh.shard)
+    }
+
+    fn sync_buffers(&self) -> Result<()> {
+        let trained: HashSet<_> = self.vs.trainable_variables().iter().map(identity).collect();
+        let mut variables: Vec<_> = self.vs.variables().into_iter().collect();
+        variables.retain(|(_, variable)| !trained.contains(&identity(variable)));
+        variables.sort_by(|(one, _), (other, _)| one.cmp(other));
+        variables.iter().try_for_each(|(_, buffer)| self.sync(buffer))
+    }
+
+    /// Gives all ranks rank 0's values, if that is wanted.
+    fn sync(&self, variable: &Tensor) -> Result<()> {
+        if !self.options.sync_module_states {
+            return Ok(());
+        }
+        self.mesh.world.refuse_python("sync_module_states", 0..self.mesh.world.world_size())?;
+        self.mesh.world.broadcast(&mut variable.detach(), 0)
     }
 
     /// Replaces these variables in the store with their shards.
@@ -193,6 +228,7 @@ impl<'a> FullyShard<'a> {
                 continue;
             }
             let Some(name) = names.get(&identity(&whole)) else { continue };
+            self.sync(&whole)?;
             let parameter = Parameter::shard(name.clone(), whole, kind, &self.mesh)?;
             let shard = parameter.local();
             shards.insert(identity(shard));

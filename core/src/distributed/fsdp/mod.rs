@@ -30,3 +30,4 @@ mod unit;
 pub use fully_shard::{FullyShard, FullyShardOptions};
 pub use mixed_precision::MixedPrecisionPolicy;
 pub use module::FsdpModule;
+pub use shards::full_size;

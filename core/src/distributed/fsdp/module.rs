@@ -11,13 +11,14 @@ use c10d_sys::tensor::grad_enabled;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tch::nn::ModuleT;
 use tch::{Tensor, no_grad};
 
 /// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`
 ///
 /// A module with one input and one output works with tch's [`ModuleT`], any other with
-/// [`forward`](Self::forward). All ranks must run the same blocks in the same order, in training
+/// [`call`](Self::call), and the whole model with [`forward`](Self::forward). All ranks must run the same blocks in the same order, in training
 /// and in evaluation.
 pub struct FsdpModule<M> {
     module: M,
@@ -79,6 +80,15 @@ impl<M> FsdpModule<M> {
         Ok(outputs)
     }
 
+    /// [`forward`](Self::forward) for use within the forward pass of an enclosing block, which then
+    /// returns the error. `module(inputs)`
+    ///
+    /// # Panics
+    /// If it fails and no enclosing block is running.
+    pub fn call<I: Tensors, O: Tensors>(&self, inputs: I, f: impl FnOnce(&M, I) -> O) -> O {
+        self.forward(inputs, f).unwrap_or_else(|error| self.unit.schedule().fail(error))
+    }
+
     /// `loss.backward()`: afterwards each rank has its shards of the gradients, averaged over the
     /// ranks.
     ///
@@ -125,6 +135,12 @@ impl<M> FsdpModule<M> {
     /// [`Error::Tensor`] if libtorch reports an error.
     pub fn reshard(&self) -> Result<()> {
         self.unit.reshard()
+    }
+
+    /// How long the collectives of a step keep this rank, on average: it waits for the others, and
+    /// moves data.
+    pub fn waiting_time(&self) -> Duration {
+        self.unit.schedule().waiting_time()
     }
 
     /// The whole parameters of this block and of those inside it. A collective: each rank gets all of
@@ -189,10 +205,9 @@ impl<M: ModuleT> FsdpModule<M> {
 
 impl<M: ModuleT> ModuleT for FsdpModule<M> {
     /// # Panics
-    /// If [`f_forward_t`](Self::f_forward_t) returns an error, unless this runs within the forward
-    /// pass of another block, which then returns the error.
+    /// Like [`call`](Self::call).
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        self.f_forward_t(xs, train).unwrap_or_else(|error| self.unit.schedule().fail(error))
+        self.call(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
     }
 }
 

@@ -6,6 +6,7 @@ use c10d_sys::backward_hooks::at_end_of_backward;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 use tch_parallel_base::lock;
 
 /// What the schedule needs of a unit.
@@ -24,6 +25,10 @@ pub(super) struct Schedule<U> {
     units: Mutex<Vec<Weak<U>>>,
     step: Mutex<Step<U>>,
     pool: Mutex<Pool>,
+    /// How long collectives have kept this rank, and the number of backward passes.
+    waited: Mutex<(Duration, u32)>,
+    /// Whether the whole model has been built.
+    is_complete: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -40,7 +45,13 @@ struct Step<U> {
 
 impl<U> Default for Schedule<U> {
     fn default() -> Self {
-        Schedule { units: Mutex::default(), step: Mutex::default(), pool: Mutex::default() }
+        Schedule {
+            units: Mutex::default(),
+            step: Mutex::default(),
+            pool: Mutex::default(),
+            waited: Mutex::default(),
+            is_complete: AtomicBool::new(false),
+        }
     }
 }
 
@@ -57,6 +68,15 @@ impl<U: Member> Schedule<U> {
         units.insert(place, Arc::downgrade(unit));
     }
 
+    /// Notes that the whole model has been built.
+    pub fn complete(&self) {
+        self.is_complete.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::Relaxed)
+    }
+
     pub fn units(&self) -> Vec<Arc<U>> {
         lock(&self.units).iter().filter_map(Weak::upgrade).collect()
     }
@@ -64,6 +84,20 @@ impl<U: Member> Schedule<U> {
     /// The memory of whole parameters.
     pub fn pool(&self) -> &Mutex<Pool> {
         &self.pool
+    }
+
+    /// Runs a collective, and notes how long it took.
+    pub fn waiting<T>(&self, collective: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = collective();
+        lock(&self.waited).0 += began.elapsed();
+        result
+    }
+
+    /// How long the collectives of a step have kept this rank, on average.
+    pub fn waiting_time(&self) -> Duration {
+        let (waited, passes) = *lock(&self.waited);
+        waited / passes.max(1)
     }
 
     /// Records a unit's forward pass and returns its place in the order.
@@ -92,6 +126,7 @@ impl<U: Member> Schedule<U> {
             unit.finish_backward()?;
         }
         lock(&self.pool).end_pass();
+        lock(&self.waited).1 += 1;
         let mut step = lock(&self.step);
         *step = Step { depth: step.depth, ..Step::default() };
         Ok(())

@@ -47,6 +47,12 @@ pub(crate) fn shard_of(parameter: &Tensor) -> Option<Shard> {
     lock(&SHARDS).get(&identity(parameter)).cloned()
 }
 
+/// The shape of the whole parameter, of which the store of a sharded model holds a shard; that of the
+/// tensor itself if it is no shard. `DTensor.shape`
+pub fn full_size(parameter: &Tensor) -> Vec<i64> {
+    shard_of(parameter).map_or_else(|| parameter.size(), |shard| shard.size)
+}
+
 /// The group over which these parameters are sharded; `None` if they are whole.
 pub(crate) fn group_of(parameters: &[Tensor]) -> Result<Option<ProcessGroup>> {
     let shards = lock(&SHARDS);

@@ -90,11 +90,10 @@ impl Unit {
         if !self.is_due(&mut state)? {
             return Ok(());
         }
-        let gathering = match state.gathering.take() {
-            Some(gathering) => gathering,
-            None => self.gather(&mut state, false)?,
-        };
-        gathering.wait()?;
+        self.schedule.waiting(|| match state.gathering.take() {
+            Some(gathering) => gathering.wait(),
+            None => self.gather(&mut state, false)?.wait(),
+        })?;
         state.parameters.iter_mut().for_each(Parameter::set_whole);
         state.is_whole = true;
         Ok(())
@@ -156,12 +155,19 @@ impl Unit {
     /// Gathers the parameters. Their gradients will be reduced as soon as those of `inputs` are
     /// known.
     pub fn pre_forward(self: &Arc<Self>, inputs: &mut [Tensor]) -> Result<()> {
+        let refuse = |found: &str, expected| {
+            let found = format!("{found} the block {:?}", self.name);
+            Err(Error::argument("FullyShard", found, expected))
+        };
         if in_backward() {
-            return Err(Error::argument(
-                "FullyShard",
-                format!("inside a CheckpointWrapper, around the block {:?}", self.name),
-                "outside it: shard the block, and wrap what is inside",
-            ));
+            let expected = "outside it: shard the block, and wrap what is inside";
+            return refuse("inside a CheckpointWrapper, around", expected);
+        }
+        if !self.schedule.is_complete() {
+            return refuse(
+                "without a root, around",
+                "given the whole model, with FullyShard::root",
+            );
         }
         self.unshard()?;
         if !inputs.is_empty() {
@@ -234,7 +240,8 @@ impl Unit {
         }
         let (places, gradients): (Vec<_>, Vec<_>) = gradients.into_iter().unzip();
         no_grad(|| {
-            let own = mean_of_part(&self.mesh, gradients, self.reduce_kind)?;
+            let mean = || mean_of_part(&self.mesh, gradients, self.reduce_kind);
+            let own = self.schedule.waiting(mean)?;
             let mut begin = 0;
             for place in places {
                 let parameter = &mut state.parameters[place];

@@ -7,9 +7,9 @@ use exhibit_kit::plot::SvgArgs;
 use report::parse_size;
 use tch_parallel::Devices;
 
-/// Train with each of the five methods, and show where memory and time go.
+/// Train with each of the six methods, and show where memory and time go.
 ///
-/// Every method runs in a process of its own, ddp and apex in one process per device.
+/// Every method runs in a process of its own, ddp, apex and fsdp in one process per device.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("hidden", |hidden| hidden.default_value("64")),
@@ -19,7 +19,7 @@ use tch_parallel::Devices;
     // system and returns them every time, and the threads of one process have to take turns at it.
     mut_arg("vocab_size", |vocab_size| vocab_size.default_value("8000")),
     after_help = "Examples:
-  dp-custom-criterion compare                          five methods on two logical devices
+  dp-custom-criterion compare                          six methods on two logical devices
   dp-custom-criterion compare --devices 4xcpu
 
 The article's sizes, on four GPUs and on four parts of a CPU with much memory:

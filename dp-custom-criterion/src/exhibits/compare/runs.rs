@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use tch_parallel::Error;
 
-const VOCAB: &str = "vocab.txt";
+const VOCAB: &str = "vocab.json";
 
 /// Runs this program with everything but the method and the batch given.
 pub struct Runs<'a> {
@@ -75,13 +75,15 @@ impl<'a> Runs<'a> {
     fn flags(&self, method: Method, batch_size: usize, steps: u64) -> String {
         let devices = &self.args.devices;
         let ModelOptions { hidden, layers, attn_heads, seq_len, dropout, .. } = self.args.model;
+        let recomputes = self.args.model.checkpoint_activations;
+        let checkpoint = if recomputes { " --checkpoint-activations" } else { "" };
         let (method, vocab_size) = (flag_value(&method), self.vocab_size);
         // An epoch has at least one step.
         let epochs = steps;
         format!(
             "--method={method} --devices={devices} --batch-size={batch_size} --steps={steps} \
              --epochs={epochs} --hidden={hidden} --layers={layers} --attn-heads={attn_heads} \
-             --seq-len={seq_len} --vocab-size={vocab_size} --dropout={dropout}"
+             --seq-len={seq_len} --vocab-size={vocab_size} --dropout={dropout}{checkpoint}"
         )
     }
 }
@@ -110,7 +112,15 @@ mod tests {
 
     #[test]
     fn a_training_gets_the_sizes_of_the_comparison() {
-        let all = ["--hidden=6", "-l=1", "-a=3", "-s=9", "--dropout=0.25", "--vocab-size=9999"];
+        let all = [
+            "--hidden=6",
+            "-l=1",
+            "-a=3",
+            "-s=9",
+            "--dropout=0.25",
+            "--checkpoint-activations",
+            "--vocab-size=9999",
+        ];
         for given in [&all[..], &all[..5]] {
             let line = ["program", "compare"].iter().chain(given);
             let Some(Command::Compare(args)) = Args::parse_from(line).command else { panic!() };
