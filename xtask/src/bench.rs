@@ -4,7 +4,6 @@
 //! It only prints a table: a benchmark is not a test, and a missed target is not a failure.
 
 mod data_parallel;
-mod exchange;
 mod fsdp;
 mod imagenet;
 mod images;
@@ -21,8 +20,6 @@ use crate::workspace::Workspace;
 pub(crate) enum Benchmark {
     /// Fashion-MNIST, two ranks over gloo, one epoch, batch size 128: Rust against Python.
     Mnist(mnist::Options),
-    /// Between the ranks of this machine: shared memory against sockets, and two ranks against one.
-    Exchange(mnist::Options),
     /// A GPT of 188 MiB on two ranks: sharded against DistributedDataParallel, and Rust against Python.
     Fsdp(fsdp::Options),
     /// BERT, forward and backward pass: Rust against Python on one device, and two replicas against one.
@@ -44,7 +41,6 @@ struct Rounds {
 pub(crate) fn run(workspace: &Workspace, benchmark: &Benchmark) -> Result<()> {
     match benchmark {
         Benchmark::Mnist(options) => mnist::run(workspace, options),
-        Benchmark::Exchange(options) => exchange::run(workspace, options),
         Benchmark::Fsdp(options) => fsdp::run(workspace, options),
         Benchmark::DataParallel(options) => data_parallel::run(workspace, options),
         Benchmark::Images(options) => images::run(workspace, options),

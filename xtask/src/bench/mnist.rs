@@ -23,15 +23,15 @@ const FILES: [&str; 4] = [
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 ];
-pub(super) const SCRIPT: &str = "xtask/bench/mnist_torchvision.py";
+const SCRIPT: &str = "xtask/bench/mnist_torchvision.py";
 
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    pub(super) rounds: Rounds,
+    rounds: Rounds,
     /// Folder of Fashion-MNIST's four IDX files, gzipped or not.
     #[arg(long, default_value = DEBIAN_DATA)]
-    pub(super) data_dir: PathBuf,
+    data_dir: PathBuf,
 }
 
 /// The time and memory that one run took.
@@ -119,7 +119,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// Unpacks the files to where torchvision looks for them, and returns their folder. Both sides read
 /// the unpacked files.
-pub(super) fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
+fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     let raw = folder.join("FashionMNIST/raw");
     fs::create_dir_all(&raw).with_context(|| format!("cannot create {}", raw.display()))?;
     for name in FILES {
