@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::folder::{self, copy};
 use crate::checkout::checkout;
 use crate::command;
-use crate::files::write;
+use crate::files::{make, size, write};
 use crate::launch::LAUNCHER;
 use crate::setup::{self, Level};
 use crate::workspace::Workspace;
@@ -127,12 +127,12 @@ fn pack(
     for (from, name) in programs {
         strip(from, &to.join("bin").join(name))?;
     }
-    folder::size(to)
+    size(to)
 }
 
 /// Copies a program without its symbols.
 fn strip(from: &Path, to: &Path) -> Result<()> {
-    folder::make(to.parent().unwrap_or(to))?;
+    make(to.parent().unwrap_or(to))?;
     let mut strip = Command::new("strip");
     command::run_quietly(strip.arg("-o").arg(to).arg(from)).context("install binutils")
 }
