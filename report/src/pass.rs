@@ -1,6 +1,6 @@
 //! One pass over a data set: its batches, how long they take, and what each step measures.
 
-use crate::InFlight;
+use crate::in_flight::InFlight;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::rc::Rc;
