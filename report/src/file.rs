@@ -10,9 +10,6 @@ use tch_parallel::{Error, Result};
 ///
 /// As with a checkpoint, a browser that watches a chart, or a run that reads a vocabulary, always
 /// finds a complete file, the old one or the new one.
-///
-/// # Errors
-/// Those of [`replace`].
 pub fn save(path: impl AsRef<Path>, text: &str) -> Result<()> {
     let path = path.as_ref();
     replace(path, |temporary| fs::write(temporary, text).map_err(Error::io("write", path)))

@@ -186,9 +186,6 @@ impl<const N: usize> Pass<N> {
     }
 
     /// The means over the samples of all ranks. A collective.
-    ///
-    /// # Errors
-    /// Those of [`AverageMeter::all_reduce`].
     pub fn all_reduce(&self, group: &ProcessGroup) -> Result<[f64; N]> {
         let mut means = [0.0; N];
         for (mean, meter) in means.iter_mut().zip(&self.meters.numbers) {
