@@ -25,7 +25,7 @@ pub(crate) enum Benchmark {
     /// BERT, forward and backward pass: Rust against Python on one device, and two replicas against one.
     DataParallel(Rounds),
     /// From JPEG files to augmented batches: Rust against torchvision.
-    Images(images::Options),
+    Images(Rounds),
     /// Training steps of a small PyramidNet and of ResNet-18: Rust against Python.
     Imagenet(Rounds),
 }
@@ -50,7 +50,7 @@ pub(crate) fn run(workspace: &Workspace, benchmark: &Benchmark) -> Result<()> {
         Benchmark::Mnist(options) => mnist::run(workspace, options),
         Benchmark::Fsdp(rounds) => fsdp::run(workspace, rounds),
         Benchmark::DataParallel(rounds) => data_parallel::run(workspace, rounds),
-        Benchmark::Images(options) => images::run(workspace, options),
+        Benchmark::Images(rounds) => images::run(workspace, rounds),
         Benchmark::Imagenet(rounds) => imagenet::run(workspace, rounds),
     }
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
-use clap::Args;
 
 use super::Rounds;
 use super::job::{self, Log};
@@ -19,28 +18,19 @@ const EXAMPLE: &str = "image_pipeline";
 const SCRIPT: &str = "xtask/bench/images_torchvision.py";
 const MAKER: &str = "xtask/bench/make_jpegs.py";
 const BATCH_SIZE: &str = "64";
+/// JPEG files, made on first use.
+const IMAGES: u64 = 2000;
 
-#[derive(Args)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    rounds: Rounds,
-    /// Use N JPEG files; they are made on first use.
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
-    images: u32,
-    /// Number of loader threads in Rust and loader processes in Python [default: number of cores].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    workers: Option<u32>,
-}
-
-pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/images");
     let venv = setup::ensure_python(workspace, setup::Level::Full)?;
     let python = venv.executable("python");
-    let images = make_images(&python, options.images, &folder)?;
+    let images = make_images(&python, &folder)?;
     let build = ["build", "--release", "--package", PACKAGE, "--features", "images", "--example"];
     command::run(workspace.cargo().args(build).arg(EXAMPLE))?;
 
-    let workers = options.workers.map_or_else(report::cores, |workers| workers as usize);
+    // Loader threads in Rust, and loader processes in Python.
+    let workers = report::cores();
     let measure = |mut program: Command, name: &str| {
         let log = Log::new(folder.join(name))?;
         program.arg(&images).args([&workers.to_string(), BATCH_SIZE]).arg(log.folder());
@@ -57,7 +47,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     // It starts with a cold page cache and does not count.
     round()?;
     let mut speeds = Sides::default();
-    for _round in options.rounds.announced() {
+    for _round in rounds.announced() {
         push(&mut speeds, round()?);
     }
 
@@ -65,26 +55,25 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     table.row_at_least(&format!("images, {workers} workers"), speeds, PER_SECOND, 2.0);
     print!("{table}");
     println!(
-        "Medians of {} alternating rounds. {} JPEG files of about 500x375 pixels and {} kB: decoded, RandomResizedCrop(224),\n\
+        "Medians of {} alternating rounds. {IMAGES} JPEG files of about 500x375 pixels and {} kB: decoded, RandomResizedCrop(224),\n\
          RandomHorizontalFlip, normalised, batch size {BATCH_SIZE}. Python: torchvision's ImageFolder in a DataLoader.\n\
          {}",
-        options.rounds.number,
-        options.images,
-        size(&images)? / 1000 / u64::from(options.images),
+        rounds.number,
+        size(&images)? / 1000 / IMAGES,
         report::machine(workspace.release)
     );
     Ok(())
 }
 
 /// The folder of images, made if it does not exist yet.
-fn make_images(python: &Path, images: u32, folder: &Path) -> Result<PathBuf> {
-    let target = folder.join(format!("{images}-jpegs"));
+fn make_images(python: &Path, folder: &Path) -> Result<PathBuf> {
+    let target = folder.join(format!("{IMAGES}-jpegs"));
     if !target.exists() {
-        eprintln!("making {images} JPEG files in {}", target.display());
+        eprintln!("making {IMAGES} JPEG files in {}", target.display());
         make(folder)?;
         let mut maker = Command::new(python);
         maker.arg(checkout().join(MAKER)).arg("--folder").arg(&target);
-        command::run(maker.args(["--images", &images.to_string()]))?;
+        command::run(maker.args(["--images", &IMAGES.to_string()]))?;
     }
     Ok(target)
 }
