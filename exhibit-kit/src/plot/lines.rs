@@ -60,7 +60,8 @@ const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
 /// # Errors
-/// [`Error::Argument`] if there is no series or more than nine, a series without a point, a value that is not finite, or one not above zero on a logarithmic axis.
+/// [`Error::Argument`] if there is no series or more than nine, a series without a point,
+/// a value that is not finite, or one not above zero on a logarithmic axis.
 pub fn lines(chart: &Lines) -> Result<String> {
     chart.check()?;
     let colours = colours("series", chart.series.len())?;

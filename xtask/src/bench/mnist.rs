@@ -48,7 +48,7 @@ pub(super) struct Run {
     pub(super) step: f64,
 }
 
-/// Measures whole jobs (loading, training, evaluation), and training steps alone with the data in memory.
+/// Measures whole jobs (loading, training, evaluation), and steps alone with the data in memory.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench");
     let venv = setup::ensure_python(workspace, setup::Level::Full)?;
