@@ -1,18 +1,15 @@
 //! Ranks with different numbers of batches: within `join` nobody waits for those that have ended.
+//! Every rank trains with three batches of digits more than the one before it, and saves its losses
+//! and weights in a directory; they equal Python's to the last bit.
 //!
 //! ```text
-//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example uneven_inputs
+//! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example uneven_inputs -- '{"divide_by_initial_world_size": false}' .
 //! ```
-//!
-//! Every rank trains with three batches of digits more than the one before it. With the arguments
-//! `'{"divide_by_initial_world_size": false}' DIRECTORY` gradients are divided by the number of ranks
-//! that still train, and each rank leaves its losses and weights in a file, which equal Python's to
-//! the last bit.
 
 use std::env;
-use std::path::Path;
+use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 use tch::nn::{self, VarStore};
 use tch::{Device, Tensor};
@@ -24,8 +21,9 @@ use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 const BATCH_SIZE: usize = 64;
 
 fn main() -> Result<()> {
-    let arguments: Vec<_> = env::args().skip(1).collect();
-    let options = parse(arguments.first().map_or("{}", String::as_str))?;
+    let mut arguments = env::args().skip(1);
+    let options = parse(&arguments.next().context("the options of `join` are missing")?)?;
+    let directory = PathBuf::from(arguments.next().context("the directory is missing")?);
     let group = ProcessGroup::from_env()?;
     let device = group.device();
 
@@ -60,21 +58,11 @@ fn main() -> Result<()> {
     })?;
     // ANCHOR_END: join
 
-    let weights = vs.trainable_variables().iter().map(|w| w.square().sum(None)).sum::<Tensor>();
-    let ranks = group.all_gather(&weights)?;
-    if group.rank() == 0 {
-        for (rank, weights) in ranks.iter().enumerate() {
-            let weights = weights.double_value(&[]);
-            println!("rank {rank}: {} steps, sum of squared weights {weights:.4}", 4 + 3 * rank);
-        }
-    }
-    if let Some(directory) = arguments.get(1) {
-        let mut saved: Vec<_> = vs.variables().into_iter().collect();
-        saved.push(("losses".into(), Tensor::from_slice(&losses)));
-        saved.iter_mut().for_each(|(_, tensor)| *tensor = tensor.to(Device::Cpu));
-        let file = format!("rank{}.safetensors", group.rank());
-        Tensor::write_safetensors(&saved, Path::new(directory).join(file))?;
-    }
+    let mut saved: Vec<_> = vs.variables().into_iter().collect();
+    saved.push(("losses".into(), Tensor::from_slice(&losses)));
+    saved.iter_mut().for_each(|(_, tensor)| *tensor = tensor.to(Device::Cpu));
+    let file = format!("rank{}.safetensors", group.rank());
+    Tensor::write_safetensors(&saved, directory.join(file))?;
     Ok(())
 }
 

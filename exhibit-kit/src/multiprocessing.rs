@@ -3,25 +3,6 @@
 //! Like `mp.spawn` with `join=True`, [`run`] waits for all processes and ends all of them if one
 //! fails. The processes run programs rather than functions: most often this same program, with
 //! other flags.
-//!
-//! ```
-//! use std::process::Command;
-//! use exhibit_kit::multiprocessing::{Process, TimeLimit, run};
-//!
-//! let rank = || {
-//!     let mut command = Command::new("sh");
-//!     command.args(["-c", "echo rank $RANK of $WORLD_SIZE"]);
-//!     command
-//! };
-//! let mut lines = Vec::new();
-//! let ranks = Process::ranks("demo", vec![rank(), rank()])?;
-//! run(ranks, TimeLimit { seconds: 60, flag: "--timeout" }, |_process, line| {
-//!     lines.push(line.to_owned());
-//! })?;
-//! lines.sort();
-//! assert_eq!(lines, ["rank 0 of 2", "rank 1 of 2"]);
-//! # Ok::<(), anyhow::Error>(())
-//! ```
 
 use anyhow::{Error, Result, anyhow};
 use nix::sys::prctl::set_pdeathsig;
@@ -29,7 +10,7 @@ use nix::sys::signal::Signal;
 use std::env::temp_dir;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::parent_id;
@@ -65,13 +46,9 @@ impl Process {
     /// # Errors
     /// If there is no free port on which they can meet.
     pub fn ranks(name: &str, commands: Vec<Command>) -> Result<Vec<Process>> {
-        let meeting_point = || -> io::Result<(TcpListener, u16)> {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
-            let port = listener.local_addr()?.port();
-            Ok((listener, port))
-        };
-        let (listener, port) = meeting_point()
+        let listener = TcpListener::bind("127.0.0.1:0")
             .map_err(|error| failed(name, format!("cannot listen on 127.0.0.1: {error}")))?;
+        let port = listener.local_addr()?.port();
         let mut listener = Some(OwnedFd::from(listener));
         let world_size = commands.len().to_string();
         let rank = |(rank, command): (usize, Command)| {

@@ -35,9 +35,6 @@ const WIDTH: usize = 100;
 /// An environment for such texts: a misspelt name is an error, and a line that contains only a tag
 /// prints nothing. Besides minijinja's own filters it has `table`, `thousands`, [`size`],
 /// `decimals(n)`, and `milliseconds`, which shows seconds to the microsecond.
-///
-/// # Errors
-/// Only if minijinja rejects its own syntax.
 pub fn environment() -> Result<Environment<'static>, Error> {
     let mut text = Environment::new();
     text.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -83,10 +80,7 @@ impl Write for Stdout {
     }
 }
 
-/// Converts the result of a function that a text calls.
-///
-/// # Errors
-/// If the function has failed, with the same message.
+/// Converts the result of a function that a text calls. A failure keeps its message.
 pub fn found(result: anyhow::Result<impl Into<Value>>) -> Result<Value, Error> {
     let failed = |error| Error::new(ErrorKind::InvalidOperation, format!("{error:#}"));
     result.map(Into::into).map_err(failed)

@@ -34,9 +34,6 @@ enum Choice {
 
 impl CommHookArgs {
     /// The chosen hook, if any. PowerSGD has a state that no checkpoint contains.
-    ///
-    /// # Errors
-    /// Those of [`PowerSgd::new`].
     pub fn hook(&self) -> Result<Option<Box<dyn CommHook>>> {
         Ok(match self.comm_hook {
             None => None,

@@ -10,25 +10,7 @@ use tch_parallel::{Error, Result};
 ///
 /// As with a checkpoint, a browser that watches a chart, or a run that reads a vocabulary, always
 /// finds a complete file, the old one or the new one.
-///
-/// # Errors
-/// Those of [`replace`].
 pub fn save(path: impl AsRef<Path>, text: &str) -> Result<()> {
     let path = path.as_ref();
     replace(path, |temporary| fs::write(temporary, text).map_err(Error::io("write", path)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_new_chart_replaces_the_old_one_and_leaves_nothing_beside_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("chart.svg");
-        save(&path, "<svg>a longer chart</svg>").unwrap();
-        save(&path, "<svg/>").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "<svg/>");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
 }

@@ -81,18 +81,12 @@ pub struct ReportArgs {
 
 impl ReportArgs {
     /// Where to log the metrics; `rank` is usually the process group, `&group`.
-    ///
-    /// # Errors
-    /// Those of [`MetricsLog::create`] and [`MetricsLog::with_tensorboard`].
     pub fn metrics(&self, rank: impl Into<Shard>) -> Result<MetricsLog> {
         let log = MetricsLog::create(self.metrics.as_deref(), rank)?;
         log.with_tensorboard(self.tensorboard.as_deref())
     }
 
     /// What to tell when a step has ended.
-    ///
-    /// # Errors
-    /// Those of [`ScheduledProfiler::new`].
     pub fn profiler(&self, rank: impl Into<Shard>) -> Result<ScheduledProfiler> {
         ScheduledProfiler::new(self.profile.as_deref(), rank, Schedule::default())
     }

@@ -11,24 +11,8 @@ use tch_parallel::{HostCopy, Result};
 /// Apex's `main_amp.py` therefore reads it only where it prints a line, because each read is a
 /// "host<->device sync". Here no step is left out: the numbers of each are copied without waiting,
 /// and come some steps later, in order. On the CPU they come at once.
-///
-/// ```
-/// use report::InFlight;
-/// use tch::Tensor;
-///
-/// let mut in_flight = InFlight::default();
-/// for step in 0..3 {
-///     let loss = Tensor::from(0.5f32);
-///     in_flight.push(step, [&loss])?;
-///     let waits = step == 2; // for the last
-///     for (step, [loss]) in in_flight.arrived(waits)? {
-///         println!("{step}: {loss}");
-///     }
-/// }
-/// # Ok::<(), tch_parallel::Error>(())
-/// ```
 #[derive(Debug)]
-pub struct InFlight<S, const N: usize> {
+pub(crate) struct InFlight<S, const N: usize> {
     steps: VecDeque<(S, HostCopy)>,
 }
 
@@ -40,10 +24,7 @@ impl<S, const N: usize> Default for InFlight<S, N> {
 
 impl<S, const N: usize> InFlight<S, N> {
     /// Sends off the numbers of a step: tensors of one element, on one device.
-    ///
-    /// # Errors
-    /// [`Error::Tensor`](tch_parallel::Error::Tensor) for other tensors.
-    pub fn push(&mut self, step: S, numbers: [&Tensor; N]) -> Result<()> {
+    pub(crate) fn push(&mut self, step: S, numbers: [&Tensor; N]) -> Result<()> {
         // As f64, which every loss and every count fits.
         let number = |tensor: &Tensor| tensor.f_detach()?.f_to_kind(Kind::Double)?.f_reshape([1]);
         let numbers = numbers.into_iter().map(number).collect::<Result<Vec<_>, _>>()?;
@@ -53,10 +34,7 @@ impl<S, const N: usize> InFlight<S, N> {
 
     /// The steps whose numbers have arrived since the last call, oldest first; if it `waits`, all
     /// steps. Waiting is needed only for what is printed or saved next, and at the end.
-    ///
-    /// # Errors
-    /// [`Error::Tensor`](tch_parallel::Error::Tensor) if the device's work has failed.
-    pub fn arrived(&mut self, waits: bool) -> Result<Vec<(S, [f64; N])>> {
+    pub(crate) fn arrived(&mut self, waits: bool) -> Result<Vec<(S, [f64; N])>> {
         if let (true, Some((_, last))) = (waits, self.steps.back()) {
             last.arrival().synchronize()?;
         }

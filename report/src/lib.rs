@@ -10,7 +10,7 @@
 //! | `step` | [`Step`]: the loss of a batch, an event of the metrics |
 //! | `pass` | [`Pass`], [`Meters`]: what the steps of one pass over a data set measure |
 //! | `run` | [`Run`]: everything that a training loop reports |
-//! | `in_flight` | [`InFlight`]: what a step measured, on its way from the device |
+//! | `in_flight` | what a step measured, on its way from the device |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
 //! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |
 //! | [`console`] | [`println!`], [`eprintln!`]: what people read, and perhaps nobody |
@@ -60,7 +60,6 @@ pub use devices::{DevicesArgs, one_thread_each, process_group_on};
 pub use exit::exit;
 pub use file::save;
 pub use flags::{ProcessGroupArgs, ReportArgs, Resume, flag_value, positive, say_unused_gpus};
-pub use in_flight::InFlight;
 pub use meter::{DeviceReport, Meter};
 pub use metrics_log::{MetricsLog, read_events};
 pub use mnist::MnistArgs;

@@ -135,51 +135,35 @@ mod tests {
     }
 
     #[test]
-    fn fields_follow_in_their_order_and_floats_are_shortest() {
+    fn floats_are_shortest_and_a_loss_that_is_no_number_is_null() {
         let dir = tempfile::tempdir().unwrap();
         let mut log =
             MetricsLog::create(Some(&dir.path().join("a/b")), Shard::new(1, 2).unwrap()).unwrap();
-        log.log("step", &Step { epoch: 0, loss: 0.1, seconds: 0.1 }).unwrap();
-        log.log("step", &Step { epoch: 1, loss: 1.0 / 3.0, seconds: 1.0 / 3.0 }).unwrap();
+        for (loss, seconds) in [(0.1, 0.1), (1.0 / 3.0, 1.0 / 3.0), (f32::NAN, f64::INFINITY)] {
+            log.log("step", &Step { epoch: 0, loss, seconds }).unwrap();
+        }
         assert_eq!(
             fs::read_to_string(dir.path().join("a/b/rank1.jsonl")).unwrap(),
             r#"{"event":"step","rank":1,"world_size":2,"epoch":0,"loss":0.1,"seconds":0.1}
-{"event":"step","rank":1,"world_size":2,"epoch":1,"loss":0.33333334,"seconds":0.3333333333333333}
+{"event":"step","rank":1,"world_size":2,"epoch":0,"loss":0.33333334,"seconds":0.3333333333333333}
+{"event":"step","rank":1,"world_size":2,"epoch":0,"loss":null,"seconds":null}
 "#
         );
     }
 
     #[test]
-    fn a_loss_that_is_no_number_is_null() {
+    fn a_line_is_in_the_file_at_once_until_a_new_run_replaces_it() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
-        log.log("step", &Step { epoch: 0, loss: f32::NAN, seconds: f64::INFINITY }).unwrap();
-        assert_eq!(
-            fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap(),
-            "{\"event\":\"step\",\"rank\":0,\"world_size\":1,\"epoch\":0,\"loss\":null,\"seconds\":null}\n"
-        );
-    }
-
-    #[test]
-    fn a_line_is_in_the_file_at_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut log = MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
-        for lines in 1..4 {
+        let create = || MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
+        let lines =
+            || fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap().matches('\n').count();
+        let mut log = create();
+        for number in 1..4 {
             log.log("tick", &serde_json::json!({})).unwrap();
-            let written = fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap();
-            assert_eq!(written.matches('\n').count(), lines);
+            assert_eq!(lines(), number);
         }
-    }
-
-    #[test]
-    fn a_new_run_replaces_the_file_of_the_last() {
-        let dir = tempfile::tempdir().unwrap();
-        MetricsLog::create(Some(dir.path()), Shard::WHOLE)
-            .unwrap()
-            .log("old", &serde_json::json!({}))
-            .unwrap();
-        MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
-        assert_eq!(fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap(), "");
+        create();
+        assert_eq!(lines(), 0);
     }
 
     #[test]

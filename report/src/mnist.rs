@@ -30,9 +30,6 @@ enum Dataset {
 
 impl MnistArgs {
     /// The training set and the test set.
-    ///
-    /// # Errors
-    /// Those of [`Mnist::from_dir`] and [`download::mnist`].
     pub fn load(&self) -> Result<(Mnist, Mnist)> {
         let directory = match (&self.data_dir, self.download, self.dataset) {
             (Some(directory), ..) => Some(directory.clone()),

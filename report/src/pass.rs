@@ -1,6 +1,6 @@
 //! One pass over a data set: its batches, how long they take, and what each step measures.
 
-use crate::InFlight;
+use crate::in_flight::InFlight;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -186,9 +186,6 @@ impl<const N: usize> Pass<N> {
     }
 
     /// The means over the samples of all ranks. A collective.
-    ///
-    /// # Errors
-    /// Those of [`AverageMeter::all_reduce`].
     pub fn all_reduce(&self, group: &ProcessGroup) -> Result<[f64; N]> {
         let mut means = [0.0; N];
         for (mean, meter) in means.iter_mut().zip(&self.meters.numbers) {

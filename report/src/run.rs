@@ -109,9 +109,6 @@ struct StepEvent {
 impl ReportArgs {
     /// Starts to report a training, from `progress` on. `lr` is the learning rate that the error for a
     /// loss that is not finite names.
-    ///
-    /// # Errors
-    /// Those of [`metrics`](Self::metrics) and [`profiler`](Self::profiler).
     pub fn start<'a, const N: usize>(
         &self,
         group: &'a ProcessGroup,
@@ -167,9 +164,6 @@ impl<'a, const N: usize> Run<'a, N> {
 
     /// Begins or resumes the current epoch: its remaining batches, on the group's device or the first
     /// of the meter.
-    ///
-    /// # Errors
-    /// Those of [`DataLoader::epoch_after`] and [`Meter::begin_step`].
     pub fn epoch<'l, D: Dataset + 'static>(
         &mut self,
         loader: &'l DataLoader<D>,
@@ -193,9 +187,6 @@ impl<'a, const N: usize> Run<'a, N> {
     }
 
     /// Adds the seconds from the arrival of the current step's batch to here to its event.
-    ///
-    /// # Errors
-    /// Those of [`Event::record`].
     pub fn mark(&mut self, name: &'static str) -> Result<()> {
         self.fields.mark = Some((name, Event::record(self.device)?));
         Ok(())
@@ -243,9 +234,6 @@ impl<'a, const N: usize> Run<'a, N> {
     }
 
     /// Waits for the numbers of all steps, which may still be on their way from a GPU.
-    ///
-    /// # Errors
-    /// Those of [`step`](Self::step).
     pub fn wait(&mut self) -> Result<()> {
         self.take_arrived(true)
     }
@@ -276,17 +264,11 @@ impl<'a, const N: usize> Run<'a, N> {
     }
 
     /// Ends an epoch. Returns the means over the samples of all ranks. A collective.
-    ///
-    /// # Errors
-    /// Those of [`step`](Self::step) and of a collective.
     pub fn end_epoch(&mut self) -> Result<[f64; N]> {
         Ok(self.end_pass()?.all_reduce(self.group)?)
     }
 
     /// Ends an epoch without the other ranks. Returns its pass, with this rank's meters.
-    ///
-    /// # Errors
-    /// Those of [`step`](Self::step).
     pub fn end_pass(&mut self) -> Result<Pass<N>> {
         self.wait()?;
         self.bar.finish_and_clear();
@@ -295,18 +277,12 @@ impl<'a, const N: usize> Run<'a, N> {
     }
 
     /// Writes another event to the metrics.
-    ///
-    /// # Errors
-    /// Those of [`MetricsLog::log`].
     pub fn log(&mut self, event: &str, fields: &impl Serialize) -> Result<()> {
         Ok(self.metrics.log(event, fields)?)
     }
 
     /// Prints and writes what each device of the meter held and did. The arguments are those of
     /// [`Meter::reports`].
-    ///
-    /// # Errors
-    /// Those of [`Meter::reports`] and [`MetricsLog::log`].
     pub fn report_devices(
         &mut self,
         vs: &VarStore,
@@ -322,9 +298,6 @@ impl<'a, const N: usize> Run<'a, N> {
     }
 
     /// Writes how long the training took.
-    ///
-    /// # Errors
-    /// Those of [`MetricsLog::log`].
     pub fn end(mut self) -> Result<()> {
         Ok(self.metrics.log("end", &self.timing.summary())?)
     }

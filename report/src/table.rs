@@ -76,14 +76,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_is_as_wide_as_its_widest_cell_or_its_heading() {
-        let row = |cells: &[&str]| cells.iter().map(|cell| cell.to_string()).collect();
-        let columns = [Column::Left("name"), Column::Right("n"), Column::Left("note")];
-        let text = table(&columns, &[row(&["cpu:10", "7", "µs"]), row(&["x", "12345"])]);
-        assert_eq!(text, "name        n  note\ncpu:10      7  µs\nx       12345\n");
-    }
-
-    #[test]
     fn a_comma_stands_between_groups_of_three_digits() {
         assert_eq!([0, 999, 1000, 59_136_001].map(thousands), ["0", "999", "1,000", "59,136,001"]);
     }

@@ -135,17 +135,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_step_in_the_middle() {
-        let mut timing = Timing::new();
-        for milliseconds in [5, 1, 90] {
-            timing.step_took(Duration::from_millis(milliseconds));
-        }
-        let summary = timing.summary();
-        assert_eq!(summary.step_seconds_median, Some(0.005));
-        assert!(summary.first_step_unix_seconds.unwrap() <= summary.end_unix_seconds);
-    }
-
-    #[test]
     fn a_step_of_a_device_takes_from_one_event_to_the_other() {
         let mut timing = Timing::new();
         let device = tch::Device::cuda_if_available();
@@ -153,7 +142,9 @@ mod tests {
         ended.synchronize().unwrap();
         let took = begun.elapsed_time(&ended).unwrap();
         timing.step_between(begun, ended).unwrap();
-        assert_eq!(timing.summary().step_seconds_median, Some(took.as_secs_f64()));
+        let summary = timing.summary();
+        assert_eq!(summary.step_seconds_median, Some(took.as_secs_f64()));
+        assert!(summary.first_step_unix_seconds.unwrap() <= summary.end_unix_seconds);
     }
 
     #[test]

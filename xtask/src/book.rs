@@ -1,14 +1,14 @@
 //! `cargo xtask book`: builds the book with the version of mdBook that it is written for.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::checkout::{checkout, target_dir};
 use crate::command;
+use crate::files::{entries, read};
 
 /// The book uses admonitions and configuration keys that came with 0.5.
 const MDBOOK_VERSION: &str = "0.5.4";
@@ -49,18 +49,11 @@ fn mdbook() -> Result<PathBuf> {
 /// The HTML pages in `folder` that still contain an mdBook directive.
 fn pages_with_directives(folder: &Path) -> Result<Vec<String>> {
     let mut pages = Vec::new();
-    for entry in
-        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?
-    {
-        let path = entry?.path();
+    for path in entries(folder)? {
         if path.is_dir() {
             pages.extend(pages_with_directives(&path)?);
-        } else if path.extension() == Some(OsStr::new("html")) {
-            let html = fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            if html.contains("{{#") {
-                pages.push(path.display().to_string());
-            }
+        } else if path.extension() == Some(OsStr::new("html")) && read(&path)?.contains("{{#") {
+            pages.push(path.display().to_string());
         }
     }
     Ok(pages)
@@ -69,16 +62,15 @@ fn pages_with_directives(folder: &Path) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::write;
 
     #[test]
     fn a_directive_left_in_a_page_is_found() {
-        let folder = std::env::temp_dir().join(format!("xtask-book-{}", std::process::id()));
-        fs::create_dir_all(folder.join("chapter")).expect("a temporary folder");
-        fs::write(folder.join("good.html"), "<p>fine</p>").expect("a page");
-        fs::write(folder.join("chapter/bad.html"), "<pre>{{#include gone.rs}}</pre>")
-            .expect("a page");
-        let found = pages_with_directives(&folder).expect("the pages can be read");
-        fs::remove_dir_all(&folder).expect("the folder goes");
-        assert_eq!(found, [folder.join("chapter/bad.html").display().to_string()]);
+        let folder = tempfile::tempdir().unwrap();
+        let bad = folder.path().join("chapter/bad.html");
+        write(&folder.path().join("good.html"), "<p>fine</p>").unwrap();
+        write(&bad, "<pre>{{#include gone.rs}}</pre>").unwrap();
+        let found = pages_with_directives(folder.path()).unwrap();
+        assert_eq!(found, [bad.display().to_string()]);
     }
 }

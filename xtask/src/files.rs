@@ -1,15 +1,41 @@
-//! Writing and removing files. An error names the file.
+//! Files and folders. An error names the file.
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+/// Makes a folder if it is missing.
+pub(crate) fn make(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+/// The paths of what is in a folder.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+        .with_context(|| format!("cannot list {}", folder.display()))
+}
+
+/// The number of bytes of all files in a folder.
+pub(crate) fn size(folder: &Path) -> Result<u64> {
+    entries(folder)?
+        .into_iter()
+        .map(|entry| match entry.is_dir() {
+            true => size(&entry),
+            false => Ok(fs::metadata(&entry)?.len()),
+        })
+        .sum()
+}
+
+pub(crate) fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
 /// Writes a file, in a folder that is made if it is missing.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    make(path.parent().unwrap_or(path))?;
     fs::write(path, contents).with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -1,7 +1,6 @@
 //! `cargo xtask gpu`: the examination of this library on a GPU, which takes one command on a machine
 //! without Rust.
 
-mod folder;
 mod pack;
 
 use std::path::PathBuf;
@@ -56,7 +55,7 @@ pub(crate) fn test(workspace: &Workspace) -> Result<()> {
     let to = default_folder(workspace);
     pack::with_cuda(workspace, &to)?;
     let mut examination = Command::new(venv.executable("python"));
-    let page = to.join(folder::PAGE);
+    let page = to.join(pack::PAGE);
     command::run(examination.arg(to.join("run")).arg("--to").arg(page))
 }
 

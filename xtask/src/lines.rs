@@ -1,11 +1,11 @@
 //! `cargo xtask lines`: counts the lines of code of each trainer.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::checkout::checkout;
+use crate::files::{entries, read};
 
 const TRAINERS: [&str; 5] =
     ["ddp-mnist", "ddp-imagenet", "dp-custom-criterion", "dp-basic", "async-update"];
@@ -38,16 +38,13 @@ fn print(name: &str, Lines { trainer, exhibits }: &Lines) {
 }
 
 fn count(folder: &Path, exhibits: bool, lines: &mut Lines) -> Result<()> {
-    let cannot_read = || format!("cannot read {}", folder.display());
-    for entry in fs::read_dir(folder).with_context(cannot_read)? {
-        let path = entry.with_context(cannot_read)?.path();
+    for path in entries(folder)? {
         let name = path.file_name().unwrap_or_default();
         if path.is_dir() {
             count(&path, exhibits || name == "exhibits", lines)?;
         } else if path.extension().is_some_and(|kind| kind == "rs") && name != "tests.rs" {
-            let code = fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            *(if exhibits { &mut lines.exhibits } else { &mut lines.trainer }) += of_code(&code);
+            let code = of_code(&read(&path)?);
+            *(if exhibits { &mut lines.exhibits } else { &mut lines.trainer }) += code;
         }
     }
     Ok(())

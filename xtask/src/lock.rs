@@ -1,10 +1,12 @@
 //! One process at a time in a folder.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
+
+use crate::files::make;
 
 /// The lock's file in the folder. It stays when the rest of the folder is removed.
 pub(crate) const FILE: &str = ".lock";
@@ -18,8 +20,7 @@ pub(crate) struct Lock {
 impl Lock {
     /// Waits for a process that holds it, in this or another terminal.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
+        make(folder)?;
         let path = folder.join(FILE);
         let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
@@ -51,22 +52,19 @@ mod tests {
 
     #[test]
     fn a_child_keeps_the_lock_of_a_parent_that_is_gone() {
-        let folder = std::env::temp_dir().join(format!("xtask-lock-{}", std::process::id()));
-        let lock = Lock::take(&folder).expect("the lock is free");
-        let stdin = lock.as_stdin().expect("a standard input");
-        let mut child = Command::new("sleep").arg("60").stdin(stdin).spawn().expect("a child");
+        let folder = tempfile::tempdir().unwrap();
+        let lock = Lock::take(folder.path()).unwrap();
+        let stdin = lock.as_stdin().unwrap();
+        let mut child = Command::new("sleep").arg("60").stdin(stdin).spawn().unwrap();
         drop(lock);
 
-        let other = File::open(folder.join(FILE)).expect("the lock's file");
-        let while_it_lives = other.try_lock().is_err();
-        child.kill().expect("the child ends");
-        child.wait().expect("the child is reaped");
+        let other = File::open(folder.path().join(FILE)).unwrap();
+        let while_it_lives = other.try_lock();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(while_it_lives.is_err());
         // Not try_lock, because another test's child holds all files of this process until it has
         // called exec.
-        let once_it_is_dead = other.lock();
-        fs::remove_dir_all(&folder).expect("the folder goes");
-
-        assert!(while_it_lives);
-        once_it_is_dead.expect("nobody holds it");
+        other.lock().unwrap();
     }
 }

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::checkout::{checkout, target_dir};
 use crate::command;
-use crate::files::{self, write};
+use crate::files::{read, remove, write};
 use crate::launch::LAUNCHER;
 use crate::setup::{self, Level};
 use crate::workspace::Workspace;
@@ -51,15 +51,14 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     command::run(package.args(packages().flat_map(|name| ["--package", name])))?;
 
     let folder = env::temp_dir().join("tch-parallel-package");
-    files::remove(&folder)?;
+    remove(&folder)?;
     let tried = try_out(workspace, &target, &folder);
-    tried.and(files::remove(&folder))
+    tried.and(remove(&folder))
 }
 
 fn try_out(workspace: &Workspace, target: &Path, folder: &Path) -> Result<()> {
     let packages: Vec<_> = packages().map(|name| format!("{name}-{VERSION}")).collect();
-    let manifest = checkout().join("Cargo.toml");
-    let manifest = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
+    let manifest = read(&checkout().join("Cargo.toml"))?;
     write(&folder.join("Cargo.toml"), workspace_manifest(&manifest, &packages))?;
     write(&folder.join("program/Cargo.toml"), program_manifest(workspace.release.tch))?;
     write(&folder.join("program/build.rs"), BUILD_SCRIPT)?;

@@ -45,20 +45,18 @@ impl Release {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::checkout::checkout;
+    use crate::files::read;
 
     #[test]
     fn the_checkout_is_for_the_newest_release() {
-        let read = |path| fs::read_to_string(checkout().join(path));
+        let read = |path| read(&checkout().join(path));
         let Release { torch, tch, .. } = Release::DEFAULT;
-        let config = read(".cargo/config.toml").expect("cargo's configuration");
+        let config = read(".cargo/config.toml").unwrap();
         assert!(config.contains(&format!("value = \".libtorch/{torch}/torch\"")), "{config}");
         // In a twin of the checkout, the checkout's own is kept under this name.
-        let lock =
-            read("Cargo.lock.checkout").unwrap_or_else(|_| read("Cargo.lock").expect("a lock"));
+        let lock = read("Cargo.lock.checkout").or_else(|_| read("Cargo.lock")).unwrap();
         for package in ["tch", "torch-sys"] {
             assert!(lock.contains(&format!("name = \"{package}\"\nversion = \"{tch}\"\n")));
         }

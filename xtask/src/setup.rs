@@ -91,33 +91,24 @@ fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+    use crate::files::{remove, write};
     use crate::release::Release;
 
     #[test]
     fn a_stamp_without_the_files_counts_for_nothing() {
-        let folder = std::env::temp_dir().join(format!("xtask-stamp-{}", std::process::id()));
-        fs::create_dir_all(folder.join("bin")).expect("a temporary folder");
-        fs::create_dir_all(folder.join("torch/lib")).expect("a temporary folder");
-        fs::write(folder.join("bin/python"), "").expect("a file");
-        fs::write(folder.join("torch/lib/libtorch_cpu.so"), "").expect("a file");
-        let venv = Venv::new(folder.clone(), Release::DEFAULT);
-        let stamped = |level| is_stamped(&venv, level);
-
-        let before = stamped(Level::Minimal);
-        stamp::write(&venv, Level::Minimal).expect("a stamp");
-        let minimal = [Level::Minimal, Level::Full].map(stamped);
-        stamp::write(&venv, Level::Full).expect("a stamp");
-        let full = [Level::Minimal, Level::Full].map(stamped);
-        fs::remove_file(folder.join("torch/lib/libtorch_cpu.so")).expect("the library goes");
-        let without_library = stamped(Level::Minimal);
-        fs::remove_dir_all(&folder).expect("the folder goes");
-
-        assert!(!before);
-        assert_eq!(minimal, [true, false]);
-        assert_eq!(full, [true, true]);
-        assert!(!without_library);
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("torch/lib/libtorch_cpu.so");
+        write(&folder.path().join("bin/python"), "").unwrap();
+        write(&library, "").unwrap();
+        let venv = Venv::new(folder.path().to_owned(), Release::DEFAULT);
+        let stamped = || [Level::Minimal, Level::Full].map(|level| is_stamped(&venv, level));
+        assert_eq!(stamped(), [false, false]);
+        stamp::write(&venv, Level::Minimal).unwrap();
+        assert_eq!(stamped(), [true, false]);
+        stamp::write(&venv, Level::Full).unwrap();
+        assert_eq!(stamped(), [true, true]);
+        remove(&library).unwrap();
+        assert_eq!(stamped(), [false, false]);
     }
 }

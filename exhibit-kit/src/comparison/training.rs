@@ -146,9 +146,6 @@ impl Metrics {
     }
 
     /// All events of this name, in one list for each rank.
-    ///
-    /// # Errors
-    /// Same as [`events`](Self::events).
     pub fn events_by_rank<E: DeserializeOwned>(&self, name: &str) -> Result<Vec<Vec<E>>> {
         self.files.iter().map(|file| Ok(read_events(file, name)?)).collect()
     }

@@ -6,8 +6,7 @@ use super::canvas::{
 };
 use super::palette::colours;
 use super::range::Range;
-use tch_parallel::Error;
-use tch_parallel::Result;
+use tch_parallel::{Error, Result};
 
 /// Horizontal bars in groups: each group (a method) has one bar per member (a device), and each bar
 /// is stacked from parts (parameters, gradients …).

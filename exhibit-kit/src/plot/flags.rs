@@ -26,9 +26,6 @@ impl PlotArgs {
     }
 
     /// Draws a chart and writes it to this file in the directory, if that is given.
-    ///
-    /// # Errors
-    /// Those of `draw` and of [`report::save`].
     pub fn save(&self, file: &str, draw: impl FnOnce() -> Result<String>) -> Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         report::save(directory.join(file), &draw()?)
@@ -45,17 +42,11 @@ pub struct SvgArgs {
 
 impl SvgArgs {
     /// Checks that the file can be written, if it is given.
-    ///
-    /// # Errors
-    /// Those of [`check_destination`].
     pub fn check(&self) -> Result<()> {
         self.file.as_ref().map_or(Ok(()), check_destination)
     }
 
     /// Draws the picture and writes it to the file, if that is given.
-    ///
-    /// # Errors
-    /// Those of `draw` and of [`report::save`].
     pub fn save(&self, draw: impl FnOnce() -> Result<String>) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         report::save(file, &draw()?)

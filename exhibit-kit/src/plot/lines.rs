@@ -6,8 +6,7 @@ use super::axes::Plot;
 use super::canvas::{Canvas, LABEL, MARGIN, Mark, WIDTH, dot, points, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
-use tch_parallel::Error;
-use tch_parallel::Result;
+use tch_parallel::{Error, Result};
 
 /// Several curves in one coordinate system.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,22 +59,9 @@ const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
-/// ```
-/// use exhibit_kit::plot::{Axis, Lines, Scale, Series, lines};
-///
-/// let chart = Lines {
-///     title: "Loss of one and of two ranks".into(),
-///     x: Axis { title: "step".into(), scale: Scale::Linear },
-///     y: Axis { title: "loss".into(), scale: Scale::Log },
-///     series: vec![Series { name: "two ranks".into(), points: vec![(0.0, 2.3), (1.0, 1.9)] }],
-/// };
-/// assert!(lines(&chart)?.contains("Loss of one and of two ranks"));
-/// # Ok::<(), tch_parallel::Error>(())
-/// ```
-///
 /// # Errors
-/// [`Error::Argument`] if there is no series or more than nine, a series
-/// without a point, a value that is not finite, or one not above zero on a logarithmic axis.
+/// [`Error::Argument`] if there is no series or more than nine, a series without a point,
+/// a value that is not finite, or one not above zero on a logarithmic axis.
 pub fn lines(chart: &Lines) -> Result<String> {
     chart.check()?;
     let colours = colours("series", chart.series.len())?;

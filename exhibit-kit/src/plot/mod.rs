@@ -17,28 +17,6 @@
 //! | `palette` | nine colours that can be told apart |
 //!
 //! In a file that is opened on its own, pointing at a bar or a span shows its exact value.
-//!
-//! ```
-//! use exhibit_kit::plot::{self, Bars, Group, Unit};
-//!
-//! let chart = Bars {
-//!     title: "Peak memory of a training step".into(),
-//!     axis: "peak memory".into(),
-//!     unit: Unit::Bytes,
-//!     parts: vec!["parameters".into(), "activations".into()],
-//!     members: vec!["cuda:0".into(), "cuda:1".into()],
-//!     groups: vec![Group {
-//!         name: "DataParallel".into(),
-//!         values: vec![vec![400e6, 2.1e9], vec![400e6, 1.2e9]],
-//!     }],
-//! };
-//! let svg = plot::bars(&chart)?;
-//! assert!(svg.contains("peak memory (GiB)"));
-//! # let dir = tempfile::tempdir()?;
-//! # let path = dir.path().join("memory.svg");
-//! report::save(&path, &svg)?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 mod axes;
 mod bars;

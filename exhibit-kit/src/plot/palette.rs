@@ -1,7 +1,6 @@
 //! Nine colours that can be told apart, even by colour-blind people.
 
-use tch_parallel::Error;
-use tch_parallel::Result;
+use tch_parallel::{Error, Result};
 
 /// A colour to fill with, and the colour of text that is legible on it.
 #[derive(Clone, Copy)]

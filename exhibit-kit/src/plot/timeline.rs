@@ -7,8 +7,7 @@ use super::axes::Plot;
 use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, Mark, WIDTH, rectangle, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
-use tch_parallel::Error;
-use tch_parallel::Result;
+use tch_parallel::{Error, Result};
 
 /// Spans of time in lanes, with one lane per device or thread.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,24 +46,6 @@ pub struct Span {
 /// Draws a timeline, as an SVG file, with time in milliseconds.
 ///
 /// A span is at least one pixel wide, however short it is, so that it can be seen.
-///
-/// ```
-/// use std::time::Duration;
-/// use exhibit_kit::plot::{Lane, Span, Timeline, timeline};
-///
-/// let forward = Span {
-///     category: "forward".into(),
-///     start: Duration::from_millis(2),
-///     duration: Duration::from_millis(30),
-/// };
-/// let chart = Timeline {
-///     title: "A training step".into(),
-///     categories: vec!["forward".into()],
-///     lanes: vec![Lane { name: "cuda:0".into(), spans: vec![forward] }],
-/// };
-/// assert!(timeline(&chart)?.contains("time (ms)"));
-/// # Ok::<(), tch_parallel::Error>(())
-/// ```
 ///
 /// # Errors
 /// [`Error::Argument`] if there is no span at all, or one whose category is

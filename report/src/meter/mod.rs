@@ -106,9 +106,6 @@ impl Meter {
     }
 
     /// Ends the step.
-    ///
-    /// # Errors
-    /// Same as [`begin_step`](Self::begin_step).
     pub fn end_step(&mut self) -> Result<()> {
         if self.steps <= Self::WARM_UP {
             self.peaks.fill(0);
@@ -137,9 +134,6 @@ impl Meter {
     /// includes the [`WARM_UP`](Self::WARM_UP) steps). Without it, the trace shows how long the
     /// devices of one process are idle. `timing` has the same steps; before the first, `idle_share` is
     /// 0.
-    ///
-    /// # Errors
-    /// Same as [`begin_step`](Self::begin_step).
     ///
     /// [`DdpLoggingData::waiting_time`]: tch_parallel::distributed::DdpLoggingData::waiting_time
     pub fn reports(

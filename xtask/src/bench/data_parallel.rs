@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
-use clap::Args;
 
 use super::Rounds;
-use super::job::{self, Log};
+use super::job::{self, Log, WARM_UP};
 use super::report::{self, MILLISECONDS, Sides, Table, push};
 use crate::checkout::checkout;
 use crate::workspace::Workspace;
@@ -37,16 +36,8 @@ const ONE_DEVICE: Training = Training { batch: 8, steps: 32 };
 /// One replica against two. The larger the batch, the less it matters that the weights are copied;
 /// the corpus has only 43 pairs.
 const REPLICAS: Training = Training { batch: 32, steps: 16 };
-/// Steps at the start of a run that do not count: they allocate memory and start threads.
-const WARM_UP: usize = 2;
 
-#[derive(Args)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    rounds: Rounds,
-}
-
-pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/data-parallel");
     let venv = setup::ensure_python(workspace, setup::Level::Full)?;
     command::run(workspace.cargo().args(["build", "--release", "--package", PROGRAM]))?;
@@ -72,8 +63,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let cores = report::cores();
     let (mut one_thread, mut all_cores) = (Sides::default(), Sides::default());
     let (mut data_parallel, mut custom_criterion) = (Sides::default(), Sides::default());
-    for round in 1..=options.rounds.number {
-        eprintln!("round {round}/{}", options.rounds.number);
+    for _round in rounds.announced() {
         push(&mut one_thread, languages(1)?);
         push(&mut all_cores, languages(cores)?);
         push(&mut data_parallel, replicas("data-parallel")?);
@@ -88,7 +78,16 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     table.row("data-parallel, 1 thread a replica", data_parallel, MILLISECONDS, 0.65);
     table.row("custom-criterion, 1 thread a replica", custom_criterion, MILLISECONDS, 0.65);
     println!("{table}");
-    println!("{}", setting(workspace, options.rounds.number));
+    println!(
+        "Forward, loss, zero_grad and backward per step: medians of {} alternating rounds, without the first {WARM_UP} steps of each run.\n\
+         BERT with codertimo's sizes (hidden 256, 8 layers, 8 heads, 20 tokens, dropout 0.1) with the vocabulary of {CORPUS}.\n\
+         Batch size {} on one device against Python; {} in total on one or two replicas, copies between them included.\n\
+         {}",
+        rounds.number,
+        ONE_DEVICE.batch,
+        REPLICAS.batch,
+        report::machine(workspace.release)
+    );
     Ok(())
 }
 
@@ -106,18 +105,5 @@ fn measure(
     program.arg(format!("--epochs={steps}")).arg("--metrics").arg(log.folder());
     log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
     // Forward, loss, zero_grad and backward.
-    log.read(0, |lines| job::median(lines, "step", "forward_backward_seconds", WARM_UP))
-}
-
-/// What was measured, and on which machine.
-fn setting(workspace: &Workspace, rounds: u32) -> String {
-    format!(
-        "Forward, loss, zero_grad and backward per step: medians of {rounds} alternating rounds, without the first {WARM_UP} steps of each run.\n\
-         BERT with codertimo's sizes (hidden 256, 8 layers, 8 heads, 20 tokens, dropout 0.1) with the vocabulary of {CORPUS}.\n\
-         Batch size {} on one device against Python; {} in total on one or two replicas, copies between them included.\n\
-         {}",
-        ONE_DEVICE.batch,
-        REPLICAS.batch,
-        report::machine(workspace.release)
-    )
+    log.read(0, |lines| job::median(lines, "forward_backward_seconds"))
 }

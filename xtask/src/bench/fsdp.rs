@@ -1,16 +1,15 @@
 //! `cargo xtask bench fsdp`: a sharded GPT against copies of it, and against Python's.
 
-use std::fs;
 use std::process::Command;
 
 use anyhow::Result;
-use clap::Args;
 
 use super::Rounds;
 use super::job::Log;
 use super::mnist::{Run, job};
 use super::report::{self, MEGABYTES, MILLISECONDS, Sides, Table};
 use crate::checkout::checkout;
+use crate::files::write;
 use crate::launch::LAUNCHER;
 use crate::workspace::Workspace;
 use crate::{command, setup};
@@ -23,28 +22,21 @@ const GPT: [&str; 5] =
 /// Enough for the text's 12 steps on two ranks.
 const CHARACTERS: usize = 32 + 54;
 
-#[derive(Args)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    rounds: Rounds,
-}
-
-pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/fsdp");
     let venv = setup::ensure_python(workspace, setup::Level::Full)?;
     let build = ["build", "--release", "--package", "tch-parallel", "--example", EXAMPLE];
     command::run(workspace.cargo().args(build))?;
     command::run(workspace.cargo().args(["build", "--release", "--package", LAUNCHER]))?;
-    fs::create_dir_all(&folder)?;
     let text = folder.join("text");
     let alphabet = ('a'..='z').cycle().take(CHARACTERS);
-    fs::write(&text, alphabet.collect::<String>())?;
+    write(&text, alphabet.collect::<String>())?;
 
     let measure = |mut program: Command, name: &str, flags: &[&str]| {
         let log = Log::new(folder.join(name))?;
         program.args(GPT).args(flags).arg("--text").arg(&text).arg("--metrics").arg(log.folder());
         program.env("OMP_NUM_THREADS", "1");
-        job(program, &log)
+        job(&mut program, &log)
     };
     let rust = |name: &str, flags: &[&str]| {
         let mut launch = Command::new(workspace.release_executable("launch"));
@@ -58,8 +50,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     };
 
     let mut runs: [Vec<Run>; 5] = Default::default();
-    for round in 1..=options.rounds.number {
-        eprintln!("round {round}/{}", options.rounds.number);
+    for _round in rounds.announced() {
         let round = [
             rust("ddp", &[])?,
             rust("fsdp", &["--fsdp"])?,
@@ -89,7 +80,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         "A GPT of 10 blocks, 49 million parameters, AdamW, 2 ranks on one host, 1 thread each: medians of {} alternating rounds.\n\
          A step is the median of 12, of the slower rank. Memory is the resident set's peak.\n\
          {}",
-        options.rounds.number,
+        rounds.number,
         report::machine(workspace.release)
     );
     Ok(())

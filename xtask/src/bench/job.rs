@@ -1,14 +1,19 @@
-//! One run of a program, and the JSON lines that it writes.
+//! One run of a program, and the events that it writes.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::report;
 use crate::command;
+use crate::files::{make, read, remove};
+
+/// Steps at the start of a run that do not count: they allocate memory and start threads.
+pub(super) const WARM_UP: usize = 2;
 
 /// The folder of one run: its ranks' metrics and its output.
 pub(super) struct Log {
@@ -24,14 +29,10 @@ pub(super) struct Span {
 }
 
 impl Log {
-    /// Creates an empty folder, which replaces that of an earlier benchmark.
+    /// Creates an empty folder, which replaces that of an earlier run.
     pub(super) fn new(folder: PathBuf) -> Result<Self> {
-        if folder.exists() {
-            fs::remove_dir_all(&folder)
-                .with_context(|| format!("cannot remove {}", folder.display()))?;
-        }
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
+        remove(&folder)?;
+        make(&folder)?;
         Ok(Self { folder })
     }
 
@@ -60,42 +61,30 @@ impl Log {
         figures: impl FnOnce(&str) -> Result<T>,
     ) -> Result<T> {
         let path = self.folder.join(format!("rank{rank}.jsonl"));
-        let lines =
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        figures(&lines).with_context(|| format!("in {}", path.display()))
+        figures(&read(&path)?).with_context(|| format!("in {}", path.display()))
     }
 }
 
-/// The lines of the events with this name.
-pub(super) fn events<'a>(lines: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
-    let quoted = format!("\"{name}\"");
-    lines.lines().filter(move |line| value(line, "event") == Some(&quoted))
+fn events(lines: &str, name: &str) -> Result<Vec<Value>> {
+    let events = lines.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    Ok(events.into_iter().filter(|event| event["event"] == name).collect())
 }
 
-/// A number in a line.
-pub(super) fn number(line: &str, key: &str) -> Result<f64> {
-    let digits = value(line, key).with_context(|| format!("there is no \"{key}\" in {line}"))?;
-    let number =
-        digits.parse::<f64>().with_context(|| format!("\"{key}\" is not a number in {line}"))?;
-    ensure!(number.is_finite(), "\"{key}\" is not finite in {line}");
-    Ok(number)
+/// The event that a rank writes when it ends.
+pub(super) fn end(lines: &str) -> Result<Value> {
+    events(lines, "end")?.pop().context("there is no event \"end\"")
 }
 
-/// The median of a figure over the events with this name, without the first `warm_up`.
-pub(super) fn median(lines: &str, name: &str, key: &str, warm_up: usize) -> Result<f64> {
-    let figures = events(lines, name).map(|line| number(line, key)).collect::<Result<Vec<_>>>()?;
-    ensure!(
-        figures.len() > warm_up,
-        "there are {} events \"{name}\", of which the first {warm_up} do not count",
-        figures.len()
-    );
-    Ok(report::median(figures[warm_up..].to_vec()))
+pub(super) fn number(event: &Value, key: &str) -> Result<f64> {
+    event[key].as_f64().with_context(|| format!("there is no number \"{key}\" in {event}"))
 }
 
-/// The text of a field's value in a flat JSON object, which is what the programs write.
-fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    let (_, rest) = line.split_once(&format!("\"{key}\":"))?;
-    rest.split([',', '}']).next().map(str::trim)
+/// The median of a figure over the steps, without the first [`WARM_UP`].
+pub(super) fn median(lines: &str, key: &str) -> Result<f64> {
+    let steps = events(lines, "step")?;
+    let mut figures = steps.iter().map(|step| number(step, key)).collect::<Result<Vec<_>>>()?;
+    ensure!(figures.len() > WARM_UP, "of {} steps, the first {WARM_UP} do not count", steps.len());
+    Ok(report::median(figures.split_off(WARM_UP)))
 }
 
 #[cfg(test)]
@@ -104,47 +93,41 @@ mod tests {
 
     #[test]
     fn events_are_found_with_and_without_spaces_after_colons() {
-        let rust = r#"{"event":"step","step":0}"#;
-        let python = r#"{"event": "step", "step": 1}"#;
-        let end = r#"{"event":"end","steps":2}"#;
-        let lines = [rust, end, python].join("\n");
-        assert_eq!(events(&lines, "step").collect::<Vec<_>>(), [rust, python]);
-        assert_eq!(number(rust, "step").expect("it is there"), 0.0);
-        assert_eq!(number(python, "step").expect("it is there"), 1.0);
-    }
-
-    #[test]
-    fn a_missing_or_strange_number_is_an_error() {
-        for line in [r#"{"event":"end"}"#, r#"{"t":null}"#, r#"{"t":NaN}"#] {
-            number(line, "t").expect_err(line);
+        let rust = r#"{"event":"end","peak_rss_bytes":150000000}"#;
+        let python = r#"{"event": "end", "peak_rss_bytes": 150000000}"#;
+        for line in [rust, python] {
+            let lines = format!("{{\"event\":\"step\",\"loss\":null}}\n{line}\n");
+            assert_eq!(number(&end(&lines).unwrap(), "peak_rss_bytes").unwrap(), 150e6);
         }
     }
 
     #[test]
-    fn the_first_events_of_a_run_do_not_count() {
-        let step =
-            |seconds: f64| format!("{{\"event\":\"step\",\"seconds\":{seconds},\"lr\":0.1}}\n");
+    fn a_missing_event_or_number_is_an_error() {
+        let step = r#"{"event":"step","loss":null}"#;
+        assert_eq!(end(step).unwrap_err().to_string(), "there is no event \"end\"");
+        let step = events(step, "step").unwrap().remove(0);
+        for key in ["loss", "seconds"] {
+            number(&step, key).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn the_first_steps_of_a_run_do_not_count() {
+        let step = |seconds: f64| format!("{{\"event\":\"step\",\"seconds\":{seconds}}}\n");
         let steps = [9.0, 8.0, 0.3, 0.1, 0.2].map(step);
-        let of = |lines: &str| median(lines, "step", "seconds", 2);
-        assert_eq!(of(&steps.concat()).expect("there are steps"), 0.2);
-        let error = of(&steps[..2].concat()).expect_err("only those that do not count");
-        assert_eq!(
-            error.to_string(),
-            "there are 2 events \"step\", of which the first 2 do not count"
-        );
+        assert_eq!(median(&steps.concat(), "seconds").unwrap(), 0.2);
+        let error = median(&steps[..2].concat(), "seconds").unwrap_err();
+        assert_eq!(error.to_string(), "of 2 steps, the first 2 do not count");
     }
 
     #[test]
     fn a_program_that_fails_is_named_with_what_it_printed() {
-        let folder = std::env::temp_dir().join(format!("xtask-log-{}", std::process::id()));
-        let log = Log::new(folder.clone()).expect("a temporary folder");
-        let error = log
-            .run(Command::new("sh").args(["-c", "echo no; exit 3"]))
-            .map(|_| ())
-            .expect_err("exit code 3");
-        let printed = fs::read_to_string(folder.join("printed.txt")).expect("it was written");
-        fs::remove_dir_all(&folder).expect("the folder goes");
-        assert_eq!(error.to_string(), format!("see {}/printed.txt", folder.display()));
-        assert_eq!(printed, "no\n");
+        let folder = tempfile::tempdir().unwrap();
+        let log = Log::new(folder.path().join("log")).unwrap();
+        let ended = log.run(Command::new("sh").args(["-c", "echo no; exit 3"]));
+        let printed = log.folder().join("printed.txt");
+        let error = ended.map(|_| ()).unwrap_err();
+        assert_eq!(error.to_string(), format!("see {}", printed.display()));
+        assert_eq!(read(&printed).unwrap(), "no\n");
     }
 }

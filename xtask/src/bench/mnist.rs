@@ -11,6 +11,7 @@ use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, MEGABYTES, MILLISECONDS, SECONDS, Sides, Table, push};
 use crate::checkout::checkout;
+use crate::files::make;
 use crate::launch::LAUNCHER;
 use crate::workspace::Workspace;
 use crate::{command, setup};
@@ -23,15 +24,15 @@ const FILES: [&str; 4] = [
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 ];
-pub(super) const SCRIPT: &str = "xtask/bench/mnist_torchvision.py";
+const SCRIPT: &str = "xtask/bench/mnist_torchvision.py";
 
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    pub(super) rounds: Rounds,
+    rounds: Rounds,
     /// Folder of Fashion-MNIST's four IDX files, gzipped or not.
     #[arg(long, default_value = DEBIAN_DATA)]
-    pub(super) data_dir: PathBuf,
+    data_dir: PathBuf,
 }
 
 /// The time and memory that one run took.
@@ -47,81 +48,62 @@ pub(super) struct Run {
     pub(super) step: f64,
 }
 
-/// Measures whole jobs (loading, training, evaluation), then training steps alone with the data in memory.
+/// Measures whole jobs (loading, training, evaluation), and steps alone with the data in memory.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench");
     let venv = setup::ensure_python(workspace, setup::Level::Full)?;
     let raw = unpack(&options.data_dir, &folder)?;
-    command::run(workspace.cargo().args([
-        "build",
-        "--release",
-        "--package",
-        LAUNCHER,
-        "--package",
-        "ddp-mnist",
-    ]))?;
+    let build = ["build", "--release", "--package", LAUNCHER, "--package", "ddp-mnist"];
+    command::run(workspace.cargo().args(build))?;
 
-    let rust = |log: &Log, alone: bool| {
+    let rust = |name: &str, workers: &str| {
+        let log = Log::new(folder.join("runs").join(name))?;
         let mut launch = Command::new(workspace.release_executable("launch"));
         launch.args(["-n", "2"]).arg(workspace.release_executable("ddp-mnist"));
-        launch.args([
-            "--dataset",
-            "fashion-mnist",
-            "--device",
-            "cpu",
-            "--epochs",
-            "1",
-            "--batch-size",
-            "128",
-            "--no-save",
-        ]);
-        launch.arg("--data-dir").arg(&raw).arg("--metrics").arg(log.folder());
-        // Without workers, nothing else runs during a step.
-        launch.args(["--workers", if alone { "0" } else { "2" }]);
-        job(launch, log)
+        launch.args(["--dataset=fashion-mnist", "--device=cpu", "--epochs=1"]);
+        launch.args(["--batch-size=128", "--no-save", "--workers", workers, "--data-dir"]);
+        job(launch.arg(&raw).arg("--metrics").arg(log.folder()), &log)
     };
-    let python = |log: &Log, alone: bool| {
+    let python = |name: &str, data: Option<&str>| {
+        let log = Log::new(folder.join("runs").join(name))?;
         let mut torchrun = Command::new(venv.executable("torchrun"));
         torchrun.args(["--standalone", "--nproc-per-node=2"]).arg(checkout().join(SCRIPT));
-        torchrun
-            .arg("--data")
-            .arg(&folder)
-            .arg("--metrics")
-            .arg(log.folder())
-            .args(alone.then_some("--in-memory"));
-        job(torchrun, log)
+        torchrun.arg("--data").arg(&folder).args(data);
+        job(torchrun.arg("--metrics").arg(log.folder()), &log)
+    };
+    let whole_jobs = || -> Result<[Run; 2]> { Ok([rust("rust", "2")?, python("python", None)?]) };
+    // Without workers, nothing else runs during a step.
+    let only_steps = || -> Result<[Run; 2]> {
+        Ok([rust("rust-step", "0")?, python("python-step", Some("--in-memory"))?])
     };
 
+    eprintln!("warming up");
+    // They start with a cold page cache and do not count.
+    whole_jobs()?;
+    only_steps()?;
     let mut jobs = Sides::default();
     let mut steps = Sides::default();
-    // The first round starts with a cold page cache and does not count.
-    for round in 0..=options.rounds.number {
-        eprintln!(
-            "{}",
-            if round == 0 {
-                "warming up".to_owned()
-            } else {
-                format!("round {round}/{}", options.rounds.number)
-            }
-        );
-        let log = |name: &str| Log::new(folder.join("runs").join(format!("{round}-{name}")));
-        let job = [rust(&log("rust")?, false)?, python(&log("python")?, false)?];
-        let step = [rust(&log("rust-step")?, true)?, python(&log("python-step")?, true)?];
-        if round > 0 {
-            push(&mut jobs, job);
-            push(&mut steps, step);
-        }
+    for _round in options.rounds.announced() {
+        push(&mut jobs, whole_jobs()?);
+        push(&mut steps, only_steps()?);
     }
     print!("{}", table(&jobs, &steps));
-    println!("{}", setting(workspace, options.rounds.number));
+    println!(
+        "Medians of {} alternating rounds. Fashion-MNIST (60,000 images), 2 ranks over gloo, 1 epoch, batch size 128.\n\
+         Rust under launch, Python (torchvision, DataLoader with 2 workers) under torchrun.\n\
+         Memory is that of the rank's own process, without Python's loader processes.\n\
+         {}",
+        options.rounds.number,
+        report::machine(workspace.release)
+    );
     Ok(())
 }
 
 /// Unpacks the files to where torchvision looks for them, and returns their folder. Both sides read
 /// the unpacked files.
-pub(super) fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
+fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     let raw = folder.join("FashionMNIST/raw");
-    fs::create_dir_all(&raw).with_context(|| format!("cannot create {}", raw.display()))?;
+    make(&raw)?;
     for name in FILES {
         let (packed, plain) = (data.join(format!("{name}.gz")), data.join(name));
         ensure!(
@@ -146,35 +128,17 @@ pub(super) fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
 }
 
 /// Runs a job of two ranks to its end.
-pub(super) fn job(mut launcher: Command, log: &Log) -> Result<Run> {
-    let span = log.run(&mut launcher)?;
-    let ranks = (0..2).map(|rank| log.read(rank, read_rank)).collect::<Result<Vec<_>>>()?;
-    let worst = |figure: fn(&Rank) -> f64| ranks.iter().map(figure).fold(0.0, f64::max);
+pub(super) fn job(launcher: &mut Command, log: &Log) -> Result<Run> {
+    let span = log.run(launcher)?;
+    let ends = [log.read(0, job::end)?, log.read(1, job::end)?];
+    let worst = |figure: &str| -> Result<f64> {
+        Ok(job::number(&ends[0], figure)?.max(job::number(&ends[1], figure)?))
+    };
     Ok(Run {
         wall: span.took.as_secs_f64(),
-        first_step: worst(|rank| rank.first_step_ended) - span.began.as_secs_f64(),
-        peak_rss: worst(|rank| rank.peak_rss),
-        step: worst(|rank| rank.step),
-    })
-}
-
-/// The figures that one rank writes when it ends.
-#[derive(Debug, PartialEq)]
-struct Rank {
-    /// Seconds since 1970.
-    first_step_ended: f64,
-    /// Bytes.
-    peak_rss: f64,
-    /// Median seconds.
-    step: f64,
-}
-
-fn read_rank(lines: &str) -> Result<Rank> {
-    let end = job::events(lines, "end").next().context("there is no \"event\":\"end\"")?;
-    Ok(Rank {
-        first_step_ended: job::number(end, "first_step_unix_seconds")?,
-        peak_rss: job::number(end, "peak_rss_bytes")?,
-        step: job::number(end, "step_seconds_median")?,
+        first_step: worst("first_step_unix_seconds")? - span.began.as_secs_f64(),
+        peak_rss: worst("peak_rss_bytes")?,
+        step: worst("step_seconds_median")?,
     })
 }
 
@@ -190,53 +154,20 @@ fn table(jobs: &Sides<Run>, steps: &Sides<Run>) -> Table {
     table
 }
 
-/// What was measured, and on which machine.
-fn setting(workspace: &Workspace, rounds: u32) -> String {
-    format!(
-        "Medians of {rounds} alternating rounds. Fashion-MNIST (60,000 images), 2 ranks over gloo, 1 epoch, batch size 128.\n\
-         Rust under launch, Python (torchvision, DataLoader with 2 workers) under torchrun.\n\
-         Memory is that of the rank's own process, without Python's loader processes.\n\
-         {}",
-        report::machine(workspace.release)
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LINES: &str = r#"{"event":"step","rank":0,"world_size":2,"epoch":0,"step":0,"loss":2.3}
-{"event":"epoch","rank":0,"world_size":2,"epoch":0,"train_loss":0.9}
-{"event":"end","rank":0,"first_step_unix_seconds":101.25,"step_seconds_median":0.0011,"peak_rss_bytes":150000000}
-"#;
-
-    #[test]
-    fn a_rank_is_read_from_its_end() {
-        let rank = Rank { first_step_ended: 101.25, peak_rss: 150e6, step: 0.0011 };
-        assert_eq!(read_rank(LINES).expect("all is there"), rank);
-    }
-
-    #[test]
-    fn a_job_that_did_not_end_is_an_error() {
-        let cut_off = &LINES[..LINES.find("{\"event\":\"end\"").expect("it is there")];
-        assert_eq!(
-            read_rank(cut_off).expect_err("it has no end").to_string(),
-            "there is no \"event\":\"end\""
-        );
-    }
-
     #[test]
     fn missing_data_is_named_with_its_package() {
-        let folder = std::env::temp_dir().join(format!("xtask-bench-{}", std::process::id()));
-        let error = unpack(Path::new("/nowhere"), &folder).expect_err("there is no data");
-        fs::remove_dir_all(&folder).expect("the folder goes");
-        let message = error.to_string();
-        assert!(
-            message
-                .contains("no train-images-idx3-ubyte or train-images-idx3-ubyte.gz in /nowhere"),
-            "{message}"
-        );
-        assert!(message.contains("apt-get install dataset-fashion-mnist"), "{message}");
+        let folder = tempfile::tempdir().unwrap();
+        let error = unpack(Path::new("/nowhere"), folder.path()).unwrap_err().to_string();
+        for part in [
+            "no train-images-idx3-ubyte or train-images-idx3-ubyte.gz in /nowhere",
+            "apt-get install dataset-fashion-mnist",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

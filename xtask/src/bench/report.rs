@@ -30,8 +30,6 @@ pub(super) struct Unit {
 pub(super) const SECONDS: Unit = Unit { scale: 1.0, name: "s" };
 /// For figures in seconds.
 pub(super) const MILLISECONDS: Unit = Unit { scale: 1e3, name: "ms" };
-/// For figures in seconds.
-pub(super) const MICROSECONDS: Unit = Unit { scale: 1e6, name: "µs" };
 /// For figures in bytes.
 pub(super) const MEGABYTES: Unit = Unit { scale: 1e-6, name: "MB" };
 /// For rates per second.
@@ -60,11 +58,6 @@ impl Table {
         self.add(what, figures, unit, |ratio| (format!("at least {target:.2}x"), ratio >= target));
     }
 
-    /// Adds a figure that has no target.
-    pub(super) fn row_without_target(&mut self, what: &str, figures: Sides<f64>, unit: Unit) {
-        self.add(what, figures, unit, |_| (String::new(), true));
-    }
-
     /// `judge` returns the target's text and whether the ratio meets it.
     fn add(
         &mut self,
@@ -76,15 +69,11 @@ impl Table {
         let [first, second] = figures.map(median);
         let ratio = first / second;
         let (wanted, met) = judge(ratio);
-        let verdict = match (wanted.as_str(), met) {
-            ("", _) => "",
-            (_, true) => ": met",
-            (_, false) => ": missed",
-        };
+        let verdict = if met { "met" } else { "missed" };
         let said = |figure: f64| format!("{:.2} {}", figure * unit.scale, unit.name);
         let (first, second) = (said(first), said(second));
-        let row = format!("{what:<38}{first:>12}{second:>12}{ratio:>6.2}x  {wanted}{verdict}");
-        self.0.push(row.trim_end().to_owned());
+        let row = format!("{what:<38}{first:>12}{second:>12}{ratio:>6.2}x  {wanted}: {verdict}");
+        self.0.push(row);
     }
 }
 

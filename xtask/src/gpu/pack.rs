@@ -1,14 +1,14 @@
 //! Building what the examination starts, and putting it into a folder.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::folder::{self, copy};
 use crate::checkout::checkout;
 use crate::command;
-use crate::files::write;
+use crate::files::{entries, make, remove, size, write};
 use crate::launch::LAUNCHER;
 use crate::setup::{self, Level};
 use crate::workspace::Workspace;
@@ -43,6 +43,13 @@ const TESTED: [&str; 6] = [
     "tch-parallel-optim",
     "tch-parallel",
 ];
+
+/// The file by which such a folder is known: the release of PyTorch, and whether the programs are
+/// built with CUDA.
+const MARK: &str = "packed.json";
+
+/// Where `run` writes its page if it is started in the folder.
+pub(super) const PAGE: &str = "examination.txt";
 
 /// The largest folder that is worth copying to a machine that is lent for minutes.
 const LIMIT: u64 = 60 << 20;
@@ -118,21 +125,50 @@ fn pack(
     cuda: bool,
     to: &Path,
 ) -> Result<u64> {
-    folder::make_anew(to)?;
+    make_anew(to)?;
     let torch = setup::version(&workspace.libtorch)?;
-    write(&to.join(folder::MARK), format!("{{\"torch\": \"{torch}\", \"cuda\": {cuda}}}\n"))?;
+    write(&to.join(MARK), format!("{{\"torch\": \"{torch}\", \"cuda\": {cuda}}}\n"))?;
     for (from, inside) in FILES {
         copy(&checkout().join(from), &to.join(inside))?;
     }
     for (from, name) in programs {
         strip(from, &to.join("bin").join(name))?;
     }
-    folder::size(to)
+    size(to)
+}
+
+/// An empty folder in place of one that was packed before, of which only the page is kept. A folder
+/// of anything else is refused.
+fn make_anew(folder: &Path) -> Result<()> {
+    make(folder)?;
+    let mut earlier = entries(folder)?;
+    earlier.retain(|entry| !entry.ends_with(PAGE));
+    ensure!(
+        earlier.is_empty() || folder.join(MARK).exists(),
+        "{} is not empty, and no earlier pack: choose another folder",
+        folder.display()
+    );
+    earlier.iter().try_for_each(|entry| remove(entry))
+}
+
+/// Copies a file, or a folder with its contents but for what Python caches there.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if from.is_dir() {
+        make(to)?;
+        for entry in entries(from)?.into_iter().filter(|entry| !entry.ends_with("__pycache__")) {
+            copy(&entry, &to.join(entry.file_name().unwrap_or_default()))?;
+        }
+        return Ok(());
+    }
+    make(to.parent().unwrap_or(to))?;
+    fs::copy(from, to)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
 }
 
 /// Copies a program without its symbols.
 fn strip(from: &Path, to: &Path) -> Result<()> {
-    folder::make(to.parent().unwrap_or(to))?;
+    make(to.parent().unwrap_or(to))?;
     let mut strip = Command::new("strip");
     command::run_quietly(strip.arg("-o").arg(to).arg(from)).context("install binutils")
 }
@@ -148,5 +184,22 @@ mod tests {
         assert_eq!(found, Some(("/target/deps/c10d_sys-0a1b".into(), "c10d_sys_tests".into())));
         let library = r#"{"reason":"compiler-artifact","executable":null,"fresh":true}"#;
         assert_eq!(executable(library), None);
+    }
+
+    #[test]
+    fn only_an_earlier_pack_is_replaced_and_its_page_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("pack");
+        let file = |name: &str| write(&folder.join(name), "12345").unwrap();
+        make_anew(&folder).unwrap();
+        file("below/one");
+        file("two");
+        assert_eq!(size(&folder).unwrap(), 10);
+        let refused = make_anew(&folder).unwrap_err().to_string();
+        assert!(refused.contains("is not empty"), "{refused}");
+        file(MARK);
+        file(PAGE);
+        make_anew(&folder).unwrap();
+        assert_eq!(entries(&folder).unwrap(), [folder.join(PAGE)]);
     }
 }

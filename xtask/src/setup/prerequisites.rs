@@ -92,87 +92,53 @@ fn disk_space(folder: &Path, level: Level) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::PathBuf;
-
     use super::*;
 
-    /// A program that answers every call as the script says, and is deleted on drop.
-    struct Fake(PathBuf);
-
-    impl Fake {
-        fn new(name: &str, script: &str) -> Self {
-            let path = env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
-            // Written by a separate shell. If this process held it open for writing, a child that
-            // another test starts at that moment could inherit the descriptor, and Linux does not
-            // execute a file that is open for writing.
-            let written = Command::new("sh")
-                .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#, "sh"])
-                .args([path.as_os_str(), script.as_ref()])
-                .status()
-                .expect("sh is there");
-            assert!(written.success());
-            Self(path)
-        }
-    }
-
-    impl Drop for Fake {
-        fn drop(&mut self) {
-            fs::remove_file(&self.0).expect("it is there");
-        }
-    }
-
-    fn message(result: Result<()>) -> String {
-        format!("{:#}", result.expect_err("something is missing"))
+    /// What is said of a program that answers every call as the script says.
+    fn refused(script: &str, check: impl Fn(&Path) -> Result<()>) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        // Written by a separate shell. If this process held it open for writing, a child that
+        // another test starts at that moment could inherit the descriptor, and Linux does not
+        // execute a file that is open for writing.
+        let written = Command::new("sh")
+            .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#, "sh"])
+            .args([program.as_os_str(), script.as_ref()])
+            .status();
+        assert!(written.unwrap().success());
+        format!("{:#}", check(&program).unwrap_err())
     }
 
     #[test]
     fn what_this_machine_has_is_accepted() {
-        python(Path::new("python3")).expect("the tests need Python as well");
-        compiler(&compiler_name()).expect("the workspace is built with it");
+        python(Path::new("python3")).unwrap();
+        compiler(&compiler_name()).unwrap();
     }
 
     #[test]
-    fn a_missing_python_is_named_with_its_package() {
-        let found = message(python(Path::new("/nowhere/python3")));
+    fn what_is_missing_is_named_with_its_package() {
+        let found = format!("{:#}", python(Path::new("/nowhere/python3")).unwrap_err());
         assert!(found.contains("apt-get install python3 python3-venv"), "{found}");
+        let found = compiler(&"/nowhere/c++".into()).unwrap_err().to_string();
+        let expected = "a C++17 compiler is needed as `/nowhere/c++`: `apt-get install g++`";
+        assert!(found.starts_with(expected), "{found}");
     }
 
     #[test]
-    fn an_old_python_is_refused() {
-        let fake = Fake::new("old-python", "echo 3 9");
-        assert_eq!(message(python(&fake.0)), "python3 is 3.9, and PyTorch needs 3.10 or newer");
-    }
-
-    #[test]
-    fn a_python_without_venv_is_named_with_its_package() {
+    fn an_old_python_and_one_without_venv_are_refused() {
+        let expected = "python3 is 3.9, and PyTorch needs 3.10 or newer";
+        assert_eq!(refused("echo 3 9", python), expected);
         let script = "case \"$2\" in *ensurepip*) echo 'No module named ensurepip' >&2; exit 1;; *) echo 3 11;; esac";
-        let fake = Fake::new("bare-python", script);
-        let found = message(python(&fake.0));
-        assert!(
-            found.starts_with(
-                "python3 cannot make a virtual environment: `apt-get install python3-venv`"
-            ),
-            "{found}"
-        );
+        let found = refused(script, python);
+        let expected = "python3 cannot make a virtual environment: `apt-get install python3-venv`";
+        assert!(found.starts_with(expected), "{found}");
         assert!(found.ends_with("No module named ensurepip"), "{found}");
     }
 
     #[test]
-    fn a_missing_compiler_is_named_with_its_package() {
-        let found = message(compiler(&"/nowhere/c++".into()));
-        assert!(
-            found
-                .starts_with("a C++17 compiler is needed as `/nowhere/c++`: `apt-get install g++`"),
-            "{found}"
-        );
-    }
-
-    #[test]
     fn a_compiler_without_cpp17_is_refused() {
-        let fake =
-            Fake::new("old-compiler", "echo \"unrecognized option '-std=c++17'\" >&2; exit 1");
-        let found = message(compiler(&fake.0.clone().into()));
+        let script = "echo \"unrecognized option '-std=c++17'\" >&2; exit 1";
+        let found = refused(script, |path| compiler(&path.into()));
         assert!(found.ends_with("unrecognized option '-std=c++17'"), "{found}");
     }
 }

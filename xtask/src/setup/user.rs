@@ -45,38 +45,30 @@ pub(crate) fn version(libtorch: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::write;
 
     #[test]
     fn only_the_right_release_is_accepted() {
-        let folder = std::env::temp_dir().join(format!("xtask-user-{}", std::process::id()));
-        let header = folder.join("include/torch/headeronly/version.h");
-        fs::create_dir_all(header.parent().expect("it has one")).expect("a temporary folder");
-        fs::create_dir_all(folder.join("lib")).expect("a temporary folder");
-        let check = || check(&folder, Release::DEFAULT).map_err(|error| error.to_string());
-        let empty = check();
-        fs::write(folder.join("lib/libtorch_cpu.so"), "").expect("a file");
+        let folder = tempfile::tempdir().unwrap();
+        let check = || check(folder.path(), Release::DEFAULT).map_err(|error| error.to_string());
+        let empty = check().unwrap_err();
+        assert!(empty.contains("lib/libtorch_cpu.so is not there"), "{empty}");
+        write(&folder.path().join("lib/libtorch_cpu.so"), "").unwrap();
         let of = |version: &str| {
             let text = format!("#define TORCH_VERSION \\\n  \"{version}\"\n");
-            fs::write(&header, text).expect("a header");
+            write(&folder.path().join("include/torch/headeronly/version.h"), text).unwrap();
             check()
         };
-        let right = [of("2.13.0"), of("2.13.1")];
-        let wrong = [
+        for right in ["2.13.0", "2.13.1"] {
+            of(right).unwrap();
+        }
+        for (version, advice) in [
             ("2.11.0", "add `--torch 2.11.0` after the chore's name, or unset LIBTORCH"),
             ("2.12.2", "add `--torch 2.12.1` after the chore's name, or unset LIBTORCH"),
             ("2.10.0", "set LIBTORCH to libtorch 2.13.0, or unset LIBTORCH"),
             ("2.14.0", "set LIBTORCH to libtorch 2.13.0, or unset LIBTORCH"),
-        ]
-        .map(|(version, advice)| (of(version), version, advice));
-        fs::remove_dir_all(&folder).expect("the folder goes");
-
-        let empty = empty.expect_err("there is no library");
-        assert!(empty.contains("lib/libtorch_cpu.so is not there"), "{empty}");
-        for accepted in right {
-            accepted.expect("it is 2.13");
-        }
-        for (result, version, advice) in wrong {
-            let error = result.expect_err(version);
+        ] {
+            let error = of(version).unwrap_err();
             let expected = format!("is {version}, but this build is for 2.13.0: {advice}");
             assert!(error.contains(&expected), "{error}");
         }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::Level;
 use crate::command;
-use crate::files::remove;
+use crate::files::{entries, remove};
 use crate::lock::{self, Lock};
 use crate::release::Release;
 
@@ -103,8 +103,8 @@ impl Venv {
 
     /// Replaces what is in the folder by an empty environment.
     pub(super) fn make_anew(&self, lock: &Lock, state: &State) -> Result<()> {
-        let remains =
-            self.contents().with_context(|| format!("cannot list {}", self.folder.display()))?;
+        let mut remains = entries(&self.folder)?;
+        remains.retain(|path| !path.ends_with(lock::FILE));
         if !remains.is_empty() {
             eprintln!("removing what is in {}: {state}", self.folder.display());
         }
@@ -165,58 +165,44 @@ impl Venv {
         python.arg("-I").stdin(Stdio::null());
         python
     }
-
-    /// Everything in the folder except the lock.
-    fn contents(&self) -> io::Result<Vec<PathBuf>> {
-        let paths = fs::read_dir(&self.folder)?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<io::Result<Vec<_>>>()?;
-        Ok(paths.into_iter().filter(|path| !path.ends_with(lock::FILE)).collect())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::write;
 
     /// Installs an empty package; if not to the end, it is left as a killed pip would leave it.
     fn install(packages: &Path, requirement: &str, to_the_end: bool) {
-        let (name, version) = requirement.split_once("==").expect("NAME==VERSION");
+        let (name, version) = requirement.split_once("==").unwrap();
         let information = packages.join(format!("{}-{version}.dist-info", name.replace('-', "_")));
-        let folder = information.file_name().expect("it has one").to_string_lossy();
+        let folder = information.file_name().unwrap().to_string_lossy();
         let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n");
         let end = if to_the_end { format!("{folder}/INSTALLER,,\n") } else { String::new() };
-        fs::create_dir(&information).expect("a folder");
-        fs::write(information.join("METADATA"), metadata).expect("a file");
-        fs::write(information.join("INSTALLER"), "pip\n").expect("a file");
-        fs::write(information.join("RECORD"), format!("{folder}/METADATA,,\n{end}"))
-            .expect("a file");
+        let file = |name: &str, text: &str| write(&information.join(name), text).unwrap();
+        file("METADATA", &metadata);
+        file("INSTALLER", "pip\n");
+        file("RECORD", &format!("{folder}/METADATA,,\n{end}"));
     }
 
     #[test]
     fn an_environment_between_two_releases_is_not_complete() {
-        let folder = std::env::temp_dir().join(format!("xtask-venv-{}", std::process::id()));
-        let venv = Venv::new(folder.clone(), Release::DEFAULT);
-        let lock = Lock::take(&folder).expect("the lock is free");
-        venv.make_anew(&lock, &State::Incomplete).expect("an environment");
-        let python = fs::read_dir(folder.join("lib")).expect("a folder").next();
-        let packages = python.expect("a Python").expect("an entry").path().join("site-packages");
+        let folder = tempfile::tempdir().unwrap();
+        let venv = Venv::new(folder.path().to_owned(), Release::DEFAULT);
+        let lock = Lock::take(folder.path()).unwrap();
+        venv.make_anew(&lock, &State::Incomplete).unwrap();
+        let packages = entries(&folder.path().join("lib")).unwrap()[0].join("site-packages");
         let requirements = Level::Minimal.requirements(Release::DEFAULT);
         requirements.iter().for_each(|requirement| install(&packages, requirement, true));
-        let complete = venv.inspect(Level::Minimal);
+        assert_eq!(venv.inspect(Level::Minimal), State::Complete);
         let torch = packages.join(format!("torch-{}.dist-info", Release::DEFAULT.torch));
-        fs::remove_dir_all(&torch).expect("pip removes the old release");
-        let without = venv.inspect(Level::Minimal);
+        remove(&torch).unwrap();
+        assert_eq!(venv.inspect(Level::Minimal), State::Incomplete);
         install(&packages, &requirements[0], false);
-        let interrupted = venv.inspect(Level::Minimal);
-        fs::remove_dir_all(&torch).expect("the folder goes");
-        install(&packages, "torch==2.11.0", true);
-        let older = venv.inspect(Level::Minimal);
-        fs::remove_dir_all(&folder).expect("the folder goes");
-
-        assert_eq!(complete, State::Complete);
-        assert_eq!([without, older], [State::Incomplete, State::Incomplete]);
         let reason = "damaged torch: its installation did not end";
-        assert_eq!(interrupted, State::Broken(reason.to_owned()));
+        assert_eq!(venv.inspect(Level::Minimal), State::Broken(reason.to_owned()));
+        remove(&torch).unwrap();
+        install(&packages, "torch==2.11.0", true);
+        assert_eq!(venv.inspect(Level::Minimal), State::Incomplete);
     }
 }

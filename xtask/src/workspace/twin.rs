@@ -1,7 +1,7 @@
 //! A twin of the checkout whose Cargo.lock selects another tch. The rest of it is links to the
 //! checkout's files.
 
-use std::fs;
+use std::fs::read_link;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::checkout::{checkout, target_dir};
 use crate::command;
-use crate::files::{remove, write};
+use crate::files::{entries, read, remove, write};
 use crate::lock::Lock;
 
 const LOCK: &str = "Cargo.lock";
@@ -21,9 +21,8 @@ const ORIGIN: &str = "Cargo.lock.checkout";
 pub(super) fn make(twin: &Path, tch: &str) -> Result<()> {
     let _one_at_a_time = Lock::take(twin)?;
     link(checkout(), &target_dir()?, twin)?;
-    let lock = checkout().join(LOCK);
-    let origin = fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
-    if fs::read(twin.join(ORIGIN)).is_ok_and(|found| found == origin) {
+    let origin = read(&checkout().join(LOCK))?;
+    if read(&twin.join(ORIGIN)).is_ok_and(|found| found == origin) {
         return Ok(());
     }
     // Removed first and written last, so that an interrupted update is repeated.
@@ -35,16 +34,14 @@ pub(super) fn make(twin: &Path, tch: &str) -> Result<()> {
 
 /// Links to everything in the checkout but what cargo and the set-up write.
 fn link(checkout: &Path, target: &Path, twin: &Path) -> Result<()> {
-    let cannot_list = || format!("cannot list {}", checkout.display());
-    for entry in fs::read_dir(checkout).with_context(cannot_list)? {
-        let path = entry.with_context(cannot_list)?.path();
+    for path in entries(checkout)? {
         let name = path.file_name().unwrap_or_default();
         if path == target || [".git", ".libtorch", "target", LOCK].iter().any(|own| name == *own) {
             continue;
         }
         let link = twin.join(name);
         // It leads elsewhere if the checkout was moved, or shares its target folder with another.
-        if !fs::read_link(&link).is_ok_and(|found| found == path) {
+        if !read_link(&link).is_ok_and(|found| found == path) {
             remove(&link)?;
             symlink(&path, &link).with_context(|| format!("cannot create {}", link.display()))?;
         }
@@ -55,30 +52,26 @@ fn link(checkout: &Path, target: &Path, twin: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::make;
 
     #[test]
     fn a_twin_has_everything_but_what_is_written_there() {
-        let folder = std::env::temp_dir().join(format!("xtask-twin-{}", std::process::id()));
-        let [old, new, twin] = ["old", "new", "twin"].map(|name| folder.join(name));
+        let folder = tempfile::tempdir().unwrap();
+        let [old, new, twin] = ["old", "new", "twin"].map(|name| folder.path().join(name));
         for checkout in [&old, &new] {
             for name in [".cargo", ".git", ".libtorch", "build", "core", "target"] {
-                fs::create_dir_all(checkout.join(name)).expect("a folder");
+                make(&checkout.join(name)).unwrap();
             }
-            fs::write(checkout.join("Cargo.lock"), "").expect("a file");
-            fs::write(checkout.join("Cargo.toml"), checkout.to_string_lossy().as_bytes())
-                .expect("a file");
+            write(&checkout.join("Cargo.lock"), "").unwrap();
+            write(&checkout.join("Cargo.toml"), checkout.to_string_lossy().as_bytes()).unwrap();
         }
-        fs::create_dir_all(&twin).expect("a folder");
-        let manifests = [&old, &old, &new].map(|checkout| {
-            link(checkout, &checkout.join("build"), &twin).expect("links");
-            fs::read_to_string(twin.join("Cargo.toml")).expect("the link leads to a file")
-        });
-        let names = fs::read_dir(&twin).expect("the twin is there");
-        let mut names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
-        names.sort();
-        fs::remove_dir_all(&folder).expect("the folder goes");
-
-        assert_eq!(names, [".cargo", "Cargo.toml", "core"]);
-        assert_eq!(manifests, [&old, &old, &new].map(|checkout| checkout.to_string_lossy()));
+        make(&twin).unwrap();
+        for checkout in [&old, &old, &new] {
+            link(checkout, &checkout.join("build"), &twin).unwrap();
+            assert_eq!(read(&twin.join("Cargo.toml")).unwrap(), checkout.to_string_lossy());
+        }
+        let mut paths = entries(&twin).unwrap();
+        paths.sort();
+        assert_eq!(paths, [".cargo", "Cargo.toml", "core"].map(|name| twin.join(name)));
     }
 }
