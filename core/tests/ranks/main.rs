@@ -23,6 +23,8 @@ mod fully_shard;
 mod fully_shard_checkpoint;
 mod fully_shard_deaths;
 mod fully_shard_parity;
+mod fully_shard_training;
+mod fully_shard_twins;
 mod gathering;
 mod join;
 mod mixed;
