@@ -1,0 +1,122 @@
+//! When the ranks of a sharded model exchange something. After PyTorch's tests; see
+//! `fully_shard_mirrored.md`.
+
+use crate::fully_shard_twins::{Net, Twins, batch, each_way, squares};
+use std::fs;
+use tch::Tensor;
+use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::profiler::profile;
+
+/// What is exchanged meanwhile, in order: G for a gathering of parameters, R for a reduction of
+/// gradients.
+fn exchanges<R>(body: impl FnOnce() -> R) -> (String, R) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.json");
+    let mut result = None;
+    profile(&path, || result = Some(body())).unwrap();
+    let trace: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap().iter().filter_map(|event| {
+        let letter = match event["name"].as_str()? {
+            "shared_memory:all_gather" => 'G',
+            "shared_memory:reduce_scatter" => 'R',
+            _ => return None,
+        };
+        Some((event["ts"].as_f64()?, letter))
+    });
+    let mut events: Vec<_> = events.collect();
+    events.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    (events.into_iter().map(|(_, letter)| letter).collect(), result.unwrap())
+}
+
+/// What is exchanged in a forward and a backward pass.
+fn exchanges_of(twins: &Twins<Net>, loss: impl Fn(&Net) -> Tensor) -> [String; 2] {
+    let (forward, sharded) = exchanges(|| twins.sharded.forward((), |net, ()| loss(net)).unwrap());
+    let (backward, ()) = exchanges(|| twins.backward(&sharded, &loss(&twins.whole)));
+    [forward, backward]
+}
+
+on_ranks!(
+    2,
+    fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced(
+        group: &ProcessGroup,
+    ) {
+        // The root stays whole; then nothing does; then everything.
+        let expected = [
+            ["GGGG", "GGRGRRR", "GGGGGGG", "GGRGRRGGRGRRR", "GGGRRR"],
+            ["GGGG", "GGGRGRRR", "GGGGGGGG", "GGGRGRRGGRGRRR", "GGGGRRR"],
+            ["GGGG", "RRRR", "GGGG", "RRRGGRGRRR", "RRR"],
+        ];
+        for (mut twins, expected) in each_way(group, Net::new).into_iter().zip(expected) {
+            let [one, other] = [0, 1].map(|step| batch(group, step));
+            for _ in 0..2 {
+                let found = exchanges_of(&twins, |net| net.loss(&one));
+                assert_eq!(found, expected[..2]);
+                twins.step();
+            }
+            // Two forward passes before one backward pass.
+            let run = |xs: &Tensor| twins.sharded.forward((), |net, ()| net.loss(xs)).unwrap();
+            let (forward, sum) = exchanges(|| run(&one) + run(&other));
+            let whole = twins.whole.loss(&one) + twins.whole.loss(&other);
+            let (backward, ()) = exchanges(|| twins.backward(&sum, &whole));
+            assert_eq!([forward, backward], expected[2..4]);
+            twins.step();
+            // The last block's output is not used: it is gathered in vain, but not reduced.
+            let unused = |net: &Net| {
+                let first = net.first(&one);
+                let used = net.block(1, &first);
+                let _unused = net.block(2, &first);
+                squares(&used)
+            };
+            let [_, backward] = exchanges_of(&twins, unused);
+            assert_eq!(backward, expected[4]);
+            twins.step();
+            let loss = twins.sharded.forward((), |net, ()| net.loss(&one)).unwrap();
+            twins.sharded.reshard().unwrap();
+            let blocks = twins.sharded.module().blocks.iter();
+            blocks.for_each(|block| block.unit().reshard().unwrap());
+            let (backward, ()) = exchanges(|| twins.backward(&loss, &twins.whole.loss(&one)));
+            assert_eq!(backward, "GGGRGRRR");
+        }
+    }
+);
+
+on_ranks!(
+    2,
+    fn gradients_accumulate_in_the_units_that_do_not_exchange_them(group: &ProcessGroup) {
+        let (all, root) = ([true; 4], [true, false, false, false]);
+        let some = [false, true, true, false];
+        // The units that exchange no gradients before the last of three passes, the root first;
+        // whether parameters are freed after forward and backward passes; the expected exchanges.
+        let cases = [
+            (all, true, true, 24, 4),
+            (all, false, true, 12, 4),
+            (all, false, false, 4, 4),
+            (root, true, true, 24, 10),
+            (root, false, true, 12, 10),
+            (root, false, false, 10, 10),
+            (some, true, true, 24, 8),
+            (some, false, true, 12, 8),
+        ];
+        for (waits, after_forward, after_backward, gathers, reductions) in cases {
+            let [_, resharded, kept] = each_way(group, Net::new);
+            let mut twins = if after_forward { resharded } else { kept };
+            let (found, ()) = exchanges(|| {
+                for microbatch in 0..3 {
+                    let (model, is_last) = (&twins.sharded, microbatch == 2);
+                    let syncs = waits.map(|waits| is_last || !waits);
+                    let frees = waits.map(|waits| is_last || !waits || after_backward);
+                    model.set_requires_gradient_sync(syncs[0]);
+                    model.set_reshard_after_backward(frees[0]);
+                    for (i, block) in model.module().blocks.iter().enumerate() {
+                        block.unit().set_requires_gradient_sync(syncs[i + 1]);
+                        block.unit().set_reshard_after_backward(frees[i + 1]);
+                    }
+                    twins.pass(&batch(group, microbatch), Net::loss);
+                }
+            });
+            let count = |letter: char| found.matches(letter).count();
+            assert_eq!((count('G'), count('R')), (gathers, reductions), "{waits:?}: {found}");
+            twins.step();
+        }
+    }
+);

@@ -1,0 +1,203 @@
+//! A sharded model and the same model whole, trained alike.
+
+use std::collections::BTreeMap;
+use tch::nn::{self, Module, VarStore};
+use tch::{Device, Kind, Tensor};
+use tch_parallel::Result;
+use tch_parallel::distributed::{
+    FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, ReduceOp,
+};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+
+pub const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+/// A block, sharded or whole.
+#[derive(Debug)]
+pub enum Block<M> {
+    Sharded(FsdpModule<M>),
+    Whole(M),
+}
+
+impl<M> Block<M> {
+    pub fn new(
+        path: &nn::Path<'_>,
+        sharding: Option<&FullyShard<'_>>,
+        build: impl FnOnce(&nn::Path<'_>) -> M,
+    ) -> Result<Self> {
+        Ok(match sharding {
+            Some(sharding) => Block::Sharded(sharding.shard(path, build)?),
+            None => Block::Whole(build(path)),
+        })
+    }
+
+    pub fn forward(&self, xs: &Tensor, f: impl FnOnce(&M, Tensor) -> Tensor) -> Tensor {
+        match self {
+            Block::Sharded(unit) => unit.forward(xs.shallow_clone(), f).unwrap(),
+            Block::Whole(module) => f(module, xs.shallow_clone()),
+        }
+    }
+
+    pub fn unit(&self) -> &FsdpModule<M> {
+        match self {
+            Block::Sharded(unit) => unit,
+            Block::Whole(_) => panic!("the block is not sharded"),
+        }
+    }
+}
+
+/// Two layers, whose rows two ranks cannot share evenly.
+#[derive(Debug)]
+pub struct Mlp {
+    pub up: nn::Linear,
+    pub down: nn::Linear,
+}
+
+impl Mlp {
+    pub fn new(path: &nn::Path<'_>) -> Self {
+        let up = nn::linear(path / "up", 5, 7, Default::default());
+        Mlp { up, down: nn::linear(path / "down", 7, 5, Default::default()) }
+    }
+}
+
+impl Module for Mlp {
+    fn forward(&self, xs: &Tensor) -> Tensor {
+        self.down.forward(&self.up.forward(xs).tanh()).tanh()
+    }
+}
+
+/// Three blocks between a parameter and a layer of the root's.
+#[derive(Debug)]
+pub struct Net {
+    position: Tensor,
+    pub blocks: Vec<Block<Mlp>>,
+    pub head: nn::Linear,
+}
+
+impl Net {
+    pub fn new(root: &nn::Path<'_>, sharding: Option<&FullyShard<'_>>) -> Result<Self> {
+        let position = root.ones("position", &[5]);
+        let block = |i| Block::new(&(root / "blocks" / i), sharding, Mlp::new);
+        let blocks = (0..3).map(block).collect::<Result<_>>()?;
+        Ok(Net { position, blocks, head: nn::linear(root / "head", 5, 2, Default::default()) })
+    }
+
+    pub fn first(&self, xs: &Tensor) -> Tensor {
+        self.block(0, &(xs + &self.position))
+    }
+
+    pub fn block(&self, number: usize, xs: &Tensor) -> Tensor {
+        self.blocks[number].forward(xs, |mlp, xs| mlp.forward(&xs))
+    }
+
+    pub fn loss(&self, xs: &Tensor) -> Tensor {
+        squares(&self.head.forward(&self.block(2, &self.block(1, &self.first(xs)))))
+    }
+}
+
+/// A sharded model, and the same one whole, whose gradients are averaged by hand.
+pub struct Twins<M> {
+    group: ProcessGroup,
+    pub vs: VarStore,
+    pub sharded: FsdpModule<M>,
+    optimizer: Sgd,
+    pub other: VarStore,
+    pub whole: M,
+    of_whole: Sgd,
+}
+
+impl<M> Twins<M> {
+    pub fn new(
+        group: &ProcessGroup,
+        options: FullyShardOptions,
+        build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> Result<M>,
+    ) -> Self {
+        let [vs, other] = [(); 2].map(|()| VarStore::new(Device::Cpu));
+        tch::manual_seed(1);
+        let sharding = FullyShard::new(&vs, group, options);
+        let sharded = sharding.root(|root| build(root, Some(&sharding))).unwrap();
+        tch::manual_seed(1);
+        let whole = build(&other.root(), None).unwrap();
+        for (name, shard) in vs.variables() {
+            assert_eq!(shard, own_rows(group, &other.variables()[&name]), "{name}");
+        }
+        let [optimizer, of_whole] = [&vs, &other].map(|vs| {
+            Sgd::new(vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap()
+        });
+        Twins { group: group.clone(), vs, sharded, optimizer, other, whole, of_whole }
+    }
+
+    /// Compares both models' losses and computes their gradients.
+    pub fn backward(&self, sharded: &Tensor, whole: &Tensor) {
+        expect_close("loss", sharded, whole);
+        self.sharded.backward(sharded).unwrap();
+        whole.backward();
+    }
+
+    /// Runs both models and computes their gradients.
+    pub fn pass(&self, xs: &Tensor, loss: impl Fn(&M, &Tensor) -> Tensor) {
+        let sharded = self.sharded.forward(xs.shallow_clone(), |module, xs| loss(module, &xs));
+        self.backward(&sharded.unwrap(), &loss(&self.whole, xs));
+    }
+
+    /// Averages the whole model's gradients, and compares them and the weights after a step.
+    pub fn step(&mut self) {
+        let shards = self.vs.variables();
+        // In the same order on all ranks.
+        for (name, whole) in self.other.variables().into_iter().collect::<BTreeMap<_, _>>() {
+            let (own, mut gradient) = (shards[&name].grad(), whole.grad());
+            assert_eq!(own.defined(), gradient.defined(), "{name}");
+            if gradient.defined() {
+                self.group.all_reduce(&mut gradient, ReduceOp::Avg).unwrap();
+                expect_close(&name, &own, &own_rows(&self.group, &gradient));
+            }
+        }
+        for optimizer in [&mut self.optimizer, &mut self.of_whole] {
+            optimizer.step().unwrap();
+            optimizer.zero_grad().unwrap();
+        }
+        let weights = self.sharded.full_state_dict().unwrap();
+        for (name, whole) in self.other.variables() {
+            expect_close(&name, &weights[&name], &whole);
+            expect_close(&name, &shards[&name], &own_rows(&self.group, &whole));
+        }
+    }
+}
+
+/// One with each value of `reshard_after_forward`.
+pub fn each_way<M>(
+    group: &ProcessGroup,
+    build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> Result<M>,
+) -> [Twins<M>; 3] {
+    [None, Some(true), Some(false)].map(|reshard_after_forward| {
+        let options = FullyShardOptions { reshard_after_forward, ..Default::default() };
+        Twins::new(group, options, &build)
+    })
+}
+
+/// `torch.testing.assert_close`, with its tolerances. Gradients of several passes differ in their
+/// last bits: shards get a sum of means, the whole model a mean of sums.
+pub fn expect_close(what: &str, found: &Tensor, expected: &Tensor) {
+    assert!(found.allclose(expected, 1.3e-6, 1e-5, false), "{what}: {found} is not {expected}");
+}
+
+/// This rank's rows of a tensor.
+pub fn own_rows(group: &ProcessGroup, whole: &Tensor) -> Tensor {
+    let (rows, ranks) = (whole.size()[0], group.world_size() as i64);
+    let each = (rows + ranks - 1) / ranks;
+    let begin = (each * group.rank() as i64).min(rows);
+    whole.narrow(0, begin, each.min(rows - begin))
+}
+
+/// This rank's inputs of a step.
+pub fn batch(group: &ProcessGroup, step: i64) -> Tensor {
+    numbers(group, step, [3, 5])
+}
+
+pub fn numbers(group: &ProcessGroup, step: i64, size: [i64; 2]) -> Tensor {
+    let offset = step * 10 + group.rank() as i64;
+    (Tensor::arange(size.iter().product::<i64>(), FLOAT) * 0.3 + offset).sin().view(size)
+}
+
+pub fn squares(output: &Tensor) -> Tensor {
+    output.square().mean(Kind::Float)
+}
