@@ -98,6 +98,7 @@ fn train(args: &Args) -> Result<()> {
     let group = ProcessGroup::from_env()?;
     tch::manual_seed(args.seed as i64);
     let vs = VarStore::new(group.device());
+    // ANCHOR: shard
     let block = |path: &nn::Path<'_>| match args.checkpoint_activations {
         true => nn::seq_t().add(CheckpointWrapper::new(Block::new(path, args))),
         false => nn::seq_t().add(Block::new(path, args)),
@@ -110,6 +111,7 @@ fn train(args: &Args) -> Result<()> {
             })
         })?;
         fit(args, text, &group, vs, &model, |loss| model.backward(loss))
+    // ANCHOR_END: shard
     } else {
         let gpt =
             Gpt::new(&vs.root(), args, vocab_size, |blocks, path| Ok(blocks.add(block(&path))))?;

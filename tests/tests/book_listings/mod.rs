@@ -22,6 +22,7 @@ mod launching;
 mod listing;
 mod pyramidnet;
 mod sampler;
+mod sharding;
 
 use std::process::Command;
 
