@@ -23,7 +23,7 @@ pub(crate) enum Benchmark {
     Mnist(mnist::Options),
     /// Between the ranks of this machine: shared memory against sockets, and two ranks against one.
     Exchange(mnist::Options),
-    /// A GPT of 188 MiB on two ranks: sharded against DistributedDataParallel, and Rust against Python.
+    /// A GPT of 204 MiB on two ranks: sharded against DistributedDataParallel, and Rust against Python.
     Fsdp(fsdp::Options),
     /// BERT, forward and backward pass: Rust against Python on one device, and two replicas against one.
     DataParallel(data_parallel::Options),
