@@ -98,6 +98,7 @@ fn train(args: &Args) -> Result<()> {
     let group = ProcessGroup::from_env()?;
     tch::manual_seed(args.seed as i64);
     let vs = VarStore::new(group.device());
+    // ANCHOR: shard
     let block = |path: &nn::Path<'_>| match args.checkpoint_activations {
         true => nn::seq_t().add(CheckpointWrapper::new(Block::new(path, args))),
         false => nn::seq_t().add(Block::new(path, args)),
@@ -108,6 +109,7 @@ fn train(args: &Args) -> Result<()> {
             Gpt::new(root, args, vocab_size, |blocks, path| blocks.add(sharding.shard(path, block)))
         })?;
         fit(args, text, &group, vs, &model, |loss| model.backward(loss))
+    // ANCHOR_END: shard
     } else {
         let gpt = Gpt::new(&vs.root(), args, vocab_size, |blocks, path| blocks.add(block(&path)));
         let model = DistributedDataParallel::new(gpt, &vs, &group)?;

@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 pub(crate) enum Benchmark {
     /// Fashion-MNIST, two ranks over gloo, one epoch, batch size 128: Rust against Python.
     Mnist(mnist::Options),
-    /// A GPT of 188 MiB on two ranks: sharded against DistributedDataParallel, and Rust against Python.
+    /// A GPT of 204 MiB on two ranks: sharded against DistributedDataParallel, and Rust against Python.
     Fsdp(Rounds),
     /// BERT, forward and backward pass: Rust against Python on one device, and two replicas against one.
     DataParallel(Rounds),

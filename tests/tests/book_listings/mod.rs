@@ -21,6 +21,7 @@ mod launching;
 mod listing;
 mod pyramidnet;
 mod sampler;
+mod sharding;
 
 use std::process::Command;
 

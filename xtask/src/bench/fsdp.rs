@@ -16,7 +16,7 @@ use crate::{command, setup};
 
 const EXAMPLE: &str = "mingpt";
 const SCRIPT: &str = "tests/python/mingpt.py";
-/// 49 million parameters, 188 MiB, with few activations.
+/// 53 million parameters, 204 MiB, with few activations.
 const GPT: [&str; 5] =
     ["--n-layer=10", "--n-embd=640", "--n-head=8", "--block-size=32", "--batch-size=2"];
 /// Enough for the text's 12 steps on two ranks.
@@ -77,7 +77,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
         println!("{table}");
     }
     println!(
-        "A GPT of 10 blocks, 49 million parameters, AdamW, 2 ranks on one host, 1 thread each: medians of {} alternating rounds.\n\
+        "A GPT of 10 blocks, 53 million parameters, AdamW, 2 ranks on one host, 1 thread each: medians of {} alternating rounds.\n\
          A step is the median of 12, of the slower rank. Memory is the resident set's peak.\n\
          {}",
         rounds.number,

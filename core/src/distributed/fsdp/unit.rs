@@ -6,6 +6,7 @@ use super::parameter::Parameter;
 use super::reduction::mean_of_part;
 use super::schedule::{Member, Schedule};
 use crate::distributed::collectives::Pending;
+use crate::profiler::record_function;
 use crate::{Error, Result};
 use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
 use c10d_sys::tensor::grad_enabled;
@@ -128,7 +129,13 @@ impl Unit {
         };
         let parts = state.parameters.iter().map(|it| it.part().f_to_kind(it.whole_kind()));
         let parts = no_grad(|| parts.collect::<Result<Vec<_>, _>>())?;
-        gather(&self.mesh.shard, wholes, &parts, is_async)
+        self.recorded("FSDP::all_gather", || gather(&self.mesh.shard, wholes, &parts, is_async))
+    }
+
+    /// A range in the profiler's trace, with PyTorch's name and the block's.
+    fn recorded<R>(&self, range: &str, body: impl FnOnce() -> Result<R>) -> Result<R> {
+        let block = if self.name.is_empty() { String::new() } else { format!(" ({})", self.name) };
+        record_function(&format!("{range}{block}"), body)?
     }
 
     /// Frees the whole parameters, and gives their memory back to the system.
@@ -241,6 +248,7 @@ impl Unit {
         let (places, gradients): (Vec<_>, Vec<_>) = gradients.into_iter().unzip();
         no_grad(|| {
             let mean = || mean_of_part(&self.mesh, gradients, self.reduce_kind);
+            let mean = || self.recorded("FSDP::post_backward_reduce", mean);
             let own = self.schedule.waiting(mean)?;
             let mut begin = 0;
             for place in places {
