@@ -40,11 +40,11 @@ on_ranks!(
     fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced(
         group: &ProcessGroup,
     ) {
-        // The root stays whole; then nothing does; then everything.
+        // The root stays whole; then nothing does; then everything. As traced in Python.
         let expected = [
-            ["GGGG", "GGRGRRR", "GGGGGGG", "GGRGRRGGRGRRR", "GGGRRR"],
-            ["GGGG", "GGGRGRRR", "GGGGGGGG", "GGGRGRRGGRGRRR", "GGGGRRR"],
-            ["GGGG", "RRRR", "GGGG", "RRRGGRGRRR", "RRR"],
+            ["GGGG", "GGRGRRR", "GGGGGGG", "GGGGGRGRRR", "GGGRRR"],
+            ["GGGG", "GGGRGRRR", "GGGGGGGG", "GGGGGGRGRRR", "GGGGRRR"],
+            ["GGGG", "RRRR", "GGGG", "GGRGRRR", "RRR"],
         ];
         for (mut twins, expected) in each_way(group, Net::new).into_iter().zip(expected) {
             let [one, other] = [0, 1].map(|step| batch(group, step));

@@ -7,7 +7,6 @@ use crate::fully_shard_twins::{
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tch::nn::{self, Module};
 use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::Result;
 use tch_parallel::distributed::{FullyShard, FullyShardOptions, ProcessGroup};
 
 /// Trains layers whose rows cannot be shared evenly. Some of four ranks have none of a bias.
@@ -16,7 +15,7 @@ fn train_one_unit(group: &ProcessGroup) {
         let mut twins = Twins::new(group, FullyShardOptions::default(), |root, _| {
             let first = nn::linear(root / 0, inputs, hidden, Default::default());
             let second = nn::linear(root / 2, hidden, outputs, Default::default());
-            Ok(nn::seq().add(first).add_fn(|xs| xs.relu()).add(second))
+            nn::seq().add(first).add_fn(|xs| xs.relu()).add(second)
         });
         for step in 0..3 {
             let xs = numbers(group, step, [4, inputs]);
@@ -85,12 +84,12 @@ on_ranks!(
 /// A layer, and a block whose two layers may run apart.
 type Chunked = (nn::Linear, Block<(nn::LayerNorm, nn::Linear)>);
 
-fn chunked(root: &nn::Path<'_>, sharding: Option<&FullyShard<'_>>) -> Result<Chunked> {
+fn chunked(root: &nn::Path<'_>, sharding: Option<&FullyShard<'_>>) -> Chunked {
     let tail = Block::new(&(root / "tail"), sharding, |path| {
         let norm = nn::layer_norm(path / "norm", vec![5], Default::default());
         (norm, nn::linear(path / "head", 5, 3, Default::default()))
-    })?;
-    Ok((nn::linear(root / "body", 5, 5, Default::default()), tail))
+    });
+    (nn::linear(root / "body", 5, 5, Default::default()), tail)
 }
 
 fn upto_the_norm((body, tail): &Chunked, xs: &Tensor) -> Tensor {
@@ -139,7 +138,7 @@ on_ranks!(
 on_ranks!(
     2,
     fn weights_may_be_used_twice_within_a_unit(group: &ProcessGroup) {
-        for mut twins in each_way(group, |root, _| Ok(root.randn_standard("words", &[9, 5]))) {
+        for mut twins in each_way(group, |root, _| root.randn_standard("words", &[9, 5])) {
             for step in 0..3 {
                 let ids = Tensor::arange(4, (Kind::Int64, Device::Cpu));
                 twins.pass(&(ids + (step + group.rank() as i64)), |words, ids| {
@@ -172,9 +171,9 @@ on_ranks!(
         ];
         for is_trained in trained {
             let all = each_way(group, |root, sharding| {
-                let net = Net::new(root, sharding)?;
+                let net = Net::new(root, sharding);
                 let _ = net.head.ws.set_requires_grad(is_trained(0, "head.weight"));
-                Ok(net)
+                net
             });
             for mut twins in all {
                 for step in 0..3 {

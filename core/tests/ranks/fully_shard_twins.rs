@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use tch::nn::{self, Module, VarStore};
 use tch::{Device, Kind, Tensor};
-use tch_parallel::Result;
 use tch_parallel::distributed::{
     FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, ReduceOp,
 };
@@ -23,11 +22,11 @@ impl<M> Block<M> {
         path: &nn::Path<'_>,
         sharding: Option<&FullyShard<'_>>,
         build: impl FnOnce(&nn::Path<'_>) -> M,
-    ) -> Result<Self> {
-        Ok(match sharding {
-            Some(sharding) => Block::Sharded(sharding.shard(path, build)?),
+    ) -> Self {
+        match sharding {
+            Some(sharding) => Block::Sharded(sharding.shard(path, build)),
             None => Block::Whole(build(path)),
-        })
+        }
     }
 
     pub fn forward(&self, xs: &Tensor, f: impl FnOnce(&M, Tensor) -> Tensor) -> Tensor {
@@ -74,11 +73,11 @@ pub struct Net {
 }
 
 impl Net {
-    pub fn new(root: &nn::Path<'_>, sharding: Option<&FullyShard<'_>>) -> Result<Self> {
+    pub fn new(root: &nn::Path<'_>, sharding: Option<&FullyShard<'_>>) -> Self {
         let position = root.ones("position", &[5]);
         let block = |i| Block::new(&(root / "blocks" / i), sharding, Mlp::new);
-        let blocks = (0..3).map(block).collect::<Result<_>>()?;
-        Ok(Net { position, blocks, head: nn::linear(root / "head", 5, 2, Default::default()) })
+        let blocks = (0..3).map(block).collect();
+        Net { position, blocks, head: nn::linear(root / "head", 5, 2, Default::default()) }
     }
 
     pub fn first(&self, xs: &Tensor) -> Tensor {
@@ -109,14 +108,14 @@ impl<M> Twins<M> {
     pub fn new(
         group: &ProcessGroup,
         options: FullyShardOptions,
-        build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> Result<M>,
+        build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> M,
     ) -> Self {
         let [vs, other] = [(); 2].map(|()| VarStore::new(Device::Cpu));
         tch::manual_seed(1);
         let sharding = FullyShard::new(&vs, group, options);
         let sharded = sharding.root(|root| build(root, Some(&sharding))).unwrap();
         tch::manual_seed(1);
-        let whole = build(&other.root(), None).unwrap();
+        let whole = build(&other.root(), None);
         for (name, shard) in vs.variables() {
             assert_eq!(shard, own_rows(group, &other.variables()[&name]), "{name}");
         }
@@ -166,7 +165,7 @@ impl<M> Twins<M> {
 /// One with each value of `reshard_after_forward`.
 pub fn each_way<M>(
     group: &ProcessGroup,
-    build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> Result<M>,
+    build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> M,
 ) -> [Twins<M>; 3] {
     [None, Some(true), Some(false)].map(|reshard_after_forward| {
         let options = FullyShardOptions { reshard_after_forward, ..Default::default() };

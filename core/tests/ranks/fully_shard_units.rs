@@ -26,9 +26,8 @@ on_ranks!(
     fn a_unit_has_the_parameters_of_its_block_that_no_inner_unit_has(group: &ProcessGroup) {
         let vs = VarStore::new(Device::Cpu);
         let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-        let outer = |path: &nn::Path<'_>| {
-            (sharding.shard(path / "inner", linear).unwrap(), linear(&(path / "own")))
-        };
+        let outer =
+            |path: &nn::Path<'_>| (sharding.shard(path / "inner", linear), linear(&(path / "own")));
         // The root has none.
         let model = sharding.root(|root| sharding.shard(root / "outer", outer)).unwrap();
         let (inner, own) = model.module().module();
@@ -101,9 +100,8 @@ on_ranks!(
             let watched = |path: &nn::Path<'_>| {
                 CheckpointWrapper::new(Watched(linear(path), Arc::clone(&kinds)))
             };
-            let model = sharding.root(|root| {
-                Ok((linear(&(root / "plain")), lower.shard(root / "block", watched)?))
-            });
+            let model = sharding
+                .root(|root| (linear(&(root / "plain")), lower.shard(root / "block", watched)));
             let model = model.unwrap();
             let loss = || {
                 let pass = model.forward(batch(group, 0), |(plain, block), xs| {
@@ -144,8 +142,7 @@ on_ranks!(
                 FullyShardOptions { reshard_after_forward: Some(reshard), ..Default::default() };
             let sharding = FullyShard::new(&vs, group, options);
             let model = sharding.root(|root| {
-                (0..BLOCKS)
-                    .try_fold(nn::seq_t(), |net, i| Ok(net.add(sharding.shard(root / i, layer)?)))
+                (0..BLOCKS).fold(nn::seq_t(), |net, i| net.add(sharding.shard(root / i, layer)))
             });
             let model = model.unwrap();
             drop(sharding);
