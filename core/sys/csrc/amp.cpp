@@ -14,6 +14,9 @@ c10::DeviceType device_type(bool cuda) {
 
 } // namespace
 
+extern "C" {
+
+// `kind` is a c10::ScalarType, or -1 for enabled=False.
 c10d_status c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous) {
   return guarded([&] {
     const auto device = device_type(cuda);
@@ -49,3 +52,5 @@ c10d_status c10d_non_finite_check_and_unscale(
         tensors(gradients, count), tensor(found_inf), *static_cast<const at::Tensor*>(inv_scale));
   });
 }
+
+} // extern "C"

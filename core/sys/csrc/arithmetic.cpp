@@ -5,6 +5,8 @@
 using c10d_sys::guarded;
 using c10d_sys::tensor;
 
+extern "C" {
+
 c10d_status c10d_with_number(c10d_tensor* target, uint8_t operation, double number) {
   return guarded([&] {
     // What Python passes. The overloads that take a number multiply in the other order, for which
@@ -71,3 +73,5 @@ c10d_status c10d_norm(const c10d_tensor* source, int64_t dim, c10d_tensor** out)
     *out = new at::Tensor(static_cast<const at::Tensor*>(source)->norm(2, {dim}, kKeepDim));
   });
 }
+
+} // extern "C"

@@ -93,6 +93,8 @@ struct c10d_thread_state {
   at::ThreadLocalState state;
 };
 
+extern "C" {
+
 c10d_status c10d_tensor_backward(const c10d_tensor* tensor) {
   return guarded([&] { static_cast<const at::Tensor*>(tensor)->backward(); });
 }
@@ -109,6 +111,7 @@ void c10d_graph_end_free(c10d_graph_end* end) {
   delete end;
 }
 
+// Moves the gradients out of their handles, so that each is freed as soon as it has been used.
 c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph) {
   return guarded([&] {
     auto root = c10d_sys::make_node<Deliver>();
@@ -150,6 +153,7 @@ c10d_status c10d_thread_state_new(c10d_thread_state** out) {
   return guarded([&] { *out = new c10d_thread_state(); });
 }
 
+// `body` must not throw.
 c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context) {
   return guarded([&] {
     at::ThreadLocalStateGuard guard(state->state);
@@ -165,3 +169,5 @@ c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(v
 void c10d_thread_state_free(c10d_thread_state* state) {
   delete state;
 }
+
+} // extern "C"

@@ -2,6 +2,8 @@
 
 #include <ATen/Context.h>
 
+extern "C" {
+
 void c10d_set_cudnn_benchmark(bool enabled) noexcept {
   at::globalContext().setBenchmarkCuDNN(enabled);
 }
@@ -9,3 +11,5 @@ void c10d_set_cudnn_benchmark(bool enabled) noexcept {
 void c10d_set_cudnn_deterministic(bool enabled) noexcept {
   at::globalContext().setDeterministicCuDNN(enabled);
 }
+
+} // extern "C"

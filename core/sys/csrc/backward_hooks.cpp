@@ -52,6 +52,8 @@ struct AfterBackward : torch::autograd::Function<AfterBackward> {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_before_backward(c10d_tensor* output, c10d_backward_hook call, void* context, c10d_drop drop) {
   return guarded([&] {
     const auto hook = c10::make_intrusive<Hook>(call, context, drop);
@@ -81,3 +83,5 @@ c10d_status c10d_at_end_of_backward(c10d_backward_hook call, void* context, c10d
 bool c10d_in_backward(void) {
   return torch::autograd::get_current_graph_task_id() != -1;
 }
+
+} // extern "C"

@@ -3,7 +3,7 @@
 using c10d_sys::guarded;
 using c10d_sys::tensors;
 
-c10d_status c10d_unflatten_into(const c10d_tensor* flat, c10d_tensor** targets, size_t count, bool add) {
+extern "C" c10d_status c10d_unflatten_into(const c10d_tensor* flat, c10d_tensor** targets, size_t count, bool add) {
   return guarded([&] {
     const auto list = tensors(targets, count);
     const auto parts = at::unflatten_dense_tensors(*static_cast<const at::Tensor*>(flat), list);

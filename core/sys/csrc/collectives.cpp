@@ -83,6 +83,8 @@ c10d_sys::Gloo& in_shared_memory(c10d_process_group* handle) {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_all_reduce(
     c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out) {
   return guarded([&] {
@@ -319,6 +321,7 @@ c10d_status c10d_recv_any(c10d_process_group* handle, c10d_tensor* output, int t
   });
 }
 
+// `out` has room for a work of each message.
 c10d_status c10d_batch(c10d_process_group* handle, const c10d_message* messages, size_t count, c10d_work** out) {
   return guarded([&] {
     std::vector<Tensors> lists;
@@ -346,6 +349,8 @@ c10d_status c10d_batch(c10d_process_group* handle, const c10d_message* messages,
   });
 }
 
+// Messages have no time limit of their own, so that one for waiting takes its place. Negative for
+// the operation's.
 c10d_status c10d_work_wait(c10d_work* work, int64_t timeout_ms) {
   auto status = guarded([&] {
     if (work->work) {
@@ -373,3 +378,5 @@ c10d_status c10d_work_source_rank(c10d_work* work, int* out) {
 void c10d_work_free(c10d_work* work) {
   delete work;
 }
+
+} // extern "C"

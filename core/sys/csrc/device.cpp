@@ -4,6 +4,8 @@
 
 using c10d_sys::guarded;
 
+extern "C" {
+
 c10d_status c10d_set_cuda_device(int32_t device) {
   return guarded([&] { c10::impl::getDeviceGuardImpl(c10::kCUDA)->setDevice(c10d_sys::cuda(device)); });
 }
@@ -21,3 +23,5 @@ c10d_status c10d_restore_cuda_device(int32_t device) {
     c10::impl::getDeviceGuardImpl(c10::kCUDA)->uncheckedSetDevice(c10d_sys::cuda(device));
   });
 }
+
+} // extern "C"

@@ -18,6 +18,8 @@ at::Scalar only(const double* numbers, size_t count) {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_foreach_(
     uint8_t operation,
     c10d_tensor** targets,
@@ -122,3 +124,5 @@ c10d_status c10d_foreach(
 c10d_status c10d_foreach_mul_tensor(c10d_tensor** targets, size_t count, const c10d_tensor* factor) {
   return guarded([&] { at::_foreach_mul_(tensors(targets, count), *static_cast<const at::Tensor*>(factor)); });
 }
+
+} // extern "C"

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -50,7 +51,7 @@ c10d_status guarded(F&& body) noexcept {
 inline void raise(const c10d_status& status) {
   if (status.message != nullptr) {
     Failure failure(status.message, status.kind);
-    c10d_free(status.message);
+    std::free(status.message);
     throw failure;
   }
 }

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-c10d_status c10d_initialize(void) {
+extern "C" c10d_status c10d_initialize(void) {
   return c10d_sys::guarded([] {
     // Without this call TORCH_DISTRIBUTED_DEBUG is ignored.
     c10d::setDebugLevelFromEnvironment();

@@ -119,6 +119,8 @@ AllocateIn::~AllocateIn() {
 
 } // namespace c10d_sys
 
+extern "C" {
+
 int32_t c10d_exchange_cpu_device(int32_t device) noexcept {
   const int32_t previous = current_device;
   current_device = device;
@@ -165,3 +167,5 @@ c10d_status c10d_reset_cuda_peak(int32_t device) {
     c10::getDeviceAllocator(c10::kCUDA)->resetPeakStats(c10d_sys::cuda(device).index());
   });
 }
+
+} // extern "C"

@@ -56,6 +56,8 @@ std::unique_ptr<at::ObserverContext> count_synchronization(const at::RecordFunct
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_profiler_start(bool cuda) {
   return guarded([&] {
     using torch::profiler::impl::ActivityType;
@@ -76,6 +78,7 @@ c10d_status c10d_profiler_start(bool cuda) {
   });
 }
 
+// `path` is null for no trace.
 c10d_status c10d_profiler_stop(const char* path) {
   return guarded([&] {
     const auto result = torch::autograd::profiler::disableProfiler();
@@ -111,3 +114,5 @@ c10d_status c10d_count_synchronizations(void (*body)(void*), void* context, int6
     *count = synchronizations - before;
   });
 }
+
+} // extern "C"

@@ -88,6 +88,8 @@ struct c10d_reducer {
   }
 };
 
+extern "C" {
+
 c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensor** parameters, size_t count) {
   auto status = guarded([&] {
     c10d::verify_params_across_processes(handle->group, tensors(parameters, count), std::nullopt);
@@ -198,6 +200,8 @@ c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor*
   });
 }
 
+// None unless one of the three above has failed with C10D_UNFINISHED. `indices` has room for all
+// parameters.
 c10d_status c10d_reducer_missing(c10d_reducer* handle, size_t* indices, size_t* len) {
   return guarded([&] {
     const auto missing = handle->reducer().missing();
@@ -232,6 +236,7 @@ c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_
   });
 }
 
+// `*text` is to be freed with c10d_free; null if no text of that name is logged.
 c10d_status c10d_reducer_logged_text(c10d_reducer* handle, const char* name, char** text) {
   return guarded([&] {
     auto data = handle->state->logger->get_ddp_logging_data();
@@ -248,6 +253,7 @@ c10d_status c10d_reducer_logged_number(c10d_reducer* handle, const char* name, i
   });
 }
 
+// Takes ownership of `context`, even if it fails.
 c10d_status c10d_reducer_register_comm_hook(
     c10d_reducer* handle, const char* name, const c10d_comm_hook* functions, void* context) {
   return guarded([&] {
@@ -301,6 +307,8 @@ c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
   });
 }
 
+// `order` has room for `count`; `*len` is 0 if no reducer knows the parameters, or knows the order
+// yet.
 c10d_status c10d_bucket_order(c10d_tensor** parameters, size_t count, size_t* order, size_t* len) {
   return guarded([&] {
     *len = 0;
@@ -334,3 +342,5 @@ void c10d_reducer_free(c10d_reducer* handle) {
   handle->state->reducer->release();
   delete handle;
 }
+
+} // extern "C"

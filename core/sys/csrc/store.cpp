@@ -19,14 +19,6 @@ static void give(const std::vector<uint8_t>& bytes, uint8_t** value, size_t* len
   *length = bytes.size();
 }
 
-void c10d_free(void* memory) {
-  std::free(memory);
-}
-
-char* c10d_copy_text(const char* text) {
-  return c10d_sys::copy_text(text);
-}
-
 namespace {
 
 // For each connection, libtorch looks up the name of the peer's address, for its log. Where many ranks
@@ -51,6 +43,18 @@ class WithoutNameServers {
 
 } // namespace
 
+extern "C" {
+
+void c10d_free(void* memory) {
+  std::free(memory);
+}
+
+// A copy to be freed with c10d_free, for the messages of callbacks.
+char* c10d_copy_text(const char* text) {
+  return c10d_sys::copy_text(text);
+}
+
+// `listen_fd` >= 0 makes this process the server, on that bound and listening socket.
 c10d_status c10d_tcp_store_new(
     const char* host, uint16_t port, size_t world_size, int listen_fd, int64_t timeout_ms, c10d_store** out) {
   return guarded([&] {
@@ -143,3 +147,5 @@ c10d_status c10d_store_add(const c10d_store* store, const char* key, int64_t amo
 void c10d_store_free(c10d_store* store) {
   delete store;
 }
+
+} // extern "C"

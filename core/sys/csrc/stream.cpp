@@ -42,6 +42,8 @@ struct RecordEvent final : torch::autograd::PostAccumulateGradHook {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_stream_from_pool(int32_t device, c10d_stream* out) {
   return guarded([&] { *out = packed(guard_impl().getStreamFromGlobalPool(c10d_sys::cuda(device))); });
 }
@@ -112,3 +114,5 @@ c10d_status c10d_forget_gradients(c10d_tensor** leaves, size_t count) {
 void c10d_event_free(c10d_event* event) {
   delete event;
 }
+
+} // extern "C"

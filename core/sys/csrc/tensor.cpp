@@ -11,6 +11,8 @@
 using c10d_sys::guarded;
 using c10d_sys::tensor;
 
+extern "C" {
+
 c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
   return guarded([&] {
     at::NoGradGuard no_grad;
@@ -23,6 +25,7 @@ c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
   });
 }
 
+// Assigns to the last two tensors, which may be undefined.
 c10d_status c10d_batch_norm_backward_reduce(
     const c10d_tensor* gradient,
     const c10d_tensor* input,
@@ -104,3 +107,5 @@ float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
     return nullptr;
   }
 }
+
+} // extern "C"

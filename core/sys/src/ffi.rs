@@ -1,5 +1,4 @@
-//! The declarations of `csrc/`: the types of `c10d.h`, and the functions of each file, with their
-//! meaning described there.
+//! The C ABI of `csrc/`: the types of `c10d.h`, and the functions of each file.
 
 use std::ffi::{c_char, c_int, c_void};
 

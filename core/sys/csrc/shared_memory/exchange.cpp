@@ -297,6 +297,6 @@ std::string Exchange::name(const Peer& peer) const {
 
 } // namespace c10d_sys
 
-void c10d_probe_shared_memory(void (*probe)(void)) {
+extern "C" void c10d_probe_shared_memory(void (*probe)(void)) {
   c10d_sys::probe = probe;
 }
