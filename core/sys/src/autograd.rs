@@ -7,7 +7,7 @@ use crate::{Error, ffi};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use tch::Tensor;
 
 /// `tensor.backward()`. Unlike tch's, the error says what kind of failure it was.
@@ -31,10 +31,9 @@ unsafe impl Sync for GraphEnd {}
 impl GraphEnd {
     /// The end for a tensor that requires a gradient.
     pub fn of(tensor: &Tensor) -> Result<GraphEnd, Error> {
-        let mut handle = null_mut();
         // SAFETY: `tensor` lives through the call, which writes a handle.
-        let status = unsafe { ffi::c10d_graph_end_new(pointer(tensor), &mut handle) };
-        Ok(GraphEnd { handle: created(status, handle)? })
+        let handle = created(|out| unsafe { ffi::c10d_graph_end_new(pointer(tensor), out) })?;
+        Ok(GraphEnd { handle })
     }
 }
 
@@ -163,10 +162,8 @@ unsafe impl Sync for ThreadState {}
 impl ThreadState {
     /// This thread's settings.
     pub fn of_this_thread() -> Result<ThreadState, Error> {
-        let mut handle = null_mut();
         // SAFETY: the call writes a handle.
-        let status = unsafe { ffi::c10d_thread_state_new(&mut handle) };
-        Ok(ThreadState { handle: created(status, handle)? })
+        Ok(ThreadState { handle: created(|out| unsafe { ffi::c10d_thread_state_new(out) })? })
     }
 
     /// Runs `body` on this thread with the settings of the thread that this was taken from.

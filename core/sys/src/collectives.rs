@@ -317,25 +317,19 @@ impl ProcessGroup {
         };
         let messages: Vec<_> = messages.iter().map(message).collect();
         let mut works = vec![null_mut(); messages.len()];
-        self.with_handle(|group| {
-            // SAFETY: the messages, with their tensors, and `works`, which has room for as many,
-            // live through the call.
-            check(unsafe {
-                ffi::c10d_batch(group, messages.as_ptr(), messages.len(), works.as_mut_ptr())
-            })
-        })?;
+        let (first, count) = (messages.as_ptr(), messages.len());
+        // SAFETY: the messages, with their tensors, and `works`, which has room for as many, live
+        // through the call.
+        check(unsafe { ffi::c10d_batch(self.pointer(), first, count, works.as_mut_ptr()) })?;
         works.into_iter().map(Work::new).collect()
     }
 
     /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
     /// only. Blocks.
     pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<(), Error> {
-        self.with_handle(|group| {
-            // SAFETY: all arguments are plain values.
-            check(unsafe {
-                ffi::c10d_monitored_barrier(group, milliseconds(timeout), wait_all_ranks)
-            })
-        })
+        let timeout = milliseconds(timeout);
+        // SAFETY: the group is valid, and the other arguments are plain values.
+        check(unsafe { ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks) })
     }
 
     /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of
@@ -347,20 +341,16 @@ impl ProcessGroup {
         root: usize,
     ) -> Result<(), Error> {
         let (mut tensors, root) = (pointers(tensors), c_rank(root));
-        self.with_handle(|group| {
-            let (first, count) = (tensors.as_mut_ptr(), tensors.len());
-            // SAFETY: `tensors` live through the call, which ends when all is copied.
-            check(unsafe { ffi::c10d_broadcast_coalesced(group, first, count, buffer_size, root) })
-        })
+        let (group, first, count) = (self.pointer(), tensors.as_mut_ptr(), tensors.len());
+        // SAFETY: `tensors` live through the call, which ends when all is copied.
+        check(unsafe { ffi::c10d_broadcast_coalesced(group, first, count, buffer_size, root) })
     }
 
     fn start(
         &self,
         operation: impl FnOnce(*mut ffi::ProcessGroup, *mut *mut ffi::Work) -> ffi::Status,
     ) -> Result<Work, Error> {
-        let mut work = null_mut();
-        let status = self.with_handle(|group| operation(group, &mut work));
-        Ok(Work { handle: created(status, work)? })
+        Ok(Work { handle: created(|out| operation(self.pointer(), out))? })
     }
 }
 

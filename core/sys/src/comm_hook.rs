@@ -1,7 +1,7 @@
 //! Communication hooks, which replace the division and sum of a gradient bucket over the ranks.
 
 use crate::arguments::{c_text, pointer};
-use crate::error::{answer, check, created};
+use crate::error::{answer, check, created_tensor};
 use crate::reducer::Reducer;
 use crate::{Error, ffi};
 use std::ffi::c_void;
@@ -35,12 +35,8 @@ impl GradBucket {
     /// All gradients of the bucket in one flat tensor, undivided. Writing to it changes the bucket.
     /// `bucket.buffer()`
     pub fn buffer(&self) -> Result<Tensor, Error> {
-        let mut buffer = null_mut();
-        // SAFETY: as in `index`; the call writes a tensor's address.
-        let status = unsafe { ffi::c10d_grad_bucket_buffer(self.handle.as_ptr(), &mut buffer) };
-        let buffer = created(status, buffer)?;
-        // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
-        Ok(unsafe { Tensor::from_ptr(buffer.as_ptr().cast()) })
+        // SAFETY: as in `index`; the call writes the address of a new tensor.
+        created_tensor(|out| unsafe { ffi::c10d_grad_bucket_buffer(self.handle.as_ptr(), out) })
     }
 
     /// Replaces the buffer by another tensor, for a hook that is called with this bucket later.

@@ -1,6 +1,6 @@
 //! This thread's current CUDA device.
 
-use crate::error::check;
+use crate::error::{check, written};
 use crate::{Error, ffi};
 
 /// `torch.cuda.set_device(device)`.
@@ -13,9 +13,8 @@ pub fn set_cuda_device(device: usize) -> Result<(), Error> {
 
 /// Makes a CUDA device current, and returns the previous one: `torch.cuda._exchange_device`.
 pub fn exchange_cuda_device(device: usize) -> Result<usize, Error> {
-    let mut previous = 0;
     // SAFETY: the call writes a number.
-    check(unsafe { ffi::c10d_exchange_cuda_device(cuda(device), &mut previous) })?;
+    let previous = written(|out| unsafe { ffi::c10d_exchange_cuda_device(cuda(device), out) })?;
     Ok(previous as usize)
 }
 

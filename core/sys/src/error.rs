@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
+use tch::Tensor;
 
 /// The text of a C++ exception, without its backtrace, and the kind of failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,10 +118,29 @@ pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<(), Error>) -> ff
     }
 }
 
-/// Checks the status of a call that creates a handle, and that the handle is not null.
-pub(crate) fn created<T>(status: ffi::Status, handle: *mut T) -> Result<NonNull<T>, Error> {
-    check(status)?;
+/// What a call writes.
+pub(crate) fn written<T: Default>(call: impl FnOnce(*mut T) -> ffi::Status) -> Result<T, Error> {
+    let mut value = T::default();
+    check(call(&mut value))?;
+    Ok(value)
+}
+
+/// The handle that a call writes.
+pub(crate) fn created<T>(
+    call: impl FnOnce(*mut *mut T) -> ffi::Status,
+) -> Result<NonNull<T>, Error> {
+    let mut handle = null_mut();
+    check(call(&mut handle))?;
     NonNull::new(handle).ok_or_else(Error::no_handle)
+}
+
+/// The new tensor whose address a call writes.
+pub(crate) fn created_tensor(
+    call: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
+) -> Result<Tensor, Error> {
+    let tensor = created(call)?;
+    // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
+    Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
 }
 
 #[cfg(test)]
@@ -130,7 +150,7 @@ mod tests {
     use crate::{Store, TcpStoreOptions};
     use std::net::TcpListener;
     use std::time::Duration;
-    use tch::{Kind, Tensor};
+    use tch::Kind;
 
     #[test]
     fn a_wrong_argument_is_a_misuse() {

@@ -1,5 +1,6 @@
 //! The C ABI of `csrc/`: the types of `c10d.h`, and the functions of each file.
 
+use crate::process_group::Progress;
 use std::ffi::{c_char, c_int, c_void};
 
 macro_rules! opaque {
@@ -88,16 +89,10 @@ pub(crate) struct Autocast {
 }
 
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) id: i64,
     pub(crate) device: i32,
-}
-
-#[repr(C)]
-pub(crate) struct Progress {
-    pub(crate) begun: i64,
-    pub(crate) finished: i64,
 }
 
 #[repr(C)]

@@ -3,19 +3,14 @@
 
 use crate::arguments::pointer;
 use crate::device::cuda;
-use crate::error::{check, created};
+use crate::error::{check, created_tensor};
 use crate::{Error, ffi};
-use std::ptr::null_mut;
 use tch::Tensor;
 
 /// `torch.get_rng_state()`, or `torch.cuda.get_rng_state(device)`: bytes, on the CPU.
 pub fn rng_state(cuda_device: Option<usize>) -> Result<Tensor, Error> {
-    let mut state = null_mut();
-    // SAFETY: the call writes a tensor's address to `state`.
-    let status = unsafe { ffi::c10d_rng_state(index(cuda_device), &mut state) };
-    let state = created(status, state)?;
-    // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
-    Ok(unsafe { Tensor::from_ptr(state.as_ptr().cast()) })
+    // SAFETY: the call writes the address of a new tensor.
+    created_tensor(|out| unsafe { ffi::c10d_rng_state(index(cuda_device), out) })
 }
 
 /// `torch.set_rng_state(state)`, or `torch.cuda.set_rng_state(state, device)`.

@@ -1,7 +1,7 @@
 //! Gradient buckets, reduced while the backward pass runs.
 
 use crate::arguments::{c_text, c_texts, pointers};
-use crate::error::{check, created};
+use crate::error::{check, created, written};
 use crate::{Error, ProcessGroup, Work, ffi};
 use std::ffi::{CStr, c_char};
 use std::ptr::{NonNull, null, null_mut};
@@ -66,22 +66,22 @@ impl Reducer {
             static_graph: options.static_graph,
             broadcast_buffers: options.broadcast_buffers,
         };
-        let mut handle = null_mut();
+        let count = parameters.len();
         // SAFETY: all arguments live through the call, `parameters`, `names` and `sparse` hold
         // the same number of elements, and the reducer takes references of its own to tensors and group.
-        let status = group.with_handle(|group| unsafe {
+        let handle = created(|out| unsafe {
             ffi::c10d_reducer_new(
-                group,
+                group.pointer(),
                 parameters.as_mut_ptr(),
                 names.as_mut_ptr(),
                 sparse.as_ptr(),
-                parameters.len(),
+                count,
                 module_name.as_ptr(),
                 &options,
-                &mut handle,
+                out,
             )
-        });
-        Ok(Reducer { handle: created(status, handle)?, parameters: parameters.len() })
+        })?;
+        Ok(Reducer { handle, parameters: count })
     }
 
     /// Call this before a forward pass whose gradients are to be exchanged.
@@ -105,24 +105,20 @@ impl Reducer {
     /// Call this after a forward pass whose gradients are to be exchanged.
     pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
         let mut outputs = pointers(outputs);
+        let (first, count) = (outputs.as_mut_ptr(), outputs.len());
         // SAFETY: `outputs` live through the call.
-        let status = unsafe {
-            ffi::c10d_reducer_prepare_for_backward(
-                self.handle.as_ptr(),
-                outputs.as_mut_ptr(),
-                outputs.len(),
-            )
-        };
+        let status =
+            unsafe { ffi::c10d_reducer_prepare_for_backward(self.handle.as_ptr(), first, count) };
         self.after_backward(status)
     }
 
     /// For what fails if the last backward pass has not made all gradients.
     fn after_backward(&mut self, status: ffi::Status) -> Result<(), Error> {
         let Err(mut error) = check(status) else { return Ok(()) };
-        let (mut missing, mut len) = (vec![0; self.parameters], 0);
+        let mut missing = vec![0; self.parameters];
         // SAFETY: the handle is valid until `self` is dropped, and there is room for each parameter.
-        check(unsafe {
-            ffi::c10d_reducer_missing(self.handle.as_ptr(), missing.as_mut_ptr(), &mut len)
+        let len = written(|len| unsafe {
+            ffi::c10d_reducer_missing(self.handle.as_ptr(), missing.as_mut_ptr(), len)
         })?;
         missing.truncate(len);
         error.missing = missing;
@@ -161,13 +157,11 @@ impl Reducer {
         work: Option<Work>,
         use_static_world_size: bool,
     ) -> Result<(), Error> {
+        let counting = work.as_ref().map_or(null(), |work| work.handle.as_ptr().cast_const());
+        let handle = self.handle.as_ptr();
         // SAFETY: the work lives through the call, which takes a reference of its own.
         check(unsafe {
-            ffi::c10d_reducer_set_forward_pass_work(
-                self.handle.as_ptr(),
-                work.as_ref().map_or(null(), |work| work.handle.as_ptr()),
-                use_static_world_size,
-            )
+            ffi::c10d_reducer_set_forward_pass_work(handle, counting, use_static_world_size)
         })
     }
 
@@ -200,12 +194,10 @@ impl Reducer {
     /// A number of `c10::DDPLoggingData`, by name; 0 if nothing with that name was logged.
     pub fn logged_number(&self, name: &str) -> Result<i64, Error> {
         let name = c_text(name)?;
-        let mut number = 0;
         // SAFETY: all arguments live through the call.
-        check(unsafe {
-            ffi::c10d_reducer_logged_number(self.handle.as_ptr(), name.as_ptr(), &mut number)
-        })?;
-        Ok(number)
+        written(|out| unsafe {
+            ffi::c10d_reducer_logged_number(self.handle.as_ptr(), name.as_ptr(), out)
+        })
     }
 }
 
@@ -213,17 +205,11 @@ impl Reducer {
 /// reducer is hooked into them, or if no backward pass has shown the order yet.
 pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>, Error> {
     let mut parameters = pointers(parameters);
-    let mut order = vec![0; parameters.len()];
-    let mut len = 0;
+    let (first, count) = (parameters.as_mut_ptr(), parameters.len());
+    let mut order = vec![0; count];
     // SAFETY: all arguments live through the call, and `order` has room for each parameter.
-    check(unsafe {
-        ffi::c10d_bucket_order(
-            parameters.as_mut_ptr(),
-            parameters.len(),
-            order.as_mut_ptr(),
-            &mut len,
-        )
-    })?;
+    let len =
+        written(|len| unsafe { ffi::c10d_bucket_order(first, count, order.as_mut_ptr(), len) })?;
     order.truncate(len);
     Ok(Some(order).filter(|order| !order.is_empty()))
 }

@@ -1,7 +1,7 @@
 //! The key-value store at which ranks meet.
 
 use crate::arguments::{c_text, c_texts, milliseconds};
-use crate::error::{check, created};
+use crate::error::{check, created, written};
 use crate::{Error, ffi};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
@@ -41,49 +41,38 @@ impl Store {
         let host = c_text(&host(options.server))?;
         // The server closes the descriptor when it ends.
         let fd = options.listener.map_or(-1, IntoRawFd::into_raw_fd);
-        let mut handle = null_mut();
-        // SAFETY: `host` and `handle` live through the call; `fd` is given away or is -1.
-        let status = unsafe {
-            ffi::c10d_tcp_store_new(
-                host.as_ptr(),
-                options.server.port(),
-                options.world_size,
-                fd,
-                milliseconds(options.timeout),
-                &mut handle,
-            )
-        };
-        Ok(Store { handle: created(status, handle)? })
+        let (port, timeout) = (options.server.port(), milliseconds(options.timeout));
+        // SAFETY: `host` lives through the call; `fd` is given away or is -1.
+        let handle = created(|out| unsafe {
+            ffi::c10d_tcp_store_new(host.as_ptr(), port, options.world_size, fd, timeout, out)
+        })?;
+        Ok(Store { handle })
     }
 
     /// A store within this process, for a world of one; `c10d::HashStore`.
     pub fn hash() -> Result<Store, Error> {
         initialize()?;
-        let mut handle = null_mut();
-        // SAFETY: `handle` lives through the call.
-        let status = unsafe { ffi::c10d_hash_store_new(&mut handle) };
-        Ok(Store { handle: created(status, handle)? })
+        // SAFETY: the call writes a handle.
+        Ok(Store { handle: created(|out| unsafe { ffi::c10d_hash_store_new(out) })? })
     }
 
     /// The same store, with `prefix/` before every key; `c10d::PrefixStore`.
     pub fn with_prefix(&self, prefix: &str) -> Result<Store, Error> {
         let prefix = c_text(prefix)?;
-        let mut handle = null_mut();
-        // SAFETY: `prefix`, `self` and `handle` live through the call; the new store takes a
-        // reference of its own to the old one.
-        let status = unsafe {
-            ffi::c10d_prefix_store_new(prefix.as_ptr(), self.handle.as_ptr(), &mut handle)
-        };
-        Ok(Store { handle: created(status, handle)? })
+        // SAFETY: `prefix` and `self` live through the call; the new store takes a reference of its
+        // own to the old one.
+        let handle = created(|out| unsafe {
+            ffi::c10d_prefix_store_new(prefix.as_ptr(), self.handle.as_ptr(), out)
+        })?;
+        Ok(Store { handle })
     }
 
     /// The same store over its own connection, which does not wait for this one's operations;
     /// `c10d::Store::clone`.
     pub fn try_clone(&self) -> Result<Store, Error> {
-        let mut handle = null_mut();
-        // SAFETY: `self` and `handle` live through the call; the new store is independent of this one.
-        let status = unsafe { ffi::c10d_store_clone(self.handle.as_ptr(), &mut handle) };
-        Ok(Store { handle: created(status, handle)? })
+        // SAFETY: `self` lives through the call; the new store is independent of this one.
+        let handle = created(|out| unsafe { ffi::c10d_store_clone(self.handle.as_ptr(), out) })?;
+        Ok(Store { handle })
     }
 
     /// Sets a key, which wakes everyone waiting for it.
@@ -106,18 +95,10 @@ impl Store {
 
     /// The value of a key, once it is set; an error after `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, Error> {
-        let key = c_text(key)?;
-        bytes(|value, length| {
-            // SAFETY: all arguments live through the call.
-            unsafe {
-                ffi::c10d_store_get(
-                    self.handle.as_ptr(),
-                    key.as_ptr(),
-                    milliseconds(timeout),
-                    value,
-                    length,
-                )
-            }
+        let (key, timeout) = (c_text(key)?, milliseconds(timeout));
+        // SAFETY: all arguments live through the call.
+        bytes(|value, length| unsafe {
+            ffi::c10d_store_get(self.handle.as_ptr(), key.as_ptr(), timeout, value, length)
         })
     }
 
@@ -125,15 +106,9 @@ impl Store {
     pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<(), Error> {
         let keys = c_texts(keys)?;
         let mut keys: Vec<_> = keys.iter().map(|key| key.as_ptr()).collect();
+        let (first, count, timeout) = (keys.as_mut_ptr(), keys.len(), milliseconds(timeout));
         // SAFETY: `keys` live through the call.
-        check(unsafe {
-            ffi::c10d_store_wait(
-                self.handle.as_ptr(),
-                keys.as_mut_ptr(),
-                keys.len(),
-                milliseconds(timeout),
-            )
-        })
+        check(unsafe { ffi::c10d_store_wait(self.handle.as_ptr(), first, count, timeout) })
     }
 
     /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
@@ -145,60 +120,51 @@ impl Store {
         desired: &[u8],
     ) -> Result<Vec<u8>, Error> {
         let key = c_text(key)?;
-        bytes(|value, length| {
-            // SAFETY: all arguments live through the call, which copies what it keeps.
-            unsafe {
-                ffi::c10d_store_compare_set(
-                    self.handle.as_ptr(),
-                    key.as_ptr(),
-                    expected.as_ptr(),
-                    expected.len(),
-                    desired.as_ptr(),
-                    desired.len(),
-                    value,
-                    length,
-                )
-            }
+        // SAFETY: all arguments live through the call, which copies what it keeps.
+        bytes(|value, length| unsafe {
+            ffi::c10d_store_compare_set(
+                self.handle.as_ptr(),
+                key.as_ptr(),
+                expected.as_ptr(),
+                expected.len(),
+                desired.as_ptr(),
+                desired.len(),
+                value,
+                length,
+            )
         })
     }
 
     /// Deletes a key, and returns whether it was set.
     pub fn delete_key(&self, key: &str) -> Result<bool, Error> {
         let key = c_text(key)?;
-        let mut was_set = false;
         // SAFETY: all arguments live through the call.
-        check(unsafe {
-            ffi::c10d_store_delete_key(self.handle.as_ptr(), key.as_ptr(), &mut was_set)
-        })?;
-        Ok(was_set)
+        written(|out| unsafe {
+            ffi::c10d_store_delete_key(self.handle.as_ptr(), key.as_ptr(), out)
+        })
     }
 
     /// How many keys are set in the whole store, whatever the prefix.
     pub fn num_keys(&self) -> Result<usize, Error> {
-        let mut count = 0;
-        // SAFETY: `count` lives through the call.
-        check(unsafe { ffi::c10d_store_num_keys(self.handle.as_ptr(), &mut count) })?;
+        // SAFETY: the handle is valid, and the call writes a number.
+        let count = written(|out| unsafe { ffi::c10d_store_num_keys(self.handle.as_ptr(), out) })?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// Whether the key is set.
     pub fn check(&self, key: &str) -> Result<bool, Error> {
         let key = c_text(key)?;
-        let mut found = false;
         // SAFETY: all arguments live through the call.
-        check(unsafe { ffi::c10d_store_check(self.handle.as_ptr(), key.as_ptr(), &mut found) })?;
-        Ok(found)
+        written(|out| unsafe { ffi::c10d_store_check(self.handle.as_ptr(), key.as_ptr(), out) })
     }
 
     /// Adds to a counter, which starts at zero, and returns its new value.
     pub fn add(&self, key: &str, amount: i64) -> Result<i64, Error> {
         let key = c_text(key)?;
-        let mut sum = 0;
         // SAFETY: all arguments live through the call.
-        check(unsafe {
-            ffi::c10d_store_add(self.handle.as_ptr(), key.as_ptr(), amount, &mut sum)
-        })?;
-        Ok(sum)
+        written(|out| unsafe {
+            ffi::c10d_store_add(self.handle.as_ptr(), key.as_ptr(), amount, out)
+        })
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::arguments::{pointer, pointers};
 use crate::callback::call_back;
 use crate::device::cuda;
-use crate::error::{check, created};
+use crate::error::{check, created, written};
 use crate::{Error, ffi};
 use std::marker::PhantomData;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::time::Duration;
 use tch::Tensor;
 
@@ -18,13 +18,13 @@ impl Stream {
     /// `torch.cuda.Stream(device)`: one of the 32 side streams of the device, in turn.
     pub fn from_pool(device: usize) -> Result<Self, Error> {
         // SAFETY: the call writes a stream.
-        written(|out| unsafe { ffi::c10d_stream_from_pool(cuda(device), out) })
+        written(|out| unsafe { ffi::c10d_stream_from_pool(cuda(device), out) }).map(Stream)
     }
 
     /// `torch.cuda.current_stream(device)`, of this thread.
     pub fn current(device: usize) -> Result<Self, Error> {
         // SAFETY: the call writes a stream.
-        written(|out| unsafe { ffi::c10d_current_stream(cuda(device), out) })
+        written(|out| unsafe { ffi::c10d_current_stream(cuda(device), out) }).map(Stream)
     }
 
     /// `with torch.cuda.stream(self)`: until the guard is dropped, this thread queues its work for
@@ -32,7 +32,7 @@ impl Stream {
     pub fn guard(self) -> Result<StreamGuard, Error> {
         // SAFETY: the call writes a stream.
         let previous = written(|out| unsafe { ffi::c10d_exchange_stream(self.0, out) })?;
-        Ok(StreamGuard { previous, of_this_thread: PhantomData })
+        Ok(StreamGuard { previous: Stream(previous), of_this_thread: PhantomData })
     }
 
     /// `self.wait_stream(other)`: later work here begins when what `other` has by now is done. The
@@ -78,18 +78,14 @@ unsafe impl Send for Event {}
 impl Event {
     /// `torch.cuda.Event(enable_timing=timing)`, recorded on `stream`.
     pub fn record(stream: Stream, timing: bool) -> Result<Self, Error> {
-        let mut event = null_mut();
         // SAFETY: the call writes the handle of an event, of which this is the owner.
-        let status = unsafe { ffi::c10d_event_new(stream.0, timing, &mut event) };
-        created(status, event).map(Event)
+        created(|out| unsafe { ffi::c10d_event_new(stream.0, timing, out) }).map(Event)
     }
 
     /// Whether the stream has come this far.
     pub fn query(&self) -> Result<bool, Error> {
-        let mut reached = false;
         // SAFETY: the event lives through the call, which writes a flag.
-        check(unsafe { ffi::c10d_event_query(self.0.as_ptr(), &mut reached) })?;
-        Ok(reached)
+        written(|out| unsafe { ffi::c10d_event_query(self.0.as_ptr(), out) })
     }
 
     /// Waits until the stream has come this far.
@@ -100,10 +96,9 @@ impl Event {
 
     /// `self.elapsed_time(end)`; both must have been recorded with `timing`, and reached.
     pub fn elapsed_time(&self, end: &Event) -> Result<Duration, Error> {
-        let mut milliseconds = 0.0;
         // SAFETY: both events live through the call, which writes a number.
-        check(unsafe {
-            ffi::c10d_event_elapsed(self.0.as_ptr(), end.0.as_ptr(), &mut milliseconds)
+        let milliseconds = written(|out| unsafe {
+            ffi::c10d_event_elapsed(self.0.as_ptr(), end.0.as_ptr(), out)
         })?;
         Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
     }
@@ -133,18 +128,13 @@ impl LastGradient {
     ///
     /// A leaf has room for one hook of this kind, so one that has another is an error.
     pub fn watch(leaves: &[Tensor], device: usize) -> Result<Self, Error> {
-        let mut event = null_mut();
+        let (mut watched, device) = (pointers(leaves), cuda(device));
         // SAFETY: the leaves live through the call, which writes the handle of an event, of which
         // this is the owner.
-        let status = unsafe {
-            ffi::c10d_event_after_gradients(
-                pointers(leaves).as_mut_ptr(),
-                leaves.len(),
-                cuda(device),
-                &mut event,
-            )
-        };
-        let event = Event(created(status, event)?);
+        let event = created(|out| unsafe {
+            ffi::c10d_event_after_gradients(watched.as_mut_ptr(), watched.len(), device, out)
+        });
+        let event = event.map(Event)?;
         let watched = Watched(leaves.iter().map(Tensor::shallow_clone).collect());
         Ok(LastGradient { event, watched })
     }
@@ -173,12 +163,6 @@ pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R, Error> {
         // SAFETY: `call_back` gives what belongs together.
         unsafe { ffi::c10d_wait_for_device(entry, context) }
     })
-}
-
-fn written(call: impl FnOnce(*mut ffi::Stream) -> ffi::Status) -> Result<Stream, Error> {
-    let mut stream = ffi::Stream { id: 0, device: 0 };
-    check(call(&mut stream))?;
-    Ok(Stream(stream))
 }
 
 #[cfg(test)]

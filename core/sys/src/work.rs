@@ -1,7 +1,7 @@
 //! An exchange in progress.
 
 use crate::arguments::milliseconds;
-use crate::error::check;
+use crate::error::{check, written};
 use crate::{Error, ffi};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -32,18 +32,15 @@ impl Work {
 
     /// The rank from which a message has come. Gloo only.
     pub fn source_rank(&self) -> Result<usize, Error> {
-        let mut rank = -1;
         // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_work_source_rank(self.handle.as_ptr(), &mut rank) })?;
+        let rank = written(|out| unsafe { ffi::c10d_work_source_rank(self.handle.as_ptr(), out) })?;
         usize::try_from(rank).map_err(|_| Error::misuse("no message has come yet"))
     }
 
     /// Whether the exchange has finished, without blocking.
     pub fn is_completed(&self) -> Result<bool, Error> {
-        let mut completed = false;
         // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_work_is_completed(self.handle.as_ptr(), &mut completed) })?;
-        Ok(completed)
+        written(|out| unsafe { ffi::c10d_work_is_completed(self.handle.as_ptr(), out) })
     }
 }
 
