@@ -35,42 +35,33 @@ c10d_status c10d_with_number(c10d_tensor* target, uint8_t operation, double numb
 }
 
 c10d_status c10d_lerp(c10d_tensor* target, const c10d_tensor* end, double weight) {
-  return guarded([&] { tensor(target).lerp_(*static_cast<const at::Tensor*>(end), weight); });
+  return guarded([&] { tensor(target).lerp_(tensor(end), weight); });
 }
 
-c10d_status c10d_add_scaled(
-    const c10d_tensor* source, const c10d_tensor* other, double alpha, c10d_tensor** out) {
-  return guarded([&] {
-    *out = new at::Tensor(static_cast<const at::Tensor*>(source)->add(*static_cast<const at::Tensor*>(other), alpha));
-  });
+c10d_status c10d_add_scaled(const c10d_tensor* source, const c10d_tensor* other, double alpha, c10d_tensor** out) {
+  return guarded([&] { *out = new at::Tensor(tensor(source).add(tensor(other), alpha)); });
 }
 
 c10d_status c10d_add_scaled_(c10d_tensor* target, const c10d_tensor* other, double alpha) {
-  return guarded([&] { tensor(target).add_(*static_cast<const at::Tensor*>(other), alpha); });
+  return guarded([&] { tensor(target).add_(tensor(other), alpha); });
 }
 
 c10d_status c10d_addcmul(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
-  return guarded([&] {
-    tensor(target).addcmul_(*static_cast<const at::Tensor*>(a), *static_cast<const at::Tensor*>(b), value);
-  });
+  return guarded([&] { tensor(target).addcmul_(tensor(a), tensor(b), value); });
 }
 
 c10d_status c10d_addcdiv(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
-  return guarded([&] {
-    tensor(target).addcdiv_(*static_cast<const at::Tensor*>(a), *static_cast<const at::Tensor*>(b), value);
-  });
+  return guarded([&] { tensor(target).addcdiv_(tensor(a), tensor(b), value); });
 }
 
 c10d_status c10d_copy(const c10d_tensor* source, c10d_tensor** out) {
-  return guarded([&] {
-    *out = new at::Tensor(static_cast<const at::Tensor*>(source)->detach().clone());
-  });
+  return guarded([&] { *out = new at::Tensor(tensor(source).detach().clone()); });
 }
 
 c10d_status c10d_norm(const c10d_tensor* source, int64_t dim, c10d_tensor** out) {
   return guarded([&] {
     constexpr bool kKeepDim = true;
-    *out = new at::Tensor(static_cast<const at::Tensor*>(source)->norm(2, {dim}, kKeepDim));
+    *out = new at::Tensor(tensor(source).norm(2, {dim}, kKeepDim));
   });
 }
 

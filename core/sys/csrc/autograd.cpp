@@ -96,12 +96,12 @@ struct c10d_thread_state {
 extern "C" {
 
 c10d_status c10d_tensor_backward(const c10d_tensor* tensor) {
-  return guarded([&] { static_cast<const at::Tensor*>(tensor)->backward(); });
+  return guarded([&] { c10d_sys::tensor(tensor).backward(); });
 }
 
 c10d_status c10d_graph_end_new(const c10d_tensor* pointer, c10d_graph_end** out) {
   return guarded([&] {
-    const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+    const auto& tensor = c10d_sys::tensor(pointer);
     TORCH_CHECK(tensor.requires_grad(), "the tensor does not require grad and does not have a grad_fn");
     *out = new c10d_graph_end{torch::autograd::impl::gradient_edge(tensor)};
   });

@@ -3,6 +3,7 @@
 #include <memory>
 
 using c10d_sys::guarded;
+using c10d_sys::tensor;
 using c10d_sys::tensors;
 
 namespace {
@@ -122,7 +123,7 @@ c10d_status c10d_foreach(
 }
 
 c10d_status c10d_foreach_mul_tensor(c10d_tensor** targets, size_t count, const c10d_tensor* factor) {
-  return guarded([&] { at::_foreach_mul_(tensors(targets, count), *static_cast<const at::Tensor*>(factor)); });
+  return guarded([&] { at::_foreach_mul_(tensors(targets, count), tensor(factor)); });
 }
 
 } // extern "C"

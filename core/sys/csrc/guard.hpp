@@ -67,6 +67,10 @@ inline at::Tensor& tensor(c10d_tensor* pointer) {
   return *static_cast<at::Tensor*>(pointer);
 }
 
+inline const at::Tensor& tensor(const c10d_tensor* pointer) {
+  return *static_cast<const at::Tensor*>(pointer);
+}
+
 inline std::vector<at::Tensor> tensors(c10d_tensor** pointers, size_t count) {
   std::vector<at::Tensor> result;
   result.reserve(count);

@@ -137,7 +137,7 @@ void c10d_reset_cpu_peak(int32_t device) noexcept {
 }
 
 int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
-  const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+  const auto& tensor = c10d_sys::tensor(pointer);
   // A sparse tensor has no storage of its own: it consists of several tensors.
   if (!tensor.defined() || !tensor.has_storage()) {
     return -1;

@@ -41,7 +41,7 @@ c10d_status c10d_set_rng_state(int32_t cuda_device, const c10d_tensor* state) {
   return guarded([&] {
     auto target = generator(cuda_device);
     std::lock_guard<std::mutex> lock(target.mutex());
-    target.set_state(*static_cast<const at::Tensor*>(state));
+    target.set_state(c10d_sys::tensor(state));
   });
 }
 

@@ -88,7 +88,7 @@ void c10d_memory_free(c10d_memory* memory) {
 }
 
 int64_t c10d_version(const c10d_tensor* pointer) {
-  return static_cast<int64_t>(static_cast<const at::Tensor*>(pointer)->_version());
+  return static_cast<int64_t>(tensor(pointer)._version());
 }
 
 } // extern "C"
