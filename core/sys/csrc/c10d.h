@@ -15,6 +15,11 @@
 
 typedef void c10d_tensor;
 
+struct c10d_tensors {
+  c10d_tensor** first;
+  size_t count;
+};
+
 // The kind of an exception; error.rs says what each means.
 enum c10d_error_kind {
   C10D_OTHER = 0,

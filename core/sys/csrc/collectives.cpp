@@ -63,10 +63,10 @@ at::Tensor exchanged(c10d_tensor* pointer) {
   return tensor.is_cpu() ? c10d_sys::independent(tensor) : tensor.tensor_data();
 }
 
-Tensors exchanged(c10d_tensor** pointers, size_t count) {
+Tensors exchanged(c10d_tensors list) {
   Tensors result;
-  for (size_t i = 0; i < count; ++i) {
-    result.push_back(exchanged(pointers[i]));
+  for (size_t i = 0; i < list.count; ++i) {
+    result.push_back(exchanged(list.first[i]));
   }
   return result;
 }
@@ -115,14 +115,9 @@ c10d_status c10d_reduce(
 }
 
 c10d_status c10d_all_gather(
-    c10d_process_group* handle,
-    c10d_tensor** outputs,
-    size_t count,
-    c10d_tensor* input,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensors outputs, c10d_tensor* input, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    std::vector<Tensors> gathered{exchanged(outputs, count)};
+    std::vector<Tensors> gathered{exchanged(outputs)};
     Tensors list{exchanged(input)};
     start(handle, out, [&](c10d::Backend& backend) {
       return backend.allgather(gathered, list, options_of<c10d::AllgatherOptions>(call));
@@ -141,15 +136,9 @@ c10d_status c10d_all_gather_into_tensor(
 }
 
 c10d_status c10d_gather(
-    c10d_process_group* handle,
-    c10d_tensor** outputs,
-    size_t count,
-    c10d_tensor* input,
-    int root,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensors outputs, c10d_tensor* input, int root, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    std::vector<Tensors> lists(count > 0 ? 1 : 0, exchanged(outputs, count));
+    std::vector<Tensors> lists(outputs.count > 0 ? 1 : 0, exchanged(outputs));
     Tensors list{exchanged(input)};
     start(handle, out, [&](c10d::Backend& backend) {
       return backend.gather(lists, list, rooted<c10d::GatherOptions>(call, root));
@@ -158,15 +147,9 @@ c10d_status c10d_gather(
 }
 
 c10d_status c10d_scatter(
-    c10d_process_group* handle,
-    c10d_tensor* output,
-    c10d_tensor** inputs,
-    size_t count,
-    int root,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensor* output, c10d_tensors inputs, int root, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    std::vector<Tensors> lists(count > 0 ? 1 : 0, exchanged(inputs, count));
+    std::vector<Tensors> lists(inputs.count > 0 ? 1 : 0, exchanged(inputs));
     Tensors list{exchanged(output)};
     start(handle, out, [&](c10d::Backend& backend) {
       return backend.scatter(list, lists, rooted<c10d::ScatterOptions>(call, root));
@@ -175,16 +158,10 @@ c10d_status c10d_scatter(
 }
 
 c10d_status c10d_reduce_scatter(
-    c10d_process_group* handle,
-    c10d_tensor* output,
-    c10d_tensor** inputs,
-    size_t count,
-    uint8_t op,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensor* output, c10d_tensors inputs, uint8_t op, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(output)};
-    std::vector<Tensors> lists{exchanged(inputs, count)};
+    std::vector<Tensors> lists{exchanged(inputs)};
     start(handle, out, [&](c10d::Backend& backend) {
       return backend.reduce_scatter(list, lists, reducing<c10d::ReduceScatterOptions>(call, op));
     });
@@ -202,15 +179,10 @@ c10d_status c10d_reduce_scatter_tensor(
 }
 
 c10d_status c10d_all_gather_parts(
-    c10d_process_group* handle,
-    c10d_tensor** outputs,
-    c10d_tensor** inputs,
-    size_t count,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensors outputs, c10d_tensors inputs, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    const auto gathered = exchanged(outputs, count);
-    const auto parts = exchanged(inputs, count);
+    const auto gathered = exchanged(outputs);
+    const auto parts = exchanged(inputs);
     start(handle, out, [&](c10d::Backend&) {
       return in_shared_memory(handle).allgather_parts(gathered, parts, options_of<c10d::AllgatherOptions>(call));
     });
@@ -218,16 +190,10 @@ c10d_status c10d_all_gather_parts(
 }
 
 c10d_status c10d_reduce_scatter_parts(
-    c10d_process_group* handle,
-    c10d_tensor* output,
-    c10d_tensor** inputs,
-    size_t count,
-    uint8_t op,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensor* output, c10d_tensors inputs, uint8_t op, c10d_call call, c10d_work** out) {
   return guarded([&] {
     const auto own = exchanged(output);
-    const auto list = exchanged(inputs, count);
+    const auto list = exchanged(inputs);
     start(handle, out, [&](c10d::Backend&) {
       return in_shared_memory(handle).reduce_scatter_parts(own, list, reducing<c10d::ReduceScatterOptions>(call, op));
     });
@@ -235,15 +201,10 @@ c10d_status c10d_reduce_scatter_parts(
 }
 
 c10d_status c10d_all_to_all(
-    c10d_process_group* handle,
-    c10d_tensor** outputs,
-    c10d_tensor** inputs,
-    size_t count,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensors outputs, c10d_tensors inputs, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    auto received = exchanged(outputs, count);
-    auto sent = exchanged(inputs, count);
+    auto received = exchanged(outputs);
+    auto sent = exchanged(inputs);
     start(handle, out, [&](c10d::Backend& backend) {
       return backend.alltoall(received, sent, options_of<c10d::AllToAllOptions>(call));
     });
@@ -289,11 +250,11 @@ c10d_status c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_m
 }
 
 c10d_status c10d_broadcast_coalesced(
-    c10d_process_group* handle, c10d_tensor** pointers, size_t count, size_t buffer_size, int root) {
+    c10d_process_group* handle, c10d_tensors list, size_t buffer_size, int root) {
   return guarded([&] {
     // A leaf that requires a gradient may not be written to; its detached twin shares the memory.
     Tensors detached;
-    for (const auto& each : tensors(pointers, count)) {
+    for (const auto& each : tensors(list)) {
       detached.push_back(each.detach());
     }
     c10d::broadcast_coalesced(handle->group, detached, buffer_size, root);

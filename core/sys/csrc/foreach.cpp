@@ -23,16 +23,15 @@ extern "C" {
 
 c10d_status c10d_foreach_(
     uint8_t operation,
-    c10d_tensor** targets,
-    c10d_tensor** first,
-    c10d_tensor** second,
-    size_t count,
+    c10d_tensors targets,
+    c10d_tensors first,
+    c10d_tensors second,
     const double* numbers,
     size_t number_count) {
   return guarded([&] {
-    const auto self = tensors(targets, count);
-    const auto a = tensors(first, first == nullptr ? 0 : count);
-    const auto b = tensors(second, second == nullptr ? 0 : count);
+    const auto self = tensors(targets);
+    const auto a = tensors(first);
+    const auto b = tensors(second);
     const auto one = [&] { return only(numbers, number_count); };
     const auto each = [&] { return scalars(numbers, number_count); };
     switch (operation) {
@@ -78,17 +77,16 @@ c10d_status c10d_foreach_(
 
 c10d_status c10d_foreach(
     uint8_t operation,
-    c10d_tensor** sources,
-    c10d_tensor** first,
-    c10d_tensor** second,
-    size_t count,
+    c10d_tensors sources,
+    c10d_tensors first,
+    c10d_tensors second,
     const double* numbers,
     size_t number_count,
     c10d_tensor** out) {
   return guarded([&] {
-    const auto self = tensors(sources, count);
-    const auto a = tensors(first, first == nullptr ? 0 : count);
-    const auto b = tensors(second, second == nullptr ? 0 : count);
+    const auto self = tensors(sources);
+    const auto a = tensors(first);
+    const auto b = tensors(second);
     const auto one = [&] { return only(numbers, number_count); };
     const auto results = [&]() -> std::vector<at::Tensor> {
       switch (operation) {
@@ -110,6 +108,7 @@ c10d_status c10d_foreach(
           TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
       }
     }();
+    const size_t count = sources.count;
     TORCH_CHECK(results.size() == count, "there are ", results.size(), " results for ", count, " tensors");
     // All or none: a tensor that is made before another throws would be lost.
     std::vector<std::unique_ptr<at::Tensor>> owned;
@@ -122,8 +121,8 @@ c10d_status c10d_foreach(
   });
 }
 
-c10d_status c10d_foreach_mul_tensor(c10d_tensor** targets, size_t count, const c10d_tensor* factor) {
-  return guarded([&] { at::_foreach_mul_(tensors(targets, count), tensor(factor)); });
+c10d_status c10d_foreach_mul_tensor(c10d_tensors targets, const c10d_tensor* factor) {
+  return guarded([&] { at::_foreach_mul_(tensors(targets), tensor(factor)); });
 }
 
 } // extern "C"

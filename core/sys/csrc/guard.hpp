@@ -71,11 +71,11 @@ inline const at::Tensor& tensor(const c10d_tensor* pointer) {
   return *static_cast<const at::Tensor*>(pointer);
 }
 
-inline std::vector<at::Tensor> tensors(c10d_tensor** pointers, size_t count) {
+inline std::vector<at::Tensor> tensors(c10d_tensors list) {
   std::vector<at::Tensor> result;
-  result.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    result.push_back(tensor(pointers[i]));
+  result.reserve(list.count);
+  for (size_t i = 0; i < list.count; ++i) {
+    result.push_back(tensor(list.first[i]));
   }
   return result;
 }

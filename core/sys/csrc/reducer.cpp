@@ -90,9 +90,9 @@ struct c10d_reducer {
 
 extern "C" {
 
-c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensor** parameters, size_t count) {
+c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensors parameters) {
   auto status = guarded([&] {
-    c10d::verify_params_across_processes(handle->group, tensors(parameters, count), std::nullopt);
+    c10d::verify_params_across_processes(handle->group, tensors(parameters), std::nullopt);
   });
   // The ranks have been reached, so their models differ.
   if (status.message != nullptr && status.kind == C10D_OTHER) {
@@ -103,15 +103,15 @@ c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensor** paramet
 
 c10d_status c10d_reducer_new(
     c10d_process_group* handle,
-    c10d_tensor** parameters,
+    c10d_tensors parameters,
     const char** names,
     const bool* expect_sparse,
-    size_t count,
     const char* module_name,
     const c10d_reducer_options* options,
     c10d_reducer** out) {
   return guarded([&] {
-    auto params = tensors(parameters, count);
+    const size_t count = parameters.count;
+    auto params = tensors(parameters);
     std::unordered_map<size_t, std::string> param_names;
     for (size_t i = 0; i < count; ++i) {
       param_names[i] = names[i];
@@ -191,12 +191,12 @@ c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
   });
 }
 
-c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensors outputs) {
   return handle->after_backward([&](OwnedReducer& reducer) {
     // Given outputs, the reducer walks the graph for unused parameters. Only find_unused_parameters
     // should pay for that.
     reducer.prepare_for_backward(
-        handle->exchanges_used_parameters() ? tensors(outputs, count) : std::vector<at::Tensor>{});
+        handle->exchanges_used_parameters() ? tensors(outputs) : std::vector<at::Tensor>{});
   });
 }
 
@@ -215,15 +215,15 @@ bool c10d_reducer_needs_sink(const c10d_reducer* handle) {
   return state.static_graph ? !state.delayed_all_reduce_queued : handle->find_unused_parameters;
 }
 
-c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensors outputs) {
   return guarded([&] {
     // A tensor without a grad_fn has no backward pass.
     std::vector<size_t> positions;
     std::vector<at::Tensor> tracked;
-    for (size_t i = 0; i < count; ++i) {
-      if (tensor(outputs[i]).grad_fn()) {
+    for (size_t i = 0; i < outputs.count; ++i) {
+      if (tensor(outputs.first[i]).grad_fn()) {
         positions.push_back(i);
-        tracked.push_back(tensor(outputs[i]));
+        tracked.push_back(tensor(outputs.first[i]));
       }
     }
     if (tracked.empty()) {
@@ -231,7 +231,7 @@ c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_
     }
     auto passed = Sink::apply(handle->state, at::TensorList(tracked));
     for (size_t i = 0; i < positions.size(); ++i) {
-      tensor(outputs[positions[i]]) = passed[i];
+      tensor(outputs.first[positions[i]]) = passed[i];
     }
   });
 }
@@ -307,12 +307,11 @@ c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
   });
 }
 
-// `order` has room for `count`; `*len` is 0 if no reducer knows the parameters, or knows the order
-// yet.
-c10d_status c10d_bucket_order(c10d_tensor** parameters, size_t count, size_t* order, size_t* len) {
+// `order` has room for all; `*len` is 0 if no reducer knows the parameters, or knows the order yet.
+c10d_status c10d_bucket_order(c10d_tensors parameters, size_t* order, size_t* len) {
   return guarded([&] {
     *len = 0;
-    for (const auto& known : reducers_of(tensors(parameters, count))) {
+    for (const auto& known : reducers_of(tensors(parameters))) {
       std::unordered_map<int64_t, size_t> position_of;
       for (size_t i = 0; i < known.indices.size(); ++i) {
         position_of[known.indices[i]] = known.positions[i];
@@ -328,9 +327,9 @@ c10d_status c10d_bucket_order(c10d_tensor** parameters, size_t count, size_t* or
   });
 }
 
-c10d_status c10d_set_bucket_order(c10d_tensor** parameters, size_t count) {
+c10d_status c10d_set_bucket_order(c10d_tensors parameters) {
   return guarded([&] {
-    for (auto& known : reducers_of(tensors(parameters, count))) {
+    for (auto& known : reducers_of(tensors(parameters))) {
       known.state->reducer->set_bucket_order(std::move(known.indices));
     }
   });

@@ -13,12 +13,12 @@ using c10d_sys::tensor;
 
 extern "C" {
 
-c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
+c10d_status c10d_randn(c10d_tensors tensors, uint64_t seed) {
   return guarded([&] {
     at::NoGradGuard no_grad;
     auto generator = at::detail::createCPUGenerator(seed);
-    for (size_t i = 0; i < count; ++i) {
-      auto& target = tensor(tensors[i]);
+    for (size_t i = 0; i < tensors.count; ++i) {
+      auto& target = tensor(tensors.first[i]);
       target.copy_(at::randn(
           target.sizes(), generator, at::TensorOptions().dtype(target.scalar_type()).device(at::kCPU)));
     }

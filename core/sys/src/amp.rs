@@ -70,14 +70,10 @@ pub fn non_finite_check_and_unscale_(
     found_inf: &mut Tensor,
     inv_scale: &Tensor,
 ) -> Result<(), Error> {
-    // SAFETY: the tensors live through the call, and the list is of the length given.
+    let (found_inf, inv_scale) = (pointer(found_inf), pointer(inv_scale));
+    // SAFETY: the tensors live through the call.
     check(unsafe {
-        ffi::c10d_non_finite_check_and_unscale(
-            pointers(gradients).as_mut_ptr(),
-            gradients.len(),
-            pointer(found_inf),
-            pointer(inv_scale),
-        )
+        ffi::c10d_non_finite_check_and_unscale(pointers(gradients).list(), found_inf, inv_scale)
     })
 }
 

@@ -11,8 +11,18 @@ pub(crate) fn pointer(tensor: &Tensor) -> *mut ffi::Tensor {
     tensor.as_ptr().cast_mut().cast()
 }
 
-pub(crate) fn pointers(tensors: &[Tensor]) -> Vec<*mut ffi::Tensor> {
-    tensors.iter().map(pointer).collect()
+/// A list of tensors for the C ABI.
+pub(crate) struct Pointers(Vec<*mut ffi::Tensor>);
+
+pub(crate) fn pointers(tensors: &[Tensor]) -> Pointers {
+    Pointers(tensors.iter().map(pointer).collect())
+}
+
+impl Pointers {
+    /// Valid as long as `self` and the tensors.
+    pub(crate) fn list(&mut self) -> ffi::Tensors {
+        ffi::Tensors { first: self.0.as_mut_ptr(), count: self.0.len() }
+    }
 }
 
 pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>, Error> {

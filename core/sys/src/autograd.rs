@@ -54,15 +54,10 @@ pub fn backward(
 ) -> Result<(), Error> {
     assert_eq!(ends.len(), gradients.len(), "every end has its gradient");
     let mut ends: Vec<_> = ends.iter().map(|end| end.handle.as_ptr()).collect();
-    // SAFETY: both lists live through the call and are of the length given. The gradients are ours,
-    // and what the call leaves in their handles is an undefined tensor, which may be dropped.
+    // SAFETY: both lists live through the call and are of one length. The gradients are ours, and
+    // what the call leaves in their handles is an undefined tensor, which may be dropped.
     check(unsafe {
-        ffi::c10d_backward(
-            ends.as_mut_ptr(),
-            pointers(&gradients).as_mut_ptr(),
-            ends.len(),
-            retain_graph,
-        )
+        ffi::c10d_backward(ends.as_mut_ptr(), pointers(&gradients).list(), retain_graph)
     })
 }
 
@@ -98,10 +93,8 @@ pub fn hook_gradients(
     // which assigns to them; `&mut` rules out any other reference.
     check(unsafe {
         ffi::c10d_hook_gradients(
-            pointers(leaves).as_mut_ptr(),
-            leaves.len(),
-            pointers(inputs).as_mut_ptr(),
-            inputs.len(),
+            pointers(leaves).list(),
+            pointers(inputs).list(),
             call,
             Box::into_raw(context).cast(),
             drop_hook,

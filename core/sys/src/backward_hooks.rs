@@ -29,17 +29,10 @@ pub fn after_backward(
     inputs: &mut [Tensor],
     hook: impl Fn() -> Result<(), Error> + Send + Sync + 'static,
 ) -> Result<(), Error> {
-    let mut pointers = pointers(inputs);
     // SAFETY: the inputs live through the call, which assigns to them; `&mut` rules out any other
     // reference. For the rest, see `context`.
     check(unsafe {
-        ffi::c10d_after_backward(
-            pointers.as_mut_ptr(),
-            pointers.len(),
-            call,
-            context(hook),
-            drop_hook,
-        )
+        ffi::c10d_after_backward(pointers(inputs).list(), call, context(hook), drop_hook)
     })
 }
 

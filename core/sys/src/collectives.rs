@@ -105,9 +105,8 @@ impl ProcessGroup {
     ) -> Result<Work, Error> {
         let mut outputs = pointers(outputs);
         self.start(|group, out| {
-            let (first, count) = (outputs.as_mut_ptr(), outputs.len());
             // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_all_gather(group, first, count, pointer(input), call.into(), out) }
+            unsafe { ffi::c10d_all_gather(group, outputs.list(), pointer(input), call.into(), out) }
         })
     }
 
@@ -135,9 +134,8 @@ impl ProcessGroup {
     ) -> Result<Work, Error> {
         let (mut outputs, input, root) = (pointers(outputs), pointer(input), c_rank(root));
         self.start(|group, out| {
-            let (first, count) = (outputs.as_mut_ptr(), outputs.len());
             // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_gather(group, first, count, input, root, call.into(), out) }
+            unsafe { ffi::c10d_gather(group, outputs.list(), input, root, call.into(), out) }
         })
     }
 
@@ -151,9 +149,8 @@ impl ProcessGroup {
     ) -> Result<Work, Error> {
         let (output, mut inputs, root) = (pointer(output), pointers(inputs), c_rank(root));
         self.start(|group, out| {
-            let (first, count) = (inputs.as_mut_ptr(), inputs.len());
             // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_scatter(group, output, first, count, root, call.into(), out) }
+            unsafe { ffi::c10d_scatter(group, output, inputs.list(), root, call.into(), out) }
         })
     }
 
@@ -167,9 +164,8 @@ impl ProcessGroup {
     ) -> Result<Work, Error> {
         let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
         self.start(|group, out| {
-            let (first, count) = (inputs.as_mut_ptr(), inputs.len());
             // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_reduce_scatter(group, output, first, count, op, call.into(), out) }
+            unsafe { ffi::c10d_reduce_scatter(group, output, inputs.list(), op, call.into(), out) }
         })
     }
 
@@ -202,9 +198,10 @@ impl ProcessGroup {
         }
         let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
         self.start(|group, out| {
-            let (to, from, count) = (outputs.as_mut_ptr(), inputs.as_mut_ptr(), inputs.len());
-            // SAFETY: as in `all_reduce`; both lists have this length.
-            unsafe { ffi::c10d_all_gather_parts(group, to, from, count, call.into(), out) }
+            // SAFETY: as in `all_reduce`.
+            unsafe {
+                ffi::c10d_all_gather_parts(group, outputs.list(), inputs.list(), call.into(), out)
+            }
         })
     }
 
@@ -220,10 +217,9 @@ impl ProcessGroup {
     ) -> Result<Work, Error> {
         let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
         self.start(|group, out| {
-            let (from, count) = (inputs.as_mut_ptr(), inputs.len());
             // SAFETY: as in `all_reduce`.
             unsafe {
-                ffi::c10d_reduce_scatter_parts(group, output, from, count, op, call.into(), out)
+                ffi::c10d_reduce_scatter_parts(group, output, inputs.list(), op, call.into(), out)
             }
         })
     }
@@ -240,9 +236,8 @@ impl ProcessGroup {
         }
         let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
         self.start(|group, out| {
-            let (to, from, count) = (outputs.as_mut_ptr(), inputs.as_mut_ptr(), inputs.len());
-            // SAFETY: as in `all_reduce`; both lists have this length.
-            unsafe { ffi::c10d_all_to_all(group, to, from, count, call.into(), out) }
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_all_to_all(group, outputs.list(), inputs.list(), call.into(), out) }
         })
     }
 
@@ -341,9 +336,9 @@ impl ProcessGroup {
         root: usize,
     ) -> Result<(), Error> {
         let (mut tensors, root) = (pointers(tensors), c_rank(root));
-        let (group, first, count) = (self.pointer(), tensors.as_mut_ptr(), tensors.len());
+        let group = self.pointer();
         // SAFETY: `tensors` live through the call, which ends when all is copied.
-        check(unsafe { ffi::c10d_broadcast_coalesced(group, first, count, buffer_size, root) })
+        check(unsafe { ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root) })
     }
 
     fn start(

@@ -27,15 +27,18 @@ opaque!(Store, ProcessGroup, Work, GradBucket, Reducer, GraphEnd, ThreadState, E
 
 pub(crate) type Tensor = c_void;
 
-/// A list, whose length is another argument.
-type Tensors = *mut *mut Tensor;
-
 /// Where a call writes the address of something new.
 type Out<T> = *mut *mut T;
 
 type Text = *const c_char;
 type Callback = extern "C" fn(*mut c_void);
 type Hook = extern "C" fn(*mut c_void) -> Status;
+
+#[repr(C)]
+pub(crate) struct Tensors {
+    pub(crate) first: *mut *mut Tensor,
+    pub(crate) count: usize,
+}
 
 /// The message is null on success, otherwise the text of an exception.
 #[repr(C)]
@@ -151,32 +154,32 @@ functions! {
         out: Out<Work>) -> Status;
     fn c10d_reduce(group: *mut ProcessGroup, tensor: *mut Tensor, root: c_int, op: u8, call: Call,
         out: Out<Work>) -> Status;
-    fn c10d_all_gather(group: *mut ProcessGroup, outputs: Tensors, count: usize, input: *mut Tensor,
-        call: Call, out: Out<Work>) -> Status;
+    fn c10d_all_gather(group: *mut ProcessGroup, outputs: Tensors, input: *mut Tensor, call: Call,
+        out: Out<Work>) -> Status;
     fn c10d_all_gather_into_tensor(group: *mut ProcessGroup, output: *mut Tensor,
         input: *mut Tensor, call: Call, out: Out<Work>) -> Status;
-    fn c10d_gather(group: *mut ProcessGroup, outputs: Tensors, count: usize, input: *mut Tensor,
-        root: c_int, call: Call, out: Out<Work>) -> Status;
-    fn c10d_scatter(group: *mut ProcessGroup, output: *mut Tensor, inputs: Tensors, count: usize,
-        root: c_int, call: Call, out: Out<Work>) -> Status;
-    fn c10d_reduce_scatter(group: *mut ProcessGroup, output: *mut Tensor, inputs: Tensors,
-        count: usize, op: u8, call: Call, out: Out<Work>) -> Status;
+    fn c10d_gather(group: *mut ProcessGroup, outputs: Tensors, input: *mut Tensor, root: c_int,
+        call: Call, out: Out<Work>) -> Status;
+    fn c10d_scatter(group: *mut ProcessGroup, output: *mut Tensor, inputs: Tensors, root: c_int,
+        call: Call, out: Out<Work>) -> Status;
+    fn c10d_reduce_scatter(group: *mut ProcessGroup, output: *mut Tensor, inputs: Tensors, op: u8,
+        call: Call, out: Out<Work>) -> Status;
     fn c10d_reduce_scatter_tensor(group: *mut ProcessGroup, output: *mut Tensor, input: *mut Tensor,
         op: u8, call: Call, out: Out<Work>) -> Status;
     fn c10d_all_gather_parts(group: *mut ProcessGroup, outputs: Tensors, inputs: Tensors,
-        count: usize, call: Call, out: Out<Work>) -> Status;
-    fn c10d_reduce_scatter_parts(group: *mut ProcessGroup, output: *mut Tensor, inputs: Tensors,
-        count: usize, op: u8, call: Call, out: Out<Work>) -> Status;
-    fn c10d_all_to_all(group: *mut ProcessGroup, outputs: Tensors, inputs: Tensors, count: usize,
         call: Call, out: Out<Work>) -> Status;
+    fn c10d_reduce_scatter_parts(group: *mut ProcessGroup, output: *mut Tensor, inputs: Tensors,
+        op: u8, call: Call, out: Out<Work>) -> Status;
+    fn c10d_all_to_all(group: *mut ProcessGroup, outputs: Tensors, inputs: Tensors, call: Call,
+        out: Out<Work>) -> Status;
     fn c10d_all_to_all_single(group: *mut ProcessGroup, output: *mut Tensor, input: *mut Tensor,
         output_splits: *const i64, output_count: usize, input_splits: *const i64,
         input_count: usize, call: Call, out: Out<Work>) -> Status;
     fn c10d_barrier(group: *mut ProcessGroup, call: Call, out: Out<Work>) -> Status;
     fn c10d_monitored_barrier(group: *mut ProcessGroup, timeout_ms: i64,
         wait_all_ranks: bool) -> Status;
-    fn c10d_broadcast_coalesced(group: *mut ProcessGroup, tensors: Tensors, count: usize,
-        buffer_size: usize, root: c_int) -> Status;
+    fn c10d_broadcast_coalesced(group: *mut ProcessGroup, tensors: Tensors, buffer_size: usize,
+        root: c_int) -> Status;
     fn c10d_send(group: *mut ProcessGroup, tensor: *mut Tensor, destination: c_int, tag: c_int,
         out: Out<Work>) -> Status;
     fn c10d_recv(group: *mut ProcessGroup, tensor: *mut Tensor, source: c_int, tag: c_int,
@@ -199,19 +202,18 @@ functions! {
     fn c10d_grad_bucket_buffer(bucket: *const GradBucket, out: Out<Tensor>) -> Status;
     fn c10d_grad_bucket_set_buffer(bucket: *mut GradBucket, buffer: *mut Tensor) -> Status;
     fn c10d_grad_bucket_len(bucket: *const GradBucket) -> usize;
-    fn c10d_grad_bucket_gradients(bucket: *const GradBucket, out: Tensors) -> Status;
-    fn c10d_grad_bucket_parameters(bucket: *const GradBucket, out: Tensors) -> Status;
+    fn c10d_grad_bucket_gradients(bucket: *const GradBucket, out: *mut *mut Tensor) -> Status;
+    fn c10d_grad_bucket_parameters(bucket: *const GradBucket, out: *mut *mut Tensor) -> Status;
 
-    fn c10d_verify_params(group: *mut ProcessGroup, parameters: Tensors, count: usize) -> Status;
+    fn c10d_verify_params(group: *mut ProcessGroup, parameters: Tensors) -> Status;
     fn c10d_reducer_new(group: *mut ProcessGroup, parameters: Tensors, names: *mut Text,
-        sparse: *const bool, count: usize, module_name: Text, options: *const ReducerOptions,
+        sparse: *const bool, module_name: Text, options: *const ReducerOptions,
         out: Out<Reducer>) -> Status;
     fn c10d_reducer_prepare_for_forward(reducer: *mut Reducer) -> Status;
     fn c10d_reducer_rebuild_buckets(reducer: *mut Reducer, out: *mut bool) -> Status;
-    fn c10d_reducer_prepare_for_backward(reducer: *mut Reducer, outputs: Tensors,
-        count: usize) -> Status;
+    fn c10d_reducer_prepare_for_backward(reducer: *mut Reducer, outputs: Tensors) -> Status;
     fn c10d_reducer_missing(reducer: *mut Reducer, indices: *mut usize, len: *mut usize) -> Status;
-    fn c10d_reducer_sink(reducer: *mut Reducer, outputs: Tensors, count: usize) -> Status;
+    fn c10d_reducer_sink(reducer: *mut Reducer, outputs: Tensors) -> Status;
     fn c10d_reducer_needs_sink(reducer: *const Reducer) -> bool;
     fn c10d_reducer_logged_text(reducer: *mut Reducer, name: Text,
         text: *mut *mut c_char) -> Status;
@@ -222,22 +224,20 @@ functions! {
     fn c10d_reducer_set_forward_pass_work(reducer: *mut Reducer, work: *const Work,
         use_static_world_size: bool) -> Status;
     fn c10d_reducer_shadow_backward(reducer: *mut Reducer) -> Status;
-    fn c10d_bucket_order(parameters: Tensors, count: usize, order: *mut usize,
-        len: *mut usize) -> Status;
-    fn c10d_set_bucket_order(parameters: Tensors, count: usize) -> Status;
+    fn c10d_bucket_order(parameters: Tensors, order: *mut usize, len: *mut usize) -> Status;
+    fn c10d_set_bucket_order(parameters: Tensors) -> Status;
     fn c10d_reducer_free(reducer: *mut Reducer);
 
     fn c10d_tensor_backward(tensor: *const Tensor) -> Status;
     fn c10d_graph_end_new(tensor: *const Tensor, out: Out<GraphEnd>) -> Status;
     fn c10d_graph_end_free(end: *mut GraphEnd);
-    fn c10d_backward(ends: *mut *mut GraphEnd, gradients: Tensors, count: usize,
-        keep_graph: bool) -> Status;
-    fn c10d_hook_gradients(leaves: Tensors, leaf_count: usize, inputs: Tensors, input_count: usize,
+    fn c10d_backward(ends: *mut *mut GraphEnd, gradients: Tensors, keep_graph: bool) -> Status;
+    fn c10d_hook_gradients(leaves: Tensors, inputs: Tensors,
         call: extern "C" fn(*mut c_void, *mut *mut Tensor, bool, *mut *mut Tensor) -> Status,
         context: *mut c_void, drop: Callback) -> Status;
     fn c10d_before_backward(output: *mut Tensor, call: Hook, context: *mut c_void,
         drop: Callback) -> Status;
-    fn c10d_after_backward(inputs: Tensors, count: usize, call: Hook, context: *mut c_void,
+    fn c10d_after_backward(inputs: Tensors, call: Hook, context: *mut c_void,
         drop: Callback) -> Status;
     fn c10d_at_end_of_backward(call: Hook, context: *mut c_void, drop: Callback) -> Status;
     fn c10d_in_backward() -> bool;
@@ -254,7 +254,7 @@ functions! {
     fn c10d_autocast_enter(cuda: bool, kind: i32, previous: *mut Autocast) -> Status;
     fn c10d_autocast_leave(cuda: bool, previous: *const Autocast) -> Status;
     fn c10d_cuda_autocast_enabled() -> bool;
-    fn c10d_non_finite_check_and_unscale(gradients: Tensors, count: usize, found_inf: *mut Tensor,
+    fn c10d_non_finite_check_and_unscale(gradients: Tensors, found_inf: *mut Tensor,
         inv_scale: *const Tensor) -> Status;
 
     fn c10d_set_cudnn_benchmark(enabled: bool);
@@ -275,9 +275,8 @@ functions! {
     fn c10d_event_query(event: *const Event, out: *mut bool) -> Status;
     fn c10d_event_synchronize(event: *const Event) -> Status;
     fn c10d_event_elapsed(begin: *const Event, end: *const Event, milliseconds: *mut f64) -> Status;
-    fn c10d_event_after_gradients(leaves: Tensors, count: usize, device: i32,
-        out: Out<Event>) -> Status;
-    fn c10d_forget_gradients(leaves: Tensors, count: usize) -> Status;
+    fn c10d_event_after_gradients(leaves: Tensors, device: i32, out: Out<Event>) -> Status;
+    fn c10d_forget_gradients(leaves: Tensors) -> Status;
     fn c10d_event_free(event: *mut Event);
 
     fn c10d_set_cuda_device(device: i32) -> Status;
@@ -287,8 +286,7 @@ functions! {
     fn c10d_pretend_cuda() -> bool;
     fn c10d_take_cuda_calls() -> CudaCalls;
 
-    fn c10d_unflatten_into(flat: *const Tensor, targets: Tensors, count: usize,
-        add: bool) -> Status;
+    fn c10d_unflatten_into(flat: *const Tensor, targets: Tensors, add: bool) -> Status;
 
     fn c10d_exchange_cpu_device(device: i32) -> i32;
     fn c10d_cpu_memory(device: i32, live: *mut i64, peak: *mut i64);
@@ -314,13 +312,13 @@ functions! {
     fn c10d_copy(tensor: *const Tensor, out: Out<Tensor>) -> Status;
     fn c10d_norm(tensor: *const Tensor, dim: i64, out: Out<Tensor>) -> Status;
 
-    fn c10d_foreach_(operation: u8, targets: Tensors, first: Tensors, second: Tensors, count: usize,
+    fn c10d_foreach_(operation: u8, targets: Tensors, first: Tensors, second: Tensors,
         numbers: *const f64, number_count: usize) -> Status;
-    fn c10d_foreach(operation: u8, sources: Tensors, first: Tensors, second: Tensors, count: usize,
-        numbers: *const f64, number_count: usize, out: Tensors) -> Status;
-    fn c10d_foreach_mul_tensor(targets: Tensors, count: usize, factor: *const Tensor) -> Status;
+    fn c10d_foreach(operation: u8, sources: Tensors, first: Tensors, second: Tensors,
+        numbers: *const f64, number_count: usize, out: *mut *mut Tensor) -> Status;
+    fn c10d_foreach_mul_tensor(targets: Tensors, factor: *const Tensor) -> Status;
 
-    fn c10d_randn(tensors: Tensors, count: usize, seed: u64) -> Status;
+    fn c10d_randn(tensors: Tensors, seed: u64) -> Status;
     fn c10d_batch_norm_backward_reduce(gradient: *const Tensor, input: *const Tensor,
         mean: *const Tensor, var: *const Tensor, eps: f64, sum: *mut Tensor,
         sum_normalized: *mut Tensor) -> Status;

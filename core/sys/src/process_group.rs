@@ -172,10 +172,8 @@ impl ProcessGroup {
     /// Checks that all ranks have the same number of parameters with the same shapes and strides.
     /// Only the ranks that differ from rank 0 get the error. Kinds are not compared. Blocks.
     pub fn verify_params(&self, parameters: &[Tensor]) -> Result<(), Error> {
-        let mut parameters = pointers(parameters);
-        let (first, count) = (parameters.as_mut_ptr(), parameters.len());
         // SAFETY: `parameters` live through the call.
-        check(unsafe { ffi::c10d_verify_params(self.pointer(), first, count) })
+        check(unsafe { ffi::c10d_verify_params(self.pointer(), pointers(parameters).list()) })
     }
 
     /// How far NCCL's operations have come on the GPU. An error with gloo.

@@ -57,7 +57,6 @@ impl Reducer {
         let names = c_texts(names)?;
         let mut names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
         let module_name = c_text(module_name)?;
-        let mut parameters = pointers(parameters);
         let options = ffi::ReducerOptions {
             first_bucket_bytes: bytes(options.first_bucket_bytes),
             bucket_bytes: bytes(options.bucket_bytes),
@@ -66,22 +65,20 @@ impl Reducer {
             static_graph: options.static_graph,
             broadcast_buffers: options.broadcast_buffers,
         };
-        let count = parameters.len();
         // SAFETY: all arguments live through the call, `parameters`, `names` and `sparse` hold
         // the same number of elements, and the reducer takes references of its own to tensors and group.
         let handle = created(|out| unsafe {
             ffi::c10d_reducer_new(
                 group.pointer(),
-                parameters.as_mut_ptr(),
+                pointers(parameters).list(),
                 names.as_mut_ptr(),
                 sparse.as_ptr(),
-                count,
                 module_name.as_ptr(),
                 &options,
                 out,
             )
         })?;
-        Ok(Reducer { handle, parameters: count })
+        Ok(Reducer { handle, parameters: parameters.len() })
     }
 
     /// Call this before a forward pass whose gradients are to be exchanged.
@@ -105,10 +102,9 @@ impl Reducer {
     /// Call this after a forward pass whose gradients are to be exchanged.
     pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
         let mut outputs = pointers(outputs);
-        let (first, count) = (outputs.as_mut_ptr(), outputs.len());
         // SAFETY: `outputs` live through the call.
         let status =
-            unsafe { ffi::c10d_reducer_prepare_for_backward(self.handle.as_ptr(), first, count) };
+            unsafe { ffi::c10d_reducer_prepare_for_backward(self.handle.as_ptr(), outputs.list()) };
         self.after_backward(status)
     }
 
@@ -135,11 +131,8 @@ impl Reducer {
     /// Passes the outputs through an identity function whose backward tells the reducer that the
     /// backward pass has begun; `_DDPSink` in PyTorch's `distributed.py`.
     pub fn sink(&mut self, outputs: &mut [Tensor]) -> Result<(), Error> {
-        let mut pointers = pointers(outputs);
         // SAFETY: `outputs` live through the call and are borrowed mutably: it assigns to them.
-        check(unsafe {
-            ffi::c10d_reducer_sink(self.handle.as_ptr(), pointers.as_mut_ptr(), pointers.len())
-        })
+        check(unsafe { ffi::c10d_reducer_sink(self.handle.as_ptr(), pointers(outputs).list()) })
     }
 
     /// Notes in the logging data that ranks may have uneven numbers of inputs.
@@ -204,12 +197,11 @@ impl Reducer {
 /// The positions of parameters in the order in which a reducer's buckets list them. `None` if no
 /// reducer is hooked into them, or if no backward pass has shown the order yet.
 pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>, Error> {
-    let mut parameters = pointers(parameters);
-    let (first, count) = (parameters.as_mut_ptr(), parameters.len());
-    let mut order = vec![0; count];
+    let mut order = vec![0; parameters.len()];
     // SAFETY: all arguments live through the call, and `order` has room for each parameter.
-    let len =
-        written(|len| unsafe { ffi::c10d_bucket_order(first, count, order.as_mut_ptr(), len) })?;
+    let len = written(|len| unsafe {
+        ffi::c10d_bucket_order(pointers(parameters).list(), order.as_mut_ptr(), len)
+    })?;
     order.truncate(len);
     Ok(Some(order).filter(|order| !order.is_empty()))
 }
@@ -218,9 +210,8 @@ pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>, Error> 
 /// parameters list them in this order, as if their gradients had arrived in it. Buckets that a
 /// backward pass has put in order stay as they are. All ranks must do the same.
 pub fn set_bucket_order(parameters: &[Tensor]) -> Result<(), Error> {
-    let mut parameters = pointers(parameters);
     // SAFETY: the parameters live through the call.
-    check(unsafe { ffi::c10d_set_bucket_order(parameters.as_mut_ptr(), parameters.len()) })
+    check(unsafe { ffi::c10d_set_bucket_order(pointers(parameters).list()) })
 }
 
 impl Drop for Reducer {

@@ -131,9 +131,8 @@ impl LastGradient {
         let (mut watched, device) = (pointers(leaves), cuda(device));
         // SAFETY: the leaves live through the call, which writes the handle of an event, of which
         // this is the owner.
-        let event = created(|out| unsafe {
-            ffi::c10d_event_after_gradients(watched.as_mut_ptr(), watched.len(), device, out)
-        });
+        let event =
+            created(|out| unsafe { ffi::c10d_event_after_gradients(watched.list(), device, out) });
         let event = event.map(Event)?;
         let watched = Watched(leaves.iter().map(Tensor::shallow_clone).collect());
         Ok(LastGradient { event, watched })
@@ -150,9 +149,7 @@ impl Drop for Watched {
     fn drop(&mut self) {
         // It can only fail if one of them is no leaf, and then it has no hook.
         // SAFETY: the leaves live through the call.
-        let _ = check(unsafe {
-            ffi::c10d_forget_gradients(pointers(&self.0).as_mut_ptr(), self.0.len())
-        });
+        let _ = check(unsafe { ffi::c10d_forget_gradients(pointers(&self.0).list()) });
     }
 }
 

@@ -11,7 +11,7 @@ use tch::Tensor;
 /// on the CPU as after `torch.manual_seed(seed)`; the global generator is left alone.
 pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
     // SAFETY: `tensors` live through the call, and nobody else holds them, by `&mut`.
-    check(unsafe { ffi::c10d_randn(pointers(tensors).as_mut_ptr(), tensors.len(), seed) })
+    check(unsafe { ffi::c10d_randn(pointers(tensors).list(), seed) })
 }
 
 /// The elements of a contiguous tensor of 32-bit floats on the CPU, to be written in place, in
@@ -80,9 +80,7 @@ pub fn add_parts(targets: &[Tensor], flat: &Tensor) -> Result<(), Error> {
 
 fn unflatten_into(targets: &[Tensor], flat: &Tensor, add: bool) -> Result<(), Error> {
     // SAFETY: `flat` and the targets live through the call.
-    check(unsafe {
-        ffi::c10d_unflatten_into(pointer(flat), pointers(targets).as_mut_ptr(), targets.len(), add)
-    })
+    check(unsafe { ffi::c10d_unflatten_into(pointer(flat), pointers(targets).list(), add) })
 }
 
 /// `torch.is_grad_enabled()`, of this thread.
