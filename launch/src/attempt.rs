@@ -31,7 +31,6 @@ pub(crate) struct Attempt<'a> {
     /// Tells the coordinator something.
     tell: &'a dyn Fn(ToCoordinator),
     phase: Phase,
-    /// The ranks.
     pub(crate) ranks: Vec<Rank>,
     /// Whether one has failed before anything else has ended the attempt.
     pub(crate) failed: bool,

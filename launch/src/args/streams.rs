@@ -5,12 +5,10 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-/// Some of a rank's two output streams.
+/// Which of a rank's two output streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Streams {
-    /// Whether stdout is among them.
     pub(crate) stdout: bool,
-    /// Whether stderr is among them.
     pub(crate) stderr: bool,
 }
 
