@@ -1,7 +1,7 @@
 //! Rust's values as arguments of the C ABI.
 
 use crate::error::ErrorKind;
-use crate::{Error, ffi};
+use crate::{Error, Result, ffi};
 use std::ffi::{CString, c_int};
 use std::time::Duration;
 use tch::Tensor;
@@ -25,7 +25,7 @@ impl Pointers {
     }
 }
 
-pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>, Error> {
+pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>> {
     texts.iter().map(|text| c_text(text.as_ref())).collect()
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn milliseconds(duration: Duration) -> i64 {
 }
 
 /// Text for the C ABI, where it would end at the first NUL.
-pub(crate) fn c_text(text: &str) -> Result<CString, Error> {
+pub(crate) fn c_text(text: &str) -> Result<CString> {
     CString::new(text)
         .map_err(|_| Error::new(ErrorKind::Misuse, format!("{text:?} contains a NUL character")))
 }

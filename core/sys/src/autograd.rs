@@ -3,7 +3,7 @@
 use crate::arguments::{pointer, pointers};
 use crate::callback::call_back;
 use crate::error::{answer, check, created};
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use tch::Tensor;
 
 /// `tensor.backward()`. Unlike tch's, the error says what kind of failure it was.
-pub fn backward_from(tensor: &Tensor) -> Result<(), Error> {
+pub fn backward_from(tensor: &Tensor) -> Result<()> {
     // SAFETY: the tensor lives through the call.
     check(unsafe { ffi::c10d_tensor_backward(pointer(tensor)) })
 }
@@ -30,7 +30,7 @@ unsafe impl Sync for GraphEnd {}
 
 impl GraphEnd {
     /// The end for a tensor that requires a gradient.
-    pub fn of(tensor: &Tensor) -> Result<GraphEnd, Error> {
+    pub fn of(tensor: &Tensor) -> Result<GraphEnd> {
         // SAFETY: `tensor` lives through the call, which writes a handle.
         let handle = created(|out| unsafe { ffi::c10d_graph_end_new(pointer(tensor), out) })?;
         Ok(GraphEnd { handle })
@@ -47,11 +47,7 @@ impl Drop for GraphEnd {
 /// `torch.autograd.backward(tensors, gradients, retain_graph)` for the tensors of these ends.
 ///
 /// Each gradient is freed as soon as it has been used.
-pub fn backward(
-    ends: &[&GraphEnd],
-    gradients: Vec<Tensor>,
-    retain_graph: bool,
-) -> Result<(), Error> {
+pub fn backward(ends: &[&GraphEnd], gradients: Vec<Tensor>, retain_graph: bool) -> Result<()> {
     assert_eq!(ends.len(), gradients.len(), "every end has its gradient");
     let mut ends: Vec<_> = ends.iter().map(|end| end.handle.as_ptr()).collect();
     // SAFETY: both lists live through the call and are of one length. The gradients are ours, and
@@ -63,7 +59,7 @@ pub fn backward(
 
 /// The caller's part of a backward pass. Receives the gradients of the leaves, `None` for one that
 /// the pass has not reached, and whether to keep the graph; returns the gradients of the inputs.
-type Hook = Box<dyn FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, Error> + Send>;
+type Hook = Box<dyn FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>> + Send>;
 
 /// What C++ holds for the graph.
 struct Context {
@@ -83,8 +79,8 @@ struct Context {
 pub fn hook_gradients(
     leaves: &mut [Tensor],
     inputs: &[Tensor],
-    hook: impl FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, Error> + Send + 'static,
-) -> Result<(), Error> {
+    hook: impl FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>> + Send + 'static,
+) -> Result<()> {
     let context =
         Box::new(Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() });
     // SAFETY: the context is the address of a `Context`, as `call` and `drop_hook` expect. The C++
@@ -154,7 +150,7 @@ unsafe impl Sync for ThreadState {}
 
 impl ThreadState {
     /// This thread's settings.
-    pub fn of_this_thread() -> Result<ThreadState, Error> {
+    pub fn of_this_thread() -> Result<ThreadState> {
         // SAFETY: the call writes a handle.
         Ok(ThreadState { handle: created(|out| unsafe { ffi::c10d_thread_state_new(out) })? })
     }
@@ -162,7 +158,7 @@ impl ThreadState {
     /// Runs `body` on this thread with the settings of the thread that this was taken from.
     ///
     /// If `body` panics, the panic continues after this thread's own settings have been restored.
-    pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Error> {
+    pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         call_back(body, |entry, context| {
             // SAFETY: the handle lives as long as `self`; `call_back` gives what belongs together.
             unsafe { ffi::c10d_thread_state_run(self.handle.as_ptr(), entry, context) }
@@ -182,9 +178,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
     use super::*;
-    use crate::ErrorKind;
     use crate::amp::{AutocastKind, autocast};
     use crate::tensor::grad_enabled;
+    use crate::{Error, ErrorKind};
     use std::sync::{Arc, Mutex};
     use std::thread;
     use tch::Kind;

@@ -1,7 +1,7 @@
 //! Rust code that C++ calls in the middle of a function.
 
 use crate::error::check;
-use crate::{Error, ErrorKind, ffi};
+use crate::{Error, ErrorKind, Result, ffi};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -24,7 +24,7 @@ extern "C" fn run<F: FnOnce() -> R, R>(context: *mut c_void) {
 pub(crate) fn call_back<R, F: FnOnce() -> R>(
     body: F,
     start: impl FnOnce(extern "C" fn(*mut c_void), *mut c_void) -> ffi::Status,
-) -> Result<R, Error> {
+) -> Result<R> {
     let mut call = Call { body: Some(body), outcome: None };
     let started = check(start(run::<F, R>, (&raw mut call).cast()));
     match call.outcome {

@@ -2,7 +2,7 @@
 
 use crate::arguments::{c_rank, milliseconds, pointer, pointers};
 use crate::error::{check, created};
-use crate::{Error, ProcessGroup, Work, ffi};
+use crate::{Error, ProcessGroup, Result, Work, ffi};
 use std::ptr::null_mut;
 use std::time::Duration;
 use tch::Tensor;
@@ -65,7 +65,7 @@ pub struct Message<'a> {
 /// meanwhile, or whose data is replaced, does not get the result.
 impl ProcessGroup {
     /// Reduces `tensor` over all ranks, in place on every rank.
-    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work, Error> {
+    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
             unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, call.into(), out) }
@@ -73,7 +73,7 @@ impl ProcessGroup {
     }
 
     /// Copies rank `root`'s `tensor` into every other rank's.
-    pub fn broadcast(&self, tensor: &Tensor, root: usize, call: Call) -> Result<Work, Error> {
+    pub fn broadcast(&self, tensor: &Tensor, root: usize, call: Call) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe { ffi::c10d_broadcast(group, pointer(tensor), c_rank(root), call.into(), out) }
@@ -82,13 +82,7 @@ impl ProcessGroup {
 
     /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
     /// afterwards.
-    pub fn reduce(
-        &self,
-        tensor: &Tensor,
-        root: usize,
-        op: ReduceOp,
-        call: Call,
-    ) -> Result<Work, Error> {
+    pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp, call: Call) -> Result<Work> {
         let (root, op) = (c_rank(root), op as u8);
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -97,12 +91,7 @@ impl ProcessGroup {
     }
 
     /// Copies rank r's `input` into `outputs[r]` on every rank.
-    pub fn all_gather(
-        &self,
-        outputs: &[Tensor],
-        input: &Tensor,
-        call: Call,
-    ) -> Result<Work, Error> {
+    pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor, call: Call) -> Result<Work> {
         let mut outputs = pointers(outputs);
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -116,7 +105,7 @@ impl ProcessGroup {
         output: &Tensor,
         input: &Tensor,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, input) = (pointer(output), pointer(input));
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -131,7 +120,7 @@ impl ProcessGroup {
         input: &Tensor,
         root: usize,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (mut outputs, input, root) = (pointers(outputs), pointer(input), c_rank(root));
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -146,7 +135,7 @@ impl ProcessGroup {
         inputs: &[Tensor],
         root: usize,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, mut inputs, root) = (pointer(output), pointers(inputs), c_rank(root));
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -161,7 +150,7 @@ impl ProcessGroup {
         inputs: &[Tensor],
         op: ReduceOp,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -176,7 +165,7 @@ impl ProcessGroup {
         input: &Tensor,
         op: ReduceOp,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, input, op) = (pointer(output), pointer(input), op as u8);
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -192,7 +181,7 @@ impl ProcessGroup {
         outputs: &[Tensor],
         inputs: &[Tensor],
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_gather_parts takes as many outputs as inputs"));
         }
@@ -214,7 +203,7 @@ impl ProcessGroup {
         inputs: &[Tensor],
         op: ReduceOp,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -225,12 +214,7 @@ impl ProcessGroup {
     }
 
     /// Copies this rank's `inputs[r]` into rank r's output for this rank.
-    pub fn all_to_all(
-        &self,
-        outputs: &[Tensor],
-        inputs: &[Tensor],
-        call: Call,
-    ) -> Result<Work, Error> {
+    pub fn all_to_all(&self, outputs: &[Tensor], inputs: &[Tensor], call: Call) -> Result<Work> {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_to_all takes as many outputs as inputs"));
         }
@@ -250,7 +234,7 @@ impl ProcessGroup {
         output_splits: &[i64],
         input_splits: &[i64],
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe {
@@ -270,7 +254,7 @@ impl ProcessGroup {
     }
 
     /// Finishes when every rank has arrived.
-    pub fn barrier(&self, call: Call) -> Result<Work, Error> {
+    pub fn barrier(&self, call: Call) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: `out` lives through the call.
             unsafe { ffi::c10d_barrier(group, call.into(), out) }
@@ -278,7 +262,7 @@ impl ProcessGroup {
     }
 
     /// Sends `tensor` to one rank, which must receive with the same tag.
-    pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work, Error> {
+    pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe { ffi::c10d_send(group, pointer(tensor), c_rank(destination), tag, out) }
@@ -286,7 +270,7 @@ impl ProcessGroup {
     }
 
     /// Receives from one rank into `tensor`.
-    pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work, Error> {
+    pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe { ffi::c10d_recv(group, pointer(tensor), c_rank(source), tag, out) }
@@ -295,7 +279,7 @@ impl ProcessGroup {
 
     /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which.
     /// Gloo only.
-    pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work, Error> {
+    pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe { ffi::c10d_recv_any(group, pointer(tensor), tag, out) }
@@ -303,7 +287,7 @@ impl ProcessGroup {
     }
 
     /// Starts several messages as one, and returns the work of each, in the same order.
-    pub fn batch(&self, messages: &[Message<'_>]) -> Result<Vec<Work>, Error> {
+    pub fn batch(&self, messages: &[Message<'_>]) -> Result<Vec<Work>> {
         let message = |message: &Message<'_>| ffi::Message {
             tensor: pointer(message.tensor),
             peer: c_rank(message.peer),
@@ -321,7 +305,7 @@ impl ProcessGroup {
 
     /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
     /// only. Blocks.
-    pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<(), Error> {
+    pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<()> {
         let timeout = milliseconds(timeout);
         // SAFETY: the group is valid, and the other arguments are plain values.
         check(unsafe { ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks) })
@@ -334,7 +318,7 @@ impl ProcessGroup {
         tensors: &[Tensor],
         buffer_size: usize,
         root: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let (mut tensors, root) = (pointers(tensors), c_rank(root));
         let group = self.pointer();
         // SAFETY: `tensors` live through the call, which ends when all is copied.
@@ -344,7 +328,7 @@ impl ProcessGroup {
     fn start(
         &self,
         operation: impl FnOnce(*mut ffi::ProcessGroup, *mut *mut ffi::Work) -> ffi::Status,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         Ok(Work { handle: created(|out| operation(self.pointer(), out))? })
     }
 }

@@ -3,7 +3,7 @@
 use crate::arguments::{c_text, pointer};
 use crate::error::{answer, check, created_tensor};
 use crate::reducer::Reducer;
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,26 +34,26 @@ impl GradBucket {
 
     /// All gradients of the bucket in one flat tensor, undivided. Writing to it changes the bucket.
     /// `bucket.buffer()`
-    pub fn buffer(&self) -> Result<Tensor, Error> {
+    pub fn buffer(&self) -> Result<Tensor> {
         // SAFETY: as in `index`; the call writes the address of a new tensor.
         created_tensor(|out| unsafe { ffi::c10d_grad_bucket_buffer(self.handle.as_ptr(), out) })
     }
 
     /// Replaces the buffer by another tensor, for a hook that is called with this bucket later.
     /// `bucket.set_buffer(tensor)`
-    pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<(), Error> {
+    pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<()> {
         // SAFETY: as in `index`; the bucket takes a reference of its own.
         check(unsafe { ffi::c10d_grad_bucket_set_buffer(self.handle.as_ptr(), pointer(buffer)) })
     }
 
     /// The gradient of each parameter, as a view into the buffer. `bucket.gradients()`
-    pub fn gradients(&self) -> Result<Vec<Tensor>, Error> {
+    pub fn gradients(&self) -> Result<Vec<Tensor>> {
         // SAFETY: as in `index`; `tensors` passes room for every parameter of the bucket.
         self.tensors(|out| unsafe { ffi::c10d_grad_bucket_gradients(self.handle.as_ptr(), out) })
     }
 
     /// The parameters, in the order of [`gradients`](Self::gradients). `bucket.parameters()`
-    pub fn parameters(&self) -> Result<Vec<Tensor>, Error> {
+    pub fn parameters(&self) -> Result<Vec<Tensor>> {
         // SAFETY: as in `gradients`.
         self.tensors(|out| unsafe { ffi::c10d_grad_bucket_parameters(self.handle.as_ptr(), out) })
     }
@@ -61,7 +61,7 @@ impl GradBucket {
     fn tensors(
         &self,
         fill: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
-    ) -> Result<Vec<Tensor>, Error> {
+    ) -> Result<Vec<Tensor>> {
         // SAFETY: as in `index`.
         let len = unsafe { ffi::c10d_grad_bucket_len(self.handle.as_ptr()) };
         let mut pointers = vec![null_mut(); len];
@@ -73,11 +73,11 @@ impl GradBucket {
 
 /// Waits for what the hook has started, and returns the tensor that replaces the bucket's buffer,
 /// with the same shape.
-pub type Finish = Box<dyn FnOnce() -> Result<Tensor, Error> + Send>;
+pub type Finish = Box<dyn FnOnce() -> Result<Tensor> + Send>;
 
 /// In a mutex because the reducer's lock does not cover hooks called by `shadow_backward`, during
 /// which a backward pass may run on another thread, or within the hook itself.
-type Hook = Mutex<Box<dyn FnMut(&mut GradBucket) -> Result<Finish, Error> + Send>>;
+type Hook = Mutex<Box<dyn FnMut(&mut GradBucket) -> Result<Finish> + Send>>;
 
 impl Reducer {
     /// Calls `hook` with every bucket as soon as its gradients are complete. Once all buckets are,
@@ -88,8 +88,8 @@ impl Reducer {
     pub fn register_comm_hook(
         &mut self,
         name: &str,
-        hook: impl FnMut(&mut GradBucket) -> Result<Finish, Error> + Send + 'static,
-    ) -> Result<(), Error> {
+        hook: impl FnMut(&mut GradBucket) -> Result<Finish> + Send + 'static,
+    ) -> Result<()> {
         let name = c_text(name)?;
         let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_hook };
         let hook: Box<Hook> = Box::new(Mutex::new(Box::new(hook)));

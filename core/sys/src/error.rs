@@ -7,6 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 use tch::Tensor;
 
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// The text of a C++ exception, without its backtrace, and the kind of failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -87,7 +90,7 @@ const KINDS: [(ErrorKind, c_int); 5] = [
 ];
 
 /// Turns the C ABI's status into a result.
-pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
+pub(crate) fn check(status: ffi::Status) -> Result<()> {
     if status.message.is_null() {
         return Ok(());
     }
@@ -103,7 +106,7 @@ pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
 
 /// Runs a function that C++ has called, and turns its error or panic into the C ABI's status: no panic
 /// may unwind into C++. `what` names the function.
-pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<(), Error>) -> ffi::Status {
+pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<()>) -> ffi::Status {
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return ffi::Status { message: null_mut(), kind: ffi::OTHER },
         Ok(Err(error)) => error,
@@ -119,16 +122,14 @@ pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<(), Error>) -> ff
 }
 
 /// What a call writes.
-pub(crate) fn written<T: Default>(call: impl FnOnce(*mut T) -> ffi::Status) -> Result<T, Error> {
+pub(crate) fn written<T: Default>(call: impl FnOnce(*mut T) -> ffi::Status) -> Result<T> {
     let mut value = T::default();
     check(call(&mut value))?;
     Ok(value)
 }
 
 /// The handle that a call writes.
-pub(crate) fn created<T>(
-    call: impl FnOnce(*mut *mut T) -> ffi::Status,
-) -> Result<NonNull<T>, Error> {
+pub(crate) fn created<T>(call: impl FnOnce(*mut *mut T) -> ffi::Status) -> Result<NonNull<T>> {
     let mut handle = null_mut();
     check(call(&mut handle))?;
     NonNull::new(handle).ok_or_else(Error::no_handle)
@@ -137,7 +138,7 @@ pub(crate) fn created<T>(
 /// The new tensor whose address a call writes.
 pub(crate) fn created_tensor(
     call: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
-) -> Result<Tensor, Error> {
+) -> Result<Tensor> {
     let tensor = created(call)?;
     // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
     Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })

@@ -65,7 +65,7 @@ mod work;
 pub use arguments::LONGEST_TIMEOUT;
 pub use collectives::{Call, Message, ReduceOp};
 pub use comm_hook::{Finish, GradBucket};
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, Result};
 pub use exit::exit;
 pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;

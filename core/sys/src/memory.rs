@@ -7,7 +7,7 @@
 use crate::arguments::pointer;
 use crate::device::cuda;
 use crate::error::check;
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use tch::Tensor;
 
 /// The number of parts into which the CPU's memory is divided; see `c10d.h`.
@@ -94,7 +94,7 @@ pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {
 }
 
 /// Bytes of a CUDA device, as its caching allocator counts them.
-pub fn cuda_bytes(device: usize) -> Result<Bytes, Error> {
+pub fn cuda_bytes(device: usize) -> Result<Bytes> {
     let (mut live, mut peak) = (0, 0);
     // SAFETY: the call writes two numbers.
     check(unsafe { ffi::c10d_cuda_memory(cuda(device), &mut live, &mut peak) })?;
@@ -102,7 +102,7 @@ pub fn cuda_bytes(device: usize) -> Result<Bytes, Error> {
 }
 
 /// Resets the peak to the live bytes.
-pub fn reset_cuda_peak(device: usize) -> Result<(), Error> {
+pub fn reset_cuda_peak(device: usize) -> Result<()> {
     // SAFETY: takes no pointer.
     check(unsafe { ffi::c10d_reset_cuda_peak(cuda(device)) })
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{c_rank, c_texts, milliseconds, pointer, pointers};
 use crate::error::{check, created, created_tensor, written};
-use crate::{Error, Store, ffi};
+use crate::{Result, Store, ffi};
 use std::ffi::{CStr, c_char};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    fn new(store: &Store, rank: usize, world_size: usize) -> Result<Handle, Error> {
+    fn new(store: &Store, rank: usize, world_size: usize) -> Result<Handle> {
         let (rank, world_size) = (c_rank(rank), c_rank(world_size));
         // SAFETY: `store` lives through the call; the group takes a reference of its own to it.
         let handle = created(|out| unsafe {
@@ -86,7 +86,7 @@ impl ProcessGroup {
         rank: usize,
         world_size: usize,
         options: &GlooOptions,
-    ) -> Result<ProcessGroup, Error> {
+    ) -> Result<ProcessGroup> {
         let (names, are_interfaces) = match &options.address {
             GlooAddress::Interfaces(names) => (c_texts(names)?, true),
             GlooAddress::Host(name) => (c_texts(&[name])?, false),
@@ -117,7 +117,7 @@ impl ProcessGroup {
         world_size: usize,
         device_index: usize,
         timeout: Duration,
-    ) -> Result<ProcessGroup, Error> {
+    ) -> Result<ProcessGroup> {
         let handle = Handle::new(store, rank, world_size)?;
         let (device_index, timeout) = (c_rank(device_index), milliseconds(timeout));
         // SAFETY: `handle` lives through the call.
@@ -138,7 +138,7 @@ impl ProcessGroup {
 
     /// The first rank, from `first` on, whose connection has closed although an operation of gloo's
     /// that needs it began at least `age` ago and is not over.
-    pub fn lost_peer(&self, first: usize, age: Duration) -> Result<Option<usize>, Error> {
+    pub fn lost_peer(&self, first: usize, age: Duration) -> Result<Option<usize>> {
         let (first, age) = (c_rank(first), milliseconds(age));
         // SAFETY: the handle is valid, and the call writes a number.
         let rank = written(|out| unsafe {
@@ -149,18 +149,14 @@ impl ProcessGroup {
 
     /// Makes all operations of gloo's fail that need this rank and are not over, whoever waits for
     /// them. Gloo itself goes on waiting until the group [fails](Self::fail).
-    pub fn fail_operations_with(&self, rank: usize) -> Result<(), Error> {
+    pub fn fail_operations_with(&self, rank: usize) -> Result<()> {
         // SAFETY: the handle is valid.
         check(unsafe { ffi::c10d_process_group_fail_operations_with(self.pointer(), c_rank(rank)) })
     }
 
     /// A tensor with undefined values. On the CPU it lies in shared memory, if the group exchanges
     /// through it, and nothing has to be copied.
-    pub fn allocate_tensor(
-        &self,
-        size: &[i64],
-        (kind, device): (Kind, Device),
-    ) -> Result<Tensor, Error> {
+    pub fn allocate_tensor(&self, size: &[i64], (kind, device): (Kind, Device)) -> Result<Tensor> {
         let like = Tensor::empty([0], (kind, device));
         let (size, dimensions) = (size.as_ptr(), size.len());
         // SAFETY: `size` and `like` live through the call.
@@ -171,33 +167,33 @@ impl ProcessGroup {
 
     /// Checks that all ranks have the same number of parameters with the same shapes and strides.
     /// Only the ranks that differ from rank 0 get the error. Kinds are not compared. Blocks.
-    pub fn verify_params(&self, parameters: &[Tensor]) -> Result<(), Error> {
+    pub fn verify_params(&self, parameters: &[Tensor]) -> Result<()> {
         // SAFETY: `parameters` live through the call.
         check(unsafe { ffi::c10d_verify_params(self.pointer(), pointers(parameters).list()) })
     }
 
     /// How far NCCL's operations have come on the GPU. An error with gloo.
-    pub fn progress(&self) -> Result<Progress, Error> {
+    pub fn progress(&self) -> Result<Progress> {
         // SAFETY: the handle is valid, and the call writes two numbers.
         written(|out| unsafe { ffi::c10d_process_group_progress(self.pointer(), out) })
     }
 
     /// Ends what NCCL waits for on the GPU, on which later work waits. The group cannot be used
     /// afterwards: its operations fail. `torch.distributed.distributed_c10d._abort_process_group`
-    pub fn abort(&self) -> Result<(), Error> {
+    pub fn abort(&self) -> Result<()> {
         // SAFETY: the handle is valid, and the group locks around its communicators.
         check(unsafe { ffi::c10d_process_group_abort(self.pointer()) })
     }
 
     /// Closes all connections of gloo's, so that every operation fails, here and on the other ranks,
     /// those to come as well. Does nothing to NCCL's.
-    pub fn fail(&self) -> Result<(), Error> {
+    pub fn fail(&self) -> Result<()> {
         // SAFETY: the handle is valid, and its backends lock around what they keep.
         check(unsafe { ffi::c10d_process_group_fail(self.pointer()) })
     }
 
     /// Whether gloo carries out operations, so that the destructor would wait for them.
-    pub fn is_busy(&self) -> Result<bool, Error> {
+    pub fn is_busy(&self) -> Result<bool> {
         // SAFETY: the handle is valid, and the call writes a flag.
         written(|out| unsafe { ffi::c10d_process_group_is_busy(self.pointer(), out) })
     }

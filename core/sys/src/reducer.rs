@@ -2,7 +2,7 @@
 
 use crate::arguments::{c_text, c_texts, pointers};
 use crate::error::{check, created, written};
-use crate::{Error, ProcessGroup, Work, ffi};
+use crate::{ProcessGroup, Result, Work, ffi};
 use std::ffi::{CStr, c_char};
 use std::ptr::{NonNull, null, null_mut};
 use tch::Tensor;
@@ -51,7 +51,7 @@ impl Reducer {
         sparse: &[bool],
         module_name: &str,
         options: ReducerOptions,
-    ) -> Result<Reducer, Error> {
+    ) -> Result<Reducer> {
         assert_eq!(parameters.len(), names.len(), "every parameter has a name");
         assert_eq!(parameters.len(), sparse.len(), "every gradient is sparse or not");
         let names = c_texts(names)?;
@@ -82,7 +82,7 @@ impl Reducer {
     }
 
     /// Call this before a forward pass whose gradients are to be exchanged.
-    pub fn prepare_for_forward(&mut self) -> Result<(), Error> {
+    pub fn prepare_for_forward(&mut self) -> Result<()> {
         // SAFETY: the handle is valid until `self` is dropped.
         let status = unsafe { ffi::c10d_reducer_prepare_for_forward(self.handle.as_ptr()) };
         self.after_backward(status)
@@ -90,7 +90,7 @@ impl Reducer {
 
     /// Reorders the buckets by the arrival of the gradients: once, before the second forward pass.
     /// Returns whether the buckets have changed, or an error of the previous backward pass.
-    pub fn rebuild_buckets(&mut self) -> Result<bool, Error> {
+    pub fn rebuild_buckets(&mut self) -> Result<bool> {
         let mut rebuilt = false;
         // SAFETY: the handle is valid until `self` is dropped.
         let status =
@@ -100,7 +100,7 @@ impl Reducer {
     }
 
     /// Call this after a forward pass whose gradients are to be exchanged.
-    pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
+    pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<()> {
         let mut outputs = pointers(outputs);
         // SAFETY: `outputs` live through the call.
         let status =
@@ -109,7 +109,7 @@ impl Reducer {
     }
 
     /// For what fails if the last backward pass has not made all gradients.
-    fn after_backward(&mut self, status: ffi::Status) -> Result<(), Error> {
+    fn after_backward(&mut self, status: ffi::Status) -> Result<()> {
         let Err(mut error) = check(status) else { return Ok(()) };
         let mut missing = vec![0; self.parameters];
         // SAFETY: the handle is valid until `self` is dropped, and there is room for each parameter.
@@ -130,13 +130,13 @@ impl Reducer {
 
     /// Passes the outputs through an identity function whose backward tells the reducer that the
     /// backward pass has begun; `_DDPSink` in PyTorch's `distributed.py`.
-    pub fn sink(&mut self, outputs: &mut [Tensor]) -> Result<(), Error> {
+    pub fn sink(&mut self, outputs: &mut [Tensor]) -> Result<()> {
         // SAFETY: `outputs` live through the call and are borrowed mutably: it assigns to them.
         check(unsafe { ffi::c10d_reducer_sink(self.handle.as_ptr(), pointers(outputs).list()) })
     }
 
     /// Notes in the logging data that ranks may have uneven numbers of inputs.
-    pub fn set_uneven_input_join(&mut self) -> Result<(), Error> {
+    pub fn set_uneven_input_join(&mut self) -> Result<()> {
         // SAFETY: the handle is valid until `self` is dropped.
         check(unsafe { ffi::c10d_reducer_set_uneven_input_join(self.handle.as_ptr()) })
     }
@@ -149,7 +149,7 @@ impl Reducer {
         &mut self,
         work: Option<Work>,
         use_static_world_size: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let counting = work.as_ref().map_or(null(), |work| work.handle.as_ptr().cast_const());
         let handle = self.handle.as_ptr();
         // SAFETY: the work lives through the call, which takes a reference of its own.
@@ -160,13 +160,13 @@ impl Reducer {
 
     /// Takes part in the exchanges of other ranks' backward passes with zero gradients: those of
     /// the buckets and, with `find_unused_parameters`, that of used parameters. Blocks.
-    pub fn shadow_backward(&mut self) -> Result<(), Error> {
+    pub fn shadow_backward(&mut self) -> Result<()> {
         // SAFETY: the handle is valid until `self` is dropped.
         check(unsafe { ffi::c10d_reducer_shadow_backward(self.handle.as_ptr()) })
     }
 
     /// A text of `c10::DDPLoggingData`, by name; empty if nothing with that name was logged.
-    pub fn logged_text(&self, name: &str) -> Result<String, Error> {
+    pub fn logged_text(&self, name: &str) -> Result<String> {
         let name = c_text(name)?;
         let mut text = null_mut();
         // SAFETY: all arguments live through the call.
@@ -185,7 +185,7 @@ impl Reducer {
     }
 
     /// A number of `c10::DDPLoggingData`, by name; 0 if nothing with that name was logged.
-    pub fn logged_number(&self, name: &str) -> Result<i64, Error> {
+    pub fn logged_number(&self, name: &str) -> Result<i64> {
         let name = c_text(name)?;
         // SAFETY: all arguments live through the call.
         written(|out| unsafe {
@@ -196,7 +196,7 @@ impl Reducer {
 
 /// The positions of parameters in the order in which a reducer's buckets list them. `None` if no
 /// reducer is hooked into them, or if no backward pass has shown the order yet.
-pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>, Error> {
+pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>> {
     let mut order = vec![0; parameters.len()];
     // SAFETY: all arguments live through the call, and `order` has room for each parameter.
     let len = written(|len| unsafe {
@@ -209,7 +209,7 @@ pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>, Error> 
 /// From the next forward pass on, the buckets of every reducer that is hooked into exactly these
 /// parameters list them in this order, as if their gradients had arrived in it. Buckets that a
 /// backward pass has put in order stay as they are. All ranks must do the same.
-pub fn set_bucket_order(parameters: &[Tensor]) -> Result<(), Error> {
+pub fn set_bucket_order(parameters: &[Tensor]) -> Result<()> {
     // SAFETY: the parameters live through the call.
     check(unsafe { ffi::c10d_set_bucket_order(pointers(parameters).list()) })
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{c_text, c_texts, milliseconds};
 use crate::error::{check, created, written};
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::ptr::{NonNull, null_mut};
@@ -36,7 +36,7 @@ pub struct TcpStoreOptions {
 
 impl Store {
     /// Serves a store over TCP, or connects to one; `c10d::TCPStore`.
-    pub fn tcp(options: TcpStoreOptions) -> Result<Store, Error> {
+    pub fn tcp(options: TcpStoreOptions) -> Result<Store> {
         initialize()?;
         let host = c_text(&host(options.server))?;
         // The server closes the descriptor when it ends.
@@ -50,14 +50,14 @@ impl Store {
     }
 
     /// A store within this process, for a world of one; `c10d::HashStore`.
-    pub fn hash() -> Result<Store, Error> {
+    pub fn hash() -> Result<Store> {
         initialize()?;
         // SAFETY: the call writes a handle.
         Ok(Store { handle: created(|out| unsafe { ffi::c10d_hash_store_new(out) })? })
     }
 
     /// The same store, with `prefix/` before every key; `c10d::PrefixStore`.
-    pub fn with_prefix(&self, prefix: &str) -> Result<Store, Error> {
+    pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let prefix = c_text(prefix)?;
         // SAFETY: `prefix` and `self` live through the call; the new store takes a reference of its
         // own to the old one.
@@ -69,14 +69,14 @@ impl Store {
 
     /// The same store over its own connection, which does not wait for this one's operations;
     /// `c10d::Store::clone`.
-    pub fn try_clone(&self) -> Result<Store, Error> {
+    pub fn try_clone(&self) -> Result<Store> {
         // SAFETY: `self` lives through the call; the new store is independent of this one.
         let handle = created(|out| unsafe { ffi::c10d_store_clone(self.handle.as_ptr(), out) })?;
         Ok(Store { handle })
     }
 
     /// Sets a key, which wakes everyone waiting for it.
-    pub fn set(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
         // SAFETY: all arguments live through the call, which copies the value.
         check(unsafe {
@@ -85,7 +85,7 @@ impl Store {
     }
 
     /// Adds to the end of a key's value, which is empty at first.
-    pub fn append(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+    pub fn append(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
         // SAFETY: all arguments live through the call, which copies the value.
         check(unsafe {
@@ -94,7 +94,7 @@ impl Store {
     }
 
     /// The value of a key, once it is set; an error after `timeout`.
-    pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, Error> {
+    pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         let (key, timeout) = (c_text(key)?, milliseconds(timeout));
         // SAFETY: all arguments live through the call.
         bytes(|value, length| unsafe {
@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// Returns once all of the keys are set; an error after `timeout`.
-    pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<(), Error> {
+    pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<()> {
         let keys = c_texts(keys)?;
         let mut keys: Vec<_> = keys.iter().map(|key| key.as_ptr()).collect();
         let (first, count, timeout) = (keys.as_mut_ptr(), keys.len(), milliseconds(timeout));
@@ -113,12 +113,7 @@ impl Store {
 
     /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
     /// empty. Returns the value afterwards, or `expected` if the key is not set.
-    pub fn compare_set(
-        &self,
-        key: &str,
-        expected: &[u8],
-        desired: &[u8],
-    ) -> Result<Vec<u8>, Error> {
+    pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
         let key = c_text(key)?;
         // SAFETY: all arguments live through the call, which copies what it keeps.
         bytes(|value, length| unsafe {
@@ -136,7 +131,7 @@ impl Store {
     }
 
     /// Deletes a key, and returns whether it was set.
-    pub fn delete_key(&self, key: &str) -> Result<bool, Error> {
+    pub fn delete_key(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;
         // SAFETY: all arguments live through the call.
         written(|out| unsafe {
@@ -145,21 +140,21 @@ impl Store {
     }
 
     /// How many keys are set in the whole store, whatever the prefix.
-    pub fn num_keys(&self) -> Result<usize, Error> {
+    pub fn num_keys(&self) -> Result<usize> {
         // SAFETY: the handle is valid, and the call writes a number.
         let count = written(|out| unsafe { ffi::c10d_store_num_keys(self.handle.as_ptr(), out) })?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// Whether the key is set.
-    pub fn check(&self, key: &str) -> Result<bool, Error> {
+    pub fn check(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;
         // SAFETY: all arguments live through the call.
         written(|out| unsafe { ffi::c10d_store_check(self.handle.as_ptr(), key.as_ptr(), out) })
     }
 
     /// Adds to a counter, which starts at zero, and returns its new value.
-    pub fn add(&self, key: &str, amount: i64) -> Result<i64, Error> {
+    pub fn add(&self, key: &str, amount: i64) -> Result<i64> {
         let key = c_text(key)?;
         // SAFETY: all arguments live through the call.
         written(|out| unsafe {
@@ -184,7 +179,7 @@ fn host(server: SocketAddr) -> String {
 }
 
 /// The bytes that a call returns.
-fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> ffi::Status) -> Result<Vec<u8>, Error> {
+fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> ffi::Status) -> Result<Vec<u8>> {
     let (mut value, mut length) = (null_mut(), 0);
     check(call(&mut value, &mut length))?;
     // SAFETY: the call has succeeded, so `value` is an allocation of at least `length` initialised
@@ -197,7 +192,7 @@ fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> ffi::Status) -> Result<V
 }
 
 /// Called when a store is made, because everything in c10d requires one.
-fn initialize() -> Result<(), Error> {
+fn initialize() -> Result<()> {
     static ONCE: Once = Once::new();
     let mut result = Ok(());
     // SAFETY: sets two variables that no other thread reads before a store exists.

@@ -4,7 +4,7 @@ use crate::arguments::{pointer, pointers};
 use crate::callback::call_back;
 use crate::device::cuda;
 use crate::error::{check, created, written};
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -16,20 +16,20 @@ pub struct Stream(ffi::Stream);
 
 impl Stream {
     /// `torch.cuda.Stream(device)`: one of the 32 side streams of the device, in turn.
-    pub fn from_pool(device: usize) -> Result<Self, Error> {
+    pub fn from_pool(device: usize) -> Result<Self> {
         // SAFETY: the call writes a stream.
         written(|out| unsafe { ffi::c10d_stream_from_pool(cuda(device), out) }).map(Stream)
     }
 
     /// `torch.cuda.current_stream(device)`, of this thread.
-    pub fn current(device: usize) -> Result<Self, Error> {
+    pub fn current(device: usize) -> Result<Self> {
         // SAFETY: the call writes a stream.
         written(|out| unsafe { ffi::c10d_current_stream(cuda(device), out) }).map(Stream)
     }
 
     /// `with torch.cuda.stream(self)`: until the guard is dropped, this thread queues its work for
     /// the stream's device here. The current device stays.
-    pub fn guard(self) -> Result<StreamGuard, Error> {
+    pub fn guard(self) -> Result<StreamGuard> {
         // SAFETY: the call writes a stream.
         let previous = written(|out| unsafe { ffi::c10d_exchange_stream(self.0, out) })?;
         Ok(StreamGuard { previous: Stream(previous), of_this_thread: PhantomData })
@@ -37,7 +37,7 @@ impl Stream {
 
     /// `self.wait_stream(other)`: later work here begins when what `other` has by now is done. The
     /// host does not wait.
-    pub fn wait_stream(self, other: Stream) -> Result<(), Error> {
+    pub fn wait_stream(self, other: Stream) -> Result<()> {
         let event = Event::record(other, false)?;
         // SAFETY: the event lives through the call.
         check(unsafe { ffi::c10d_event_block(event.0.as_ptr(), self.0) })
@@ -45,7 +45,7 @@ impl Stream {
 
     /// `tensor.record_stream(self)`: the tensor, allocated on another stream, is used here as well, so
     /// its memory is free again only after what this stream has by then.
-    pub fn record(self, tensor: &Tensor) -> Result<(), Error> {
+    pub fn record(self, tensor: &Tensor) -> Result<()> {
         // SAFETY: `tensor` lives through the call.
         check(unsafe { ffi::c10d_record_stream(pointer(tensor), self.0) })
     }
@@ -77,25 +77,25 @@ unsafe impl Send for Event {}
 
 impl Event {
     /// `torch.cuda.Event(enable_timing=timing)`, recorded on `stream`.
-    pub fn record(stream: Stream, timing: bool) -> Result<Self, Error> {
+    pub fn record(stream: Stream, timing: bool) -> Result<Self> {
         // SAFETY: the call writes the handle of an event, of which this is the owner.
         created(|out| unsafe { ffi::c10d_event_new(stream.0, timing, out) }).map(Event)
     }
 
     /// Whether the stream has come this far.
-    pub fn query(&self) -> Result<bool, Error> {
+    pub fn query(&self) -> Result<bool> {
         // SAFETY: the event lives through the call, which writes a flag.
         written(|out| unsafe { ffi::c10d_event_query(self.0.as_ptr(), out) })
     }
 
     /// Waits until the stream has come this far.
-    pub fn synchronize(&self) -> Result<(), Error> {
+    pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event lives through the call.
         check(unsafe { ffi::c10d_event_synchronize(self.0.as_ptr()) })
     }
 
     /// `self.elapsed_time(end)`; both must have been recorded with `timing`, and reached.
-    pub fn elapsed_time(&self, end: &Event) -> Result<Duration, Error> {
+    pub fn elapsed_time(&self, end: &Event) -> Result<Duration> {
         // SAFETY: both events live through the call, which writes a number.
         let milliseconds = written(|out| unsafe {
             ffi::c10d_event_elapsed(self.0.as_ptr(), end.0.as_ptr(), out)
@@ -127,7 +127,7 @@ impl LastGradient {
     /// From now on, each gradient that one of the leaves gets is the last so far.
     ///
     /// A leaf has room for one hook of this kind, so one that has another is an error.
-    pub fn watch(leaves: &[Tensor], device: usize) -> Result<Self, Error> {
+    pub fn watch(leaves: &[Tensor], device: usize) -> Result<Self> {
         let (mut watched, device) = (pointers(leaves), cuda(device));
         // SAFETY: the leaves live through the call, which writes the handle of an event, of which
         // this is the owner.
@@ -155,7 +155,7 @@ impl Drop for Watched {
 
 /// Calls `wait`, in which the host waits for a device, within a range of the profiler's trace.
 /// [`count_synchronizations`](crate::profiler::count_synchronizations) counts it.
-pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R, Error> {
+pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R> {
     call_back(wait, |entry, context| {
         // SAFETY: `call_back` gives what belongs together.
         unsafe { ffi::c10d_wait_for_device(entry, context) }
