@@ -9,13 +9,13 @@
 #include <vector>
 
 using c10d_sys::guarded;
+using c10d_sys::Tensors;
 using c10d_sys::tensors;
 using std::chrono::milliseconds;
 
 namespace {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-using Tensors = std::vector<at::Tensor>;
 
 c10d_sys::SerialProcessGroup& serial(c10d_process_group* handle) {
   // c10d_process_group_new makes no other.

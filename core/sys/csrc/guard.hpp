@@ -16,6 +16,8 @@
 
 namespace c10d_sys {
 
+using Tensors = std::vector<at::Tensor>;
+
 inline char* copy_text(const std::string& text) {
   return strdup(text.c_str());
 }
@@ -71,8 +73,8 @@ inline const at::Tensor& tensor(const c10d_tensor* pointer) {
   return *static_cast<const at::Tensor*>(pointer);
 }
 
-inline std::vector<at::Tensor> tensors(c10d_tensors list) {
-  std::vector<at::Tensor> result;
+inline Tensors tensors(c10d_tensors list) {
+  Tensors result;
   result.reserve(list.count);
   for (size_t i = 0; i < list.count; ++i) {
     result.push_back(tensor(list.first[i]));

@@ -227,7 +227,7 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const Opera
     for (const auto& input : inputs) {
       places.input.add(input);
     }
-    std::vector<at::Tensor> written;
+    Tensors written;
     for (size_t i = 0; i < outputs.size(); ++i) {
       written.push_back(place_for(operands, i, operation.type));
       places.outputs[i / inputs.size()].add(written[i]);

@@ -1,28 +1,13 @@
 #include "operation.hpp"
 
+#include <iterator>
+
 namespace c10d_sys {
 
 static const char* op_name(RedOp op) {
-  switch (op) {
-    case RedOp::SUM:
-      return "sum";
-    case RedOp::AVG:
-      return "avg";
-    case RedOp::PRODUCT:
-      return "product";
-    case RedOp::MIN:
-      return "min";
-    case RedOp::MAX:
-      return "max";
-    case RedOp::BAND:
-      return "band";
-    case RedOp::BOR:
-      return "bor";
-    case RedOp::BXOR:
-      return "bxor";
-    default:
-      return "another operation";
-  }
+  constexpr const char* kNames[] = {"sum", "avg", "product", "min", "max", "band", "bor", "bxor"};
+  static_assert(RedOp::SUM == 0 && RedOp::BXOR == std::size(kNames) - 1);
+  return op <= RedOp::BXOR ? kNames[op] : "another operation";
 }
 
 std::string Operation::to_string() const {
