@@ -32,7 +32,6 @@ const SOURCES: &[&str] = &[
     "storage.cpp",
     "device.cpp",
     "pretended_cuda.cpp",
-    "coalesced.cpp",
     "memory.cpp",
     "backends.cpp",
     "profiler.cpp",

@@ -2,14 +2,6 @@
 
 #include <ATen/Context.h>
 
-extern "C" {
-
-void c10d_set_cudnn_benchmark(bool enabled) noexcept {
-  at::globalContext().setBenchmarkCuDNN(enabled);
-}
-
-void c10d_set_cudnn_deterministic(bool enabled) noexcept {
+extern "C" void c10d_set_cudnn_deterministic(bool enabled) noexcept {
   at::globalContext().setDeterministicCuDNN(enabled);
 }
-
-} // extern "C"

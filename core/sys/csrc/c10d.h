@@ -112,9 +112,9 @@ struct c10d_cuda_calls {
   // A bit for each device on which there would be a context.
   uint64_t contexts;
   // How many events were recorded.
-  int64_t events;
+  size_t events;
   // How often the host would have waited for a device.
-  int64_t waits;
+  size_t waits;
 };
 
 // How many CPU devices, parts of the CPU's memory, can be counted separately; every block is charged to

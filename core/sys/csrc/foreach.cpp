@@ -125,4 +125,12 @@ c10d_status c10d_foreach_mul_tensor(c10d_tensors targets, const c10d_tensor* fac
   return guarded([&] { at::_foreach_mul_(tensors(targets), tensor(factor)); });
 }
 
+c10d_status c10d_unflatten_into(const c10d_tensor* flat, c10d_tensors targets, bool add) {
+  return guarded([&] {
+    const auto list = tensors(targets);
+    const auto parts = at::unflatten_dense_tensors(tensor(flat), list);
+    add ? at::_foreach_add_(list, parts) : at::_foreach_copy_(list, parts);
+  });
+}
+
 } // extern "C"

@@ -1,5 +1,6 @@
 //! The C ABI of `csrc/`: the types of `c10d.h`, and the functions of each file.
 
+use crate::pretended_cuda::Calls;
 use crate::process_group::Progress;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -96,13 +97,6 @@ pub(crate) struct Autocast {
 pub(crate) struct Stream {
     pub(crate) id: i64,
     pub(crate) device: i32,
-}
-
-#[repr(C)]
-pub(crate) struct CudaCalls {
-    pub(crate) contexts: u64,
-    pub(crate) events: i64,
-    pub(crate) waits: i64,
 }
 
 functions! {
@@ -257,7 +251,6 @@ functions! {
     fn c10d_non_finite_check_and_unscale(gradients: Tensors, found_inf: *mut Tensor,
         inv_scale: *const Tensor) -> Status;
 
-    fn c10d_set_cudnn_benchmark(enabled: bool);
     fn c10d_set_cudnn_deterministic(enabled: bool);
 
     fn c10d_profiler_start(cuda: bool) -> Status;
@@ -284,9 +277,7 @@ functions! {
     fn c10d_restore_cuda_device(device: i32) -> Status;
 
     fn c10d_pretend_cuda() -> bool;
-    fn c10d_take_cuda_calls() -> CudaCalls;
-
-    fn c10d_unflatten_into(flat: *const Tensor, targets: Tensors, add: bool) -> Status;
+    fn c10d_take_cuda_calls() -> Calls;
 
     fn c10d_exchange_cpu_device(device: i32) -> i32;
     fn c10d_cpu_memory(device: i32, live: *mut i64, peak: *mut i64);
@@ -317,6 +308,7 @@ functions! {
     fn c10d_foreach(operation: u8, sources: Tensors, first: Tensors, second: Tensors,
         numbers: *const f64, number_count: usize, out: *mut *mut Tensor) -> Status;
     fn c10d_foreach_mul_tensor(targets: Tensors, factor: *const Tensor) -> Status;
+    fn c10d_unflatten_into(flat: *const Tensor, targets: Tensors, add: bool) -> Status;
 
     fn c10d_randn(tensors: Tensors, seed: u64) -> Status;
     fn c10d_batch_norm_backward_reduce(gradient: *const Tensor, input: *const Tensor,
