@@ -15,6 +15,7 @@ use std::sync::Arc;
 use c10d_sys::memory;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tch::{Device, Kind, Tensor};
+use tch_parallel_base::options;
 
 use super::sampler::{BatchSampler, Chunks};
 use super::{Dataset, Sampler};
@@ -29,50 +30,40 @@ mod transfer;
 pub use epoch::Epoch;
 use epoch::Order;
 
-/// Options of a [`DataLoader`]. Names and defaults are those of `torch.utils.data.DataLoader`, except
-/// `draw_base_seed`.
-///
-/// There is no `shuffle`: the order is up to the sampler. A loader with its own shuffling would
-/// break the sharding of a [`DistributedSampler`](super::DistributedSampler).
-#[derive(Debug, Clone)]
-pub struct DataLoaderOptions {
-    /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.
-    pub batch_size: usize,
-    /// The number of worker threads that prefetch batches; with 0, the training loop makes them
-    /// itself. For data in memory one is enough: taking over a batch costs the loop about 10 µs, and
-    /// making one of 128 digits 80 µs. If the ranks of a host keep all of its cores busy, none is
-    /// better.
-    pub num_workers: usize,
-    /// The number of batches that each worker prefetches. More even out slow samples, but take more
-    /// memory.
-    pub prefetch_factor: usize,
-    /// Whether to drop the last batch if it is smaller than the others.
-    pub drop_last: bool,
-    /// Whether workers put batches in page-locked memory, from which copies to a GPU are faster and
-    /// do not block, see [`Epoch::to`]. Requires CUDA.
-    pub pin_memory: bool,
-    /// Whether each epoch draws a number from the global generator when it begins, as Python's
-    /// loader does at every `iter(loader)`: it seeds Python's workers, and is drawn even without
-    /// workers. Nothing here needs the number. But dropout draws from the same generator, so a
-    /// training with dropout equals Python's to the bit only if both draw it, or neither. To keep
-    /// Python from it, pass `generator=torch.Generator()` to its loader.
+options! {
+    /// Options of a [`DataLoader`]. Names and defaults are those of `torch.utils.data.DataLoader`,
+    /// except `draw_base_seed`.
     ///
-    /// An epoch resumed after its first step does not draw: the generator's state in the checkpoint
-    /// is one after the draw. Python's `persistent_workers=True` draws in the first epoch only, and
-    /// its `shuffle=True` without a generator draws a second number, for the order.
-    pub draw_base_seed: bool,
-}
-
-impl Default for DataLoaderOptions {
-    fn default() -> Self {
-        Self {
-            batch_size: 1,
-            num_workers: 0,
-            prefetch_factor: 2,
-            drop_last: false,
-            pin_memory: false,
-            draw_base_seed: false,
-        }
+    /// There is no `shuffle`: the order is up to the sampler. A loader with its own shuffling would
+    /// break the sharding of a [`DistributedSampler`](super::DistributedSampler).
+    #[derive(Debug, Clone)]
+    pub struct DataLoaderOptions {
+        /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.
+        pub batch_size: usize = 1,
+        /// The number of worker threads that prefetch batches; with 0, the training loop makes them
+        /// itself. For data in memory one is enough: taking over a batch costs the loop about 10
+        /// µs, and making one of 128 digits 80 µs. If the ranks of a host keep all of its cores
+        /// busy, none is better.
+        pub num_workers: usize = 0,
+        /// The number of batches that each worker prefetches. More even out slow samples, but take
+        /// more memory.
+        pub prefetch_factor: usize = 2,
+        /// Whether to drop the last batch if it is smaller than the others.
+        pub drop_last: bool = false,
+        /// Whether workers put batches in page-locked memory, from which copies to a GPU are faster
+        /// and do not block, see [`Epoch::to`]. Requires CUDA.
+        pub pin_memory: bool = false,
+        /// Whether each epoch draws a number from the global generator when it begins, as Python's
+        /// loader does at every `iter(loader)`: it seeds Python's workers, and is drawn even
+        /// without workers. Nothing here needs the number. But dropout draws from the same
+        /// generator, so a training with dropout equals Python's to the bit only if both draw it,
+        /// or neither. To keep Python from it, pass `generator=torch.Generator()` to its loader.
+        ///
+        /// An epoch resumed after its first step does not draw: the generator's state in the
+        /// checkpoint is one after the draw. Python's `persistent_workers=True` draws in the first
+        /// epoch only, and its `shuffle=True` without a generator draws a second number, for the
+        /// order.
+        pub draw_base_seed: bool = false,
     }
 }
 
