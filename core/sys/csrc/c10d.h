@@ -76,8 +76,8 @@ struct c10d_comm_hook {
 
 struct c10d_reducer_options {
   // Bytes in the bucket that is filled first, and in each of the others.
-  int64_t first_bucket_bytes;
-  int64_t bucket_bytes;
+  size_t first_bucket_bytes;
+  size_t bucket_bytes;
   bool find_unused_parameters;
   bool gradient_as_bucket_view;
   bool static_graph;
@@ -105,6 +105,12 @@ struct c10d_autocast {
 struct c10d_stream {
   int64_t id;
   int32_t device;
+};
+
+// Never below 0: each block is freed once, after it was allocated.
+struct c10d_bytes {
+  size_t live;
+  size_t peak;
 };
 
 // What a thread has asked of pretended devices.

@@ -127,9 +127,10 @@ int32_t c10d_exchange_cpu_device(int32_t device) noexcept {
   return previous;
 }
 
-void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) noexcept {
-  *live = counters[device].live.load();
-  *peak = counters[device].peak.load();
+c10d_bytes c10d_cpu_memory(int32_t device) noexcept {
+  const auto live = counters[device].live.load();
+  const auto peak = counters[device].peak.load();
+  return {static_cast<size_t>(live), static_cast<size_t>(peak)};
 }
 
 void c10d_reset_cpu_peak(int32_t device) noexcept {
@@ -153,12 +154,12 @@ int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
   return header(data.get_context())->device;
 }
 
-c10d_status c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak) {
+c10d_status c10d_cuda_memory(int32_t device, c10d_bytes* out) {
   return guarded([&] {
     const auto stats = c10::getDeviceAllocator(c10::kCUDA)->getDeviceStats(c10d_sys::cuda(device).index());
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    *live = stats.allocated_bytes[kAll].current;
-    *peak = stats.allocated_bytes[kAll].peak;
+    const auto& bytes = stats.allocated_bytes[kAll];
+    *out = {static_cast<size_t>(bytes.current), static_cast<size_t>(bytes.peak)};
   });
 }
 

@@ -118,11 +118,14 @@ c10d_status c10d_reducer_new(
     }
     std::vector<bool> sparse(expect_sparse, expect_sparse + count);
 
+    constexpr size_t kLargest = std::numeric_limits<int64_t>::max();
+    const auto first_bucket_bytes = std::min(options->first_bucket_bytes, kLargest);
+    const auto bucket_bytes = std::min(options->bucket_bytes, kLargest);
     // Until the first backward pass has shown the order in which gradients arrive, only
     // find_unused_parameters uses several buckets; see _ddp_init_helper in distributed.py.
-    std::vector<size_t> limits{static_cast<size_t>(std::numeric_limits<int64_t>::max())};
+    std::vector<size_t> limits{kLargest};
     if (options->find_unused_parameters && !options->static_graph) {
-      limits = {static_cast<size_t>(options->first_bucket_bytes), static_cast<size_t>(options->bucket_bytes)};
+      limits = {first_bucket_bytes, bucket_bytes};
     }
     auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(params, limits, sparse));
     // Gradients arrive in roughly the reverse order of registration.
@@ -145,11 +148,11 @@ c10d_status c10d_reducer_new(
         std::move(buckets),
         handle->group,
         std::move(sparse),
-        options->bucket_bytes,
+        bucket_bytes,
         options->find_unused_parameters,
         options->gradient_as_bucket_view,
         std::move(param_names),
-        options->first_bucket_bytes,
+        first_bucket_bytes,
         /*skip_all_reduce_unused_params=*/false,
         /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});

@@ -1,12 +1,11 @@
 //! Backward passes, whole and in parts, and a thread's state on another thread.
 
 use crate::arguments::{pointer, pointers};
-use crate::callback::call_back;
+use crate::callback::{call_back, drop_boxed};
 use crate::error::{answer, check, created};
 use crate::{Result, ffi};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use tch::Tensor;
 
@@ -83,8 +82,8 @@ pub fn hook_gradients(
 ) -> Result<()> {
     let context =
         Box::new(Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() });
-    // SAFETY: the context is the address of a `Context`, as `call` and `drop_hook` expect. The C++
-    // side calls `drop_hook` exactly once, and neither of them after that. Hooks are Send, and
+    // SAFETY: the context is the address of a `Context`, as `call` and `drop_boxed` expect. C++ calls
+    // `drop_boxed` exactly once, and neither of them after that. Hooks are Send, and
     // autograd runs a node's backward on one thread at a time. The leaves live through the call,
     // which assigns to them; `&mut` rules out any other reference.
     check(unsafe {
@@ -93,7 +92,7 @@ pub fn hook_gradients(
             pointers(inputs).list(),
             call,
             Box::into_raw(context).cast(),
-            drop_hook,
+            drop_boxed::<Context>,
         )
     })
 }
@@ -127,14 +126,6 @@ extern "C" fn call(
         }
         Ok(())
     })
-}
-
-extern "C" fn drop_hook(context: *mut c_void) {
-    // A panic while dropping cannot be reported to anyone.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: see `hook_gradients`; this is the only call that takes the box back.
-        drop(unsafe { Box::from_raw(context.cast::<Context>()) });
-    }));
 }
 
 /// A thread's own settings: grad mode, autocast and its type, profiler …; `at::ThreadLocalState`.
@@ -181,6 +172,7 @@ mod tests {
     use crate::amp::{AutocastKind, autocast};
     use crate::tensor::grad_enabled;
     use crate::{Error, ErrorKind};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{Arc, Mutex};
     use std::thread;
     use tch::Kind;

@@ -5,10 +5,10 @@
 //! with its error.
 
 use crate::arguments::{pointer, pointers};
+use crate::callback::drop_boxed;
 use crate::error::{answer, check};
 use crate::{Result, ffi};
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use tch::Tensor;
 
 type Hook = Box<dyn Fn() -> Result<()> + Send + Sync>;
@@ -20,7 +20,9 @@ pub fn before_backward(
     hook: impl Fn() -> Result<()> + Send + Sync + 'static,
 ) -> Result<()> {
     // SAFETY: the tensor lives through the call; for the rest, see `context`.
-    check(unsafe { ffi::c10d_before_backward(pointer(output), call, context(hook), drop_hook) })
+    check(unsafe {
+        ffi::c10d_before_backward(pointer(output), call, context(hook), drop_boxed::<Hook>)
+    })
 }
 
 /// Calls `hook` after the backward pass of everything computed from the inputs, and before that of
@@ -32,7 +34,7 @@ pub fn after_backward(
     // SAFETY: the inputs live through the call, which assigns to them; `&mut` rules out any other
     // reference. For the rest, see `context`.
     check(unsafe {
-        ffi::c10d_after_backward(pointers(inputs).list(), call, context(hook), drop_hook)
+        ffi::c10d_after_backward(pointers(inputs).list(), call, context(hook), drop_boxed::<Hook>)
     })
 }
 
@@ -41,7 +43,7 @@ pub fn after_backward(
 /// `Variable._execution_engine.queue_callback`.
 pub fn at_end_of_backward(hook: impl Fn() -> Result<()> + Send + Sync + 'static) -> Result<()> {
     // SAFETY: see `context`.
-    check(unsafe { ffi::c10d_at_end_of_backward(call, context(hook), drop_hook) })
+    check(unsafe { ffi::c10d_at_end_of_backward(call, context(hook), drop_boxed::<Hook>) })
 }
 
 /// Whether a backward pass runs on this thread.
@@ -50,7 +52,7 @@ pub fn in_backward() -> bool {
     unsafe { ffi::c10d_in_backward() }
 }
 
-/// What C++ holds: the address of a `Hook`, as `call` and `drop_hook` expect. It calls `drop_hook`
+/// What C++ holds: the address of a `Hook`, as `call` and `drop_boxed` expect. It calls `drop_boxed`
 /// exactly once, and neither of them after that. A hook is Send and Sync, so it does not matter on
 /// which threads.
 fn context(hook: impl Fn() -> Result<()> + Send + Sync + 'static) -> *mut c_void {
@@ -60,14 +62,6 @@ fn context(hook: impl Fn() -> Result<()> + Send + Sync + 'static) -> *mut c_void
 extern "C" fn call(context: *mut c_void) -> ffi::Status {
     // SAFETY: see `context`.
     answer("a hook of a backward pass", || unsafe { &*context.cast::<Hook>() }())
-}
-
-extern "C" fn drop_hook(context: *mut c_void) {
-    // A panic while dropping cannot be reported to anyone.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: see `context`; this is the only call that takes the box back.
-        drop(unsafe { Box::from_raw(context.cast::<Hook>()) });
-    }));
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Rust code that C++ calls in the middle of a function.
+//! Rust code that C++ calls in the middle of a function, and what it holds of Rust's.
 
 use crate::error::check;
 use crate::{Error, ErrorKind, Result, ffi};
@@ -35,4 +35,14 @@ pub(crate) fn call_back<R, F: FnOnce() -> R>(
             Err(started.err().unwrap_or_else(never))
         }
     }
+}
+
+/// Drops the boxed `T` of which C++ has held the address. It calls this exactly once, as the last that
+/// it does with the address.
+pub(crate) extern "C" fn drop_boxed<T>(context: *mut c_void) {
+    // A panic while dropping cannot be reported to anyone.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the address is that of a boxed `T`, and this is the only call that takes it back.
+        drop(unsafe { Box::from_raw(context.cast::<T>()) });
+    }));
 }

@@ -1,12 +1,12 @@
 //! Communication hooks, which replace the division and sum of a gradient bucket over the ranks.
 
 use crate::arguments::{c_text, pointer};
+use crate::callback::drop_boxed;
 use crate::error::{answer, check, created_tensor};
 use crate::reducer::Reducer;
 use crate::{Result, ffi};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Mutex, TryLockError};
 use tch::Tensor;
@@ -91,10 +91,11 @@ impl Reducer {
         hook: impl FnMut(&mut GradBucket) -> Result<Finish> + Send + 'static,
     ) -> Result<()> {
         let name = c_text(name)?;
-        let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_hook };
+        let drop_pending = drop_boxed::<Finish>;
+        let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_boxed::<Hook> };
         let hook: Box<Hook> = Box::new(Mutex::new(Box::new(hook)));
         // SAFETY: the context is the address of a `Hook`, and every `pending` that of a `Finish`,
-        // as the functions expect. C++ calls `drop_hook` exactly once, even when it fails, and
+        // as the functions expect. C++ calls `drop` exactly once, even when it fails, and
         // either `finish` or `drop_pending` once for each `pending`. A `Hook` is Sync, a `Finish`
         // is Send.
         check(unsafe {
@@ -151,20 +152,4 @@ extern "C" fn finish(pending: *mut c_void, result: *mut *mut ffi::Tensor) -> ffi
         unsafe { *result = pointer(&tensor) };
         Ok(())
     })
-}
-
-extern "C" fn drop_pending(pending: *mut c_void) {
-    // A panic while dropping cannot be reported to anyone.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: as in `finish`.
-        drop(unsafe { Box::from_raw(pending.cast::<Finish>()) });
-    }));
-}
-
-extern "C" fn drop_hook(context: *mut c_void) {
-    // As above.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: see `register_comm_hook`; this is the only call that takes the box back.
-        drop(unsafe { Box::from_raw(context.cast::<Hook>()) });
-    }));
 }

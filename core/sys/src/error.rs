@@ -1,7 +1,7 @@
 //! libtorch's errors. What kind of failure each is, `csrc/error_kind.cpp` has decided where it was caught.
 
 use crate::ffi;
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
@@ -21,18 +21,19 @@ pub struct Error {
 /// What kind of failure an [`Error`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[repr(i32)]
 pub enum ErrorKind {
     /// Another rank or the store can no longer be reached.
-    Connection,
+    Connection = 1,
     /// Something did not happen in time: a rank did not arrive, or a key was not set.
-    Timeout,
+    Timeout = 2,
     /// The call is wrong: an argument is invalid, or the ranks made different calls.
-    Misuse,
+    Misuse = 3,
     /// The last backward pass has not made the gradients of all of a model's parameters:
     /// [`Error::missing`] tells which.
-    Unfinished,
+    Unfinished = 4,
     /// Anything else.
-    Other,
+    Other = 0,
 }
 
 impl Error {
@@ -80,15 +81,6 @@ impl<T: Into<String>> From<T> for Error {
     }
 }
 
-/// The kinds and their codes in the C ABI.
-const KINDS: [(ErrorKind, c_int); 5] = [
-    (ErrorKind::Other, ffi::OTHER),
-    (ErrorKind::Connection, ffi::CONNECTION),
-    (ErrorKind::Timeout, ffi::TIMEOUT),
-    (ErrorKind::Misuse, ffi::MISUSE),
-    (ErrorKind::Unfinished, ffi::UNFINISHED),
-];
-
 /// Turns the C ABI's status into a result.
 pub(crate) fn check(status: ffi::Status) -> Result<()> {
     if status.message.is_null() {
@@ -100,25 +92,20 @@ pub(crate) fn check(status: ffi::Status) -> Result<()> {
         ffi::c10d_free(status.message.cast());
         message
     };
-    let kind = KINDS.into_iter().find(|(_, code)| *code == status.kind);
-    Err(Error::new(kind.map_or(ErrorKind::Other, |(kind, _)| kind), message))
+    Err(Error::new(status.kind, message))
 }
 
 /// Runs a function that C++ has called, and turns its error or panic into the C ABI's status: no panic
 /// may unwind into C++. `what` names the function.
 pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<()>) -> ffi::Status {
     let error = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => return ffi::Status { message: null_mut(), kind: ffi::OTHER },
+        Ok(Ok(())) => return ffi::Status { message: null_mut(), kind: ErrorKind::Other },
         Ok(Err(error)) => error,
         Err(_) => format!("{what} panicked").into(),
     };
     let message = CString::new(error.message.replace('\0', " ")).unwrap_or_default();
-    let code = KINDS.into_iter().find(|(kind, _)| *kind == error.kind);
-    ffi::Status {
-        // SAFETY: copies a NUL-terminated string; C++ frees the copy.
-        message: unsafe { ffi::c10d_copy_text(message.as_ptr()) },
-        kind: code.map_or(ffi::OTHER, |(_, code)| code),
-    }
+    // SAFETY: copies a NUL-terminated string; C++ frees the copy.
+    ffi::Status { message: unsafe { ffi::c10d_copy_text(message.as_ptr()) }, kind: error.kind }
 }
 
 /// What a call writes.

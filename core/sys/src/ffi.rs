@@ -1,7 +1,10 @@
 //! The C ABI of `csrc/`: the types of `c10d.h`, and the functions of each file.
 
+use crate::error::ErrorKind;
+use crate::memory::Bytes;
 use crate::pretended_cuda::Calls;
 use crate::process_group::Progress;
+use crate::reducer::ReducerOptions;
 use std::ffi::{c_char, c_int, c_void};
 
 macro_rules! opaque {
@@ -45,14 +48,8 @@ pub(crate) struct Tensors {
 #[repr(C)]
 pub(crate) struct Status {
     pub(crate) message: *mut c_char,
-    pub(crate) kind: c_int,
+    pub(crate) kind: ErrorKind,
 }
-
-pub(crate) const OTHER: c_int = 0;
-pub(crate) const CONNECTION: c_int = 1;
-pub(crate) const TIMEOUT: c_int = 2;
-pub(crate) const MISUSE: c_int = 3;
-pub(crate) const UNFINISHED: c_int = 4;
 
 #[repr(C)]
 pub(crate) struct Call {
@@ -74,16 +71,6 @@ pub(crate) struct CommHook {
     pub(crate) finish: extern "C" fn(*mut c_void, *mut *mut Tensor) -> Status,
     pub(crate) drop_pending: Callback,
     pub(crate) drop: Callback,
-}
-
-#[repr(C)]
-pub(crate) struct ReducerOptions {
-    pub(crate) first_bucket_bytes: i64,
-    pub(crate) bucket_bytes: i64,
-    pub(crate) find_unused_parameters: bool,
-    pub(crate) gradient_as_bucket_view: bool,
-    pub(crate) static_graph: bool,
-    pub(crate) broadcast_buffers: bool,
 }
 
 #[repr(C)]
@@ -280,10 +267,10 @@ functions! {
     fn c10d_take_cuda_calls() -> Calls;
 
     fn c10d_exchange_cpu_device(device: i32) -> i32;
-    fn c10d_cpu_memory(device: i32, live: *mut i64, peak: *mut i64);
+    fn c10d_cpu_memory(device: i32) -> Bytes;
     fn c10d_reset_cpu_peak(device: i32);
     fn c10d_cpu_device_of(tensor: *const Tensor) -> i32;
-    fn c10d_cuda_memory(device: i32, live: *mut i64, peak: *mut i64) -> Status;
+    fn c10d_cuda_memory(device: i32, out: *mut Bytes) -> Status;
     fn c10d_reset_cuda_peak(device: i32) -> Status;
 
     fn c10d_rng_state(cuda_device: i32, out: Out<Tensor>) -> Status;

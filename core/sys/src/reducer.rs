@@ -9,6 +9,7 @@ use tch::Tensor;
 
 /// DistributedDataParallel's options for `c10d::Reducer`.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub struct ReducerOptions {
     /// The size in bytes of the first bucket: a small one lets the exchange start early.
     pub first_bucket_bytes: usize,
@@ -57,14 +58,6 @@ impl Reducer {
         let names = c_texts(names)?;
         let mut names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
         let module_name = c_text(module_name)?;
-        let options = ffi::ReducerOptions {
-            first_bucket_bytes: bytes(options.first_bucket_bytes),
-            bucket_bytes: bytes(options.bucket_bytes),
-            find_unused_parameters: options.find_unused_parameters,
-            gradient_as_bucket_view: options.gradient_as_bucket_view,
-            static_graph: options.static_graph,
-            broadcast_buffers: options.broadcast_buffers,
-        };
         // SAFETY: all arguments live through the call, `parameters`, `names` and `sparse` hold
         // the same number of elements, and the reducer takes references of its own to tensors and group.
         let handle = created(|out| unsafe {
@@ -219,8 +212,4 @@ impl Drop for Reducer {
         // SAFETY: the handle is ours and is not used again.
         unsafe { ffi::c10d_reducer_free(self.handle.as_ptr()) }
     }
-}
-
-fn bytes(bytes: usize) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
