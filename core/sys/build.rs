@@ -13,7 +13,6 @@ use find_libtorch::{Libtorch, variable};
 const SOURCES: &[&str] = &[
     "error_kind.cpp",
     "amp.cpp",
-    "initialize.cpp",
     "store.cpp",
     "shared_memory/arena.cpp",
     "shared_memory/operation.cpp",
@@ -33,7 +32,6 @@ const SOURCES: &[&str] = &[
     "device.cpp",
     "pretended_cuda.cpp",
     "memory.cpp",
-    "backends.cpp",
     "profiler.cpp",
     "stream.cpp",
     "random.cpp",

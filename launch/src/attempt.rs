@@ -28,7 +28,6 @@ enum Phase {
 
 /// The ranks of this node while they run.
 pub(crate) struct Attempt<'a> {
-    /// Tells the coordinator something.
     tell: &'a dyn Fn(ToCoordinator),
     phase: Phase,
     pub(crate) ranks: Vec<Rank>,

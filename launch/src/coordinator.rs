@@ -44,7 +44,6 @@ const STRANGERS: usize = 10;
 
 /// The coordinator's thread.
 pub(crate) struct Coordinator {
-    /// Where it listens.
     pub(crate) address: SocketAddr,
     thread: JoinHandle<()>,
 }

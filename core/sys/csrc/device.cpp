@@ -1,5 +1,6 @@
 #include "guard.hpp"
 
+#include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 using c10d_sys::guarded;
@@ -22,6 +23,10 @@ c10d_status c10d_restore_cuda_device(int32_t device) {
     // What the destructors of c10's guards call: c10::cuda::MaybeSetDevice.
     c10::impl::getDeviceGuardImpl(c10::kCUDA)->uncheckedSetDevice(c10d_sys::cuda(device));
   });
+}
+
+void c10d_set_cudnn_deterministic(bool enabled) noexcept {
+  at::globalContext().setDeterministicCuDNN(enabled);
 }
 
 } // extern "C"

@@ -26,7 +26,7 @@ namespace {
 // Above the severest of kineto's levels.
 constexpr int kNoLog = 6;
 
-// The name of a range in which the host waits for a device's event.
+// The name that stream.rs gives a range in which the host waits for a device's event.
 constexpr char kWaitForDevice[] = "wait for the device";
 
 // Of this thread, while it is being counted.
@@ -91,13 +91,6 @@ c10d_status c10d_profiler_stop(const char* path) {
 c10d_status c10d_record_function(const char* name, void (*body)(void*), void* context) {
   return guarded([&] {
     RECORD_USER_SCOPE(std::string(name));
-    body(context);
-  });
-}
-
-c10d_status c10d_wait_for_device(void (*body)(void*), void* context) {
-  return guarded([&] {
-    RECORD_USER_SCOPE(kWaitForDevice);
     body(context);
   });
 }

@@ -1,11 +1,15 @@
 #include "guard.hpp"
 #include "handles.hpp"
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/csrc/distributed/c10d/debug.h>
 
 #include <resolv.h>
+
+#include <cstdlib>
 
 using c10d_sys::guarded;
 using std::chrono::milliseconds;
@@ -72,6 +76,17 @@ c10d_status c10d_tcp_store_new(
     }
     const WithoutNameServers numeric;
     *out = new c10d_store{c10::make_intrusive<c10d::TCPStore>(host, options)};
+  });
+}
+
+c10d_status c10d_initialize(void) {
+  return guarded([] {
+    // Without this call TORCH_DISTRIBUTED_DEBUG is ignored.
+    c10d::setDebugLevelFromEnvironment();
+    // c10d logs a warning with a backtrace for every attempt to connect; real failures are thrown.
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+      FLAGS_caffe2_log_level = 2; // ERROR
+    }
   });
 }
 

@@ -243,7 +243,6 @@ functions! {
     fn c10d_profiler_start(cuda: bool) -> Status;
     fn c10d_profiler_stop(path: Text) -> Status;
     fn c10d_record_function(name: Text, body: Callback, context: *mut c_void) -> Status;
-    fn c10d_wait_for_device(body: Callback, context: *mut c_void) -> Status;
     fn c10d_count_synchronizations(body: Callback, context: *mut c_void, count: *mut i64) -> Status;
 
     fn c10d_stream_from_pool(device: i32, out: *mut Stream) -> Status;

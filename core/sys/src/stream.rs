@@ -1,9 +1,9 @@
 //! Streams and events of CUDA devices, without a policy.
 
 use crate::arguments::{pointer, pointers};
-use crate::callback::call_back;
 use crate::device::cuda;
 use crate::error::{check, created, written};
+use crate::profiler::record_function;
 use crate::{Result, ffi};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -156,10 +156,8 @@ impl Drop for Watched {
 /// Calls `wait`, in which the host waits for a device, within a range of the profiler's trace.
 /// [`count_synchronizations`](crate::profiler::count_synchronizations) counts it.
 pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R> {
-    call_back(wait, |entry, context| {
-        // SAFETY: `call_back` gives what belongs together.
-        unsafe { ffi::c10d_wait_for_device(entry, context) }
-    })
+    // profiler.cpp knows it by this name.
+    record_function("wait for the device", wait)
 }
 
 #[cfg(test)]
