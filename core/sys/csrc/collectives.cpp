@@ -71,9 +71,11 @@ Tensors exchanged(c10d_tensors list) {
   return result;
 }
 
-template <typename F>
-void start(c10d_process_group* handle, c10d_work** out, F&& operation) {
-  *out = new c10d_work{serial(handle).start(operation)};
+// Starts one of the backend's operations.
+template <typename Operation, typename... Arguments>
+void start(c10d_process_group* handle, c10d_work** out, Operation operation, Arguments&&... arguments) {
+  const auto run = [&](c10d::Backend& backend) { return (backend.*operation)(arguments...); };
+  *out = new c10d_work{serial(handle).start(run)};
 }
 
 c10d_sys::Gloo& in_shared_memory(c10d_process_group* handle) {
@@ -89,18 +91,14 @@ c10d_status c10d_all_reduce(
     c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.allreduce(list, reducing<c10d::AllreduceOptions>(call, op));
-    });
+    start(handle, out, &c10d::Backend::allreduce, list, reducing<c10d::AllreduceOptions>(call, op));
   });
 }
 
 c10d_status c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.broadcast(list, rooted<c10d::BroadcastOptions>(call, root));
-    });
+    start(handle, out, &c10d::Backend::broadcast, list, rooted<c10d::BroadcastOptions>(call, root));
   });
 }
 
@@ -110,7 +108,7 @@ c10d_status c10d_reduce(
     Tensors list{exchanged(input)};
     auto options = reducing<c10d::ReduceOptions>(call, op);
     options.rootRank = root;
-    start(handle, out, [&](c10d::Backend& backend) { return backend.reduce(list, options); });
+    start(handle, out, &c10d::Backend::reduce, list, options);
   });
 }
 
@@ -119,9 +117,7 @@ c10d_status c10d_all_gather(
   return guarded([&] {
     std::vector<Tensors> gathered{exchanged(outputs)};
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.allgather(gathered, list, options_of<c10d::AllgatherOptions>(call));
-    });
+    start(handle, out, &c10d::Backend::allgather, gathered, list, options_of<c10d::AllgatherOptions>(call));
   });
 }
 
@@ -129,9 +125,7 @@ c10d_status c10d_all_gather_into_tensor(
     c10d_process_group* handle, c10d_tensor* output, c10d_tensor* input, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors both{exchanged(output), exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend._allgather_base(both[0], both[1], options_of<c10d::AllgatherOptions>(call));
-    });
+    start(handle, out, &c10d::Backend::_allgather_base, both[0], both[1], options_of<c10d::AllgatherOptions>(call));
   });
 }
 
@@ -140,9 +134,7 @@ c10d_status c10d_gather(
   return guarded([&] {
     std::vector<Tensors> lists(outputs.count > 0 ? 1 : 0, exchanged(outputs));
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.gather(lists, list, rooted<c10d::GatherOptions>(call, root));
-    });
+    start(handle, out, &c10d::Backend::gather, lists, list, rooted<c10d::GatherOptions>(call, root));
   });
 }
 
@@ -151,9 +143,7 @@ c10d_status c10d_scatter(
   return guarded([&] {
     std::vector<Tensors> lists(inputs.count > 0 ? 1 : 0, exchanged(inputs));
     Tensors list{exchanged(output)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.scatter(list, lists, rooted<c10d::ScatterOptions>(call, root));
-    });
+    start(handle, out, &c10d::Backend::scatter, list, lists, rooted<c10d::ScatterOptions>(call, root));
   });
 }
 
@@ -162,9 +152,7 @@ c10d_status c10d_reduce_scatter(
   return guarded([&] {
     Tensors list{exchanged(output)};
     std::vector<Tensors> lists{exchanged(inputs)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.reduce_scatter(list, lists, reducing<c10d::ReduceScatterOptions>(call, op));
-    });
+    start(handle, out, &c10d::Backend::reduce_scatter, list, lists, reducing<c10d::ReduceScatterOptions>(call, op));
   });
 }
 
@@ -172,9 +160,8 @@ c10d_status c10d_reduce_scatter_tensor(
     c10d_process_group* handle, c10d_tensor* output, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors both{exchanged(output), exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend._reduce_scatter_base(both[0], both[1], reducing<c10d::ReduceScatterOptions>(call, op));
-    });
+    const auto options = reducing<c10d::ReduceScatterOptions>(call, op);
+    start(handle, out, &c10d::Backend::_reduce_scatter_base, both[0], both[1], options);
   });
 }
 
@@ -183,9 +170,10 @@ c10d_status c10d_all_gather_parts(
   return guarded([&] {
     const auto gathered = exchanged(outputs);
     const auto parts = exchanged(inputs);
-    start(handle, out, [&](c10d::Backend&) {
+    const auto run = [&](c10d::Backend&) {
       return in_shared_memory(handle).allgather_parts(gathered, parts, options_of<c10d::AllgatherOptions>(call));
-    });
+    };
+    *out = new c10d_work{serial(handle).start(run)};
   });
 }
 
@@ -194,9 +182,10 @@ c10d_status c10d_reduce_scatter_parts(
   return guarded([&] {
     const auto own = exchanged(output);
     const auto list = exchanged(inputs);
-    start(handle, out, [&](c10d::Backend&) {
+    const auto run = [&](c10d::Backend&) {
       return in_shared_memory(handle).reduce_scatter_parts(own, list, reducing<c10d::ReduceScatterOptions>(call, op));
-    });
+    };
+    *out = new c10d_work{serial(handle).start(run)};
   });
 }
 
@@ -205,9 +194,7 @@ c10d_status c10d_all_to_all(
   return guarded([&] {
     auto received = exchanged(outputs);
     auto sent = exchanged(inputs);
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.alltoall(received, sent, options_of<c10d::AllToAllOptions>(call));
-    });
+    start(handle, out, &c10d::Backend::alltoall, received, sent, options_of<c10d::AllToAllOptions>(call));
   });
 }
 
@@ -225,17 +212,14 @@ c10d_status c10d_all_to_all_single(
     Tensors both{exchanged(output), exchanged(input)};
     std::vector<int64_t> received(output_splits, output_splits + output_count);
     std::vector<int64_t> sent(input_splits, input_splits + input_count);
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.alltoall_base(both[0], both[1], received, sent, options_of<c10d::AllToAllOptions>(call));
-    });
+    const auto options = options_of<c10d::AllToAllOptions>(call);
+    start(handle, out, &c10d::Backend::alltoall_base, both[0], both[1], received, sent, options);
   });
 }
 
 c10d_status c10d_barrier(c10d_process_group* handle, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.barrier(options_of<c10d::BarrierOptions>(call));
-    });
+    start(handle, out, &c10d::Backend::barrier, options_of<c10d::BarrierOptions>(call));
   });
 }
 
@@ -264,21 +248,21 @@ c10d_status c10d_broadcast_coalesced(
 c10d_status c10d_send(c10d_process_group* handle, c10d_tensor* input, int destination, int tag, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) { return backend.send(list, destination, tag); });
+    start(handle, out, &c10d::Backend::send, list, destination, tag);
   });
 }
 
 c10d_status c10d_recv(c10d_process_group* handle, c10d_tensor* output, int source, int tag, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(output)};
-    start(handle, out, [&](c10d::Backend& backend) { return backend.recv(list, source, tag); });
+    start(handle, out, &c10d::Backend::recv, list, source, tag);
   });
 }
 
 c10d_status c10d_recv_any(c10d_process_group* handle, c10d_tensor* output, int tag, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(output)};
-    start(handle, out, [&](c10d::Backend& backend) { return backend.recvAnysource(list, tag); });
+    start(handle, out, &c10d::Backend::recvAnysource, list, tag);
   });
 }
 
