@@ -1,13 +1,4 @@
 //! Batches, prefetched by worker threads.
-//!
-//! | file | what it holds |
-//! |---|---|
-//! | `loader` | [`DataLoader`] and its options |
-//! | `iterable` | the loader of an [`IterableDataset`](super::IterableDataset) |
-//! | `epoch` | [`Epoch`]: the batches of one epoch, in order |
-//! | `prefetcher` | the next batch on its way to a GPU |
-//! | `transfer` | how a batch comes to a device |
-//! | `serial_queue` | jobs for worker threads that run one after the other |
 
 use std::fmt;
 use std::sync::Arc;
