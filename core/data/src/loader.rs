@@ -128,11 +128,9 @@ impl<D: Dataset + 'static> DataLoader<D> {
         options: DataLoaderOptions,
     ) -> Result<Self> {
         if options.batch_size != 1 || options.drop_last {
-            return Err(Error::argument(
-                "batch_size with drop_last",
-                format!("{} with {}", options.batch_size, options.drop_last),
-                "1 with false, because the batch sampler determines the batches",
-            ));
+            let found = format!("{} with {}", options.batch_size, options.drop_last);
+            let expected = "1 with false, because the batch sampler determines the batches";
+            return Err(Error::argument("batch_size with drop_last", found, expected));
         }
         Self::build(dataset, Box::new(batch_sampler), options)
     }
@@ -187,11 +185,8 @@ impl<D, S> DataLoader<D, S> {
             return Err(Error::argument("prefetch_factor", "0", "at least 1 with workers"));
         }
         if options.pin_memory && !tch::Cuda::is_available() {
-            return Err(Error::argument(
-                "pin_memory",
-                "true",
-                "false, because this program sees no CUDA device",
-            ));
+            let expected = "false, because this program sees no CUDA device";
+            return Err(Error::argument("pin_memory", "true", expected));
         }
         let workers = match options.num_workers {
             0 => None,

@@ -163,19 +163,15 @@ impl OptimizerState {
     pub(super) fn options_for<R: UpdateRule>(&self, groups: &[ParamGroup<R>]) -> Result<Vec<R>> {
         let name = groups[0].options.name();
         if self.optimizer != name {
-            return Err(Error::argument(
-                "the optimizer state",
-                format!("that of {}", self.optimizer),
-                format!("that of {name}, which is this optimizer"),
-            ));
+            let found = format!("that of {}", self.optimizer);
+            let expected = format!("that of {name}, which is this optimizer");
+            return Err(Error::argument("the optimizer state", found, expected));
         }
         let count = |count| format!("that of {count} parameter group{}", plural(count));
         if self.param_groups.len() != groups.len() {
-            return Err(Error::argument(
-                "the optimizer state",
-                count(self.param_groups.len()),
-                format!("{}, which this optimizer has", count(groups.len())),
-            ));
+            let found = count(self.param_groups.len());
+            let expected = format!("{}, which this optimizer has", count(groups.len()));
+            return Err(Error::argument("the optimizer state", found, expected));
         }
         let groups = self.param_groups.iter().zip(groups).enumerate();
         groups.map(|(number, (saved, own))| saved.options_for(number, own)).collect()

@@ -111,11 +111,9 @@ impl ParameterState {
                 StateShape::Parameter => tensor.size(),
             };
             if saved.size() != expected {
-                return Err(Error::argument(
-                    full_name(name),
-                    format!("of shape {:?}", saved.size()),
-                    format!("of shape {expected:?}"),
-                ));
+                let found = format!("of shape {:?}", saved.size());
+                let expected = format!("of shape {expected:?}");
+                return Err(Error::argument(full_name(name), found, expected));
             }
             let own = match shape {
                 StateShape::Scalar => filled(scalar()?, saved)?,

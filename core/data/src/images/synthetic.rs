@@ -50,11 +50,8 @@ impl SyntheticImages {
     pub fn new(options: SyntheticImagesOptions) -> Result<Self> {
         for (what, value) in [("size", options.size), ("num_classes", options.num_classes)] {
             if value == 0 {
-                return Err(Error::argument(
-                    format!("{what} of synthetic images"),
-                    "0",
-                    "at least 1",
-                ));
+                let expected = "at least 1";
+                return Err(Error::argument(format!("{what} of synthetic images"), "0", expected));
             }
         }
         // A name that cannot be mistaken for a class of real images.

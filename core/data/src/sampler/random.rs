@@ -47,11 +47,9 @@ options! {
 impl Sampler for RandomSampler {
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>> {
         if self.num_samples.is_some() && (len == 0 || self.num_samples == Some(0)) {
-            return Err(Error::argument(
-                "num_samples",
-                format!("{} of a data set of {len}", self.num_samples(len)),
-                "at least 1, of a data set that is not empty",
-            ));
+            let found = format!("{} of a data set of {len}", self.num_samples(len));
+            let expected = "at least 1, of a data set that is not empty";
+            return Err(Error::argument("num_samples", found, expected));
         }
         let (num_samples, seed) = (self.num_samples(len), self.seed.wrapping_add(epoch));
         let (drawn, operation) = if self.replacement {

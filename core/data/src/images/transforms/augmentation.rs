@@ -92,11 +92,8 @@ impl RandomCrop {
     fn offset(&self, edge: &str, length: usize, rng: &mut SampleRng) -> Result<isize> {
         let padded = length + 2 * self.padding;
         if padded < self.size {
-            return Err(Error::argument(
-                "size of RandomCrop",
-                self.size,
-                format!("at most {padded}, the {edge} of the image with its padding"),
-            ));
+            let expected = format!("at most {padded}, the {edge} of the image with its padding");
+            return Err(Error::argument("size of RandomCrop", self.size, expected));
         }
         Ok(rng.randint(0..padded - self.size + 1) as isize - self.padding as isize)
     }
