@@ -13,23 +13,12 @@ c10d_status c10d_with_number(c10d_tensor* target, uint8_t operation, double numb
     // the kernel rounds the number to the tensor's kind first.
     const auto wrapped = at::native::wrapped_scalar_tensor(number);
     switch (operation) {
-      case C10D_ADD:
-        tensor(target).add_(wrapped);
-        break;
-      case C10D_MUL:
-        tensor(target).mul_(wrapped);
-        break;
-      case C10D_DIV:
-        tensor(target).div_(wrapped);
-        break;
-      case C10D_CLAMP_MIN:
-        tensor(target).clamp_min_(number);
-        break;
-      case C10D_CLAMP_MAX:
-        tensor(target).clamp_max_(number);
-        break;
-      default:
-        TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
+      case C10D_ADD: tensor(target).add_(wrapped); break;
+      case C10D_MUL: tensor(target).mul_(wrapped); break;
+      case C10D_DIV: tensor(target).div_(wrapped); break;
+      case C10D_CLAMP_MIN: tensor(target).clamp_min_(number); break;
+      case C10D_CLAMP_MAX: tensor(target).clamp_max_(number); break;
+      default: TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
     }
   });
 }

@@ -35,42 +35,24 @@ c10d_status c10d_foreach_(
     const auto one = [&] { return only(numbers, number_count); };
     const auto each = [&] { return scalars(numbers, number_count); };
     switch (operation) {
-      case C10D_FOREACH_ADD_NUMBER:
-        return at::_foreach_add_(self, one());
-      case C10D_FOREACH_ADD_NUMBERS:
-        return at::_foreach_add_(self, each());
-      case C10D_FOREACH_MUL_NUMBER:
-        return at::_foreach_mul_(self, one());
-      case C10D_FOREACH_MUL_NUMBERS:
-        return at::_foreach_mul_(self, each());
-      case C10D_FOREACH_DIV_NUMBERS:
-        return at::_foreach_div_(self, each());
-      case C10D_FOREACH_CLAMP_MIN:
-        return at::_foreach_clamp_min_(self, one());
-      case C10D_FOREACH_CLAMP_MAX:
-        return at::_foreach_clamp_max_(self, one());
-      case C10D_FOREACH_SQRT:
-        return at::_foreach_sqrt_(self);
-      case C10D_FOREACH_RECIPROCAL:
-        return at::_foreach_reciprocal_(self);
-      case C10D_FOREACH_MUL:
-        return at::_foreach_mul_(self, a);
-      case C10D_FOREACH_DIV:
-        return at::_foreach_div_(self, a);
-      case C10D_FOREACH_MAXIMUM:
-        return at::_foreach_maximum_(self, a);
-      case C10D_FOREACH_ADD_SCALED:
-        return at::_foreach_add_(self, a, one());
-      case C10D_FOREACH_LERP:
-        return at::_foreach_lerp_(self, a, one());
-      case C10D_FOREACH_ADDCMUL:
-        return at::_foreach_addcmul_(self, a, b, one());
-      case C10D_FOREACH_ADDCDIV:
-        return at::_foreach_addcdiv_(self, a, b, one());
-      case C10D_FOREACH_ADDCDIV_NUMBERS:
-        return at::_foreach_addcdiv_(self, a, b, each());
-      default:
-        TORCH_CHECK(false, "no operation in place has the number ", static_cast<int>(operation));
+      case C10D_FOREACH_ADD_NUMBER: return at::_foreach_add_(self, one());
+      case C10D_FOREACH_ADD_NUMBERS: return at::_foreach_add_(self, each());
+      case C10D_FOREACH_MUL_NUMBER: return at::_foreach_mul_(self, one());
+      case C10D_FOREACH_MUL_NUMBERS: return at::_foreach_mul_(self, each());
+      case C10D_FOREACH_DIV_NUMBERS: return at::_foreach_div_(self, each());
+      case C10D_FOREACH_CLAMP_MIN: return at::_foreach_clamp_min_(self, one());
+      case C10D_FOREACH_CLAMP_MAX: return at::_foreach_clamp_max_(self, one());
+      case C10D_FOREACH_SQRT: return at::_foreach_sqrt_(self);
+      case C10D_FOREACH_RECIPROCAL: return at::_foreach_reciprocal_(self);
+      case C10D_FOREACH_MUL: return at::_foreach_mul_(self, a);
+      case C10D_FOREACH_DIV: return at::_foreach_div_(self, a);
+      case C10D_FOREACH_MAXIMUM: return at::_foreach_maximum_(self, a);
+      case C10D_FOREACH_ADD_SCALED: return at::_foreach_add_(self, a, one());
+      case C10D_FOREACH_LERP: return at::_foreach_lerp_(self, a, one());
+      case C10D_FOREACH_ADDCMUL: return at::_foreach_addcmul_(self, a, b, one());
+      case C10D_FOREACH_ADDCDIV: return at::_foreach_addcdiv_(self, a, b, one());
+      case C10D_FOREACH_ADDCDIV_NUMBERS: return at::_foreach_addcdiv_(self, a, b, each());
+      default: TORCH_CHECK(false, "no operation in place has the number ", static_cast<int>(operation));
     }
   });
 }
@@ -90,22 +72,14 @@ c10d_status c10d_foreach(
     const auto one = [&] { return only(numbers, number_count); };
     const auto results = [&]() -> std::vector<at::Tensor> {
       switch (operation) {
-        case C10D_FOREACH_ADD_NUMBER:
-          return at::_foreach_add(self, one());
-        case C10D_FOREACH_MUL_NUMBERS:
-          return at::_foreach_mul(self, scalars(numbers, number_count));
-        case C10D_FOREACH_SQRT:
-          return at::_foreach_sqrt(self);
-        case C10D_FOREACH_NEG:
-          return at::_foreach_neg(self);
-        case C10D_FOREACH_ADD_SCALED:
-          return at::_foreach_add(self, a, one());
-        case C10D_FOREACH_ADDCMUL:
-          return at::_foreach_addcmul(self, a, b, one());
-        case C10D_FOREACH_NORM:
-          return at::_foreach_norm(self);
-        default:
-          TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
+        case C10D_FOREACH_ADD_NUMBER: return at::_foreach_add(self, one());
+        case C10D_FOREACH_MUL_NUMBERS: return at::_foreach_mul(self, scalars(numbers, number_count));
+        case C10D_FOREACH_SQRT: return at::_foreach_sqrt(self);
+        case C10D_FOREACH_NEG: return at::_foreach_neg(self);
+        case C10D_FOREACH_ADD_SCALED: return at::_foreach_add(self, a, one());
+        case C10D_FOREACH_ADDCMUL: return at::_foreach_addcmul(self, a, b, one());
+        case C10D_FOREACH_NORM: return at::_foreach_norm(self);
+        default: TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
       }
     }();
     const size_t count = sources.count;

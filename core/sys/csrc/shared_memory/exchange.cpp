@@ -151,18 +151,12 @@ void Exchange::map(c10d::Store& store) {
 
 static const char* title(c10d::OpType type) {
   switch (type) {
-    case c10d::OpType::ALLREDUCE:
-      return "shared_memory:all_reduce";
-    case c10d::OpType::_REDUCE_SCATTER_BASE:
-      return "shared_memory:reduce_scatter";
-    case c10d::OpType::ALLGATHER:
-      return "shared_memory:all_gather";
-    case c10d::OpType::GATHER:
-      return "shared_memory:gather";
-    case c10d::OpType::BROADCAST:
-      return "shared_memory:broadcast";
-    default:
-      return "shared_memory:barrier";
+    case c10d::OpType::ALLREDUCE: return "shared_memory:all_reduce";
+    case c10d::OpType::_REDUCE_SCATTER_BASE: return "shared_memory:reduce_scatter";
+    case c10d::OpType::ALLGATHER: return "shared_memory:all_gather";
+    case c10d::OpType::GATHER: return "shared_memory:gather";
+    case c10d::OpType::BROADCAST: return "shared_memory:broadcast";
+    default: return "shared_memory:barrier";
   }
 }
 
