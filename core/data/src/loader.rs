@@ -96,11 +96,8 @@ impl<D: Dataset + 'static> DataLoader<D> {
     /// # Errors
     /// [`Error::Argument`] for a `batch_size` of 0.
     pub fn new(dataset: D, sampler: impl Sampler + 'static, batch_size: usize) -> Result<Self> {
-        Self::with_options(
-            dataset,
-            sampler,
-            DataLoaderOptions { batch_size, ..DataLoaderOptions::default() },
-        )
+        let options = DataLoaderOptions { batch_size, ..DataLoaderOptions::default() };
+        Self::with_options(dataset, sampler, options)
     }
 
     /// A loader with all its options.
@@ -219,11 +216,8 @@ fn worker_threads(num_workers: usize) -> Result<ThreadPool> {
         .start_handler(|_| memory::allocate_on_host())
         .build()
         .map_err(|error| {
-            Error::argument(
-                "num_workers",
-                num_workers,
-                format!("a number of threads that the system allows ({error})"),
-            )
+            let expected = format!("a number of threads that the system allows ({error})");
+            Error::argument("num_workers", num_workers, expected)
         })
 }
 

@@ -100,11 +100,8 @@ impl ParameterState {
         for (name, shape) in layout {
             let saved = dict.remove(full_name(name).as_str()).ok_or_else(|| {
                 let all: Vec<_> = layout.iter().map(|(name, _)| full_name(name)).collect();
-                Error::argument(
-                    full_name(name),
-                    "missing from the optimizer state",
-                    format!("present: {} belong together", all.join(", ")),
-                )
+                let expected = format!("present: {} belong together", all.join(", "));
+                Error::argument(full_name(name), "missing from the optimizer state", expected)
             })?;
             let expected = match shape {
                 StateShape::Scalar => Vec::new(),

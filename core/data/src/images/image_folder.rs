@@ -105,11 +105,8 @@ impl ImageFolder {
         if found.is_empty() {
             return Ok(());
         }
-        Err(Error::format(
-            validation.root.clone(),
-            found.join(" and "),
-            format!("the {} classes of {}", self.classes.len(), self.root.display()),
-        ))
+        let expected = format!("the {} classes of {}", self.classes.len(), self.root.display());
+        Err(Error::format(validation.root.clone(), found.join(" and "), expected))
     }
 
     fn is_bad(&self, index: usize) -> bool {
